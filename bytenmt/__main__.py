@@ -1,0 +1,5 @@
+"""`python3 -m bytenmt` is the same program as `bytenmt`."""
+
+from bytenmt.cli import main
+
+main()

@@ -1,0 +1,115 @@
+"""The alphabet: an id is a byte, and UTF-8 as a small automaton over bytes.
+
+Ids 0x00 to 0xFF are the bytes themselves. UTF-8 never contains the bytes 0xF5 to 0xFF, so the
+control symbols take places there. This file knows numbers and bytes; it does not know files,
+tensors or models. It also holds `njit`, the one way in which this package compiles with Numba.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+N_IDS = 256
+PAD = 0xFD  # padding is told from lengths; the value only makes mistakes visible
+BOS = 0xFE
+EOS = 0xFF
+
+NEWLINE = 0x0A
+CARRIAGE_RETURN = 0x0D
+
+# The states of the automaton: what is still missing of the character that was begun.
+ACCEPT = 0  # nothing: between two characters
+NEED_1 = 1  # one continuation byte
+NEED_2 = 2  # two
+NEED_3 = 3  # three
+AFTER_E0 = 4  # two, the first not below 0xA0 (an overlong form)
+AFTER_ED = 5  # two, the first not above 0x9F (a surrogate)
+AFTER_F0 = 6  # three, the first not below 0x90 (an overlong form)
+AFTER_F4 = 7  # three, the first not above 0x8F (over U+10FFFF)
+REJECT = 8  # never left again
+N_STATES = 9
+
+FORBIDDEN = 255  # the cost of a byte that may not follow
+LONGEST_CHARACTER = 4  # bytes; no allowed byte costs more
+
+# Unicode standard, table 3-7 (well-formed UTF-8): from state, first byte, last byte, to state.
+_TRANSITIONS = (
+    (ACCEPT, 0x00, 0x7F, ACCEPT),
+    (ACCEPT, 0xC2, 0xDF, NEED_1),
+    (ACCEPT, 0xE0, 0xE0, AFTER_E0),
+    (ACCEPT, 0xE1, 0xEC, NEED_2),
+    (ACCEPT, 0xED, 0xED, AFTER_ED),
+    (ACCEPT, 0xEE, 0xEF, NEED_2),
+    (ACCEPT, 0xF0, 0xF0, AFTER_F0),
+    (ACCEPT, 0xF1, 0xF3, NEED_3),
+    (ACCEPT, 0xF4, 0xF4, AFTER_F4),
+    (NEED_1, 0x80, 0xBF, ACCEPT),
+    (NEED_2, 0x80, 0xBF, NEED_1),
+    (NEED_3, 0x80, 0xBF, NEED_2),
+    (AFTER_E0, 0xA0, 0xBF, NEED_1),
+    (AFTER_ED, 0x80, 0x9F, NEED_1),
+    (AFTER_F0, 0x90, 0xBF, NEED_2),
+    (AFTER_F4, 0x80, 0x8F, NEED_2),
+)
+_MISSING = (0, 1, 2, 3, 2, 2, 3, 3)  # bytes that each state but REJECT still needs
+
+
+def _build_tables() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    following = np.full((N_STATES, N_IDS), REJECT, np.uint8)
+    cost = np.full((N_STATES, N_IDS), FORBIDDEN, np.uint8)
+    for state, first, last, target in _TRANSITIONS:
+        following[state, first : last + 1] = target
+        cost[state, first : last + 1] = 1 + _MISSING[target]
+    following[ACCEPT, EOS] = ACCEPT
+    cost[ACCEPT, EOS] = 0
+    following.flags.writeable = False
+    cost.flags.writeable = False
+    return following, cost
+
+
+# UTF8_NEXT (N_STATES, N_IDS) uint8: the state after taking a byte in a state; EOS stays in ACCEPT.
+# UTF8_COST (N_STATES, N_IDS) uint8: bytes of room, this one included, that are needed to take the
+# byte and then finish its character. EOS costs 0 and is allowed in ACCEPT only.
+# A decoder allows byte b where UTF8_COST[state, b] <= min(room, LONGEST_CHARACTER): without the
+# minimum, a room of 255 bytes or more would let the FORBIDDEN through.
+UTF8_NEXT, UTF8_COST = _build_tables()
+
+
+def translation_cost() -> npt.NDArray[np.uint8]:
+    """A copy of UTF8_COST, (N_STATES, N_IDS) uint8, that forbids both bytes of a line's end."""
+    cost = UTF8_COST.copy()
+    cost[:, [NEWLINE, CARRIAGE_RETURN]] = FORBIDDEN
+    return cost
+
+
+def first_invalid(data: bytes) -> int:
+    """The offset of the first byte that belongs to no valid UTF-8 character, -1 if all do.
+
+    Of a character that is cut off this is the first byte, as in Python's UnicodeDecodeError.
+    """
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start
+    return -1
+
+
+def repair(data: bytes) -> bytes:
+    """The bytes with U+FFFD where they are not valid UTF-8, as Python's 'replace' puts it."""
+    return data.decode("utf-8", "replace").encode("utf-8")
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def njit(function: Function) -> Function:
+    """Compile with Numba: without the interpreter lock, and kept on disk between runs.
+
+    The cache notices a change of the function's own file only, so a compiled function takes what
+    other files define (tables, sizes) as arguments.
+    """
+    import numba  # here: to read the constants above should not cost its import
+
+    return cast(Function, numba.njit(nogil=True, cache=True)(function))

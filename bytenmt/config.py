@@ -1,0 +1,222 @@
+"""Typed, frozen configuration: a preset, under a TOML file, under `--set key=value`.
+
+Everything that a run depends on stands here with its default; an unknown key, a wrong type or a value
+out of range fails with its path. Knows no tensors and no files but the TOML text that it is given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+import tomli_w
+from msgspec import Meta, Struct
+
+from bytenmt.errors import ConfigError
+from bytenmt.presets import PRESETS
+
+Positive = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]
+Fraction = Annotated[float, Meta(ge=0.0, le=1.0)]
+Dropout = Annotated[float, Meta(ge=0.0, lt=1.0)]
+ConvLayer = tuple[Positive, Positive]  # channels, kernel width
+
+
+class _Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A part of the configuration: immutable, no unknown keys."""
+
+
+class _Model(_Section, tag_field="arch", kw_only=True):
+    """What all five architectures have."""
+
+    d_embedding: Positive
+    dropout: Dropout = 0.1
+    tie_embedding: bool = False  # the output layer uses the byte embedding's table
+
+
+class Seq2SeqConfig(_Model, tag="seq2seq", kw_only=True):
+    """GRU encoder-decoder (Cho et al. 2014, Sutskever et al. 2014)."""
+
+    d_hidden: Positive
+    n_layers: Positive = 1
+    context: Literal["start", "every_step"] = "start"
+    gru_reset: Literal["before", "after"] = "before"
+    reverse_source: bool = True
+
+
+class BahdanauConfig(_Model, tag="bahdanau", kw_only=True):
+    """Additive attention (Bahdanau et al. 2015)."""
+
+    d_hidden: Positive
+    d_attention: Positive
+    d_maxout: Positive
+    read_out: Literal["previous", "current"] = "previous"  # the state that the read-out sees
+
+
+class LuongConfig(_Model, tag="luong", kw_only=True):
+    """Stacked LSTM with global attention and input feeding (Luong et al. 2015)."""
+
+    d_hidden: Positive
+    n_layers: Positive = 2
+    score: Literal["dot", "general", "concat"] = "general"
+    input_feeding: bool = True
+    reverse_source: bool = False
+
+
+class ByteNetConfig(_Model, tag="bytenet", kw_only=True):
+    """Dilated convolutions stacked on the encoder (Kalchbrenner et al. 2016)."""
+
+    d_channels: Positive  # the paper's d: inside a block; 2d between blocks
+    n_sets: Positive
+    dilations: Annotated[tuple[Positive, ...], Meta(min_length=1)] = (1, 2, 4, 8, 16)
+    kernel_width: Positive = 3
+    unfolding_factor: Annotated[float, Meta(gt=0.0, le=16.0)] = 1.2  # a of |t^| = a|s| + b
+    unfolding_offset: Count = 0  # b, in bytes
+
+
+class ConvS2SConfig(_Model, tag="convs2s", kw_only=True):
+    """Gated convolutions with attention in every decoder layer (Gehring et al. 2017)."""
+
+    encoder_layers: Annotated[tuple[ConvLayer, ...], Meta(min_length=1)]
+    decoder_layers: Annotated[tuple[ConvLayer, ...], Meta(min_length=1)]
+    n_positions: Count = 4096  # rows of the position tables, the last one shared by all beyond; 0: none
+
+
+ModelConfig = Seq2SeqConfig | BahdanauConfig | LuongConfig | ByteNetConfig | ConvS2SConfig
+
+
+class DataConfig(_Section):
+    """Which training pairs are used."""
+
+    source: bool = True  # false: trained without a source, as a byte language model of the target
+    max_source_bytes: Positive = 1000  # a longer pair is left out and reported
+    max_target_bytes: Positive = 1000
+
+
+class TrainConfig(_Section):
+    """The training loop."""
+
+    seed: Count = 1
+    max_updates: Count = 20_000  # 0: no limit
+    max_minutes: Annotated[float, Meta(ge=0.0)] = 0.0  # of training in all, resumed or not; 0: no limit
+    max_tokens: Positive = 12_000  # bytes a batch, source plus target, padding counted
+    lr: Annotated[float, Meta(gt=0.0)] = 1e-3
+    schedule: Literal["inverse_sqrt", "cosine", "constant"] = "cosine"
+    warmup_updates: Count = 200
+    weight_decay: Annotated[float, Meta(ge=0.0)] = 0.01
+    adam_beta2: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.98
+    clip_norm: Annotated[float, Meta(ge=0.0)] = 1.0  # 0: no clipping
+    label_smoothing: Dropout = 0.0
+    teacher_forcing: Fraction = 1.0  # how often the decoder reads the true byte, not its own
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU
+    valid_every: Positive = 500  # updates
+    valid_lines: Count = 200  # lines decoded for chrF at every validation; 0: bits per byte only
+    save_every: Positive = 500  # updates
+    log_every: Positive = 50  # updates
+
+
+class Config(_Section, kw_only=True):
+    """A whole run."""
+
+    model: ModelConfig
+    data: DataConfig = DataConfig()
+    train: TrainConfig = TrainConfig()
+
+
+def load_config(
+    arch: str | None, preset: str | None, toml: str, settings: Iterable[str]
+) -> Config:
+    """Resolve a configuration.
+
+    arch and preset name the starting point (preset None: "small", where the TOML text does not give a
+    whole model); toml is the text of a configuration file or ""; settings are `key.path=value`, values
+    in TOML syntax or plain words. Raises ConfigError.
+    """
+    try:
+        given = tomllib.loads(toml)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"the configuration file is not TOML: {error}") from None
+    for setting in settings:
+        _assign(given, setting)
+    model = given.get("model", {})
+    if not isinstance(model, dict):
+        raise ConfigError(f"configuration model: expected a section, got {model!r}")
+    named = model.get("arch", arch)
+    if arch is not None and named != arch:
+        raise ConfigError(f"configuration model.arch is {named!r}, but --arch is {arch!r}: drop one")
+    if named is None:
+        raise ConfigError(f"no architecture: give --arch, one of {', '.join(PRESETS['small'])}")
+    tree = preset_tree(named, preset or "small")
+    _merge(tree, given)
+    return parse_config(tree)
+
+
+def preset_tree(arch: str, preset: str) -> dict[str, Any]:
+    """The nested dictionary of a preset. Raises ConfigError for an unknown name."""
+    if preset not in PRESETS:
+        raise ConfigError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")
+    if arch not in PRESETS[preset]:
+        known = ", ".join(PRESETS[preset])
+        raise ConfigError(f"unknown architecture {arch!r}: expected one of {known}")
+    tree: dict[str, Any] = {"model": {"arch": arch}}
+    _merge(tree, PRESETS[preset][arch])
+    return tree
+
+
+def parse_config(tree: Mapping[str, Any]) -> Config:
+    """A nested dictionary -> Config; ConfigError names the path of what does not fit."""
+    try:
+        return msgspec.convert(tree, Config)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        path = where.rstrip("`")
+        raise ConfigError(f"configuration {path}: {what}" if path else f"configuration: {what}") from None
+
+
+def config_tree(config: Config) -> dict[str, Any]:
+    """Config -> nested dictionary of plain values; the inverse of parse_config."""
+    tree = msgspec.to_builtins(config)
+    assert isinstance(tree, dict)
+    return tree
+
+
+def config_toml(config: Config) -> str:
+    """The resolved configuration as TOML text, every key written out."""
+    return tomli_w.dumps(config_tree(config))
+
+
+def fingerprint(config: Config) -> str:
+    """Eight hex digits that name a configuration in scores and logs."""
+    return hashlib.sha256(msgspec.json.encode(config, order="sorted")).hexdigest()[:8]
+
+
+def _assign(tree: dict[str, Any], setting: str) -> None:
+    """Put one `key.path=value` into the tree."""
+    path, equals, text = setting.partition("=")
+    keys = path.strip().split(".")
+    if not equals or not all(keys):
+        raise ConfigError(f"--set {setting!r}: expected key=value, for example train.lr=1e-3")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    for key in keys[:-1]:
+        tree = tree.setdefault(key, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"--set {setting!r}: {key} is a value, not a section")
+    tree[keys[-1]] = value
+
+
+def _merge(tree: dict[str, Any], over: Mapping[str, Any]) -> None:
+    """Lay one nested dictionary over another, in place."""
+    for key, value in over.items():
+        if isinstance(value, Mapping) and isinstance(tree.get(key), dict):
+            _merge(tree[key], value)
+        elif isinstance(value, Mapping):
+            tree[key] = {}
+            _merge(tree[key], value)
+        else:
+            tree[key] = value

@@ -1,0 +1,1 @@
+"""Building blocks that take plain numbers and tensors and know no model."""

@@ -1,0 +1,187 @@
+"""Convolutions over bytes: centred ones for a source, causal ones whose past is kept in rings.
+
+A causal convolution of width k and dilation r needs the last (k-1)r columns of its input. Its ring keeps
+the column of position q in slot q mod capacity, so that one step writes one column and reads k taps
+whatever the dilation. Beams never copy a ring: `Clock.ancestors` says in which row's ring the column of a
+position stands (SPEC: linear-time decoding), and a reorder permutes that small table alone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Clock(NamedTuple):
+    """Where each row of a decoder with rings stands.
+
+    position (rows,) int64: columns read so far, the next column's position.
+    ancestors (rows, h) int64: [row, q mod h] is the row whose rings hold this row's column of position q.
+    """
+
+    position: Tensor
+    ancestors: Tensor
+
+    @staticmethod
+    def start(rows: int, history: int, device: torch.device) -> Clock:
+        """All rows at position 0, each its own ancestor."""
+        own = torch.arange(rows, device=device)
+        return Clock(torch.zeros_like(own), own[:, None].repeat(1, history))
+
+    def positions(self, t: int) -> Tensor:
+        """Positions of the next t columns: (rows, t) int64."""
+        return self.position[:, None] + torch.arange(t, device=self.position.device)
+
+    def advance(self, t: int) -> Clock:
+        """After t more columns, which each row has written into its own rings. A fresh clock."""
+        history = self.ancestors.shape[1]
+        new = self.positions(t)[:, -history:] % history
+        own = torch.arange(len(new), device=new.device)[:, None].expand_as(new)
+        return Clock(self.position + t, self.ancestors.scatter(1, new, own))
+
+    def reorder(self, parents: Tensor) -> Clock:
+        """Row i goes on from row parents[i]; parents (rows,) int64."""
+        return Clock(self.position[parents], self.ancestors[parents])
+
+
+class Taps(NamedTuple):
+    """Which old columns a chunk of t columns reads from a ring, and where it writes. Same for all rings
+    of one kernel width and dilation.
+
+    rows, slots (rows, m) int64: the old columns, oldest first; their positions may be before the start,
+    where a ring is still zero. m is k-1 for one new column, (k-1)r for more.
+    write (rows, w) int64: slots of the last w = min(t, capacity) new columns.
+    dilation: that of the kernel over [old columns, new columns].
+    """
+
+    rows: Tensor
+    slots: Tensor
+    write: Tensor
+    dilation: int
+
+    @staticmethod
+    def of(clock: Clock, t: int, kernel_width: int, dilation: int) -> Taps:
+        """The taps of a chunk of t columns from `clock` on."""
+        reach, capacity = (kernel_width - 1) * dilation, ring_capacity(kernel_width, dilation)
+        step = dilation if t == 1 else 1
+        offsets = torch.arange(-reach, 0, step, device=clock.position.device)
+        old = clock.position[:, None] + offsets
+        rows = clock.ancestors.gather(1, old % clock.ancestors.shape[1])
+        write = clock.positions(t)[:, -capacity:] % capacity
+        return Taps(rows, old % capacity, write, 1 if t == 1 else dilation)
+
+
+def ring_capacity(kernel_width: int, dilation: int) -> int:
+    """Columns of a ring. One more than the taps reach back: with fewer, a beam would overwrite a column
+    that another beam still has among its ancestors."""
+    return (kernel_width - 1) * dilation + 1
+
+
+class WeightNorm(nn.Module):
+    """A weight (d_out, ...) kept as direction v and length g per output channel: w = g v / |v|.
+
+    Salimans and Kingma 2016; g starts at |v|, so that the first map is v itself. Without gradients the
+    product is computed once for each version of v and g.
+    """
+
+    def __init__(self, v: Tensor) -> None:
+        super().__init__()
+        self.v = nn.Parameter(v)
+        self.g = nn.Parameter(v.flatten(1).norm(dim=1))
+        self._folded: tuple[object, Tensor] | None = None
+
+    def forward(self) -> Tensor:
+        """The weight (d_out, ...)."""
+        if torch.is_grad_enabled():
+            return self._weight()
+        version = (self.v._version, self.g._version, self.v.data_ptr(), self.g.data_ptr())
+        if self._folded is None or self._folded[0] != version:
+            self._folded = (version, self._weight())
+        return self._folded[1]
+
+    def _weight(self) -> Tensor:
+        length = self.v.flatten(1).norm(dim=1)
+        return self.v * (self.g / length).view(-1, *[1] * (self.v.dim() - 1))
+
+
+class NormedLinear(nn.Module):
+    """A weight-normed linear map, weights N(0, std), bias 0."""
+
+    def __init__(self, d_input: int, d_output: int, std: float) -> None:
+        super().__init__()
+        self.weight = WeightNorm(torch.randn(d_output, d_input) * std)
+        self.bias = nn.Parameter(torch.zeros(d_output))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., d_input) -> (..., d_output)."""
+        return F.linear(x, self.weight(), self.bias)
+
+
+class Convolution(nn.Module):
+    """Kernel of width k over (rows, t, d_input). Weight (d_output, k, d_input), last tap newest.
+
+    `centred` is for a source, `causal` for a target. std None gives He et al. 2015's initialisation;
+    weight_norm keeps the weight as direction and length.
+    """
+
+    def __init__(
+        self,
+        d_input: int,
+        d_output: int,
+        kernel_width: int,
+        dilation: int = 1,
+        std: float | None = None,
+        weight_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        self.kernel_width = kernel_width
+        self.dilation = dilation
+        std = (2 / (kernel_width * d_input)) ** 0.5 if std is None else std
+        weight = torch.randn(d_output, kernel_width, d_input) * std
+        self.normed = WeightNorm(weight) if weight_norm else None
+        self.plain = None if weight_norm else nn.Parameter(weight)
+        self.bias = nn.Parameter(torch.zeros(d_output))
+
+    def weight(self) -> Tensor:
+        """(d_output, k, d_input)."""
+        if self.normed is not None:
+            weight: Tensor = self.normed()
+            return weight
+        assert self.plain is not None
+        return self.plain
+
+    def centred(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x (n, s, d_input), mask (n, s) bool, true on real columns -> (n, s, d_output).
+
+        Masked here, because biases upstream make padding non-zero again. An even kernel looks one
+        column further to the right than to the left.
+        """
+        reach = (self.kernel_width - 1) * self.dilation
+        x = F.pad(x * mask[:, :, None], (0, 0, reach // 2, reach - reach // 2))
+        return self._convolve(x, self.dilation)
+
+    def causal(self, x: Tensor, ring: Tensor, taps: Taps) -> tuple[Tensor, Tensor]:
+        """x (rows, t, d_input): new columns; ring (rows, capacity, d_input) of the old ones.
+
+        Returns (rows, t, d_output) and the ring with the new columns: the same tensor written in place
+        without gradients, a fresh one with them.
+        """
+        old = ring[taps.rows, taps.slots]
+        own = torch.arange(len(x), device=x.device)[:, None]
+        new = x[:, -ring.shape[1] :].to(ring.dtype)
+        if torch.is_grad_enabled():
+            ring = ring.index_put((own, taps.write), new)
+        else:
+            ring[own, taps.write] = new
+        return self._convolve(torch.cat([old.to(x.dtype), x], dim=1), taps.dilation), ring
+
+    def _convolve(self, x: Tensor, dilation: int) -> Tensor:
+        """x (rows, m, d_input) with nothing padded -> (rows, m - (k-1) dilation, d_output)."""
+        if x.shape[1] == self.kernel_width and dilation == 1 or self.kernel_width == 1:
+            columns = x if self.kernel_width == 1 else x.flatten(1)[:, None]
+            return F.linear(columns, self.weight().flatten(1), self.bias)
+        weight = self.weight().transpose(1, 2)
+        return F.conv1d(x.transpose(1, 2), weight, self.bias, dilation=dilation).transpose(1, 2)

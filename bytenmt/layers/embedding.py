@@ -1,0 +1,58 @@
+"""The one byte embedding, position embeddings and the output layer.
+
+Knows ids and widths; does not know which architecture uses it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bytenmt.alphabet import N_IDS
+
+
+class ByteEmbedding(nn.Module):
+    """A vector for each of the 256 ids, one table for source and target."""
+
+    def __init__(self, d_embedding: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(N_IDS, d_embedding) * 0.1)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """ids (rows, t) uint8 -> (rows, t, d_embedding)."""
+        return F.embedding(ids.int(), self.weight)
+
+
+class PositionEmbedding(nn.Module):
+    """Learned absolute positions; all positions past the table share its last row, so none overflows."""
+
+    def __init__(self, n_positions: int, d_embedding: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(n_positions, d_embedding) * 0.1)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """positions int64, any shape -> (..., d_embedding)."""
+        return F.embedding(positions.clamp(max=len(self.weight) - 1), self.weight)
+
+
+class OutputLayer(nn.Module):
+    """A decoder's last channels -> logits of the 256 ids.
+
+    Tied, the byte embedding's table is the weight, behind a projection where the widths differ.
+    """
+
+    def __init__(self, d_input: int, embedding: ByteEmbedding, tie: bool, bias: bool = True) -> None:
+        super().__init__()
+        d_embedding = embedding.weight.shape[1]
+        self.projection = nn.Linear(d_input, d_embedding) if tie and d_input != d_embedding else None
+        self.weight = embedding.weight if tie else nn.Parameter(torch.empty(N_IDS, d_input))
+        if not tie:
+            nn.init.normal_(self.weight, std=d_input**-0.5)
+        self.bias = nn.Parameter(torch.zeros(N_IDS)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (rows, t, d_input) -> logits (rows, t, 256)."""
+        if self.projection is not None:
+            x = self.projection(x)
+        return F.linear(x, self.weight, self.bias)

@@ -1,0 +1,98 @@
+"""Recurrences written out: the GRU in its three conventions, and the LSTM.
+
+What does not depend on the previous state (the input's share of the gates) is one matrix product for
+the whole chunk; the loop over time holds the rest. Padding needs no mask: a unidirectional recurrence
+reads it only after the sentence, and `reverse` turns each sentence within its own length.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+GRUReset = Literal["before", "after"]
+GRUUpdate = Literal["keep", "take"]
+
+
+class GRU(nn.Module):
+    """One layer of gated recurrent units.
+
+    r = sigma(W_r x + U_r h), z = sigma(W_z x + U_z h), one bias a gate in W's share, and
+    reset "before" the product: g = tanh(W_g x + U_g (r * h))      (Cho et al. 2014, eq. 5-8)
+    reset "after" it:           g = tanh(W_g x + r * (U_g h))      (cuDNN's and torch.nn.GRU's form)
+    update "keep":              h <- z * h + (1 - z) * g           (Cho et al. 2014, torch.nn.GRU)
+    update "take":              h <- (1 - z) * h + z * g           (Bahdanau et al. 2015)
+    """
+
+    def __init__(
+        self, d_input: int, d_hidden: int, reset: GRUReset = "before", update: GRUUpdate = "keep"
+    ) -> None:
+        super().__init__()
+        self.reset = reset
+        self.update = update
+        self.input = nn.Linear(d_input, 3 * d_hidden)  # W and biases of r, z, g
+        self.gates = nn.Linear(d_hidden, 2 * d_hidden, bias=False)  # U of r, z
+        self.candidate = nn.Linear(d_hidden, d_hidden, bias=False)  # U of g
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        """x (rows, 3 d_hidden): the input's share of r, z, g; h (rows, d_hidden) -> the new h."""
+        d = h.shape[-1]
+        r, z = torch.sigmoid(x[:, : 2 * d] + self.gates(h)).chunk(2, dim=-1)
+        if self.reset == "before":
+            g = torch.tanh(x[:, 2 * d :] + self.candidate(r * h))
+        else:
+            g = torch.tanh(x[:, 2 * d :] + r * self.candidate(h))
+        return torch.lerp(g, h, z) if self.update == "keep" else torch.lerp(h, g, z)
+
+    def forward(self, x: Tensor, h: Tensor) -> Tensor:
+        """x (rows, t, d_input), h (rows, d_hidden): the state before -> states (rows, t, d_hidden)."""
+        states = []
+        for x_t in self.input(x).unbind(1):
+            h = self.step(x_t, h)
+            states.append(h)
+        return torch.stack(states, dim=1)
+
+
+class LSTM(nn.Module):
+    """One layer of long short-term memory, gates in the order i, f, g, o, one bias a gate.
+
+    c <- sigma(f) * c + sigma(i) * tanh(g),  h <- sigma(o) * tanh(c)
+    """
+
+    def __init__(self, d_input: int, d_hidden: int) -> None:
+        super().__init__()
+        self.input = nn.Linear(d_input, 4 * d_hidden)
+        self.recurrent = nn.Linear(d_hidden, 4 * d_hidden, bias=False)
+
+    def step(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """x (rows, 4 d_hidden): the input's share of the gates; h, c (rows, d_hidden) -> new h, c."""
+        i, f, g, o = (x + self.recurrent(h)).chunk(4, dim=-1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        return torch.sigmoid(o) * torch.tanh(c), c
+
+    def forward(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """x (rows, t, d_input); h, c (rows, d_hidden) -> states and cells, each (rows, t, d_hidden)."""
+        states, cells = [], []
+        for x_t in self.input(x).unbind(1):
+            h, c = self.step(x_t, h, c)
+            states.append(h)
+            cells.append(c)
+        return torch.stack(states, dim=1), torch.stack(cells, dim=1)
+
+
+def reverse(x: Tensor, lengths: Tensor) -> Tensor:
+    """Turn each row round within its own length; what stands after it stays.
+
+    x (rows, t, ...), lengths (rows,) int64 -> the same shape.
+    """
+    columns = torch.arange(x.shape[1], device=x.device)
+    turned = lengths[:, None] - 1 - columns
+    index = torch.where(turned >= 0, turned, columns)
+    return x[torch.arange(len(x), device=x.device)[:, None], index]
+
+
+def last(x: Tensor, lengths: Tensor) -> Tensor:
+    """The column at each row's end: x (rows, t, d), lengths (rows,) int64 >= 1 -> (rows, d)."""
+    return x[torch.arange(len(x), device=x.device), lengths - 1]

@@ -1,0 +1,144 @@
+"""Additive attention: Bahdanau et al. 2015 (1409.0473), equations of the appendix.
+
+    h_j = [h->_j ; h<-_j]                     forward and backward GRU, one shared embedding E
+    s_0 = tanh(W_s h<-_1)
+    e_ij = v^T tanh(W_a s_{i-1} + U_a h_j),  alpha_i = softmax_j(e_ij),  c_i = sum_j alpha_ij h_j
+    s_i = GRU([E y_{i-1} ; c_i], s_{i-1})     z takes the new state
+    t_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i, pairs maxed;  p(y_i) = softmax(W_o max(t_i))
+
+The paper reads out of s_{i-1}; read_out = "current" reads out of s_i.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bytenmt.config import BahdanauConfig
+from bytenmt.layers.attention import AdditiveScore, attend, source_mask
+from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.recurrent import GRU, reverse
+from bytenmt.models.base import Model, matrix_weights
+
+
+class BahdanauMemory(NamedTuple):
+    """annotations (n, s, 2 d_hidden): h_j; keys (n, s, d_attention): U_a h_j; source_len (n,) int64;
+    first (n, d_hidden): h<-_1, zero without a source."""
+
+    annotations: Tensor
+    keys: Tensor
+    source_len: Tensor
+    first: Tensor
+
+
+class BahdanauState(NamedTuple):
+    """hidden (rows, d_hidden): s_{i-1}."""
+
+    hidden: Tensor
+
+
+class BahdanauEncoder(nn.Module):
+    """The encoder's weights."""
+
+    def __init__(self, config: BahdanauConfig) -> None:
+        super().__init__()
+        self.forwards = GRU(config.d_embedding, config.d_hidden, update="take")
+        self.backwards = GRU(config.d_embedding, config.d_hidden, update="take")
+        self.keys = nn.Linear(2 * config.d_hidden, config.d_attention, bias=False)  # U_a
+
+
+class BahdanauDecoder(nn.Module):
+    """The decoder's weights."""
+
+    def __init__(self, config: BahdanauConfig, embedding: ByteEmbedding) -> None:
+        super().__init__()
+        d, d_embedding = config.d_hidden, config.d_embedding
+        self.start = nn.Linear(d, d)  # W_s
+        self.score = AdditiveScore(d, config.d_attention)
+        self.cell = GRU(d_embedding + 2 * d, d, update="take")
+        self.maxout = nn.Linear(3 * d + d_embedding, 2 * config.d_maxout)  # U_o, V_o, C_o
+        self.output = OutputLayer(config.d_maxout, embedding, config.tie_embedding)
+
+
+class Bahdanau(Model[BahdanauMemory, BahdanauState]):
+    """See the module's docstring."""
+
+    def __init__(self, config: BahdanauConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = ByteEmbedding(config.d_embedding)
+        self.encoder = BahdanauEncoder(config)
+        self.decoder: BahdanauDecoder = BahdanauDecoder(config, self.embedding)
+        _initialise(self)
+
+    def encode(self, src: Tensor, src_len: Tensor) -> BahdanauMemory:
+        n, s = src.shape
+        zero = self.embedding.weight.new_zeros(n, self.config.d_hidden)
+        if s == 0:
+            annotations = zero.new_zeros(n, 0, 2 * self.config.d_hidden)
+            return BahdanauMemory(annotations, self.encoder.keys(annotations), src_len, zero)
+        x = self._drop(self.embedding(src))
+        forwards = self.encoder.forwards(x, zero)
+        backwards = reverse(self.encoder.backwards(reverse(x, src_len), zero), src_len)
+        annotations = torch.cat([forwards, backwards], dim=-1)
+        return BahdanauMemory(annotations, self.encoder.keys(annotations), src_len, backwards[:, 0])
+
+    def start(self, memory: BahdanauMemory, beam: int = 1) -> BahdanauState:
+        hidden = torch.tanh(self.decoder.start(memory.first))
+        return BahdanauState(hidden.repeat_interleave(beam, dim=0))
+
+    def forward(
+        self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState
+    ) -> tuple[Tensor, BahdanauState]:
+        n = len(memory.keys)
+        d, d_embedding = self.config.d_hidden, self.config.d_embedding
+        mask = source_mask(memory.source_len, memory.keys.shape[1])
+        cell = self.decoder.cell
+        x = self._drop(self.embedding(tgt))
+        input_share = F.linear(x, cell.input.weight[:, :d_embedding], cell.input.bias)
+        context_weight = cell.input.weight[:, d_embedding:]
+        h = state.hidden
+        states, contexts = [h], []
+        for x_t in input_share.unbind(1):
+            scores = self.decoder.score(h.view(n, -1, d), memory.keys)
+            context = attend(scores, memory.annotations, mask)[0].reshape(len(h), 2 * d)
+            h = cell.step(x_t + F.linear(context, context_weight), h)
+            states.append(h)
+            contexts.append(context)
+        read = states[:-1] if self.config.read_out == "previous" else states[1:]
+        seen = [torch.stack(read, dim=1), x, torch.stack(contexts, dim=1)]
+        maxout = self.decoder.maxout(torch.cat(seen, dim=-1)).unflatten(-1, (-1, 2)).amax(dim=-1)
+        logits: Tensor = self.decoder.output(self._drop(maxout))
+        return logits, BahdanauState(h)
+
+    def reorder(self, state: BahdanauState, parents: Tensor) -> BahdanauState:
+        return BahdanauState(state.hidden[parents])
+
+    def receptive_field(self) -> int | None:
+        return None
+
+    def step_cost(self, source_bytes: int) -> int:
+        per_column = self.config.d_attention + 2 * self.config.d_hidden
+        return matrix_weights(self.decoder) + source_bytes * per_column
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.config.dropout, self.training)
+
+
+def _initialise(model: Bahdanau) -> None:
+    """The paper's appendix B.1: recurrent matrices orthogonal, W_a and U_a N(0, 0.001^2), v and biases 0,
+    the rest N(0, 0.01^2) — but for the embedding and the output layer, which keep their own."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=0.01)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    for gru in (model.encoder.forwards, model.encoder.backwards, model.decoder.cell):
+        for block in gru.gates.weight.chunk(2):
+            nn.init.orthogonal_(block)
+        nn.init.orthogonal_(gru.candidate.weight)
+    nn.init.normal_(model.encoder.keys.weight, std=0.001)
+    nn.init.normal_(model.decoder.score.query.weight, std=0.001)

@@ -1,0 +1,86 @@
+"""The contract that every architecture obeys, and what all of them share.
+
+One `forward` is training, stepping, streaming and verifying: t columns from a state on, for any t >= 1.
+The state is explicit: NamedTuples of tensors, rows first, never kept on the module.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from bytenmt.layers.embedding import ByteEmbedding
+
+M = TypeVar("M", bound=NamedTuple)  # a model's Memory: what its decoder needs of the source, n rows
+S = TypeVar("S", bound=NamedTuple)  # a model's State: what its decoder carries, n * beam rows
+
+
+class Model(nn.Module, ABC, Generic[M, S]):
+    """A translation model on bytes. n sentences, rows = n * beam, s source bytes, t target bytes.
+
+    Without a source (src (n, 0)) the memory has length 0 and its context is zero: the model is a byte
+    language model.
+    """
+
+    embedding: ByteEmbedding
+    decoder: nn.Module  # what a decode step reads, the output layer included
+
+    @abstractmethod
+    def encode(self, src: Tensor, src_len: Tensor) -> M:
+        """src (n, s) uint8 ending in EOS, padded; src_len (n,) int64 with EOS -> memory of n rows."""
+
+    @abstractmethod
+    def start(self, memory: M, beam: int = 1) -> S:
+        """The state before the first target byte, n * beam rows, a sentence's beams side by side."""
+
+    @abstractmethod
+    def forward(self, tgt: Tensor, memory: M, state: S) -> tuple[Tensor, S]:
+        """Read t more target bytes and predict each one's successor.
+
+        tgt (rows, t) uint8: the decoder's input, BOS first; memory of n rows, state of n * beam.
+        Returns logits (rows, t, 256) and the state after the t bytes. With gradients the state is a
+        fresh one; without them the given state is consumed and may have been written in place.
+        """
+
+    @abstractmethod
+    def reorder(self, state: S, parents: Tensor) -> S:
+        """Row i goes on from row parents[i] of the same sentence; parents (rows,) int64."""
+
+    @abstractmethod
+    def receptive_field(self) -> int | None:
+        """Target bytes that a prediction can depend on; None: all of them."""
+
+    @abstractmethod
+    def step_cost(self, source_bytes: int) -> int:
+        """Multiply-accumulates of one decode step of one row with so long a source."""
+
+    def decoder_weights(self) -> int:
+        """Numbers that a decode step reads: the decoder's weights, the tables of look-ups left out."""
+        return sum(p.numel() for p in self.decoder.parameters())
+
+    def state_bytes(self) -> int:
+        """Bytes of decoder state a row, in the precision of the weights."""
+        weight = self.embedding.weight
+        ids = torch.zeros(1, 0, dtype=torch.uint8, device=weight.device)
+        with torch.no_grad():
+            state = self.start(self.encode(ids, torch.zeros(1, dtype=torch.int64, device=weight.device)))
+        return sum(t.numel() * t.element_size() for t in tensors(state))
+
+
+def tensors(tree: NamedTuple | tuple[object, ...]) -> list[Tensor]:
+    """The tensors of a memory or state, depth first."""
+    found: list[Tensor] = []
+    for part in tree:
+        if isinstance(part, Tensor):
+            found.append(part)
+        elif isinstance(part, tuple):
+            found.extend(tensors(part))
+    return found
+
+
+def matrix_weights(module: nn.Module) -> int:
+    """Weights of a module's matrices: each is one multiply-accumulate a column."""
+    return sum(p.numel() for p in module.parameters() if p.dim() > 1)

@@ -1,0 +1,175 @@
+"""ByteNet: Kalchbrenner et al. 2016 (1610.10099).
+
+Blocks of 2d channels, LN over the channels of one position:
+
+    x + W_3 ReLU(LN(conv(ReLU(LN(W_1 ReLU(LN(x)))))))         1x1 2d->d, 1xk dilation r d->d, 1x1 d->2d
+
+centred in the encoder, causal in the decoder, dilations repeated in sets. The decoder is stacked on the
+encoder: position i reads [e(y_{i-1}) ; encoder column i]. Dynamic unfolding (section 3.2): the encoder emits
+|t^| = ceil(a |s| + b) columns for a source of |s| bytes, EOS counted, reading EOS where the source has
+ended; past |t^| the decoder reads zero. Two-layer head: W_o ReLU(W x).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bytenmt.alphabet import EOS
+from bytenmt.config import ByteNetConfig
+from bytenmt.layers.attention import source_mask
+from bytenmt.layers.convolution import Clock, Convolution, Taps, ring_capacity
+from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.models.base import Model, matrix_weights
+
+
+class ByteNetMemory(NamedTuple):
+    """columns (n, u + 1, d): encoder columns, zero from a row's |t^| on; unfolded_len (n,) int64: |t^|."""
+
+    columns: Tensor
+    unfolded_len: Tensor
+
+
+class ByteNetState(NamedTuple):
+    """clock: positions and ancestors; rings: one (rows, capacity, d) a block, inputs of its convolution."""
+
+    clock: Clock
+    rings: tuple[Tensor, ...]
+
+
+class ResidualBlock(nn.Module):
+    """The residual block with ReLUs (section 3.5, figure 3 left)."""
+
+    def __init__(self, d: int, kernel_width: int, dilation: int, dropout: float) -> None:
+        super().__init__()
+        self.norm_in = nn.LayerNorm(2 * d)
+        self.reduce = nn.Linear(2 * d, d)
+        self.norm_mid = nn.LayerNorm(d)
+        self.convolution = Convolution(d, d, kernel_width, dilation)
+        self.norm_out = nn.LayerNorm(d)
+        self.expand = nn.Linear(d, 2 * d)
+        self.dropout = dropout
+
+    def centred(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x (n, s, 2d), mask (n, s) bool -> (n, s, 2d)."""
+        return x + self._after(self.convolution.centred(self._before(x), mask))
+
+    def causal(self, x: Tensor, ring: Tensor, taps: Taps) -> tuple[Tensor, Tensor]:
+        """x (rows, t, 2d), ring (rows, capacity, d) -> (rows, t, 2d) and the ring after."""
+        h, ring = self.convolution.causal(self._before(x), ring, taps)
+        return x + self._after(h), ring
+
+    def _before(self, x: Tensor) -> Tensor:
+        h = self.reduce(torch.relu(self.norm_in(x)))
+        return torch.relu(self.norm_mid(h))
+
+    def _after(self, h: Tensor) -> Tensor:
+        h = self.expand(torch.relu(self.norm_out(h)))
+        return F.dropout(h, self.dropout, self.training)
+
+
+def _blocks(config: ByteNetConfig) -> nn.ModuleList:
+    dilations = config.dilations * config.n_sets
+    return nn.ModuleList(
+        ResidualBlock(config.d_channels, config.kernel_width, r, config.dropout) for r in dilations
+    )
+
+
+class ByteNetEncoder(nn.Module):
+    """The encoder's weights."""
+
+    def __init__(self, config: ByteNetConfig) -> None:
+        super().__init__()
+        self.input = nn.Linear(config.d_embedding, 2 * config.d_channels)
+        self.blocks = _blocks(config)
+        self.output = nn.Linear(2 * config.d_channels, config.d_channels)
+
+
+class ByteNetDecoder(nn.Module):
+    """The decoder's weights."""
+
+    def __init__(self, config: ByteNetConfig, embedding: ByteEmbedding) -> None:
+        super().__init__()
+        self.input = nn.Linear(config.d_embedding, config.d_channels)
+        self.blocks = _blocks(config)
+        self.head = nn.Linear(2 * config.d_channels, 2 * config.d_channels)
+        self.output = OutputLayer(2 * config.d_channels, embedding, config.tie_embedding)
+
+
+class ByteNet(Model[ByteNetMemory, ByteNetState]):
+    """See the module's docstring."""
+
+    def __init__(self, config: ByteNetConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = ByteEmbedding(config.d_embedding)
+        self.encoder = ByteNetEncoder(config)
+        self.decoder: ByteNetDecoder = ByteNetDecoder(config, self.embedding)
+
+    def unfolded_len(self, src_len: Tensor) -> Tensor:
+        """|t^| of each sentence: (n,) int64 -> (n,) int64. A function of the sentence alone."""
+        config = self.config
+        columns = config.unfolding_factor * src_len.double() + config.unfolding_offset
+        # A hair less, so that 1.2 * 15 in binary is 18 columns, not 19.
+        return torch.where(src_len > 0, (columns - 1e-9).ceil().long(), 0)
+
+    def encode(self, src: Tensor, src_len: Tensor) -> ByteNetMemory:
+        n, s = src.shape
+        unfolded_len = self.unfolded_len(src_len)
+        if s == 0:
+            zero = self.embedding.weight.new_zeros(n, 1, self.config.d_channels)
+            return ByteNetMemory(zero, unfolded_len)
+        real_len = torch.maximum(src_len, unfolded_len)
+        width = max(s, int(real_len.max()))
+        src = F.pad(src, (0, width - s), value=EOS)
+        src = torch.where(source_mask(src_len, width), src, EOS)
+        mask = source_mask(real_len, width)
+        x = self.encoder.input(self.embedding(src))
+        for block in self.encoder.blocks:
+            x = block.centred(x, mask)
+        columns = self.encoder.output(x) * source_mask(unfolded_len, width)[:, :, None]
+        return ByteNetMemory(F.pad(columns, (0, 0, 0, 1)), unfolded_len)
+
+    def start(self, memory: ByteNetMemory, beam: int = 1) -> ByteNetState:
+        config, columns = self.config, memory.columns
+        rows = len(columns) * beam
+        sizes = [ring_capacity(config.kernel_width, r) for r in config.dilations * config.n_sets]
+        clock = Clock.start(rows, max(sizes), columns.device)
+        rings = tuple(columns.new_zeros(rows, size, config.d_channels) for size in sizes)
+        return ByteNetState(clock, rings)
+
+    def forward(
+        self, tgt: Tensor, memory: ByteNetMemory, state: ByteNetState
+    ) -> tuple[Tensor, ByteNetState]:
+        rows, t = tgt.shape
+        clock = state.clock
+        embedded = self.decoder.input(self.embedding(tgt))
+        x = torch.cat([embedded, self._columns(memory, clock.positions(t)).to(embedded.dtype)], dim=-1)
+        taps = {r: Taps.of(clock, t, self.config.kernel_width, r) for r in self.config.dilations}
+        rings = []
+        for block, ring in zip(self.decoder.blocks, state.rings, strict=True):
+            x, ring = block.causal(x, ring, taps[block.convolution.dilation])
+            rings.append(ring)
+        logits: Tensor = self.decoder.output(torch.relu(self.decoder.head(x)))
+        return logits, ByteNetState(clock.advance(t), tuple(rings))
+
+    def reorder(self, state: ByteNetState, parents: Tensor) -> ByteNetState:
+        return state._replace(clock=state.clock.reorder(parents))
+
+    def receptive_field(self) -> int | None:
+        reach = sum(self.config.dilations) * self.config.n_sets
+        return 1 + (self.config.kernel_width - 1) * reach
+
+    def step_cost(self, source_bytes: int) -> int:
+        return matrix_weights(self.decoder)
+
+    def _columns(self, memory: ByteNetMemory, positions: Tensor) -> Tensor:
+        """The encoder column of each position: positions (rows, t) int64 -> (rows, t, d)."""
+        n = len(memory.columns)
+        rows, t = positions.shape
+        index = torch.minimum(positions.view(n, -1), memory.unfolded_len[:, None])
+        sentence = torch.arange(n, device=index.device)[:, None]
+        return memory.columns[sentence, index].view(rows, t, -1)

@@ -1,0 +1,152 @@
+"""Global attention with input feeding: Luong et al. 2015 (1508.04025).
+
+    h-_s: top-layer states of a stacked LSTM over the source; its last h and c start the decoder's layers
+    h_t = LSTM([e(y_{t-1}) ; h~_{t-1}])        input feeding, h~_0 = 0; without it e(y_{t-1}) alone
+    a_t = softmax_s(score(h_t, h-_s)),  c_t = sum_s a_t(s) h-_s
+    h~_t = tanh(W_c [c_t ; h_t]),  p(y_t) = softmax(W_s h~_t)          no biases in these two
+    score: dot h_t . h-_s | general h_t . (W_a h-_s) | concat v^T tanh(W_a [h_t ; h-_s])
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bytenmt.config import LuongConfig
+from bytenmt.layers.attention import AdditiveScore, attend, dot_scores, source_mask
+from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.recurrent import LSTM, last, reverse
+from bytenmt.models.base import Model, matrix_weights
+
+
+class LuongMemory(NamedTuple):
+    """states (n, s, d_hidden): h-_s; keys (n, s, d_hidden): the source's share of the score;
+    source_len (n,) int64; hidden, cell (n, n_layers, d_hidden): the encoder's last, zero without a
+    source."""
+
+    states: Tensor
+    keys: Tensor
+    source_len: Tensor
+    hidden: Tensor
+    cell: Tensor
+
+
+class LuongState(NamedTuple):
+    """hidden, cell (rows, n_layers, d_hidden); attentional (rows, d_hidden): h~ of the step before."""
+
+    hidden: Tensor
+    cell: Tensor
+    attentional: Tensor
+
+
+class LuongDecoder(nn.Module):
+    """The decoder's weights."""
+
+    def __init__(self, config: LuongConfig, embedding: ByteEmbedding) -> None:
+        super().__init__()
+        d = config.d_hidden
+        d_first = config.d_embedding + (d if config.input_feeding else 0)
+        self.layers = nn.ModuleList(
+            LSTM(d if layer else d_first, d) for layer in range(config.n_layers)
+        )
+        self.score = AdditiveScore(d, d) if config.score == "concat" else None
+        self.combine = nn.Linear(2 * d, d, bias=False)  # W_c
+        self.output = OutputLayer(d, embedding, config.tie_embedding, bias=False)  # W_s
+
+
+class Luong(Model[LuongMemory, LuongState]):
+    """See the module's docstring."""
+
+    def __init__(self, config: LuongConfig) -> None:
+        super().__init__()
+        self.config = config
+        d = config.d_hidden
+        self.embedding = ByteEmbedding(config.d_embedding)
+        self.encoder = nn.ModuleList(
+            LSTM(d if layer else config.d_embedding, d) for layer in range(config.n_layers)
+        )
+        # W_a (general) or its half that meets h-_s (concat): the same for every step, so the encoder's.
+        self.keys = nn.Linear(d, d, bias=False) if config.score != "dot" else None
+        self.decoder: LuongDecoder = LuongDecoder(config, self.embedding)
+        _initialise(self)
+
+    def encode(self, src: Tensor, src_len: Tensor) -> LuongMemory:
+        n, s = src.shape
+        zero = self.embedding.weight.new_zeros(n, self.config.d_hidden)
+        if s == 0:
+            nothing = zero.new_zeros(n, 0, self.config.d_hidden)
+            start = zero[:, None].repeat(1, self.config.n_layers, 1)
+            return LuongMemory(nothing, nothing, src_len, start, start)
+        if self.config.reverse_source:
+            src = reverse(src, src_len - 1)  # EOS stays at the end
+        x = self.embedding(src)
+        hidden, cell = [], []
+        for layer in self.encoder:
+            x, cells = layer(self._drop(x), zero, zero)
+            hidden.append(last(x, src_len))
+            cell.append(last(cells, src_len))
+        keys = x if self.keys is None else self.keys(x)
+        return LuongMemory(x, keys, src_len, torch.stack(hidden, dim=1), torch.stack(cell, dim=1))
+
+    def start(self, memory: LuongMemory, beam: int = 1) -> LuongState:
+        hidden, cell = (part.repeat_interleave(beam, dim=0) for part in (memory.hidden, memory.cell))
+        return LuongState(hidden, cell, torch.zeros_like(hidden[:, 0]))
+
+    def forward(
+        self, tgt: Tensor, memory: LuongMemory, state: LuongState
+    ) -> tuple[Tensor, LuongState]:
+        mask = source_mask(memory.source_len, memory.keys.shape[1])
+        first, *upper = self.decoder.layers
+        d_embedding = self.config.d_embedding
+        x = self._drop(self.embedding(tgt))
+        input_share = F.linear(x, first.input.weight[:, :d_embedding], first.input.bias)
+        feeding_weight = first.input.weight[:, d_embedding:]
+        hidden, cell = list(state.hidden.unbind(1)), list(state.cell.unbind(1))
+        attentional = state.attentional
+        outputs = []
+        for x_t in input_share.unbind(1):
+            if self.config.input_feeding:
+                x_t = x_t + F.linear(attentional, feeding_weight)
+            hidden[0], cell[0] = first.step(x_t, hidden[0], cell[0])
+            for i, layer in enumerate(upper, start=1):
+                share = layer.input(self._drop(hidden[i - 1]))
+                hidden[i], cell[i] = layer.step(share, hidden[i], cell[i])
+            attentional = self._attend(self._drop(hidden[-1]), memory, mask)
+            outputs.append(attentional)
+        logits: Tensor = self.decoder.output(self._drop(torch.stack(outputs, dim=1)))
+        after = LuongState(torch.stack(hidden, dim=1), torch.stack(cell, dim=1), attentional)
+        return logits, after
+
+    def reorder(self, state: LuongState, parents: Tensor) -> LuongState:
+        return LuongState(*(part[parents] for part in state))
+
+    def receptive_field(self) -> int | None:
+        return None
+
+    def step_cost(self, source_bytes: int) -> int:
+        return matrix_weights(self.decoder) + 2 * source_bytes * self.config.d_hidden
+
+    def _attend(self, top: Tensor, memory: LuongMemory, mask: Tensor) -> Tensor:
+        """top (rows, d_hidden): h_t -> h~_t (rows, d_hidden)."""
+        query = top.view(len(memory.keys), -1, self.config.d_hidden)
+        score = self.decoder.score
+        scores = dot_scores(query, memory.keys) if score is None else score(query, memory.keys)
+        context = attend(scores, memory.states, mask)[0].reshape(top.shape)
+        return torch.tanh(self.decoder.combine(torch.cat([context, top], dim=-1)))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.config.dropout, self.training)
+
+
+def _initialise(model: Luong) -> None:
+    """Uniform in [-0.1, 0.1] (Luong et al. 2015, section 4.1), biases 0."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.uniform_(module.weight, -0.1, 0.1)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    if model.decoder.score is not None:
+        nn.init.uniform_(model.decoder.score.v, -0.1, 0.1)

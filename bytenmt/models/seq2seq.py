@@ -1,0 +1,141 @@
+"""GRU sequence-to-sequence: Cho et al. 2014 (1406.1078) and Sutskever et al. 2014 (1409.3215).
+
+The encoder reads x_1 … x_S into a fixed vector, the decoder unrolls it:
+
+    h_t = GRU(e(x_t), h_{t-1}), h_0 = 0                       reset before the product, z keeps
+    context = "start":       s_0 = h_S in every layer; p(y_i) = softmax(W_o s_i)         (Sutskever)
+    context = "every_step":  c = tanh(V h_S), s_0 = tanh(V' c); every gate of the first layer also sees
+        C c, and t_i = O_h s_i + O_y e(y_{i-1}) + O_c c, pairs maxed, p(y_i) = softmax(W_o max(t))  (Cho)
+
+where s_i = GRU(e(y_{i-1}), s_{i-1}).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bytenmt.config import Seq2SeqConfig
+from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.recurrent import GRU, last, reverse
+from bytenmt.models.base import Model, matrix_weights
+
+
+class Seq2SeqMemory(NamedTuple):
+    """final (n, n_layers, d_hidden): h_S of every layer, zero without a source."""
+
+    final: Tensor
+
+
+class Seq2SeqState(NamedTuple):
+    """hidden (rows, n_layers, d_hidden): s_i of every layer."""
+
+    hidden: Tensor
+
+
+class Seq2SeqDecoder(nn.Module):
+    """The decoder's weights."""
+
+    def __init__(self, config: Seq2SeqConfig, embedding: ByteEmbedding) -> None:
+        super().__init__()
+        d, d_embedding = config.d_hidden, config.d_embedding
+        every_step = config.context == "every_step"
+        d_first = d_embedding + d if every_step else d_embedding
+        self.layers = nn.ModuleList(
+            GRU(d if layer else d_first, d, config.gru_reset) for layer in range(config.n_layers)
+        )
+        self.context = nn.Linear(d, d) if every_step else None  # V
+        self.start = nn.Linear(d, config.n_layers * d) if every_step else None  # V'
+        self.maxout = nn.Linear(2 * d + d_embedding, d // 2 * 2) if every_step else None  # O_h, O_y, O_c
+        self.output = OutputLayer(d // 2 if every_step else d, embedding, config.tie_embedding)
+
+
+class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
+    """See the module's docstring."""
+
+    def __init__(self, config: Seq2SeqConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = ByteEmbedding(config.d_embedding)
+        self.encoder = nn.ModuleList(
+            GRU(config.d_hidden if layer else config.d_embedding, config.d_hidden, config.gru_reset)
+            for layer in range(config.n_layers)
+        )
+        self.decoder: Seq2SeqDecoder = Seq2SeqDecoder(config, self.embedding)
+        _initialise(self)
+
+    def encode(self, src: Tensor, src_len: Tensor) -> Seq2SeqMemory:
+        n, s = src.shape
+        weight = self.embedding.weight
+        if s == 0:
+            return Seq2SeqMemory(weight.new_zeros(n, self.config.n_layers, self.config.d_hidden))
+        if self.config.reverse_source:
+            src = reverse(src, src_len - 1)  # EOS stays at the end
+        x = self.embedding(src)
+        final = []
+        for layer in self.encoder:
+            x = layer(self._drop(x), x.new_zeros(n, self.config.d_hidden))
+            final.append(last(x, src_len))
+        return Seq2SeqMemory(torch.stack(final, dim=1))
+
+    def start(self, memory: Seq2SeqMemory, beam: int = 1) -> Seq2SeqState:
+        hidden = memory.final
+        if self.decoder.start is not None:
+            hidden = torch.tanh(self.decoder.start(self._context(memory))).view_as(hidden)
+        return Seq2SeqState(hidden.repeat_interleave(beam, dim=0))
+
+    def forward(
+        self, tgt: Tensor, memory: Seq2SeqMemory, state: Seq2SeqState
+    ) -> tuple[Tensor, Seq2SeqState]:
+        rows, t = tgt.shape
+        embedded = self.embedding(tgt)
+        x = embedded
+        context = None
+        if self.decoder.context is not None:
+            beam = rows // len(memory.final)
+            context = self._context(memory).repeat_interleave(beam, dim=0)
+            context = context[:, None].expand(-1, t, -1)
+            x = torch.cat([x, context], dim=-1)
+        hidden = []
+        for layer, h in zip(self.decoder.layers, state.hidden.unbind(1), strict=True):
+            x = layer(self._drop(x), h)
+            hidden.append(x[:, -1])
+        if self.decoder.maxout is not None and context is not None:
+            x = self.decoder.maxout(torch.cat([x, embedded, context], dim=-1))
+            x = x.unflatten(-1, (-1, 2)).amax(dim=-1)
+        logits: Tensor = self.decoder.output(self._drop(x))
+        return logits, Seq2SeqState(torch.stack(hidden, dim=1))
+
+    def reorder(self, state: Seq2SeqState, parents: Tensor) -> Seq2SeqState:
+        return Seq2SeqState(state.hidden[parents])
+
+    def receptive_field(self) -> int | None:
+        return None
+
+    def step_cost(self, source_bytes: int) -> int:
+        return matrix_weights(self.decoder)
+
+    def _context(self, memory: Seq2SeqMemory) -> Tensor:
+        """c = tanh(V h_S): (n, d_hidden)."""
+        assert self.decoder.context is not None
+        return torch.tanh(self.decoder.context(memory.final[:, -1]))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.config.dropout, self.training)
+
+
+def _initialise(model: Seq2Seq) -> None:
+    """Uniform in [-0.08, 0.08] (Sutskever et al. 2014), recurrent matrices orthogonal (Cho et al. 2014)."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.uniform_(module.weight, -0.08, 0.08)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    for module in model.modules():
+        if isinstance(module, GRU):
+            for block in module.gates.weight.chunk(2):
+                nn.init.orthogonal_(block)
+            nn.init.orthogonal_(module.candidate.weight)

@@ -1,0 +1,78 @@
+"""The presets: sizes of the five architectures, equal in decoder weights within 20 %.
+
+tiny has about 0.6 M decoder weights, small 3 M, base 10 M, large 25 M; paper is each paper's own size.
+One byte embedding width a preset, so that a table can be handed from one model to another (in "paper",
+ConvS2S' 512 stands for the 620, 1000 and 1600 of the others). tests/test_presets.py counts the weights.
+"""
+
+from typing import Any
+
+_TRAIN: dict[str, dict[str, Any]] = {
+    "tiny": {"lr": 2e-3, "max_tokens": 8_000, "warmup_updates": 100},
+    "small": {"lr": 1e-3, "max_tokens": 12_000},
+    "base": {"lr": 7e-4, "max_tokens": 16_000, "label_smoothing": 0.1, "warmup_updates": 400},
+    "large": {"lr": 5e-4, "max_tokens": 25_000, "label_smoothing": 0.1, "warmup_updates": 1_000},
+    "paper": {"lr": 3e-4, "max_tokens": 25_000, "label_smoothing": 0.1, "warmup_updates": 2_000},
+}
+_SHARED: dict[str, dict[str, Any]] = {
+    "tiny": {"d_embedding": 64, "dropout": 0.0},
+    "small": {"d_embedding": 128, "dropout": 0.1},
+    "base": {"d_embedding": 256, "dropout": 0.2},
+    "large": {"d_embedding": 512, "dropout": 0.2},
+    "paper": {"d_embedding": 512, "dropout": 0.2},
+}
+
+
+def _convs2s(channels: int, kernel_width: int, n_layers: int) -> dict[str, Any]:
+    layers = [[channels, kernel_width]] * n_layers
+    return {"encoder_layers": layers, "decoder_layers": layers}
+
+
+# English-German of Gehring et al. 2017, section 4.2: 15 layers, width growing, the last two of kernel 1.
+_CONVS2S_PAPER = [[512, 3]] * 10 + [[768, 3]] * 3 + [[2048, 1]] * 2
+
+_SIZES: dict[str, dict[str, dict[str, Any]]] = {
+    "seq2seq": {
+        "tiny": {"d_hidden": 384},
+        "small": {"d_hidden": 528, "n_layers": 2},
+        "base": {"d_hidden": 1000, "n_layers": 2},
+        "large": {"d_hidden": 1536, "n_layers": 2},
+        "paper": {"d_hidden": 1000, "context": "every_step"},
+    },
+    "bahdanau": {
+        "tiny": {"d_hidden": 192, "d_attention": 192, "d_maxout": 96},
+        "small": {"d_hidden": 448, "d_attention": 448, "d_maxout": 224},
+        "base": {"d_hidden": 832, "d_attention": 832, "d_maxout": 416},
+        "large": {"d_hidden": 1312, "d_attention": 1312, "d_maxout": 656},
+        "paper": {"d_hidden": 1000, "d_attention": 1000, "d_maxout": 500},
+    },
+    "luong": {
+        "tiny": {"d_hidden": 160},
+        "small": {"d_hidden": 368},
+        "base": {"d_hidden": 688},
+        "large": {"d_hidden": 1072},
+        "paper": {"d_hidden": 1000, "n_layers": 4, "reverse_source": True},
+    },
+    "bytenet": {
+        "tiny": {"d_channels": 96, "n_sets": 2, "dilations": [1, 2, 4, 8]},
+        "small": {"d_channels": 160, "n_sets": 3},
+        "base": {"d_channels": 256, "n_sets": 4},
+        "large": {"d_channels": 336, "n_sets": 6},
+        "paper": {"d_channels": 800, "n_sets": 6},
+    },
+    "convs2s": {
+        "tiny": _convs2s(64, 7, 10),
+        "small": _convs2s(128, 7, 11),
+        "base": _convs2s(256, 7, 10),
+        "large": _convs2s(384, 7, 10),
+        "paper": {"encoder_layers": _CONVS2S_PAPER, "decoder_layers": _CONVS2S_PAPER},
+    },
+}
+
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    preset: {
+        arch: {"model": _SHARED[preset] | sizes[preset], "train": train}
+        for arch, sizes in _SIZES.items()
+    }
+    for preset, train in _TRAIN.items()
+}

@@ -1,0 +1,311 @@
+"""The five architectures in float64 NumPy, position by position, for one sentence.
+
+Written from the equations of the papers. Shares no code with the package: it knows only the names of a
+model's parameters, and its options as a plain dictionary. `source` is a sentence's bytes with EOS, or
+b"" where there is none; `target` is the decoder's input, BOS first; the answer is logits (t, 256).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from math import ceil, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+Parameters = Mapping[str, Array]
+Options = Mapping[str, Any]
+
+EOS = 255
+
+
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(x: Array) -> Array:
+    e = np.exp(x - np.max(x))
+    return e / np.sum(e)
+
+
+def affine(p: Parameters, name: str, x: Array) -> Array:
+    """W x, and b where the map has one."""
+    y = p[f"{name}.weight"] @ x
+    return y + p[f"{name}.bias"] if f"{name}.bias" in p else y
+
+
+def maxout(x: Array) -> Array:
+    return np.array([max(x[2 * i], x[2 * i + 1]) for i in range(len(x) // 2)])
+
+
+def output(p: Parameters, options: Options, x: Array) -> Array:
+    if "decoder.output.projection.weight" in p:
+        x = affine(p, "decoder.output.projection", x)
+    name = "embedding.weight" if options["tie_embedding"] else "decoder.output.weight"
+    y = p[name] @ x
+    return y + p["decoder.output.bias"] if "decoder.output.bias" in p else y
+
+
+# ---- recurrent models
+
+
+def gru(p: Parameters, name: str, x: Array, h: Array, reset: str, update: str) -> Array:
+    """One step; reset "before" or "after" the product, update: does z "keep" h or "take" the new."""
+    d = len(h)
+    w, b = p[f"{name}.input.weight"], p[f"{name}.input.bias"]
+    u, u_g = p[f"{name}.gates.weight"], p[f"{name}.candidate.weight"]
+    r = sigmoid(w[:d] @ x + u[:d] @ h + b[:d])
+    z = sigmoid(w[d : 2 * d] @ x + u[d:] @ h + b[d : 2 * d])
+    recurrent = u_g @ (r * h) if reset == "before" else r * (u_g @ h)
+    g = np.tanh(w[2 * d :] @ x + recurrent + b[2 * d :])
+    return z * h + (1 - z) * g if update == "keep" else (1 - z) * h + z * g
+
+
+def lstm(p: Parameters, name: str, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
+    d = len(h)
+    a = affine(p, f"{name}.input", x) + p[f"{name}.recurrent.weight"] @ h
+    c = sigmoid(a[d : 2 * d]) * c + sigmoid(a[:d]) * np.tanh(a[2 * d : 3 * d])
+    return sigmoid(a[3 * d :]) * np.tanh(c), c
+
+
+def read_order(source: bytes, options: Options) -> bytes:
+    """The source as the encoder reads it: turned round before its EOS where that is asked for."""
+    if not source or not options["reverse_source"]:
+        return source
+    return bytes([source[i] for i in range(len(source) - 2, -1, -1)]) + source[-1:]
+
+
+def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
+    d, n_layers, reset = options["d_hidden"], options["n_layers"], options["gru_reset"]
+    every_step = options["context"] == "every_step"
+    table = p["embedding.weight"]
+
+    hidden = [np.zeros(d) for _ in range(n_layers)]
+    for byte in read_order(source, options):
+        x = table[byte]
+        for layer in range(n_layers):
+            hidden[layer] = gru(p, f"encoder.{layer}", x, hidden[layer], reset, "keep")
+            x = hidden[layer]
+
+    if every_step:
+        context = np.tanh(affine(p, "decoder.context", hidden[-1]))
+        start = np.tanh(affine(p, "decoder.start", context))
+        hidden = [start[layer * d : (layer + 1) * d] for layer in range(n_layers)]
+    logits = []
+    for byte in target:
+        x = np.concatenate([table[byte], context]) if every_step else table[byte]
+        for layer in range(n_layers):
+            hidden[layer] = gru(p, f"decoder.layers.{layer}", x, hidden[layer], reset, "keep")
+            x = hidden[layer]
+        if every_step:
+            x = maxout(affine(p, "decoder.maxout", np.concatenate([x, table[byte], context])))
+        logits.append(output(p, options, x))
+    return np.array(logits)
+
+
+def bahdanau(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
+    d, table, n = options["d_hidden"], p["embedding.weight"], len(source)
+    forwards, backwards = [np.zeros(d)] * n, [np.zeros(d)] * n
+    h = np.zeros(d)
+    for j in range(n):
+        h = forwards[j] = gru(p, "encoder.forwards", table[source[j]], h, "before", "take")
+    h = np.zeros(d)
+    for j in range(n - 1, -1, -1):
+        h = backwards[j] = gru(p, "encoder.backwards", table[source[j]], h, "before", "take")
+    annotations = [np.concatenate([forwards[j], backwards[j]]) for j in range(n)]
+
+    s = np.tanh(affine(p, "decoder.start", backwards[0] if n else np.zeros(d)))
+    w_a, u_a = p["decoder.score.query.weight"], p["encoder.keys.weight"]
+    logits = []
+    for byte in target:
+        context = np.zeros(2 * d)
+        if n:
+            scores = [p["decoder.score.v"] @ np.tanh(w_a @ s + u_a @ a) for a in annotations]
+            for weight, annotation in zip(softmax(np.array(scores)), annotations, strict=True):
+                context = context + weight * annotation
+        new = gru(p, "decoder.cell", np.concatenate([table[byte], context]), s, "before", "take")
+        read = s if options["read_out"] == "previous" else new
+        t = maxout(affine(p, "decoder.maxout", np.concatenate([read, table[byte], context])))
+        logits.append(output(p, options, t))
+        s = new
+    return np.array(logits)
+
+
+def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
+    d, n_layers, table = options["d_hidden"], options["n_layers"], p["embedding.weight"]
+    hidden = [np.zeros(d) for _ in range(n_layers)]
+    cell = [np.zeros(d) for _ in range(n_layers)]
+    tops = []
+    for byte in read_order(source, options):
+        x = table[byte]
+        for layer in range(n_layers):
+            hidden[layer], cell[layer] = lstm(p, f"encoder.{layer}", x, hidden[layer], cell[layer])
+            x = hidden[layer]
+        tops.append(x)
+
+    def score(h: Array, top: Array) -> float:
+        if options["score"] == "dot":
+            return float(h @ top)
+        if options["score"] == "general":
+            return float(h @ (p["keys.weight"] @ top))
+        w_a = np.concatenate([p["decoder.score.query.weight"], p["keys.weight"]], axis=1)
+        return float(p["decoder.score.v"] @ np.tanh(w_a @ np.concatenate([h, top])))
+
+    fed = np.zeros(d)
+    logits = []
+    for byte in target:
+        x = np.concatenate([table[byte], fed]) if options["input_feeding"] else table[byte]
+        for layer in range(n_layers):
+            name = f"decoder.layers.{layer}"
+            hidden[layer], cell[layer] = lstm(p, name, x, hidden[layer], cell[layer])
+            x = hidden[layer]
+        context = np.zeros(d)
+        if tops:
+            weights = softmax(np.array([score(x, top) for top in tops]))
+            for weight, top in zip(weights, tops, strict=True):
+                context = context + weight * top
+        fed = np.tanh(p["decoder.combine.weight"] @ np.concatenate([context, x]))
+        logits.append(output(p, options, fed))
+    return np.array(logits)
+
+
+# ---- convolutional models
+
+
+def layer_norm(p: Parameters, name: str, x: Array) -> Array:
+    centred = x - x.mean()
+    scale = np.sqrt((centred * centred).mean() + 1e-5)
+    return centred / scale * p[f"{name}.weight"] + p[f"{name}.bias"]
+
+
+def relu(x: Array) -> Array:
+    return np.maximum(x, 0)
+
+
+def taps(weight: Array, bias: Array, columns: list[Array], offsets: list[int]) -> list[Array]:
+    """out[i] = b + sum_j W[:, j] in[i + offsets[j]], zero outside; weight (d_out, k, d_in)."""
+    result = []
+    for i in range(len(columns)):
+        total = bias.copy()
+        for j in range(len(offsets)):
+            at = i + offsets[j]
+            if 0 <= at < len(columns):
+                total = total + weight[:, j] @ columns[at]
+        result.append(total)
+    return result
+
+
+def bytenet_stack(
+    p: Parameters, options: Options, name: str, columns: list[Array], causal: bool
+) -> list[Array]:
+    k = options["kernel_width"]
+    for block, r in enumerate(list(options["dilations"]) * options["n_sets"]):
+        at = f"{name}.blocks.{block}"
+        inner = []
+        for x in columns:
+            h = affine(p, f"{at}.reduce", relu(layer_norm(p, f"{at}.norm_in", x)))
+            inner.append(relu(layer_norm(p, f"{at}.norm_mid", h)))
+        if causal:
+            offsets = [-(k - 1 - j) * r for j in range(k)]
+        else:
+            offsets = [j * r - (k - 1) * r // 2 for j in range(k)]
+        weight, bias = p[f"{at}.convolution.plain"], p[f"{at}.convolution.bias"]
+        mixed = taps(weight, bias, inner, offsets)
+        columns = [
+            x + affine(p, f"{at}.expand", relu(layer_norm(p, f"{at}.norm_out", h)))
+            for x, h in zip(columns, mixed, strict=True)
+        ]
+    return columns
+
+
+def bytenet(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
+    d, table = options["d_channels"], p["embedding.weight"]
+    n_columns = 0
+    if source:
+        a, b = Fraction(str(options["unfolding_factor"])), options["unfolding_offset"]
+        n_columns = ceil(a * len(source) + b)
+    visible = source + bytes([EOS]) * (n_columns - len(source))
+    columns = [affine(p, "encoder.input", table[byte]) for byte in visible]
+    columns = bytenet_stack(p, options, "encoder", columns, causal=False)
+    columns = [affine(p, "encoder.output", x) for x in columns][:n_columns]
+
+    stacked = []
+    for i, byte in enumerate(target):
+        above = columns[i] if i < n_columns else np.zeros(d)
+        stacked.append(np.concatenate([affine(p, "decoder.input", table[byte]), above]))
+    stacked = bytenet_stack(p, options, "decoder", stacked, causal=True)
+    return np.array([output(p, options, relu(affine(p, "decoder.head", x))) for x in stacked])
+
+
+def normed(p: Parameters, name: str) -> Array:
+    """g v / |v|, the length taken over all that feeds one output channel."""
+    v, g = p[f"{name}.v"], p[f"{name}.g"]
+    return np.array([g[i] * v[i] / sqrt(float((v[i] * v[i]).sum())) for i in range(len(v))])
+
+
+def normed_affine(p: Parameters, name: str, x: Array) -> Array:
+    return normed(p, f"{name}.weight") @ x + p[f"{name}.bias"]
+
+
+def gated(p: Parameters, at: str, columns: list[Array], offsets: list[int]) -> list[Array]:
+    """GLU(conv): the first half of the channels, gated by the second."""
+    weight, bias = normed(p, f"{at}.convolution.normed"), p[f"{at}.convolution.bias"]
+    half = len(bias) // 2
+    mixed = taps(weight, bias, columns, offsets)
+    return [h[:half] * sigmoid(h[half:]) for h in mixed]
+
+
+def carried(p: Parameters, at: str, x: Array) -> Array:
+    known = f"{at}.residual.bias" in p
+    return normed_affine(p, f"{at}.residual", x) if known else x
+
+
+def place(p: Parameters, name: str, i: int) -> Array | float:
+    """Position i's embedding; past the table its last row; 0 without a table."""
+    if name not in p:
+        return 0.0
+    return p[name][i] if i < len(p[name]) else p[name][-1]
+
+
+def convs2s(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
+    table, half, m = p["embedding.weight"], sqrt(0.5), len(source)
+    where = "encoder.positions.weight"
+    e = [table[byte] + place(p, where, j) for j, byte in enumerate(source)]
+    z = [normed_affine(p, "encoder.input", x) for x in e]
+    for layer, (_, k) in enumerate(options["encoder_layers"]):
+        at = f"encoder.layers.{layer}"
+        h = gated(p, at, z, [j - (k - 1) // 2 for j in range(k)])
+        z = [(a + carried(p, at, b)) * half for a, b in zip(h, z, strict=True)]
+    z = [normed_affine(p, "encoder.output", x) for x in z]
+
+    where = "target_positions.weight"
+    g = [table[byte] + place(p, where, i) for i, byte in enumerate(target)]
+    x = [normed_affine(p, "decoder.input", column) for column in g]
+    for layer, (_, k) in enumerate(options["decoder_layers"]):
+        at = f"decoder.layers.{layer}"
+        h = gated(p, at, x, [j - (k - 1) for j in range(k)])
+        after = []
+        for i in range(len(target)):
+            query = (normed_affine(p, f"{at}.query", h[i]) + g[i]) * half
+            context = np.zeros(len(table[0]))
+            if m:
+                weights = softmax(np.array([query @ column for column in z]))
+                for j in range(m):
+                    context = context + weights[j] * (z[j] + e[j]) * half
+            attended = (h[i] + normed_affine(p, f"{at}.context", context * sqrt(m))) * half
+            after.append((attended + carried(p, at, x[i])) * half)
+        x = after
+    last = [normed_affine(p, "decoder.last", column) for column in x]
+    return np.array([output(p, options, column) for column in last])
+
+
+REFERENCES = {
+    "seq2seq": seq2seq,
+    "bahdanau": bahdanau,
+    "luong": luong,
+    "bytenet": bytenet,
+    "convs2s": convs2s,
+}
