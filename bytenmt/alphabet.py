@@ -64,8 +64,6 @@ def _build_tables() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
         cost[state, first : last + 1] = 1 + _MISSING[target]
     following[ACCEPT, EOS] = ACCEPT
     cost[ACCEPT, EOS] = 0
-    following.flags.writeable = False
-    cost.flags.writeable = False
     return following, cost
 
 

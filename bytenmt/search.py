@@ -13,7 +13,15 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from bytenmt.alphabet import ACCEPT, BOS, EOS, N_IDS, UTF8_NEXT, translation_cost
+from bytenmt.alphabet import (
+    ACCEPT,
+    BOS,
+    EOS,
+    LONGEST_CHARACTER,
+    N_IDS,
+    UTF8_NEXT,
+    translation_cost,
+)
 from bytenmt.errors import BytenmtError
 
 STOP_TEST_EVERY = 8  # steps between looks at the device
@@ -81,7 +89,8 @@ def search(stepper: Stepper, limits: Tensor, length_penalty: float = 1.0) -> lis
             scores = log_p.new_full((n, beam), -torch.inf)
             finished = _Finished(scores, scores, torch.zeros_like(automaton), torch.zeros_like(automaton))
             scores = scores.index_fill(1, torch.zeros(1, dtype=torch.int64, device=device), 0.0)
-        allowed = cost[automaton] <= (limits - step)[:, None, None]
+        room = (limits - step).clamp(max=LONGEST_CHARACTER)  # never as much as FORBIDDEN costs
+        allowed = cost[automaton] <= room[:, None, None]
         total = (scores[:, :, None] + log_p).masked_fill(~allowed, -torch.inf)
         # As many non-EOS candidates as beams are among the best 2 * beam: each beam has one EOS.
         best, index = total.flatten(1).topk(2 * beam, dim=1)

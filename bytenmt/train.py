@@ -335,7 +335,7 @@ def validate(run: Path, trainer: Trainer, valid: ParallelCorpus, bar: Any) -> No
         lines = [int(i) for i in valid.pairs[:n_lines]]
         translator = Translator(model, device=trainer.device)
         hypotheses = translator.translate([valid.src.line(i) for i in lines])
-        texts = [best[0].text.decode() for best in hypotheses]
+        texts = [best.text.decode() for best in hypotheses]
         scores = text_scores(texts, [valid.tgt.line(i).decode() for i in lines])
         record |= {"valid_chrf": scores.chrf, "valid_exact_match": scores.exact_match}
     model.train()

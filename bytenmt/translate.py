@@ -1,8 +1,8 @@
 """Lines in, translations out: order kept, batches inside.
 
-A Translator sorts lines by length, batches them by a byte budget, cuts what is too long into pieces and
-joins their translations. It answers a list of lines, a text file, or a stream of which nobody knows when
-the next line comes. Knows models by their contract only, and nothing of runs and checkpoints.
+A Translator sorts lines by length, batches them by a byte budget, cuts what is too long into
+pieces and joins their translations. It answers a list of lines, a text file, or a stream of which
+nobody knows when the next line comes. Knows models by their contract, and no runs or checkpoints.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ STANDARD_INPUT = "standard input"
 
 
 class Piece(NamedTuple):
-    """text: bytes of a line, whole characters; joint: what stood before the next piece, b" " or b""."""
+    """text: whole characters of a line; joint: what stood before the next piece, b" " or b""."""
 
     text: bytes
     joint: bytes
 
 
 def cut(line: bytes, limit: int) -> list[Piece]:
-    """Cut valid UTF-8 into pieces of at most `limit` bytes, so that texts and joints make the line again.
+    """Cut valid UTF-8 into pieces of at most `limit` bytes; texts and joints make the line again.
 
-    Each piece is as long as can be if it is to end at a space; without a space it ends between two
-    characters. limit: at least 4 bytes, one character.
+    A piece ends at the last space that it can reach, else between two characters. limit: at least
+    4 bytes, one character.
     """
     pieces = []
     start = 0
@@ -62,11 +62,12 @@ def cut(line: bytes, limit: int) -> list[Piece]:
 class Translator:
     """A model and the way it is asked.
 
-    model: in evaluation mode, on `device`. source: whether it was trained with one; without, it is asked
-    for its likeliest text, whatever the line. beam: hypotheses kept, 1 is greedy. length_penalty: see
-    search.Hypothesis. The output has at most max_len_a * (source bytes) + max_len_b bytes. A line of more
-    than max_source_bytes is translated in pieces. max_tokens: source bytes of a batch, padding counted,
-    times the beam; a line that costs more alone is a batch alone.
+    model: in evaluation mode, on `device`. source: whether it was trained with one; without, it is
+    asked for its likeliest text, whatever the line. beam: hypotheses kept, 1 is greedy.
+    length_penalty: see search.Hypothesis. The output has at most
+    max_len_a * (source bytes) + max_len_b bytes. A line of more than max_source_bytes is translated
+    in pieces. max_tokens: source bytes of a batch, EOS and padding counted, times the beam; a line
+    that costs more alone is a batch alone.
     """
 
     model: Model[Any, Any]
@@ -86,16 +87,12 @@ class Translator:
         if self.beam < 1 or self.max_tokens < 1:
             raise ValueError(f"beam {self.beam}, max_tokens {self.max_tokens}: expected at least 1")
 
-    def translate(self, lines: Sequence[bytes]) -> list[Hypothesis]:
-        """The best translation of each line, in the order of the lines; see n_best."""
-        return [hypotheses[0] for hypotheses in self.n_best(lines)]
-
-    def n_best(self, lines: Sequence[bytes]) -> list[list[Hypothesis]]:
+    def translate(self, lines: Sequence[bytes]) -> list[list[Hypothesis]]:
         """Up to `beam` translations of each line, best first, in the order of the lines.
 
-        lines: valid UTF-8 without line ends. An empty line has an empty translation, of which the model
-        is not asked. A line in pieces: its k-th translation joins the k-th of each piece, and its
-        log-probability is their sum. Equal lines are translated once.
+        lines: valid UTF-8 without line ends. An empty line has an empty translation, for which the
+        model is not asked. Of a line in pieces the k-th translation joins the k-th of each piece;
+        its log-probability is their sum. Equal lines are translated once.
         """
         if self.model.training:
             raise ValueError("the model is in training mode: call its eval() first")
@@ -129,11 +126,12 @@ class Translator:
         buffer_size: int = BUFFER_SIZE,
         name: str = STANDARD_INPUT,
     ) -> None:
-        """Write a line for each line of a stream: at once if it comes alone, else up to buffer_size
-        lines that have come are translated together.
+        """Write a line for each line of a stream, at once if it comes alone; lines that have come
+        together, up to buffer_size, are translated together.
 
-        errors: what to do with invalid UTF-8, "replace" (U+FFFD) or "strict": DataError with name, line
-        and byte offset, after the lines before it were answered. An error of the reader is raised here.
+        errors: what to do with invalid UTF-8, "replace" (U+FFFD) or "strict": DataError with name,
+        line and byte offset, once the lines before it are answered. An OSError of the input is
+        raised here too.
         """
         waiting: Queue[bytes | _End] = Queue(buffer_size)
         # A daemon: where this loop fails, the thread may be waiting for a line that never comes.
@@ -152,16 +150,17 @@ class Translator:
         for number, line in enumerate(lines, first):
             if self.source and len(line) > self.max_source_bytes:
                 n_pieces = len(cut(line, self.max_source_bytes))
-                message = (
-                    f"bytenmt: warning: {name}, line {number} has {len(line)} bytes, more than"
-                    f" {self.max_source_bytes} (--max-source-bytes): translated in {n_pieces} pieces"
+                tqdm.write(
+                    f"bytenmt: warning: {name}, line {number} has {len(line)} bytes, over the"
+                    f" {self.max_source_bytes} of --max-source-bytes: translated in"
+                    f" {n_pieces} pieces",
+                    file=sys.stderr,
                 )
-                tqdm.write(message, file=sys.stderr)
 
     def _answer(self, lines: Sequence[bytes], first: int, name: str, output: BinaryIO) -> None:
         """Translate lines and write them; `first` is the number of the first one."""
         self.warn_of_pieces(lines, first, name)
-        output.write(b"".join(best.text + b"\n" for best in self.translate(lines)))
+        output.write(b"".join(best[0].text + b"\n" for best in self.translate(lines)))
         output.flush()
 
     def _batches(self, texts: set[bytes]) -> Iterator[list[bytes]]:
@@ -242,7 +241,7 @@ def _clean(line: bytes, name: str, number: int, errors: str) -> bytes:
 
 
 def _take(waiting: Queue[bytes | _End], most: int) -> tuple[list[bytes], _End | None]:
-    """Wait for one line, then take what is there, `most` lines at most; and the end if it has come."""
+    """Wait for a line, then take what is there, `most` lines at most; and the end if it came."""
     lines: list[bytes] = []
     item = waiting.get()
     while not isinstance(item, _End):

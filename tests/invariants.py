@@ -1,7 +1,7 @@
 """What must hold of every model, as plain functions that raise AssertionError where it does not.
 
-test_contract.py and test_search.py run them over all models; test_faults.py plants faults and expects
-them to fail. Everything is float64 with all parameters random, so that no zero hides a mistake.
+test_contract.py and test_search.py run them over all models; test_faults.py plants faults and
+expects them to fail. Everything is float64 with all parameters random: no zero hides a mistake.
 """
 
 from __future__ import annotations
@@ -212,9 +212,10 @@ def check_causality(model: AnyModel) -> None:
             with torch.no_grad():
                 weight[NAN_ID] = kept
         ids = [i for i in range(256) if i != NAN_ID]  # tied, the output has a row of NaN
-        assert_same(logits[0, :at, ids], expected[0, :at, ids], f"before a NaN at {at}") if at else 0
+        if at:
+            assert_same(logits[0, :at, ids], expected[0, :at, ids], f"before a NaN at {at}")
         assert_same(logits[1][:, ids], expected[1][:, ids], f"the row beside a NaN at {at}")
-        assert bool(logits[0, at, ids].isnan().any()), f"a NaN at {at} does not reach its prediction"
+        assert bool(logits[0, at, ids].isnan().any()), f"a NaN at {at} does not reach its output"
 
 
 def check_autoregressive(model: AnyModel) -> None:
@@ -277,7 +278,7 @@ def check_beams(model: AnyModel, beam: int = 3) -> None:
 def check_reorder(
     model: AnyModel, beam: int = 3, calls: int = 18, seed: int = 0, gradients: bool = False
 ) -> None:
-    """After any reorderings within sentences, each row is what teacher forcing of its bytes gives."""
+    """After any reorderings within sentences, a row is what teacher forcing of its bytes gives."""
     random_ = random.Random(seed)
     lengths = [5, 8]
     src, src_len = some_sources(lengths)
@@ -285,7 +286,7 @@ def check_reorder(
     with torch.set_grad_enabled(gradients):
         memory = model.encode(src, src_len)
         state = model.start(memory, beam)
-        read = [bytes()] * rows
+        read = [b""] * rows
         for call in range(calls):
             t = random_.choice([1, 1, 1, 1, 2, 3])
             if call:
@@ -335,19 +336,14 @@ def check_receptive_field(model: AnyModel) -> None:
     assert claimed is not None
     t = claimed + 4
     src, src_len = some_sources([4])
-    tgt = some_inputs(1, t).repeat(t + 1, 1)
+    tgt = some_inputs(1, t).repeat(t + 1, 1)  # row i with byte i changed, the last row with none
     tgt[torch.arange(t), torch.arange(t)] ^= 3
-    changed = whole(model, src, src_len, tgt)[:, -1] if False else _last_logits(model, tgt)
+    changed = whole(model, src, src_len, tgt)[:, -1]
     difference = (changed[:-1] - changed[-1]).abs().amax(dim=-1)
     seen = (difference > 1e-13).nonzero().flatten()
     assert int(seen.max()) == t - 1, "the newest byte is not seen"
     found = t - int(seen.min())
     assert found == claimed, f"receptive field: claimed {claimed}, found {found}"
-
-
-def _last_logits(model: AnyModel, tgt: Tensor) -> Tensor:
-    src, src_len = some_sources([4])
-    return whole(model, src, src_len, tgt)[:, -1]
 
 
 def check_without_source(model: AnyModel) -> None:

@@ -1,8 +1,9 @@
 """The five architectures in float64 NumPy, position by position, for one sentence.
 
-Written from the equations of the papers. Shares no code with the package: it knows only the names of a
-model's parameters, and its options as a plain dictionary. `source` is a sentence's bytes with EOS, or
-b"" where there is none; `target` is the decoder's input, BOS first; the answer is logits (t, 256).
+Written from the equations of the papers. Shares no code with the package: it knows only the names
+of a model's parameters, and its options as a plain dictionary. `source` is a sentence's bytes with
+EOS, or b"" where there is none; `target` is the decoder's input, BOS first; the answer is logits
+(t, 256).
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def output(p: Parameters, options: Options, x: Array) -> Array:
 
 
 def gru(p: Parameters, name: str, x: Array, h: Array, reset: str, update: str) -> Array:
-    """One step; reset "before" or "after" the product, update: does z "keep" h or "take" the new."""
+    """One step; reset "before" or "after" the product; z can "keep" h or "take" the new."""
     d = len(h)
     w, b = p[f"{name}.input.weight"], p[f"{name}.input.bias"]
     u, u_g = p[f"{name}.gates.weight"], p[f"{name}.candidate.weight"]

@@ -71,7 +71,7 @@ PIECES = [
 ]  # fmt: skip
 FAULTS = [
     b"\xff", b"\xe2\x82", b"\xf0\x9f", b"\x80", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80",
-    b"\xe0\x80\x80", b"\xf0\x80\x80\x80", b"\xf5", b"\xc3\n",
+    b"\xe0\x80\x80", b"\xf0\x80\x80\x80", b"\xf5\x80\x80\x80", b"\xff\xbf\xbf\xbf", b"\xc3\n",
 ]  # fmt: skip
 
 
@@ -222,7 +222,7 @@ def pair_files(tmp_path: Path, source: bytes, target: bytes) -> tuple[Path, Path
 
 def test_parallel_corpus(tmp_path: Path) -> None:
     source = b"four\n\nabcdef\nab\xff\nx\nabcde\n"
-    target = b"uno\ntwo\nxx\nabcd\n\r\nabcdefgh\n"
+    target = b"uno\ntwo, and too long\nxx\nabcd\n\r\nabcdefgh\n"
     paths = pair_files(tmp_path, source, target)
     corpus = ParallelCorpus.open(*paths, "replace", 5, 8)
     assert corpus.pairs.tolist() == [0, 3, 5] and len(corpus) == 3

@@ -1,0 +1,264 @@
+"""The commands: parse, call one function, print.
+
+The heavy imports stand inside the commands, so that --help is quick. Results go to stdout, all else
+to stderr; every BytenmtError is one line there and exit code 1. Nothing imports this file.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bytenmt import __version__
+from bytenmt.console import (
+    DECODING,
+    FILE,
+    MODEL,
+    RUNTIME,
+    Program,
+    check_output,
+    dash,
+    standard_input,
+    writer,
+)
+from bytenmt.errors import BytenmtError
+from bytenmt.presets import PRESETS
+
+ARCHITECTURES = tuple(PRESETS["small"])
+TOKENIZERS = ("13a", "char", "intl", "zh", "none")  # sacreBLEU's, those that need nothing else
+
+
+@click.group(
+    cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__, prog_name="bytenmt")
+def main() -> None:
+    """Character-level translation on raw UTF-8 bytes: no tokenizer, no vocabulary."""
+
+
+@main.command()
+@click.option("-o", "--output", "run", type=FILE, required=True, help="The run folder to make.")
+@click.option("--arch", metavar="|".join(ARCHITECTURES), help="The architecture.")
+@click.option("--src", type=FILE, help="Source text; left out, with --valid-src, there is none.")
+@click.option("--tgt", type=FILE, required=True, help="Target text, line by line with --src.")
+@click.option("--valid-src", type=FILE, help="Source text to validate on.")
+@click.option("--valid-tgt", type=FILE, required=True, help="Target text to validate on.")
+@click.option("--preset", metavar="|".join(PRESETS), help="The size; small by default.")
+@click.option("--config", "file", type=FILE, help="A TOML file laid over the preset.")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="As train.lr=1e-3.")
+@click.option(
+    "--max-minutes",
+    type=click.FloatRange(0, min_open=True),
+    help="Minutes of training in all, resumed or not.",
+)
+@click.option("--init-embedding", type=FILE, help="A run whose byte embedding to start from.")
+@click.option("--resume", is_flag=True, help="Go on where the run stopped; may raise its limits.")
+@RUNTIME
+def train(
+    run: Path,
+    arch: str | None,
+    src: Path | None,
+    tgt: Path,
+    valid_src: Path | None,
+    valid_tgt: Path,
+    preset: str | None,
+    file: Path | None,
+    settings: tuple[str, ...],
+    max_minutes: float | None,
+    init_embedding: Path | None,
+    resume: bool,
+    errors: str,
+    device: str,
+    threads: int | None,
+) -> None:
+    """Train a model on raw parallel text, plain or .gz.
+
+    Without --src and --valid-src it is a byte language model of the target.
+    """
+    if (src is None) != (valid_src is None):
+        given, missing = ("--valid-src", "--src") if src is None else ("--src", "--valid-src")
+        raise BytenmtError(f"{given} without {missing}: give both, or neither to have no source")
+    if src is None:
+        settings += ("data.source=false",)
+    if max_minutes is not None:
+        settings += (f"train.max_minutes={max_minutes}",)
+
+    from bytenmt import prepare
+    from bytenmt import train as training
+
+    config = prepare.configuration(run, resume, arch, preset, file, settings)
+    if src is not None and not config.data.source:
+        raise BytenmtError("data.source is false, so --src would be ignored: drop one of them")
+    training.train(
+        run,
+        config,
+        src=src,
+        tgt=tgt,
+        valid_src=valid_src,
+        valid_tgt=valid_tgt,
+        device=prepare.torch_device(device, threads),
+        errors=errors,
+        resume=resume,
+        init_embedding=init_embedding,
+    )
+
+
+@main.command()
+@MODEL
+@click.option("-i", "--input", type=FILE, callback=dash, help="Text file; stdin by default.")
+@click.option("-o", "--output", type=FILE, callback=dash, help="File; stdout by default.")
+@click.option(
+    "--buffer-size",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Lines that are translated together at most.",
+)
+@DECODING
+@RUNTIME
+def translate(
+    run: Path,
+    input: Path | None,
+    output: Path | None,
+    buffer_size: int,
+    errors: str,
+    device: str,
+    threads: int | None,
+    **decoding: Any,
+) -> None:
+    """Translate stdin to stdout, one line out for one line in.
+
+    A line that comes alone is answered at once. An empty line stays empty. A file of -o is there
+    when it is whole.
+    """
+    from bytenmt import prepare
+
+    prepare.check_decoding(decoding)
+    check_output(output, input)
+    text = None if input is None else prepare.text_file(input, errors)
+    loaded = prepare.load(run, device, threads)
+    if not loaded.config.data.source:
+        raise BytenmtError(f"{run} was trained without a source: it cannot translate")
+    translator = prepare.translator(loaded, decoding)
+    with writer(output) as out:
+        if text is not None:
+            translator.translate_file(text, out, buffer_size=buffer_size)
+        else:
+            translator.stream(standard_input(), out, errors=errors, buffer_size=buffer_size)
+
+
+@main.command()
+@MODEL
+@click.option("--src", type=FILE, help="Source text; none for a run without a source.")
+@click.option("--ref", type=FILE, required=True, help="Its reference translation.")
+@click.option("--hyp-out", type=FILE, help="A file to keep the translations in.")
+@click.option(
+    "--tokenize",
+    type=click.Choice(TOKENIZERS),
+    default="13a",
+    show_default=True,
+    help="BLEU's tokenizer; char suits Korean.",
+)
+@DECODING
+@RUNTIME
+def evaluate(
+    run: Path,
+    src: Path | None,
+    ref: Path,
+    hyp_out: Path | None,
+    tokenize: str,
+    errors: str,
+    device: str,
+    threads: int | None,
+    **decoding: Any,
+) -> None:
+    """Print chrF and BLEU with signature, exact match, and bits per byte."""
+    from bytenmt import prepare
+    from bytenmt.config import fingerprint
+    from bytenmt.evaluate import bits_per_byte, log_probabilities, text_scores
+
+    prepare.check_decoding(decoding)
+    check_output(hyp_out, src, ref)
+    corpus = prepare.all_pairs(src, ref, errors)
+    loaded = prepare.load(run, device, threads)
+    prepare.check_source(run, loaded, src)
+    translator = prepare.translator(loaded, decoding)
+    hypotheses = prepare.hypotheses(translator, corpus)
+    if hyp_out is not None:
+        with writer(hyp_out) as out:
+            out.write(b"".join(text + b"\n" for text in hypotheses))
+    references = [line.decode() for line in corpus.tgt]
+    scores = text_scores([text.decode() for text in hypotheses], references, tokenize)
+    log_p = log_probabilities(loaded.model, corpus, translator.device)
+    click.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
+    click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
+    click.echo(f"exact match: {scores.exact_match:.1f} %")
+    click.echo(f"bits per byte: {bits_per_byte(log_p, corpus.target_lengths):.4f}")
+    parts = [f"bytenmt {__version__}", f"configuration {fingerprint(loaded.config)}"]
+    parts.append(f"update {loaded.facts['update']}")
+    click.echo(", ".join([*parts, *_commit()]))
+
+
+@main.command()
+@MODEL
+@click.option("--src", type=FILE, help="Source text; none for a run without a source.")
+@click.option("--tgt", type=FILE, required=True, help="Target text to score.")
+@RUNTIME
+def score(
+    run: Path, src: Path | None, tgt: Path, errors: str, device: str, threads: int | None
+) -> None:
+    """Print the natural log-probability and the bits per byte of each target, a line each.
+
+    An empty target has only its end to pay for, and inf bits per byte.
+    """
+    from bytenmt import prepare
+    from bytenmt.evaluate import log_probabilities
+
+    corpus = prepare.all_pairs(src, tgt, errors)
+    loaded = prepare.load(run, device, threads)
+    prepare.check_source(run, loaded, src)
+    log_p = log_probabilities(loaded.model, corpus, loaded.model.embedding.weight.device)
+    for nats, n_bytes in zip(log_p.tolist(), corpus.target_lengths.tolist(), strict=True):
+        bits = -nats / math.log(2) / n_bytes if n_bytes else math.inf
+        click.echo(f"{nats:.6f}\t{bits:.6f}")
+
+
+@main.command()
+@click.argument("what", metavar="RUN|ARCH")
+@click.option("--preset", metavar="|".join(PRESETS), help="Of an architecture; small by default.")
+def info(what: str, preset: str | None) -> None:
+    """Print what a model costs, and its configuration as TOML.
+
+    RUN is a run folder, ARCH the name of an architecture. The output can be given to --config.
+    """
+    from bytenmt.checkpoint import read_config
+    from bytenmt.config import load_config
+    from bytenmt.info import describe
+
+    if what in ARCHITECTURES:
+        config = load_config(what, preset, "", [])
+    elif not Path(what).is_dir():
+        names = ", ".join(ARCHITECTURES)
+        raise BytenmtError(f"{what} is neither a run folder nor an architecture: {names}")
+    elif preset is not None:
+        raise BytenmtError(f"--preset would be ignored: {what} has its own configuration")
+    else:
+        config = read_config(Path(what))
+    click.echo(describe(config))
+
+
+def _commit() -> list[str]:
+    """["commit …"], with -dirty after a change, where this is a source checkout; else nothing."""
+    checkout = Path(__file__).parent.parent
+    if not (checkout / ".git").exists():
+        return []
+    command = ["git", "--no-optional-locks", "-C", str(checkout), "describe", "--always", "--dirty"]
+    try:
+        said = subprocess.run([*command, "--exclude=*"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return [f"commit {said.stdout.strip()}"]

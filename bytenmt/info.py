@@ -1,0 +1,29 @@
+"""What a model costs, told without its weights: it is built on PyTorch's meta device."""
+
+from __future__ import annotations
+
+import torch
+
+from bytenmt.config import Config, config_toml
+from bytenmt.models import build_model
+
+SOURCE_BYTES = 100  # the source at which a step's cost is told
+
+
+def describe(config: Config) -> str:
+    """Sizes and costs as TOML comments, then the configuration: together a file for --config."""
+    with torch.device("meta"):
+        model = build_model(config.model)
+    n_parameters = sum(parameter.numel() for parameter in model.parameters())
+    field = model.receptive_field()
+    facts = {
+        "architecture": str(config.model.__struct_config__.tag),
+        "parameters": f"{n_parameters:,}",
+        "decoder weights": f"{model.decoder_weights():,}, read by every decode step",
+        "receptive field": "all target bytes" if field is None else f"{field:,} target bytes",
+        "a decode step": f"{model.step_cost(SOURCE_BYTES):,} multiply-accumulates a row,"
+        f" at a source of {SOURCE_BYTES} bytes",
+        "decoder state": f"{model.state_bytes():,} bytes a row, in {model.embedding.weight.dtype}",
+    }
+    lines = [f"# {name + ':':17}{value}" for name, value in facts.items()]
+    return "\n".join([*lines, "", config_toml(config)]).rstrip("\n")

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The main job on the generated sample: train a small model, translate stdin, score the test set.
+set -euo pipefail
+source "$(dirname "$0")/setup.sh"
+run=runs/demo
+
+echo "== training on data/ (Korean to English) for ${MINUTES:=4} minutes into $run" >&2
+bytenmt train -o $run --arch convs2s --preset tiny --resume \
+  --src data/train.ko --tgt data/train.en --valid-src data/valid.ko --valid-tgt data/valid.en \
+  --max-minutes "$MINUTES"
+
+echo "== some lines of the test set through stdin" >&2
+for number in 1 50 100 150 200 250 300 350 400 450; do sed -n "${number}p" data/test.ko; done >$run/some.ko
+bytenmt translate -m $run <$run/some.ko | paste $run/some.ko -
+
+echo "== the whole test set" >&2
+python tools/make_sample.py --out $run/sample --baseline
+bytenmt evaluate -m $run --src data/test.ko --ref data/test.en --hyp-out $run/test.en
+python tools/score_sample.py $run/test.en data/test.en data/test.family
+
+cat >&2 <<'E2'
+
+For your own text, two files of which line i of one translates line i of the other:
+  source .venv/bin/activate
+  bytenmt train -o runs/mine --arch convs2s --src train.xx --tgt train.yy \
+    --valid-src valid.xx --valid-tgt valid.yy --max-minutes 60
+  echo "a line of xx" | bytenmt translate -m runs/mine
+E2
