@@ -145,7 +145,7 @@ def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
 def hypotheses(model: Translator, corpus: ParallelCorpus) -> list[bytes]:
     """The translation of every source line; without a source, the model's likeliest text."""
     if corpus.src is None:
-        return [model.translate([b""])[0][0].text] * len(corpus)
+        return [model.translate([b""])[0].text] * len(corpus)
     output = io.BytesIO()
     model.translate_file(corpus.src, output)
     return output.getvalue().split(b"\n")[:-1]

@@ -47,7 +47,7 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {"d_hidden": 1000, "d_attention": 1000, "d_maxout": 500},
     },
     "luong": {
-        "tiny": {"d_hidden": 160},
+        "tiny": {"d_hidden": 168},
         "small": {"d_hidden": 368},
         "base": {"d_hidden": 688},
         "large": {"d_hidden": 1072},

@@ -87,7 +87,11 @@ class Translator:
         if self.beam < 1 or self.max_tokens < 1:
             raise ValueError(f"beam {self.beam}, max_tokens {self.max_tokens}: expected at least 1")
 
-    def translate(self, lines: Sequence[bytes]) -> list[list[Hypothesis]]:
+    def translate(self, lines: Sequence[bytes]) -> list[Hypothesis]:
+        """The best translation of each line, in the order of the lines; see n_best."""
+        return [hypotheses[0] for hypotheses in self.n_best(lines)]
+
+    def n_best(self, lines: Sequence[bytes]) -> list[list[Hypothesis]]:
         """Up to `beam` translations of each line, best first, in the order of the lines.
 
         lines: valid UTF-8 without line ends. An empty line has an empty translation, for which the
@@ -160,7 +164,7 @@ class Translator:
     def _answer(self, lines: Sequence[bytes], first: int, name: str, output: BinaryIO) -> None:
         """Translate lines and write them; `first` is the number of the first one."""
         self.warn_of_pieces(lines, first, name)
-        output.write(b"".join(best[0].text + b"\n" for best in self.translate(lines)))
+        output.write(b"".join(best.text + b"\n" for best in self.translate(lines)))
         output.flush()
 
     def _batches(self, texts: set[bytes]) -> Iterator[list[bytes]]:

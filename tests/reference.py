@@ -300,7 +300,9 @@ def convs2s(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
             after.append((attended + carried(p, at, x[i])) * half)
         x = after
     last = [normed_affine(p, "decoder.last", column) for column in x]
-    return np.array([output(p, options, column) for column in last])
+    if options["tie_embedding"]:
+        return np.array([output(p, options, column) for column in last])
+    return np.array([normed_affine(p, "decoder.output", column) for column in last])
 
 
 REFERENCES = {

@@ -33,6 +33,7 @@ LAYERS: dict[str, int] = {
     "evaluate": 7,
     "train": 8,
     "console": 8,
+    "prepare": 8,
     "info": 8,
     "cli": 9,
     "__main__": 10,

@@ -183,16 +183,17 @@ def test_weight_norm_memo_after_an_optimizer_step(kind: dict[str, bool]) -> None
     """The folded weight follows every step of the optimizer."""
     norm = WeightNorm(torch.randn(4, 3))
     optimizer = torch.optim.AdamW(norm.parameters(), lr=0.1, **kind)
-    refreshes(norm)
     for _ in range(3):
+        norm.train()
         norm()[0].sum().backward()
         optimizer.step()
+        norm.eval()
         refreshes(norm)
 
 
 def test_weight_norm_memo_after_load_cast_and_copy() -> None:
     """The folded weight follows loads, casts and assignments, and is kept between calls."""
-    norm, other = WeightNorm(torch.randn(4, 3)), WeightNorm(torch.randn(4, 3))
+    norm, other = WeightNorm(torch.randn(4, 3)).eval(), WeightNorm(torch.randn(4, 3))
     refreshes(norm)
     norm.load_state_dict(other.state_dict())
     refreshes(norm)

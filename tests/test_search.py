@@ -123,6 +123,28 @@ def naive_greedy(log_p: Distribution, limit: int) -> tuple[bytes, float]:
         text += bytes([byte])
 
 
+def naive_beam(log_p: Distribution, limit: int, beam: int) -> list[tuple[bytes, float]]:
+    """Beam search in plain lists, length penalty 1. A text may end if its EOS is among the best
+    `beam` candidates; the best `beam` others go on. Over when `beam` have ended, or none that goes
+    on can still beat the best."""
+    going, ended = [(b"", 0.0)], []
+    while going and len(ended) < beam:
+        candidates = []
+        for text, total in going:
+            row = log_p(text)
+            followers = [byte for byte in range(256) if may_follow(text, byte, limit)]
+            candidates += [(total + row[byte], text, byte) for byte in followers]
+        candidates.sort(key=lambda c: -c[0])
+        ended += [(text, total) for total, text, byte in candidates[:beam] if byte == EOS]
+        ended.sort(key=lambda e: -e[1] / (len(e[0]) + 1))
+        on = [(text + bytes([byte]), total) for total, text, byte in candidates if byte != EOS]
+        going = on[:beam]
+        best = ended[0][1] / (len(ended[0][0]) + 1) if ended else -np.inf
+        if not going or going[0][1] / (limit + 1) <= best:
+            break
+    return ended[:beam]
+
+
 def everything(log_p: Distribution, alphabet: bytes, limit: int) -> dict[bytes, float]:
     """The log-probability of every valid text over a few bytes."""
     found = {}
@@ -222,6 +244,22 @@ def test_greedy_is_the_naive_loop(seed: int, limit: int, end: float) -> None:
     assert [h.text for h in found] == [text]
     assert found[0].log_probability == pytest.approx(total, abs=1e-9)
     assert found[0].score == pytest.approx(total / (len(text) + 1), abs=1e-9)
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    limit=st.integers(0, 9),
+    beam=st.integers(2, 5),
+    end=st.sampled_from([-30.0, 5.0, 10.0, 14.0]),
+)
+def test_beam_search_is_the_naive_one(seed: int, limit: int, beam: int, end: float) -> None:
+    """All hypotheses, in their order, are those of a beam search written with lists."""
+    log_p = random_distribution(seed, end=end)
+    found = run([log_p], [limit], beam)[0]
+    expected = naive_beam(log_p, limit, beam)
+    assert [h.text for h in found] == [text for text, _ in expected]
+    for h, (_, total) in zip(found, expected, strict=True):
+        assert h.log_probability == pytest.approx(total, abs=1e-9)
 
 
 @settings(max_examples=40)

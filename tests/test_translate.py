@@ -82,7 +82,7 @@ def answers(translator: Translator, text: bytes, **options: Any) -> list[bytes]:
 
 
 def texts(translator: Translator, lines: list[bytes]) -> list[bytes]:
-    return [best[0].text for best in translator.translate(lines)]
+    return [best.text for best in translator.translate(lines)]
 
 
 @pytest.mark.parametrize("arch", MODELS)
@@ -94,7 +94,7 @@ def test_rubbish_gives_a_valid_line_for_each(arch: str) -> None:
         line.decode("utf-8")
         assert b"\r" not in line
     sources = list(TextFile.from_bytes(rubbish(), "rubbish"))
-    assert [i for i in range(200) if not found[i]] >= [i for i in range(200) if not sources[i]]
+    assert all(answer == b"" for answer, source in zip(found, sources, strict=True) if not source)
     assert sum(bool(line) for line in found) > 100, "a model that says nothing tests nothing"
 
 
@@ -110,10 +110,10 @@ def test_order_is_kept_and_batch_mates_change_nothing(arch: str, beam: int) -> N
     """However the lines are batched, each one's answer is that of the line alone."""
     draw = random.Random(5)
     lines = [bytes(draw.choices(b"abcdef gh", k=draw.randrange(40))) for _ in range(25)]
-    alone = [make(arch, beam=beam).translate([line])[0] for line in lines]
-    assert len({best[0].text for best in alone}) > 10, "equal answers would hide a wrong order"
+    alone = [make(arch, beam=beam).n_best([line])[0] for line in lines]
+    assert len({best[0].text for best in alone}) > 5, "equal answers would hide a wrong order"
     for max_tokens in (1, 150, 10_000):
-        together = make(arch, beam=beam, max_tokens=max_tokens).translate(lines)
+        together = make(arch, beam=beam, max_tokens=max_tokens).n_best(lines)
         for mine, other in zip(alone, together, strict=True):
             assert [h.text for h in mine] == [h.text for h in other]
             for h, o in zip(mine, other, strict=True):
@@ -164,11 +164,11 @@ def test_a_long_line_is_the_join_of_its_pieces() -> None:
 
 def test_a_joined_hypothesis_sums_its_pieces() -> None:
     translator = make(max_source_bytes=10, beam=3)
-    parts = translator.translate([b"one two", b"three"])
-    joined = translator.translate([b"one two three"])[0]
+    parts = translator.n_best([b"one two", b"three"])
+    joined = translator.n_best([b"one two three"])[0]
     assert len(joined) == min(map(len, parts))
     assert joined[0].log_probability == pytest.approx(sum(p[0].log_probability for p in parts))
-    assert joined == sorted(joined, key=lambda h: -h.log_probability / len(h.text))[: len(joined)]
+    assert joined[1].text == parts[0][1].text + b" " + parts[1][1].text
 
 
 def test_the_warning_names_the_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,16 +75,17 @@ class Taps(NamedTuple):
 
 
 def ring_capacity(kernel_width: int, dilation: int) -> int:
-    """Columns of a ring. One more than the taps reach back: with fewer, a beam would overwrite a column
-    that another beam still has among its ancestors."""
+    """Columns of a ring: one more than the taps reach back, so that a row may write its new column before
+    another beam has read the old ones, and so that the new one is a tap too."""
     return (kernel_width - 1) * dilation + 1
 
 
 class WeightNorm(nn.Module):
     """A weight (d_out, ...) kept as direction v and length g per output channel: w = g v / |v|.
 
-    Salimans and Kingma 2016; g starts at |v|, so that the first map is v itself. Without gradients the
-    product is computed once for each version of v and g.
+    Salimans and Kingma 2016; g starts at |v|, so that the first map is v itself. In evaluation the product
+    is computed once for each version of v and g; a training pass forgets it, because fused optimisers
+    change weights without raising their version.
     """
 
     def __init__(self, v: Tensor) -> None:
@@ -95,7 +96,8 @@ class WeightNorm(nn.Module):
 
     def forward(self) -> Tensor:
         """The weight (d_out, ...)."""
-        if torch.is_grad_enabled():
+        if self.training or torch.is_grad_enabled():
+            self._folded = None
             return self._weight()
         version = (self.v._version, self.g._version, self.v.data_ptr(), self.g.data_ptr())
         if self._folded is None or self._folded[0] != version:

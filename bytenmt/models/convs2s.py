@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bytenmt.alphabet import N_IDS
 from bytenmt.config import ConvS2SConfig
 from bytenmt.layers.attention import attend, dot_scores, source_mask
 from bytenmt.layers.convolution import Clock, Convolution, NormedLinear, Taps, ring_capacity
@@ -129,9 +130,11 @@ class ConvS2SDecoder(nn.Module):
             for d_input, (d_output, kernel_width) in zip(widths, config.decoder_layers, strict=False)
         )
         self.last = NormedLinear(widths[-1], f, math.sqrt(1 / widths[-1]))
-        self.output = OutputLayer(f, embedding, config.tie_embedding)
-        if not config.tie_embedding:
-            nn.init.normal_(self.output.weight, std=math.sqrt(keep / f))
+        self.output = (
+            OutputLayer(f, embedding, tie=True)
+            if config.tie_embedding
+            else NormedLinear(f, N_IDS, math.sqrt(keep / f))
+        )
 
 
 class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):

@@ -47,8 +47,8 @@ class Seq2SeqDecoder(nn.Module):
         self.layers = nn.ModuleList(
             GRU(d if layer else d_first, d, config.gru_reset) for layer in range(config.n_layers)
         )
-        self.context = nn.Linear(d, d) if every_step else None  # V
-        self.start = nn.Linear(d, config.n_layers * d) if every_step else None  # V'
+        self.context = nn.Linear(d, d, bias=False) if every_step else None  # V
+        self.start = nn.Linear(d, config.n_layers * d, bias=False) if every_step else None  # V'
         self.maxout = nn.Linear(2 * d + d_embedding, d // 2 * 2) if every_step else None  # O_h, O_y, O_c
         self.output = OutputLayer(d // 2 if every_step else d, embedding, config.tie_embedding)
 
