@@ -45,6 +45,7 @@ class Seq2SeqConfig(_Model, tag="seq2seq", kw_only=True):
     context: Literal["start", "every_step"] = "start"
     gru_reset: Literal["before", "after"] = "before"
     reverse_source: bool = True
+    init: Literal["scaled", "paper"] = "scaled"
 
 
 class BahdanauConfig(_Model, tag="bahdanau", kw_only=True):
@@ -54,6 +55,7 @@ class BahdanauConfig(_Model, tag="bahdanau", kw_only=True):
     d_attention: Positive
     d_maxout: Positive
     read_out: Literal["previous", "current"] = "previous"  # the state that the read-out sees
+    init: Literal["scaled", "paper"] = "scaled"
 
 
 class LuongConfig(_Model, tag="luong", kw_only=True):
@@ -64,6 +66,7 @@ class LuongConfig(_Model, tag="luong", kw_only=True):
     score: Literal["dot", "general", "concat"] = "general"
     input_feeding: bool = True
     reverse_source: bool = False
+    init: Literal["scaled", "paper"] = "scaled"
 
 
 class ByteNetConfig(_Model, tag="bytenet", kw_only=True):

@@ -49,7 +49,6 @@ def configuration(
         )
     own = _leaves(config_tree(read_config(run)))
     given = {} if preset is None else _leaves(preset_tree(own["model.arch"], preset))
-    given = {key: value for key, value in given.items() if key not in LIMITS}
     given |= _leaves(tomllib.loads(text))
     as_settings = [f"{key}={json.dumps(value)}" for key, value in given.items()]
     wanted = load_config(arch, None, config_toml(read_config(run)), [*as_settings, *settings])

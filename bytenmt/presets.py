@@ -8,7 +8,7 @@ ConvS2S' 512 stands for the 620, 1000 and 1600 of the others). tests/test_preset
 from typing import Any
 
 _TRAIN: dict[str, dict[str, Any]] = {
-    "tiny": {"lr": 2e-3, "max_tokens": 8_000, "warmup_updates": 100},
+    "tiny": {"lr": 2e-3, "max_tokens": 2_500, "warmup_updates": 100},
     "small": {"lr": 1e-3, "max_tokens": 12_000},
     "base": {"lr": 7e-4, "max_tokens": 16_000, "label_smoothing": 0.1, "warmup_updates": 400},
     "large": {"lr": 5e-4, "max_tokens": 25_000, "label_smoothing": 0.1, "warmup_updates": 1_000},
@@ -37,21 +37,21 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "small": {"d_hidden": 528, "n_layers": 2},
         "base": {"d_hidden": 1000, "n_layers": 2},
         "large": {"d_hidden": 1536, "n_layers": 2},
-        "paper": {"d_hidden": 1000, "context": "every_step"},
+        "paper": {"d_hidden": 1000, "context": "every_step", "init": "paper"},
     },
     "bahdanau": {
         "tiny": {"d_hidden": 192, "d_attention": 192, "d_maxout": 96},
         "small": {"d_hidden": 448, "d_attention": 448, "d_maxout": 224},
         "base": {"d_hidden": 832, "d_attention": 832, "d_maxout": 416},
         "large": {"d_hidden": 1312, "d_attention": 1312, "d_maxout": 656},
-        "paper": {"d_hidden": 1000, "d_attention": 1000, "d_maxout": 500},
+        "paper": {"d_hidden": 1000, "d_attention": 1000, "d_maxout": 500, "init": "paper"},
     },
     "luong": {
         "tiny": {"d_hidden": 168},
         "small": {"d_hidden": 368},
         "base": {"d_hidden": 688},
         "large": {"d_hidden": 1072},
-        "paper": {"d_hidden": 1000, "n_layers": 4, "reverse_source": True},
+        "paper": {"d_hidden": 1000, "n_layers": 4, "reverse_source": True, "init": "paper"},
     },
     "bytenet": {
         "tiny": {"d_channels": 96, "n_sets": 2, "dilations": [1, 2, 4, 8]},

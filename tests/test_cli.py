@@ -99,7 +99,8 @@ def refused(command: str) -> str:
 EVALUATE = "evaluate -m run"
 SCORE = "score -m run"
 TRANSLATE = "translate -m run"
-TRAIN = "train -o new --arch luong --tgt tgt --valid-tgt tgt"
+# One update: where a fault lets the command through, the test fails soon.
+TRAIN = "train -o new --arch luong --tgt tgt --valid-tgt tgt --set train.max_updates=1"
 BAD: list[tuple[str, str]] = [
     (f"{EVALUATE} --src three --ref tgt", "three has 3 lines and tgt has 4"),
     (f"{SCORE} --src three --tgt tgt", "three has 3 lines and tgt has 4"),
@@ -227,8 +228,19 @@ def test_evaluate_prints_its_scores(place: Path) -> None:
 
 
 def test_evaluate_without_a_source(place: Path) -> None:
-    said = accepted("evaluate -m no_source --ref tgt --max-len-b 5")
+    """The model's likeliest text stands for every line."""
+    said = accepted("evaluate -m no_source --ref tgt --max-len-b 5 --hyp-out hyp")
     assert "bits per byte: " in said
+    texts = (place / "hyp").read_bytes().split(b"\n")[:-1]
+    assert len(texts) == 4 and len(set(texts)) == 1 and texts[0]
+
+
+def test_a_line_longer_than_trained_on_is_cut(place: Path) -> None:
+    """Unless told otherwise."""
+    make_run(place / "brief", settings=("data.max_source_bytes=6",))
+    warning = invoke(f"translate -m brief -i src {SHORT}").stderr
+    assert "src, line 2 has 10 bytes, over the 6 of --max-source-bytes" in warning
+    assert not invoke(f"translate -m brief -i src {SHORT} --max-source-bytes 10").stderr
 
 
 def test_score_tells_of_every_pair(place: Path) -> None:
@@ -283,7 +295,7 @@ def call(monkeypatch: pytest.MonkeyPatch, place: Path) -> Call:
 def test_train_hands_over(call: Call) -> None:
     options = "--preset tiny --set train.lr=5e-4 --max-minutes 3 --errors strict --device cpu"
     accepted(f"{TRAIN} --src src --valid-src src --init-embedding run {options}")
-    settings = ["train.lr=5e-4", "train.max_minutes=3.0"]
+    settings = ["train.max_updates=1", "train.lr=5e-4", "train.max_minutes=3.0"]
     assert call.run == Path("new")
     assert call.config == load_config("luong", "tiny", "", settings)
     assert call.rest == {
@@ -300,7 +312,9 @@ def test_train_hands_over(call: Call) -> None:
 
 def test_train_without_a_source(call: Call) -> None:
     accepted(TRAIN)
-    assert call.config == load_config("luong", None, "", ["data.source=false"])
+    assert call.config == load_config(
+        "luong", None, "", ["train.max_updates=1", "data.source=false"]
+    )
     assert call.rest["src"] is None and call.rest["valid_src"] is None
 
 

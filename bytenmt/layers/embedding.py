@@ -15,9 +15,9 @@ from bytenmt.alphabet import N_IDS
 class ByteEmbedding(nn.Module):
     """A vector for each of the 256 ids, one table for source and target."""
 
-    def __init__(self, d_embedding: int) -> None:
+    def __init__(self, d_embedding: int, std: float = 0.1) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(N_IDS, d_embedding) * 0.1)
+        self.weight = nn.Parameter(torch.randn(N_IDS, d_embedding) * std)
 
     def forward(self, ids: Tensor) -> Tensor:
         """ids (rows, t) uint8 -> (rows, t, d_embedding)."""

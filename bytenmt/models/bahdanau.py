@@ -7,10 +7,13 @@
     t_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i, pairs maxed;  p(y_i) = softmax(W_o max(t_i))
 
 The paper reads out of s_{i-1}; read_out = "current" reads out of s_i.
+init = "paper" (appendix B.1): recurrent matrices orthogonal, W_a and U_a N(0, 0.001^2), v and biases 0, the
+rest N(0, 0.01^2); v starts at 0 either way, so that attention begins as the mean.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -20,7 +23,7 @@ from torch.nn import functional as F
 from bytenmt.config import BahdanauConfig
 from bytenmt.layers.attention import AdditiveScore, attend, source_mask
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
-from bytenmt.layers.recurrent import GRU, reverse
+from bytenmt.layers.recurrent import GRU, initialise, reverse
 from bytenmt.models.base import Model, matrix_weights
 
 
@@ -69,10 +72,14 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
     def __init__(self, config: BahdanauConfig) -> None:
         super().__init__()
         self.config = config
-        self.embedding = ByteEmbedding(config.d_embedding)
+        paper = config.init == "paper"
+        self.embedding = ByteEmbedding(config.d_embedding, 0.01 if paper else 1.0)
         self.encoder = BahdanauEncoder(config)
         self.decoder: BahdanauDecoder = BahdanauDecoder(config, self.embedding)
-        _initialise(self)
+        initialise(self, partial(nn.init.normal_, std=0.01) if paper else None)
+        if paper:
+            nn.init.normal_(self.encoder.keys.weight, std=0.001)
+            nn.init.normal_(self.decoder.score.query.weight, std=0.001)
 
     def encode(self, src: Tensor, src_len: Tensor) -> BahdanauMemory:
         n, s = src.shape
@@ -126,19 +133,3 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
 
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.config.dropout, self.training)
-
-
-def _initialise(model: Bahdanau) -> None:
-    """The paper's appendix B.1: recurrent matrices orthogonal, W_a and U_a N(0, 0.001^2), v and biases 0,
-    the rest N(0, 0.01^2) — but for the embedding and the output layer, which keep their own."""
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, std=0.01)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-    for gru in (model.encoder.forwards, model.encoder.backwards, model.decoder.cell):
-        for block in gru.gates.weight.chunk(2):
-            nn.init.orthogonal_(block)
-        nn.init.orthogonal_(gru.candidate.weight)
-    nn.init.normal_(model.encoder.keys.weight, std=0.001)
-    nn.init.normal_(model.decoder.score.query.weight, std=0.001)

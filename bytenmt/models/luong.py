@@ -5,10 +5,13 @@
     a_t = softmax_s(score(h_t, h-_s)),  c_t = sum_s a_t(s) h-_s
     h~_t = tanh(W_c [c_t ; h_t]),  p(y_t) = softmax(W_s h~_t)          no biases in these two
     score: dot h_t . h-_s | general h_t . (W_a h-_s) | concat v^T tanh(W_a [h_t ; h-_s])
+
+init = "paper" (section 4.1): uniform in [-0.1, 0.1], biases 0.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -18,7 +21,7 @@ from torch.nn import functional as F
 from bytenmt.config import LuongConfig
 from bytenmt.layers.attention import AdditiveScore, attend, dot_scores, source_mask
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
-from bytenmt.layers.recurrent import LSTM, last, reverse
+from bytenmt.layers.recurrent import LSTM, initialise, last, reverse
 from bytenmt.models.base import Model, matrix_weights
 
 
@@ -64,14 +67,17 @@ class Luong(Model[LuongMemory, LuongState]):
         super().__init__()
         self.config = config
         d = config.d_hidden
-        self.embedding = ByteEmbedding(config.d_embedding)
+        paper = config.init == "paper"
+        self.embedding = ByteEmbedding(config.d_embedding, 0.06 if paper else 1.0)
         self.encoder = nn.ModuleList(
             LSTM(d if layer else config.d_embedding, d) for layer in range(config.n_layers)
         )
         # W_a (general) or its half that meets h-_s (concat): the same for every step, so the encoder's.
         self.keys = nn.Linear(d, d, bias=False) if config.score != "dot" else None
         self.decoder: LuongDecoder = LuongDecoder(config, self.embedding)
-        _initialise(self)
+        initialise(self, partial(nn.init.uniform_, a=-0.1, b=0.1) if paper else None)
+        if self.decoder.score is not None:
+            nn.init.uniform_(self.decoder.score.v, -0.1, 0.1)
 
     def encode(self, src: Tensor, src_len: Tensor) -> LuongMemory:
         n, s = src.shape
@@ -139,14 +145,3 @@ class Luong(Model[LuongMemory, LuongState]):
 
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.config.dropout, self.training)
-
-
-def _initialise(model: Luong) -> None:
-    """Uniform in [-0.1, 0.1] (Luong et al. 2015, section 4.1), biases 0."""
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.uniform_(module.weight, -0.1, 0.1)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-    if model.decoder.score is not None:
-        nn.init.uniform_(model.decoder.score.v, -0.1, 0.1)

@@ -7,11 +7,12 @@ The encoder reads x_1 … x_S into a fixed vector, the decoder unrolls it:
     context = "every_step":  c = tanh(V h_S), s_0 = tanh(V' c); every gate of the first layer also sees
         C c, and t_i = O_h s_i + O_y e(y_{i-1}) + O_c c, pairs maxed, p(y_i) = softmax(W_o max(t))  (Cho)
 
-where s_i = GRU(e(y_{i-1}), s_{i-1}).
+where s_i = GRU(e(y_{i-1}), s_{i-1}). init = "paper": N(0, 0.01^2), recurrent matrices orthogonal (Cho).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -20,7 +21,7 @@ from torch.nn import functional as F
 
 from bytenmt.config import Seq2SeqConfig
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
-from bytenmt.layers.recurrent import GRU, last, reverse
+from bytenmt.layers.recurrent import GRU, initialise, last, reverse
 from bytenmt.models.base import Model, matrix_weights
 
 
@@ -59,13 +60,14 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
         self.config = config
-        self.embedding = ByteEmbedding(config.d_embedding)
+        paper = config.init == "paper"
+        self.embedding = ByteEmbedding(config.d_embedding, 0.01 if paper else 1.0)
         self.encoder = nn.ModuleList(
             GRU(config.d_hidden if layer else config.d_embedding, config.d_hidden, config.gru_reset)
             for layer in range(config.n_layers)
         )
         self.decoder: Seq2SeqDecoder = Seq2SeqDecoder(config, self.embedding)
-        _initialise(self)
+        initialise(self, partial(nn.init.normal_, std=0.01) if paper else None)
 
     def encode(self, src: Tensor, src_len: Tensor) -> Seq2SeqMemory:
         n, s = src.shape
@@ -125,17 +127,3 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
 
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.config.dropout, self.training)
-
-
-def _initialise(model: Seq2Seq) -> None:
-    """Uniform in [-0.08, 0.08] (Sutskever et al. 2014), recurrent matrices orthogonal (Cho et al. 2014)."""
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.uniform_(module.weight, -0.08, 0.08)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-    for module in model.modules():
-        if isinstance(module, GRU):
-            for block in module.gates.weight.chunk(2):
-                nn.init.orthogonal_(block)
-            nn.init.orthogonal_(module.candidate.weight)
