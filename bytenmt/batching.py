@@ -138,9 +138,7 @@ def _pack(
 
 
 @njit
-def _shuffle_batches(
-    order: Indices, bounds: Indices, state: RandomState
-) -> tuple[Indices, Indices]:
+def _shuffle_batches(order: Indices, bounds: Indices, state: RandomState) -> tuple[Indices, Indices]:
     batches = np.arange(len(bounds) - 1)
     _shuffle(batches, state)
     new_order, new_bounds = np.empty_like(order), np.zeros_like(bounds)

@@ -20,8 +20,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from bytenmt.config import Config, config_tree, parse_config
-from bytenmt.errors import CheckpointError, ConfigError, DeviceError
+from bytenmt.config import Config, architecture, config_tree, parse_config
+from bytenmt.errors import CheckpointError, ConfigError
 from bytenmt.models import build_model
 from bytenmt.models.base import Model
 
@@ -39,16 +39,6 @@ class Loaded(NamedTuple):
     facts: dict[str, Any]
 
 
-def pick_device(name: str) -> torch.device:
-    """auto, cpu or cuda -> device; auto takes a GPU where there is one. Raises DeviceError."""
-    available = torch.cuda.is_available()
-    if name == "auto":
-        return torch.device("cuda" if available else "cpu")
-    if name == "cuda" and not available:
-        raise DeviceError("--device cuda: no GPU is available here; use --device cpu or auto")
-    return torch.device(name)
-
-
 def write_atomically(path: Path, data: bytes) -> None:
     """Write to a temporary name, sync, rename: a reader sees the old file or the new one, never a part."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -63,9 +53,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise CheckpointError(f"cannot write {path}: {error.strerror}") from None
 
 
-def save_tensors(
-    path: Path, tensors: Mapping[str, Tensor], config: Config, facts: Mapping[str, Any]
-) -> None:
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], config: Config, facts: Mapping[str, Any]) -> None:
     """One safetensors file with the configuration and facts (JSON values) in its metadata."""
     metadata = {
         "format": FORMAT,
@@ -137,7 +125,7 @@ def load_run(run: Path, device: torch.device, which: str = BEST) -> Loaded:
         raise CheckpointError(f"{run} has no {which} yet: training has not saved anything there")
     tensors, saved, facts = load_tensors(path)
     if saved.model != config.model:
-        arch, expected = (c.model.__struct_config__.tag for c in (saved, config))
+        arch, expected = (architecture(c.model) for c in (saved, config))
         raise CheckpointError(
             f"{path} holds another model ({arch}) than {run / CONFIG} describes ({expected}):"
             " put the file back where it came from"
@@ -180,5 +168,3 @@ def cut_metrics(run: Path, update: int) -> None:
             except (ValueError, KeyError):  # the last line of a killed run
                 continue
         write_atomically(path, b"".join(kept))
-
-

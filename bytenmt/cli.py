@@ -32,9 +32,7 @@ ARCHITECTURES = tuple(PRESETS["small"])
 TOKENIZERS = ("13a", "char", "intl", "zh", "none")  # sacreBLEU's, those that need nothing else
 
 
-@click.group(
-    cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
-)
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="bytenmt")
 def main() -> None:
     """Character-level translation on raw UTF-8 bytes: no tokenizer, no vocabulary."""
@@ -208,9 +206,7 @@ def evaluate(
 @click.option("--src", type=FILE, help="Source text; none for a run without a source.")
 @click.option("--tgt", type=FILE, required=True, help="Target text to score.")
 @RUNTIME
-def score(
-    run: Path, src: Path | None, tgt: Path, errors: str, device: str, threads: int | None
-) -> None:
+def score(run: Path, src: Path | None, tgt: Path, errors: str, device: str, threads: int | None) -> None:
     """Print the natural log-probability and the bits per byte of each target, a line each.
 
     An empty target has only its end to pay for, and inf bits per byte.

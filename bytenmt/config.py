@@ -29,7 +29,7 @@ class _Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A part of the configuration: immutable, no unknown keys."""
 
 
-class _Model(_Section, tag_field="arch", kw_only=True):
+class _Model(_Section, frozen=True, kw_only=True, tag_field="arch"):
     """What all five architectures have."""
 
     d_embedding: Positive
@@ -37,7 +37,7 @@ class _Model(_Section, tag_field="arch", kw_only=True):
     tie_embedding: bool = False  # the output layer uses the byte embedding's table
 
 
-class Seq2SeqConfig(_Model, tag="seq2seq", kw_only=True):
+class Seq2SeqConfig(_Model, frozen=True, kw_only=True, tag="seq2seq"):
     """GRU encoder-decoder (Cho et al. 2014, Sutskever et al. 2014)."""
 
     d_hidden: Positive
@@ -48,7 +48,7 @@ class Seq2SeqConfig(_Model, tag="seq2seq", kw_only=True):
     init: Literal["scaled", "paper"] = "scaled"
 
 
-class BahdanauConfig(_Model, tag="bahdanau", kw_only=True):
+class BahdanauConfig(_Model, frozen=True, kw_only=True, tag="bahdanau"):
     """Additive attention (Bahdanau et al. 2015)."""
 
     d_hidden: Positive
@@ -58,7 +58,7 @@ class BahdanauConfig(_Model, tag="bahdanau", kw_only=True):
     init: Literal["scaled", "paper"] = "scaled"
 
 
-class LuongConfig(_Model, tag="luong", kw_only=True):
+class LuongConfig(_Model, frozen=True, kw_only=True, tag="luong"):
     """Stacked LSTM with global attention and input feeding (Luong et al. 2015)."""
 
     d_hidden: Positive
@@ -69,7 +69,7 @@ class LuongConfig(_Model, tag="luong", kw_only=True):
     init: Literal["scaled", "paper"] = "scaled"
 
 
-class ByteNetConfig(_Model, tag="bytenet", kw_only=True):
+class ByteNetConfig(_Model, frozen=True, kw_only=True, tag="bytenet"):
     """Dilated convolutions stacked on the encoder (Kalchbrenner et al. 2016)."""
 
     d_channels: Positive  # the paper's d: inside a block; 2d between blocks
@@ -80,7 +80,7 @@ class ByteNetConfig(_Model, tag="bytenet", kw_only=True):
     unfolding_offset: Count = 0  # b, in bytes
 
 
-class ConvS2SConfig(_Model, tag="convs2s", kw_only=True):
+class ConvS2SConfig(_Model, frozen=True, kw_only=True, tag="convs2s"):
     """Gated convolutions with attention in every decoder layer (Gehring et al. 2017)."""
 
     encoder_layers: Annotated[tuple[ConvLayer, ...], Meta(min_length=1)]
@@ -91,7 +91,12 @@ class ConvS2SConfig(_Model, tag="convs2s", kw_only=True):
 ModelConfig = Seq2SeqConfig | BahdanauConfig | LuongConfig | ByteNetConfig | ConvS2SConfig
 
 
-class DataConfig(_Section):
+def architecture(config: ModelConfig) -> str:
+    """The name of a model's architecture, as --arch has it."""
+    return str(config.__struct_config__.tag)
+
+
+class DataConfig(_Section, frozen=True):
     """Which training pairs are used."""
 
     source: bool = True  # false: trained without a source, as a byte language model of the target
@@ -99,7 +104,7 @@ class DataConfig(_Section):
     max_target_bytes: Positive = 1000
 
 
-class TrainConfig(_Section):
+class TrainConfig(_Section, frozen=True):
     """The training loop."""
 
     seed: Count = 1
@@ -121,7 +126,7 @@ class TrainConfig(_Section):
     log_every: Positive = 50  # updates
 
 
-class Config(_Section, kw_only=True):
+class Config(_Section, frozen=True, kw_only=True):
     """A whole run."""
 
     model: ModelConfig
@@ -129,9 +134,7 @@ class Config(_Section, kw_only=True):
     train: TrainConfig = TrainConfig()
 
 
-def load_config(
-    arch: str | None, preset: str | None, toml: str, settings: Iterable[str]
-) -> Config:
+def load_config(arch: str | None, preset: str | None, toml: str, settings: Iterable[str]) -> Config:
     """Resolve a configuration.
 
     arch and preset name the starting point (preset None: "small", where the TOML text does not give a

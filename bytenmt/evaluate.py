@@ -13,21 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
 
-from bytenmt.batching import Batch, batches, epoch_plan
+from bytenmt.batching import batches, epoch_plan
 from bytenmt.corpus import ParallelCorpus
+from bytenmt.device import to_device
 from bytenmt.models.base import Model
-
-
-class Tensors(NamedTuple):
-    """A Batch on a device; same fields."""
-
-    source: torch.Tensor
-    source_len: torch.Tensor
-    target_in: torch.Tensor
-    target_out: torch.Tensor
-    target_len: torch.Tensor
 
 
 class TextScores(NamedTuple):
@@ -38,11 +30,6 @@ class TextScores(NamedTuple):
     exact_match: float
     chrf_signature: str
     bleu_signature: str
-
-
-def to_device(batch: Batch, device: torch.device) -> Tensors:
-    """Copy a batch's arrays to a device."""
-    return Tensors(*(torch.from_numpy(part).to(device, non_blocking=True) for part in batch))
 
 
 def log_probabilities(
@@ -75,9 +62,7 @@ def bits_per_byte(log_p: npt.NDArray[np.float64], target_lengths: npt.NDArray[np
     return -float(log_p.sum()) / math.log(2) / max(1, int(target_lengths.sum(dtype=np.int64)))
 
 
-def text_scores(
-    hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a"
-) -> TextScores:
+def text_scores(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> TextScores:
     """Score decoded lines. tokenize: sacreBLEU's name of BLEU's tokenizer (13a, char, intl, …)."""
     chrf, bleu = CHRF(), BLEU(tokenize=tokenize)
     chrf_score = chrf.corpus_score(hypotheses, [references]).score

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from bytenmt.config import Config, config_toml
+from bytenmt.config import Config, architecture, config_toml
 from bytenmt.models import build_model
 
 SOURCE_BYTES = 100  # the source at which a step's cost is told
@@ -17,7 +17,7 @@ def describe(config: Config) -> str:
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     field = model.receptive_field()
     facts = {
-        "architecture": str(config.model.__struct_config__.tag),
+        "architecture": architecture(config.model),
         "parameters": f"{n_parameters:,}",
         "decoder weights": f"{model.decoder_weights():,}, read by every decode step",
         "receptive field": "all target bytes" if field is None else f"{field:,} target bytes",

@@ -9,17 +9,16 @@ import io
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from bytenmt.alphabet import LONGEST_CHARACTER
-from bytenmt.checkpoint import CONFIG, Loaded, load_run, pick_device, read_config
+from bytenmt.checkpoint import CONFIG, Loaded, load_run, read_config
 from bytenmt.config import Config, config_toml, config_tree, load_config, preset_tree
 from bytenmt.corpus import ParallelCorpus, TextFile
+from bytenmt.device import pick_device
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.translate import Translator
 
@@ -44,9 +43,7 @@ def configuration(
     if not (run / CONFIG).is_file():
         return load_config(arch, preset, text, settings)
     if not resume:
-        raise BytenmtError(
-            f"{run} already holds a run: go on with it by --resume, or give -o another folder"
-        )
+        raise BytenmtError(f"{run} already holds a run: go on with it by --resume, or give -o another folder")
     own = _leaves(config_tree(read_config(run)))
     given = {} if preset is None else _leaves(preset_tree(own["model.arch"], preset))
     given |= _leaves(tomllib.loads(text))
@@ -132,13 +129,7 @@ def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
     """Two texts as a corpus of all their lines: empty ones and long ones are scored too."""
     source = None if src is None else text_file(src, errors)
     target = text_file(tgt, errors)
-    return replace(
-        ParallelCorpus.from_texts(source, target),
-        pairs=np.arange(len(target)),
-        source_lengths=np.zeros(len(target), np.int32) if source is None else source.lengths,
-        target_lengths=target.lengths,
-        empty=np.zeros(0, np.int64),
-    )
+    return ParallelCorpus.from_texts(source, target, keep_empty=True)
 
 
 def hypotheses(model: Translator, corpus: ParallelCorpus) -> list[bytes]:

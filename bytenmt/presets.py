@@ -71,8 +71,7 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     preset: {
-        arch: {"model": _SHARED[preset] | sizes[preset], "train": train}
-        for arch, sizes in _SIZES.items()
+        arch: {"model": _SHARED[preset] | sizes[preset], "train": train} for arch, sizes in _SIZES.items()
     }
     for preset, train in _TRAIN.items()
 }

@@ -125,9 +125,7 @@ def _read_back(finished: _Finished, history: list[tuple[Tensor, Tensor]]) -> lis
     results = []
     for i in range(len(scores)):
         hypotheses = []
-        for score, log_p, step, beam in zip(
-            scores[i], log_probabilities[i], steps[i], beams[i], strict=True
-        ):
+        for score, log_p, step, beam in zip(scores[i], log_probabilities[i], steps[i], beams[i], strict=True):
             if not score > -float("inf"):
                 continue
             text = bytearray(int(step))

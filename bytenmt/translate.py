@@ -19,7 +19,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from bytenmt.alphabet import EOS, LONGEST_CHARACTER, PAD, first_invalid, repair
-from bytenmt.corpus import BYTE_ORDER_MARK, TextFile
+from bytenmt.corpus import BYTE_ORDER_MARK, TextFile, describe_mistake
 from bytenmt.engines.eager import EagerStepper
 from bytenmt.errors import DataError
 from bytenmt.models.base import Model
@@ -110,9 +110,7 @@ class Translator:
             found.update(zip(batch, self._search(batch), strict=True))
         return [self._join(line, found) for line in pieces]
 
-    def translate_file(
-        self, text: TextFile, output: BinaryIO, *, buffer_size: int = BUFFER_SIZE
-    ) -> None:
+    def translate_file(self, text: TextFile, output: BinaryIO, *, buffer_size: int = BUFFER_SIZE) -> None:
         """Write a line for each line of a file, with a progress bar where stderr is a terminal."""
         with tqdm(total=len(text), unit=" lines", disable=None) as bar:
             for first in range(0, len(text), buffer_size):
@@ -191,9 +189,7 @@ class Translator:
             return found[line[0].text]
         joined = []
         for parts in zip(*(found[piece.text] for piece in line), strict=False):
-            text = b"".join(
-                part.text + piece.joint for part, piece in zip(parts, line, strict=True)
-            )
+            text = b"".join(part.text + piece.joint for part, piece in zip(parts, line, strict=True))
             log_probability = sum(part.log_probability for part in parts)
             score = log_probability / (len(text) + 1) ** self.length_penalty
             joined.append(Hypothesis(text, log_probability, score))
@@ -235,13 +231,10 @@ def _clean(line: bytes, name: str, number: int, errors: str) -> bytes:
         line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
     if number == 1:
         line = line.removeprefix(BYTE_ORDER_MARK)
-    offset = first_invalid(line)
-    if offset >= 0 and errors == "strict":
-        raise DataError(
-            f"{name}, line {number}, byte offset {offset}: 0x{line[offset]:02X} is not valid UTF-8"
-            " there: convert the text to UTF-8, or use --errors replace"
-        )
-    return repair(line) if offset >= 0 else line
+    valid = first_invalid(line) < 0
+    if not valid and errors == "strict":
+        raise DataError(describe_mistake(name, number, line))
+    return line if valid else repair(line)
 
 
 def _take(waiting: Queue[bytes | _End], most: int) -> tuple[list[bytes], _End | None]:

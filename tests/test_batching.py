@@ -39,9 +39,7 @@ def check_plan(source: np.ndarray, target: np.ndarray, max_tokens: int, plan: Ep
         assert len(batch) == 1 or cost(source, target, batch) <= max_tokens
 
 
-length_pairs = st.lists(
-    st.tuples(st.integers(1, 90) | st.integers(1, 5), st.integers(0, 90)), max_size=120
-)
+length_pairs = st.lists(st.tuples(st.integers(1, 90) | st.integers(1, 5), st.integers(0, 90)), max_size=120)
 
 
 @settings(deadline=None, max_examples=150)
@@ -175,9 +173,7 @@ def test_plan_is_drawn_from_seed_and_epoch() -> None:
     assert len(seen) == 9
     # (seed 0, epoch 1) and (seed 1, epoch 0) share nothing, nor do batches of two epochs:
     first, second = (epoch_plan(source, target, 3000, 0, epoch) for epoch in (0, 1))
-    members = [
-        {frozenset(p.batch(k).tolist()) for k in range(p.n_batches)} for p in (first, second)
-    ]
+    members = [{frozenset(p.batch(k).tolist()) for k in range(p.n_batches)} for p in (first, second)]
     assert len(members[0] & members[1]) < 0.05 * first.n_batches
     # A batch says nothing about how long the next one will be.
     for plan in (first, second):

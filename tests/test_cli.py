@@ -312,9 +312,7 @@ def test_train_hands_over(call: Call) -> None:
 
 def test_train_without_a_source(call: Call) -> None:
     accepted(TRAIN)
-    assert call.config == load_config(
-        "luong", None, "", ["train.max_updates=1", "data.source=false"]
-    )
+    assert call.config == load_config("luong", None, "", ["train.max_updates=1", "data.source=false"])
     assert call.rest["src"] is None and call.rest["valid_src"] is None
 
 
@@ -464,9 +462,7 @@ def test_a_closed_pipe_is_quiet(place: Path) -> None:
     """As under `| head -1`."""
     with coprocess() as process:
         ask(process, b"one")
-        assert (
-            process.stdin is not None and process.stdout is not None and process.stderr is not None
-        )
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         process.stdout.close()
         process.stdin.write(b"two\n")
         process.stdin.flush()

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from bytenmt import corpus as corpus_module
-from bytenmt.corpus import CHUNK, ParallelCorpus, TextFile
+from bytenmt.corpus import ParallelCorpus, TextFile
 from bytenmt.errors import BytenmtError
+from bytenmt.scan import CHUNK
 
 
 def expected_lines(content: bytes) -> tuple[list[bytes], list[int]]:
@@ -111,18 +112,18 @@ def test_neighbours_of_newline_are_no_newline() -> None:
 
 @pytest.mark.parametrize("damage", ["mistakes", "suspicious", "carriage return"])
 def test_planted_faults_are_found(monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
-    true_scan, true_invalid = corpus_module._scan, corpus_module._invalid_lines
+    true_scan, true_invalid = corpus_module.scan_lines, corpus_module.invalid_lines
     content = b"a\r\n" * CHUNK + b"\xff\n" + b"b\n" * CHUNK
     check(content)
     if damage == "mistakes":
-        monkeypatch.setattr(corpus_module, "_invalid_lines", lambda *a: true_invalid(*a)[:0])
+        monkeypatch.setattr(corpus_module, "invalid_lines", lambda *a: true_invalid(*a)[:0])
     elif damage == "suspicious":
         monkeypatch.setattr(
-            corpus_module, "_scan", lambda *a: (*true_scan(*a)[:2], np.zeros(9, np.bool_))
+            corpus_module, "scan_lines", lambda *a: (*true_scan(*a)[:2], np.zeros(9, np.bool_))
         )
     else:
         monkeypatch.setattr(
-            corpus_module, "_scan", lambda *a: (lambda s, n, c: (s, n + 1, c))(*true_scan(*a))
+            corpus_module, "scan_lines", lambda *a: (lambda s, n, c: (s, n + 1, c))(*true_scan(*a))
         )
     with pytest.raises(AssertionError):
         check(content)
@@ -132,7 +133,7 @@ def test_clean_chunks_are_not_suspected() -> None:
     """Else every line would be checked byte by byte, which is right but slow."""
     for content in ("한국어\n".encode() * 5 * CHUNK, b"plain\n" * 5 * CHUNK):
         data = np.frombuffer(content, np.uint8)
-        suspicious = corpus_module._scan(data, data[: len(data) // 8 * 8].view(np.uint64), 0)[2]
+        suspicious = corpus_module.scan_lines(data, data[: len(data) // 8 * 8].view(np.uint64), 0)[2]
         assert np.flatnonzero(suspicious).tolist() == [0, len(content) // CHUNK]
 
 

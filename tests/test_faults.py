@@ -180,9 +180,7 @@ def test_turning_the_padding_too_is_caught(name: str, monkeypatch: Patch) -> Non
 
 
 @pytest.mark.parametrize("name", ["seq2seq", "luong"])
-def test_the_last_column_instead_of_the_sentences_last_is_caught(
-    name: str, monkeypatch: Patch
-) -> None:
+def test_the_last_column_instead_of_the_sentences_last_is_caught(name: str, monkeypatch: Patch) -> None:
     """The final state read after the padding."""
 
     def last_column(x: Tensor, lengths: Tensor) -> Tensor:
@@ -355,9 +353,7 @@ def test_a_position_from_the_chunk_is_caught(monkeypatch: Patch) -> None:
         return forward(self, positions - positions.flatten()[0])
 
     monkeypatch.setattr(PositionEmbedding, "forward", again)
-    assert_caught(
-        lambda model: invariants.check_cut(model, [3, 4], False), make("convs2s"), "cut into"
-    )
+    assert_caught(lambda model: invariants.check_cut(model, [3, 4], False), make("convs2s"), "cut into")
 
 
 # ---- equations, against NumPy

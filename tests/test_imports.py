@@ -19,8 +19,10 @@ LAYERS: dict[str, int] = {
     "presets": 0,
     "alphabet": 0,
     "config": 0,
+    "scan": 1,
     "corpus": 1,
     "batching": 1,
+    "device": 2,
     "layers": 2,
     "models": 3,
     "engines": 4,
@@ -31,6 +33,7 @@ LAYERS: dict[str, int] = {
     "predict": 6,
     "score": 6,
     "evaluate": 7,
+    "trainer": 7,
     "train": 8,
     "console": 8,
     "prepare": 8,
@@ -39,7 +42,7 @@ LAYERS: dict[str, int] = {
     "__main__": 10,
 }
 # Imports within one number that are meant: presets lie under config, text under batches.
-WITHIN: set[tuple[str, str]] = {("config", "presets"), ("batching", "corpus")}
+WITHIN: set[tuple[str, str]] = {("config", "presets"), ("batching", "corpus"), ("corpus", "scan")}
 ARCHITECTURES = {"seq2seq", "bahdanau", "luong", "bytenet", "convs2s"}
 
 

@@ -233,9 +233,7 @@ def test_model_greedy_is_the_naive_loop(name: str) -> None:
     assert found.log_probability == pytest.approx(total, abs=1e-9)
 
 
-@given(
-    seed=st.integers(0, 10_000), limit=st.integers(0, 12), end=st.sampled_from([-30.0, 0.0, 5.0])
-)
+@given(seed=st.integers(0, 10_000), limit=st.integers(0, 12), end=st.sampled_from([-30.0, 0.0, 5.0]))
 def test_greedy_is_the_naive_loop(seed: int, limit: int, end: float) -> None:
     """Beam 1 is the most probable allowed byte, again and again."""
     log_p = random_distribution(seed, end=end)
@@ -397,9 +395,7 @@ def test_a_float32_model_searches_too() -> None:
     """In float32 the scores agree to float32's precision."""
     model = make("convs2s").float()
     src, src_len = invariants.some_sources([7, 3])
-    for i, hypotheses in enumerate(
-        search(EagerStepper(model, src, src_len, 3), torch.tensor([10, 10]))
-    ):
+    for i, hypotheses in enumerate(search(EagerStepper(model, src, src_len, 3), torch.tensor([10, 10]))):
         source = src[i : i + 1, : int(src_len[i])]
         for found in hypotheses:
             expected = invariants.log_probability(model, source, found.text)

@@ -18,7 +18,8 @@ from bytenmt.checkpoint import BEST, LAST, METRICS, TRAINER, load_run, load_tens
 from bytenmt.config import Config, TrainConfig, load_config
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError, DataError
 from bytenmt.models import MODELS, build_model
-from bytenmt.train import Progress, byte_loss, draw_inputs, fraction_done, lr_factor, train
+from bytenmt.train import train
+from bytenmt.trainer import Progress, byte_loss, draw_inputs, fraction_done, lr_factor
 
 CPU = torch.device("cpu")
 SMALL: dict[str, list[str]] = {
@@ -33,7 +34,12 @@ SMALL: dict[str, list[str]] = {
 def config(arch: str, *settings: str) -> Config:
     """A model of a few thousand weights, with dropout, so that random states matter."""
     common = ["model.d_embedding=8", "model.dropout=0.2", "train.max_tokens=200"]
-    common += ["train.valid_lines=4", "train.save_every=3", "train.valid_every=4", "train.log_every=1"]
+    common += [
+        "train.valid_lines=4",
+        "train.save_every=3",
+        "train.valid_every=4",
+        "train.log_every=1",
+    ]
     return load_config(arch, "tiny", "", [*common, *SMALL[arch], *settings])
 
 
@@ -75,9 +81,7 @@ def test_resume_is_bit_identical(arch: str, texts: dict[str, Path], tmp_path: Pa
     assert_same(weights(tmp_path / "whole", TRAINER), weights(parts, TRAINER))
 
 
-def test_metrics_of_a_resumed_run_count_every_update_once(
-    texts: dict[str, Path], tmp_path: Path
-) -> None:
+def test_metrics_of_a_resumed_run_count_every_update_once(texts: dict[str, Path], tmp_path: Path) -> None:
     """Records that a killed run wrote after its last save are written again, not twice."""
     run = tmp_path / "run"
     train(run, config("bytenet", "train.max_updates=6"), **texts, device=CPU)
@@ -96,15 +100,16 @@ def test_a_killed_run_resumes(texts: dict[str, Path], tmp_path: Path) -> None:
     run = tmp_path / "killed"
     program = (
         "import sys; from pathlib import Path; import torch;"
-        "from tests.test_train import config; from bytenmt.train import train;"
+        "from test_train import config; from bytenmt.train import train;"
         f"train(Path({str(run)!r}), config('luong', *{settings!r}), device=torch.device('cpu'),"
-        f" **{{name: Path(path) for name, path in {({k: str(v) for k, v in texts.items()})!r}.items()}})"
+        f" **{{name: Path(path) for name, path in { ({k: str(v) for k, v in texts.items()})!r}.items()}})"
     )
     root = Path(__file__).parent.parent
     child = subprocess.Popen(
         [sys.executable, "-c", program],
         cwd=root,
-        env=os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": str(torch.get_num_threads())},
+        env=os.environ
+        | {"PYTHONPATH": f"{root}:{root / 'tests'}", "OMP_NUM_THREADS": str(torch.get_num_threads())},
         stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 120
@@ -167,13 +172,23 @@ def test_a_model_learns_to_copy(arch: str, tmp_path: Path) -> None:
     lines = ["".join(generator.choice(list("ab가"), 2)) for _ in range(60)]
     file = tmp_path / "text"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    settings = ["model.dropout=0.0", "train.max_updates=150", "train.lr=0.03", "train.warmup_updates=5"]
+    settings = [
+        "model.dropout=0.0",
+        "train.max_updates=150",
+        "train.lr=0.03",
+        "train.warmup_updates=5",
+    ]
     settings += ["train.valid_every=150", "train.valid_lines=0", "train.max_tokens=400"]
     bits = {}
     for name, source in (("seen", file), ("blind", None)):
         run = tmp_path / name
         files = {"src": source, "tgt": file, "valid_src": source, "valid_tgt": file}
-        train(run, config(arch, *settings, f"data.source={str(bool(source)).lower()}"), **files, device=CPU)
+        train(
+            run,
+            config(arch, *settings, f"data.source={str(bool(source)).lower()}"),
+            **files,
+            device=CPU,
+        )
         bits[name] = load_run(run, CPU).facts["bits_per_byte"]
     assert bits["blind"] > 0.7  # two letters of three kinds: 3.2 bits on 3.3 bytes, about 0.95
     assert bits["seen"] < 0.8 * bits["blind"]
@@ -247,9 +262,7 @@ def test_embedding_of_another_run(texts: dict[str, Path], tmp_path: Path) -> Non
     assert not (tmp_path / "third").exists()
 
 
-def test_divergence_is_one_error_and_the_checkpoint_stands(
-    texts: dict[str, Path], tmp_path: Path
-) -> None:
+def test_divergence_is_one_error_and_the_checkpoint_stands(texts: dict[str, Path], tmp_path: Path) -> None:
     """A loss that is not a number ends training before anything bad is saved."""
     run = tmp_path / "run"
     settings = ["train.schedule='constant'", "train.warmup_updates=0"]

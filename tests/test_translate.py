@@ -21,9 +21,7 @@ from bytenmt.models.base import Model
 from bytenmt.translate import Translator, cut
 
 CPU = torch.device("cpu")
-LONG = (
-    b"x" * 12_000 + b" " + "가나 다".encode() * 799 + b"\xff!" + b"z" * 7
-)  # 20,000 bytes, repaired
+LONG = b"x" * 12_000 + b" " + "가나 다".encode() * 799 + b"\xff!" + b"z" * 7  # 20,000 bytes, repaired
 KINDS = [
     b"",
     b"a plain line",
@@ -121,9 +119,7 @@ def test_order_is_kept_and_batch_mates_change_nothing(arch: str, beam: int) -> N
 
 
 @given(st.lists(st.binary(max_size=30)), st.integers(1, 200), st.integers(1, 3))
-def test_batches_are_a_partition_under_the_budget(
-    lines: list[bytes], max_tokens: int, beam: int
-) -> None:
+def test_batches_are_a_partition_under_the_budget(lines: list[bytes], max_tokens: int, beam: int) -> None:
     """Each text once; a batch over the budget is one text alone."""
     model = small_model("seq2seq")
     translator = Translator(model, device=CPU, beam=beam, max_tokens=max_tokens)
@@ -185,9 +181,7 @@ def test_the_output_limit(factor: float, offset: int) -> None:
     """At most a * |source| + b bytes, EOS of the source not counted; reached by some line."""
     lines = [bytes([byte]) * n for byte in b"abcde" for n in (1, 6, 11)]
     found = texts(make(max_len_a=factor, max_len_b=offset), lines)
-    slack = [
-        int(factor * len(s)) + offset - len(text) for s, text in zip(lines, found, strict=True)
-    ]
+    slack = [int(factor * len(s)) + offset - len(text) for s, text in zip(lines, found, strict=True)]
     assert min(slack) == 0
 
 
@@ -230,8 +224,7 @@ def test_stream_and_file_read_the_same_lines(parts: list[bytes]) -> None:
     content = b"".join(parts)
     assume(content != b"\xef\xbb\xbf")  # a mark alone: no line of a file, one of a stream
     lines = [
-        module._clean(line, "x", number, "replace")
-        for number, line in enumerate(io.BytesIO(content), 1)
+        module._clean(line, "x", number, "replace") for number, line in enumerate(io.BytesIO(content), 1)
     ]
     assert lines == list(TextFile.from_bytes(content, "x"))
 

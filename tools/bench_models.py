@@ -72,9 +72,7 @@ def measure(run: Path, options: argparse.Namespace, source: bool) -> dict[str, f
     return {
         "exact_match": scores.exact_match,
         "chrf": scores.chrf,
-        "bits_per_byte": bits_per_byte(
-            log_probabilities(model, corpus, device), corpus.target_lengths
-        ),
+        "bits_per_byte": bits_per_byte(log_probabilities(model, corpus, device), corpus.target_lengths),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "train_bytes_per_second": statistics.median(speeds),
         "decode_bytes_per_second": sum(len(best.text) for best in hypotheses) / seconds,

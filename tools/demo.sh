@@ -4,7 +4,7 @@ set -euo pipefail
 source "$(dirname "$0")/setup.sh"
 run=runs/demo
 
-echo "== training on data/ (Korean to English) for ${MINUTES:=4} minutes into $run" >&2
+echo "== training on data/ (Korean to English) for ${MINUTES:=5} minutes into $run" >&2
 bytenmt train -o $run --arch bahdanau --preset tiny --resume \
   --src data/train.ko --tgt data/train.en --valid-src data/valid.ko --valid-tgt data/valid.en \
   --max-minutes "$MINUTES"

@@ -45,9 +45,7 @@ SMALL = words(
 TENS = words("_ _ twenty thirty forty fifty sixty seventy eighty ninety")
 ORDINALS = dict(table("one=first|two=second|three=third|five=fifth|eight=eighth|nine=ninth"))
 ORDINALS["twelve"] = "twelfth"
-MONTHS = words(
-    "January February March April May June July August September October November December"
-)
+MONTHS = words("January February March April May June July August September October November December")
 WEEKDAYS = table(
     "월요일 = Monday | 화요일 = Tuesday | 수요일 = Wednesday | 목요일 = Thursday | 금요일 = Friday"
     "| 토요일 = Saturday | 일요일 = Sunday"
@@ -100,8 +98,7 @@ COUNTED = table(
     "| 커피 {x}잔 = {x} cups of coffee | 나무 {x}그루 = {x} trees | 물 {x}병 = {x} bottles of water"
 )
 CROWDS = table(
-    "{x}명 = {x} people | {x}마리 = {x} animals | {x}그루 = {x} trees | {x}개 = {x} items"
-    "| {x}장 = {x} sheets"
+    "{x}명 = {x} people | {x}마리 = {x} animals | {x}그루 = {x} trees | {x}개 = {x} items| {x}장 = {x} sheets"
 )
 SPANS = table("{x} 동안 = for {x} | {x} 뒤 = in {x} | {x} 전 = {x} ago")
 WHILES = (
@@ -434,9 +431,7 @@ FORMS = (
     Form("duration", 3, "span", span_words, WHILES),
     Form("duration", 1, "seconds", lambda m, s: parts((m, "분", "minute"), (s, "초", "second"))),
     Form("duration", 1, "days", lambda days: (f"{days}일", f"{days} days"), SPANS),
-    Form(
-        "duration", 1, "months", lambda y, m: parts((y, "년", "year"), (m, "개월", "month")), SPANS
-    ),
+    Form("duration", 1, "months", lambda y, m: parts((y, "년", "year"), (m, "개월", "month")), SPANS),
     Form("measure", 3, "decimal", decimal, MEASURES),
     Form("measure", 2, "decimal", decimal, UNITS),
     Form("measure", 2, "decimal", decimal_words, UNITS),

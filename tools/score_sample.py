@@ -47,9 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 1
     if len({len(column) for column in columns}) > 1:
-        sizes = ", ".join(
-            f"{name} {len(lines)}" for name, lines in zip(names, columns, strict=True)
-        )
+        sizes = ", ".join(f"{name} {len(lines)}" for name, lines in zip(names, columns, strict=True))
         print(f"error: the files differ in their number of lines: {sizes}", file=sys.stderr)
         return 1
     print(report(exact_match(*columns)))

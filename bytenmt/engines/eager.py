@@ -37,4 +37,5 @@ class EagerStepper:
             self._state = self._model.reorder(self._state, (first + parents).view(-1))
         logits, self._state = self._model(last.view(-1, 1), self._memory, self._state)
         dtype = torch.promote_types(logits.dtype, torch.float32)
-        return logits.view(self.n, self.beam, -1).log_softmax(dim=-1, dtype=dtype)
+        log_p: Tensor = logits.view(self.n, self.beam, -1).log_softmax(dim=-1, dtype=dtype)
+        return log_p

@@ -105,7 +105,7 @@ class WeightNorm(nn.Module):
         return self._folded[1]
 
     def _weight(self) -> Tensor:
-        length = self.v.flatten(1).norm(dim=1)
+        length: Tensor = self.v.flatten(1).norm(dim=1)
         return self.v * (self.g / length).view(-1, *[1] * (self.v.dim() - 1))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bytenmt.config import ModelConfig
+from bytenmt.config import ModelConfig, architecture
 from bytenmt.models.bahdanau import Bahdanau
 from bytenmt.models.base import Model
 from bytenmt.models.bytenet import ByteNet
@@ -23,5 +23,5 @@ MODELS: dict[str, Any] = {
 
 def build_model(config: ModelConfig) -> Model[Any, Any]:
     """A freshly initialised model of the configured architecture."""
-    model: Model[Any, Any] = MODELS[config.__struct_config__.tag](config)
+    model: Model[Any, Any] = MODELS[architecture(config)](config)
     return model

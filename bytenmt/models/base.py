@@ -7,7 +7,8 @@ The state is explicit: NamedTuples of tensors, rows first, never kept on the mod
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Generic, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from bytenmt.layers.embedding import ByteEmbedding
 
 M = TypeVar("M", bound=NamedTuple)  # a model's Memory: what its decoder needs of the source, n rows
+T = TypeVar("T", bound=nn.Module)
 S = TypeVar("S", bound=NamedTuple)  # a model's State: what its decoder carries, n * beam rows
 
 
@@ -84,3 +86,8 @@ def tensors(tree: NamedTuple | tuple[object, ...]) -> list[Tensor]:
 def matrix_weights(module: nn.Module) -> int:
     """Weights of a module's matrices: each is one multiply-accumulate a column."""
     return sum(p.numel() for p in module.parameters() if p.dim() > 1)
+
+
+def module_list(modules: Iterable[T]) -> Sequence[T]:
+    """An nn.ModuleList, which a type checker sees as a sequence of its modules' own class."""
+    return cast(Sequence[T], nn.ModuleList(modules))

@@ -12,6 +12,7 @@ ended; past |t^| the decoder reads zero. Two-layer head: W_o ReLU(W x).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -23,7 +24,7 @@ from bytenmt.config import ByteNetConfig
 from bytenmt.layers.attention import source_mask
 from bytenmt.layers.convolution import Clock, Convolution, Taps, ring_capacity
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
-from bytenmt.models.base import Model, matrix_weights
+from bytenmt.models.base import Model, matrix_weights, module_list
 
 
 class ByteNetMemory(NamedTuple):
@@ -71,9 +72,9 @@ class ResidualBlock(nn.Module):
         return F.dropout(h, self.dropout, self.training)
 
 
-def _blocks(config: ByteNetConfig) -> nn.ModuleList:
+def _blocks(config: ByteNetConfig) -> Sequence[ResidualBlock]:
     dilations = config.dilations * config.n_sets
-    return nn.ModuleList(
+    return module_list(
         ResidualBlock(config.d_channels, config.kernel_width, r, config.dropout) for r in dilations
     )
 
@@ -141,9 +142,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         rings = tuple(columns.new_zeros(rows, size, config.d_channels) for size in sizes)
         return ByteNetState(clock, rings)
 
-    def forward(
-        self, tgt: Tensor, memory: ByteNetMemory, state: ByteNetState
-    ) -> tuple[Tensor, ByteNetState]:
+    def forward(self, tgt: Tensor, memory: ByteNetMemory, state: ByteNetState) -> tuple[Tensor, ByteNetState]:
         rows, t = tgt.shape
         clock = state.clock
         embedded = self.decoder.input(self.embedding(tgt))

@@ -27,7 +27,7 @@ from bytenmt.config import ConvS2SConfig
 from bytenmt.layers.attention import attend, dot_scores, source_mask
 from bytenmt.layers.convolution import Clock, Convolution, NormedLinear, Taps, ring_capacity
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer, PositionEmbedding
-from bytenmt.models.base import Model, matrix_weights
+from bytenmt.models.base import Model, matrix_weights, module_list
 
 HALF = math.sqrt(0.5)
 
@@ -75,7 +75,10 @@ class GatedLayer(nn.Module):
 
     def carried(self, x: Tensor) -> Tensor:
         """The residual branch: (rows, t, d_input) -> (rows, t, d_output)."""
-        return x if self.residual is None else self.residual(x)
+        if self.residual is None:
+            return x
+        carried: Tensor = self.residual(x)
+        return carried
 
     def _drop(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.dropout, self.training)
@@ -98,7 +101,8 @@ class DecoderLayer(GatedLayer):
         scores = dot_scores(query.reshape(n, -1, query.shape[-1]), memory.keys)
         context, _ = attend(scores, memory.values, mask)
         context = context * memory.source_len.to(context.dtype).sqrt()[:, None, None]
-        return (h + self.context(context.reshape(*rows_t, -1))) * HALF
+        projected: Tensor = self.context(context.reshape(*rows_t, -1))
+        return (h + projected) * HALF
 
 
 class ConvS2SEncoder(nn.Module):
@@ -110,7 +114,7 @@ class ConvS2SEncoder(nn.Module):
         widths = [config.encoder_layers[0][0], *(channels for channels, _ in config.encoder_layers)]
         self.positions = PositionEmbedding(config.n_positions, f) if config.n_positions else None
         self.input = NormedLinear(f, widths[0], math.sqrt(keep / f))
-        self.layers = nn.ModuleList(
+        self.layers = module_list(
             GatedLayer(d_input, d_output, kernel_width, config.dropout)
             for d_input, (d_output, kernel_width) in zip(widths, config.encoder_layers, strict=False)
         )
@@ -125,7 +129,7 @@ class ConvS2SDecoder(nn.Module):
         f, keep = config.d_embedding, 1 - config.dropout
         widths = [config.decoder_layers[0][0], *(channels for channels, _ in config.decoder_layers)]
         self.input = NormedLinear(f, widths[0], math.sqrt(keep / f))
-        self.layers = nn.ModuleList(
+        self.layers = module_list(
             DecoderLayer(d_input, d_output, kernel_width, f, config.dropout)
             for d_input, (d_output, kernel_width) in zip(widths, config.decoder_layers, strict=False)
         )
@@ -170,14 +174,10 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         rows = len(keys) * beam
         sizes = [ring_capacity(kernel_width, 1) for _, kernel_width in layers]
         widths = [layers[0][0], *(channels for channels, _ in layers)]
-        rings = tuple(
-            keys.new_zeros(rows, size, width) for size, width in zip(sizes, widths, strict=False)
-        )
+        rings = tuple(keys.new_zeros(rows, size, width) for size, width in zip(sizes, widths, strict=False))
         return ConvS2SState(Clock.start(rows, max(sizes), keys.device), rings)
 
-    def forward(
-        self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState
-    ) -> tuple[Tensor, ConvS2SState]:
+    def forward(self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState) -> tuple[Tensor, ConvS2SState]:
         t = tgt.shape[1]
         clock = state.clock
         g = self.embedding(tgt)

@@ -22,7 +22,7 @@ from bytenmt.config import LuongConfig
 from bytenmt.layers.attention import AdditiveScore, attend, dot_scores, source_mask
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.recurrent import LSTM, initialise, last, reverse
-from bytenmt.models.base import Model, matrix_weights
+from bytenmt.models.base import Model, matrix_weights, module_list
 
 
 class LuongMemory(NamedTuple):
@@ -52,9 +52,7 @@ class LuongDecoder(nn.Module):
         super().__init__()
         d = config.d_hidden
         d_first = config.d_embedding + (d if config.input_feeding else 0)
-        self.layers = nn.ModuleList(
-            LSTM(d if layer else d_first, d) for layer in range(config.n_layers)
-        )
+        self.layers = module_list(LSTM(d if layer else d_first, d) for layer in range(config.n_layers))
         self.score = AdditiveScore(d, d) if config.score == "concat" else None
         self.combine = nn.Linear(2 * d, d, bias=False)  # W_c
         self.output = OutputLayer(d, embedding, config.tie_embedding, bias=False)  # W_s
@@ -69,7 +67,7 @@ class Luong(Model[LuongMemory, LuongState]):
         d = config.d_hidden
         paper = config.init == "paper"
         self.embedding = ByteEmbedding(config.d_embedding, 0.06 if paper else 1.0)
-        self.encoder = nn.ModuleList(
+        self.encoder = module_list(
             LSTM(d if layer else config.d_embedding, d) for layer in range(config.n_layers)
         )
         # W_a (general) or its half that meets h-_s (concat): the same for every step, so the encoder's.
@@ -101,11 +99,9 @@ class Luong(Model[LuongMemory, LuongState]):
         hidden, cell = (part.repeat_interleave(beam, dim=0) for part in (memory.hidden, memory.cell))
         return LuongState(hidden, cell, torch.zeros_like(hidden[:, 0]))
 
-    def forward(
-        self, tgt: Tensor, memory: LuongMemory, state: LuongState
-    ) -> tuple[Tensor, LuongState]:
+    def forward(self, tgt: Tensor, memory: LuongMemory, state: LuongState) -> tuple[Tensor, LuongState]:
         mask = source_mask(memory.source_len, memory.keys.shape[1])
-        first, *upper = self.decoder.layers
+        first, upper = self.decoder.layers[0], self.decoder.layers[1:]
         d_embedding = self.config.d_embedding
         x = self._drop(self.embedding(tgt))
         input_share = F.linear(x, first.input.weight[:, :d_embedding], first.input.bias)

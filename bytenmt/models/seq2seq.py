@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from bytenmt.config import Seq2SeqConfig
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.recurrent import GRU, initialise, last, reverse
-from bytenmt.models.base import Model, matrix_weights
+from bytenmt.models.base import Model, matrix_weights, module_list
 
 
 class Seq2SeqMemory(NamedTuple):
@@ -45,7 +45,7 @@ class Seq2SeqDecoder(nn.Module):
         d, d_embedding = config.d_hidden, config.d_embedding
         every_step = config.context == "every_step"
         d_first = d_embedding + d if every_step else d_embedding
-        self.layers = nn.ModuleList(
+        self.layers = module_list(
             GRU(d if layer else d_first, d, config.gru_reset) for layer in range(config.n_layers)
         )
         self.context = nn.Linear(d, d, bias=False) if every_step else None  # V
@@ -62,7 +62,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         self.config = config
         paper = config.init == "paper"
         self.embedding = ByteEmbedding(config.d_embedding, 0.01 if paper else 1.0)
-        self.encoder = nn.ModuleList(
+        self.encoder = module_list(
             GRU(config.d_hidden if layer else config.d_embedding, config.d_hidden, config.gru_reset)
             for layer in range(config.n_layers)
         )
@@ -89,9 +89,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
             hidden = torch.tanh(self.decoder.start(self._context(memory))).view_as(hidden)
         return Seq2SeqState(hidden.repeat_interleave(beam, dim=0))
 
-    def forward(
-        self, tgt: Tensor, memory: Seq2SeqMemory, state: Seq2SeqState
-    ) -> tuple[Tensor, Seq2SeqState]:
+    def forward(self, tgt: Tensor, memory: Seq2SeqMemory, state: Seq2SeqState) -> tuple[Tensor, Seq2SeqState]:
         rows, t = tgt.shape
         embedded = self.embedding(tgt)
         x = embedded
