@@ -1,0 +1,61 @@
+"""Scores against computations of their own."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bytenmt.alphabet import BOS, EOS
+from bytenmt.config import load_config
+from bytenmt.corpus import ParallelCorpus
+from bytenmt.evaluate import bits_per_byte, log_probabilities, text_scores
+from bytenmt.models import MODELS, build_model
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize("max_tokens", [30, 10_000])
+def test_log_probabilities_one_sentence_at_a_time(arch: str, max_tokens: int, tmp_path: Path) -> None:
+    """In batches, and in the corpus' order: what each pair has alone, summed byte by byte, EOS included."""
+    torch.manual_seed(5)
+    model = build_model(load_config(arch, "tiny", "", []).model).double().eval()
+    pairs = [("가나", "ab"), ("x", "다라마 ccc"), ("", "empty source"), ("two words", "b"), ("yy", "")]
+    files = [tmp_path / "src", tmp_path / "tgt"]
+    for file, lines in zip(files, zip(*pairs, strict=True), strict=True):
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    corpus = ParallelCorpus.open(*files)
+    assert corpus.pairs.tolist() == [0, 1, 3]
+    expected = []
+    for index in corpus.pairs:
+        source, target = (text.encode() for text in pairs[index])
+        src = torch.tensor([[*source, EOS]], dtype=torch.uint8)
+        memory = model.encode(src, torch.tensor([len(source) + 1]))
+        tgt = torch.tensor([[BOS, *target]], dtype=torch.uint8)
+        logits = model(tgt, memory, model.start(memory))[0][0].detach().numpy()
+        total = 0.0
+        for row, byte in zip(logits, [*target, EOS], strict=True):
+            total += row[byte] - math.log(sum(math.exp(x) for x in row))
+        expected.append(total)
+    found = log_probabilities(model, corpus, CPU, max_tokens)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_bits_per_byte() -> None:
+    """Two targets of 3 and 5 bytes with probabilities 2^-7 and 2^-9: sixteen bits on eight bytes."""
+    log_p = np.array([-7 * math.log(2), -9 * math.log(2)])
+    assert bits_per_byte(log_p, np.array([3, 5], np.int32)) == pytest.approx(2.0)
+
+
+def test_text_scores() -> None:
+    """Perfect and useless text, exact match by line, and signatures that name the tokenizer."""
+    references = ["the cat sat on the mat", "오늘은 날씨가 좋다", "a third line of it"]
+    perfect = text_scores(references, references)
+    assert (perfect.chrf, perfect.exact_match) == (pytest.approx(100), 100)
+    assert perfect.bleu == pytest.approx(100)
+    mixed = text_scores([references[0], "zzz", "qqq"], references, tokenize="char")
+    assert mixed.exact_match == pytest.approx(100 / 3)
+    assert 0 < mixed.chrf < 100
+    assert "tok:char" in mixed.bleu_signature and "version:" in mixed.chrf_signature
