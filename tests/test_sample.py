@@ -24,6 +24,7 @@ def load_tool(name: str) -> ModuleType:
     return module
 
 
+load_tool("sample_forms")
 make = load_tool("make_sample")
 score = load_tool("score_sample")
 
