@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -129,7 +128,7 @@ def _loop(run: Path, trainer: Trainer, corpus: ParallelCorpus, valid: ParallelCo
     clock = _Clock(progress)
     meter = _Meter()
     trainer.model.train()
-    with _signals() as stop, _bar() as bar:
+    with _signals() as stop, _Bar() as bar:
         for batch in _endless(corpus, trainer):
             nats, norm = trainer.update(to_device(batch, trainer.device))
             all_bytes = int(batch.source_len.sum() + batch.target_len.sum())
@@ -139,11 +138,11 @@ def _loop(run: Path, trainer: Trainer, corpus: ParallelCorpus, valid: ParallelCo
             if end or progress.update % settings.log_every == 0:
                 record = meter.read()
                 append_metrics(run, _record(trainer, record))
-                bar.n = round(100 * fraction_done(settings, progress), 1)
-                bar.set_postfix_str(
+                text = (
                     f"update {progress.update}, {record['train_bits_per_byte']:.3f} bits/byte,"
                     f" {record['bytes_per_second'] / 1000:.1f} kB/s"
                 )
+                bar.show(fraction_done(settings, progress), text)
                 meter = _Meter()
             if (end and not stop) or progress.update % settings.valid_every == 0:
                 validate(run, trainer, valid, bar)
@@ -164,7 +163,7 @@ def _loop(run: Path, trainer: Trainer, corpus: ParallelCorpus, valid: ParallelCo
     )
 
 
-def validate(run: Path, trainer: Trainer, valid: ParallelCorpus, bar: Any) -> None:
+def validate(run: Path, trainer: Trainer, valid: ParallelCorpus, bar: _Bar) -> None:
     """Bits per byte and chrF on the validation set; keeps the best weights."""
     model, progress = trainer.model.eval(), trainer.progress
     log_p = log_probabilities(model, valid, trainer.device)
@@ -185,7 +184,7 @@ def validate(run: Path, trainer: Trainer, valid: ParallelCorpus, bar: Any) -> No
         trainer.save_weights(run / BEST, bits_per_byte=bits)
     append_metrics(run, _record(trainer, record))
     text = ", ".join(f"{name[6:].replace('_', ' ')} {value:.4g}" for name, value in record.items())
-    bar.write(f"update {progress.update}, {progress.seconds / 60:.1f} min: {text}", file=sys.stderr)
+    bar.write(f"update {progress.update}, {progress.seconds / 60:.1f} min: {text}")
 
 
 def _record(trainer: Trainer, values: dict[str, float]) -> dict[str, float]:
@@ -247,7 +246,31 @@ def _signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _bar() -> Any:
-    """Percent of the run's limit, on a terminal's stderr."""
-    layout = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining} {postfix}"
-    return tqdm(total=100, bar_format=layout, disable=not sys.stderr.isatty(), dynamic_ncols=True)
+class _Bar:
+    """What a person sees: a bar on a terminal, elsewhere a line every half minute."""
+
+    QUIET_SECONDS = 30.0
+
+    def __init__(self) -> None:
+        layout = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+        terminal = sys.stderr.isatty()
+        self.bar = tqdm(total=1.0, bar_format=layout, disable=not terminal, dynamic_ncols=True)
+        self.said = time.monotonic()
+
+    def show(self, fraction: float, text: str) -> None:
+        """The share of the run's limits that is used, and a few words."""
+        self.bar.n = fraction
+        self.bar.set_postfix_str(text)
+        if self.bar.disable and time.monotonic() - self.said > self.QUIET_SECONDS:
+            self.write(f"{fraction:.0%}, {text}")
+
+    def write(self, line: str) -> None:
+        """A line above the bar."""
+        self.bar.write(line, file=sys.stderr)
+        self.said = time.monotonic()
+
+    def __enter__(self) -> _Bar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.close()
