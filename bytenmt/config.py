@@ -7,6 +7,7 @@ out of range fails with its path. Knows no tensors and no files but the TOML tex
 from __future__ import annotations
 
 import hashlib
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
@@ -179,6 +180,10 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$.")
         path = where.rstrip("`")
+        unknown = re.fullmatch("Object contains unknown field `(.*)`", what)
+        if unknown:
+            key = ".".join([path, unknown[1]]).lstrip(".")
+            raise ConfigError(f"unknown key {key}: `bytenmt info ARCH` prints every key") from None
         raise ConfigError(f"configuration {path}: {what}" if path else f"configuration: {what}") from None
 
 

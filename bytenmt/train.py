@@ -145,6 +145,7 @@ def _loop(run: Path, trainer: Trainer, corpus: ParallelCorpus, valid: ParallelCo
                 bar.show(fraction_done(settings, progress), text)
                 meter = _Meter()
             if (end and not stop) or progress.update % settings.valid_every == 0:
+                meter.read()
                 validate(run, trainer, valid, bar)
                 meter = _Meter()
                 clock.tick()
@@ -178,7 +179,6 @@ def validate(run: Path, trainer: Trainer, valid: ParallelCorpus, bar: _Bar) -> N
         scores = text_scores(texts, [valid.tgt.line(i).decode() for i in lines])
         record |= {"valid_chrf": scores.chrf, "valid_exact_match": scores.exact_match}
     model.train()
-    progress.validated = progress.update
     if bits < progress.best_bits_per_byte:
         progress.best_bits_per_byte, progress.best_update = bits, progress.update
         trainer.save_weights(run / BEST, bits_per_byte=bits)

@@ -39,7 +39,6 @@ class Progress(msgspec.Struct):
     seconds: float = 0.0  # of training in all, validation included
     best_bits_per_byte: float = math.inf
     best_update: int = 0
-    validated: int = 0  # the update that was validated last
 
 
 class Trainer:
