@@ -106,7 +106,8 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
     def __init__(self, config: ByteNetConfig) -> None:
         super().__init__()
         self.config = config
-        self.embedding = ByteEmbedding(config.d_embedding)
+        # Of the encoder columns' size: beside them a smaller embedding drowns in the first layer norm.
+        self.embedding = ByteEmbedding(config.d_embedding, std=1.0)
         self.encoder = ByteNetEncoder(config)
         self.decoder: ByteNetDecoder = ByteNetDecoder(config, self.embedding)
 
