@@ -3,7 +3,7 @@
 A causal convolution of width k and dilation r needs the last (k-1)r columns of its input. Its ring keeps
 the column of position q in slot q mod capacity, so that one step writes one column and reads k taps
 whatever the dilation. Beams never copy a ring: `Clock.ancestors` says in which row's ring the column of a
-position stands (SPEC: linear-time decoding), and a reorder permutes that small table alone.
+position stands, and a reorder permutes that small table alone.
 """
 
 from __future__ import annotations
