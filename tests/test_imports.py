@@ -20,20 +20,26 @@ LAYERS: dict[str, int] = {
     "alphabet": 0,
     "config": 0,
     "scan": 1,
+    "unpack": 1,
+    "textfile": 1,
     "corpus": 1,
+    "plan": 1,
     "batching": 1,
     "device": 2,
+    "distributed": 2,
     "layers": 2,
     "models": 3,
     "engines": 4,
     "checkpoint": 4,
-    "distributed": 4,
+    "average": 5,
     "search": 5,
     "translate": 6,
     "predict": 6,
     "score": 6,
     "evaluate": 7,
+    "optimise": 5,
     "trainer": 7,
+    "report": 7,
     "train": 8,
     "console": 8,
     "prepare": 8,
@@ -42,7 +48,16 @@ LAYERS: dict[str, int] = {
     "__main__": 10,
 }
 # Imports within one number that are meant: presets lie under config, text under batches.
-WITHIN: set[tuple[str, str]] = {("config", "presets"), ("batching", "corpus"), ("corpus", "scan")}
+WITHIN: set[tuple[str, str]] = {
+    ("config", "presets"),
+    ("textfile", "scan"),
+    ("textfile", "unpack"),
+    ("corpus", "scan"),
+    ("corpus", "textfile"),
+    ("batching", "corpus"),
+    ("batching", "textfile"),
+    ("batching", "plan"),
+}
 ARCHITECTURES = {"seq2seq", "bahdanau", "luong", "bytenet", "convs2s"}
 
 
