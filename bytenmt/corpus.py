@@ -1,184 +1,139 @@
-"""Text files as data sets: bytes in a memory map, and where each line lies.
+"""Parallel corpora: pairs of text files line by line, which of their pairs are kept, and a report.
 
-There is no preprocessing: a file is scanned once, for its lines and for bytes that are not UTF-8,
-and is then read in place. This file does not know batches, tensors or models.
+Several pairs of files make one corpus; nothing is copied, each text is read where it lies. This file
+does not know batches, tensors or models.
 """
 
-import gzip
-import zlib
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from bytenmt.alphabet import ACCEPT, EOS, REJECT, UTF8_NEXT, first_invalid, repair
 from bytenmt.errors import DataError
-from bytenmt.scan import Bytes, Indices, Lengths, invalid_lines, scan_lines
+from bytenmt.scan import Indices, Lengths, sort_out
+from bytenmt.textfile import BYTE_ORDER_MARK, LONGEST_LINE, TextFile, check_file, describe_mistake
+from bytenmt.unpack import unpack_all
 
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-LONGEST_LINE = 2**31 - 1  # bytes: lengths are int32
+__all__ = ["BYTE_ORDER_MARK", "PairFiles", "ParallelCorpus", "Part", "TextFile", "describe_mistake"]
+
 N_LISTED = 10  # line numbers that a report names
-OTHER_PACKINGS = {".xz", ".zst", ".bz2", ".zip", ".7z"}
-
-# The automaton of a text: EOS passes between the characters of a hypothesis but is no text.
-_TEXT_NEXT = UTF8_NEXT.copy()
-_TEXT_NEXT[ACCEPT, EOS] = REJECT
 
 
-@dataclass(frozen=True, eq=False)
-class TextFile:
-    """One text file as the data set.
+class PairFiles(NamedTuple):
+    """What a user names: two files, a target alone (src None), or a table `source TAB target` (tsv).
 
-    data (size,) uint8: the whole file, a memory map where it is plain.
-    starts (n,) int64: where each line begins in data; below zero, line i was repaired and begins
-    at ~starts[i] in side.
-    lengths (n,) int32: bytes of each line without its line end, after repair.
-    side (r,) uint8: the repaired lines, one behind the other.
-    repaired (k,) int64: the numbers, from 1, of the repaired lines.
+    weight: how often its pairs come in an epoch; 0.5: half of them, drawn anew.
     """
 
-    path: Path
-    data: Bytes
-    starts: Indices
-    lengths: Lengths
-    side: Bytes
-    repaired: Indices
+    src: Path | None = None
+    tgt: Path | None = None
+    tsv: Path | None = None
+    weight: float = 1.0
 
-    @classmethod
-    def open(cls, path: str | Path, errors: str = "replace") -> "TextFile":
-        """Open a plain file or a `.gz`. Raises DataError for all that is no readable text file.
 
-        errors: "replace" puts U+FFFD where a line is not UTF-8; "strict" raises DataError.
-        """
-        return cls.from_bytes(_read(Path(path)), Path(path), errors)
+class Part(NamedTuple):
+    """The same, opened. src is None for a model without a source."""
 
-    @classmethod
-    def from_bytes(cls, content: bytes | Bytes, path: str | Path, errors: str = "replace") -> "TextFile":
-        """The same from memory; `path` only names it in messages."""
-        if errors not in ("replace", "strict"):
-            raise ValueError(f'errors is {errors!r}, expected "replace" or "strict"')
-        data = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
-        marked = bytes(data[:3]) == BYTE_ORDER_MARK
-        words = data[: len(data) // 8 * 8].view(np.uint64)
-        starts, lengths, suspicious = scan_lines(data, words, 3 if marked else 0)
-        if len(data) > LONGEST_LINE:
-            _refuse_endless_lines(path, starts, len(data))
-        invalid = invalid_lines(data, starts, lengths, suspicious, _TEXT_NEXT)
-        side = bytearray()
-        for line in invalid.tolist():
-            text = data[starts[line] : starts[line] + lengths[line]].tobytes()
-            if errors == "strict":
-                raise DataError(describe_mistake(path, line + 1, text))
-            fixed = repair(text)
-            starts[line], lengths[line] = ~len(side), len(fixed)
-            side += fixed
-        return cls(
-            path=Path(path),
-            data=data,
-            starts=starts,
-            lengths=lengths,
-            side=np.frombuffer(bytes(side), np.uint8),
-            repaired=invalid + 1,
-        )
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def line(self, index: int) -> bytes:
-        """Line `index`, from 0, without its line end."""
-        start, length = int(self.starts[index]), int(self.lengths[index])
-        if start < 0:
-            return self.side[~start : ~start + length].tobytes()
-        return self.data[start : start + length].tobytes()
-
-    def __iter__(self) -> Iterator[bytes]:
-        return (self.line(index) for index in range(len(self)))
+    src: TextFile | None
+    tgt: TextFile
+    weight: float
 
     @property
-    def n_repaired(self) -> int:
-        return len(self.repaired)
+    def texts(self) -> list[TextFile]:
+        """Source and target, or the target alone."""
+        return [self.tgt] if self.src is None else [self.src, self.tgt]
 
-    def require_lines(self) -> None:
-        """Raise DataError where there is no line at all."""
-        if not len(self):
-            raise DataError(f"{self.path} is empty: expected a text file, one sentence a line")
+    @property
+    def files(self) -> list[TextFile]:
+        """A text for each file: the two columns of a table are one file."""
+        return self.texts[:1] if self.texts[0].data is self.tgt.data else self.texts
 
-
-def _read(path: Path) -> Bytes:
-    """The bytes of a file: mapped, or unpacked into memory where its name ends in `.gz`."""
-    if path.is_dir():
-        raise DataError(f"{path} is a directory: give the name of a text file in it")
-    if not path.exists():
-        raise DataError(f"{path} does not exist: check the name of the text file")
-    if not path.is_file():
-        raise DataError(f"{path} is no regular file: write its text to a file and give that one")
-    if path.suffix in OTHER_PACKINGS:
-        raise DataError(f"{path} is packed as {path.suffix}: unpack it, or pack it as .gz")
-    try:
-        if path.suffix == ".gz":
-            with gzip.open(path) as file:
-                return np.frombuffer(file.read(), np.uint8)
-        if path.stat().st_size == 0:  # which cannot be mapped
-            return np.frombuffer(b"", np.uint8)
-        return np.asarray(np.memmap(path, np.uint8, "r"))
-    except EOFError as error:
-        raise DataError(f"{path} is cut off: the .gz ends too early; copy it again") from error
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path} is no sound .gz file ({error}): copy or pack it again") from error
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}): check its rights") from error
+    @property
+    def name(self) -> str:
+        return " and ".join(str(text.path) for text in self.files)
 
 
-def _refuse_endless_lines(path: str | Path, starts: Indices, size: int) -> None:
-    spans = np.diff(starts, append=size)
-    if int(spans.max()) > LONGEST_LINE:
-        line = int(spans.argmax()) + 1
-        raise DataError(f"{path}, line {line} has over {LONGEST_LINE} bytes: cut it into lines")
+class LeftOut(NamedTuple):
+    """Lines of a part, from 0, that make no pair of the corpus; one with both faults counts as empty.
 
+    too_long, empty (k,) int64: a side is longer than its limit; a side has no bytes.
+    """
 
-def describe_mistake(path: str | Path, number: int, text: bytes) -> str:
-    """What to tell the user of a line, number from 1, that is not UTF-8."""
-    offset = first_invalid(text)
-    return (
-        f"{path}, line {number}, byte offset {offset}: 0x{text[offset]:02X} is not valid UTF-8 "
-        f"there: convert the file to UTF-8, or use --errors replace"
-    )
+    too_long: Indices
+    empty: Indices
 
 
 @dataclass(frozen=True, eq=False)
 class ParallelCorpus:
-    """Two text files line by line, or one alone (src is None) for a model without a source.
+    """The kept pairs of all parts, part after part. All parts have a source or none has.
 
-    pairs (m,) int64: indices, from 0, of the lines that are kept.
+    bounds (n_parts + 1,) int64: part p holds the kept pairs bounds[p] to bounds[p + 1].
+    lines (m,) int32: the line, from 0, of each kept pair in its part (int64 where a part has 2**31).
     source_lengths, target_lengths (m,) int32: their bytes without EOS; no source: all 0.
-    too_long, empty (k,) int64: numbers, from 1, of the lines left out because a side is longer
-    than its limit or has no bytes; a line with both faults counts as empty.
+    left_out: what is not kept, for each part.
     """
 
-    src: TextFile | None
-    tgt: TextFile
-    max_source_bytes: int | None
-    max_target_bytes: int | None
-    pairs: Indices
+    parts: tuple[Part, ...]
+    bounds: Indices
+    lines: Lengths | Indices
     source_lengths: Lengths
     target_lengths: Lengths
-    too_long: Indices
-    empty: Indices
+    left_out: tuple[LeftOut, ...]
+    max_source_bytes: int | None
+    max_target_bytes: int | None
 
     @classmethod
     def open(
         cls,
-        src_path: str | Path | None,
-        tgt_path: str | Path,
+        src: str | Path | None,
+        tgt: str | Path,
         errors: str = "replace",
         max_source_bytes: int | None = None,
         max_target_bytes: int | None = None,
     ) -> "ParallelCorpus":
-        """Open both files; a limit of None is none. Raises DataError, see TextFile.open."""
-        src = None if src_path is None else TextFile.open(src_path, errors)
-        tgt = TextFile.open(tgt_path, errors)
-        return cls.from_texts(src, tgt, max_source_bytes, max_target_bytes)
+        """Open one pair of files; a limit of None is none. Raises DataError, see TextFile.open."""
+        files = PairFiles(None if src is None else Path(src), Path(tgt))
+        return cls.open_all([files], errors, max_source_bytes, max_target_bytes)
+
+    @classmethod
+    def open_all(
+        cls,
+        files: Sequence[PairFiles],
+        errors: str = "replace",
+        max_source_bytes: int | None = None,
+        max_target_bytes: int | None = None,
+        cache: Path | None = None,
+    ) -> "ParallelCorpus":
+        """Open several pairs of files as one corpus, each file in a thread of its own.
+
+        cache: the folder that packed files are unpacked into; None unpacks into memory. Raises
+        DataError, see TextFile.open, and where only some have a source.
+        """
+        jobs = [job for pair in files for job in _files_of(pair)]
+        for path, _ in jobs:  # all at once: a wrong name is told before anything takes its time
+            check_file(path)
+        if cache is not None:
+            unpack_all([path for path, _ in jobs], cache)
+
+        def read(job: tuple[Path, bool]) -> list[TextFile]:
+            path, is_table = job
+            if is_table:
+                return list(TextFile.open_tsv(path, errors, cache))
+            return [TextFile.open(path, errors, cache)]
+
+        with ThreadPoolExecutor(max(1, min(len(jobs), os.cpu_count() or 1))) as threads:
+            texts = [text for found in threads.map(read, jobs) for text in found]
+        following = iter(texts)
+        parts = []
+        for pair in files:
+            has_source = pair.tsv is not None or pair.src is not None
+            src = next(following) if has_source else None
+            parts.append(Part(src, next(following), pair.weight))
+        return cls._from_parts(parts, max_source_bytes, max_target_bytes)
 
     @classmethod
     def from_texts(
@@ -193,66 +148,147 @@ class ParallelCorpus:
 
         keep_empty: keep pairs with an empty side too, for scoring line by line.
         """
+        return cls._from_parts([Part(src, tgt, 1.0)], max_source_bytes, max_target_bytes, keep_empty)
+
+    @classmethod
+    def _from_parts(
+        cls,
+        parts: Sequence[Part],
+        max_source_bytes: int | None,
+        max_target_bytes: int | None,
+        keep_empty: bool = False,
+    ) -> "ParallelCorpus":
+        _check_parts(parts)
+        lines, sources, targets, left_out = [], [], [], []
+        for src, tgt, _ in parts:
+            source_limit = LONGEST_LINE if src is None else max_source_bytes or LONGEST_LINE
+            # Without a source the target stands in, for a check that cannot fail.
+            source = tgt.lengths if src is None else src.lengths
+            target_limit = max_target_bytes or LONGEST_LINE
+            all_kept, kept, *faults = sort_out(source, tgt.lengths, source_limit, target_limit, keep_empty)
+            if all_kept:
+                kept = np.arange(len(tgt), dtype=np.int32 if len(tgt) < 2**31 else np.int64)
+            lines.append(kept)
+            targets.append(tgt.lengths if all_kept else tgt.lengths[kept])
+            if src is None:
+                sources.append(np.zeros(len(kept), np.int32))
+            else:
+                sources.append(source if all_kept else source[kept])
+            left_out.append(LeftOut(*faults))
+        return cls(
+            parts=tuple(parts),
+            bounds=np.cumsum([0, *map(len, lines)], dtype=np.int64),
+            lines=lines[0] if len(parts) == 1 else np.concatenate(lines),
+            source_lengths=sources[0] if len(parts) == 1 else np.concatenate(sources),
+            target_lengths=targets[0] if len(parts) == 1 else np.concatenate(targets),
+            left_out=tuple(left_out),
+            max_source_bytes=max_source_bytes,
+            max_target_bytes=max_target_bytes,
+        )
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @property
+    def has_source(self) -> bool:
+        return self.parts[0].src is not None
+
+    @property
+    def src(self) -> TextFile | None:
+        """The source of a corpus of one part."""
+        assert len(self.parts) == 1
+        return self.parts[0].src
+
+    @property
+    def tgt(self) -> TextFile:
+        """The target of a corpus of one part."""
+        assert len(self.parts) == 1
+        return self.parts[0].tgt
+
+    @property
+    def pairs(self) -> Lengths | Indices:
+        return self.lines
+
+    def source(self, k: int) -> bytes:
+        """The source of the k-th kept pair."""
+        src = self._part(k).src
+        assert src is not None
+        return src.line(int(self.lines[k]))
+
+    def target(self, k: int) -> bytes:
+        """The target of the k-th kept pair."""
+        return self._part(k).tgt.line(int(self.lines[k]))
+
+    def _part(self, k: int) -> Part:
+        assert 0 <= k < len(self)
+        return self.parts[int(np.searchsorted(self.bounds, k, "right")) - 1]
+
+    def require_pairs(self) -> None:
+        """Raise DataError where a file is empty or no pair is left."""
+        for part in self.parts:
+            for text in part.files:
+                text.require_lines()
+        if not len(self):
+            n_empty = sum(len(out.empty) for out in self.left_out)
+            n_long = sum(len(out.too_long) for out in self.left_out)
+            raise DataError(
+                f"{self.parts[-1].tgt.path}: of {n_empty + n_long} lines none is left "
+                f"({n_empty} empty, {n_long} too long): "
+                f"check the text, or raise max_source_bytes and max_target_bytes"
+            )
+
+    def report(self, listing: Path | None = None) -> list[str]:
+        """What the corpus holds and what was left out or repaired, a line each."""
+        found = [line for p in range(len(self.parts)) for line in self._report_part(p)]
+        if len(self.parts) > 1:
+            found.append(f"{len(self.parts)} parts together: {len(self):,} pairs")
+        return found
+
+    def _report_part(self, p: int) -> Iterator[str]:
+        part, (too_long, empty) = self.parts[p], self.left_out[p]
+        within = slice(int(self.bounds[p]), int(self.bounds[p + 1]))
+        weight = "" if part.weight == 1 else f", weight {part.weight:g}"
+        yield f"{part.name}: {within.stop - within.start:,} pairs{weight}"
+        if self.has_source:
+            yield f"source: {_describe_lengths(self.source_lengths[within])}"
+        yield f"target: {_describe_lengths(self.target_lengths[within])}"
+        if len(too_long):
+            limits = f"longer than {self.max_source_bytes} source or {self.max_target_bytes} target"
+            if not self.has_source:
+                limits = f"longer than {self.max_target_bytes} target"
+            yield f"left out, {limits} bytes: {_list_lines(too_long + 1)}"
+        if len(empty):
+            yield f"left out, empty: {_list_lines(empty + 1)}"
+        for text in part.files:
+            if text.n_repaired:
+                yield f"repaired, not UTF-8 in {text.path}: {_list_lines(text.repaired)}"
+
+
+def _files_of(pair: PairFiles) -> list[tuple[Path, bool]]:
+    """The files to open, in order, and whether each is a table. Raises ValueError."""
+    if not 0 < pair.weight < float("inf"):
+        raise ValueError(f"the weight is {pair.weight}, expected a number above 0")
+    if pair.tsv is not None and pair.src is None and pair.tgt is None:
+        return [(pair.tsv, True)]
+    if pair.tsv is None and pair.tgt is not None:
+        return [(path, False) for path in (pair.src, pair.tgt) if path is not None]
+    raise ValueError(f"{pair}: expected either a target, with a source or without, or a table")
+
+
+def _check_parts(parts: Sequence[Part]) -> None:
+    """Raise what keeps these parts from being one corpus."""
+    if not parts:
+        raise ValueError("a corpus needs at least one pair of files")
+    for src, tgt, _ in parts:
         if src is not None and len(src) != len(tgt):
             raise DataError(
                 f"{src.path} has {len(src)} lines and {tgt.path} has {len(tgt)}: "
                 f"line i of one must translate line i of the other"
             )
-        empty = tgt.lengths == 0
-        too_long = tgt.lengths > (max_target_bytes or LONGEST_LINE)
-        if src is not None:
-            empty |= src.lengths == 0
-            too_long |= src.lengths > (max_source_bytes or LONGEST_LINE)
-        if keep_empty:
-            empty[:] = False
-        pairs = np.flatnonzero(~(empty | too_long)).astype(np.int64)
-        no_lengths = np.zeros(len(pairs), np.int32)
-        return cls(
-            src=src,
-            tgt=tgt,
-            max_source_bytes=max_source_bytes,
-            max_target_bytes=max_target_bytes,
-            pairs=pairs,
-            source_lengths=no_lengths if src is None else src.lengths[pairs],
-            target_lengths=tgt.lengths[pairs],
-            too_long=np.flatnonzero(too_long & ~empty) + 1,
-            empty=np.flatnonzero(empty) + 1,
-        )
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def require_pairs(self) -> None:
-        """Raise DataError where a file is empty or no pair is left."""
-        for text in (self.src, self.tgt):
-            if text is not None:
-                text.require_lines()
-        if not len(self):
-            raise DataError(
-                f"{self.tgt.path}: of {len(self.tgt)} lines none is left "
-                f"({len(self.empty)} empty, {len(self.too_long)} too long): "
-                f"check the text, or raise max_source_bytes and max_target_bytes"
-            )
-
-    def report(self) -> list[str]:
-        """What the corpus holds and what was left out or repaired, a line each."""
-        texts = [text for text in (self.src, self.tgt) if text is not None]
-        source, target = self.source_lengths, self.target_lengths
-        lines = [f"{' and '.join(str(text.path) for text in texts)}: {len(self):,} pairs"]
-        if self.src is not None:
-            lines.append(f"source: {_describe_lengths(source)}")
-        lines.append(f"target: {_describe_lengths(target)}")
-        if len(self.too_long):
-            limits = f"longer than {self.max_source_bytes} source or {self.max_target_bytes} target"
-            if self.src is None:
-                limits = f"longer than {self.max_target_bytes} target"
-            lines.append(f"left out, {limits} bytes: {_list_lines(self.too_long)}")
-        if len(self.empty):
-            lines.append(f"left out, empty: {_list_lines(self.empty)}")
-        for text in texts:
-            if text.n_repaired:
-                lines.append(f"repaired, not UTF-8 in {text.path}: {_list_lines(text.repaired)}")
-        return lines
+    alone = [part.src is None for part in parts]
+    if any(alone) and not all(alone):
+        first, other = parts[alone.index(True)], parts[alone.index(False)]
+        raise DataError(f"{first.name} has no source and {other.name} has: give all a source, or none")
 
 
 def _describe_lengths(lengths: Lengths) -> str:

@@ -159,3 +159,77 @@ def invalid_lines(
                 state = following[state, data[place]]
             invalid[line] = state != ACCEPT
     return np.flatnonzero(invalid)
+
+
+@njit
+def split_at_tabs(
+    data: Bytes, side: Bytes, starts: Indices, lengths: Lengths
+) -> tuple[Indices, Lengths, Indices, Lengths, int]:
+    """Split each line of a TextFile at its first tab, and end it before its second.
+
+    Returns starts (n,) int64 and lengths (n,) int32 of the left parts, the same of the right ones, and
+    the first line that is not empty and has no tab, or -1. An empty line splits into two empty ones.
+    """
+    n_lines = len(starts)
+    left_starts, left_lengths = starts.copy(), np.zeros(n_lines, np.int32)
+    right_starts, right_lengths = starts.copy(), np.zeros(n_lines, np.int32)
+    for line in range(n_lines):
+        length = lengths[line]
+        if length == 0:
+            continue
+        start, text = starts[line], data
+        if start < 0:
+            start, text = ~start, side
+        tab = _find_tab(text, start, start + length)
+        if tab == start + length:
+            return left_starts, left_lengths, right_starts, right_lengths, line
+        left_lengths[line] = tab - start
+        right = tab + 1
+        right_starts[line] = right if starts[line] >= 0 else ~right
+        right_lengths[line] = _find_tab(text, right, start + length) - right
+    return left_starts, left_lengths, right_starts, right_lengths, -1
+
+
+@njit
+def _find_tab(text: Bytes, begin: int, end: int) -> int:
+    """Where the first tab is in text[begin:end]; `end` where there is none."""
+    for place in range(begin, end):
+        if text[place] == 0x09:
+            return place
+    return end
+
+
+@njit
+def sort_out(
+    source: Lengths, target: Lengths, max_source: int, max_target: int, keep_empty: bool
+) -> tuple[bool, Lengths, Indices, Indices]:
+    """Which pairs are kept: those with bytes on both sides (where that matters) and within the limits.
+
+    source, target (n,) int32: lengths without EOS. Returns whether all are kept (and then only empty
+    arrays), the kept lines (m,) int32, and two (k,) int64: the lines that are too long, and the empty
+    ones; a line with both faults counts as empty.
+    """
+    n_lines = len(target)
+    least = 0 if keep_empty else 1
+    n_faulty = 0
+    for line in range(n_lines):  # a vector loop, and for most corpora all there is to do
+        n_faulty += (
+            (min(source[line], target[line]) < least)
+            | (source[line] > max_source)
+            | (target[line] > max_target)
+        )
+    kept = np.empty(n_lines - n_faulty if n_faulty else 0, np.int32)
+    too_long, empty = np.empty(n_faulty, np.int64), np.empty(n_faulty, np.int64)
+    n_kept, n_long, n_empty = 0, 0, 0
+    if n_faulty:
+        for line in range(n_lines):
+            if min(source[line], target[line]) < least:
+                empty[n_empty] = line
+                n_empty += 1
+            elif source[line] > max_source or target[line] > max_target:
+                too_long[n_long] = line
+                n_long += 1
+            else:
+                kept[n_kept] = line
+                n_kept += 1
+    return n_faulty == 0, kept, too_long[:n_long].copy(), empty[:n_empty].copy()

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bytenmt import corpus as corpus_module
+from bytenmt import textfile as corpus_module
 from bytenmt.corpus import ParallelCorpus, TextFile
 from bytenmt.errors import BytenmtError
 from bytenmt.scan import CHUNK
@@ -194,7 +194,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         "no.gz": (b"plain text", "no sound .gz"),
         "bad.gz": (packed[:-8] + b"\0" * 8, "no sound .gz"),
         "bad2.gz": (packed[:10] + b"\xff" * 50 + packed[60:], "no sound .gz"),
-        "text.xz": (b"", "unpack it"),
+        "text.bz2": (b"", "unpack it"),
     }
     refuse(tmp_path / "missing", "does not exist")
     refuse(tmp_path, "is a directory")
@@ -228,10 +228,10 @@ def test_parallel_corpus(tmp_path: Path) -> None:
     target = b"uno\ntwo, and too long\nxx\nabcd\n\r\nabcdefgh\n"
     paths = pair_files(tmp_path, source, target)
     corpus = ParallelCorpus.open(*paths, "replace", 5, 8)
-    assert corpus.pairs.tolist() == [0, 3, 5] and len(corpus) == 3
+    assert corpus.lines.tolist() == [0, 3, 5] and len(corpus) == 3
     assert corpus.source_lengths.tolist() == [4, 5, 5]
     assert corpus.target_lengths.tolist() == [3, 4, 8]
-    assert corpus.too_long.tolist() == [3] and corpus.empty.tolist() == [2, 5]
+    assert corpus.left_out[0].too_long.tolist() == [2] and corpus.left_out[0].empty.tolist() == [1, 4]
     assert corpus.report() == [
         f"{paths[0]} and {paths[1]}: 3 pairs",
         "source: 14 bytes, longest line 5",
@@ -240,9 +240,9 @@ def test_parallel_corpus(tmp_path: Path) -> None:
         "left out, empty: 2 (lines 2, 5)",
         f"repaired, not UTF-8 in {paths[0]}: 1 (line 4)",
     ]
-    assert ParallelCorpus.open(*paths, "replace", 4, 8).too_long.tolist() == [3, 4, 6]
-    assert ParallelCorpus.open(*paths, "replace", 5, 7).too_long.tolist() == [3, 6]
-    assert ParallelCorpus.open(*paths).pairs.tolist() == [0, 2, 3, 5]
+    assert ParallelCorpus.open(*paths, "replace", 4, 8).left_out[0].too_long.tolist() == [2, 3, 5]
+    assert ParallelCorpus.open(*paths, "replace", 5, 7).left_out[0].too_long.tolist() == [2, 5]
+    assert ParallelCorpus.open(*paths).lines.tolist() == [0, 2, 3, 5]
     with pytest.raises(BytenmtError):
         ParallelCorpus.open(*paths, "strict")
 
@@ -251,10 +251,10 @@ def test_corpus_without_source(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_bytes(b"abc\n\nde\nabcdef")
     corpus = ParallelCorpus.open(None, path, max_source_bytes=1, max_target_bytes=5)
-    assert corpus.src is None and corpus.pairs.tolist() == [0, 2]
+    assert corpus.src is None and corpus.lines.tolist() == [0, 2]
     assert corpus.source_lengths.tolist() == [0, 0]
     assert corpus.target_lengths.tolist() == [3, 2]
-    assert corpus.too_long.tolist() == [4] and corpus.empty.tolist() == [2]
+    assert corpus.left_out[0].too_long.tolist() == [3] and corpus.left_out[0].empty.tolist() == [1]
     assert corpus.report()[1:3] == [
         "target: 5 bytes, longest line 3",
         "left out, longer than 5 target bytes: 1 (line 4)",

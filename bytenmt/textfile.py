@@ -1,0 +1,170 @@
+"""A text file as data: its bytes in a memory map, and where each line lies.
+
+There is no preprocessing: a file is scanned once, for its lines and for bytes that are not UTF-8,
+and is then read in place. This file does not know pairs, batches, tensors or models.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from bytenmt.alphabet import ACCEPT, EOS, REJECT, UTF8_NEXT, first_invalid, repair
+from bytenmt.errors import DataError
+from bytenmt.scan import Bytes, Indices, Lengths, invalid_lines, scan_lines, split_at_tabs
+from bytenmt.unpack import is_packed, unpack_into_cache, unpack_into_memory
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+LONGEST_LINE = 2**31 - 1  # bytes: lengths are int32
+OTHER_PACKINGS = {".bz2", ".zip", ".7z", ".lz4", ".rar", ".tar", ".tgz"}
+
+# The automaton of a text: EOS passes between the characters of a hypothesis but is no text.
+_TEXT_NEXT = UTF8_NEXT.copy()
+_TEXT_NEXT[ACCEPT, EOS] = REJECT
+
+
+@dataclass(frozen=True, eq=False)
+class TextFile:
+    """One text file as the data set.
+
+    data (size,) uint8: the whole file, a memory map where it is plain.
+    starts (n,) int64: where each line begins in data; below zero, line i was repaired and begins
+    at ~starts[i] in side.
+    lengths (n,) int32: bytes of each line without its line end, after repair.
+    side (r,) uint8: the repaired lines, one behind the other.
+    repaired (k,) int64: the numbers, from 1, of the repaired lines.
+    """
+
+    path: Path
+    data: Bytes
+    starts: Indices
+    lengths: Lengths
+    side: Bytes
+    repaired: Indices
+
+    @classmethod
+    def open(cls, path: str | Path, errors: str = "replace", cache: Path | None = None) -> "TextFile":
+        """Open a plain or packed file. Raises DataError for all that is no readable text file.
+
+        errors: "replace" puts U+FFFD where a line is not UTF-8; "strict" raises DataError.
+        cache: the folder that a packed file is unpacked into; None unpacks into memory.
+        """
+        return cls.from_bytes(_read(Path(path), cache), Path(path), errors)
+
+    @classmethod
+    def open_tsv(
+        cls, path: str | Path, errors: str = "replace", cache: Path | None = None
+    ) -> "tuple[TextFile, TextFile]":
+        """Open a file of lines `source TAB target`: two texts over the same bytes.
+
+        What follows a second tab is no part of either; an empty line is an empty pair. Both name all
+        repaired lines. Raises DataError as `open` does and for a line without a tab.
+        """
+        return cls.open(path, errors, cache).split()
+
+    @classmethod
+    def from_bytes(cls, content: bytes | Bytes, path: str | Path, errors: str = "replace") -> "TextFile":
+        """The same from memory; `path` only names it in messages."""
+        if errors not in ("replace", "strict"):
+            raise ValueError(f'errors is {errors!r}, expected "replace" or "strict"')
+        data = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
+        marked = bytes(data[:3]) == BYTE_ORDER_MARK
+        words = data[: len(data) // 8 * 8].view(np.uint64)
+        starts, lengths, suspicious = scan_lines(data, words, 3 if marked else 0)
+        if len(data) > LONGEST_LINE:
+            _refuse_endless_lines(path, starts, len(data))
+        invalid = invalid_lines(data, starts, lengths, suspicious, _TEXT_NEXT)
+        side = bytearray()
+        for line in invalid.tolist():
+            text = data[starts[line] : starts[line] + lengths[line]].tobytes()
+            if errors == "strict":
+                raise DataError(describe_mistake(path, line + 1, text))
+            fixed = repair(text)
+            starts[line], lengths[line] = ~len(side), len(fixed)
+            side += fixed
+        return cls(
+            path=Path(path),
+            data=data,
+            starts=starts,
+            lengths=lengths,
+            side=np.frombuffer(bytes(side), np.uint8),
+            repaired=invalid + 1,
+        )
+
+    def split(self) -> "tuple[TextFile, TextFile]":
+        """The two columns of a tab-separated text, see open_tsv."""
+        halves = split_at_tabs(self.data, self.side, self.starts, self.lengths)
+        source_starts, source_lengths, target_starts, target_lengths, without_tab = halves
+        if without_tab >= 0:
+            raise DataError(
+                f"{self.path}, line {without_tab + 1} has no tab: expected a source, a tab and a target"
+            )
+        source = replace(self, starts=source_starts, lengths=source_lengths)
+        return source, replace(self, starts=target_starts, lengths=target_lengths)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def line(self, index: int) -> bytes:
+        """Line `index`, from 0, without its line end."""
+        start, length = int(self.starts[index]), int(self.lengths[index])
+        if start < 0:
+            return self.side[~start : ~start + length].tobytes()
+        return self.data[start : start + length].tobytes()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (self.line(index) for index in range(len(self)))
+
+    @property
+    def n_repaired(self) -> int:
+        return len(self.repaired)
+
+    def require_lines(self) -> None:
+        """Raise DataError where there is no line at all."""
+        if not len(self):
+            raise DataError(f"{self.path} is empty: expected a text file, one sentence a line")
+
+
+def check_file(path: Path) -> None:
+    """Raise DataError where the path is no file, or one packed in a way that is not known."""
+    if path.is_dir():
+        raise DataError(f"{path} is a directory: give the name of a text file in it")
+    if not path.exists():
+        raise DataError(f"{path} does not exist: check the name of the text file")
+    if not path.is_file():
+        raise DataError(f"{path} is no regular file: write its text to a file and give that one")
+    if path.suffix in OTHER_PACKINGS:
+        raise DataError(f"{path} is packed as {path.suffix}: unpack it, or pack it as .gz, .xz or .zst")
+
+
+def _read(path: Path, cache: Path | None) -> Bytes:
+    """The bytes of a file: mapped where it is plain or unpacked into the cache, else in memory."""
+    check_file(path)
+    try:
+        plain = path
+        if is_packed(path):
+            if cache is None:
+                return np.frombuffer(unpack_into_memory(path), np.uint8)
+            plain = unpack_into_cache(path, cache)
+        if plain.stat().st_size == 0:  # which cannot be mapped
+            return np.frombuffer(b"", np.uint8)
+        return np.asarray(np.memmap(plain, np.uint8, "r"))
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}): check its rights") from error
+
+
+def _refuse_endless_lines(path: str | Path, starts: Indices, size: int) -> None:
+    spans = np.diff(starts, append=size)
+    if int(spans.max()) > LONGEST_LINE:
+        line = int(spans.argmax()) + 1
+        raise DataError(f"{path}, line {line} has over {LONGEST_LINE} bytes: cut it into lines")
+
+
+def describe_mistake(path: str | Path, number: int, text: bytes) -> str:
+    """What to tell the user of a line, number from 1, that is not UTF-8."""
+    offset = first_invalid(text)
+    return (
+        f"{path}, line {number}, byte offset {offset}: 0x{text[offset]:02X} is not valid UTF-8 "
+        f"there: convert the file to UTF-8, or use --errors replace"
+    )

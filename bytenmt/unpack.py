@@ -1,0 +1,166 @@
+"""Packed text files: `.gz`, `.xz` and `.zst` are unpacked once, into a cache folder or into memory.
+
+Knows files and packings; knows nothing of lines or of text.
+"""
+
+import hashlib
+import lzma
+import os
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from typing import Any, BinaryIO
+
+from tqdm import tqdm
+
+from bytenmt.errors import DataError
+
+PIECE = 1 << 16  # packed bytes that are unpacked at once; what they unpack to is held in memory
+LARGE = 1 << 23  # packed bytes from which on a progress bar is shown
+FORGOTTEN = 86_400.0  # seconds after which a temporary file is taken for that of a killed process
+TEMPORARY = ".tmp"
+
+
+def _zstd() -> Any:
+    """A new decoder for one frame of `.zst`."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+
+        return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: 31})
+    import zstandard
+
+    return zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj()
+
+
+# What makes a decoder of one stream: decompress(bytes), eof, unused_data. All check their sums.
+DECODERS: dict[str, Callable[[], Any]] = {
+    ".gz": lambda: zlib.decompressobj(wbits=31),
+    ".xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ),
+    ".zst": _zstd,
+}
+
+
+def is_packed(path: Path) -> bool:
+    """Whether the name says that the file is packed in a way that is known here."""
+    return path.suffix in DECODERS
+
+
+def unpack_into_memory(path: Path) -> bytes:
+    """All bytes of a packed file. Raises DataError where it is damaged, OSError where it cannot be read."""
+    return b"".join(_unpacked(path, Event()))
+
+
+def unpack_into_cache(path: Path, cache: Path, stop: Event | None = None) -> Path:
+    """The unpacked file in the folder `cache`; it is written only where it is not there yet.
+
+    Its name tells path, size and time of the packed file, so that a changed one is unpacked anew; what
+    the same path unpacked to before is removed. Other processes may do the same at the same time: each
+    writes a file of its own, and whole ones replace each other. stop: ends the work from another thread.
+    Raises DataError.
+    """
+    path = Path(os.path.abspath(path))
+    status = path.stat()
+    prefix = f"{path.stem}.{_key(str(path))}."
+    whole = cache / (prefix + _key(f"{status.st_size} {status.st_mtime_ns}"))
+    if whole.is_file():
+        return whole
+    temporary = cache / f"{whole.name}.{os.getpid()}.{os.urandom(4).hex()}{TEMPORARY}"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        _remove_stale(cache, prefix)
+        with open(temporary, "xb") as file:
+            for piece in _unpacked(path, stop or Event()):
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, whole)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be unpacked into {cache} ({error.strerror}): make room there, "
+            f"or unpack it yourself and give that file"
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return whole
+
+
+def unpack_all(paths: Sequence[Path], cache: Path) -> None:
+    """Unpack what is packed among these files into the cache, in threads; the first error ends all."""
+    packed = sorted({path for path in paths if is_packed(path)})
+    if not packed:
+        return
+    stop = Event()
+    with ThreadPoolExecutor(min(len(packed), os.cpu_count() or 1)) as threads:
+        try:
+            for _ in threads.map(lambda path: unpack_into_cache(path, cache, stop), packed):
+                pass
+        finally:
+            stop.set()
+
+
+def _key(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:12]
+
+
+def _remove_stale(cache: Path, prefix: str) -> None:
+    """Remove what an older state of a file unpacked to, and what a killed process left half written."""
+    for file in cache.iterdir():
+        if file.name.startswith(prefix) and (
+            file.suffix != TEMPORARY or time.time() - file.stat().st_mtime > FORGOTTEN
+        ):
+            file.unlink(missing_ok=True)
+
+
+def _unpacked(path: Path, stop: Event) -> Iterator[bytes]:
+    """The unpacked bytes of a file, piece by piece, with a progress bar where a person waits for them."""
+    size = path.stat().st_size
+    quiet = size < LARGE or not sys.stderr.isatty()
+    damage: tuple[type[Exception], ...] = (zlib.error, lzma.LZMAError, *_zstd_errors())
+    layout = {"unit": "B", "unit_scale": True, "desc": f"unpacking {path.name}", "leave": False}
+    try:
+        with open(path, "rb") as file, tqdm(total=size, disable=quiet, **layout) as bar:
+            for piece in _streams(file, DECODERS[path.suffix]):
+                if stop.is_set():
+                    return
+                bar.update(file.tell() - bar.n)
+                yield piece
+    except EOFError as error:
+        raise DataError(f"{path} is cut off: the {path.suffix} ends too early; copy it again") from error
+    except ImportError as error:
+        raise DataError(f"{path} needs a package that is missing: pip install zstandard") from error
+    except damage as error:
+        raise DataError(f"{path} is no sound {path.suffix} file ({error}): copy or pack it again") from error
+
+
+def _zstd_errors() -> tuple[type[Exception], ...]:
+    """What a damaged `.zst` raises; nothing where no decoder is there."""
+    try:
+        if sys.version_info >= (3, 14):
+            from compression import zstd
+
+            return (zstd.ZstdError,)
+        import zstandard
+
+        return (zstandard.ZstdError,)
+    except ImportError:
+        return ()
+
+
+def _streams(file: BinaryIO, new_decoder: Callable[[], Any]) -> Iterator[bytes]:
+    """The bytes of all streams of a file, one behind the other. Raises EOFError where the last is cut."""
+    decoder = new_decoder()
+    while piece := file.read(PIECE):
+        while piece:
+            if decoder.eof:
+                piece = piece.lstrip(b"\0")  # padding between streams
+                if not piece:
+                    break
+                decoder = new_decoder()
+            yield decoder.decompress(piece)
+            piece = decoder.unused_data if decoder.eof else b""
+    if not decoder.eof:
+        raise EOFError
