@@ -16,9 +16,18 @@ class Tensors(NamedTuple):
 
     source: Tensor
     source_len: Tensor
-    target_in: Tensor
-    target_out: Tensor
+    target: Tensor
     target_len: Tensor
+
+    @property
+    def target_in(self) -> Tensor:
+        """(n, t) uint8: what the decoder reads."""
+        return self.target[:, :-1]
+
+    @property
+    def target_out(self) -> Tensor:
+        """(n, t) uint8: what the decoder shall write."""
+        return self.target[:, 1:]
 
 
 def pick_device(name: str) -> torch.device:
@@ -32,5 +41,5 @@ def pick_device(name: str) -> torch.device:
 
 
 def to_device(batch: Batch, device: torch.device) -> Tensors:
-    """Copy a batch's arrays to a device."""
+    """Copy a batch's arrays to a device; out of pinned memory the copy runs beside the program."""
     return Tensors(*(torch.from_numpy(part).to(device, non_blocking=True) for part in batch))
