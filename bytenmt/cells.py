@@ -1,0 +1,217 @@
+"""The kernels of the epoch plan: counting, strips, cells, shuffling, packing.
+
+The pairs are put into cells, one for each source length in a strip of target lengths, by counting; they are
+shuffled inside the cells, which the cache holds, and cut into batches along a path on which neighbours are
+alike: source lengths rise in one strip and fall in the next. Lengths count no EOS; a key is a length on a
+scale that is coarse for long ones. They stand together in one file because Numba's cache does not notice a
+change in another.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.alphabet import njit
+
+Lengths = npt.NDArray[np.int32]
+Counts = npt.NDArray[np.int32]
+Indices = npt.NDArray[np.int64]
+Entries = npt.NDArray[np.uint64]
+RandomState = npt.NDArray[np.uint64]  # (1,)
+
+LONGEST = 2**16 - 1  # bytes: longer lines share a cell with lines of this length
+PLAIN = 256  # the factor that moves the strips' ends by nothing
+
+# An entry packs what the packer reads about a pair, so that it reads memory in order.
+SOURCE_SHIFT = np.uint64(48)
+TARGET_SHIFT = np.uint64(32)
+LENGTH_MASK = np.uint64(2**16 - 1)
+INDEX_MASK = np.uint64(2**32 - 1)
+HALF = np.uint64(32)
+
+
+@njit
+def random(state: RandomState) -> np.uint64:
+    """The next 64 bits of splitmix64 (Steele et al. 2014); it stays the same in every NumPy."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: np.uint64 = z ^ (z >> np.uint64(31))
+    return mixed
+
+
+@njit
+def random_below(state: RandomState, limit: int) -> int:
+    """A number from 0 to limit - 1, limit at most 2 ** 32, by multiplication instead of division."""
+    product = (random(state) >> HALF) * np.uint64(limit)
+    return int(np.int64(product >> HALF))
+
+
+@njit
+def shuffle(items: Indices, state: RandomState) -> None:
+    for last in range(len(items) - 1, 0, -1):
+        other = random_below(state, last + 1)
+        items[last], items[other] = items[other], items[last]
+
+
+@njit
+def draw_copies(bounds: Indices, whole: Indices, extra: Indices, state: RandomState) -> Counts:
+    """How often each pair comes: whole[part] times, and extra[part] pairs of a part once more (m,) int32."""
+    copies = np.empty(bounds[-1], np.int32)
+    for part in range(len(whole)):
+        needed = extra[part]
+        for index in range(bounds[part], bounds[part + 1]):
+            # Each set of pairs is as likely (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S).
+            drawn = needed > 0 and random_below(state, bounds[part + 1] - index) < needed
+            copies[index] = whole[part] + drawn
+            needed -= drawn
+    return copies
+
+
+@njit
+def count(
+    source: Lengths, target: Lengths, copies: Counts, source_keys: Counts, target_keys: Counts, cells: Counts
+) -> None:
+    """Add up, for each target key and source key, the pairs that have them.
+
+    copies (m,), or empty where each pair comes once; keys: of each length; cells (target keys, source keys).
+    """
+    last_source, last_target = len(source_keys) - 1, len(target_keys) - 1
+    weighted = len(copies) > 0
+    for index in range(len(target)):
+        row = target_keys[min(target[index], last_target)]
+        column = source_keys[min(source[index], last_source)]
+        cells[row, column] += copies[index] if weighted else 1
+
+
+@njit
+def strips(
+    cells: Counts, source_values: Indices, target_values: Indices, budget: int, factor: int
+) -> tuple[Counts, int]:
+    """Cut the target keys into strips. Returns the strip of each key (n,) int32 and their number.
+
+    A strip of N pairs, w target lengths and s source lengths pads about N * w / 2 bytes of targets; its
+    batches of n pairs span its source lengths once, which pads n * s / 2 bytes of sources. Both are least
+    together where they are equal: there a strip ends. values: the length of a key, which is in the unit of
+    the budget; factor / PLAIN moves the ends.
+    """
+    strip_of = np.zeros(len(cells), np.int32)
+    strip, first = 0, 0
+    n_pairs, total = 0, 0
+    lowest, highest = len(source_values), -1
+    for row in range(len(cells)):
+        strip_of[row] = strip
+        for column in range(cells.shape[1]):
+            count = int(cells[row, column])
+            if count:
+                n_pairs += count
+                total += count * (source_values[column] + target_values[row])
+                lowest, highest = min(lowest, column), max(highest, column)
+        if n_pairs == 0:
+            first = row + 1
+            continue
+        n_batch = max(1, budget * n_pairs // total)
+        target_span = target_values[row] - target_values[first] + 1
+        source_span = source_values[highest] - source_values[lowest]
+        if n_pairs * target_span * PLAIN >= n_batch * source_span * factor:
+            strip, first = strip + 1, row + 1
+            n_pairs, total = 0, 0
+            lowest, highest = len(source_values), -1
+    return strip_of, int(strip_of[-1]) + 1
+
+
+@njit
+def first_places(cells: Counts, strip_of: Counts, n_strips: int) -> Counts:
+    """Where each cell begins: (strips * source keys,) int32, along the path through the strips."""
+    n_columns = cells.shape[1]
+    places = np.zeros(n_strips * n_columns, np.int32)
+    for row in range(len(cells)):
+        begin = strip_of[row] * n_columns
+        for column in range(n_columns):
+            places[begin + column] += cells[row, column]
+    place = 0
+    for strip in range(n_strips):
+        for step in range(n_columns):
+            cell = strip * n_columns + (n_columns - 1 - step if strip % 2 else step)
+            place, places[cell] = place + places[cell], place
+    return places
+
+
+@njit
+def scatter(
+    source: Lengths,
+    target: Lengths,
+    copies: Counts,
+    source_keys: Counts,
+    target_rows: Counts,
+    places: Counts,
+    entries: Entries,
+) -> None:
+    """Put the entry of each pair into its cell. Moves `places` to the cells' ends.
+
+    target_rows: where the strip of a target length begins in `places`.
+    """
+    last_source, last_target = len(source_keys) - 1, len(target_rows) - 1
+    weighted = len(copies) > 0
+    for index in range(len(target)):
+        cell = target_rows[min(target[index], last_target)] + source_keys[min(source[index], last_source)]
+        lengths = (min(source[index], LONGEST) << 16) | min(target[index], LONGEST)
+        entry = (np.uint64(lengths) << TARGET_SHIFT) | np.uint64(index)
+        for _ in range(copies[index] if weighted else 1):
+            entries[places[cell]] = entry
+            places[cell] += 1
+
+
+@njit
+def shuffle_cells(entries: Entries, ends: Counts, n_columns: int, state: RandomState) -> None:
+    """Shuffle the entries inside each cell; ends (cells,): where the cells end."""
+    begin = 0
+    for strip in range(len(ends) // n_columns):
+        for step in range(n_columns):
+            end = ends[strip * n_columns + (n_columns - 1 - step if strip % 2 else step)]
+            for last in range(end - 1, begin, -1):
+                other = begin + random_below(state, last - begin + 1)
+                entries[last], entries[other] = entries[other], entries[last]
+            begin = end
+
+
+@njit
+def pack(
+    entries: Entries, source: Lengths, target: Lengths, end: int, round_to: int, max_tokens: int, first: int
+) -> tuple[Counts, Indices, Indices]:
+    """Cut the entries into batches, each as large as the budget allows; the first has its own budget.
+
+    end: 1 where sources have an EOS, else 0. Returns order, bounds and shapes of an EpochPlan.
+    """
+    order = np.empty(len(entries), np.int32)
+    bounds = np.empty(len(entries) + 1, np.int64)  # memory that is not written to is never given
+    shapes = np.empty((len(entries), 2), np.int64)
+    bounds[0] = 0
+    n_batches, begin, budget = 0, 0, first
+    longest_source, longest_target, source_width, target_width = -1, -1, 0, 0
+    for place in range(len(entries)):
+        index = int(np.int64(entries[place] & INDEX_MASK))
+        n_source = int(np.int64(entries[place] >> SOURCE_SHIFT))
+        n_target = int(np.int64((entries[place] >> TARGET_SHIFT) & LENGTH_MASK))
+        order[place] = index
+        if max(n_source, n_target) == LONGEST:  # or more, which an entry does not hold
+            n_source, n_target = int(source[index]), int(target[index])
+        longer = n_source > longest_source or n_target > longest_target
+        if longer or (place + 1 - begin) * (source_width + target_width) > budget:
+            new_source = max(longest_source, n_source)
+            new_target = max(longest_target, n_target)
+            new_source_width = (new_source + end + round_to - 1) // round_to * round_to
+            new_target_width = (new_target + round_to) // round_to * round_to
+            if place > begin and (place + 1 - begin) * (new_source_width + new_target_width) > budget:
+                shapes[n_batches, 0], shapes[n_batches, 1] = source_width, target_width
+                n_batches += 1
+                bounds[n_batches] = begin = place
+                budget = max_tokens
+                new_source, new_target = n_source, n_target
+                new_source_width = (new_source + end + round_to - 1) // round_to * round_to
+                new_target_width = (new_target + round_to) // round_to * round_to
+            longest_source, longest_target = new_source, new_target
+            source_width, target_width = new_source_width, new_target_width
+    shapes[n_batches, 0], shapes[n_batches, 1] = source_width, target_width
+    bounds[n_batches + 1] = len(entries)
+    return order, bounds[: n_batches + 2].copy(), shapes[: n_batches + 1].copy()
