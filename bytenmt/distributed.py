@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,7 +30,7 @@ T = TypeVar("T")
 # Until a process that says nothing counts as lost; one that has ended is noticed at once.
 TIMEOUT = timedelta(minutes=30)
 # Until a process believes that the leading one does not meet the error that it has met itself.
-SAME_ERROR = timedelta(seconds=2)
+SAME_ERROR = timedelta(seconds=1)
 TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # environment variables that it sets
 
 
@@ -71,6 +71,10 @@ class Group:
             with _crossing():
                 dist.broadcast_object_list(box)
         return box[0]
+
+    def first(self, make: Callable[[], T]) -> T:
+        """What the leading process makes, for all."""
+        return self.broadcast([make()] if self.leads else [])[0]
 
     def gather(self, value: T) -> list[T] | None:
         """For the leading process the values of all, by rank; None for the others."""

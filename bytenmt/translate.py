@@ -2,7 +2,8 @@
 
 A Translator sorts lines by length, batches them by a byte budget, cuts what is too long into
 pieces and joins their translations. It answers a list of lines, a text file, or a stream of which
-nobody knows when the next line comes. Knows models by their contract, and no runs or checkpoints.
+nobody knows when the next line comes. Several processes share the batches, whole ones, so that each
+is computed as one process alone would. Knows models by their contract, and no runs or checkpoints.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from queue import Queue
+from queue import Empty, Queue
 from threading import Thread
 from typing import Any, BinaryIO, NamedTuple
 
@@ -20,6 +21,7 @@ from tqdm import tqdm
 
 from bytenmt.alphabet import EOS, LONGEST_CHARACTER, PAD, first_invalid, repair
 from bytenmt.corpus import BYTE_ORDER_MARK, TextFile, describe_mistake
+from bytenmt.distributed import ALONE, Group
 from bytenmt.engines.eager import EagerStepper
 from bytenmt.errors import DataError
 from bytenmt.models.base import Model
@@ -28,6 +30,7 @@ from bytenmt.search import Hypothesis, search
 BUFFER_SIZE = 1000  # lines that are translated together
 MAX_TOKENS = 16_000  # source bytes of a batch, padding counted, each beam counted
 STANDARD_INPUT = "standard input"
+HEARTBEAT = 60.0  # seconds without a line until the other processes hear that there is none
 
 
 class Piece(NamedTuple):
@@ -67,7 +70,7 @@ class Translator:
     length_penalty: see search.Hypothesis. The output has at most
     max_len_a * (source bytes) + max_len_b bytes. A line of more than max_source_bytes is translated
     in pieces. max_tokens: source bytes of a batch, EOS and padding counted, times the beam; a line
-    that costs more alone is a batch alone.
+    that costs more alone is a batch alone. group: the processes that share the work.
     """
 
     model: Model[Any, Any]
@@ -80,6 +83,7 @@ class Translator:
     max_len_b: int = 100
     max_source_bytes: int = 1000
     max_tokens: int = MAX_TOKENS
+    group: Group = ALONE
 
     def __post_init__(self) -> None:
         if self.max_source_bytes < LONGEST_CHARACTER:
@@ -96,7 +100,8 @@ class Translator:
 
         lines: valid UTF-8 without line ends. An empty line has an empty translation, for which the
         model is not asked. Of a line in pieces the k-th translation joins the k-th of each piece;
-        its log-probability is their sum. Equal lines are translated once.
+        its log-probability is their sum. Equal lines are translated once. In a group every process
+        gives the same lines, translates its share of their batches and gets what one alone would.
         """
         if self.model.training:
             raise ValueError("the model is in training mode: call its eval() first")
@@ -106,18 +111,25 @@ class Translator:
         if self.source:
             texts.discard(b"")
             found[b""] = [Hypothesis(b"", 0.0, 0.0)]
-        for batch in self._batches(texts):
-            found.update(zip(batch, self._search(batch), strict=True))
+        batches = list(self._batches(texts))
+        own = [self._search(batches[index]) for index in self.group.share(len(batches))]
+        shares = [iter(share) for share in self.group.gather_all(own)]
+        for index, batch in enumerate(batches):
+            found.update(zip(batch, next(shares[index % self.group.size]), strict=True))
         return [self._join(line, found) for line in pieces]
 
     def translate_file(self, text: TextFile, output: BinaryIO, *, buffer_size: int = BUFFER_SIZE) -> None:
-        """Write a line for each line of a file, with a progress bar where stderr is a terminal."""
+        """Write a line for each line of a file, with a progress bar where stderr is a terminal.
+
+        In a group: for the leading process, while the others follow.
+        """
         with tqdm(total=len(text), unit=" lines", disable=None) as bar:
             for first in range(0, len(text), buffer_size):
                 last = min(first + buffer_size, len(text))
                 lines = [text.line(index) for index in range(first, last)]
                 self._answer(lines, first + 1, str(text.path), output)
                 bar.update(len(lines))
+        self._let_go()
 
     def stream(
         self,
@@ -133,18 +145,29 @@ class Translator:
 
         errors: what to do with invalid UTF-8, "replace" (U+FFFD) or "strict": DataError with name,
         line and byte offset, once the lines before it are answered. An OSError of the input is
-        raised here too.
+        raised here too. In a group: for the leading process, while the others follow.
         """
         waiting: Queue[bytes | _End] = Queue(buffer_size)
         # A daemon: where this loop fails, the thread may be waiting for a line that never comes.
         Thread(target=_read, args=(input, name, errors, waiting), daemon=True).start()
         n_answered, end = 0, None
+        patience = HEARTBEAT if self.group.size > 1 else None
         while end is None:
-            lines, end = _take(waiting, buffer_size)
+            lines, end = _take(waiting, buffer_size, patience)
             self._answer(lines, n_answered + 1, name, output)
             n_answered += len(lines)
+        self._let_go()
         if end.error is not None:
             raise end.error
+
+    def follow(self) -> None:
+        """Take this process' share of what the leading one reads in translate_file or stream, until
+        its end."""
+        if self.group.leads:
+            raise ValueError("the leading process has nobody to follow")
+        nothing: list[bytes] | None = None
+        while (lines := self.group.broadcast(nothing)) is not None:
+            self.translate(lines)
 
     def warn_of_pieces(self, lines: Sequence[bytes], first: int, name: str) -> None:
         """A warning on stderr for each line that is translated in pieces; `first` is the number of
@@ -161,9 +184,17 @@ class Translator:
 
     def _answer(self, lines: Sequence[bytes], first: int, name: str, output: BinaryIO) -> None:
         """Translate lines and write them; `first` is the number of the first one."""
+        if not self.group.leads:
+            raise ValueError("only the leading process reads and writes: the others follow()")
         self.warn_of_pieces(lines, first, name)
+        self.group.broadcast(lines)
         output.write(b"".join(best.text + b"\n" for best in self.translate(lines)))
         output.flush()
+
+    def _let_go(self) -> None:
+        """End the others' follow."""
+        nothing: list[bytes] | None = None
+        self.group.broadcast(nothing)
 
     def _batches(self, texts: set[bytes]) -> Iterator[list[bytes]]:
         """The texts by length, cut into batches of max_tokens."""
@@ -237,10 +268,16 @@ def _clean(line: bytes, name: str, number: int, errors: str) -> bytes:
     return line if valid else repair(line)
 
 
-def _take(waiting: Queue[bytes | _End], most: int) -> tuple[list[bytes], _End | None]:
-    """Wait for a line, then take what is there, `most` lines at most; and the end if it came."""
+def _take(waiting: Queue[bytes | _End], most: int, patience: float | None) -> tuple[list[bytes], _End | None]:
+    """Wait for a line, then take what is there, `most` lines at most; and the end if it came.
+
+    patience: seconds until it comes back without a line; None waits for ever.
+    """
     lines: list[bytes] = []
-    item = waiting.get()
+    try:
+        item = waiting.get(timeout=patience)
+    except Empty:
+        return lines, None
     while not isinstance(item, _End):
         lines.append(item)
         if len(lines) == most or waiting.empty():

@@ -1,0 +1,196 @@
+"""What crosses between processes, and how they end together; a process alone has nothing to do with it."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, NoReturn
+
+import pytest
+import torch
+import torch.distributed as dist
+from processes import Outcome, job, results
+
+from bytenmt.distributed import ALONE, Group, LostProcess, local_device, process_group
+from bytenmt.errors import BytenmtError, DataError, DeviceError
+
+CPU = torch.device("cpu")
+
+
+def crossings(group: Group) -> dict[str, Any]:
+    """Each kind once, with what only this process has."""
+    own = torch.tensor([group.rank + 1, 10 * (group.rank + 1)], dtype=torch.float64)
+    group.add_up(own)
+    counts = torch.tensor([2**40 + group.rank])
+    group.add_up(counts)
+    value = {"rank": group.rank, "bytes": b"\0\xff" * (group.rank + 1)}
+    return {
+        "place": (group.rank, group.size, group.leads),
+        "sums": [own.tolist(), counts.tolist()],
+        "broadcast": group.broadcast(value),
+        "first": group.first(lambda: f"made by {group.rank}"),
+        "gather": group.gather(value),
+        "gather_all": group.gather_all(value),
+        "shares": list(group.share(7)),
+    }
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_what_crosses(size: int) -> None:
+    """Sums, values by rank, and shares that are a partition, in order of the processes."""
+    everywhere = results(crossings, size=size)
+    values = [{"rank": rank, "bytes": b"\0\xff" * (rank + 1)} for rank in range(size)]
+    total = sum(range(1, size + 1))
+    for rank, found in enumerate(everywhere):
+        assert found["place"] == (rank, size, rank == 0)
+        assert found["sums"] == [[total, 10 * total], [size * 2**40 + sum(range(size))]]
+        assert found["broadcast"] == values[0]
+        assert found["first"] == "made by 0"
+        assert found["gather"] == (values if rank == 0 else None)
+        assert found["gather_all"] == values
+        assert found["shares"] == [k for k in range(7) if k % size == rank]
+
+
+def test_alone_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without torchrun's environment, or in a job of one, torch.distributed is not asked."""
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise AssertionError("torch.distributed was asked")
+
+    for name in ("init_process_group", "all_reduce", "broadcast_object_list", "all_gather_object"):
+        monkeypatch.setattr(dist, name, refuse)
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with process_group(CPU) as group:
+        assert group is ALONE
+        assert crossings(group)["gather_all"] == [{"rank": 0, "bytes": b"\0\xff"}]
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    with process_group(CPU) as group:
+        assert group is ALONE
+    with pytest.raises(KeyError, match="through"), process_group(CPU):
+        raise KeyError("through")
+
+
+def end_without_a_word(group: Group, who: int) -> None:
+    """As a process that the kernel kills."""
+    if group.rank == who:
+        os._exit(9)
+    group.barrier()
+
+
+def end_in_a_raw_collective(group: Group) -> None:
+    """The others are inside torch's own call, as a gradient's sum is."""
+    if group.rank == 0:
+        os._exit(9)
+    dist.all_reduce(torch.zeros(3))
+
+
+def assert_lost(outcome: Outcome) -> None:
+    assert isinstance(outcome.error, LostProcess), outcome
+    text = str(outcome.error)
+    assert "another process of the job has ended" in text and "--resume" in text
+    assert "\n" not in text and ".cc" not in text
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_dead_process_ends_the_other(who: int) -> None:
+    """With an error that says so, long before the timeout."""
+    began = time.monotonic()
+    outcomes = job(end_without_a_word, who, timeout=50)
+    assert outcomes[who].exit_code == 9
+    assert_lost(outcomes[1 - who])
+    assert time.monotonic() - began < 40
+
+
+def test_a_dead_process_is_seen_in_a_raw_collective() -> None:
+    assert_lost(job(end_in_a_raw_collective)[1])
+
+
+def stay_silent(group: Group) -> None:
+    if group.leads:
+        group.barrier()
+    time.sleep(3)  # longer than the timeout
+
+
+def test_a_silent_process_is_given_up() -> None:
+    """After the timeout, where nothing has been closed."""
+    assert_lost(job(stay_silent, timeout=0.5)[0])
+
+
+def raise_on(group: Group, errors: dict[int, BaseException]) -> None:
+    if group.rank in errors:
+        raise errors[group.rank]
+    group.barrier()
+
+
+@pytest.mark.parametrize(
+    "error", [DataError("a bad line"), BrokenPipeError(32, "Broken pipe"), KeyError("a bug"), SystemExit(130)]
+)
+@pytest.mark.parametrize("who", [0, 1])
+def test_one_cause_one_message(error: BaseException, who: int) -> None:
+    """The process that meets an error raises it; the other leaves without a word, and not with 0."""
+    outcomes = job(raise_on, {who: error})
+    assert repr(outcomes[who].error) == repr(error)
+    other = outcomes[1 - who].error
+    assert isinstance(other, SystemExit) and other.code == 1
+
+
+def test_an_error_of_all_is_told_by_the_leading_one() -> None:
+    outcomes = job(raise_on, {0: BytenmtError("no such file"), 1: BytenmtError("no such file")})
+    assert repr(outcomes[0].error) == repr(BytenmtError("no such file"))
+    assert isinstance(outcomes[1].error, SystemExit) and outcomes[1].error.code == 1
+
+
+def test_an_error_of_its_own_is_told() -> None:
+    """Two processes with two different errors say both."""
+    errors: dict[int, BaseException] = {0: BytenmtError("mine"), 1: BytenmtError("its own")}
+    assert [repr(outcome.error) for outcome in job(raise_on, errors)] == [repr(e) for e in errors.values()]
+
+
+def done_early(group: Group, seconds: float) -> None:
+    """The leading process has still something to do, and fails in it."""
+    if group.leads:
+        time.sleep(seconds)
+        raise OSError(28, "No space left on device")
+
+
+def test_all_leave_together() -> None:
+    """A process that is done early waits, so that a job that fails at its end fails as a whole."""
+    outcomes = job(done_early, 0.5)
+    assert isinstance(outcomes[0].error, OSError)
+    assert isinstance(outcomes[1].error, SystemExit) and outcomes[1].error.code == 1
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 of WORLD_SIZE=2"),
+        ({"RANK": "x", "WORLD_SIZE": "2"}, "RANK=x of WORLD_SIZE=2"),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, "without MASTER_ADDR and MASTER_PORT"),
+    ],
+)
+def test_an_environment_that_makes_no_sense(
+    environment: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(BytenmtError, match=said), process_group(CPU):
+        pass
+
+
+def test_each_process_has_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its number on the machine; nothing else is touched."""
+    cuda = torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    assert local_device(cuda) == cuda
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert local_device(cuda) == torch.device("cuda:1")
+    assert local_device(torch.device("cuda:0")) == torch.device("cuda:0")
+    assert local_device(CPU) == CPU
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(DeviceError, match="process 3 on a machine with 2 GPUs: start at most 2"):
+        local_device(cuda)
