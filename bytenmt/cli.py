@@ -19,6 +19,7 @@ from bytenmt.console import (
     FILE,
     MODEL,
     RUNTIME,
+    TRAINING,
     Program,
     check_output,
     dash,
@@ -41,68 +42,79 @@ def main() -> None:
 @main.command()
 @click.option("-o", "--output", "run", type=FILE, required=True, help="The run folder to make.")
 @click.option("--arch", metavar="|".join(ARCHITECTURES), help="The architecture.")
-@click.option("--src", type=FILE, help="Source text; left out, with --valid-src, there is none.")
-@click.option("--tgt", type=FILE, required=True, help="Target text, line by line with --src.")
+@click.option("--src", type=FILE, multiple=True, help="Source text; left out, there is none.")
+@click.option("--tgt", type=FILE, multiple=True, help="Target text, line by line with --src.")
+@click.option("--tsv", type=FILE, multiple=True, help="Both in one file: source TAB target.")
+@click.option(
+    "--weight",
+    "weights",
+    type=click.FloatRange(0, 1000, min_open=True),
+    multiple=True,
+    help="How often the pairs of a corpus come in an epoch; one for each --tgt, then each --tsv.",
+)
 @click.option("--valid-src", type=FILE, help="Source text to validate on.")
-@click.option("--valid-tgt", type=FILE, required=True, help="Target text to validate on.")
+@click.option("--valid-tgt", type=FILE, help="Target text to validate on.")
+@click.option("--valid-tsv", type=FILE, help="Both in one file.")
 @click.option("--preset", metavar="|".join(PRESETS), help="The size; small by default.")
 @click.option("--config", "file", type=FILE, help="A TOML file laid over the preset.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="As train.lr=1e-3.")
-@click.option(
-    "--max-minutes",
-    type=click.FloatRange(0, min_open=True),
-    help="Minutes of training in all, resumed or not.",
-)
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="As train.ema=0.999.")
+@TRAINING
 @click.option("--init-embedding", type=FILE, help="A run whose byte embedding to start from.")
 @click.option("--resume", is_flag=True, help="Go on where the run stopped; may raise its limits.")
+@click.option("--resume-from", type=click.IntRange(0), metavar="UPDATE", help="Go on from this checkpoint.")
+@click.option("--tensorboard", is_flag=True, help="Write the metrics for TensorBoard too.")
 @RUNTIME
 def train(
     run: Path,
     arch: str | None,
-    src: Path | None,
-    tgt: Path,
+    src: tuple[Path, ...],
+    tgt: tuple[Path, ...],
+    tsv: tuple[Path, ...],
+    weights: tuple[float, ...],
     valid_src: Path | None,
-    valid_tgt: Path,
+    valid_tgt: Path | None,
+    valid_tsv: Path | None,
     preset: str | None,
     file: Path | None,
     settings: tuple[str, ...],
-    max_minutes: float | None,
     init_embedding: Path | None,
     resume: bool,
+    resume_from: int | None,
+    tensorboard: bool,
     errors: str,
     device: str,
     threads: int | None,
+    **named: Any,
 ) -> None:
-    """Train a model on raw parallel text, plain or .gz.
+    """Train a model on raw parallel text, plain or packed (.gz, .xz, .zst).
 
-    Without --src and --valid-src it is a byte language model of the target.
+    --src and --tgt, or --tsv, may be given several times. Without a source it is a byte language model of
+    the target. Under torchrun all processes train one model.
     """
-    if (src is None) != (valid_src is None):
-        given, missing = ("--valid-src", "--src") if src is None else ("--src", "--valid-src")
-        raise BytenmtError(f"{given} without {missing}: give both, or neither to have no source")
-    if src is None:
-        settings += ("data.source=false",)
-    if max_minutes is not None:
-        settings += (f"train.max_minutes={max_minutes}",)
-
     from bytenmt import prepare
     from bytenmt import train as training
+    from bytenmt.distributed import process_group
 
-    config = prepare.configuration(run, resume, arch, preset, file, settings)
-    if src is not None and not config.data.source:
-        raise BytenmtError("data.source is false, so --src would be ignored: drop one of them")
-    training.train(
-        run,
-        config,
-        src=src,
-        tgt=tgt,
-        valid_src=valid_src,
-        valid_tgt=valid_tgt,
-        device=prepare.torch_device(device, threads),
-        errors=errors,
-        resume=resume,
-        init_embedding=init_embedding,
-    )
+    files = prepare.training_files(src, tgt, tsv, weights)
+    valid = prepare.validation_files(files, valid_src, valid_tgt, valid_tsv)
+    settings += prepare.named_settings(named, files)
+    resume = resume or resume_from is not None
+    on = prepare.torch_device(device, threads)
+    with process_group(on) as group:
+        config = group.first(lambda: prepare.configuration(run, resume, arch, preset, file, settings))
+        training.train(
+            run,
+            config,
+            files=files,
+            valid=valid,
+            device=on,
+            errors=errors,
+            resume=resume,
+            resume_from=resume_from,
+            init_embedding=init_embedding,
+            tensorboard=tensorboard,
+            group=group,
+        )
 
 
 @main.command()
@@ -221,6 +233,22 @@ def score(run: Path, src: Path | None, tgt: Path, errors: str, device: str, thre
     for nats, n_bytes in zip(log_p.tolist(), corpus.target_lengths.tolist(), strict=True):
         bits = -nats / math.log(2) / n_bytes if n_bytes else math.inf
         click.echo(f"{nats:.6f}\t{bits:.6f}")
+
+
+@main.command()
+@click.argument("paths", metavar="RUN|FILE...", type=FILE, nargs=-1, required=True)
+@click.option("-o", "--output", type=FILE, required=True, help="The checkpoint file to write.")
+@click.option("--last", type=click.IntRange(1), metavar="K", help="The last K checkpoints of a run.")
+def average(paths: tuple[Path, ...], output: Path, last: int | None) -> None:
+    """Write the mean of several checkpoints' weights, a file that -m takes.
+
+    Give one run folder, or checkpoint files of one architecture and size.
+    """
+    from bytenmt.average import average as write_average
+
+    check_output(output, *paths)
+    for line in write_average(paths, output, last):
+        click.echo(line, err=True)
 
 
 @main.command()

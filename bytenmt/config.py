@@ -111,19 +111,33 @@ class TrainConfig(_Section, frozen=True):
     seed: Count = 1
     max_updates: Count = 20_000  # 0: no limit
     max_minutes: Annotated[float, Meta(ge=0.0)] = 0.0  # of training in all, resumed or not; 0: no limit
-    max_tokens: Positive = 12_000  # bytes a batch, source plus target, padding counted
+    max_tokens: Positive = 12_000  # bytes a batch, source plus target, padding counted, over all processes
+    update_freq: Positive = 1  # batches an update
+    round_to: Positive = 1  # batches are as wide as a multiple of it, so that the shapes are fewer
+    short_first: bool = False  # the first epoch goes from short pairs to long ones
+    optimizer: Literal["adamw", "nag", "sgd", "adadelta"] = "adamw"
     lr: Annotated[float, Meta(gt=0.0)] = 1e-3
-    schedule: Literal["inverse_sqrt", "cosine", "constant"] = "cosine"
+    schedule: Literal["inverse_sqrt", "cosine", "constant", "plateau"] = "cosine"
     warmup_updates: Count = 200
+    plateau_factor: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.1  # plateau: lr times it at each standstill
+    min_lr: Annotated[float, Meta(ge=0.0)] = 1e-4  # plateau: the end of training, as a share of lr
     weight_decay: Annotated[float, Meta(ge=0.0)] = 0.01
     adam_beta2: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.98
+    momentum: Dropout = 0.99  # nag
     clip_norm: Annotated[float, Meta(ge=0.0)] = 1.0  # 0: no clipping
     label_smoothing: Dropout = 0.0
+    byte_dropout: Dropout = 0.0  # share of the decoder's input bytes that it is not shown
+    byte_dropout_kind: Literal["mask", "replace"] = "mask"  # by PAD, or by any byte of UTF-8
     teacher_forcing: Fraction = 1.0  # how often the decoder reads the true byte, not its own
+    ema: Dropout = 0.0  # decay of the moving average that is validated and saved; 0: the weights themselves
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU
+    compile: bool = False  # torch.compile; convolutional models only
+    metric: Literal["bits_per_byte", "chrf"] = "bits_per_byte"  # what the best checkpoint is best in
+    patience: Count = 0  # validations without a better one after which training ends; 0: no such end
     valid_every: Positive = 500  # updates
-    valid_lines: Count = 200  # lines decoded for chrF at every validation; 0: bits per byte only
+    valid_lines: Count = 200  # lines decoded for chrF and BLEU at every validation; 0: bits per byte only
     save_every: Positive = 500  # updates
+    keep_last: Positive = 2  # checkpoints that are kept beside the best one
     log_every: Positive = 50  # updates
 
 

@@ -58,7 +58,7 @@ def dash(_: click.Context, __: click.Parameter, path: Path | None) -> Path | Non
 
 
 FILE = click.Path(path_type=Path)
-MODEL = click.option("-m", "--model", "run", type=FILE, required=True, help="The run folder.")
+MODEL = click.option("-m", "--model", "run", type=FILE, required=True, help="The run folder, or a checkpoint file.")
 RUNTIME = options(
     click.option(
         "--errors",
@@ -73,6 +73,20 @@ RUNTIME = options(
         help="auto, the default, takes a GPU where there is one.",
     ),
     click.option("--threads", type=click.IntRange(1), help="CPU threads."),
+)
+# Short names of `--set train.…`; left out, they are None and the configuration holds.
+TRAINING = options(
+    click.option("--lr", type=click.FloatRange(0, min_open=True), help="Learning rate at its highest."),
+    click.option("--max-tokens", type=click.IntRange(1), help="Bytes of a batch, over all processes."),
+    click.option("--update-freq", type=click.IntRange(1), help="Batches an update."),
+    click.option("--max-updates", type=click.IntRange(0), help="Updates in all; 0 is no limit."),
+    click.option(
+        "--max-minutes",
+        type=click.FloatRange(0, min_open=True),
+        help="Minutes of training in all, resumed or not.",
+    ),
+    click.option("--patience", type=click.IntRange(0), help="Validations to wait for a better one."),
+    click.option("--seed", type=click.IntRange(0), help="Of all that is random."),
 )
 # Left out, they are None, and the Translator's own defaults hold.
 DECODING = options(

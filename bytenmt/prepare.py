@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,12 @@ import torch
 from bytenmt.alphabet import LONGEST_CHARACTER
 from bytenmt.checkpoint import CONFIG, Loaded, load_run, read_config
 from bytenmt.config import Config, config_toml, config_tree, load_config, preset_tree
-from bytenmt.corpus import ParallelCorpus, TextFile
+from bytenmt.corpus import PairFiles, ParallelCorpus, TextFile
 from bytenmt.device import pick_device
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.translate import Translator
 
-LIMITS = ("train.max_updates", "train.max_minutes")  # what --resume may change
+LIMITS = ("train.max_updates", "train.max_minutes", "train.patience")  # what --resume may change
 
 
 def configuration(
@@ -53,9 +53,52 @@ def configuration(
         if own.get(key) != value and key not in LIMITS:
             raise ConfigError(
                 f"configuration {key} is {value!r}, but {run} was trained with {own.get(key)!r}:"
-                f" --resume changes only {' and '.join(LIMITS)}"
+                f" --resume changes only {', '.join(LIMITS)}"
             )
     return wanted
+
+
+def training_files(
+    src: Sequence[Path], tgt: Sequence[Path], tsv: Sequence[Path], weights: Sequence[float]
+) -> list[PairFiles]:
+    """The corpora that the options name, --tgt first, then --tsv. Raises BytenmtError."""
+    if not tgt and not tsv:
+        raise BytenmtError("no text to train on: give --src and --tgt, or --tsv")
+    if src and len(src) != len(tgt):
+        raise BytenmtError(f"{len(src)} --src and {len(tgt)} --tgt: give one of each for every corpus")
+    if tgt and tsv and not src:
+        raise BytenmtError("--tsv has a source and --tgt alone has none: give its --src")
+    files = [PairFiles(src[i] if src else None, path) for i, path in enumerate(tgt)]
+    files += [PairFiles(tsv=path) for path in tsv]
+    if weights and len(weights) != len(files):
+        corpora = "1 corpus" if len(files) == 1 else f"{len(files)} corpora"
+        raise BytenmtError(f"{len(weights)} --weight for {corpora}: give one for each --tgt, then each --tsv")
+    if weights:
+        files = [pair._replace(weight=weight) for pair, weight in zip(files, weights, strict=True)]
+    return files
+
+
+def validation_files(
+    files: Sequence[PairFiles], src: Path | None, tgt: Path | None, tsv: Path | None
+) -> PairFiles:
+    """The corpus to validate on, with a source as `files` have one. Raises BytenmtError."""
+    if (tgt is None) == (tsv is None):
+        raise BytenmtError("no text to validate on: give --valid-src and --valid-tgt, or --valid-tsv alone")
+    if tsv is not None and src is not None:
+        raise BytenmtError("--valid-src would be ignored: --valid-tsv has a source")
+    has_source = files[0].src is not None or files[0].tsv is not None
+    if has_source and src is None and tsv is None:
+        raise BytenmtError("--src without --valid-src: give both, or neither to have no source")
+    if not has_source and (src is not None or tsv is not None):
+        raise BytenmtError("a source to validate on, but none to train on: give --src, or --valid-tgt alone")
+    return PairFiles(src, tgt, tsv)
+
+
+def named_settings(named: Mapping[str, Any], files: Sequence[PairFiles]) -> tuple[str, ...]:
+    """Options like --lr as `--set` would have them; and whether there is a source."""
+    settings = tuple(f"train.{name}={value}" for name, value in named.items() if value is not None)
+    blind = files[0].src is None and files[0].tsv is None
+    return (*settings, "data.source=false") if blind else settings
 
 
 def _leaves(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:

@@ -1,276 +1,143 @@
-"""The training loop: batches, validation, checkpoints, signals, and what a person sees of them.
+"""A training run from its files to its end: corpora, trainer, resume, and the loop.
 
 Does not know architectures.
 """
 
 from __future__ import annotations
 
-import math
-import signal
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 
 import torch
-from torch import Tensor
-from tqdm import tqdm
 
-from bytenmt.batching import Batch, batches, epoch_plan
-from bytenmt.checkpoint import (
-    BEST,
-    CONFIG,
-    TRAINER,
-    append_metrics,
-    cut_metrics,
-    load_embedding,
-    write_atomically,
-)
-from bytenmt.config import Config, architecture, config_toml, fingerprint
-from bytenmt.corpus import ParallelCorpus
-from bytenmt.device import to_device
+from bytenmt.checkpoint import CONFIG, has_checkpoint, load_embedding, write_atomically
+from bytenmt.config import Config, TrainConfig, architecture, config_toml, fingerprint
+from bytenmt.corpus import PairFiles, ParallelCorpus
+from bytenmt.distributed import ALONE, Group
 from bytenmt.errors import BytenmtError, ConfigError
-from bytenmt.evaluate import bits_per_byte, log_probabilities, text_scores
-from bytenmt.trainer import Progress, Trainer, fraction_done, lr_factor
-from bytenmt.translate import Translator
+from bytenmt.loop import Loop
+from bytenmt.optimise import stopped_early
+from bytenmt.report import Log, require_tensorboard
+from bytenmt.trainer import Trainer
 
-
-class _Meter:
-    """What happened since the last log record, read from the device only there."""
-
-    def __init__(self) -> None:
-        self.nats: list[Tensor] = []
-        self.norm = torch.zeros(())
-        self.target_bytes = self.all_bytes = 0
-        self.started = time.monotonic()
-
-    def add(self, nats: Tensor, norm: Tensor, target_bytes: int, all_bytes: int) -> None:
-        self.nats.append(nats)
-        self.norm = norm
-        self.target_bytes += target_bytes
-        self.all_bytes += all_bytes
-
-    def read(self) -> dict[str, float]:
-        """Raises BytenmtError where training has diverged."""
-        nats = float(torch.stack(self.nats).sum()) if self.nats else 0.0
-        if not math.isfinite(nats):
-            raise BytenmtError(
-                "training has diverged (the loss is not a number): lower train.lr or raise"
-                " train.warmup_updates; the last checkpoint stands"
-            )
-        return {
-            "train_bits_per_byte": nats / math.log(2) / max(1, self.target_bytes),
-            "gradient_norm": float(self.norm),
-            "bytes_per_second": self.all_bytes / (time.monotonic() - self.started),
-        }
+CACHE, LEFT_OUT = "cache", "left_out.tsv"  # in the run folder: unpacked texts, pairs that are not used
 
 
 def train(
     run: Path,
     config: Config,
     *,
-    src: Path | None,
-    tgt: Path,
-    valid_src: Path | None,
-    valid_tgt: Path,
+    files: Sequence[PairFiles],
+    valid: PairFiles,
     device: torch.device,
     errors: str = "replace",
     resume: bool = False,
+    resume_from: int | None = None,
     init_embedding: Path | None = None,
+    tensorboard: bool = False,
+    group: Group = ALONE,
 ) -> None:
-    """Train a model into the folder `run`. src and valid_src None: without a source.
+    """Train a model into the folder `run`, as one process of `group`.
 
-    resume: go on from the run's trainer state where there is one. Raises BytenmtError before anything is
-    written where an input cannot be used.
+    files, valid: all with a source or all without. resume: go on from the run's last checkpoint where
+    there is one, or from that of update resume_from. Raises BytenmtError before anything is written where
+    an input cannot be used; exits with 128 + the signal where one has stopped it.
     """
-    limits = config.data.max_source_bytes, config.data.max_target_bytes
-    corpus = ParallelCorpus.open(src, tgt, errors, *limits)
-    valid = ParallelCorpus.open(valid_src, valid_tgt, errors, *limits)
-    for part in (corpus, valid):
-        part.require_pairs()
-        for line in part.report():
-            print(line, file=sys.stderr)
-    if config.train.schedule == "cosine" and not (config.train.max_updates or config.train.max_minutes):
+    _check(config.train, files, tensorboard)
+    corpus, valid_corpus = _open(run, config, files, valid, errors, group)
+    saved = resume and group.broadcast(has_checkpoint(run))
+    if saved and init_embedding is not None:
+        raise BytenmtError(f"--init-embedding would be ignored: {run} goes on from its own weights")
+    trainer = Trainer(config, device, group)
+    if init_embedding is not None:
+        load_embedding(trainer.model, init_embedding)
+    facts = _facts(corpus)
+    if saved:
+        _check_facts(run, trainer.load(run, resume_from), facts)
+    log = None
+    if group.leads:
+        run.mkdir(parents=True, exist_ok=True)
+        write_atomically(run / CONFIG, config_toml(config).encode())
+        log = Log(run, trainer.progress.update, tensorboard)
+    loop = Loop(run, trainer, corpus, valid_corpus, log, facts)
+    progress = trainer.progress
+    if saved and loop.ended():
+        _say(group, f"{run} is finished at update {progress.update}")
+        return
+    if saved:
+        _say(group, f"resuming {run} at update {progress.update}")
+    _say(group, _describe(trainer))
+    number = loop.go()
+    if number:
+        _say(group, f"stopped at update {progress.update}, saved; --resume goes on")
+        sys.exit(128 + number)
+    reason = stopped_early(config.train, progress)
+    why = f" ({reason})" if reason else ""
+    best = f"{config.train.metric.replace('_', ' ')} {progress.best:.4f}"
+    where = f"at update {progress.best_update}: {run}"
+    _say(group, f"finished at update {progress.update}{why}; best validation {best} {where}")
+
+
+def _check(train: TrainConfig, files: Sequence[PairFiles], tensorboard: bool) -> None:
+    """Settings that do not go together."""
+    if train.schedule == "cosine" and not (train.max_updates or train.max_minutes):
         raise ConfigError(
             "train.schedule = cosine needs an end: give --max-minutes or train.max_updates,"
             " or set train.schedule=inverse_sqrt"
         )
-    saved = resume and (run / TRAINER).is_file()
-    if saved and init_embedding is not None:
-        raise BytenmtError(f"--init-embedding would be ignored: {run} goes on from its own weights")
-    trainer = Trainer(config, device)
-    if init_embedding is not None:
-        load_embedding(trainer.model, init_embedding)
-    if saved:
-        trainer.load(run)
-        if fraction_done(config.train, trainer.progress) >= 1:
-            print(f"{run} is finished at update {trainer.progress.update}", file=sys.stderr)
-            return
-        print(f"resuming {run} at update {trainer.progress.update}", file=sys.stderr)
-    run.mkdir(parents=True, exist_ok=True)
-    write_atomically(run / CONFIG, config_toml(config).encode())
-    cut_metrics(run, trainer.progress.update)
-    _loop(run, trainer, corpus, valid)
+    blind = files[0].src is None and files[0].tsv is None
+    if train.metric == "chrf" and (blind or not train.valid_lines):
+        raise ConfigError("train.metric = chrf needs a source, and train.valid_lines above 0")
+    if tensorboard:
+        require_tensorboard()
 
 
-def _loop(run: Path, trainer: Trainer, corpus: ParallelCorpus, valid: ParallelCorpus) -> None:
-    """Updates until a limit or a signal."""
-    settings, progress = trainer.config.train, trainer.progress
-    n_parameters = sum(p.numel() for p in trainer.model.parameters())
-    print(
+def _open(
+    run: Path, config: Config, files: Sequence[PairFiles], valid: PairFiles, errors: str, group: Group
+) -> tuple[ParallelCorpus, ParallelCorpus]:
+    """The corpora, with a report. The leading process opens them first: it unpacks what is packed."""
+    limits = config.data.max_source_bytes, config.data.max_target_bytes
+    if not group.leads:
+        group.barrier()
+    corpus = ParallelCorpus.open_all(files, errors, *limits, cache=run / CACHE)
+    valid_corpus = ParallelCorpus.open_all([valid], errors, *limits, cache=run / CACHE)
+    for part in (corpus, valid_corpus):
+        part.require_pairs()
+    if group.leads:
+        for line in [*corpus.report(run / LEFT_OUT), *valid_corpus.report()]:
+            print(line, file=sys.stderr)
+        group.barrier()
+    return corpus, valid_corpus
+
+
+def _facts(corpus: ParallelCorpus) -> dict[str, object]:
+    """What a resume must find again: the same text."""
+    source, target = (
+        int(lengths.sum(dtype="int64")) for lengths in (corpus.source_lengths, corpus.target_lengths)
+    )
+    return {"pairs": len(corpus), "source_bytes": source, "target_bytes": target}
+
+
+def _check_facts(run: Path, saved: Mapping[str, object], facts: Mapping[str, object]) -> None:
+    for name, value in facts.items():
+        if saved[name] != value:
+            raise BytenmtError(
+                f"{run} was trained on other text: {saved[name]} {name.replace('_', ' ')}, now {value};"
+                " give the files that it began with, or -o another folder"
+            )
+
+
+def _describe(trainer: Trainer) -> str:
+    n_parameters = sum(p.numel() for p in trainer.parameters)
+    processes = f", {trainer.group.size} processes" if trainer.group.size > 1 else ""
+    return (
         f"{architecture(trainer.config.model)}, {n_parameters:,} parameters"
-        f" ({trainer.model.decoder_weights():,} in the decoder), {trainer.device},"
-        f" configuration {fingerprint(trainer.config)}",
-        file=sys.stderr,
-    )
-    clock = _Clock(progress)
-    meter = _Meter()
-    trainer.model.train()
-    with _signals() as stop, _Bar() as bar:
-        for batch in _endless(corpus, trainer):
-            nats, norm = trainer.update(to_device(batch, trainer.device))
-            all_bytes = int(batch.source_len.sum() + batch.target_len.sum())
-            meter.add(nats, norm, int(batch.target_len.sum()) - len(batch.source_len), all_bytes)
-            clock.tick()
-            end = bool(stop) or fraction_done(settings, progress) >= 1
-            if end or progress.update % settings.log_every == 0:
-                record = meter.read()
-                append_metrics(run, _record(trainer, record))
-                text = (
-                    f"update {progress.update}, {record['train_bits_per_byte']:.3f} bits/byte,"
-                    f" {record['bytes_per_second'] / 1000:.1f} kB/s"
-                )
-                bar.show(fraction_done(settings, progress), text)
-                meter = _Meter()
-            if (end and not stop) or progress.update % settings.valid_every == 0:
-                meter.read()
-                validate(run, trainer, valid, bar)
-                meter = _Meter()
-                clock.tick()
-            if end or progress.update % settings.save_every == 0:
-                meter.read()
-                trainer.save(run)
-            if end:
-                break
-    if stop:
-        print(f"stopped at update {progress.update}, saved; --resume goes on", file=sys.stderr)
-        sys.exit(128 + stop[0])
-    print(
-        f"finished at update {progress.update}; best validation"
-        f" {progress.best_bits_per_byte:.4f} bits per byte at update {progress.best_update}: {run / BEST}",
-        file=sys.stderr,
+        f" ({trainer.model.decoder_weights():,} in the decoder), {trainer.device}{processes},"
+        f" configuration {fingerprint(trainer.config)}"
     )
 
 
-def validate(run: Path, trainer: Trainer, valid: ParallelCorpus, bar: _Bar) -> None:
-    """Bits per byte and chrF on the validation set; keeps the best weights."""
-    model, progress = trainer.model.eval(), trainer.progress
-    log_p = log_probabilities(model, valid, trainer.device)
-    bits = bits_per_byte(log_p, valid.target_lengths)
-    record: dict[str, float] = {"valid_bits_per_byte": bits}
-    n_lines = min(trainer.config.train.valid_lines, len(valid))
-    if n_lines and valid.src is not None:
-        lines = [int(i) for i in valid.pairs[:n_lines]]
-        translator = Translator(model, device=trainer.device)
-        hypotheses = translator.translate([valid.src.line(i) for i in lines])
-        texts = [best.text.decode() for best in hypotheses]
-        scores = text_scores(texts, [valid.tgt.line(i).decode() for i in lines])
-        record |= {"valid_chrf": scores.chrf, "valid_exact_match": scores.exact_match}
-    model.train()
-    if bits < progress.best_bits_per_byte:
-        progress.best_bits_per_byte, progress.best_update = bits, progress.update
-        trainer.save_weights(run / BEST, bits_per_byte=bits)
-    append_metrics(run, _record(trainer, record))
-    text = ", ".join(f"{name[6:].replace('_', ' ')} {value:.4g}" for name, value in record.items())
-    bar.write(f"update {progress.update}, {progress.seconds / 60:.1f} min: {text}")
-
-
-def _record(trainer: Trainer, values: dict[str, float]) -> dict[str, float]:
-    progress, settings = trainer.progress, trainer.config.train
-    lr = settings.lr * lr_factor(settings, progress)
-    place = {
-        "update": progress.update,
-        "epoch": progress.epoch,
-        "seconds": round(progress.seconds, 3),
-    }
-    return {**place, "lr": lr, **values}
-
-
-def _endless(corpus: ParallelCorpus, trainer: Trainer) -> Iterator[Batch]:
-    """Batches from the run's position on, epoch after epoch; moves the position along."""
-    settings, progress = trainer.config.train, trainer.progress
-    while True:
-        plan = epoch_plan(
-            corpus.source_lengths,
-            corpus.target_lengths,
-            settings.max_tokens,
-            settings.seed,
-            progress.epoch,
-        )
-        for batch in batches(corpus, plan, first=progress.batch):
-            progress.batch += 1
-            yield batch
-        progress.epoch, progress.batch = progress.epoch + 1, 0
-
-
-class _Clock:
-    """Adds the wall-clock seconds between ticks to the run's progress."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-        self.last = time.monotonic()
-
-    def tick(self) -> None:
-        now = time.monotonic()
-        self.progress.seconds += now - self.last
-        self.last = now
-
-
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Collects SIGINT and SIGTERM, so that an update is never cut in half; a second one is not held."""
-    received: list[int] = []
-
-    def hold(number: int, frame: FrameType | None) -> None:
-        if received:
-            raise KeyboardInterrupt
-        received.append(number)
-
-    before = {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-class _Bar:
-    """What a person sees: a bar on a terminal, elsewhere a line every half minute."""
-
-    QUIET_SECONDS = 30.0
-
-    def __init__(self) -> None:
-        layout = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
-        terminal = sys.stderr.isatty()
-        self.bar = tqdm(total=1.0, bar_format=layout, disable=not terminal, dynamic_ncols=True)
-        self.said = time.monotonic()
-
-    def show(self, fraction: float, text: str) -> None:
-        """The share of the run's limits that is used, and a few words."""
-        self.bar.n = fraction
-        self.bar.set_postfix_str(text)
-        if self.bar.disable and time.monotonic() - self.said > self.QUIET_SECONDS:
-            self.write(f"{fraction:.0%}, {text}")
-
-    def write(self, line: str) -> None:
-        """A line above the bar."""
-        self.bar.write(line, file=sys.stderr)
-        self.said = time.monotonic()
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.close()
+def _say(group: Group, text: str) -> None:
+    if group.leads:
+        print(text, file=sys.stderr)

@@ -1,11 +1,15 @@
-"""What a run is made of while it trains: model, optimiser, progress; one update; one file that holds it all.
+"""What a run is made of while it trains: model, optimiser, progress; one update; its checkpoints.
 
 Does not know architectures, texts, nor when to validate or stop.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,118 +17,186 @@ import msgspec
 import torch
 from torch import Tensor
 
-from bytenmt.alphabet import N_IDS
-from bytenmt.checkpoint import (
-    CONFIG,
-    LAST,
-    TRAINER,
-    load_tensors,
-    load_weights,
-    save_tensors,
-    weights,
-)
-from bytenmt.config import Config, TrainConfig
-from bytenmt.device import Tensors
-from bytenmt.errors import CheckpointError
+from bytenmt.alphabet import N_IDS, PAD
+from bytenmt.batching import Batch
+from bytenmt.checkpoint import load_checkpoint, load_weights, save_checkpoint, weights
+from bytenmt.config import Config, architecture
+from bytenmt.device import to_device
+from bytenmt.distributed import ALONE, Group
+from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.models import build_model
 from bytenmt.models.base import Model
+from bytenmt.optimise import (
+    MovingAverage,
+    Progress,
+    build_optimizer,
+    lr_factor,
+    optimizer_tensors,
+    restore_optimizer,
+)
 
-
-class Progress(msgspec.Struct):
-    """How far a run has come: what a resume starts from, beside tensors and random states."""
-
-    update: int = 0
-    epoch: int = 0
-    batch: int = 0  # the next batch of the epoch's plan
-    seconds: float = 0.0  # of training in all, validation included
-    best_bits_per_byte: float = math.inf
-    best_update: int = 0
+HIGHEST_BYTE = 0xF8  # no byte of UTF-8 is as high
 
 
 class Trainer:
-    """Model, optimiser and progress of a run, and their one file."""
+    """Model, optimiser, moving average and progress of a run; one process of `group`."""
 
-    def __init__(self, config: Config, device: torch.device) -> None:
+    def __init__(self, config: Config, device: torch.device, group: Group = ALONE) -> None:
+        train = config.train
         self.config = config
         self.device = device
-        torch.manual_seed(config.train.seed)
+        self.group = group
+        torch.manual_seed(train.seed)
         self.model: Model[Any, Any] = build_model(config.model).to(device)
+        self.parameters = list(self.model.parameters())
         self.progress = Progress()
-        decayed = [p for p in self.model.parameters() if p.dim() > 1]
-        plain = [p for p in self.model.parameters() if p.dim() <= 1]
-        groups: list[dict[str, Any]] = [{"params": decayed}, {"params": plain, "weight_decay": 0.0}]
-        self.optimizer = torch.optim.AdamW(
-            groups,
-            lr=config.train.lr,
-            betas=(0.9, config.train.adam_beta2),
-            weight_decay=config.train.weight_decay,
-            fused=True,
-        )
-        bf16 = config.train.precision == "bf16"
-        self.autocast = bf16 or (config.train.precision == "auto" and device.type == "cuda")
+        self.optimizer = build_optimizer(self.parameters, train)
+        self.average = MovingAverage(self.parameters, train.ema) if train.ema else None
+        bf16 = train.precision == "bf16"
+        self.autocast = bf16 or (train.precision == "auto" and device.type == "cuda")
+        self.n_splits = 1  # a batch's rows go through the model in so many parts
+        self._loss: Callable[..., tuple[Tensor, Tensor]] = self._plain_loss
+        if train.compile:
+            if self.model.receptive_field() is None:
+                arch = architecture(config.model)
+                raise ConfigError(f"train.compile would unroll the steps of {arch}: leave it off")
+            self._loss = torch.compile(self._plain_loss, dynamic=True)
 
-    def save(self, run: Path) -> None:
-        """trainer.safetensors first, whole in itself; then last.safetensors for everybody else."""
-        tensors = {f"model.{name}": tensor for name, tensor in weights(self.model).items()}
-        for index, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in state.items()}
-        tensors["random.cpu"] = torch.get_rng_state()
-        if self.device.type == "cuda":
-            tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
-        facts = {"progress": msgspec.to_builtins(self.progress)}
-        if math.isinf(self.progress.best_bits_per_byte):
-            facts["progress"]["best_bits_per_byte"] = None
-        save_tensors(run / TRAINER, tensors, self.config, facts)
-        self.save_weights(run / LAST)
+    def update(self, batches: Sequence[Batch], target_bytes: int) -> tuple[Tensor, Tensor]:
+        """One update. batches: this process' shares; target_bytes: of all shares of all processes, EOS
+        counted, by which the summed loss is divided.
 
-    def save_weights(self, path: Path, **facts: float) -> None:
-        """The weights alone, with the update and other facts."""
-        facts = {"update": self.progress.update, **facts}
-        save_tensors(path, weights(self.model), self.config, facts)
-
-    def load(self, run: Path) -> None:
-        """Take up what save left. Raises CheckpointError."""
-        tensors, saved, facts = load_tensors(run / TRAINER)
-        if saved.model != self.config.model:
-            raise CheckpointError(f"{run / TRAINER} belongs to another model than {run / CONFIG}")
-        groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "random": {}}
-        for name, tensor in tensors.items():
-            group, _, rest = name.partition(".")
-            groups[group][rest] = tensor
-        load_weights(self.model, groups["model"], run / TRAINER)
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in groups["optimizer"].items():
-            index, _, key = name.partition(".")
-            state.setdefault(int(index), {})[key] = tensor
-        param_groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": state, "param_groups": param_groups})
-        torch.set_rng_state(groups["random"]["cpu"])
-        if self.device.type == "cuda" and "cuda" in groups["random"]:
-            torch.cuda.set_rng_state(groups["random"]["cuda"], self.device)
-        if facts["progress"]["best_bits_per_byte"] is None:
-            facts["progress"]["best_bits_per_byte"] = math.inf
-        self.progress = msgspec.convert(facts["progress"], Progress)
-
-    def update(self, batch: Tensors) -> tuple[Tensor, Tensor]:
-        """One update. Returns the batch's nats (sum over target bytes and EOS, without smoothing) and the
-        gradient's norm, both scalars on the device."""
-        train, model = self.config.train, self.model
+        Returns this process' nats (over its target bytes, without smoothing) and the gradient's norm,
+        scalars on the device. Where the GPU's memory does not hold a share, it is split, and all later
+        ones, and the gradients are summed.
+        """
+        train = self.config.train
         lr = train.lr * lr_factor(train, self.progress)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast):
-            memory = model.encode(batch.source, batch.source_len)
-            inputs = batch.target_in
-            if train.teacher_forcing < 1:
-                inputs = draw_inputs(model, memory, inputs, train.teacher_forcing)
-            logits, _ = model(inputs, memory, model.start(memory))
-        loss, nats = byte_loss(logits, batch.target_out, batch.target_len, train.label_smoothing)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), train.clip_norm or math.inf)
+        nats = None
+        while nats is None:
+            torch.manual_seed(_draw_seed(train.seed, self.progress.update, self.group.rank))
+            self.optimizer.zero_grad(set_to_none=True)
+            try:
+                nats = self._gradients(batches, target_bytes)
+            except torch.OutOfMemoryError:
+                self._split_more(batches)
+        self._add_up_gradients()
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, train.clip_norm or math.inf)
         self.optimizer.step()
         self.progress.update += 1
+        if self.average is not None:
+            self.average.add(self.progress.update)
         return nats, norm
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Inside, the model has the weights that are validated, saved and used."""
+        return nullcontext() if self.average is None else self.average.in_place()
+
+    def save(self, run: Path, best: bool, facts: Mapping[str, Any]) -> None:
+        """A checkpoint, written by the first process alone. Raises CheckpointError; the old ones stand."""
+        if not self.group.leads:
+            return
+        trainer = {f"optimizer.{k}": tensor for k, tensor in optimizer_tensors(self.optimizer).items()}
+        if self.average is not None:
+            trainer |= {f"model.{name}": tensor for name, tensor in weights(self.model).items()}
+        facts = {"update": self.progress.update, "progress": msgspec.to_builtins(self.progress), **facts}
+        with self.averaged():
+            save_checkpoint(
+                run,
+                self.progress.update,
+                weights(self.model),
+                trainer,
+                self.config,
+                facts,
+                keep=self.config.train.keep_last,
+                best=best,
+            )
+
+    def load(self, run: Path, update: int | None = None) -> dict[str, Any]:
+        """Take up a checkpoint, the last one unless told otherwise; returns its facts.
+
+        Raises CheckpointError.
+        """
+        saved = self.group.first(lambda: load_checkpoint(run, update))
+        if saved.config.model != self.config.model:
+            raise CheckpointError(f"the checkpoint of update {saved.update} in {run} holds another model")
+        parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
+        for name, tensor in saved.trainer.items():
+            part, _, rest = name.partition(".")
+            parts[part][rest] = tensor
+        load_weights(self.model, saved.weights, run)
+        if self.average is not None:
+            self.average = MovingAverage(self.parameters, self.config.train.ema)
+            load_weights(self.model, parts["model"], run)
+        restore_optimizer(self.optimizer, parts["optimizer"])
+        self.progress = msgspec.convert(saved.facts["progress"], Progress)
+        return saved.facts
+
+    def _gradients(self, batches: Sequence[Batch], target_bytes: int) -> Tensor:
+        """Forward and backward; returns the summed nats, float32 on the device."""
+        nats = torch.zeros((), device=self.device)
+        for batch in batches:
+            for part in _split(batch, self.n_splits):
+                on = to_device(part, self.device)
+                inputs = self._inputs(on.target_in, on.source, on.source_len, on.target_len)
+                with self._precision():
+                    loss, part_nats = self._loss(
+                        on.source, on.source_len, inputs, on.target_out, on.target_len
+                    )
+                (loss / target_bytes).backward()  # type: ignore[no-untyped-call]
+                nats += part_nats
+        return nats
+
+    def _plain_loss(
+        self, source: Tensor, source_len: Tensor, inputs: Tensor, target: Tensor, target_len: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        memory = self.model.encode(source, source_len)
+        logits, _ = self.model(inputs, memory, self.model.start(memory))
+        return byte_loss(logits, target, target_len, self.config.train.label_smoothing)
+
+    def _inputs(self, target_in: Tensor, source: Tensor, source_len: Tensor, target_len: Tensor) -> Tensor:
+        """What the decoder reads: the true bytes, or what train.teacher_forcing and byte_dropout make
+        of them; (n, t) uint8."""
+        train, inputs = self.config.train, target_in
+        if train.teacher_forcing < 1:
+            # In a context of its own: autocast would keep weights without gradients for the loss.
+            with torch.no_grad(), self._precision():
+                memory = self.model.encode(source, source_len)
+                inputs = draw_inputs(self.model, memory, inputs, train.teacher_forcing)
+        if train.byte_dropout:
+            inputs = drop_bytes(inputs, train.byte_dropout, train.byte_dropout_kind)
+        return inputs
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast)
+
+    def _split_more(self, batches: Sequence[Batch]) -> None:
+        """Twice as many parts from now on, said once. Raises BytenmtError where a part is one pair."""
+        if self.n_splits >= max(len(batch.target_len) for batch in batches):
+            raise BytenmtError(
+                "the GPU's memory does not hold the training of one pair: lower data.max_source_bytes"
+                " and data.max_target_bytes, or take a smaller preset"
+            )
+        self.n_splits *= 2
+        torch.cuda.empty_cache()
+        if self.n_splits == 2:
+            print(
+                "bytenmt: warning: out of GPU memory: batches are split and their gradients summed, so that"
+                " the training is the same; a lower train.max_tokens with --update-freq 2 would be faster",
+                file=sys.stderr,
+            )
+
+    def _add_up_gradients(self) -> None:
+        """Sum the gradients over the processes; one that had no row of the batch adds zeros."""
+        if self.group.size == 1:
+            return
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        flat = torch.cat([grad.flatten() for grad in grads])
+        self.group.add_up(flat)
+        for parameter, part in zip(self.parameters, torch.split(flat, [g.numel() for g in grads]), strict=True):
+            parameter.grad = part.view_as(parameter)
 
 
 def byte_loss(
@@ -132,8 +204,8 @@ def byte_loss(
 ) -> tuple[Tensor, Tensor]:
     """logits (n, t, 256), target (n, t) uint8, target_len (n,) int64 with EOS.
 
-    Returns the mean loss a target byte in nats, smoothed with the uniform distribution over the 256 ids
-    (for the gradient), and the batch's summed nats without smoothing (for people, detached).
+    Returns the summed loss in nats, smoothed with the uniform distribution over the 256 ids (for the
+    gradient), and the same without smoothing (for people, detached).
     """
     log_p = logits.float().log_softmax(dim=-1)
     real = torch.arange(target.shape[1], device=target.device) < target_len[:, None]
@@ -142,7 +214,17 @@ def byte_loss(
     if label_smoothing:
         uniform = -log_p.sum(dim=-1).masked_fill(~real, 0.0).sum() / N_IDS
         loss = (1 - label_smoothing) * nats + label_smoothing * uniform
-    return loss / target_len.sum(), nats.detach()
+    return loss, nats.detach()
+
+
+def drop_bytes(target_in: Tensor, share: float, kind: str) -> Tensor:
+    """target_in (n, t) uint8, BOS first -> the same with a random share of the bytes after BOS hidden:
+    kind "mask" puts PAD there, "replace" any byte that UTF-8 may have (Shaham and Levy 2021)."""
+    hidden = torch.rand(target_in.shape, device=target_in.device) < share
+    hidden[:, 0] = False
+    if kind == "mask":
+        return target_in.masked_fill(hidden, PAD)
+    return torch.where(hidden, torch.randint_like(target_in, HIGHEST_BYTE), target_in)
 
 
 @torch.no_grad()
@@ -160,27 +242,16 @@ def draw_inputs(model: Model[Any, Any], memory: Any, target_in: Tensor, ratio: f
     return inputs
 
 
-def fraction_done(train: TrainConfig, progress: Progress) -> float:
-    """How much of the run's limits is used, 0 to 1; 0 where there is no limit."""
-    shares = [0.0]
-    if train.max_updates:
-        shares.append(progress.update / train.max_updates)
-    if train.max_minutes:
-        shares.append(progress.seconds / (60 * train.max_minutes))
-    return min(1.0, max(shares))
+def _draw_seed(seed: int, update: int, rank: int) -> int:
+    """The seed of what is random in one update of one process."""
+    digest = hashlib.blake2b(f"{seed} {update} {rank}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
 
 
-def lr_factor(train: TrainConfig, progress: Progress) -> float:
-    """The schedule: a share of train.lr, linear warm-up first.
-
-    cosine falls to zero as the run's limit (updates or minutes, whichever is nearer) is used up;
-    inverse_sqrt falls as 1/sqrt(update) after the warm-up (Vaswani et al. 2017).
-    """
-    update, warmup = progress.update + 1, max(1, train.warmup_updates)
-    if update < warmup:
-        return update / warmup
-    if train.schedule == "inverse_sqrt":
-        return math.sqrt(warmup / update)
-    if train.schedule == "cosine":
-        return 0.5 * (1 + math.cos(math.pi * fraction_done(train, progress)))
-    return 1.0
+def _split(batch: Batch, n_splits: int) -> Iterator[Batch]:
+    """A batch's rows in at most n_splits parts, none of them empty."""
+    n = len(batch.target_len)
+    step = max(1, -(-n // n_splits))
+    for begin in range(0, n, step):
+        rows = slice(begin, begin + step)
+        yield Batch(batch.source[rows], batch.source_len[rows], batch.target[rows], batch.target_len[rows])
