@@ -5,9 +5,10 @@ does not know batches, tensors or models.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -205,10 +206,6 @@ class ParallelCorpus:
         assert len(self.parts) == 1
         return self.parts[0].tgt
 
-    @property
-    def pairs(self) -> Lengths | Indices:
-        return self.lines
-
     def source(self, k: int) -> bytes:
         """The source of the k-th kept pair."""
         src = self._part(k).src
@@ -238,30 +235,57 @@ class ParallelCorpus:
             )
 
     def report(self, listing: Path | None = None) -> list[str]:
-        """What the corpus holds and what was left out or repaired, a line each."""
-        found = [line for p in range(len(self.parts)) for line in self._report_part(p)]
+        """What the corpus holds and what was left out or repaired, a line each.
+
+        listing: a file (tab-separated: file, line, reason) that is written where more lines were left out
+        or repaired than are named here. Raises DataError where it cannot be written.
+        """
+        parts = range(len(self.parts))
+        groups = [group for p in parts for group in self._groups(p)]
+        if listing is None or all(len(lines) <= N_LISTED for _, lines in groups):
+            listing = None
+        else:
+            _write(listing, ("\t".join(row) for p in parts for row in self._rows(p)))
+        found = [line for p in parts for line in self._report_part(p, listing)]
         if len(self.parts) > 1:
             found.append(f"{len(self.parts)} parts together: {len(self):,} pairs")
         return found
 
-    def _report_part(self, p: int) -> Iterator[str]:
+    def _groups(self, p: int) -> list[tuple[str, Indices]]:
+        """Why lines of a part are left out or repaired, and which, from 0."""
         part, (too_long, empty) = self.parts[p], self.left_out[p]
-        within = slice(int(self.bounds[p]), int(self.bounds[p + 1]))
+        limits = f"{self.max_source_bytes} source or {self.max_target_bytes} target"
+        if not self.has_source:
+            limits = f"{self.max_target_bytes} target"
+        groups = [(f"left out, longer than {limits} bytes", too_long), ("left out, empty", empty)]
+        groups += [(f"repaired, not UTF-8 in {text.path}", text.repaired - 1) for text in part.files]
+        return [(reason, lines) for reason, lines in groups if len(lines)]
+
+    def _report_part(self, p: int, listing: Path | None) -> Iterator[str]:
+        part, within = self.parts[p], slice(int(self.bounds[p]), int(self.bounds[p + 1]))
         weight = "" if part.weight == 1 else f", weight {part.weight:g}"
         yield f"{part.name}: {within.stop - within.start:,} pairs{weight}"
         if self.has_source:
             yield f"source: {_describe_lengths(self.source_lengths[within])}"
         yield f"target: {_describe_lengths(self.target_lengths[within])}"
-        if len(too_long):
-            limits = f"longer than {self.max_source_bytes} source or {self.max_target_bytes} target"
-            if not self.has_source:
-                limits = f"longer than {self.max_target_bytes} target"
-            yield f"left out, {limits} bytes: {_list_lines(too_long + 1)}"
-        if len(empty):
-            yield f"left out, empty: {_list_lines(empty + 1)}"
+        for reason, lines in self._groups(p):
+            yield f"{reason}: {_list_lines(lines + 1, listing)}"
+
+    def _rows(self, p: int) -> Iterator[tuple[str, str, str]]:
+        """File, number of the line and reason for each fault of a part's lines; a pair may have two."""
+        part, (too_long, empty) = self.parts[p], self.left_out[p]
+        sides = [(part.tgt, "target", self.max_target_bytes)]
+        if part.src is not None:
+            sides.insert(0, (part.src, "source", self.max_source_bytes))
+        for text, side, limit in sides:
+            for line in empty[text.lengths[empty] == 0].tolist():
+                yield str(text.path), str(line + 1), f"left out: {side} empty"
+            over = text.lengths[too_long] > (limit or LONGEST_LINE)
+            for line in too_long[over].tolist():
+                yield str(text.path), str(line + 1), f"left out: {side} longer than {limit} bytes"
         for text in part.files:
-            if text.n_repaired:
-                yield f"repaired, not UTF-8 in {text.path}: {_list_lines(text.repaired)}"
+            for number in text.repaired.tolist():
+                yield str(text.path), str(number), "repaired: not UTF-8"
 
 
 def _files_of(pair: PairFiles) -> list[tuple[Path, bool]]:
@@ -296,8 +320,22 @@ def _describe_lengths(lengths: Lengths) -> str:
     return f"{int(lengths.sum(dtype=np.int64)):,} bytes, longest line {longest:,}"
 
 
-def _list_lines(numbers: Indices) -> str:
+def _list_lines(numbers: Indices, listing: Path | None) -> str:
     """How many lines, and the numbers of the first of them: "2 (lines 4, 17)"."""
     named = ", ".join(str(number) for number in numbers[:N_LISTED].tolist())
-    more = f" and {len(numbers) - N_LISTED:,} more" if len(numbers) > N_LISTED else ""
+    more = ""
+    if len(numbers) > N_LISTED:
+        more = f" and {len(numbers) - N_LISTED:,} more" + ("" if listing is None else f", see {listing}")
     return f"{len(numbers):,} (line{'s' if len(numbers) > 1 else ''} {named}{more})"
+
+
+def _write(listing: Path, rows: Iterable[str]) -> None:
+    """The rows of a report, under a line that names their columns."""
+    try:
+        listing.parent.mkdir(parents=True, exist_ok=True)
+        with open(listing, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.writelines(f"{row}\n" for row in chain(["file\tline\treason"], rows))
+    except OSError as error:
+        raise DataError(
+            f"{listing} cannot be written ({error.strerror}): make room or check rights"
+        ) from error

@@ -1,164 +1,243 @@
 """One read of a file's bytes: where its lines lie, and which of them are not UTF-8.
 
 Numba kernels over the memory map. They stand together in one file because Numba's cache does not notice a
-change in another.
+change in another. They know bytes and lengths; they do not know files or errors.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 from bytenmt.alphabet import ACCEPT, njit
 
 Bytes = npt.NDArray[np.uint8]
 Lengths = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
-# The scan works in chunks that stay in the innermost cache: one look for non-ASCII bytes, one for
-# UTF-8 mistakes where there are any, one for line ends, one read of memory for all three.
-CHUNK = 4096  # bytes, a multiple of 8
-EVERY_BYTE_01 = np.uint64(0x0101010101010101)
-EVERY_BYTE_7F = np.uint64(0x7F7F7F7F7F7F7F7F)
-EVERY_BYTE_80 = np.uint64(0x8080808080808080)
-EVERY_BYTE_NEWLINE = np.uint64(0x0A0A0A0A0A0A0A0A)
+# The scan compares 64 bytes at once, whatever vectors the machine has, and has a bit for each of them.
+LANES = 64
+# It works in chunks that stay in the innermost cache: one look for line ends and non-ASCII bytes and,
+# where there are any, one for UTF-8 mistakes; memory is read once for both.
+CHUNK = 4096  # bytes, a multiple of LANES
 ONE = np.uint64(1)
-SEVEN = np.uint64(7)
-TOP_BYTE = np.uint64(56)
+LAST_LANE = np.uint64(63)
+NO_LANE = np.uint64(0)
+_VECTOR = ir.VectorType(ir.IntType(8), LANES)
 
 
-@njit
-def _any_bit(words: npt.NDArray[np.uint64], bits: np.uint64) -> bool:
-    """Whether any of the words has any of the bits."""
-    seen = np.uint64(0)
-    for k in range(len(words)):
-        seen |= words[k]
-    return bool(seen & bits)
+def _bits(build: Callable[..., Any], n_before: int = 0) -> Any:
+    """Make (data, at) -> uint64, for compiled code: a bit for each of the bytes data[at : at + 64].
 
-
-@njit
-def _mark_mistakes(third: Bytes, second: Bytes, previous: Bytes, current: Bytes, out: Bytes) -> None:
-    """Set out[i] where current[i] cannot follow the three bytes before it in UTF-8.
-
-    The four inputs are one text, each a byte further on. Written without branches, so that the
-    compiler makes vectors of it: a byte must be a continuation exactly where a lead byte asks for
-    one, and four leads narrow the range of the byte after them (alphabet.py tells which).
+    build(builder, here, *before) writes the comparison in LLVM's language, which Numba does not come to by
+    itself: it makes 64-bit numbers of bytes. `before` are the same bytes 1, 2 … n_before places earlier.
     """
-    for i in range(len(out)):
-        byte, before = current[i], previous[i]
-        expected = (before >= 0xC0) | (second[i] >= 0xE0) | (third[i] >= 0xF0)
-        wrong = ((byte & 0xC0) == 0x80) ^ expected
-        wrong |= ((byte & 0xFE) == 0xC0) | (byte >= 0xF5)
-        wrong |= (before == 0xE0) & (byte < 0xA0)
-        wrong |= (before == 0xED) & (byte >= 0xA0)
-        wrong |= (before == 0xF0) & (byte < 0x90)
-        wrong |= (before == 0xF4) & (byte >= 0x90)
-        out[i] |= wrong
+
+    def typed(context: Any, data: Any, at: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            vectors = []
+            for back in range(n_before + 1):
+                place = builder.sub(arguments[1], ir.Constant(ir.IntType(64), back))
+                pointer = builder.bitcast(builder.gep(array.data, [place]), _VECTOR.as_pointer())
+                vectors.append(builder.load(pointer, align=1))
+            return builder.bitcast(build(builder, *vectors), ir.IntType(64))
+
+        return types.uint64(data, types.int64), generate
+
+    return intrinsic(typed)
 
 
-@njit
-def _length(data: Bytes, start: int, newline: int) -> int:
-    """Bytes of the line that begins at `start` and whose newline stands at `newline`."""
-    if newline > start and data[newline - 1] == 0x0D:
-        return newline - 1 - start
-    return newline - start
+def _all(byte: int) -> Any:
+    return ir.Constant(_VECTOR, [byte] * LANES)
+
+
+def _equal_to(byte: int) -> Any:
+    return _bits(lambda builder, here: builder.icmp_unsigned("==", here, _all(byte)))
+
+
+def _wrong(builder: Any, byte: Any, before: Any, second: Any, third: Any) -> Any:
+    """Where a byte cannot follow the three before it in UTF-8.
+
+    A byte must be a continuation exactly where a lead byte asks for one, and four leads narrow the range
+    of the byte after them (alphabet.py tells which).
+    """
+
+    def compare(vector: Any, operator: str, value: int) -> Any:
+        return builder.icmp_unsigned(operator, vector, _all(value))
+
+    two, three, four = compare(before, ">=", 0xC0), compare(second, ">=", 0xE0), compare(third, ">=", 0xF0)
+    expected = builder.or_(two, builder.or_(three, four))
+    continuation = builder.icmp_signed("<", byte, _all(0xC0))  # signed: 0x80 to 0xBF alone lie below
+    wrong = builder.xor(expected, continuation)
+    terms = [compare(builder.and_(byte, _all(0xFE)), "==", 0xC0), compare(byte, ">=", 0xF5)]
+    for lead, operator, value in (
+        (0xE0, "<", 0xA0),
+        (0xED, ">=", 0xA0),
+        (0xF0, "<", 0x90),
+        (0xF4, ">=", 0x90),
+    ):
+        terms.append(builder.and_(compare(before, "==", lead), compare(byte, operator, value)))
+    for term in terms:
+        wrong = builder.or_(wrong, term)
+    return wrong
+
+
+_newlines, _returns, _tabs = _equal_to(0x0A), _equal_to(0x0D), _equal_to(0x09)
+_not_ascii = _bits(lambda builder, here: builder.icmp_unsigned(">=", here, _all(0x80)))
+_mistakes = _bits(_wrong, n_before=3)
+
+
+def _number(build: Callable[..., Any]) -> Any:
+    """Make (uint64) -> int64, for compiled code."""
+
+    def typed(context: Any, bits: Any) -> Any:
+        return types.int64(types.uint64), lambda _, builder, __, arguments: build(builder, arguments[0])
+
+    return intrinsic(typed)
+
+
+# The place of the lowest bit that is set, 64 where none is; and how many are set.
+_lowest = _number(lambda builder, bits: builder.cttz(bits, ir.Constant(ir.IntType(1), 0)))
+_count = _number(lambda builder, bits: builder.ctpop(bits))
 
 
 @njit
 def _find_lines(
-    data: Bytes,
-    words: npt.NDArray[np.uint64],
-    begin: int,
-    stop: int,
-    n_lines: int,
-    start: int,
-    starts: Indices,
-    lengths: Lengths,
-) -> tuple[int, int]:
-    """Add the lines whose newline lies in bytes begin to stop; `begin` is a multiple of 8.
+    text: Bytes, at: int, n_blocks: int, offset: int, starts: Indices, n_lines: int, return_before: np.uint64
+) -> tuple[int, np.uint64, np.uint64]:
+    """Note where lines begin after the newlines of n_blocks times 64 bytes, from text[at] on.
 
-    Returns the number of lines and where the next one starts. words is data, 8 bytes each.
+    offset: what to add to a place in text for its place in the file. return_before: 1 where a carriage
+    return stands just before the bytes. Returns the number of lines that have ended, bits that are not
+    zero where a byte is not ASCII, and the same for a carriage return before a newline.
     """
-    for k in range(begin // 8, stop // 8):
-        # The high bit of each byte that is a newline; no carry reaches the byte beside it.
-        x = words[k] ^ EVERY_BYTE_NEWLINE
-        hits = ~(((x & EVERY_BYTE_7F) + EVERY_BYTE_7F) | x | EVERY_BYTE_7F)
-        while hits:
-            below = ((hits & (~hits + ONE)) >> SEVEN) - ONE  # ones below the lowest hit
-            offset = np.int64(((below & EVERY_BYTE_01) * EVERY_BYTE_01) >> TOP_BYTE)
-            newline = 8 * k + int(offset)
-            starts[n_lines], lengths[n_lines] = start, _length(data, start, newline)
-            n_lines, start = n_lines + 1, newline + 1
+    not_ascii, with_return = NO_LANE, NO_LANE
+    for block in range(n_blocks):
+        place = at + block * LANES
+        not_ascii |= _not_ascii(text, place)
+        hits, returns = _newlines(text, place), _returns(text, place)
+        with_return |= ((returns << ONE) | return_before) & hits
+        return_before = returns >> LAST_LANE
+        after = place + offset + 1
+        end = n_lines + _count(hits)
+        # Two are noted whether they are there or not, which is faster than to ask; the next
+        # lines overwrite what is noted in vain.
+        for k in range(1, 3):
+            starts[n_lines + k] = after + _lowest(hits)
             hits &= hits - ONE
-    for newline in range(stop // 8 * 8, stop):
-        if data[newline] == 0x0A:
-            starts[n_lines], lengths[n_lines] = start, _length(data, start, newline)
-            n_lines, start = n_lines + 1, newline + 1
-    return n_lines, start
+        for k in range(n_lines + 3, end + 1):
+            starts[k] = after + _lowest(hits)
+            hits &= hits - ONE
+        n_lines = end
+    return n_lines, not_ascii, with_return
 
 
 @njit
-def scan_lines(
-    data: Bytes, words: npt.NDArray[np.uint64], first: int
-) -> tuple[Indices, Lengths, npt.NDArray[np.bool_]]:
+def _measure(data: Bytes, starts: Indices, lengths: Lengths, first: int, end: int, with_return: bool) -> None:
+    """Set the lengths of lines first to end, each of which has a newline."""
+    for line in range(first, end):
+        lengths[line] = starts[line + 1] - starts[line] - 1
+    if with_return:
+        for line in range(first, end):
+            if lengths[line] > 0 and data[starts[line + 1] - 2] == 0x0D:
+                lengths[line] -= 1
+
+
+@njit
+def _scan(
+    data: Bytes, chunk: int, n_lines: int, starts: Indices, lengths: Lengths, suspicious: Flags
+) -> tuple[int, int]:
+    """Go on with scan_lines from a chunk on, to the end or to where there is no room for its lines.
+
+    Returns the chunk to go on with and the number of lines that have ended; after the last chunk,
+    of which nothing may be there, this is n_chunks + 1.
+    """
+    n_chunks = len(data) // CHUNK
+    last = np.zeros(LANES, np.uint8)
+    while chunk <= n_chunks and n_lines + CHUNK + 3 <= len(lengths):
+        begin = chunk * CHUNK
+        n_bytes = min(CHUNK, len(data) - begin)
+        n_blocks = n_bytes // LANES
+        return_before = np.uint64(chunk > 0 and data[begin - 1] == 0x0D)
+        found, not_ascii, with_return = _find_lines(data, begin, n_blocks, 0, starts, n_lines, return_before)
+        if n_bytes % LANES:
+            rest = begin + n_blocks * LANES
+            last[: n_bytes % LANES] = data[rest:]
+            return_before = np.uint64(rest > 0 and data[rest - 1] == 0x0D)
+            found, _, more = _find_lines(last, 0, 1, rest, starts, found, return_before)
+            with_return |= more
+        _measure(data, starts, lengths, n_lines, found, with_return != NO_LANE)
+        if 0 < chunk < n_chunks:
+            # A chunk of ASCII is innocent unless the one before may have left a character open.
+            for place in range(begin - 3, begin):
+                not_ascii |= np.uint64(data[place] & 0x80)
+            wrong = NO_LANE
+            if not_ascii:
+                for block in range(n_blocks):
+                    wrong |= _mistakes(data, begin + block * LANES)
+            if wrong:
+                # A lead byte before the newline would also excuse the first bytes of the next line.
+                suspicious[chunk] = suspicious[chunk + 1] = True
+        chunk, n_lines = chunk + 1, found
+    return chunk, n_lines
+
+
+def scan_lines(data: Bytes, first: int = 0) -> tuple[Indices, Lengths, Flags]:
     """Find all lines, and the chunks that may hold a UTF-8 mistake.
 
-    data (size,) uint8; words (size // 8,) uint64, the same memory; first: where line 1 begins.
-    Returns starts (n,) int64, lengths (n,) int32 and suspicious (size // CHUNK + 1,) bool: the
-    first chunk and what follows the last whole one always are, because there a character would
-    have to be followed over the edge of the data.
+    data (size,) uint8; first: where line 1 begins.
+    Returns starts (n,) int64, lengths (n,) int32 and suspicious (size // CHUNK + 2,) bool. The first two
+    chunks and what follows the last whole one always are: a character would have to be followed over
+    the edge of the data.
     """
-    size = len(data)
-    n_chunks = size // CHUNK
-    suspicious = np.zeros(n_chunks + 1, np.bool_)
-    suspicious[0] = suspicious[n_chunks] = True
-    mistakes = np.empty(CHUNK, np.uint8)
-    # Room that is never written to is never given memory by the operating system.
-    starts = np.empty(2 * CHUNK + size // 32, np.int64)
-    lengths = np.empty(2 * CHUNK + size // 32, np.int32)
-    n_lines, start = 0, first
-    was_ascii = False
-    for chunk in range(n_chunks + 1):
-        begin = chunk * CHUNK
-        stop = min(begin + CHUNK, size)
-        if n_lines + CHUNK >= len(starts):  # every byte of a chunk may end a line
-            starts = np.concatenate((starts, np.empty_like(starts)))
-            lengths = np.concatenate((lengths, np.empty_like(lengths)))
-        # A chunk of ASCII is innocent unless the one before may have left a character open.
-        is_ascii = not _any_bit(words[begin // 8 : stop // 8], EVERY_BYTE_80)
-        if 0 < chunk < n_chunks and not (is_ascii and was_ascii):
-            mistakes[:] = 0
-            third, second = data[begin - 3 : stop - 3], data[begin - 2 : stop - 2]
-            _mark_mistakes(third, second, data[begin - 1 : stop - 1], data[begin:stop], mistakes)
-            suspicious[chunk] = _any_bit(mistakes.view(np.uint64), EVERY_BYTE_01)
-        was_ascii = is_ascii
-        n_lines, start = _find_lines(data, words, begin, stop, n_lines, start, starts, lengths)
-    if start < size:  # the last line has no newline
-        starts[n_lines], lengths[n_lines] = start, size - start
+    n_chunks = len(data) // CHUNK
+    suspicious = np.zeros(n_chunks + 2, np.bool_)
+    suspicious[[0, min(1, n_chunks), n_chunks]] = True
+    # Room that is never written to is never given memory by the operating system. NumPy asks for large
+    # pages here, Numba would not.
+    room = len(data) // 32 + 2 * CHUNK
+    starts, lengths = np.empty(room + 1, np.int64), np.empty(room, np.int32)
+    starts[0] = first
+    chunk, n_lines = _scan(data, 0, 0, starts, lengths, suspicious)
+    while chunk <= n_chunks:
+        starts = np.concatenate((starts, np.empty_like(starts)))
+        lengths = np.concatenate((lengths, np.empty_like(lengths)))
+        chunk, n_lines = _scan(data, chunk, n_lines, starts, lengths, suspicious)
+    if starts[n_lines] < len(data):  # the last line has no newline
+        lengths[n_lines] = len(data) - starts[n_lines]
         n_lines += 1
     return starts[:n_lines], lengths[:n_lines], suspicious
 
 
 @njit
 def invalid_lines(
-    data: Bytes,
-    starts: Indices,
-    lengths: Lengths,
-    suspicious: npt.NDArray[np.bool_],
-    following: npt.NDArray[np.uint8],
+    data: Bytes, starts: Indices, lengths: Lengths, suspicious: Flags, following: npt.NDArray[np.uint8]
 ) -> Indices:
-    """Indices of the lines that are not UTF-8: those in suspicious chunks, byte by byte."""
-    invalid = np.zeros(len(starts), np.bool_)
-    for line in range(len(starts)):
-        start, end = starts[line], starts[line] + lengths[line]
-        is_suspicious = False
-        # The byte after the line counts: it is where a character that is cut off shows.
-        for chunk in range(start // CHUNK, end // CHUNK + 1):
-            is_suspicious |= suspicious[chunk]
-        if is_suspicious:
+    """Indices of the lines that are not UTF-8: those in suspicious chunks, byte by byte.
+
+    following (states, 256) uint8: the automaton of a text.
+    """
+    invalid = np.empty(len(starts), np.int64)
+    n_invalid, line = 0, 0
+    for chunk in np.flatnonzero(suspicious):
+        # From the line that the chunk begins in. The newline belongs to its line: it is where a
+        # character that is cut off shows.
+        line = max(line, int(np.searchsorted(starts, chunk * CHUNK, "right")) - 1)
+        while line < len(starts) and starts[line] < (chunk + 1) * CHUNK:
             state = ACCEPT
-            for place in range(start, end):
+            for place in range(starts[line], starts[line] + lengths[line]):
                 state = following[state, data[place]]
-            invalid[line] = state != ACCEPT
-    return np.flatnonzero(invalid)
+            if state != ACCEPT:
+                invalid[n_invalid] = line
+                n_invalid += 1
+            line += 1
+    return invalid[:n_invalid].copy()
 
 
 @njit
@@ -193,6 +272,11 @@ def split_at_tabs(
 @njit
 def _find_tab(text: Bytes, begin: int, end: int) -> int:
     """Where the first tab is in text[begin:end]; `end` where there is none."""
+    while begin < end and begin + LANES <= len(text):
+        tabs = _tabs(text, begin)
+        if tabs:
+            return min(end, begin + int(_lowest(tabs)))
+        begin += LANES
     for place in range(begin, end):
         if text[place] == 0x09:
             return place

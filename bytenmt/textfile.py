@@ -70,8 +70,7 @@ class TextFile:
             raise ValueError(f'errors is {errors!r}, expected "replace" or "strict"')
         data = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
         marked = bytes(data[:3]) == BYTE_ORDER_MARK
-        words = data[: len(data) // 8 * 8].view(np.uint64)
-        starts, lengths, suspicious = scan_lines(data, words, 3 if marked else 0)
+        starts, lengths, suspicious = scan_lines(data, len(BYTE_ORDER_MARK) if marked else 0)
         if len(data) > LONGEST_LINE:
             _refuse_endless_lines(path, starts, len(data))
         invalid = invalid_lines(data, starts, lengths, suspicious, _TEXT_NEXT)
@@ -128,12 +127,15 @@ class TextFile:
 
 def check_file(path: Path) -> None:
     """Raise DataError where the path is no file, or one packed in a way that is not known."""
-    if path.is_dir():
-        raise DataError(f"{path} is a directory: give the name of a text file in it")
-    if not path.exists():
-        raise DataError(f"{path} does not exist: check the name of the text file")
-    if not path.is_file():
-        raise DataError(f"{path} is no regular file: write its text to a file and give that one")
+    try:
+        if path.is_dir():
+            raise DataError(f"{path} is a directory: give the name of a text file in it")
+        if not path.exists():
+            raise DataError(f"{path} does not exist: check the name of the text file")
+        if not path.is_file():
+            raise DataError(f"{path} is no regular file: write its text to a file and give that one")
+    except OSError as error:
+        raise _unreadable(path, error) from error
     if path.suffix in OTHER_PACKINGS:
         raise DataError(f"{path} is packed as {path.suffix}: unpack it, or pack it as .gz, .xz or .zst")
 
@@ -151,7 +153,11 @@ def _read(path: Path, cache: Path | None) -> Bytes:
             return np.frombuffer(b"", np.uint8)
         return np.asarray(np.memmap(plain, np.uint8, "r"))
     except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}): check its rights") from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(f"{path} cannot be read ({error.strerror}): check its rights")
 
 
 def _refuse_endless_lines(path: str | Path, starts: Indices, size: int) -> None:

@@ -10,7 +10,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from threading import Event
 from typing import Any, BinaryIO
@@ -23,6 +23,10 @@ PIECE = 1 << 16  # packed bytes that are unpacked at once; what they unpack to i
 LARGE = 1 << 23  # packed bytes from which on a progress bar is shown
 FORGOTTEN = 86_400.0  # seconds after which a temporary file is taken for that of a killed process
 TEMPORARY = ".tmp"
+
+
+class _StoppedError(Exception):
+    """Another thread has failed or the user has had enough; nobody sees this."""
 
 
 def _zstd() -> Any:
@@ -50,7 +54,7 @@ def is_packed(path: Path) -> bool:
 
 
 def unpack_into_memory(path: Path) -> bytes:
-    """All bytes of a packed file. Raises DataError where it is damaged, OSError where it cannot be read."""
+    """All bytes of a packed file. Raises DataError where it is damaged or cannot be read."""
     return b"".join(_unpacked(path, Event()))
 
 
@@ -64,7 +68,7 @@ def unpack_into_cache(path: Path, cache: Path, stop: Event | None = None) -> Pat
     """
     path = Path(os.path.abspath(path))
     status = path.stat()
-    prefix = f"{path.stem}.{_key(str(path))}."
+    prefix = f"{path.stem[:60]}.{_key(str(path))}."
     whole = cache / (prefix + _key(f"{status.st_size} {status.st_mtime_ns}"))
     if whole.is_file():
         return whole
@@ -96,8 +100,10 @@ def unpack_all(paths: Sequence[Path], cache: Path) -> None:
     stop = Event()
     with ThreadPoolExecutor(min(len(packed), os.cpu_count() or 1)) as threads:
         try:
-            for _ in threads.map(lambda path: unpack_into_cache(path, cache, stop), packed):
-                pass
+            for future in as_completed(
+                threads.submit(unpack_into_cache, path, cache, stop) for path in packed
+            ):
+                future.result()
         finally:
             stop.set()
 
@@ -116,7 +122,10 @@ def _remove_stale(cache: Path, prefix: str) -> None:
 
 
 def _unpacked(path: Path, stop: Event) -> Iterator[bytes]:
-    """The unpacked bytes of a file, piece by piece, with a progress bar where a person waits for them."""
+    """The unpacked bytes of a file, piece by piece, with a progress bar where a person waits for them.
+
+    Raises DataError, and _StoppedError once `stop` is set.
+    """
     size = path.stat().st_size
     quiet = size < LARGE or not sys.stderr.isatty()
     damage: tuple[type[Exception], ...] = (zlib.error, lzma.LZMAError, *_zstd_errors())
@@ -125,13 +134,15 @@ def _unpacked(path: Path, stop: Event) -> Iterator[bytes]:
         with open(path, "rb") as file, tqdm(total=size, disable=quiet, **layout) as bar:
             for piece in _streams(file, DECODERS[path.suffix]):
                 if stop.is_set():
-                    return
+                    raise _StoppedError
                 bar.update(file.tell() - bar.n)
                 yield piece
     except EOFError as error:
         raise DataError(f"{path} is cut off: the {path.suffix} ends too early; copy it again") from error
     except ImportError as error:
         raise DataError(f"{path} needs a package that is missing: pip install zstandard") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}): check its rights") from error
     except damage as error:
         raise DataError(f"{path} is no sound {path.suffix} file ({error}): copy or pack it again") from error
 
