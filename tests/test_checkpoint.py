@@ -4,10 +4,11 @@ import hashlib
 import json
 import os
 import random
+import resource
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -134,18 +135,14 @@ def test_files_are_safetensors(tmp_path: Path) -> None:
         assert back[name].dtype == tensor.dtype and torch.equal(back[name], tensor), name
 
 
-def test_the_pointer_knows_the_files(run: Path) -> None:
+def test_the_pointer_knows_the_files(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Size and SHA-256 in checkpoints.json are those of the files, computed here on their own."""
-    monkeypatched_chunk = 1000  # several pieces a file
-    tensorfile.CHUNK, before = monkeypatched_chunk, tensorfile.CHUNK
-    try:
-        save(run, 1, best=True)
-    finally:
-        tensorfile.CHUNK = before
+    monkeypatch.setattr(tensorfile, "CHUNK", 700)  # several pieces a file
+    save(run, 1, best=True)
     (kept,) = json.loads((run / "checkpoints.json").read_bytes())["kept"]
     for holds, name in (("weights", "update-00000001"), ("trainer", "update-00000001.trainer")):
         data = (run / "checkpoints" / f"{name}.safetensors").read_bytes()
-        assert len(data) > monkeypatched_chunk
+        assert len(data) > tensorfile.CHUNK
         assert kept[holds] == {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
 
 
@@ -458,25 +455,33 @@ class _Failing:
         self.file.close()
 
 
+@contextmanager
+def file_limit(n_bytes: int) -> Iterator[None]:
+    """No file may grow beyond so many bytes: the system itself refuses. Python ignores the signal."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 def test_a_real_limit(run: Path) -> None:
-    """A process that may not write files so large: the same, from the system itself."""
-    save(run, 1)
+    """The system refuses to write on, in the weights, the trainer's file or the pointer."""
+    sizes = set()
+    for update in (1, 2):
+        save(run, update)
+        sizes |= {len(data) for data in contents_of(run).values()}
     before = contents_of(run)
-    program = (
-        "import resource, signal, sys; from pathlib import Path; import test_checkpoint as test;"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
-        "test.save(Path(sys.argv[1]), 2)"
-    )
-    root = Path(__file__).parent.parent
-    environment = os.environ | {"PYTHONPATH": f"{root}:{root / 'tests'}", "PYTHONDONTWRITEBYTECODE": "1"}
-    child = subprocess.run(
-        [sys.executable, "-c", program, str(run)], env=environment, capture_output=True, text=True
-    )
-    assert "CheckpointError: cannot save the checkpoint of update 2" in child.stderr, child.stderr
-    assert "File too large; that of update 1 stands" in child.stderr
-    now = contents_of(run)
-    assert now == before and is_saved(run, 1)
+    for limit in (0, 1, 1000, *(size - 1 for size in sizes)):
+        with file_limit(limit), pytest.raises(CheckpointError) as caught:
+            save(run, 3)
+        assert "cannot save the checkpoint of update 3" in str(caught.value)
+        assert "File too large; that of update 2 stands" in str(caught.value)
+        assert contents_of(run) == before and is_saved(run, 2)
+    with file_limit(max(sizes)):
+        save(run, 3)
+    assert is_saved(run, 3)
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
@@ -504,15 +509,8 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 def test_metrics_are_whole_lines(tmp_path: Path) -> None:
     """A disk that fills in the middle of a record leaves the records before it."""
     append_metrics(tmp_path, {"update": 1})
-    program = (
-        "import resource, sys; from pathlib import Path; from bytenmt.checkpoint import append_metrics;"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20));"
-        "append_metrics(Path(sys.argv[1]), {'update': 2, 'bits_per_byte': 1.5})"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path)]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
-    child = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert "CheckpointError: cannot write" in child.stderr, child.stderr
+    with file_limit(20), pytest.raises(CheckpointError, match="cannot write .*metrics.jsonl"):
+        append_metrics(tmp_path, {"update": 2, "bits_per_byte": 1.5})
     append_metrics(tmp_path, {"update": 3})
     assert (tmp_path / "metrics.jsonl").read_bytes() == b'{"update":1}\n{"update":3}\n'
     with open(tmp_path / "metrics.jsonl", "ab") as file:
