@@ -155,7 +155,7 @@ def scatter(
     weighted = len(copies) > 0
     for index in range(len(target)):
         cell = target_rows[min(target[index], last_target)] + source_keys[min(source[index], last_source)]
-        lengths = (min(source[index], LONGEST) << 16) | min(target[index], LONGEST)
+        lengths = (min(int(source[index]), LONGEST) << 16) | min(int(target[index]), LONGEST)
         entry = (np.uint64(lengths) << TARGET_SHIFT) | np.uint64(index)
         for _ in range(copies[index] if weighted else 1):
             entries[places[cell]] = entry

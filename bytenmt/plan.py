@@ -86,10 +86,7 @@ def epoch_plan(
         raise ValueError("weights would be ignored: without shuffle every pair comes once")
     state = np.array([_mix(_mix(seed) + epoch)], np.uint64)
     copies = _copies(bounds, weights, len(target_lengths), state)
-    n_pairs = int(copies.sum(dtype=np.int64)) if len(copies) else len(target_lengths)
-    if max(n_pairs, len(target_lengths)) > MOST_PAIRS:
-        raise ValueError(f"{n_pairs} pairs an epoch, expected at most {MOST_PAIRS}: lower the weights")
-    if n_pairs == 0:
+    if len(target_lengths) == 0 or (len(copies) and not copies.any()):
         nothing = np.zeros(0, np.int64)
         return EpochPlan(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros((0, 2), np.int64), nothing)
     max_tokens, end = min(max_tokens, MOST_PAIRS), int(source_lengths.max() > 0)
@@ -147,7 +144,10 @@ def _copies(
         raise ValueError(f"weights are {list(weights)}, expected numbers that are not negative")
     if bounds is None or len(bounds) != len(weights) + 1 or bounds[0] != 0 or bounds[-1] != n_pairs:
         raise ValueError(f"{len(weights)} weights, but the parts of {n_pairs} pairs are {bounds}")
-    sizes = np.diff(bounds).tolist()
+    sizes = [int(size) for size in np.diff(bounds)]
+    n_drawn = sum(math.ceil(weight) * size for weight, size in zip(weights, sizes, strict=True))
+    if n_drawn > MOST_PAIRS:
+        raise ValueError(f"{n_drawn} pairs an epoch, expected at most {MOST_PAIRS}: lower the weights")
     whole = np.array([math.floor(weight) for weight in weights], np.int64)
     # A random number before the cut: in the mean over the epochs the share is exact.
     extra = np.array(
