@@ -11,6 +11,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import Any, BinaryIO
@@ -88,7 +89,8 @@ def unpack_into_cache(path: Path, cache: Path, stop: Event | None = None) -> Pat
             f"or unpack it yourself and give that file"
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
     return whole
 
 
@@ -115,10 +117,10 @@ def _key(text: str) -> str:
 def _remove_stale(cache: Path, prefix: str) -> None:
     """Remove what an older state of a file unpacked to, and what a killed process left half written."""
     for file in cache.iterdir():
-        if file.name.startswith(prefix) and (
-            file.suffix != TEMPORARY or time.time() - file.stat().st_mtime > FORGOTTEN
-        ):
-            file.unlink(missing_ok=True)
+        if file.name.startswith(prefix):
+            with suppress(FileNotFoundError):  # another process may do the same
+                if file.suffix != TEMPORARY or time.time() - file.stat().st_mtime > FORGOTTEN:
+                    file.unlink()
 
 
 def _unpacked(path: Path, stop: Event) -> Iterator[bytes]:
