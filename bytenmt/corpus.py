@@ -248,15 +248,21 @@ class ParallelCorpus:
             _write(listing, ("\t".join(row) for p in parts for row in self._rows(p)))
         found = [line for p in parts for line in self._report_part(p, listing)]
         if len(self.parts) > 1:
-            found.append(f"{len(self.parts)} parts together: {len(self):,} pairs")
+            source, target = (
+                f"{lengths.sum(dtype=np.int64):,}" for lengths in (self.source_lengths, self.target_lengths)
+            )
+            sizes = f"{source} source and {target} target" if self.has_source else f"{target} target"
+            found.append(f"{len(self.parts)} parts together: {len(self):,} pairs, {sizes} bytes")
         return found
 
     def _groups(self, p: int) -> list[tuple[str, Indices]]:
         """Why lines of a part are left out or repaired, and which, from 0."""
         part, (too_long, empty) = self.parts[p], self.left_out[p]
-        limits = f"{self.max_source_bytes} source or {self.max_target_bytes} target"
-        if not self.has_source:
-            limits = f"{self.max_target_bytes} target"
+        sides = {
+            "source": self.max_source_bytes if self.has_source else None,
+            "target": self.max_target_bytes,
+        }
+        limits = " or ".join(f"{limit} {side}" for side, limit in sides.items() if limit)
         groups = [(f"left out, longer than {limits} bytes", too_long), ("left out, empty", empty)]
         groups += [(f"repaired, not UTF-8 in {text.path}", text.repaired - 1) for text in part.files]
         return [(reason, lines) for reason, lines in groups if len(lines)]

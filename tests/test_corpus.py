@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bytenmt import corpus as pairing
 from bytenmt import textfile as corpus_module
-from bytenmt.corpus import ParallelCorpus, TextFile
-from bytenmt.errors import BytenmtError
+from bytenmt.corpus import PairFiles, ParallelCorpus, TextFile
+from bytenmt.errors import BytenmtError, DataError
 from bytenmt.scan import CHUNK
 
 
@@ -263,9 +264,198 @@ def test_corpus_without_source(tmp_path: Path) -> None:
 
 
 def test_report_names_ten_lines(tmp_path: Path) -> None:
-    corpus = ParallelCorpus.open(*pair_files(tmp_path, b"\n" * 1012 + b"a\n", b"b\n" * 1013))
+    """And writes all of them to a file, of every kind, where there are more of one."""
+    source, target = b"\n" * 1012 + b"a\n\xff\n\n", b"b\n" * 1013 + b"c\n\n"
+    paths = pair_files(tmp_path, source, target)
+    corpus = ParallelCorpus.open(*paths, max_source_bytes=2)
     numbers = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10"
-    assert corpus.report()[-1] == f"left out, empty: 1,012 (lines {numbers} and 1,002 more)"
+    assert corpus.report()[-2] == f"left out, empty: 1,013 (lines {numbers} and 1,003 more)"
+    listing = tmp_path / "run" / "lines.tsv"
+    last = corpus.report(listing)[-2:]
+    assert last[0] == f"left out, empty: 1,013 (lines {numbers} and 1,003 more, see {listing})"
+    assert last[1] == f"repaired, not UTF-8 in {paths[0]}: 1 (line 1014)"
+    expected = [("file", "line", "reason")]
+    expected += [(str(paths[0]), str(line), "left out: source empty") for line in [*range(1, 1013), 1015]]
+    expected.append((str(paths[0]), "1014", "left out: source longer than 2 bytes"))
+    expected.append((str(paths[1]), "1015", "left out: target empty"))
+    expected.append((str(paths[0]), "1014", "repaired: not UTF-8"))
+    found = [tuple(line.split("\t")) for line in listing.read_text().splitlines()]
+    same = found == expected
+    assert same
+    ten = ParallelCorpus.open(*pair_files(tmp_path, b"\n" * 10 + b"a", b"b\n" * 11))
+    ten.report(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(BytenmtError, match="cannot be written .Is a directory."):
+        corpus.report(tmp_path)
+
+
+def random_columns(draw: random.Random) -> list[bytes]:
+    pieces = [piece for piece in PIECES if piece not in (b"\n", b"\r\n", b"\r", b"\x09")] + FAULTS[:-4]
+    return [b"".join(draw.choices(pieces, k=draw.randrange(4))) for _ in range(draw.randrange(2, 5))]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_tables(tmp_path: Path, end: bytes) -> None:
+    """The columns of a table are what Python's split makes of its repaired lines."""
+    draw = random.Random(5)
+    rows = [[b""] if draw.randrange(9) == 0 else random_columns(draw) for _ in range(700)]
+    path = tmp_path / "t.tsv"
+    for n_rows in (0, 1, 2, 700):
+        content = end.join(b"\t".join(row) for row in rows[:n_rows])
+        path.write_bytes(b"\xef\xbb\xbf" + content + end)
+        lines, repaired = expected_lines(content + end)
+        columns = [(line.split(b"\t") + [b""])[:2] for line in lines]
+        source, target = TextFile.open_tsv(path)
+        same_source = list(source) == [column[0] for column in columns]
+        same_target = list(target) == [column[1] for column in columns]
+        same_lengths = target.lengths.tolist() == [len(column[1]) for column in columns]
+        assert same_source and same_target and same_lengths and source.data is target.data
+        assert source.repaired.tolist() == target.repaired.tolist() == repaired
+        assert n_rows < 700 or len(repaired) > 100
+
+
+def test_tab_at_any_place() -> None:
+    """Around the 64 bytes that are looked at together, to the last byte of the file and beyond the line."""
+    for length in (*range(1, 4), *range(60, 70), *range(124, 132)):
+        for place in range(length):
+            line = b"a" * place + b"\t" + b"b" * (length - place - 1)
+            for behind in (b"", b"\n", b"\n\t\t\n", b"\n" + b"c" * 200 + b"\t"):
+                source, target = TextFile.from_bytes(b"\t\n" + line + behind, "x").split()
+                assert (source.line(1), target.line(1)) == (line[:place], line[place + 1 :])
+
+
+def test_tables_that_cannot_be_used(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    for content, number in ((b"a\tb\n\r\n\nab\r\nc\td\n", 4), (b"a", 1), (b"a\tb\nc\xff\n\td", 2)):
+        path.write_bytes(content)
+        with pytest.raises(DataError) as caught:
+            ParallelCorpus.open_all([PairFiles(tsv=path)])
+        one_line(caught, f"{path}, line {number} has no tab: ")
+    path.write_bytes(b"a\tb\nab\tc\xff\n")
+    with pytest.raises(DataError) as caught:
+        ParallelCorpus.open_all([PairFiles(tsv=path)], errors="strict")
+    one_line(caught, f"{path}, line 2, byte offset 4: ")
+
+
+def several(tmp_path: Path) -> list[PairFiles]:
+    contents = {
+        "a.en": b"one\n\nthree\n",
+        "a.ko": "하나\n둘\n셋\n".encode(),
+        "b.tsv": b"x\ty\tz\n\n\xff\tzwei\nlonger\tw\n",
+        "c.en": b"",
+        "c.ko": b"",
+        "d.en": b"d\n",
+        "d.ko": b"D\r\n",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "d.en.gz").write_bytes(gzip.compress(contents["d.en"]))
+    return [
+        PairFiles(tmp_path / "a.en", tmp_path / "a.ko"),
+        PairFiles(tsv=tmp_path / "b.tsv", weight=0.5),
+        PairFiles(tmp_path / "c.en", tmp_path / "c.ko", weight=3),
+        PairFiles(tmp_path / "d.en.gz", tmp_path / "d.ko"),
+    ]
+
+
+def test_several_parts(tmp_path: Path) -> None:
+    """Pair k of the corpus is the kept line of its part, with its lengths, whatever part it is in."""
+    corpus = ParallelCorpus.open_all(several(tmp_path), max_source_bytes=5, cache=tmp_path / "cache")
+    assert corpus.bounds.tolist() == [0, 2, 4, 4, 5] and corpus.lines.tolist() == [0, 2, 0, 2, 0]
+    assert (corpus.bounds.dtype, corpus.lines.dtype) == (np.int64, np.int32)
+    pairs = [(corpus.source(k), corpus.target(k)) for k in range(len(corpus))]
+    assert pairs == [
+        (b"one", "하나".encode()),
+        (b"three", "셋".encode()),
+        (b"x", b"y"),
+        ("\ufffd".encode(), b"zwei"),
+        (b"d", b"D"),
+    ]
+    assert corpus.source_lengths.tolist() == [len(source) for source, _ in pairs]
+    assert corpus.target_lengths.tolist() == [len(target) for _, target in pairs]
+    assert corpus.source_lengths.dtype == corpus.target_lengths.dtype == np.int32
+    assert [part.weight for part in corpus.parts] == [1, 0.5, 3, 1] and corpus.has_source
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+    assert corpus.report() == [
+        f"{tmp_path}/a.en and {tmp_path}/a.ko: 2 pairs",
+        "source: 8 bytes, longest line 5",
+        "target: 9 bytes, longest line 6",
+        "left out, empty: 1 (line 2)",
+        f"{tmp_path}/b.tsv: 2 pairs, weight 0.5",
+        "source: 4 bytes, longest line 3",
+        "target: 5 bytes, longest line 4",
+        "left out, longer than 5 source bytes: 1 (line 4)",
+        "left out, empty: 1 (line 2)",
+        f"repaired, not UTF-8 in {tmp_path}/b.tsv: 1 (line 3)",
+        f"{tmp_path}/c.en and {tmp_path}/c.ko: 0 pairs, weight 3",
+        "source: 0 bytes, longest line 0",
+        "target: 0 bytes, longest line 0",
+        f"{tmp_path}/d.en.gz and {tmp_path}/d.ko: 1 pairs",
+        "source: 1 bytes, longest line 1",
+        "target: 1 bytes, longest line 1",
+        "4 parts together: 5 pairs, 13 source and 15 target bytes",
+    ]
+    with pytest.raises(DataError, match="c.en is empty"):
+        corpus.require_pairs()
+    with pytest.raises(AssertionError):
+        corpus.src  # noqa: B018
+
+
+def test_parts_that_do_not_fit(tmp_path: Path) -> None:
+    files = several(tmp_path)
+    for wrong in (
+        [],
+        [PairFiles()],
+        [PairFiles(src=tmp_path / "a.en")],
+        [PairFiles(tgt=tmp_path / "a.en", tsv=tmp_path / "b.tsv")],
+        *([files[0]._replace(weight=weight)] for weight in (0, -1, float("nan"), float("inf"))),
+    ):
+        with pytest.raises(ValueError):
+            ParallelCorpus.open_all(wrong)
+    with pytest.raises(DataError) as caught:
+        ParallelCorpus.open_all([*files, PairFiles(tgt=tmp_path / "d.ko")])
+    one_line(caught, f"{tmp_path}/d.ko has no source", "a.en")
+    alone = ParallelCorpus.open_all([PairFiles(tgt=tmp_path / name) for name in ("a.ko", "d.ko")])
+    assert not alone.has_source and alone.source_lengths.tolist() == [0] * 4 and alone.target(3) == b"D"
+
+
+def test_a_wrong_name_is_told_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before another file is unpacked or read."""
+    files = [*several(tmp_path), PairFiles(tmp_path / "d.en", tmp_path / "missing")]
+    monkeypatch.setattr(pairing, "unpack_all", None)
+    monkeypatch.setattr(corpus_module, "scan_lines", None)
+    with pytest.raises(DataError, match="missing does not exist"):
+        ParallelCorpus.open_all(files, cache=tmp_path / "cache")
+
+
+def test_sorting_out_equals_plain_python() -> None:
+    draw = random.Random(6)
+    for _ in range(300):
+        n, top = draw.randrange(40), draw.choice([1, 3, 10])
+        source, target = ([draw.randrange(draw.choice([1, top])) for _ in range(n)] for _ in "st")
+        if draw.randrange(3) == 0:
+            source, target = [1] * n, [2] * n
+        limits = draw.randrange(1, 10), draw.randrange(1, 10)
+        texts = [
+            TextFile.from_bytes(b"".join(b"a" * k + b"\n" for k in side), "x") for side in (source, target)
+        ]
+        for keep_empty in (False, True):
+            corpus = ParallelCorpus.from_texts(*texts, *limits, keep_empty)
+            empty = [k for k in range(n) if not keep_empty and not (source[k] and target[k])]
+            long = [
+                k for k in range(n) if k not in empty and (source[k] > limits[0] or target[k] > limits[1])
+            ]
+            kept = [k for k in range(n) if k not in empty and k not in long]
+            assert corpus.lines.tolist() == kept and corpus.lines.dtype == np.int32
+            assert [left.tolist() for left in corpus.left_out[0]] == [long, empty]
+            assert corpus.source_lengths.tolist() == [source[k] for k in kept]
+            assert corpus.target_lengths.tolist() == [target[k] for k in kept]
+
+
+def test_nothing_is_copied_where_all_is_kept(tmp_path: Path) -> None:
+    corpus = ParallelCorpus.open(*pair_files(tmp_path, b"a\nb\n", b"c\nd\n"))
+    assert corpus.src is not None and corpus.source_lengths is corpus.src.lengths
+    assert corpus.target_lengths is corpus.tgt.lengths
 
 
 def test_corpora_that_cannot_be_used(tmp_path: Path) -> None:
