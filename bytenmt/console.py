@@ -58,7 +58,9 @@ def dash(_: click.Context, __: click.Parameter, path: Path | None) -> Path | Non
 
 
 FILE = click.Path(path_type=Path)
-MODEL = click.option("-m", "--model", "run", type=FILE, required=True, help="The run folder, or a checkpoint file.")
+MODEL = click.option(
+    "-m", "--model", "run", type=FILE, required=True, help="The run folder, or a checkpoint file."
+)
 RUNTIME = options(
     click.option(
         "--errors",

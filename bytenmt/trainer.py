@@ -99,8 +99,8 @@ class Trainer:
         if not self.group.leads:
             return
         trainer = {f"optimizer.{k}": tensor for k, tensor in optimizer_tensors(self.optimizer).items()}
-        if self.average is not None:
-            trainer |= {f"model.{name}": tensor for name, tensor in weights(self.model).items()}
+        if self.average is not None:  # detached, they stay what they are while the average is in place
+            trainer |= {f"model.{name}": p.detach() for name, p in weights(self.model).items()}
         facts = {"update": self.progress.update, "progress": msgspec.to_builtins(self.progress), **facts}
         with self.averaged():
             save_checkpoint(
@@ -195,7 +195,8 @@ class Trainer:
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
         flat = torch.cat([grad.flatten() for grad in grads])
         self.group.add_up(flat)
-        for parameter, part in zip(self.parameters, torch.split(flat, [g.numel() for g in grads]), strict=True):
+        parts = torch.split(flat, [grad.numel() for grad in grads])
+        for parameter, part in zip(self.parameters, parts, strict=True):
             parameter.grad = part.view_as(parameter)
 
 

@@ -1,9 +1,9 @@
-"""A program for tests/test_kill.py: trains in forked children and kills them with SIGKILL until one is through.
+"""A program for tests/test_kill.py: trains in children that are killed by SIGKILL until one is through.
 
     python tests/killed_runs.py ARCH FOLDER
 
 The folder holds the texts src, tgt, valid_src and valid_tgt. Trains FOLDER/whole in one go and FOLDER/killed
-with many deaths, and prints how many there were at a random moment and how many inside a checkpoint's writing.
+with many deaths, and prints how many were at a random moment and how many inside a checkpoint's writing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from test_train import config
 from bytenmt.corpus import PairFiles
 from bytenmt.train import train
 
-UPDATES = 40
+UPDATES = 30
 CALLS = ("fsync", "replace", "unlink")  # the operating system's, of which a checkpoint's writing is made
 
 
@@ -87,9 +87,9 @@ def main(arch: str, folder: Path) -> None:
     deaths = {"moment": 0, "write": 0}
     while True:
         kind = draw.choice(list(deaths))
-        pid = child(arch, folder / "killed", folder, draw.randrange(1, 60) if kind == "write" else None)
+        pid = child(arch, folder / "killed", folder, draw.randrange(1, 120) if kind == "write" else None)
         if kind == "moment":
-            time.sleep(draw.uniform(0.1, 0.6) * seconds)
+            time.sleep(draw.uniform(0.2, 0.9) * seconds)
             os.kill(pid, signal.SIGKILL)
         status = os.waitpid(pid, 0)[1]
         if status == 0:

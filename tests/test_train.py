@@ -2,11 +2,6 @@
 
 import json
 import math
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +15,7 @@ from bytenmt.corpus import PairFiles, ParallelCorpus
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError, DataError
 from bytenmt.models import MODELS, build_model
 from bytenmt.train import train
-from bytenmt.trainer import byte_loss, draw_inputs, drop_bytes
+from bytenmt.trainer import byte_loss, draw_inputs
 
 CPU = torch.device("cpu")
 SMALL: dict[str, list[str]] = {
