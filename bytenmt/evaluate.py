@@ -16,7 +16,7 @@ import torch
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from bytenmt.batching import EpochPlan, batches, epoch_plan
+from bytenmt.batching import batches, epoch_plan
 from bytenmt.corpus import ParallelCorpus
 from bytenmt.device import to_device
 from bytenmt.distributed import ALONE, Group
@@ -48,7 +48,7 @@ def log_probabilities(
     plan = epoch_plan(
         corpus.source_lengths, corpus.target_lengths, max_tokens, seed=0, epoch=0, shuffle=False
     )
-    plan = _share(plan, group)
+    plan = plan._replace(sequence=plan.sequence[group.rank :: group.size])  # whole batches
     result = np.zeros(len(corpus))
     with torch.no_grad():
         for index, batch in enumerate(batches(corpus, plan)):
@@ -63,15 +63,6 @@ def log_probabilities(
             result[plan.batch(index)] = torch.where(real, chosen, 0.0).sum(dim=1).cpu().numpy()
     group.add_up(torch.from_numpy(result))  # in place: a pair is zero in all processes but one
     return result
-
-
-def _share(plan: EpochPlan, group: Group) -> EpochPlan:
-    """The batches of a plan, whole ones, that are this process' own."""
-    if group.size == 1:
-        return plan
-    own = [plan.batch(index) for index in group.share(plan.n_batches)]
-    bounds = np.cumsum([0, *map(len, own)], dtype=np.int64)
-    return plan._replace(order=np.concatenate([np.zeros(0, np.int64), *own]), bounds=bounds)
 
 
 def bits_per_byte(log_p: npt.NDArray[np.float64], target_lengths: npt.NDArray[np.int32]) -> float:

@@ -20,7 +20,7 @@ from bytenmt.distributed import process_group
 
 SECONDS = 60  # until a job counts as hanging; it takes about one
 FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload(["bytenmt.distributed", "bytenmt.evaluate", "bytenmt.translate"])
+FORKSERVER.set_forkserver_preload(["bytenmt.evaluate", "bytenmt.translate", "hypothesis", "pytest"])
 
 
 class Outcome(NamedTuple):
@@ -31,9 +31,11 @@ class Outcome(NamedTuple):
     exit_code: int | None = 0
 
 
-def results(function: Callable[..., Any], *arguments: Any, size: int = 2) -> list[Any]:
+def results(
+    function: Callable[..., Any], *arguments: Any, size: int = 2, timeout: float = SECONDS
+) -> list[Any]:
     """What the function gives in each process of a job in which nothing goes wrong."""
-    outcomes = job(function, *arguments, size=size)
+    outcomes = job(function, *arguments, size=size, timeout=timeout)
     assert [outcome.error for outcome in outcomes] == [None] * size
     assert [outcome.exit_code for outcome in outcomes] == [0] * size
     return [outcome.value for outcome in outcomes]

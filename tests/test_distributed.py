@@ -115,7 +115,9 @@ def stay_silent(group: Group) -> None:
 
 def test_a_silent_process_is_given_up() -> None:
     """After the timeout, where nothing has been closed."""
-    assert_lost(job(stay_silent, timeout=0.5)[0])
+    outcome = job(stay_silent, timeout=0.5)[0]
+    assert_lost(outcome)
+    assert "imed out" in str(outcome.error)
 
 
 def raise_on(group: Group, errors: dict[int, BaseException]) -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from processes import results
 
 from bytenmt.alphabet import BOS, EOS
 from bytenmt.config import load_config
 from bytenmt.corpus import ParallelCorpus
+from bytenmt.distributed import ALONE, Group
 from bytenmt.evaluate import bits_per_byte, log_probabilities, text_scores
 from bytenmt.models import MODELS, build_model
 
@@ -41,6 +43,28 @@ def test_log_probabilities_one_sentence_at_a_time(arch: str, max_tokens: int, tm
         expected.append(total)
     found = log_probabilities(model, corpus, CPU, max_tokens)
     np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def shared(group: Group, folders: list[Path]) -> list[list[float]]:
+    """In 32-bit numbers: other batch mates would change the last bits."""
+    torch.manual_seed(5)
+    model = build_model(load_config("convs2s", "tiny", "", []).model).eval()
+    corpora = [ParallelCorpus.open(folder / "src", folder / "tgt") for folder in folders]
+    return [log_probabilities(model, corpus, CPU, 200, group).tolist() for corpus in corpora]
+
+
+def test_processes_score_as_one(tmp_path: Path) -> None:
+    """Every bit of every value, in every process; also where two of them have nothing to do."""
+    folders = [tmp_path / "many", tmp_path / "one"]
+    for folder, n_lines in zip(folders, (40, 1), strict=True):
+        folder.mkdir()
+        for name in ("src", "tgt"):
+            lines = ["ab가 " * (1 + 7 * k % 11) + str(k) for k in range(n_lines)]
+            (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    alone = shared(ALONE, folders)
+    assert [len(values) for values in alone] == [40, 1] and max(alone[0]) < 0
+    found = results(shared, folders, size=3)
+    assert [values == alone for values in found] == [True] * 3
 
 
 def test_bits_per_byte() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import time
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -11,10 +12,12 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from processes import job, results
 
 from bytenmt import translate as module
 from bytenmt.config import load_config
 from bytenmt.corpus import TextFile
+from bytenmt.distributed import ALONE, Group
 from bytenmt.errors import DataError
 from bytenmt.models import MODELS, build_model
 from bytenmt.models.base import Model
@@ -263,3 +266,118 @@ def test_misuse_is_told() -> None:
             Translator(model, device=CPU, **wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="training mode"):
         Translator(model.train(), device=CPU).translate([b"a"])
+
+
+def random_lines(n_lines: int, seed: int = 7) -> list[bytes]:
+    draw = random.Random(seed)
+    return [bytes(draw.choices(b"abcdef gh", k=draw.randrange(40))) for _ in range(n_lines)]
+
+
+def shared(group: Group, arch: str) -> dict[str, Any]:
+    """A list, a stream and a file, in 32-bit numbers, in which batch mates do change the last bits."""
+    rows: list[int] = []
+
+    class Counting(module.EagerStepper):
+        def __init__(self, model: Any, src: Any, *rest: Any) -> None:
+            rows.append(len(src))
+            super().__init__(model, src, *rest)
+
+    options: dict[str, Any] = {"max_len_a": 0.01, "max_len_b": 9, "beam": 2, "max_tokens": 200}
+    translator = Translator(small_model(arch).float(), device=CPU, group=group, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "EagerStepper", Counting)
+        hypotheses = translator.n_best(random_lines(30))
+    text = b"\n".join([*random_lines(20, 8), rubbish(12)])
+    output = io.BytesIO()
+    if group.leads:
+        translator.stream(io.BytesIO(text), output, buffer_size=11)
+        translator.translate_file(TextFile.from_bytes(text, "x"), output, buffer_size=9)
+    else:
+        translator.follow()
+        translator.follow()
+    return {"hypotheses": hypotheses, "rows": rows, "output": output.getvalue()}
+
+
+@pytest.mark.parametrize("arch, size", [("luong", 2), ("convs2s", 3)])
+def test_processes_answer_as_one(arch: str, size: int) -> None:
+    """Every bit: the lists, their scores included, in all processes, and what the leading one writes;
+    each computes its share, and no batch is computed twice."""
+    alone = shared(ALONE, arch)
+    found = results(shared, arch, size=size)
+    assert len(alone["rows"]) > size, "a process without a batch tests nothing"
+    assert [one["hypotheses"] == alone["hypotheses"] for one in found] == [True] * size
+    assert [one["rows"] for one in found] == [alone["rows"][rank::size] for rank in range(size)]
+    assert [one["output"] == alone["output"] for one in found] == [True] + [False] * (size - 1)
+    assert alone["output"].count(b"\n") > 60 and not any(one["output"] for one in found[1:])
+
+
+def one_by_one(group: Group, pause: float) -> bool:
+    """A line comes when the one before it is answered; between them is a pause."""
+    translator = Translator(small_model("luong"), device=CPU, group=group, max_len_b=9)
+    output = io.BytesIO()
+
+    class Asking(io.BytesIO):
+        def __iter__(self) -> Iterator[bytes]:  # type: ignore[override]
+            for n_answered, line in enumerate([b"one\n", b"two\n", b"three\n"]):
+                time.sleep(pause)
+                give_up = time.monotonic() + 20
+                while output.getvalue().count(b"\n") < n_answered:
+                    if time.monotonic() > give_up:
+                        raise OSError(110, "no answer to the line before")
+                    time.sleep(0.01)
+                yield line
+
+    if group.leads:
+        translator.stream(Asking(), output)
+    else:
+        translator.follow()
+    return output.getvalue().count(b"\n") == 3
+
+
+def test_processes_answer_a_line_at_once() -> None:
+    assert results(one_by_one, 0.0) == [True, False]
+
+
+def patient(group: Group) -> bool:
+    module.HEARTBEAT = 0.2  # the process is this test's own
+    return one_by_one(group, 1.2)
+
+
+def test_processes_wait_for_a_late_line() -> None:
+    """However long: longer than the time after which a silent process counts as lost."""
+    assert results(patient, timeout=0.8) == [True, False]
+
+
+class _Closed(io.BytesIO):
+    def write(self, _: Any) -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def failing(group: Group, closed: bool) -> None:
+    translator = Translator(small_model("luong"), device=CPU, group=group, max_len_b=9)
+    if group.leads:
+        output = _Closed() if closed else io.BytesIO()
+        try:
+            translator.stream(io.BytesIO(b"one\ntwo\nbad \xff\n"), output, errors="strict")
+        finally:
+            assert closed or output.getvalue().count(b"\n") == 2
+    else:
+        translator.follow()
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_an_error_of_the_leading_process_ends_all(closed: bool) -> None:
+    """An input that cannot be read, an output that nobody reads: one message, the others leave quietly."""
+    leading, following = job(failing, closed)
+    assert isinstance(leading.error, BrokenPipeError if closed else DataError)
+    assert isinstance(following.error, SystemExit) and following.error.code == 1
+
+
+def test_only_the_leading_process_reads() -> None:
+    following = make(group=Group(1, 2))
+    with pytest.raises(ValueError, match="the others follow"):
+        following.stream(io.BytesIO(b"one\n"), io.BytesIO())
+    with pytest.raises(ValueError, match="the others follow"):
+        following.translate_file(TextFile.from_bytes(b"one\n", "x"), io.BytesIO())
+    with pytest.raises(ValueError, match="nobody to follow"):
+        make().follow()
