@@ -257,6 +257,22 @@ def test_the_same_update_again(run: Path) -> None:
     assert files(run) == {"1", "1t", "2", "2t"} and is_saved(run, 2, 23)
 
 
+def test_the_same_weights_with_another_trainer_state(run: Path) -> None:
+    """A file that the pointer names is never replaced by another one, whichever of the two differs."""
+    save(run, 1)
+    one, other = contents(1)
+    facts = {"place": [1, None]}
+    states = moments(
+        run, lambda: save_checkpoint(run, 1, one, {**other, "x": one["a"]}, CONFIG, facts, keep=1, best=False)
+    )
+    for state in states:
+        kept = json.loads(state["checkpoints.json"])["kept"][0]
+        name = f"checkpoints/update-00000001{'-2' if kept['slot'] == 2 else ''}"
+        for holds, ending in (("weights", ".safetensors"), ("trainer", ".trainer.safetensors")):
+            assert hashlib.sha256(state[name + ending]).hexdigest() == kept[holds]["sha256"]
+    assert len(states) > 6 and "x" in load_checkpoint(run).trainer
+
+
 def test_other_files_are_left_alone(run: Path) -> None:
     """Clearing deletes checkpoints and leftovers of killed writes, nothing else."""
     save(run, 1)
