@@ -8,23 +8,28 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from bytenmt.layers.additive import LIMIT, FusedScore, applies
+from bytenmt.layers.deferred import Product, deferred
+
 
 def source_mask(source_len: Tensor, n_columns: int) -> Tensor:
     """source_len (n,) -> (n, n_columns) bool, true on real columns."""
     return torch.arange(n_columns, device=source_len.device) < source_len[:, None]
 
 
-def attend(scores: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def attend(scores: Tensor, values: Tensor | Product, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Softmax over the source, then the weighted sum.
 
-    scores (n, q, s): one row a query; values (n, s, v); mask (n, s) bool, true on real columns.
-    Returns context (n, q, v) and weights (n, q, s). With s = 0 the context is zero, not a softmax over
-    nothing.
+    scores (n, q, s): one row a query; values (n, s, v), or the product with them, where a loop defers their
+    gradient; mask (n, s) bool, true on real columns. Returns context (n, q, v) and weights (n, q, s). With
+    s = 0 the weights are empty and the context is zero, not a softmax over nothing.
     """
-    if scores.shape[2] == 0:
-        return scores.new_zeros(*scores.shape[:2], values.shape[2]), scores
-    weights = scores.masked_fill(~mask[:, None], -torch.inf).softmax(dim=-1)
-    return weights.to(values.dtype) @ values, weights
+    weights = scores
+    if scores.shape[2] > 0:
+        weights = scores.masked_fill(~mask[:, None], -torch.inf).softmax(dim=-1)
+    if isinstance(values, Tensor):
+        return weights.to(values.dtype) @ values, weights
+    return values(weights), weights
 
 
 def dot_scores(query: Tensor, keys: Tensor) -> Tensor:
@@ -43,6 +48,16 @@ class AdditiveScore(nn.Module):
         self.query = nn.Linear(d_query, d_attention, bias=False)
         self.v = nn.Parameter(torch.zeros(d_attention))
 
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """query (n, q, d_query), keys (n, s, d_attention) -> scores (n, q, s)."""
-        return torch.tanh(self.query(query)[:, :, None] + keys[:, None]) @ self.v
+    def stepper(self, keys: Tensor) -> Product:
+        """keys (n, s, d_attention) -> the score as a function, for one run of a loop: query (n, q, d_query)
+        -> scores (n, q, s)."""
+        projection = deferred(self.query.weight)
+        fused = FusedScore(keys, self.v) if torch.is_grad_enabled() and applies(keys) else None
+
+        def score(query: Tensor) -> Tensor:
+            share = projection(query.flatten(0, 1)).view(*query.shape[:2], -1)
+            if fused is not None and share.detach().abs().amax() < LIMIT:
+                return fused(share)
+            return torch.tanh(share[:, :, None] + keys[:, None]) @ self.v
+
+        return score

@@ -13,6 +13,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from bytenmt.layers.deferred import deferred
+
 GRUReset = Literal["before", "after"]
 GRUUpdate = Literal["keep", "take"]
 
@@ -37,21 +39,28 @@ class GRU(nn.Module):
         self.gates = nn.Linear(d_hidden, 2 * d_hidden, bias=False)  # U of r, z
         self.candidate = nn.Linear(d_hidden, d_hidden, bias=False)  # U of g
 
-    def step(self, x: Tensor, h: Tensor) -> Tensor:
-        """x (rows, 3 d_hidden): the input's share of r, z, g; h (rows, d_hidden) -> the new h."""
-        d = h.shape[-1]
-        r, z = torch.sigmoid(x[:, : 2 * d] + self.gates(h)).chunk(2, dim=-1)
-        if self.reset == "before":
-            g = torch.tanh(x[:, 2 * d :] + self.candidate(r * h))
-        else:
-            g = torch.tanh(x[:, 2 * d :] + r * self.candidate(h))
-        return z * h + (1 - z) * g if self.update == "keep" else (1 - z) * h + z * g
+    def stepper(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """One step as a function, for one run of a loop: x (rows, 3 d_hidden), the input's share of r, z, g,
+        and h (rows, d_hidden) -> the new h."""
+        gates, candidate = deferred(self.gates.weight), deferred(self.candidate.weight)
+
+        def step(x: Tensor, h: Tensor) -> Tensor:
+            d = h.shape[-1]
+            x_rz, x_g = torch.split(x, [2 * d, d], dim=-1)
+            r, z = torch.sigmoid(x_rz + gates(h)).chunk(2, dim=-1)
+            if self.reset == "before":
+                g = torch.tanh(x_g + candidate(r * h))
+            else:
+                g = torch.tanh(x_g + r * candidate(h))
+            return g + z * (h - g) if self.update == "keep" else h + z * (g - h)
+
+        return step
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         """x (rows, t, d_input), h (rows, d_hidden): the state before -> states (rows, t, d_hidden)."""
-        states = []
+        step, states = self.stepper(), []
         for x_t in self.input(x).unbind(1):
-            h = self.step(x_t, h)
+            h = step(x_t, h)
             states.append(h)
         return torch.stack(states, dim=1)
 
@@ -67,17 +76,23 @@ class LSTM(nn.Module):
         self.input = nn.Linear(d_input, 4 * d_hidden)
         self.recurrent = nn.Linear(d_hidden, 4 * d_hidden, bias=False)
 
-    def step(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """x (rows, 4 d_hidden): the input's share of the gates; h, c (rows, d_hidden) -> new h, c."""
-        i, f, g, o = (x + self.recurrent(h)).chunk(4, dim=-1)
-        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-        return torch.sigmoid(o) * torch.tanh(c), c
+    def stepper(self) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """One step as a function, for one run of a loop: x (rows, 4 d_hidden), the input's share of the
+        gates, and h, c (rows, d_hidden) -> new h, c."""
+        recurrent = deferred(self.recurrent.weight)
+
+        def step(x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+            i, f, g, o = (x + recurrent(h)).chunk(4, dim=-1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            return torch.sigmoid(o) * torch.tanh(c), c
+
+        return step
 
     def forward(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         """x (rows, t, d_input); h, c (rows, d_hidden) -> states and cells, each (rows, t, d_hidden)."""
-        states, cells = [], []
+        step, states, cells = self.stepper(), [], []
         for x_t in self.input(x).unbind(1):
-            h, c = self.step(x_t, h, c)
+            h, c = step(x_t, h, c)
             states.append(h)
             cells.append(c)
         return torch.stack(states, dim=1), torch.stack(cells, dim=1)

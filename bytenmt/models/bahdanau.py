@@ -22,6 +22,8 @@ from torch.nn import functional as F
 
 from bytenmt.config import BahdanauConfig
 from bytenmt.layers.attention import AdditiveScore, attend, source_mask
+from bytenmt.layers.deferred import deferred
+from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.recurrent import GRU, initialise, reverse
 from bytenmt.models.base import Model, matrix_weights
@@ -106,13 +108,14 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         cell = self.decoder.cell
         x = self._drop(self.embedding(tgt))
         input_share = F.linear(x, cell.input.weight[:, :d_embedding], cell.input.bias)
-        context_weight = cell.input.weight[:, d_embedding:]
+        context_share = deferred(cell.input.weight[:, d_embedding:])
+        values = deferred(memory.annotations.mT)
+        step, score = cell.stepper(), self.decoder.score.stepper(memory.keys)
         h = state.hidden
         states, contexts = [h], []
         for x_t in input_share.unbind(1):
-            scores = self.decoder.score(h.view(n, -1, d), memory.keys)
-            context = attend(scores, memory.annotations, mask)[0].reshape(len(h), 2 * d)
-            h = cell.step(x_t + F.linear(context, context_weight), h)
+            context = attend(score(h.view(n, -1, d)), values, mask)[0].reshape(len(h), 2 * d)
+            h = step(x_t + context_share(context), h)
             states.append(h)
             contexts.append(context)
         read = states[:-1] if self.config.read_out == "previous" else states[1:]
@@ -132,4 +135,4 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         return matrix_weights(self.decoder) + source_bytes * per_column
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.config.dropout, self.training)
+        return drop(x, self.config.dropout, self.training)

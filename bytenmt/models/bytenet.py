@@ -23,6 +23,7 @@ from bytenmt.alphabet import EOS
 from bytenmt.config import ByteNetConfig
 from bytenmt.layers.attention import source_mask
 from bytenmt.layers.convolution import Clock, Convolution, Taps, ring_capacity
+from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.models.base import Model, matrix_weights, module_list
 
@@ -69,7 +70,7 @@ class ResidualBlock(nn.Module):
 
     def _after(self, h: Tensor) -> Tensor:
         h = self.expand(torch.relu(self.norm_out(h)))
-        return F.dropout(h, self.dropout, self.training)
+        return drop(h, self.dropout, self.training)
 
 
 def _blocks(config: ByteNetConfig) -> Sequence[ResidualBlock]:

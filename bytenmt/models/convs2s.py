@@ -26,6 +26,7 @@ from bytenmt.alphabet import N_IDS
 from bytenmt.config import ConvS2SConfig
 from bytenmt.layers.attention import attend, dot_scores, source_mask
 from bytenmt.layers.convolution import Clock, Convolution, NormedLinear, Taps, ring_capacity
+from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer, PositionEmbedding
 from bytenmt.models.base import Model, matrix_weights, module_list
 
@@ -81,7 +82,7 @@ class GatedLayer(nn.Module):
         return carried
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout, self.training)
+        return drop(x, self.dropout, self.training)
 
 
 class DecoderLayer(GatedLayer):
@@ -208,7 +209,7 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         return matrix_weights(self.decoder) + attention
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.config.dropout, self.training)
+        return drop(x, self.config.dropout, self.training)
 
 
 def _scale_gradient(x: Tensor, factor: float) -> Tensor:

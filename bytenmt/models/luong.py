@@ -19,7 +19,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bytenmt.config import LuongConfig
-from bytenmt.layers.attention import AdditiveScore, attend, dot_scores, source_mask
+from bytenmt.layers.attention import AdditiveScore, attend, source_mask
+from bytenmt.layers.deferred import Product, deferred
+from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.recurrent import LSTM, initialise, last, reverse
 from bytenmt.models.base import Model, matrix_weights, module_list
@@ -100,23 +102,25 @@ class Luong(Model[LuongMemory, LuongState]):
         return LuongState(hidden, cell, torch.zeros_like(hidden[:, 0]))
 
     def forward(self, tgt: Tensor, memory: LuongMemory, state: LuongState) -> tuple[Tensor, LuongState]:
-        mask = source_mask(memory.source_len, memory.keys.shape[1])
         first, upper = self.decoder.layers[0], self.decoder.layers[1:]
         d_embedding = self.config.d_embedding
         x = self._drop(self.embedding(tgt))
         input_share = F.linear(x, first.input.weight[:, :d_embedding], first.input.bias)
-        feeding_weight = first.input.weight[:, d_embedding:]
+        feeding_share = deferred(first.input.weight[:, d_embedding:])
+        steps = [layer.stepper() for layer in self.decoder.layers]
+        shares = [deferred(layer.input.weight) for layer in upper]
+        attend_to = self._attention(memory)
         hidden, cell = list(state.hidden.unbind(1)), list(state.cell.unbind(1))
         attentional = state.attentional
         outputs = []
         for x_t in input_share.unbind(1):
             if self.config.input_feeding:
-                x_t = x_t + F.linear(attentional, feeding_weight)
-            hidden[0], cell[0] = first.step(x_t, hidden[0], cell[0])
+                x_t = x_t + feeding_share(attentional)
+            hidden[0], cell[0] = steps[0](x_t, hidden[0], cell[0])
             for i, layer in enumerate(upper, start=1):
-                share = layer.input(self._drop(hidden[i - 1]))
-                hidden[i], cell[i] = layer.step(share, hidden[i], cell[i])
-            attentional = self._attend(self._drop(hidden[-1]), memory, mask)
+                share = shares[i - 1](self._drop(hidden[i - 1])) + layer.input.bias
+                hidden[i], cell[i] = steps[i](share, hidden[i], cell[i])
+            attentional = attend_to(self._drop(hidden[-1]))
             outputs.append(attentional)
         logits: Tensor = self.decoder.output(self._drop(torch.stack(outputs, dim=1)))
         after = LuongState(torch.stack(hidden, dim=1), torch.stack(cell, dim=1), attentional)
@@ -131,13 +135,19 @@ class Luong(Model[LuongMemory, LuongState]):
     def step_cost(self, source_bytes: int) -> int:
         return matrix_weights(self.decoder) + 2 * source_bytes * self.config.d_hidden
 
-    def _attend(self, top: Tensor, memory: LuongMemory, mask: Tensor) -> Tensor:
-        """top (rows, d_hidden): h_t -> h~_t (rows, d_hidden)."""
-        query = top.view(len(memory.keys), -1, self.config.d_hidden)
+    def _attention(self, memory: LuongMemory) -> Product:
+        """The attention as a function, for one run of a loop: h_t (rows, d_hidden) -> h~_t of that shape."""
+        mask = source_mask(memory.source_len, memory.keys.shape[1])
         score = self.decoder.score
-        scores = dot_scores(query, memory.keys) if score is None else score(query, memory.keys)
-        context = attend(scores, memory.states, mask)[0].reshape(top.shape)
-        return torch.tanh(self.decoder.combine(torch.cat([context, top], dim=-1)))
+        scores = deferred(memory.keys) if score is None else score.stepper(memory.keys)
+        values, combine = deferred(memory.states.mT), deferred(self.decoder.combine.weight)
+
+        def attend_to(top: Tensor) -> Tensor:
+            query = top.view(len(memory.keys), -1, self.config.d_hidden)
+            context = attend(scores(query), values, mask)[0].reshape(top.shape)
+            return torch.tanh(combine(torch.cat([context, top], dim=-1)))
+
+        return attend_to
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.config.dropout, self.training)
+        return drop(x, self.config.dropout, self.training)

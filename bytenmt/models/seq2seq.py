@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from bytenmt.config import Seq2SeqConfig
+from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.recurrent import GRU, initialise, last, reverse
 from bytenmt.models.base import Model, matrix_weights, module_list
@@ -124,4 +124,4 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         return torch.tanh(self.decoder.context(memory.final[:, -1]))
 
     def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.config.dropout, self.training)
+        return drop(x, self.config.dropout, self.training)
