@@ -143,22 +143,29 @@ def translate(
     """Translate stdin to stdout, one line out for one line in.
 
     A line that comes alone is answered at once. An empty line stays empty. A file of -o is there
-    when it is whole.
+    when it is whole. Under torchrun the lines are shared among the processes.
     """
     from bytenmt import prepare
+    from bytenmt.checkpoint import load_run
+    from bytenmt.distributed import process_group
 
     prepare.check_decoding(decoding)
-    check_output(output, input)
-    text = None if input is None else prepare.text_file(input, errors)
-    loaded = prepare.load(run, device, threads)
-    if not loaded.config.data.source:
-        raise BytenmtError(f"{run} was trained without a source: it cannot translate")
-    translator = prepare.translator(loaded, decoding)
-    with writer(output) as out:
-        if text is not None:
-            translator.translate_file(text, out, buffer_size=buffer_size)
-        else:
-            translator.stream(standard_input(), out, errors=errors, buffer_size=buffer_size)
+    on = prepare.torch_device(device, threads)
+    with process_group(on) as group:
+        check_output(output, input)
+        text = prepare.text_file(input, errors) if input is not None and group.leads else None
+        loaded = load_run(run, on)
+        if not loaded.config.data.source:
+            raise BytenmtError(f"{run} was trained without a source: it cannot translate")
+        translator = prepare.translator(loaded, decoding, group)
+        if not group.leads:
+            translator.follow()
+            return
+        with writer(output) as out:
+            if text is not None:
+                translator.translate_file(text, out, buffer_size=buffer_size)
+            else:
+                translator.stream(standard_input(), out, errors=errors, buffer_size=buffer_size)
 
 
 @main.command()
@@ -186,24 +193,33 @@ def evaluate(
     threads: int | None,
     **decoding: Any,
 ) -> None:
-    """Print chrF and BLEU with signature, exact match, and bits per byte."""
+    """Print chrF and BLEU with signature, exact match, and bits per byte.
+
+    Under torchrun the lines are shared among the processes.
+    """
     from bytenmt import prepare
+    from bytenmt.checkpoint import load_run
     from bytenmt.config import fingerprint
+    from bytenmt.distributed import process_group
     from bytenmt.evaluate import bits_per_byte, log_probabilities, text_scores
 
     prepare.check_decoding(decoding)
-    check_output(hyp_out, src, ref)
-    corpus = prepare.all_pairs(src, ref, errors)
-    loaded = prepare.load(run, device, threads)
-    prepare.check_source(run, loaded, src)
-    translator = prepare.translator(loaded, decoding)
-    hypotheses = prepare.hypotheses(translator, corpus)
+    on = prepare.torch_device(device, threads)
+    with process_group(on) as group:
+        check_output(hyp_out, src, ref)
+        corpus = prepare.all_pairs(src, ref, errors)
+        loaded = load_run(run, on)
+        prepare.check_source(run, loaded, src)
+        translator = prepare.translator(loaded, decoding, group)
+        hypotheses = prepare.hypotheses(translator, corpus)
+        log_p = log_probabilities(loaded.model, corpus, on, group=group)
+    if not group.leads:
+        return
     if hyp_out is not None:
         with writer(hyp_out) as out:
             out.write(b"".join(text + b"\n" for text in hypotheses))
     references = [line.decode() for line in corpus.tgt]
     scores = text_scores([text.decode() for text in hypotheses], references, tokenize)
-    log_p = log_probabilities(loaded.model, corpus, translator.device)
     click.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
     click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
     click.echo(f"exact match: {scores.exact_match:.1f} %")
@@ -224,12 +240,14 @@ def score(run: Path, src: Path | None, tgt: Path, errors: str, device: str, thre
     An empty target has only its end to pay for, and inf bits per byte.
     """
     from bytenmt import prepare
+    from bytenmt.checkpoint import load_run
     from bytenmt.evaluate import log_probabilities
 
     corpus = prepare.all_pairs(src, tgt, errors)
-    loaded = prepare.load(run, device, threads)
+    on = prepare.torch_device(device, threads)
+    loaded = load_run(run, on)
     prepare.check_source(run, loaded, src)
-    log_p = log_probabilities(loaded.model, corpus, loaded.model.embedding.weight.device)
+    log_p = log_probabilities(loaded.model, corpus, on)
     for nats, n_bytes in zip(log_p.tolist(), corpus.target_lengths.tolist(), strict=True):
         bits = -nats / math.log(2) / n_bytes if n_bytes else math.inf
         click.echo(f"{nats:.6f}\t{bits:.6f}")

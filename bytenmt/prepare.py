@@ -15,11 +15,13 @@ from typing import Any
 import torch
 
 from bytenmt.alphabet import LONGEST_CHARACTER
-from bytenmt.checkpoint import CONFIG, Loaded, load_run, read_config
+from bytenmt.checkpoint import Loaded, read_config
 from bytenmt.config import Config, config_toml, config_tree, load_config, preset_tree
 from bytenmt.corpus import PairFiles, ParallelCorpus, TextFile
 from bytenmt.device import pick_device
+from bytenmt.distributed import Group, local_device
 from bytenmt.errors import BytenmtError, ConfigError
+from bytenmt.pointer import CONFIG
 from bytenmt.translate import Translator
 
 LIMITS = ("train.max_updates", "train.max_minutes", "train.patience")  # what --resume may change
@@ -125,15 +127,10 @@ def _toml_text(path: Path) -> str:
 
 
 def torch_device(name: str, threads: int | None) -> torch.device:
-    """The device to run on, the number of CPU threads set."""
+    """The device to run on, this process' own under torchrun; the number of CPU threads set."""
     if threads is not None:
         torch.set_num_threads(threads)
-    return pick_device(name)
-
-
-def load(run: Path, device: str, threads: int | None) -> Loaded:
-    """The best checkpoint of a run, ready to use."""
-    return load_run(run, torch_device(device, threads))
+    return local_device(pick_device(name))
 
 
 def check_source(run: Path, loaded: Loaded, src: Path | None) -> None:
@@ -152,13 +149,13 @@ def check_decoding(decoding: Mapping[str, Any]) -> None:
         )
 
 
-def translator(loaded: Loaded, decoding: Mapping[str, Any]) -> Translator:
+def translator(loaded: Loaded, decoding: Mapping[str, Any], group: Group) -> Translator:
     """The Translator of a loaded run; options that are None are left to its defaults."""
     data = loaded.config.data
     given = {name: value for name, value in decoding.items() if value is not None}
     given.setdefault("max_source_bytes", max(LONGEST_CHARACTER, data.max_source_bytes))
     device = loaded.model.embedding.weight.device
-    return Translator(loaded.model, device=device, source=data.source, **given)
+    return Translator(loaded.model, device=device, source=data.source, group=group, **given)
 
 
 def text_file(path: Path, errors: str) -> TextFile:
@@ -176,9 +173,13 @@ def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
 
 
 def hypotheses(model: Translator, corpus: ParallelCorpus) -> list[bytes]:
-    """The translation of every source line; without a source, the model's likeliest text."""
+    """The translation of every source line; without a source, the model's likeliest text. In a group
+    only the leading process gets them."""
     if corpus.src is None:
         return [model.translate([b""])[0].text] * len(corpus)
     output = io.BytesIO()
+    if not model.group.leads:
+        model.follow()
+        return []
     model.translate_file(corpus.src, output)
     return output.getvalue().split(b"\n")[:-1]

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from bytenmt.checkpoint import METRICS, append_metrics, cut_metrics, write_atomically
+from bytenmt.checkpoint import append_metrics, cut_metrics, write_atomically
 from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.pointer import METRICS
 
 CURVE, TENSORBOARD = "curve.png", "tensorboard"
 DRAW_SECONDS = 20.0

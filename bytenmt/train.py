@@ -11,13 +11,14 @@ from pathlib import Path
 
 import torch
 
-from bytenmt.checkpoint import CONFIG, has_checkpoint, load_embedding, write_atomically
+from bytenmt.checkpoint import has_checkpoint, load_embedding, write_atomically
 from bytenmt.config import Config, TrainConfig, architecture, config_toml, fingerprint
 from bytenmt.corpus import PairFiles, ParallelCorpus
 from bytenmt.distributed import ALONE, Group
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.loop import Loop
 from bytenmt.optimise import stopped_early
+from bytenmt.pointer import CONFIG
 from bytenmt.report import Log, require_tensorboard
 from bytenmt.trainer import Trainer
 

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import torch
 
-from bytenmt.checkpoint import METRICS, load_run
+from bytenmt.checkpoint import load_run
 from bytenmt.corpus import ParallelCorpus
 from bytenmt.evaluate import bits_per_byte, log_probabilities, text_scores
+from bytenmt.pointer import METRICS
 from bytenmt.presets import PRESETS
 from bytenmt.translate import Translator
 
