@@ -175,10 +175,8 @@ def _scan(
         _measure(data, starts, lengths, n_lines, found, with_return != NO_LANE)
         if 0 < chunk < n_chunks:
             # A chunk of ASCII is innocent unless the one before may have left a character open.
-            for place in range(begin - 3, begin):
-                not_ascii |= np.uint64(data[place] & 0x80)
             wrong = NO_LANE
-            if not_ascii:
+            if not_ascii or data[begin - 1] >= 0x80:
                 for block in range(n_blocks):
                     wrong |= _mistakes(data, begin + block * LANES)
             if wrong:

@@ -11,7 +11,7 @@ from bytenmt import corpus as pairing
 from bytenmt import textfile as corpus_module
 from bytenmt.corpus import PairFiles, ParallelCorpus, TextFile
 from bytenmt.errors import BytenmtError, DataError
-from bytenmt.scan import CHUNK
+from bytenmt.scan import CHUNK, LANES
 
 
 def expected_lines(content: bytes) -> tuple[list[bytes], list[int]]:
@@ -92,8 +92,8 @@ def test_large_random_texts(n_faults: int) -> None:
 
 @pytest.mark.parametrize("fault", [*FAULTS, "한".encode(), "😀".encode(), b"\n", b"\r\n"])
 def test_chunk_borders(fault: bytes) -> None:
-    """Every alignment of a piece to the borders of chunks, of words and of the file."""
-    for around in (0, CHUNK, 2 * CHUNK, 3 * CHUNK):
+    """Every alignment of a piece to the borders of chunks, of what is compared at once and of the file."""
+    for around in (0, LANES, CHUNK, CHUNK + LANES, 2 * CHUNK, 3 * CHUNK):
         for place in range(max(0, around - 5), around + 3):
             check(b"a" * place + fault)
             check(b"a" * place + fault + b"b" * (2 * CHUNK + 3))
