@@ -31,6 +31,9 @@ T = TypeVar("T")
 TIMEOUT = timedelta(minutes=30)
 # Until a process believes that the leading one does not meet the error that it has met itself.
 SAME_ERROR = timedelta(seconds=1)
+# Between a process that has told an error and those that leave because of it: torchrun names whichever ends
+# first as the root of all.
+QUIETLY_LATER = timedelta(seconds=1)
 TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # environment variables that it sets
 
 
@@ -142,7 +145,8 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
         told = notes.told_by_another(cause)
         _part()
         if told:
-            raise SystemExit(1) from None
+            time.sleep(QUIETLY_LATER.total_seconds())
+            raise SystemExit(1) from None  # not 0: torchrun would not start this process again
         if cause is not error:
             raise cause from None
         raise
