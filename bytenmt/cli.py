@@ -102,6 +102,8 @@ def train(
     on = prepare.torch_device(device, threads)
     with process_group(on) as group:
         config = group.first(lambda: prepare.configuration(run, resume, arch, preset, file, settings))
+        if config.data.source == prepare.is_blind(files):
+            raise BytenmtError("data.source is false, so --src would be ignored: drop one of them")
         training.train(
             run,
             config,

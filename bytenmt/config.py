@@ -89,6 +89,7 @@ class ConvS2SConfig(_Model, frozen=True, kw_only=True, tag="convs2s"):
     n_positions: Count = 4096  # rows of the position tables, the last one shared by all beyond; 0: none
 
 
+CONVOLUTIONAL = ("bytenet", "convs2s")  # architectures whose training has no loop over time
 ModelConfig = Seq2SeqConfig | BahdanauConfig | LuongConfig | ByteNetConfig | ConvS2SConfig
 
 

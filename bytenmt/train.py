@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from bytenmt.checkpoint import has_checkpoint, load_embedding, write_atomically
-from bytenmt.config import Config, TrainConfig, architecture, config_toml, fingerprint
+from bytenmt.config import CONVOLUTIONAL, Config, architecture, config_toml, fingerprint
 from bytenmt.corpus import PairFiles, ParallelCorpus
 from bytenmt.distributed import ALONE, Group
 from bytenmt.errors import BytenmtError, ConfigError
@@ -45,7 +45,7 @@ def train(
     there is one, or from that of update resume_from. Raises BytenmtError before anything is written where
     an input cannot be used; exits with 128 + the signal where one has stopped it.
     """
-    _check(config.train, files, tensorboard)
+    _check(config, files, tensorboard)
     corpus, valid_corpus = _open(run, config, files, valid, errors, group)
     saved = resume and group.broadcast(has_checkpoint(run))
     if saved and init_embedding is not None:
@@ -80,14 +80,18 @@ def train(
     _say(group, f"finished at update {progress.update}{why}; best validation {best} {where}")
 
 
-def _check(train: TrainConfig, files: Sequence[PairFiles], tensorboard: bool) -> None:
-    """Settings that do not go together."""
+def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> None:
+    """Settings that do not go together. Raises BytenmtError."""
+    train = config.train
+    blind = files[0].src is None and files[0].tsv is None
+    arch = architecture(config.model)
+    if train.compile and arch not in CONVOLUTIONAL:
+        raise ConfigError(f"train.compile would unroll the steps of {arch}: leave it off")
     if train.schedule == "cosine" and not (train.max_updates or train.max_minutes):
         raise ConfigError(
             "train.schedule = cosine needs an end: give --max-minutes or train.max_updates,"
             " or set train.schedule=inverse_sqrt"
         )
-    blind = files[0].src is None and files[0].tsv is None
     if train.metric == "chrf" and (blind or not train.valid_lines):
         raise ConfigError("train.metric = chrf needs a source, and train.valid_lines above 0")
     if tensorboard:

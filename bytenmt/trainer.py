@@ -20,10 +20,10 @@ from torch import Tensor
 from bytenmt.alphabet import N_IDS, PAD
 from bytenmt.batching import Batch
 from bytenmt.checkpoint import load_checkpoint, load_weights, save_checkpoint, weights
-from bytenmt.config import Config, architecture
+from bytenmt.config import Config
 from bytenmt.device import to_device
 from bytenmt.distributed import ALONE, Group
-from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
+from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.models import build_model
 from bytenmt.models.base import Model
 from bytenmt.optimise import (
@@ -57,9 +57,6 @@ class Trainer:
         self.n_splits = 1  # a batch's rows go through the model in so many parts
         self._loss: Callable[..., tuple[Tensor, Tensor]] = self._plain_loss
         if train.compile:
-            if self.model.receptive_field() is None:
-                arch = architecture(config.model)
-                raise ConfigError(f"train.compile would unroll the steps of {arch}: leave it off")
             self._loss = torch.compile(self._plain_loss, dynamic=True)
 
     def update(self, batches: Sequence[Batch], target_bytes: int) -> tuple[Tensor, Tensor]:

@@ -24,17 +24,20 @@ from click.testing import CliRunner, Result
 import bytenmt
 from bytenmt import __version__
 from bytenmt import train as training
-from bytenmt.checkpoint import BEST, CONFIG, save_tensors, weights
+from bytenmt.checkpoint import save_checkpoint, weights
 from bytenmt.cli import main
 from bytenmt.config import Config, config_toml, load_config, parse_config
 from bytenmt.console import writer
+from bytenmt.corpus import PairFiles
+from bytenmt.distributed import ALONE
 from bytenmt.models import MODELS, build_model
+from bytenmt.pointer import CONFIG
 
 # So that a child in another folder finds the package under test.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
 SMALL = ["model.d_hidden=12", "model.d_embedding=8"]
 SHORT = "--max-len-b 5 --max-len-a 0.1"
-COMMANDS = ["train", "translate", "evaluate", "score", "info"]
+COMMANDS = ["train", "translate", "evaluate", "score", "average", "info"]
 
 
 def make_run(folder: Path, arch: str = "luong", settings: tuple[str, ...] = ()) -> Path:
@@ -44,8 +47,11 @@ def make_run(folder: Path, arch: str = "luong", settings: tuple[str, ...] = ()) 
     torch.manual_seed(0)
     model = build_model(config.model)
     (folder / CONFIG).write_text(config_toml(config), encoding="utf-8")
-    save_tensors(folder / BEST, weights(model), config, {"update": 70})
+    save_checkpoint(folder, 70, weights(model), {}, config, {}, keep=1, best=True)
     return folder
+
+
+WEIGHTS = Path("checkpoints") / "update-00000070.safetensors"
 
 
 @pytest.fixture
@@ -59,6 +65,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "tgt": b"eins\nzwei\ndrei\n\n",
         "three": b"a\nb\nc\n",
         "empty": b"",
+        "table": b"one\teins\nno tab\n",
         "invalid": b"fine\nbad \xff\nfine\nfine\n",
         "wrong.toml": b"[model\n",
         "unknown.toml": b"[train]\nlearning_rate = 1\n",
@@ -125,7 +132,22 @@ BAD: list[tuple[str, str]] = [
     ("translate -m none -i src", "none is not a run folder"),
     ("translate -m src -i src", "src is not a run folder"),
     (f"{TRAIN} --src src", "--src without --valid-src"),
-    (f"{TRAIN} --valid-src src", "--valid-src without --src"),
+    (f"{TRAIN} --valid-src src", "a source to validate on, but none to train on"),
+    (f"{TRAIN} --src src --src src --valid-src src", "2 --src and 1 --tgt"),
+    (f"{TRAIN} --tgt tgt --src src --src none --valid-src src", "none does not exist"),
+    (f"{TRAIN} --tsv table --valid-src src", "--tsv has a source and --tgt alone has none"),
+    (f"{TRAIN} --src src --valid-src src --tsv table", "table, line 2 has no tab"),
+    (f"{TRAIN} --src src --valid-src src --weight 1 --weight 2", "2 --weight for 1 corpus"),
+    (f"{TRAIN} --src src --valid-src src --tsv table --weight 1", "1 --weight for 2 corpora"),
+    (f"{TRAIN} --src src --valid-src src --valid-tsv table", "no text to validate on"),
+    ("train -o new --arch luong --valid-tgt tgt", "no text to train on"),
+    ("train -o new --arch luong --tgt tgt", "no text to validate on"),
+    (
+        "train -o new --arch luong --tsv table --valid-tsv table --valid-src src",
+        "--valid-src would be ignored",
+    ),
+    (f"{TRAIN} --src src --valid-src src --set train.metric=chrf --set train.valid_lines=0", "chrf needs"),
+    (f"{TRAIN} --src src --valid-src src --set train.compile=true", "would unroll"),
     (f"{TRAIN} --src three --valid-src src", "three has 3 lines and tgt has 4"),
     (f"{TRAIN} --src none --valid-src src", "none does not exist"),
     (f"{TRAIN} --src invalid --valid-src src --errors strict", "line 2, byte offset 4: 0xFF"),
@@ -142,6 +164,9 @@ BAD: list[tuple[str, str]] = [
     ("train -o run --arch luong --tgt tgt --valid-tgt tgt", "run already holds a run"),
     ("train -o src --arch luong --tgt tgt --valid-tgt tgt", "src is a file"),
     ("train -o new --resume --tgt tgt --valid-tgt tgt", "no architecture: give --arch"),
+    ("average -o out none", "none"),
+    ("average -o out src", "src"),
+    ("average -o src src", "src is the input too"),
     ("info none", "neither a run folder nor an architecture"),
     ("info run --preset tiny", "--preset would be ignored"),
     ("info luong --preset huge", "unknown preset 'huge'"),
@@ -156,14 +181,26 @@ def test_bad_input_is_one_line(place: Path, command: str, told: str) -> None:
 
 @pytest.mark.parametrize("command", [f"{TRANSLATE} -i src", f"{SCORE} --src src --tgt tgt"])
 def test_bad_checkpoints_are_one_line(place: Path, command: str) -> None:
-    best = place / "run" / BEST
+    best = place / "run" / WEIGHTS
     whole = best.read_bytes()
     best.write_bytes(whole[:-100])
-    assert "damaged or cut off" in refused(command)
-    shutil.copy(make_run(place / "other", "seq2seq") / BEST, best)
-    assert "holds another model (seq2seq)" in refused(command)
+    assert "damaged" in refused(command)
     best.unlink()
-    assert "has no best.safetensors yet" in refused(command)
+    assert f"{WEIGHTS} is missing" in refused(command)
+    shutil.rmtree(place / "run")
+    make_run(place / "other", "seq2seq").rename(place / "run")
+    shutil.copy(place / "no_source" / CONFIG, place / "run" / CONFIG)
+    assert "holds another model (seq2seq)" in refused(command)
+    (place / "run" / "checkpoints.json").unlink()
+    assert "has not saved" in refused(command)
+
+
+def test_a_checkpoint_file_is_a_model_too(place: Path) -> None:
+    """A weights file of a run, and the mean of two, translate; the mean of equal ones as they do."""
+    whole = accepted(f"{TRANSLATE} -i src {SHORT}")
+    assert accepted(f"translate -m run/{WEIGHTS} -i src {SHORT}") == whole
+    accepted(f"average -o mean.safetensors run/{WEIGHTS} run/{WEIGHTS}")
+    assert accepted(f"translate -m mean.safetensors -i src {SHORT}") == whole
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -299,21 +336,47 @@ def test_train_hands_over(call: Call) -> None:
     assert call.run == Path("new")
     assert call.config == load_config("luong", "tiny", "", settings)
     assert call.rest == {
-        "src": Path("src"),
-        "tgt": Path("tgt"),
-        "valid_src": Path("src"),
-        "valid_tgt": Path("tgt"),
+        "files": [PairFiles(Path("src"), Path("tgt"))],
+        "valid": PairFiles(Path("src"), Path("tgt")),
         "device": torch.device("cpu"),
         "errors": "strict",
         "resume": False,
+        "resume_from": None,
         "init_embedding": Path("run"),
+        "tensorboard": False,
+        "group": ALONE,
     }
+
+
+def test_train_takes_several_corpora(call: Call) -> None:
+    weights = "--weight 1 --weight 0.5 --weight 3"
+    accepted(f"{TRAIN} --src src --tgt three --src src --tsv table {weights} --valid-src src")
+    assert call.rest["files"] == [
+        PairFiles(Path("src"), Path("tgt"), weight=1.0),
+        PairFiles(Path("src"), Path("three"), weight=0.5),
+        PairFiles(tsv=Path("table"), weight=3.0),
+    ]
+
+
+def test_short_names_are_settings(call: Call) -> None:
+    """--lr 0.5 is --set train.lr=0.5, and so on."""
+    names = {"lr": 0.5, "max_tokens": 70, "update_freq": 2, "max_updates": 9, "patience": 4, "seed": 8}
+    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in names.items())
+    accepted(f"{TRAIN} {options}")
+    settings = [f"train.{name}={value}" for name, value in names.items()]
+    assert call.config == load_config("luong", None, "", [*settings, "data.source=false"])
+
+
+def test_resume_from(call: Call) -> None:
+    accepted(f"{RESUME.replace('--resume', '')} --resume-from 70")
+    assert call.rest["resume"] is True and call.rest["resume_from"] == 70
 
 
 def test_train_without_a_source(call: Call) -> None:
     accepted(TRAIN)
     assert call.config == load_config("luong", None, "", ["train.max_updates=1", "data.source=false"])
-    assert call.rest["src"] is None and call.rest["valid_src"] is None
+    assert call.rest["files"] == [PairFiles(None, Path("tgt"))]
+    assert call.rest["valid"] == PairFiles(None, Path("tgt"))
 
 
 def test_train_takes_what_info_prints(call: Call, place: Path) -> None:
