@@ -59,7 +59,7 @@ def test_the_mean_of_files(tmp_path: Path) -> None:
     """Of any runs of one model, whatever their training; facts and configuration of the latest."""
     first = make_run(tmp_path / "first")
     second = make_run(tmp_path / "second", "train.lr=0.5", updates=(25, 40), best=40)
-    files = [file(second, 40), file(first, 10), file(second, 25)]
+    files = [file(first, 10), file(second, 40), file(second, 25)]
     told = average(files, tmp_path / "mean.safetensors", None)
     assert told == [f"{tmp_path}/mean.safetensors: the mean of 3 checkpoints, of updates 10, 25, 40"]
     assert_mean(tmp_path / "mean.safetensors", files)

@@ -129,6 +129,9 @@ def test_files_are_safetensors(tmp_path: Path) -> None:
     write_weights(tmp_path / "one", tensors, CONFIG, {"é": 1.5})
     write_weights(tmp_path / "two", dict(reversed(tensors.items())), CONFIG, {"é": 1.5})
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    for n in range(8):  # wherever the header ends, the numbers begin at a multiple of eight
+        write_weights(tmp_path / "three", tensors, CONFIG, {"x" * n: 1.5})
+        assert int.from_bytes((tmp_path / "three").read_bytes()[:8], "little") % 8 == 0
     back = safetensors.torch.load_file(tmp_path / "one")
     assert back.keys() == tensors.keys()
     for name, tensor in tensors.items():
@@ -381,6 +384,8 @@ def test_everything_is_on_disk_before_the_next_step(run: Path, monkeypatch: pyte
                 if call == "fsync"
                 else os.fspath(more[0] if more else what)
             )
+            if call == "fsync" and not os.path.isdir(name):
+                assert os.fstat(what).st_size > 200, "nothing is left in the process"
             log.append((call, "folder" if os.path.isdir(name) else Path(name).name))
             calls[call](what, *more, **options)
 
