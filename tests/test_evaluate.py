@@ -29,9 +29,9 @@ def test_log_probabilities_one_sentence_at_a_time(arch: str, max_tokens: int, tm
     for file, lines in zip(files, zip(*pairs, strict=True), strict=True):
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     corpus = ParallelCorpus.open(*files)
-    assert corpus.pairs.tolist() == [0, 1, 3]
+    assert corpus.lines.tolist() == [0, 1, 3]
     expected = []
-    for index in corpus.pairs:
+    for index in corpus.lines.tolist():
         source, target = (text.encode() for text in pairs[index])
         src = torch.tensor([[*source, EOS]], dtype=torch.uint8)
         memory = model.encode(src, torch.tensor([len(source) + 1]))
