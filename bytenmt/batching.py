@@ -27,6 +27,7 @@ Lengths = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
 
 PREFETCH = 4  # batches that are assembled ahead
+CACHE_LINE = 64  # bytes
 
 
 class Batch(NamedTuple):
@@ -55,34 +56,46 @@ class Batch(NamedTuple):
 
 
 @njit
+def _fill_row(text: Bytes, start: int, length: int, first: int, marks: Bytes, row: Bytes) -> None:
+    if first:
+        row[0] = marks[0]
+    for place in range(length):
+        row[first + place] = text[start + place]
+    row[first + length] = marks[1]
+    for place in range(first + length + 1, len(row)):
+        row[place] = marks[2]
+
+
+@njit
 def _fill_rows(
     data: Bytes,
     side: Bytes,
     starts: Indices,
-    lengths: Lengths,
-    lines: Lengths | Indices,
+    ends: Indices,
     rows: Indices,
     first: int,
     marks: Bytes,
     out: Bytes,
-) -> None:
-    """Write line lines[k] of a TextFile into row rows[k] of out (n, width), each byte of the row once.
+) -> int:
+    """Write lines of a TextFile into rows of out (n, width), each byte of a row once.
 
-    marks (3,) uint8: BOS, EOS, PAD. first: 1 puts BOS in front, 0 nothing; EOS stands behind, then PAD.
+    starts (k,) int64: where each line begins in data, or ~where in side; ends (n,) int64: bytes with EOS of
+    each row; rows (k,): the row of each line; marks (3,) uint8: BOS, EOS, PAD. first: 1 puts BOS in front, 0
+    nothing; EOS stands behind, then PAD. Returns a number that says nothing.
     """
-    for k in range(len(lines)):
-        start, length = starts[lines[k]], np.int64(lengths[lines[k]])
-        text = data
-        if start < 0:
-            text, start = side, ~start
-        row = out[rows[k]]
-        if first:
-            row[0] = marks[0]
-        for place in range(length):
-            row[first + place] = text[start + place]
-        row[first + length] = marks[1]
-        for place in range(first + length + 1, len(row)):
-            row[place] = marks[2]
+    # Lines lie all over the memory: ask for all of them first, so that the waits overlap.
+    touched = 0
+    for k in range(len(starts)):
+        if starts[k] >= 0:
+            for place in range(starts[k], starts[k] + ends[rows[k]] - 1, CACHE_LINE):
+                touched ^= data[place]
+    for k in range(len(starts)):
+        length = ends[rows[k]] - 1
+        if starts[k] < 0:
+            _fill_row(side, ~starts[k], length, first, marks, out[rows[k]])
+        else:
+            _fill_row(data, starts[k], length, first, marks, out[rows[k]])
+    return touched
 
 
 _MARKS = np.array([BOS, EOS, PAD], np.uint8)
@@ -112,19 +125,22 @@ def assemble(
     source = _empty((len(indices), source_width), pin)
     target = _empty((len(indices), target_width + 1), pin)
     part_of = np.searchsorted(corpus.bounds, indices, side="right") - 1
-    for p in np.unique(part_of).tolist():
+    for p, part in enumerate(corpus.parts):
         rows = np.flatnonzero(part_of == p)
-        lines = corpus.lines[indices[rows]]
-        if corpus.parts[p].src is not None:
-            _write(corpus.parts[p].src, lines, rows, 0, source)
-        _write(corpus.parts[p].tgt, lines, rows, 1, target)
+        if len(rows):
+            lines = corpus.lines[indices[rows]]
+            if part.src is not None:
+                _write(part.src, lines, rows, source_len, 0, source)
+            _write(part.tgt, lines, rows, target_len, 1, target)
     if pin:
         source_len, target_len = _pinned(source_len), _pinned(target_len)
     return Batch(source, source_len, target, target_len)
 
 
-def _write(text: TextFile, lines: Lengths | Indices, rows: Indices, first: int, out: Bytes) -> None:
-    _fill_rows(text.data, text.side, text.starts, text.lengths, lines, rows, first, _MARKS, out)
+def _write(
+    text: TextFile, lines: Lengths | Indices, rows: Indices, ends: Indices, first: int, out: Bytes
+) -> None:
+    _fill_rows(text.data, text.side, text.starts[lines], ends, rows, first, _MARKS, out)
 
 
 def _empty(shape: tuple[int, int], pin: bool) -> Bytes:

@@ -140,16 +140,9 @@ def test_rows_are_written_as_uncompiled(lines: list[tuple[bytes, bool]], first: 
     for text, aside in lines:
         starts.append(~place[1] if aside else place[0])
         place[aside] += len(text)
-    arguments = (
-        data,
-        side,
-        np.array(starts),
-        np.array([len(text) for text, _ in lines], np.int32),
-        np.arange(len(lines), dtype=np.int32)[::-1].copy(),
-        np.arange(len(lines)),
-        int(first),
-        batching._MARKS,
-    )
+    rows = np.arange(len(lines))[::-1].copy()
+    ends = np.array([len(text) + 1 for text, _ in lines[::-1]])
+    arguments = data, side, np.array(starts), ends, rows, int(first), batching._MARKS
     compiled, plain = np.zeros((2, len(lines), 12), np.uint8)
     batching._fill_rows(*arguments, compiled)
     batching._fill_rows.py_func(*arguments, plain)

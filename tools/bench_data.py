@@ -27,6 +27,7 @@ from bytenmt.plan import epoch_plan
 DATA = Path(__file__).parent.parent / "data"
 BENCH = "bench_data"
 MAX_TOKENS = 25_000
+N_JOINED = 6  # lines of the sample that make a line of about 110 bytes
 N_BATCHES = 2000  # of the assembly: more bytes than a cache holds
 
 # A fresh process: from the start of Python, and from opening the files, to the first batch.
@@ -131,13 +132,20 @@ def bench_plan(n_pairs: int, repeats: int) -> list[Record]:
     return found
 
 
-def repeat_text(sample: Path, path: Path, size: int) -> Path:
-    """Write about `size` bytes: the sample's lines over and over, whole."""
-    text = sample.read_bytes()
+def repeat_text(language: str, path: Path, n_copies: int) -> Path:
+    """Write the sample over and over, its lines joined to sentences of usual length."""
+    lines = (DATA / f"train.{language}").read_bytes().splitlines()
+    joined = (b" ".join(lines[i : i + N_JOINED]) for i in range(0, len(lines), N_JOINED))
+    text = b"\n".join(joined) + b"\n"
     with path.open("wb") as file:
-        for _ in range(max(1, size // len(text))):
+        for _ in range(n_copies):
             file.write(text)
     return path
+
+
+def sample_size(*languages: str) -> int:
+    """Bytes of the sample in these languages."""
+    return sum((DATA / f"train.{language}").stat().st_size for language in languages)
 
 
 @njit
@@ -170,7 +178,7 @@ def bench_scan(folder: Path, size: int, repeats: int) -> list[Record]:
     """Opening a text: lines found and UTF-8 checked, English (ASCII) and Korean."""
     found = []
     for language, title in (("en", ""), ("ko", ", Korean")):
-        path = repeat_text(DATA / f"train.{language}", folder / f"scan.{language}", size)
+        path = repeat_text(language, folder / f"scan.{language}", max(1, size // sample_size(language)))
         n_bytes = path.stat().st_size
         own, read = read_seconds(path, repeats, lambda path=path: TextFile.open(path))  # type: ignore[misc]
         name = f"line scan {size / 1e9:g} GB{title}"
@@ -182,11 +190,8 @@ def bench_scan(folder: Path, size: int, repeats: int) -> list[Record]:
 
 def bench_corpus(folder: Path, size: int, repeats: int) -> list[Record]:
     """Batches of a corpus of two files, together `size` bytes."""
-    n_copies = size // sum((DATA / f"train.{language}").stat().st_size for language in ("ko", "en"))
-    paths = []
-    for language in ("ko", "en"):
-        sample = DATA / f"train.{language}"
-        paths.append(repeat_text(sample, folder / f"corpus.{language}", n_copies * sample.stat().st_size))
+    n_copies = max(1, size // sample_size("ko", "en"))
+    paths = [repeat_text(language, folder / f"corpus.{language}", n_copies) for language in ("ko", "en")]
     return [*bench_first_batch(paths, size, repeats), bench_assembly(paths, repeats)]
 
 
