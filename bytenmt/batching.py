@@ -59,11 +59,13 @@ class Batch(NamedTuple):
 def _fill_row(text: Bytes, start: int, length: int, first: int, marks: Bytes, row: Bytes) -> None:
     if first:
         row[0] = marks[0]
-    for place in range(length):
-        row[first + place] = text[start + place]
-    row[first + length] = marks[1]
-    for place in range(first + length + 1, len(row)):
-        row[place] = marks[2]
+    # Views, because Numba asks of each index that it computes whether it counts from the end.
+    line, body, rest = text[start : start + length], row[first:], row[first + length + 1 :]
+    for place in range(len(line)):
+        body[place] = line[place]
+    body[length] = marks[1]
+    for place in range(len(rest)):
+        rest[place] = marks[2]
 
 
 @njit
