@@ -42,8 +42,8 @@ class Log:
         """One record; it has its `update`. A disk that is full costs the record, not the run."""
         try:
             append_metrics(self.run, record)
-        except OSError as error:
-            tqdm.write(f"bytenmt: warning: {self.run / METRICS}: {error.strerror}", file=sys.stderr)
+        except CheckpointError as error:
+            tqdm.write(f"bytenmt: warning: {error}", file=sys.stderr)
         if self.board is not None:
             for name, value in record.items():
                 if name != "update" and isinstance(value, float):

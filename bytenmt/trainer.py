@@ -34,6 +34,7 @@ from bytenmt.optimise import (
     optimizer_tensors,
     restore_optimizer,
 )
+from bytenmt.pointer import read_pointer
 
 HIGHEST_BYTE = 0xF8  # no byte of UTF-8 is as high
 
@@ -116,7 +117,7 @@ class Trainer:
 
         Raises CheckpointError.
         """
-        saved = self.group.first(lambda: load_checkpoint(run, update))
+        saved, best = self.group.first(lambda: (load_checkpoint(run, update), read_pointer(run).best))
         if saved.config.model != self.config.model:
             raise CheckpointError(f"the checkpoint of update {saved.update} in {run} holds another model")
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
@@ -129,6 +130,8 @@ class Trainer:
             load_weights(self.model, parts["model"], run)
         restore_optimizer(self.optimizer, parts["optimizer"])
         self.progress = msgspec.convert(saved.facts["progress"], Progress)
+        if best != self.progress.best_update:  # the one that was best then is not kept
+            self.progress.best = None
         return saved.facts
 
     def _gradients(self, batches: Sequence[Batch], target_bytes: int) -> Tensor:
