@@ -19,7 +19,7 @@ from bytenmt.checkpoint import load_checkpoint, load_run
 from bytenmt.corpus import ParallelCorpus
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.pointer import METRICS
-from bytenmt.report import CURVE
+from bytenmt.report import CURVE, TENSORBOARD
 from bytenmt.train import LEFT_OUT, train
 from bytenmt.trainer import Trainer, drop_bytes
 
@@ -185,6 +185,7 @@ def test_a_full_disk_ends_nothing(
     assert "update 4" in capsys.readouterr().err
     assert load_checkpoint(run).update == 6
     failing.clear()
+    full = False
     train(run, config("convs2s", *settings, "train.max_updates=8"), **texts, device=CPU, resume=True)
     train(tmp_path / "whole", config("convs2s", *settings, "train.max_updates=8"), **texts, device=CPU)
     assert before.keys() == weights(run).keys()
@@ -243,7 +244,8 @@ def test_pictures_and_tensorboard(
     """The curve is drawn where matplotlib is there; TensorBoard's absence is one line."""
     pytest.importorskip("matplotlib")
     run = tmp_path / "run"
-    train(run, config("luong", "train.max_updates=2"), **texts, device=CPU)
+    train(run, config("luong", "train.max_updates=2"), **texts, device=CPU, tensorboard=True)
+    assert any((run / TENSORBOARD).iterdir())
     assert (run / CURVE).read_bytes().startswith(b"\x89PNG")
     find = builtins.__import__("importlib.util").util.find_spec
     monkeypatch.setattr(
