@@ -16,7 +16,7 @@ from bytenmt.checkpoint import load_checkpoint
 
 @pytest.mark.parametrize("arch", ["convs2s", "luong"])
 def test_a_killed_run_ends_as_if_it_had_not_been(arch: str, tmp_path: Path) -> None:
-    """After many deaths the weights, the moving average and the optimiser are bit-identical to those of a
+    """After several deaths the weights, the moving average and the optimiser are bit-identical to those of a
     run in one go, and nothing but the kept checkpoints lies about."""
     generator = np.random.default_rng(7)
     words = ["하나", "둘", "three", "four", "다섯 ", "x"]
