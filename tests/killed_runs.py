@@ -1,4 +1,4 @@
-"""A program for tests/test_kill.py: trains in children that SIGKILL ends, and then in one that is let through.
+"""A program for tests/test_kill.py: trains in children that SIGKILL ends, then in one that it spares.
 
     python tests/killed_runs.py ARCH FOLDER
 
