@@ -1,7 +1,7 @@
 """Which pairs form a batch, and in which order: from the lengths of an epoch's pairs to its plan.
 
 A plan is a function of the lengths, the seed and the epoch alone, so that a run resumes from (epoch, batch
-index) and every process has the same one. How pairs of one length find together is told in cells.py. This
+index) and every process has the same one. How pairs of one length find together is told in packing.py. This
 file does not know texts, models or devices.
 """
 
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bytenmt import cells
-from bytenmt.cells import LONGEST, Counts, Entries, Indices, Lengths, RandomState
+from bytenmt import packing
+from bytenmt.packing import LONGEST, Counts, Entries, Indices, Lengths, RandomState
 
 MOST_PAIRS = 2**31 - 1  # of an epoch, repeated ones counted each time
 EXACT_BITS = 9  # lengths below 2 ** 9 have cells of their own; longer ones share, two in a thousand apart
@@ -93,13 +93,13 @@ def epoch_plan(
     random = state if shuffle else None
     entries = _entries(source_lengths, target_lengths, copies, end, round_to, max_tokens // round_to, random)
     # Else the batches would be cut at the same lengths in every epoch.
-    first = 1 + cells.random_below(state, max_tokens) if shuffle else max_tokens
-    order, cuts, shapes = cells.pack(
+    first = 1 + packing.random_below(state, max_tokens) if shuffle else max_tokens
+    order, cuts, shapes = packing.pack(
         entries, source_lengths, target_lengths, end, round_to, max_tokens, first
     )
     sequence = np.arange(len(shapes))
     if shuffle:
-        cells.shuffle(sequence, state)
+        packing.shuffle(sequence, state)
     if short_first:
         sequence = sequence[np.argsort(shapes.sum(axis=1)[sequence], kind="stable")]
     return EpochPlan(order, cuts, shapes, sequence)
@@ -121,16 +121,18 @@ def _entries(
     source_keys, source_values = _keys(int(source.max()), end, round_to)
     target_keys, target_values = _keys(int(target.max()), 1, round_to)
     counts = np.zeros((len(target_values), len(source_values)), np.int32)
-    cells.count(source, target, copies, source_keys, target_keys, counts)
+    packing.count(source, target, copies, source_keys, target_keys, counts)
     # Other strips in every epoch; what they pad is flat around the least.
-    factor = cells.PLAIN if state is None else cells.PLAIN // 4 + cells.random_below(state, cells.PLAIN)
-    strip_of, n_strips = cells.strips(counts, source_values, target_values, budget, factor)
-    places = cells.first_places(counts, strip_of, n_strips)
+    factor = (
+        packing.PLAIN if state is None else packing.PLAIN // 4 + packing.random_below(state, packing.PLAIN)
+    )
+    strip_of, n_strips = packing.strips(counts, source_values, target_values, budget, factor)
+    places = packing.first_places(counts, strip_of, n_strips)
     entries = np.empty(int(copies.sum(dtype=np.int64)) if len(copies) else len(target), np.uint64)
     rows = strip_of[target_keys] * np.int32(len(source_values))
-    cells.scatter(source, target, copies, source_keys, rows, places, entries)
+    packing.scatter(source, target, copies, source_keys, rows, places, entries)
     if state is not None:
-        cells.shuffle_cells(entries, places, len(source_values), state)
+        packing.shuffle_cells(entries, places, len(source_values), state)
     return entries
 
 
@@ -152,12 +154,12 @@ def _copies(
     # A random number before the cut: in the mean over the epochs the share is exact.
     extra = np.array(
         [
-            int((weight - math.floor(weight)) * size + int(cells.random(state)) / 2**64)
+            int((weight - math.floor(weight)) * size + int(packing.random(state)) / 2**64)
             for weight, size in zip(weights, sizes, strict=True)
         ],
         np.int64,
     )
-    return cells.draw_copies(bounds, whole, extra, state)
+    return packing.draw_copies(bounds, whole, extra, state)
 
 
 def _keys(longest: int, end: int, round_to: int) -> tuple[Counts, Indices]:
@@ -176,4 +178,4 @@ def _keys(longest: int, end: int, round_to: int) -> tuple[Counts, Indices]:
 
 def _mix(value: int) -> int:
     """64 bits that depend on all bits of `value`, so that (seed, epoch) pairs do not overlap."""
-    return int(cells.random(np.array([value % 2**64], np.uint64)))
+    return int(packing.random(np.array([value % 2**64], np.uint64)))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytenmt import cells
+from bytenmt import packing
 from bytenmt.plan import EpochPlan, epoch_plan
 
 WORD = 2**64 - 1
@@ -211,7 +211,7 @@ def uncompiled() -> Iterator[None]:
     """All kernels as plain Python functions, which wrap around as the compiled ones do."""
     with pytest.MonkeyPatch.context() as patch, np.errstate(over="ignore"):
         for name in KERNELS:
-            patch.setattr(cells, name, getattr(cells, name).py_func)
+            patch.setattr(packing, name, getattr(packing, name).py_func)
         yield
 
 
@@ -253,9 +253,9 @@ def test_kernels_equal_themselves_uncompiled(
 def test_random_numbers_are_splitmix64() -> None:
     """The first values from state 0, as published with the generator's C code."""
     state = np.zeros(1, np.uint64)
-    values = [int(cells.random(state)) for _ in range(3)]
+    values = [int(packing.random(state)) for _ in range(3)]
     assert values == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
-    draws = Counter(cells.random_below(state, 5) for _ in range(5000))
+    draws = Counter(packing.random_below(state, 5) for _ in range(5000))
     assert sorted(draws) == [0, 1, 2, 3, 4] and min(draws.values()) > 900
 
 
