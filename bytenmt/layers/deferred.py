@@ -39,7 +39,7 @@ def deferred(matrix: Tensor) -> Product:
     fixed = matrix.detach()
 
     def product(x: Tensor) -> Tensor:
-        y: Tensor = _Step.apply(compute_type(x), fixed, token, notes)  # type: ignore[no-untyped-call]
+        y: Tensor = _Step.apply(x, fixed, token, notes)  # type: ignore[no-untyped-call]
         return y
 
     return product
@@ -74,8 +74,9 @@ class _Step(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, matrix: Tensor, token: Tensor, notes: Notes) -> Tensor:
+        ctx.notes, ctx.kind = notes, x.dtype
+        x = compute_type(x)
         ctx.save_for_backward(x, matrix)
-        ctx.notes = notes
         return x @ matrix.mT
 
     @staticmethod
@@ -83,4 +84,4 @@ class _Step(Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, Tensor, None]:
         x, matrix = ctx.saved_tensors
         ctx.notes.append((x, gradient))
-        return gradient @ matrix, None, gradient.new_zeros(()), None
+        return (gradient @ matrix).to(ctx.kind), None, gradient.new_zeros(()), None

@@ -59,7 +59,7 @@ class GRU(nn.Module):
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         """x (rows, t, d_input), h (rows, d_hidden): the state before -> states (rows, t, d_hidden)."""
         step, states = self.stepper(), []
-        for x_t in self.input(x).unbind(1):
+        for x_t in self.input(x.transpose(0, 1)):
             h = step(x_t, h)
             states.append(h)
         return torch.stack(states, dim=1)
@@ -91,7 +91,7 @@ class LSTM(nn.Module):
     def forward(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         """x (rows, t, d_input); h, c (rows, d_hidden) -> states and cells, each (rows, t, d_hidden)."""
         step, states, cells = self.stepper(), [], []
-        for x_t in self.input(x).unbind(1):
+        for x_t in self.input(x.transpose(0, 1)):
             h, c = step(x_t, h, c)
             states.append(h)
             cells.append(c)

@@ -107,13 +107,13 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         mask = source_mask(memory.source_len, memory.keys.shape[1])
         cell = self.decoder.cell
         x = self._drop(self.embedding(tgt))
-        input_share = F.linear(x, cell.input.weight[:, :d_embedding], cell.input.bias)
+        input_share = F.linear(x.transpose(0, 1), cell.input.weight[:, :d_embedding], cell.input.bias)
         context_share = deferred(cell.input.weight[:, d_embedding:])
         values = deferred(memory.annotations.mT)
         step, score = cell.stepper(), self.decoder.score.stepper(memory.keys)
         h = state.hidden
         states, contexts = [h], []
-        for x_t in input_share.unbind(1):
+        for x_t in input_share:
             context = attend(score(h.view(n, -1, d)), values, mask)[0].reshape(len(h), 2 * d)
             h = step(x_t + context_share(context), h)
             states.append(h)

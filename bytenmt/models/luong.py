@@ -105,7 +105,7 @@ class Luong(Model[LuongMemory, LuongState]):
         first, upper = self.decoder.layers[0], self.decoder.layers[1:]
         d_embedding = self.config.d_embedding
         x = self._drop(self.embedding(tgt))
-        input_share = F.linear(x, first.input.weight[:, :d_embedding], first.input.bias)
+        input_share = F.linear(x.transpose(0, 1), first.input.weight[:, :d_embedding], first.input.bias)
         feeding_share = deferred(first.input.weight[:, d_embedding:])
         steps = [layer.stepper() for layer in self.decoder.layers]
         shares = [deferred(layer.input.weight) for layer in upper]
@@ -113,7 +113,7 @@ class Luong(Model[LuongMemory, LuongState]):
         hidden, cell = list(state.hidden.unbind(1)), list(state.cell.unbind(1))
         attentional = state.attentional
         outputs = []
-        for x_t in input_share.unbind(1):
+        for x_t in input_share:
             if self.config.input_feeding:
                 x_t = x_t + feeding_share(attentional)
             hidden[0], cell[0] = steps[0](x_t, hidden[0], cell[0])
