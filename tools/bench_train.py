@@ -61,11 +61,9 @@ def make_batch(source_len: np.ndarray, target_len: np.ndarray, device: torch.dev
         letters[columns == lengths[:, None] - 1] = EOS
         letters[columns >= lengths[:, None]] = PAD
         sides.append(letters)
-    source, target_out = sides
-    opening = torch.full((len(target_out), 1), BOS, dtype=torch.uint8)
-    target_in = torch.cat([opening, target_out[:, :-1]], dim=1)
-    both = torch.from_numpy(source_len), torch.from_numpy(target_len)
-    return Tensors(*(part.to(device) for part in (source, both[0], target_in, target_out, both[1])))
+    target = torch.cat([torch.full((len(source_len), 1), BOS, dtype=torch.uint8), sides[1]], dim=1)
+    parts = sides[0], torch.from_numpy(source_len), target, torch.from_numpy(target_len)
+    return Tensors(*(part.to(device) for part in parts))
 
 
 def real_bytes(batch: Tensors) -> int:
@@ -111,7 +109,7 @@ class Step:
         smoothing = self.config.train.label_smoothing
         loss, _ = byte_loss(logits, batch.target_out, batch.target_len, smoothing)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        (loss / batch.target_len.sum()).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         self.optimizer.step()
 
