@@ -85,6 +85,9 @@ def test_deferred_products_follow_autocast() -> None:
         with torch.autocast("cpu", torch.bfloat16):
             found = gradients(lambda m=matrix, x=x: deferred(m)(x), [matrix])
             expected = gradients(lambda m=matrix, x=x: plain(m)(x), [matrix])
+            y = deferred(matrix)(x)
+        y.sum().backward()  # outside of autocast, as training does it
+        assert matrix.grad is not None and matrix.grad.dtype == kind
         assert_close(found, expected, 1e-2)
 
 
@@ -137,6 +140,16 @@ def test_large_additive_scores_take_the_plain_form(scale: float) -> None:
     inputs = [tensor.detach().double().requires_grad_() for tensor in (keys, queries)]
     expected = [tensor.float() for tensor in scores(score.double(), *inputs)]
     assert_close(found, expected, 1e-4)
+
+
+@pytest.mark.parametrize(("of_keys", "of_queries"), [(60.0, 0.1), (0.1, 60.0)])
+def test_either_side_may_be_large(of_keys: float, of_queries: float) -> None:
+    """Exponentials that overflow must not be taken, whichever side they are of."""
+    score, keys, queries = additive_inputs(2, 1, 3, 6)
+    with torch.no_grad():
+        keys.mul_(of_keys)
+        queries.mul_(of_queries)
+    assert all(bool(part.isfinite().all()) for part in scores(score, keys, queries))
 
 
 def test_a_nan_in_the_keys_reaches_the_scores() -> None:

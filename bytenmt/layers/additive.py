@@ -2,8 +2,8 @@
 
 With E_q = exp(2 q) and E_k = exp(2 k), tanh(q + k) = 1 - 2 / (1 + E_q E_k): the keys' exponentials are taken
 once for all steps, a step costs one division an element, and its backward makes the same from the same
-again instead of keeping it. Exact to rounding in float32 while |q| and |k| stay below LIMIT. Knows no
-weights but v.
+again instead of keeping it. Exact to rounding in float32 while |k| stays below LIMIT: where E_q overflows or
+is zero tanh is 1 or -1 then anyway. Knows no weights but v.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bytenmt.alphabet import njit
 from bytenmt.layers.threads import shares, spread
 
 Array = npt.NDArray[np.float32]
-LIMIT = 20.0  # exp(4 * 20) is still a float32
+LIMIT = 20.0  # exp(2 k) is far from overflow and from zero, so that no infinity meets a zero
 
 
 @njit
