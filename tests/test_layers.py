@@ -132,7 +132,7 @@ def test_fused_additive_scores_equal_plain_ones(
     assert_close(found, expected, 1e-5)
 
 
-@pytest.mark.parametrize("scale", [8.0, 30.0])
+@pytest.mark.parametrize("scale", [8.0, 30.0, 200.0])
 def test_large_additive_scores_take_the_plain_form(scale: float) -> None:
     """Near the limit the fused form is exact still, beyond it tanh is computed as such."""
     score, keys, queries = additive_inputs(2, 1, 3, 6, scale=scale)
