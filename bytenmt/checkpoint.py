@@ -12,7 +12,6 @@ and what it does not name is cleared by the next save. Knows nothing of what a t
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import tomllib
@@ -20,7 +19,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import msgspec
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
@@ -33,7 +31,6 @@ from bytenmt.pointer import (
     CONFIG,
     FOLDER,
     FORMAT,
-    METRICS,
     Kept,
     Pointer,
     clear,
@@ -299,29 +296,3 @@ def load_embedding(model: Model[Any, Any], path: Path) -> None:
         )
     with torch.no_grad():
         own.copy_(table)
-
-
-def append_metrics(run: Path, record: Mapping[str, Any]) -> None:
-    """One JSON line at the end of metrics.jsonl, whole or not at all. Raises CheckpointError."""
-    try:
-        with open(run / METRICS, "ab", buffering=0) as file:
-            line, start = msgspec.json.encode(record) + b"\n", file.tell()
-            if file.write(line) != len(line):  # the disk is full
-                file.truncate(start)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    except OSError as error:
-        raise CheckpointError(f"cannot write {run / METRICS}: {error.strerror}") from None
-
-
-def cut_metrics(run: Path, update: int) -> None:
-    """Keep the records up to an update: a resumed run writes the later ones again."""
-    path = run / METRICS
-    if path.is_file():
-        kept = []
-        for line in path.read_bytes().splitlines(keepends=True):
-            try:
-                if line.endswith(b"\n") and json.loads(line)["update"] <= update:
-                    kept.append(line)
-            except (ValueError, KeyError):  # the last line of a killed run
-                continue
-        write_atomically(path, b"".join(kept))

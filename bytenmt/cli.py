@@ -95,12 +95,12 @@ def train(
     from bytenmt import train as training
     from bytenmt.distributed import process_group
 
-    files = prepare.training_files(src, tgt, tsv, weights)
-    valid = prepare.validation_files(files, valid_src, valid_tgt, valid_tsv)
-    settings += prepare.named_settings(named, files)
     resume = resume or resume_from is not None
     on = prepare.torch_device(device, threads)
     with process_group(on) as group:
+        files = prepare.training_files(src, tgt, tsv, weights)
+        valid = prepare.validation_files(files, valid_src, valid_tgt, valid_tsv)
+        settings += prepare.named_settings(named, files)
         config = group.first(lambda: prepare.configuration(run, resume, arch, preset, file, settings))
         if config.data.source == prepare.is_blind(files):
             raise BytenmtError("data.source is false, so --src would be ignored: drop one of them")

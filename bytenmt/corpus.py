@@ -1,14 +1,13 @@
-"""Parallel corpora: pairs of text files line by line, which of their pairs are kept, and a report.
+"""Parallel corpora: pairs of text files line by line, and which of their pairs are kept.
 
 Several pairs of files make one corpus; nothing is copied, each text is read where it lies. This file
 does not know batches, tensors or models.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,8 +19,6 @@ from bytenmt.textfile import BYTE_ORDER_MARK, LONGEST_LINE, TextFile, check_file
 from bytenmt.unpack import unpack_all
 
 __all__ = ["BYTE_ORDER_MARK", "PairFiles", "ParallelCorpus", "Part", "TextFile", "describe_mistake"]
-
-N_LISTED = 10  # line numbers that a report names
 
 
 class PairFiles(NamedTuple):
@@ -234,65 +231,6 @@ class ParallelCorpus:
                 f"check the text, or raise max_source_bytes and max_target_bytes"
             )
 
-    def report(self, listing: Path | None = None) -> list[str]:
-        """What the corpus holds and what was left out or repaired, a line each.
-
-        listing: a file (tab-separated: file, line, reason) that is written where more lines were left out
-        or repaired than are named here. Raises DataError where it cannot be written.
-        """
-        parts = range(len(self.parts))
-        groups = [group for p in parts for group in self._groups(p)]
-        if listing is None or all(len(lines) <= N_LISTED for _, lines in groups):
-            listing = None
-        else:
-            _write(listing, ("\t".join(row) for p in parts for row in self._rows(p)))
-        found = [line for p in parts for line in self._report_part(p, listing)]
-        if len(self.parts) > 1:
-            source, target = (
-                f"{lengths.sum(dtype=np.int64):,}" for lengths in (self.source_lengths, self.target_lengths)
-            )
-            sizes = f"{source} source and {target} target" if self.has_source else f"{target} target"
-            found.append(f"{len(self.parts)} parts together: {len(self):,} pairs, {sizes} bytes")
-        return found
-
-    def _groups(self, p: int) -> list[tuple[str, Indices]]:
-        """Why lines of a part are left out or repaired, and which, from 0."""
-        part, (too_long, empty) = self.parts[p], self.left_out[p]
-        sides = {
-            "source": self.max_source_bytes if self.has_source else None,
-            "target": self.max_target_bytes,
-        }
-        limits = " or ".join(f"{limit} {side}" for side, limit in sides.items() if limit)
-        groups = [(f"left out, longer than {limits} bytes", too_long), ("left out, empty", empty)]
-        groups += [(f"repaired, not UTF-8 in {text.path}", text.repaired - 1) for text in part.files]
-        return [(reason, lines) for reason, lines in groups if len(lines)]
-
-    def _report_part(self, p: int, listing: Path | None) -> Iterator[str]:
-        part, within = self.parts[p], slice(int(self.bounds[p]), int(self.bounds[p + 1]))
-        weight = "" if part.weight == 1 else f", weight {part.weight:g}"
-        yield f"{part.name}: {within.stop - within.start:,} pairs{weight}"
-        if self.has_source:
-            yield f"source: {_describe_lengths(self.source_lengths[within])}"
-        yield f"target: {_describe_lengths(self.target_lengths[within])}"
-        for reason, lines in self._groups(p):
-            yield f"{reason}: {_list_lines(lines + 1, listing)}"
-
-    def _rows(self, p: int) -> Iterator[tuple[str, str, str]]:
-        """File, number of the line and reason for each fault of a part's lines; a pair may have two."""
-        part, (too_long, empty) = self.parts[p], self.left_out[p]
-        sides = [(part.tgt, "target", self.max_target_bytes)]
-        if part.src is not None:
-            sides.insert(0, (part.src, "source", self.max_source_bytes))
-        for text, side, limit in sides:
-            for line in empty[text.lengths[empty] == 0].tolist():
-                yield str(text.path), str(line + 1), f"left out: {side} empty"
-            over = text.lengths[too_long] > (limit or LONGEST_LINE)
-            for line in too_long[over].tolist():
-                yield str(text.path), str(line + 1), f"left out: {side} longer than {limit} bytes"
-        for text in part.files:
-            for number in text.repaired.tolist():
-                yield str(text.path), str(number), "repaired: not UTF-8"
-
 
 def _files_of(pair: PairFiles) -> list[tuple[Path, bool]]:
     """The files to open, in order, and whether each is a table. Raises ValueError."""
@@ -319,29 +257,3 @@ def _check_parts(parts: Sequence[Part]) -> None:
     if any(alone) and not all(alone):
         first, other = parts[alone.index(True)], parts[alone.index(False)]
         raise DataError(f"{first.name} has no source and {other.name} has: give all a source, or none")
-
-
-def _describe_lengths(lengths: Lengths) -> str:
-    longest = int(lengths.max(initial=0))
-    return f"{int(lengths.sum(dtype=np.int64)):,} bytes, longest line {longest:,}"
-
-
-def _list_lines(numbers: Indices, listing: Path | None) -> str:
-    """How many lines, and the numbers of the first of them: "2 (lines 4, 17)"."""
-    named = ", ".join(str(number) for number in numbers[:N_LISTED].tolist())
-    more = ""
-    if len(numbers) > N_LISTED:
-        more = f" and {len(numbers) - N_LISTED:,} more" + ("" if listing is None else f", see {listing}")
-    return f"{len(numbers):,} (line{'s' if len(numbers) > 1 else ''} {named}{more})"
-
-
-def _write(listing: Path, rows: Iterable[str]) -> None:
-    """The rows of a report, under a line that names their columns."""
-    try:
-        listing.parent.mkdir(parents=True, exist_ok=True)
-        with open(listing, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.writelines(f"{row}\n" for row in chain(["file\tline\treason"], rows))
-    except OSError as error:
-        raise DataError(
-            f"{listing} cannot be written ({error.strerror}): make room or check rights"
-        ) from error

@@ -5,19 +5,23 @@ Does not know how training works.
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import io
 import json
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import msgspec
 from tqdm import tqdm
 
-from bytenmt.checkpoint import append_metrics, cut_metrics, write_atomically
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.pointer import METRICS
+from bytenmt.tensorfile import write_atomically
 
 CURVE, TENSORBOARD = "curve.png", "tensorboard"
 DRAW_SECONDS = 20.0
@@ -129,3 +133,29 @@ class Bar:
 
     def __exit__(self, *_: object) -> None:
         self.bar.close()
+
+
+def append_metrics(run: Path, record: Mapping[str, Any]) -> None:
+    """One JSON line at the end of metrics.jsonl, whole or not at all. Raises CheckpointError."""
+    try:
+        with open(run / METRICS, "ab", buffering=0) as file:
+            line, start = msgspec.json.encode(record) + b"\n", file.tell()
+            if file.write(line) != len(line):  # the disk is full
+                file.truncate(start)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        raise CheckpointError(f"cannot write {run / METRICS}: {error.strerror}") from None
+
+
+def cut_metrics(run: Path, update: int) -> None:
+    """Keep the records up to an update: a resumed run writes the later ones again."""
+    path = run / METRICS
+    if path.is_file():
+        kept = []
+        for line in path.read_bytes().splitlines(keepends=True):
+            try:
+                if line.endswith(b"\n") and json.loads(line)["update"] <= update:
+                    kept.append(line)
+            except (ValueError, KeyError):  # the last line of a killed run
+                continue
+        write_atomically(path, b"".join(kept))

@@ -16,6 +16,7 @@ from bytenmt.config import CONVOLUTIONAL, Config, architecture, config_toml, fin
 from bytenmt.corpus import PairFiles, ParallelCorpus
 from bytenmt.distributed import ALONE, Group
 from bytenmt.errors import BytenmtError, ConfigError
+from bytenmt.inventory import inventory
 from bytenmt.loop import Loop
 from bytenmt.optimise import stopped_early
 from bytenmt.pointer import CONFIG
@@ -110,7 +111,7 @@ def _open(
     for part in (corpus, valid_corpus):
         part.require_pairs()
     if group.leads:
-        for line in [*corpus.report(run / LEFT_OUT), *valid_corpus.report()]:
+        for line in [*inventory(corpus, run / LEFT_OUT), *inventory(valid_corpus)]:
             print(line, file=sys.stderr)
         group.barrier()
     return corpus, valid_corpus

@@ -20,8 +20,6 @@ from torch import Tensor
 
 from bytenmt import checkpoint, pointer, tensorfile
 from bytenmt.checkpoint import (
-    append_metrics,
-    cut_metrics,
     has_checkpoint,
     load_checkpoint,
     load_run,
@@ -34,6 +32,7 @@ from bytenmt.checkpoint import (
 from bytenmt.config import Config, config_toml, load_config
 from bytenmt.errors import CheckpointError
 from bytenmt.models import build_model
+from bytenmt.report import append_metrics, cut_metrics
 
 CPU = torch.device("cpu")
 CONFIG = load_config("bytenet", "tiny", "", [])

@@ -11,6 +11,7 @@ from bytenmt import corpus as pairing
 from bytenmt import textfile as corpus_module
 from bytenmt.corpus import PairFiles, ParallelCorpus, TextFile
 from bytenmt.errors import BytenmtError, DataError
+from bytenmt.inventory import inventory
 from bytenmt.scan import CHUNK, LANES
 
 
@@ -234,7 +235,7 @@ def test_parallel_corpus(tmp_path: Path) -> None:
     assert corpus.source_lengths.tolist() == [4, 5, 5]
     assert corpus.target_lengths.tolist() == [3, 4, 8]
     assert corpus.left_out[0].too_long.tolist() == [2] and corpus.left_out[0].empty.tolist() == [1, 4]
-    assert corpus.report() == [
+    assert inventory(corpus) == [
         f"{paths[0]} and {paths[1]}: 3 pairs",
         "source: 14 bytes, longest line 5",
         "target: 15 bytes, longest line 8",
@@ -257,7 +258,7 @@ def test_corpus_without_source(tmp_path: Path) -> None:
     assert corpus.source_lengths.tolist() == [0, 0]
     assert corpus.target_lengths.tolist() == [3, 2]
     assert corpus.left_out[0].too_long.tolist() == [3] and corpus.left_out[0].empty.tolist() == [1]
-    assert corpus.report()[1:3] == [
+    assert inventory(corpus)[1:3] == [
         "target: 5 bytes, longest line 3",
         "left out, longer than 5 target bytes: 1 (line 4)",
     ]
@@ -269,9 +270,9 @@ def test_report_names_ten_lines(tmp_path: Path) -> None:
     paths = pair_files(tmp_path, source, target)
     corpus = ParallelCorpus.open(*paths, max_source_bytes=2)
     numbers = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10"
-    assert corpus.report()[-2] == f"left out, empty: 1,013 (lines {numbers} and 1,003 more)"
+    assert inventory(corpus)[-2] == f"left out, empty: 1,013 (lines {numbers} and 1,003 more)"
     listing = tmp_path / "run" / "lines.tsv"
-    last = corpus.report(listing)[-2:]
+    last = inventory(corpus, listing)[-2:]
     assert last[0] == f"left out, empty: 1,013 (lines {numbers} and 1,003 more, see {listing})"
     assert last[1] == f"repaired, not UTF-8 in {paths[0]}: 1 (line 1014)"
     expected = [("file", "line", "reason")]
@@ -283,10 +284,10 @@ def test_report_names_ten_lines(tmp_path: Path) -> None:
     same = found == expected
     assert same
     ten = ParallelCorpus.open(*pair_files(tmp_path, b"\n" * 10 + b"a", b"b\n" * 11))
-    ten.report(tmp_path / "none")
+    inventory(ten, tmp_path / "none")
     assert not (tmp_path / "none").exists()
     with pytest.raises(BytenmtError, match="cannot be written .Is a directory."):
-        corpus.report(tmp_path)
+        inventory(corpus, tmp_path)
 
 
 def random_columns(draw: random.Random) -> list[bytes]:
@@ -376,7 +377,7 @@ def test_several_parts(tmp_path: Path) -> None:
     assert corpus.source_lengths.dtype == corpus.target_lengths.dtype == np.int32
     assert [part.weight for part in corpus.parts] == [1, 0.5, 3, 1] and corpus.has_source
     assert len(list((tmp_path / "cache").iterdir())) == 1
-    assert corpus.report() == [
+    assert inventory(corpus) == [
         f"{tmp_path}/a.en and {tmp_path}/a.ko: 2 pairs",
         "source: 8 bytes, longest line 5",
         "target: 9 bytes, longest line 6",

@@ -26,6 +26,7 @@ LAYERS: dict[str, int] = {
     "packing": 1,
     "plan": 1,
     "batching": 1,
+    "inventory": 2,
     "device": 2,
     "distributed": 2,
     "layers": 2,
