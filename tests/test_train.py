@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from bytenmt.checkpoint import METRICS, load_checkpoint, load_run
+from bytenmt.checkpoint import load_checkpoint, load_run
 from bytenmt.config import Config, load_config
 from bytenmt.corpus import PairFiles, ParallelCorpus
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError, DataError
 from bytenmt.models import MODELS, build_model
+from bytenmt.pointer import METRICS
 from bytenmt.train import train
 from bytenmt.trainer import byte_loss, draw_inputs
 

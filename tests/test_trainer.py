@@ -18,6 +18,7 @@ from bytenmt.batching import Batch, assemble
 from bytenmt.checkpoint import load_checkpoint, load_run
 from bytenmt.corpus import ParallelCorpus
 from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.loop import Loop
 from bytenmt.pointer import METRICS
 from bytenmt.report import CURVE, TENSORBOARD
 from bytenmt.train import LEFT_OUT, train
@@ -256,3 +257,22 @@ def test_pictures_and_tensorboard(
             tmp_path / "none", config("luong", "train.max_updates=1"), **texts, device=CPU, tensorboard=True
         )
     assert not (tmp_path / "none").exists()
+
+
+def test_the_loop_asks_for_what_the_configuration_says(texts: dict[str, Any], tmp_path: Path) -> None:
+    """Widths are multiples of train.round_to; with train.short_first the first epoch rises in length and the
+    second does not; weights repeat pairs; the place in the plan moves along."""
+    corpus = ParallelCorpus.open_all([*texts["files"], texts["valid"]._replace(weight=3.0)])
+    settings = config("luong", "train.round_to=8", "train.short_first=true", "train.max_tokens=300")
+    trainer = Trainer(settings, CPU)
+    shares = Loop(tmp_path, trainer, corpus, corpus, None, {})._shares()
+    epochs: list[list[Batch]] = [[], []]
+    while trainer.progress.epoch < 2:
+        batch = next(shares)
+        if trainer.progress.epoch < 2:
+            assert batch.source.shape[1] % 8 == 0 and (batch.target.shape[1] - 1) % 8 == 0
+            epochs[trainer.progress.epoch].append(batch)
+            assert trainer.progress.batch == len(epochs[trainer.progress.epoch])
+    widths = [[part.source.shape[1] + part.target.shape[1] for part in epoch] for epoch in epochs]
+    assert widths[0] == sorted(widths[0]) and widths[1] != sorted(widths[1])
+    assert [sum(len(part.target_len) for part in epoch) for epoch in epochs] == [40 + 3 * 5] * 2
