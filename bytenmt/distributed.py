@@ -186,6 +186,10 @@ def _join(device: torch.device, timeout: timedelta) -> Store:
         store, rank, size = next(rendezvous("env://", timeout=timeout))
         store.set_timeout(timeout)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
+        # One that leaves at once would cut off another that is still connecting.
+        if store.add("bytenmt/joined", 1) == size:
+            store.set("bytenmt/met", "")
+        store.wait(["bytenmt/met"], timeout)
     except (RuntimeError, ValueError) as error:
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise LostProcess(

@@ -23,6 +23,7 @@ from bytenmt.pointer import CONFIG
 from bytenmt.report import Log, require_tensorboard
 from bytenmt.trainer import Trainer
 
+WIDTHS_TO_COMPILE = 16  # the least train.round_to with which train.compile makes sense
 CACHE, LEFT_OUT = "cache", "left_out.tsv"  # in the run folder: unpacked texts, pairs that are not used
 
 
@@ -88,6 +89,11 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> Non
     arch = architecture(config.model)
     if train.compile and arch not in CONVOLUTIONAL:
         raise ConfigError(f"train.compile would unroll the steps of {arch}: leave it off")
+    if train.compile and train.round_to < WIDTHS_TO_COMPILE:
+        raise ConfigError(
+            f"train.compile compiles for every width of a batch: set train.round_to={4 * WIDTHS_TO_COMPILE}"
+            " or so, that they are few"
+        )
     if train.schedule == "cosine" and not (train.max_updates or train.max_minutes):
         raise ConfigError(
             "train.schedule = cosine needs an end: give --max-minutes or train.max_updates,"

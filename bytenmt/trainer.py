@@ -58,6 +58,8 @@ class Trainer:
         self.n_splits = 1  # a batch's rows go through the model in so many parts
         self._loss: Callable[..., tuple[Tensor, Tensor]] = self._plain_loss
         if train.compile:
+            # Convolutions are compiled for each width of a batch, of which train.round_to leaves a few dozen.
+            torch._dynamo.config.recompile_limit = 256
             self._loss = torch.compile(self._plain_loss, dynamic=True)
 
     def update(self, batches: Sequence[Batch], target_bytes: int) -> tuple[Tensor, Tensor]:

@@ -148,6 +148,7 @@ BAD: list[tuple[str, str]] = [
     ),
     (f"{TRAIN} --src src --valid-src src --set train.metric=chrf --set train.valid_lines=0", "chrf needs"),
     (f"{TRAIN} --src src --valid-src src --set train.compile=true", "would unroll"),
+    ("train -o new --arch bytenet --tgt tgt --valid-tgt tgt --set train.compile=true", "train.round_to=64"),
     (f"{TRAIN} --src three --valid-src src", "three has 3 lines and tgt has 4"),
     (f"{TRAIN} --src none --valid-src src", "none does not exist"),
     (f"{TRAIN} --src invalid --valid-src src --errors strict", "line 2, byte offset 4: 0xFF"),
