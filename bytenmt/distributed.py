@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -185,17 +186,42 @@ def _join(device: torch.device, timeout: timedelta) -> Store:
     try:
         store, rank, size = next(rendezvous("env://", timeout=timeout))
         store.set_timeout(timeout)
+        name = _meeting(store, rank, size, timeout)
+        store = dist.PrefixStore(name, store)  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
         # One that leaves at once would cut off another that is still connecting.
-        if store.add("bytenmt/joined", 1) == size:
-            store.set("bytenmt/met", "")
-        store.wait(["bytenmt/met"], timeout)
+        if store.add("joined", 1) == size:
+            store.set("met", "")
+        store.wait(["met"], timeout)
     except (RuntimeError, ValueError) as error:
         where = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         raise LostProcess(
             f"the processes of the job did not meet at {where} ({_first_line(error)}): start it again"
         ) from None
     return store
+
+
+def _meeting(store: Store, rank: int, size: int, timeout: timedelta) -> str:
+    """A name for this start of the job, the same for all its processes and no other start's.
+
+    torchrun keeps the store when it starts a job again, with the addresses of processes that are dead. The
+    leading process names the meeting, the others give it a token each, and go on when theirs is confirmed.
+    """
+    own = uuid.uuid4().hex
+    if rank == 0:
+        store.set("bytenmt/meeting", own)
+        for other in range(1, size):
+            token = store.get(f"bytenmt/{own}/{other}").decode()
+            store.set(f"bytenmt/{own}/{token}", "")
+        return own
+    patience = time.monotonic() + timeout.total_seconds()
+    while time.monotonic() < patience:
+        meeting = store.get("bytenmt/meeting").decode()  # perhaps still an earlier start's
+        store.set(f"bytenmt/{meeting}/{rank}", own)
+        if store.check([f"bytenmt/{meeting}/{own}"]):
+            return meeting
+        time.sleep(0.02)
+    raise RuntimeError("no answer of the leading process")
 
 
 def _part() -> None:

@@ -137,8 +137,8 @@ class Trainer:
         return saved.facts
 
     def _gradients(self, batches: Sequence[Batch], target_bytes: int) -> Tensor:
-        """Forward and backward; returns the summed nats, float32 on the device."""
-        nats = torch.zeros((), device=self.device)
+        """Forward and backward; returns the summed nats, float64 on the device."""
+        nats = torch.zeros((), dtype=torch.float64, device=self.device)
         for batch in batches:
             for part in _split(batch, self.n_splits):
                 on = to_device(part, self.device)
@@ -210,7 +210,7 @@ def byte_loss(
     Returns the summed loss in nats, smoothed with the uniform distribution over the 256 ids (for the
     gradient), and the same without smoothing (for people, detached).
     """
-    log_p = logits.float().log_softmax(dim=-1)
+    log_p = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     real = torch.arange(target.shape[1], device=target.device) < target_len[:, None]
     nats = -log_p.gather(2, target.long()[:, :, None])[:, :, 0].masked_fill(~real, 0.0).sum()
     loss = nats
