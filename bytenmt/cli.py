@@ -102,7 +102,7 @@ def train(
         valid = prepare.validation_files(files, valid_src, valid_tgt, valid_tsv)
         settings += prepare.named_settings(named, files)
         config = group.first(lambda: prepare.configuration(run, resume, arch, preset, file, settings))
-        if config.data.source == prepare.is_blind(files):
+        if config.data.source != files[0].has_source:
             raise BytenmtError("data.source is false, so --src would be ignored: drop one of them")
         training.train(
             run,

@@ -32,6 +32,10 @@ class PairFiles(NamedTuple):
     tsv: Path | None = None
     weight: float = 1.0
 
+    @property
+    def has_source(self) -> bool:
+        return self.src is not None or self.tsv is not None
+
 
 class Part(NamedTuple):
     """The same, opened. src is None for a model without a source."""
@@ -128,8 +132,7 @@ class ParallelCorpus:
         following = iter(texts)
         parts = []
         for pair in files:
-            has_source = pair.tsv is not None or pair.src is not None
-            src = next(following) if has_source else None
+            src = next(following) if pair.has_source else None
             parts.append(Part(src, next(following), pair.weight))
         return cls._from_parts(parts, max_source_bytes, max_target_bytes)
 

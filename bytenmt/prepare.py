@@ -88,7 +88,7 @@ def validation_files(
         raise BytenmtError("no text to validate on: give --valid-src and --valid-tgt, or --valid-tsv alone")
     if tsv is not None and src is not None:
         raise BytenmtError("--valid-src would be ignored: --valid-tsv has a source")
-    has_source = not is_blind(files)
+    has_source = files[0].has_source
     if has_source and src is None and tsv is None:
         raise BytenmtError("--src without --valid-src: give both, or neither to have no source")
     if not has_source and (src is not None or tsv is not None):
@@ -99,12 +99,7 @@ def validation_files(
 def named_settings(named: Mapping[str, Any], files: Sequence[PairFiles]) -> tuple[str, ...]:
     """Options like --lr as `--set` would have them; and whether there is a source."""
     settings = tuple(f"train.{name}={value}" for name, value in named.items() if value is not None)
-    return (*settings, "data.source=false") if is_blind(files) else settings
-
-
-def is_blind(files: Sequence[PairFiles]) -> bool:
-    """Whether the corpora have no source."""
-    return files[0].src is None and files[0].tsv is None
+    return settings if files[0].has_source else (*settings, "data.source=false")
 
 
 def _leaves(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:

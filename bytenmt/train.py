@@ -85,7 +85,6 @@ def train(
 def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> None:
     """Settings that do not go together. Raises BytenmtError."""
     train = config.train
-    blind = files[0].src is None and files[0].tsv is None
     arch = architecture(config.model)
     if train.compile and arch not in CONVOLUTIONAL:
         raise ConfigError(f"train.compile would unroll the steps of {arch}: leave it off")
@@ -99,7 +98,7 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> Non
             "train.schedule = cosine needs an end: give --max-minutes or train.max_updates,"
             " or set train.schedule=inverse_sqrt"
         )
-    if train.metric == "chrf" and (blind or not train.valid_lines):
+    if train.metric == "chrf" and not (files[0].has_source and train.valid_lines):
         raise ConfigError("train.metric = chrf needs a source, and train.valid_lines above 0")
     if tensorboard:
         require_tensorboard()

@@ -224,7 +224,7 @@ def test_other_text_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_several_corpora_and_a_listing(texts: dict[str, Any], tmp_path: Path) -> None:
-    """Pairs of a second, doubled corpus count twice; many lines that are left out are listed in the run."""
+    """Pairs of all corpora are the run's; many lines that are left out are listed in it."""
     table = tmp_path / "table"
     table.write_text("\n".join([*(f"{i}\t{i}" for i in range(5)), *["x\t"] * 12]) + "\n")
     from bytenmt.corpus import PairFiles
@@ -233,11 +233,8 @@ def test_several_corpora_and_a_listing(texts: dict[str, Any], tmp_path: Path) ->
     run = tmp_path / "run"
     settings = ["train.max_updates=1", "train.max_tokens=100000", "train.log_every=1"]
     train(run, config("luong", *settings), files=files, valid=texts["valid"], device=CPU)
-    expected = ParallelCorpus.open_all(files)
-    n_bytes = int(expected.target_lengths[:40].sum()) + 2 * 5
-    got = losses(run, "train_bits_per_byte")[0]
-    assert len((run / LEFT_OUT).read_text().splitlines()) >= 12
-    assert n_bytes > 0 and got > 0 and load_run(run, CPU).facts["pairs"] == 45
+    assert (run / LEFT_OUT).read_text().count("target empty") == 12
+    assert load_run(run, CPU).facts["pairs"] == 40 + 5
 
 
 def test_pictures_and_tensorboard(
