@@ -11,28 +11,23 @@ and what it does not name is cleared by the next save. Knows nothing of what a t
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import tomllib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
-from bytenmt.config import Config, architecture, config_tree, parse_config
-from bytenmt.errors import CheckpointError, ConfigError
+from bytenmt.config import Config
+from bytenmt.errors import CheckpointError
 from bytenmt.models import build_model
 from bytenmt.models.base import Model
 from bytenmt.pointer import (
-    CONFIG,
     FOLDER,
-    FORMAT,
     Kept,
-    Pointer,
     clear,
     in_free_slot,
     nearest,
@@ -43,19 +38,33 @@ from bytenmt.pointer import (
 )
 from bytenmt.pointer import has_checkpoint as has_checkpoint
 from bytenmt.tensorfile import (
-    Stored,
-    damage,
+    Array,
+    Entry,
     pack,
-    read_tensors,
     replace_synced,
     sync_folder,
     temporary,
     write_synced,
 )
 from bytenmt.tensorfile import write_atomically as write_atomically
+from bytenmt.weights import Which, metadata, read_file, read_run, restored
+from bytenmt.weights import is_weights_file as is_weights_file
+from bytenmt.weights import read_config as read_config
+from bytenmt.weights import read_weights as read_contents
 
-Which = Literal["best", "last"]
-Contents = tuple[dict[str, Tensor], Config, dict[str, Any]]  # of a file
+Contents = tuple[dict[str, Tensor], Config, dict[str, Any]]  # of a weights file
+NAMES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.bfloat16: "BF16",
+    torch.float16: "F16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
 
 
 class Saved(NamedTuple):
@@ -107,8 +116,8 @@ def save_checkpoint(
             sync_folder(run)
         kept = Kept(
             update,
-            weights=write_synced(temporaries[0], pack(weights, _metadata(config, facts, "weights"))),
-            trainer=write_synced(temporaries[1], pack(trainer, _metadata(config, facts, "trainer"))),
+            weights=write_synced(temporaries[0], pack(_entries(weights), metadata(config, facts, "weights"))),
+            trainer=write_synced(temporaries[1], pack(_entries(trainer), metadata(config, facts, "trainer"))),
             facts=facts,
         )
         kept = in_free_slot(before, kept)
@@ -127,18 +136,12 @@ def save_checkpoint(
     clear(run, pointer)
 
 
-def _metadata(config: Config, facts: Mapping[str, Any], holds: str) -> dict[str, str]:
-    """What a file tells of itself; holds: "weights" or "trainer"; facts: JSON values."""
-    as_text = {"config": json.dumps(config_tree(config)), "facts": json.dumps(dict(facts))}
-    return {"format": FORMAT, "holds": holds, **as_text}
-
-
 def write_weights(
     path: Path, tensors: Mapping[str, Tensor], config: Config, facts: Mapping[str, Any]
 ) -> None:
     """A weights file outside of any run's pointer. Raises CheckpointError."""
     try:
-        replace_synced(path, pack(tensors, _metadata(config, facts, "weights")))
+        replace_synced(path, pack(_entries(tensors), metadata(config, facts, "weights")))
     except OSError as error:
         raise CheckpointError(f"cannot write {path}: {error.strerror}") from None
 
@@ -161,77 +164,39 @@ def load_checkpoint(run: Path, update: int | None = None) -> Saved:
         advice = f"--resume-from {other} goes on from the one {place} it"
         advice += f" (kept: {', '.join(map(str, others))})" if len(others) > 1 else ""
     folder = run / FOLDER
-    weights, config, facts = _read(folder / kept.weights_name(), "weights", kept.weights, advice)
-    trainer = _read(folder / kept.trainer_name(), "trainer", kept.trainer, advice)[0]
-    return Saved(update, weights, trainer, config, facts)
-
-
-def _read(path: Path, holds: str, stored: Stored | None, advice: str) -> Contents:
-    """A file of weights or trainer state, checked against what was written where that is known; advice:
-    for the user whose file is no good."""
-    problem = damage(path, stored) if stored else None if path.is_file() else "is missing"
-    if problem:
-        raise CheckpointError(f"{path} {problem}: {advice}")
-    try:
-        tensors, told = read_tensors(path)
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is damaged or cut off ({error}): {advice}") from None
-    if told.get("format") == "bytenmt 1":
-        raise CheckpointError(f"{path} was written by an older version of bytenmt: train it again")
-    if told.get("format") != FORMAT:
-        raise CheckpointError(f"{path} is not a bytenmt checkpoint: its format is {told.get('format')!r}")
-    if told.get("holds") != holds:
-        raise CheckpointError(f"{path} holds {told.get('holds')}, expected {holds}: {advice}")
-    try:
-        return tensors, parse_config(json.loads(told["config"])), json.loads(told["facts"])
-    except (ConfigError, KeyError, ValueError) as error:
-        raise CheckpointError(f"{path}: its configuration cannot be read: {error}") from None
-
-
-def is_weights_file(path: Path) -> bool:
-    """By its name: a weights file, there or not, and no run folder."""
-    return path.suffix == ".safetensors" and not path.is_dir()
+    saved = read_file(folder / kept.weights_name(), "weights", kept.weights, advice)
+    trainer = read_file(folder / kept.trainer_name(), "trainer", kept.trainer, advice)
+    return Saved(update, _tensors(saved.arrays), _tensors(trainer.arrays), saved.config, saved.facts)
 
 
 def read_weights(path: Path, which: Which = "best") -> tuple[Path, Contents]:
-    """The weights of a run folder, or of a weights file: its path and contents. Raises CheckpointError.
-
-    which: where none was validated yet, the best is the last. A file that its run's pointer names is
-    checked against it; another one has only its own structure.
-    """
-    if is_weights_file(path):
-        return path, _read(path, "weights", _stored(path), "use another checkpoint")
-    pointer = read_pointer(path)
-    while True:
-        try:
-            return _read_kept(path, pointer, which)
-        except CheckpointError:
-            now = read_pointer(path)
-            if now == pointer:
-                raise
-            pointer = now  # training went on meanwhile and deleted the older file
+    """The weights of a run folder, or of a weights file, as tensors: its path and contents. Those of
+    a converted file are float32 again. Raises CheckpointError; see weights.read_weights."""
+    file, contents = read_contents(path, which)
+    return file, (_tensors(restored(contents.arrays)), contents.config, contents.facts)
 
 
-def _read_kept(run: Path, pointer: Pointer, which: Which) -> tuple[Path, Contents]:
-    """The best or last weights that a pointer names."""
-    update = pointer.last if which == "last" or pointer.best is None else pointer.best
-    names = {kept.update: kept.weights_name() for kept in pointer.kept}
-    stored = next(kept.weights for kept in pointer.kept if kept.update == update)
-    path = run / FOLDER / names.pop(update)
-    advice = "no other checkpoint is kept: train again"
-    if names:
-        advice = f"give -m {run / FOLDER / names[nearest(list(names), update)]}"
-    return path, _read(path, "weights", stored, advice)
+def _entries(tensors: Mapping[str, Tensor]) -> dict[str, Entry]:
+    """Tensors of any shape, device and layout, of the types in NAMES, as a file's entries: each is copied
+    from its device when it is written."""
+
+    def flat(tensor: Tensor) -> Array:
+        return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+
+    return {
+        name: Entry(NAMES[tensor.dtype], tuple(tensor.shape), partial(flat, tensor))
+        for name, tensor in tensors.items()
+    }
 
 
-def _stored(path: Path) -> Stored | None:
-    """What a run's pointer, where there is one, says of a weights file."""
-    file = path.resolve()
-    with contextlib.suppress(CheckpointError):  # a damaged pointer is no reason to refuse a file
-        for kept in read_pointer(file.parent.parent).kept if file.parent.name == FOLDER else []:
-            if kept.weights_name() == file.name:
-                return kept.weights
-    return None
+def _tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
+    """The arrays of a file as tensors over the same memory."""
+    return {
+        name: torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        if array.dtype == np.uint16
+        else torch.from_numpy(array)
+        for name, array in arrays.items()
+    }
 
 
 def weights(model: Model[Any, Any]) -> dict[str, Tensor]:
@@ -257,30 +222,12 @@ def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Pa
             parameter.copy_(tensors[name])
 
 
-def read_config(run: Path) -> Config:
-    """The resolved configuration of a run folder."""
-    path = run / CONFIG
-    if not path.is_file():
-        raise CheckpointError(f"{run} is not a run folder: it has no {CONFIG}")
-    try:
-        return parse_config(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ConfigError) as error:
-        raise CheckpointError(f"{path}: {error}") from None
-
-
 def load_run(path: Path, device: torch.device, which: Which = "best") -> Loaded:
     """The model of a run folder, its best checkpoint unless told otherwise, or of a weights file."""
-    config = None if is_weights_file(path) else read_config(path)
-    file, (tensors, saved, facts) = read_weights(path, which)
-    if config is not None and saved.model != config.model:
-        arch, expected = (architecture(c.model) for c in (saved, config))
-        raise CheckpointError(
-            f"{file} holds another model ({arch}) than {path / CONFIG} describes ({expected}):"
-            " put the file back where it came from"
-        )
-    model = build_model(saved.model)
-    load_weights(model, tensors, file)
-    return Loaded(model.to(device).eval(), config or saved, facts)
+    file, contents = read_run(path, which)
+    model = build_model(contents.config.model)
+    load_weights(model, _tensors(restored(contents.arrays)), file)
+    return Loaded(model.to(device).eval(), contents.config, contents.facts)
 
 
 def load_embedding(model: Model[Any, Any], path: Path) -> None:

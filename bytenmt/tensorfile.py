@@ -1,38 +1,61 @@
 """Files that are whole or not there: bytes, and tensors in the safetensors format, each with its SHA-256.
 
-Tensors are streamed: one at a time is copied from its device, none is held twice, and the same tensors
-and metadata give the same bytes. Knows no models, no configuration and no run folders.
+Tensors are written one at a time, none is held twice, and the same tensors and metadata give the same bytes.
+They are read as NumPy arrays, without PyTorch. Knows no models, no configuration and no run folders.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
-import torch
+import numpy as np
+import numpy.typing as npt
 from msgspec import Meta, Struct
 from safetensors import safe_open
-from torch import Tensor
 
 from bytenmt.errors import CheckpointError
 
+Array = npt.NDArray[Any]
 CHUNK = 1 << 22  # bytes hashed and written at a time
-NAMES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.bfloat16: "BF16",
-    torch.float16: "F16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
+# The names of types in a safetensors file, and the arrays that stand for them; bfloat16, which NumPy has
+# not, as its bits.
+TYPES: dict[str, type[np.generic]] = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "BF16": np.uint16,
+    "F16": np.float16,
+    "I64": np.int64,
+    "I32": np.int32,
+    "I16": np.int16,
+    "I8": np.int8,
+    "U8": np.uint8,
+    "BOOL": np.bool_,
 }
+NAMES = {np.dtype(kind): name for name, kind in TYPES.items()}
+
+
+class Entry(NamedTuple):
+    """A tensor to be written: its type's name, its shape, and how to get its bytes (n,) uint8 when their turn
+    comes."""
+
+    type: str
+    shape: tuple[int, ...]
+    flat: Callable[[], npt.NDArray[np.uint8]]
+
+
+def entry(array: Array) -> Entry:
+    """An array of the types in TYPES, of any layout; uint16 counts as bfloat16."""
+    return Entry(
+        NAMES[array.dtype],
+        array.shape,
+        lambda: np.ascontiguousarray(array).reshape(-1).view(np.uint8),
+    )
 
 
 class Stored(Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,32 +114,39 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise CheckpointError(f"cannot write {path}: {error.strerror}") from None
 
 
-def pack(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
+def pack(entries: Mapping[str, Entry], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
     """The bytes of a safetensors file, part by part: header first, then each tensor, widest types first so
-    that all are aligned. Tensors of any shape, device and layout, of the types in NAMES."""
-    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    that all are aligned."""
+    widths = {name: np.dtype(TYPES[entry.type]).itemsize for name, entry in entries.items()}
+    order = sorted(entries, key=lambda name: (-widths[name], name))
     header: dict[str, object] = {"__metadata__": dict(metadata)}
     start = 0
     for name in order:
-        tensor = tensors[name]
-        end = start + tensor.numel() * tensor.element_size()
-        shape = list(tensor.shape)
-        header[name] = {"dtype": NAMES[tensor.dtype], "shape": shape, "data_offsets": [start, end]}
+        kind, shape, _ = entries[name]
+        end = start + math.prod(shape) * widths[name]
+        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [start, end]}
         start = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little") + text
     for name in order:
-        flat = tensors[name].detach().cpu().contiguous().reshape(-1)
-        yield flat.view(torch.uint8).numpy().data
+        yield entries[name].flat().data
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors, on the CPU, and metadata of a safetensors file. Raises OSError or
-    SafetensorError."""
-    with safe_open(path, framework="pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return tensors, file.metadata() or {}
+def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
+    """Tensors, as parts of one array of the file's bytes, and metadata of a safetensors file. Raises OSError
+    or SafetensorError."""
+    with safe_open(path, framework="np") as file:  # checks that header and size agree
+        metadata = file.metadata() or {}
+    data = np.fromfile(path, np.uint8)
+    first = 8 + int.from_bytes(data[:8].tobytes(), "little")
+    header = json.loads(data[8:first].tobytes())
+    header.pop("__metadata__", None)
+    arrays = {}
+    for name, told in header.items():
+        start, end = (first + offset for offset in told["data_offsets"])
+        arrays[name] = data[start:end].view(TYPES[told["dtype"]]).reshape(told["shape"])
+    return arrays, metadata
 
 
 def damage(path: Path, stored: Stored) -> str | None:

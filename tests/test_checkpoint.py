@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from bytenmt import checkpoint, pointer, tensorfile
+from bytenmt import weights as weights_module
 from bytenmt.checkpoint import (
     has_checkpoint,
     load_checkpoint,
@@ -120,7 +121,7 @@ def test_files_are_safetensors(tmp_path: Path) -> None:
     """The library reads back every type, shape and layout, and the same contents give the same bytes."""
     generator = np.random.default_rng(5)
     tensors = {}
-    for dtype in tensorfile.NAMES:
+    for dtype in checkpoint.NAMES:
         values = torch.from_numpy(generator.integers(0, 2, (4, 6)))
         tensors |= {f"{dtype}": values.to(dtype), f"{dtype} turned": values.to(dtype).t()}
         tensors |= {f"{dtype} scalar": values[0, 0].to(dtype), f"{dtype} empty": values[:0].to(dtype)}
@@ -630,5 +631,5 @@ def test_training_goes_on_while_a_model_is_read(tmp_path: Path, monkeypatch: pyt
     for update in (4, 5, 6):
         save_checkpoint(run, update, weights(build_model(config.model)), {}, config, {}, keep=1, best=True)
     answers = [stale, pointer.read_pointer(run)]
-    monkeypatch.setattr(checkpoint, "read_pointer", lambda path: answers.pop(0))
+    monkeypatch.setattr(weights_module, "read_pointer", lambda path: answers.pop(0))
     assert load_run(run, CPU).facts == {"update": 6}

@@ -1,0 +1,154 @@
+"""The weights of a run folder or a weights file, read without PyTorch: NumPy arrays by parameter names.
+
+A weights file may be a checkpoint of a run, or a converted one, whose matrices are bfloat16 or int8 with a
+scale for each output; `restored` makes float32 of either. Knows runs and files; knows no models, and
+writes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError
+
+from bytenmt.config import Config, architecture, config_tree, parse_config
+from bytenmt.errors import CheckpointError, ConfigError
+from bytenmt.pointer import CONFIG, FOLDER, FORMAT, Pointer, nearest, read_pointer
+from bytenmt.tensorfile import Array, Stored, damage, read_arrays
+
+SCALE = ":scale"  # what is added to an int8 matrix' name for that of its scales
+Which = Literal["best", "last"]
+
+
+class Contents(NamedTuple):
+    """Of a file. arrays: as they are stored; facts: what was saved beside them (update, bits_per_byte, …);
+    precision: of the matrices, "fp32", "bf16" or "int8"."""
+
+    arrays: dict[str, Array]
+    config: Config
+    facts: dict[str, Any]
+    precision: str
+
+
+def metadata(config: Config, facts: Mapping[str, Any], holds: str, precision: str = "fp32") -> dict[str, str]:
+    """What a file tells of itself; holds: "weights" or "trainer"; facts: JSON values."""
+    told = {"format": FORMAT, "holds": holds}
+    told |= {"config": json.dumps(config_tree(config)), "facts": json.dumps(dict(facts))}
+    return told if precision == "fp32" else told | {"precision": precision}
+
+
+def restored(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Arrays as they are stored -> as a model has them: bfloat16 (its bits, uint16) and int8 become float32,
+    what has another type stays."""
+    whole: dict[str, Array] = {}
+    for name, array in arrays.items():
+        if name.endswith(SCALE):
+            continue
+        if name + SCALE in arrays:
+            scales = arrays[name + SCALE].reshape(-1, *[1] * (array.ndim - 1))
+            array = array * scales  # int8 * float32 is float32
+        elif array.dtype == np.uint16:
+            array = (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        whole[name] = array
+    return whole
+
+
+def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> Contents:
+    """A file of weights or trainer state, checked against what was written where that is known; advice:
+    for the user whose file is no good. Raises CheckpointError."""
+    problem = damage(path, stored) if stored else None if path.is_file() else "is missing"
+    if problem:
+        raise CheckpointError(f"{path} {problem}: {advice}")
+    try:
+        arrays, told = read_arrays(path)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged or cut off ({error}): {advice}") from None
+    if told.get("format") == "bytenmt 1":
+        raise CheckpointError(f"{path} was written by an older version of bytenmt: train it again")
+    if told.get("format") != FORMAT:
+        raise CheckpointError(f"{path} is not a bytenmt checkpoint: its format is {told.get('format')!r}")
+    if told.get("holds") != holds:
+        raise CheckpointError(f"{path} holds {told.get('holds')}, expected {holds}: {advice}")
+    try:
+        config, facts = parse_config(json.loads(told["config"])), json.loads(told["facts"])
+    except (ConfigError, KeyError, ValueError) as error:
+        raise CheckpointError(f"{path}: its configuration cannot be read: {error}") from None
+    return Contents(arrays, config, facts, told.get("precision", "fp32"))
+
+
+def is_weights_file(path: Path) -> bool:
+    """By its name: a weights file, there or not, and no run folder."""
+    return path.suffix == ".safetensors" and not path.is_dir()
+
+
+def read_weights(path: Path, which: Which = "best") -> tuple[Path, Contents]:
+    """The weights of a run folder, or of a weights file: its path and contents. Raises CheckpointError.
+
+    which: where none was validated yet, the best is the last. A file that its run's pointer names is
+    checked against it; another one has only its own structure.
+    """
+    if is_weights_file(path):
+        return path, read_file(path, "weights", _stored(path), "use another checkpoint")
+    pointer = read_pointer(path)
+    while True:
+        try:
+            return _read_kept(path, pointer, which)
+        except CheckpointError:
+            now = read_pointer(path)
+            if now == pointer:
+                raise
+            pointer = now  # training went on meanwhile and deleted the older file
+
+
+def read_run(path: Path, which: Which = "best") -> tuple[Path, Contents]:
+    """The same with the run folder's own configuration, where it is one. Raises CheckpointError."""
+    config = None if is_weights_file(path) else read_config(path)
+    file, contents = read_weights(path, which)
+    if config is None:
+        return file, contents
+    if contents.config.model != config.model:
+        arch, expected = (architecture(c.model) for c in (contents.config, config))
+        raise CheckpointError(
+            f"{file} holds another model ({arch}) than {path / CONFIG} describes ({expected}):"
+            " put the file back where it came from"
+        )
+    return file, contents._replace(config=config)
+
+
+def read_config(run: Path) -> Config:
+    """The resolved configuration of a run folder. Raises CheckpointError."""
+    path = run / CONFIG
+    if not path.is_file():
+        raise CheckpointError(f"{run} is not a run folder: it has no {CONFIG}")
+    try:
+        return parse_config(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ConfigError) as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def _read_kept(run: Path, pointer: Pointer, which: Which) -> tuple[Path, Contents]:
+    """The best or last weights that a pointer names."""
+    update = pointer.last if which == "last" or pointer.best is None else pointer.best
+    names = {kept.update: kept.weights_name() for kept in pointer.kept}
+    stored = next(kept.weights for kept in pointer.kept if kept.update == update)
+    path = run / FOLDER / names.pop(update)
+    advice = "no other checkpoint is kept: train again"
+    if names:
+        advice = f"give -m {run / FOLDER / names[nearest(list(names), update)]}"
+    return path, read_file(path, "weights", stored, advice)
+
+
+def _stored(path: Path) -> Stored | None:
+    """What a run's pointer, where there is one, says of a weights file."""
+    file = path.resolve()
+    with contextlib.suppress(CheckpointError):  # a damaged pointer is no reason to refuse a file
+        for kept in read_pointer(file.parent.parent).kept if file.parent.name == FOLDER else []:
+            if kept.weights_name() == file.name:
+                return kept.weights
+    return None
