@@ -8,6 +8,7 @@ the log-softmax, so that a hypothesis' score stays the model's own log-probabili
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -22,9 +23,31 @@ from bytenmt.alphabet import (
     UTF8_NEXT,
     translation_cost,
 )
+from bytenmt.decoding import Engine, Request
+from bytenmt.decoding import Hypothesis as Hypothesis
 from bytenmt.errors import BytenmtError
 
 STOP_TEST_EVERY = 8  # steps between looks at the device
+
+
+def decode(engine: Engine, requests: Sequence[Request]) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """Each request's index and hypotheses, best first, as they are done.
+
+    The first waiting ones are admitted as soon as a quarter of the places is free: encoding them costs a
+    call, which is better shared.
+    """
+    index_of: dict[int, int] = {}  # by the engine's handle
+    n_admitted = 0
+    while n_admitted < len(requests) or index_of:
+        room = engine.room()
+        if n_admitted < len(requests) and (not index_of or 4 * room >= engine.capacity):
+            batch = list(requests[n_admitted : n_admitted + room])
+            index_of.update(zip(engine.admit(batch), range(n_admitted, len(requests)), strict=False))
+            n_admitted += len(batch)
+        engine.advance(STOP_TEST_EVERY)
+        for handle, hypotheses in engine.finished():
+            if handle in index_of:  # not one that an abandoned loop has left
+                yield index_of.pop(handle), hypotheses
 
 
 class Stepper(Protocol):
@@ -37,15 +60,6 @@ class Stepper(Protocol):
     def step(self, last: Tensor, parents: Tensor | None) -> Tensor:
         """last (n, beam) uint8, parents (n, beam) int64 or None -> log-probabilities (n, beam, 256)."""
         ...
-
-
-class Hypothesis(NamedTuple):
-    """text: bytes without EOS; log_probability: natural log, EOS included; score: what it was ranked by,
-    log_probability / (bytes + 1) ** length_penalty."""
-
-    text: bytes
-    log_probability: float
-    score: float
 
 
 class _Finished(NamedTuple):

@@ -19,7 +19,8 @@ class Clock(NamedTuple):
     """Where each row of a decoder with rings stands.
 
     position (rows,) int64: columns read so far, the next column's position.
-    ancestors (rows, h) int64: [row, q mod h] is the row whose rings hold this row's column of position q.
+    ancestors (rows, h) int64: [row, q mod h] is how many rows further on the rings stand that hold this
+    row's column of position q; 0 is its own. Relative, so that a sentence's rows can be moved together.
     """
 
     position: Tensor
@@ -28,8 +29,8 @@ class Clock(NamedTuple):
     @staticmethod
     def start(rows: int, history: int, device: torch.device) -> Clock:
         """All rows at position 0, each its own ancestor."""
-        own = torch.arange(rows, device=device)
-        return Clock(torch.zeros_like(own), own[:, None].repeat(1, history))
+        position = torch.zeros(rows, dtype=torch.int64, device=device)
+        return Clock(position, position[:, None].repeat(1, history))
 
     def positions(self, t: int) -> Tensor:
         """Positions of the next t columns: (rows, t) int64."""
@@ -39,12 +40,12 @@ class Clock(NamedTuple):
         """After t more columns, which each row has written into its own rings. A fresh clock."""
         history = self.ancestors.shape[1]
         new = self.positions(t)[:, -history:] % history
-        own = torch.arange(len(new), device=new.device)[:, None].expand_as(new)
-        return Clock(self.position + t, self.ancestors.scatter(1, new, own))
+        return Clock(self.position + t, self.ancestors.scatter(1, new, torch.zeros_like(new)))
 
     def reorder(self, parents: Tensor) -> Clock:
         """Row i goes on from row parents[i]; parents (rows,) int64."""
-        return Clock(self.position[parents], self.ancestors[parents])
+        moved = parents - torch.arange(len(parents), device=parents.device)
+        return Clock(self.position[parents], self.ancestors[parents] + moved[:, None])
 
 
 class Taps(NamedTuple):
@@ -69,7 +70,8 @@ class Taps(NamedTuple):
         step = dilation if t == 1 else 1
         offsets = torch.arange(-reach, 0, step, device=clock.position.device)
         old = clock.position[:, None] + offsets
-        rows = clock.ancestors.gather(1, old % clock.ancestors.shape[1])
+        own = torch.arange(len(old), device=old.device)[:, None]
+        rows = own + clock.ancestors.gather(1, old % clock.ancestors.shape[1])
         write = clock.positions(t)[:, -capacity:] % capacity
         return Taps(rows, old % capacity, write, 1 if t == 1 else dilation)
 

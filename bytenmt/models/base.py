@@ -7,8 +7,8 @@ The state is explicit: NamedTuples of tensors, rows first, never kept on the mod
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import Generic, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from bytenmt.layers.embedding import ByteEmbedding
 M = TypeVar("M", bound=NamedTuple)  # a model's Memory: what its decoder needs of the source, n rows
 T = TypeVar("T", bound=nn.Module)
 S = TypeVar("S", bound=NamedTuple)  # a model's State: what its decoder carries, n * beam rows
+Tree = TypeVar("Tree", bound=tuple[Any, ...])  # NamedTuples of tensors and of such tuples, rows first
 
 
 class Model(nn.Module, ABC, Generic[M, S]):
@@ -81,6 +82,52 @@ def tensors(tree: NamedTuple | tuple[object, ...]) -> list[Tensor]:
         elif isinstance(part, tuple):
             found.extend(tensors(part))
     return found
+
+
+def map_tensors(function: Callable[..., Tensor], *trees: Tree) -> Tree:
+    """The tree of what the function makes of each tensor, or of the tensors in one place of several trees."""
+    parts = [
+        function(*same) if isinstance(same[0], Tensor) else map_tensors(function, *same)
+        for same in zip(*trees, strict=True)
+    ]
+    kind: Any = type(trees[0])
+    made: Tree = kind._make(parts) if kind is not tuple else kind(parts)
+    return made
+
+
+def select(tree: Tree, rows: Tensor) -> Tree:
+    """These rows (int64) of a memory or state, in this order; a copy."""
+    return map_tensors(lambda part: part[rows], tree)
+
+
+def concatenate(trees: Sequence[Tree]) -> Tree:
+    """The rows of several memories or states under each other; a copy.
+
+    Where axis 1 differs (columns of the source), the shorter are padded with zeros: every memory knows the
+    length of its sources.
+    """
+    return map_tensors(lambda *parts: torch.cat(_as_wide(parts)), *trees)
+
+
+def place(tree: Tree, rows: Tensor, fresh: Tree) -> None:
+    """Write the rows of `fresh` into these rows of `tree`, in place; axis 1 of `fresh` may be shorter, what
+    is beyond it becomes zero."""
+    for old, new in zip(tensors(tree), tensors(fresh), strict=True):
+        old.index_copy_(0, rows, new if new.dim() == 1 else _widened(new, old.shape[1]))
+
+
+def _as_wide(parts: Sequence[Tensor]) -> Sequence[Tensor]:
+    """All padded to the widest one's axis 1."""
+    if parts[0].dim() == 1:
+        return parts
+    width = max(part.shape[1] for part in parts)
+    return [_widened(part, width) for part in parts]
+
+
+def _widened(part: Tensor, width: int) -> Tensor:
+    """(n, w, ...) padded with zeros to (n, width, ...)."""
+    missing = width - part.shape[1]
+    return part if not missing else torch.cat([part, part.new_zeros(len(part), missing, *part.shape[2:])], 1)
 
 
 def matrix_weights(module: nn.Module) -> int:

@@ -1,0 +1,218 @@
+"""Which bytes go on: one step of the search, greedy, beam or sampling, in plain PyTorch on any device.
+
+What comes out is valid UTF-8 by construction: at every step a byte is allowed if the character that it begins
+or goes on with can still be finished under the length limit, and EOS only between characters. The mask comes
+after the log-softmax, so that a hypothesis' score stays the models' own log-probability. All shapes are
+constant and nothing waits for the device, so that a CUDA graph can hold a step. Knows no models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from bytenmt.alphabet import ACCEPT, BOS, EOS, LONGEST_CHARACTER, UTF8_NEXT, translation_cost
+from bytenmt.decoding import Options, Request
+from bytenmt.engines.draw import draw, draw_key
+from bytenmt.engines.guard import Guard, banned
+from bytenmt.models.base import map_tensors
+
+
+class Finished(NamedTuple):
+    """Hypotheses that have ended, each (n, b): score float64 that ranks them, log_probability float64, step
+    and beam int64 at which EOS was chosen. Where there is none both scores are -inf and the step is -1.
+
+    In a beam search they stand best first, otherwise each in the column of its row.
+    """
+
+    score: Tensor
+    log_probability: Tensor
+    step: Tensor
+    beam: Tensor
+
+
+class History(NamedTuple):
+    """What was chosen, written in place: byte (n, T, b) uint8, and parent (n, T, b) int32, the beam of the
+    step before that it went on from. T: one more than the highest limit."""
+
+    byte: Tensor
+    parent: Tensor
+
+
+class Beams(NamedTuple):
+    """n sentences, each with b beams (in sampling: b texts).
+
+    step, limit (n,) int64: bytes chosen, and at most; done (n,) bool.
+    prefix (n, p) uint8 and prefix_len (n,) int64: what the output begins with.
+    key (n, b) int64: of each text's draws.
+    last (n, b) uint8: the byte chosen last, BOS first; parent (n, b) int64: the beam that it went on from.
+    automaton (n, b) int64: see alphabet; score (n, b) float64: log-probability so far.
+    guard: T is 0 where repetition is not guarded against.
+    """
+
+    step: Tensor
+    limit: Tensor
+    done: Tensor
+    prefix: Tensor
+    prefix_len: Tensor
+    key: Tensor
+    last: Tensor
+    parent: Tensor
+    automaton: Tensor
+    score: Tensor
+    finished: Finished
+    history: History
+    guard: Guard
+
+
+class Chosen(NamedTuple):
+    """A step's outcome: byte, parent (n, b) int64, score (n, b) float64, finished, done (n,) bool."""
+
+    byte: Tensor
+    parent: Tensor
+    score: Tensor
+    finished: Finished
+    done: Tensor
+
+
+class Choice:
+    """The search of one set of options on one device."""
+
+    def __init__(self, options: Options, device: torch.device) -> None:
+        self.options = options
+        self.device = device
+        cost = torch.from_numpy(translation_cost())
+        room = torch.arange(LONGEST_CHARACTER + 1, dtype=torch.uint8)
+        # forbidden (5, N_STATES, 256) bool: by the bytes of room, then by the automaton's state.
+        self._forbidden = (cost > room[:, None, None]).to(device)
+        self._follow = torch.from_numpy(UTF8_NEXT).to(device).long()
+
+    def begin(self, requests: Sequence[Request], history: int = 0, prefix: int = 0) -> Beams:
+        """Sentences before their first byte; room for a history and prefixes of at least so many bytes."""
+        n, b = len(requests), self.options.beam
+        history = max([history, *(request.limit + 1 for request in requests)])
+        prefix = max([prefix, *(len(request.prefix) for request in requests)])
+        forced = b"".join(request.prefix.ljust(prefix, b"\0") for request in requests)
+        keys = [[draw_key(self.options.seed, request.number, j) for j in range(b)] for request in requests]
+        score = torch.zeros(n, b, dtype=torch.float64)
+        nothing = torch.full_like(score, -torch.inf)
+        zero = torch.zeros(n, b, dtype=torch.int64)
+        if not self.options.sample:
+            score[:, 1:] = -torch.inf  # all beams begin alike: one of them is enough
+        beams = Beams(
+            step=zero[:, 0],
+            limit=torch.tensor([request.limit for request in requests], dtype=torch.int64),
+            done=torch.zeros(n, dtype=torch.bool),
+            prefix=torch.tensor(list(forced), dtype=torch.uint8).view(n, prefix),
+            prefix_len=torch.tensor([len(request.prefix) for request in requests], dtype=torch.int64),
+            key=torch.tensor(keys, dtype=torch.int64).view(n, b),
+            last=torch.full((n, b), BOS, dtype=torch.uint8),
+            parent=torch.arange(b).repeat(n, 1),
+            automaton=torch.full((n, b), ACCEPT, dtype=torch.int64),
+            score=score,
+            finished=Finished(nothing, nothing, zero - 1, zero),
+            history=History(
+                torch.zeros(n, history, b, dtype=torch.uint8), torch.zeros(n, history, b, dtype=torch.int32)
+            ),
+            guard=Guard.begin(n, history if self.options.no_repeat_ngram_size else 0, b),
+        )
+        return map_tensors(lambda part: part.to(self.device), beams)
+
+    def step(self, log_p: Tensor, beams: Beams) -> Beams:
+        """log_p (n, b, 256): the models' log-probabilities of the next byte. The history is written in place,
+        the rest of the answer is fresh."""
+        log_p = log_p.masked_fill(self._mask(beams), -torch.inf)
+        log_p = log_p.nan_to_num(nan=-torch.inf, neginf=-torch.inf)  # what is no number is never chosen
+        if self.options.sample:
+            chosen = each_row(draw(log_p, beams.key, beams.step, self.options), log_p, beams, self.options)
+        elif self.options.beam == 1:
+            chosen = each_row(log_p.max(dim=2).indices, log_p, beams, self.options)
+        else:
+            chosen = beam_search(log_p, beams, self.options)
+        return self._go_on(beams, chosen)
+
+    def _mask(self, beams: Beams) -> Tensor:
+        """The bytes that may not follow: (n, b, 256) bool."""
+        room = (beams.limit - beams.step).clamp(0, LONGEST_CHARACTER)
+        forbidden = self._forbidden[room[:, None], beams.automaton]
+        if self.options.no_repeat_ngram_size:
+            completes = self._follow[beams.automaton] == ACCEPT
+            completes[:, :, EOS] = False
+            within = beams.automaton != ACCEPT
+            repeats = banned(beams.guard, beams.step, within, self.options.no_repeat_ngram_size) & completes
+            strict = forbidden | repeats
+            leaves_none = strict.all(dim=2, keepdim=True)
+            forbidden = torch.where(leaves_none, forbidden, strict)
+        if beams.prefix.shape[1]:
+            at = beams.step.clamp(max=beams.prefix.shape[1] - 1)
+            forced = beams.prefix.gather(1, at[:, None])
+            other = torch.arange(forbidden.shape[2], device=forced.device) != forced
+            inside = beams.step < beams.prefix_len
+            forbidden = torch.where(inside[:, None, None], other[:, None], forbidden)
+        return forbidden
+
+    def _go_on(self, beams: Beams, chosen: Chosen) -> Beams:
+        """The sentences after a step; what is done stays as it is."""
+        history = beams.history
+        # A done sentence writes where nobody reads: its last step is the one past its bytes.
+        at = beams.step.clamp(max=history.byte.shape[1] - 1)[:, None, None].expand(-1, 1, self.options.beam)
+        byte = chosen.byte.to(torch.uint8)
+        history.byte.scatter_(1, at, byte[:, None])
+        history.parent.scatter_(1, at, chosen.parent[:, None].to(torch.int32))
+        automaton = beams.automaton.gather(1, chosen.parent)
+        guard = beams.guard
+        if self.options.no_repeat_ngram_size:
+            guard = guard.go_on(byte, chosen.parent, at)
+        step = beams.step + ~beams.done
+        return beams._replace(
+            step=step,
+            done=beams.done | chosen.done | (step > beams.limit),
+            last=byte,
+            parent=chosen.parent,
+            automaton=self._follow[automaton, chosen.byte],
+            score=chosen.score,
+            finished=chosen.finished,
+            guard=guard,
+        )
+
+
+def each_row(byte: Tensor, log_p: Tensor, beams: Beams, options: Options) -> Chosen:
+    """Every row is a text of its own, that takes this byte: byte (n, b) int64."""
+    score = beams.score + log_p.gather(2, byte[:, :, None])[:, :, 0]
+    running = (beams.finished.step < 0) & ~beams.done[:, None]
+    ends = (byte == EOS) & running
+    ended = _ended(score, beams.step, beams.parent, options)
+    finished = Finished(*(torch.where(ends, *pair) for pair in zip(ended, beams.finished, strict=True)))
+    done = (finished.step >= 0).all(dim=1)
+    return Chosen(byte, beams.parent, score, finished, done)
+
+
+def beam_search(log_p: Tensor, beams: Beams, options: Options) -> Chosen:
+    """The b best of all continuations go on; those among the b best that end are finished."""
+    b, n_ids = options.beam, log_p.shape[2]
+    # As many non-EOS candidates as beams are among the best 2 b: each beam has one EOS.
+    total = (beams.score[:, :, None] + log_p).flatten(1)
+    best, index = (part[:, : 2 * b] for part in total.sort(dim=1, descending=True, stable=True))
+    parent, byte = index // n_ids, index % n_ids
+
+    ends = byte == EOS
+    over = ~ends[:, :b] | beams.done[:, None]
+    ended = _ended(best[:, :b].masked_fill(over, -torch.inf), beams.step, parent[:, :b], options)
+    both = [torch.cat(pair, dim=1) for pair in zip(beams.finished, ended, strict=True)]
+    pick = both[0].sort(dim=1, descending=True, stable=True).indices[:, :b]
+    finished = Finished(*(part.gather(1, pick) for part in both))
+
+    score, pick = best.masked_fill(ends, -torch.inf).sort(dim=1, descending=True, stable=True)
+    score, pick = score[:, :b], pick[:, :b]
+    reachable = score[:, 0] / (beams.limit + 1).double() ** options.length_penalty
+    done = (finished.score[:, -1] > -torch.inf) | (reachable <= finished.score[:, options.n_best - 1])
+    return Chosen(byte.gather(1, pick), parent.gather(1, pick), score, finished, done)
+
+
+def _ended(total: Tensor, step: Tensor, beam: Tensor, options: Options) -> Finished:
+    """Hypotheses that end at this step: total, beam (n, b), step (n,)."""
+    score = total / ((step + 1).double() ** options.length_penalty)[:, None]
+    return Finished(score, total, step[:, None].expand_as(beam), beam)

@@ -1,0 +1,176 @@
+"""The reference engine: decode steps in plain PyTorch on any device, of one model or of several that vote.
+
+Knows models by their contract. Does not know when to admit whom, nor lines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from bytenmt.alphabet import EOS, PAD
+from bytenmt.decoding import Hypothesis, Options, Request
+from bytenmt.engines.choice import Beams, Choice
+from bytenmt.engines.readback import read_back, sure
+from bytenmt.models.base import concatenate, select
+
+
+class Decoder(Protocol):
+    """What is asked of a model; see models.base."""
+
+    def encode(self, src: Tensor, src_len: Tensor) -> Any: ...
+
+    def start(self, memory: Any, beam: int = 1) -> Any: ...
+
+    def __call__(self, tgt: Tensor, memory: Any, state: Any) -> tuple[Tensor, Any]: ...
+
+    def reorder(self, state: Any, parents: Tensor) -> Any: ...
+
+
+class Voice(NamedTuple):
+    """One model's part in the running sentences: memory, n rows; state, n * b rows."""
+
+    memory: Any
+    state: Any
+
+
+class Running(NamedTuple):
+    """Sentences side by side: a voice of each model, and their beams."""
+
+    voices: tuple[Voice, ...]
+    beams: Beams
+
+
+class TorchEngine:
+    """Sentences decoded together, as many as `capacity`; see decoding.Engine.
+
+    models: in evaluation mode on `device`, in the precision in which they shall compute; several give the
+    mean of their probabilities. Sentences that are done leave when their places are wanted, or are a quarter.
+    """
+
+    def __init__(
+        self, models: Sequence[Decoder], options: Options, capacity: int, device: torch.device
+    ) -> None:
+        if capacity < 1 or not models:
+            raise ValueError(f"{len(models)} models, capacity {capacity}: expected at least 1")
+        self.capacity = capacity
+        self._models, self._options, self._device = models, options, device
+        self._choice = Choice(options, device)
+        self._running: Running | None = None
+        self._handles: list[int | None] = []  # of each row; None: harvested
+        self._n_admitted = 0
+
+    def room(self) -> int:
+        return self.capacity - sum(handle is not None for handle in self._handles)
+
+    @torch.no_grad()
+    def admit(self, requests: list[Request]) -> list[int]:
+        if len(requests) > self.room():
+            raise ValueError(f"{len(requests)} sentences, but there is room for {self.room()}")
+        if not requests:
+            return []
+        fresh = begin(self._models, self._choice, requests)
+        self._compact()
+        self._running = fresh if self._running is None else concatenate([self._running, fresh])
+        handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
+        self._handles += handles
+        self._n_admitted += len(requests)
+        return handles
+
+    @torch.no_grad()
+    def advance(self, n_steps: int) -> None:
+        for _ in range(n_steps if self._running is not None else 0):
+            assert self._running is not None
+            self._running = step(self._models, self._choice, self._running)
+
+    def finished(self) -> list[tuple[int, list[Hypothesis]]]:
+        if self._running is None:
+            return []
+        beams = self._running.beams
+        done = beams.done.tolist()
+        rows = [row for row, handle in enumerate(self._handles) if done[row] and handle is not None]
+        results = read_back(beams, rows, self._options.n_best)
+        found = [(self._handles[row], result) for row, result in zip(rows, results, strict=True)]
+        for row in rows:
+            self._handles[row] = None
+        if 4 * self._handles.count(None) >= len(self._handles):
+            self._compact()
+        return [(handle, result) for handle, result in found if handle is not None]
+
+    def so_far(self, handle: int) -> bytes:
+        assert self._running is not None
+        return sure(self._running.beams, self._handles.index(handle))
+
+    def _compact(self) -> None:
+        """Let go of the rows that have been harvested."""
+        keep = [row for row, handle in enumerate(self._handles) if handle is not None]
+        if not keep:
+            self._running = None
+        elif len(keep) < len(self._handles) and self._running is not None:
+            self._running = only(self._running, torch.tensor(keep, device=self._device))
+        self._handles = [self._handles[row] for row in keep]
+
+
+def begin(models: Sequence[Decoder], choice: Choice, requests: Sequence[Request], **sizes: int) -> Running:
+    """Sentences before their first byte; `sizes` as in Choice.begin."""
+    src, src_len = (part.to(choice.device) for part in source_tensors(requests))
+    voices = []
+    for model in models:
+        memory = model.encode(src, src_len)
+        voices.append(Voice(memory, model.start(memory, choice.options.beam)))
+    return Running(tuple(voices), choice.begin(requests, **sizes))
+
+
+def step(models: Sequence[Decoder], choice: Choice, running: Running) -> Running:
+    """One more byte of every sentence. The given states are consumed, the history is written in place."""
+    beams, options = running.beams, choice.options
+    n, b = beams.last.shape
+    first = torch.arange(n, device=beams.last.device)[:, None] * b
+    voices, log_ps = [], []
+    for model, voice in zip(models, running.voices, strict=True):
+        state = voice.state
+        if b > 1 and not options.sample:
+            state = model.reorder(state, (first + beams.parent).view(-1))
+        logits, state = model(beams.last.view(-1, 1), voice.memory, state)
+        kind = torch.promote_types(logits.dtype, torch.float32)
+        log_ps.append(logits.view(n, b, -1).log_softmax(dim=-1, dtype=kind))
+        voices.append(voice._replace(state=state))
+    return Running(tuple(voices), choice.step(mean(log_ps), beams))
+
+
+def mean(log_ps: Sequence[Tensor]) -> Tensor:
+    """The logarithm of the models' mean probabilities: each (n, b, 256)."""
+    if len(log_ps) == 1:
+        return log_ps[0]
+    return torch.stack(tuple(log_ps)).logsumexp(dim=0) - math.log(len(log_ps))
+
+
+def source_tensors(requests: Sequence[Request]) -> tuple[Tensor, Tensor]:
+    """src (n, s) uint8: bytes, EOS, PAD; src_len (n,) int64: bytes with EOS. Without sources s is 0."""
+    sources = [request.source for request in requests if request.source is not None]
+    if not sources:
+        n = len(requests)
+        return torch.zeros(n, 0, dtype=torch.uint8), torch.zeros(n, dtype=torch.int64)
+    if len(sources) < len(requests):
+        raise ValueError("sentences with and without a source, expected one kind")
+    width = max(map(len, sources)) + 1
+    rows = b"".join((source + bytes([EOS])).ljust(width, bytes([PAD])) for source in sources)
+    src = torch.frombuffer(bytearray(rows), dtype=torch.uint8).view(len(sources), width)
+    return src, torch.tensor([len(source) + 1 for source in sources])
+
+
+def only(running: Running, keep: Tensor) -> Running:
+    """These sentences (int64), in this order."""
+    b = running.beams.last.shape[1]
+    rows = rows_of(keep, b)
+    voices = tuple(Voice(select(v.memory, keep), select(v.state, rows)) for v in running.voices)
+    return Running(voices, select(running.beams, keep))
+
+
+def rows_of(sentences: Tensor, b: int) -> Tensor:
+    """The rows of a state that belong to these sentences (int64)."""
+    return (sentences[:, None] * b + torch.arange(b, device=sentences.device)).view(-1)
