@@ -1,0 +1,86 @@
+"""What compiled code of this package calls by address: products, functions and sums of spans, a barrier.
+
+Hands on what stands in panels.py, products.py, spans.py and barrier.py; has nothing of its own.
+"""
+
+from bytenmt.cpu.barrier import (
+    COUNTERS,
+    barrier,
+)
+from bytenmt.cpu.panels import (
+    BF16,
+    FP32,
+    INT8,
+    PANEL,
+    PRECISIONS,
+    pack,
+    panel_bytes,
+    quantise,
+    round_to_bf16,
+    unpack,
+)
+from bytenmt.cpu.products import (
+    linear_panels,
+    scratch_bytes,
+)
+from bytenmt.cpu.spans import (
+    add,
+    add_product,
+    additive_dot,
+    axpy,
+    dot,
+    exp,
+    exp_sum,
+    glu,
+    gru_keep,
+    gru_take,
+    largest,
+    layer_norm,
+    lstm_step,
+    multiply,
+    relu,
+    scale,
+    sigmoid,
+    softmax,
+    squares,
+    tanh,
+    total,
+)
+
+__all__ = [
+    "BF16",
+    "COUNTERS",
+    "FP32",
+    "INT8",
+    "PANEL",
+    "PRECISIONS",
+    "add",
+    "add_product",
+    "additive_dot",
+    "axpy",
+    "barrier",
+    "dot",
+    "exp",
+    "exp_sum",
+    "glu",
+    "gru_keep",
+    "gru_take",
+    "largest",
+    "layer_norm",
+    "linear_panels",
+    "lstm_step",
+    "multiply",
+    "pack",
+    "panel_bytes",
+    "quantise",
+    "relu",
+    "round_to_bf16",
+    "scale",
+    "scratch_bytes",
+    "sigmoid",
+    "softmax",
+    "squares",
+    "tanh",
+    "total",
+    "unpack",
+]

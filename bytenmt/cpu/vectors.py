@@ -1,0 +1,159 @@
+"""LLVM's language for the kernels of this package: vectors of 16 float32 numbers at addresses, and loops.
+
+Compiled code (Numba's) calls what `emitted` makes; addresses are int64 and need not be aligned. A machine
+with narrower vectors takes several for one; LLVM sees to it. Knows no operations of models.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import llvmlite.binding
+import numba
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+LANES = 16
+FLOAT = ir.FloatType()
+INT32, INT64 = ir.IntType(32), ir.IntType(64)
+VECTOR = ir.VectorType(FLOAT, LANES)
+INT_VECTOR = ir.VectorType(INT32, LANES)
+
+X86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
+FEATURES: dict[str, bool] = dict(llvmlite.binding.get_host_cpu_features()) if X86 else {}
+# Where a machine has no fused multiply-add LLVM would call a function for each number.
+FUSED = not X86 or FEATURES.get("fma", False)
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Value = Any  # of llvmlite, which has no types
+Builder = Any
+
+
+def compiled(function: Function) -> Function:
+    """Compile with Numba, without the interpreter lock and without a cache of its own: Numba's notices a
+    change of one file only, and these functions stand in several. Who calls them keeps the whole."""
+    return cast(Function, numba.njit(nogil=True)(function))
+
+
+def emitted(n_addresses: int, n_floats: int, generate: Callable[..., Value], result: Any = types.void) -> Any:
+    """Make a function for compiled code of int64 numbers, then float32 numbers.
+
+    generate(builder, *arguments) writes it in LLVM's language and returns the result, None for none.
+    """
+    parameters = [types.int64] * n_addresses + [types.float32] * n_floats
+
+    def build(context: Any, builder: Builder, signature: Any, arguments: Sequence[Value]) -> Value:
+        made = generate(builder, *arguments)
+        return context.get_dummy_value() if made is None else made
+
+    names = [f"a{place}" for place in range(len(parameters))]
+    scope = {"signature": result(*parameters), "build": build}
+    # Numba reads the number of arguments from the function's own signature.
+    exec(f"def typed(context, {', '.join(names)}): return signature, build", scope)
+    return intrinsic(scope["typed"])
+
+
+def whole(number: int) -> Value:
+    """An int64 constant."""
+    return ir.Constant(INT64, number)
+
+
+def spread(number: float) -> Value:
+    """A vector constant."""
+    return ir.Constant(VECTOR, [number] * LANES)
+
+
+def spread_int(number: int) -> Value:
+    return ir.Constant(INT_VECTOR, [number] * LANES)
+
+
+def pointer(builder: Builder, address: Value, kind: Any, place: Value | None = None) -> Value:
+    """A pointer to `kind` at an address, `place` (of the kind) further on."""
+    made = builder.inttoptr(address, kind.as_pointer())
+    return made if place is None else builder.gep(made, [place])
+
+
+def load(builder: Builder, address: Value, place: Value) -> Value:
+    """16 numbers from the float `place` after an address on."""
+    at = pointer(builder, address, FLOAT, place)
+    return builder.load(builder.bitcast(at, VECTOR.as_pointer()), align=4)
+
+
+def store(builder: Builder, value: Value, address: Value, place: Value) -> None:
+    at = pointer(builder, address, FLOAT, place)
+    builder.store(value, builder.bitcast(at, VECTOR.as_pointer()), align=4)
+
+
+def broadcast(builder: Builder, scalar: Value) -> Value:
+    """A vector of one number."""
+    kind = ir.VectorType(scalar.type, LANES)
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(INT32, 0))
+    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), spread_int(0))
+
+
+def call(builder: Builder, name: str, kind: Any, arguments: Sequence[Value]) -> Value:
+    """Call one of LLVM's own functions."""
+    signature = ir.FunctionType(kind, [argument.type for argument in arguments])
+    function = cgutils.get_or_insert_function(builder.module, signature, name)  # type: ignore[no-untyped-call]
+    return builder.call(function, arguments)
+
+
+def multiply_add(builder: Builder, a: Value, b: Value, c: Value) -> Value:
+    """a * b + c, fused where the machine can."""
+    if FUSED:
+        return call(builder, f"llvm.fma.v{LANES}f32", VECTOR, [a, b, c])
+    return builder.fadd(builder.fmul(a, b), c)
+
+
+def loop(
+    builder: Builder,
+    end: Value,
+    step: int,
+    carried: Sequence[Value],
+    body: Callable[..., Sequence[Value]],
+    start: Value | None = None,
+) -> list[Value]:
+    """for place in range(start, end, step): carried = body(place, *carried); returns what is carried last."""
+    before = builder.basic_block
+    head, inside = builder.append_basic_block("head"), builder.append_basic_block("inside")
+    after = builder.append_basic_block("after")
+    builder.branch(head)
+    builder.position_at_end(head)
+    place = builder.phi(INT64)
+    place.add_incoming(whole(0) if start is None else start, before)
+    values = [builder.phi(value.type) for value in carried]
+    for value, first in zip(values, carried, strict=True):
+        value.add_incoming(first, before)
+    builder.cbranch(builder.icmp_signed("<", place, end), inside, after)
+    builder.position_at_end(inside)
+    following = body(place, *values)
+    place.add_incoming(builder.add(place, whole(step)), builder.basic_block)
+    for value, new in zip(values, following, strict=True):
+        value.add_incoming(new, builder.basic_block)
+    builder.branch(head)
+    builder.position_at_end(after)
+    return values
+
+
+def mask(builder: Builder, n: Value) -> Value:
+    """Which of 16 lanes are among the first n."""
+    count = broadcast(builder, builder.trunc(n, INT32))
+    return builder.icmp_unsigned("<", ir.Constant(INT_VECTOR, list(range(LANES))), count)
+
+
+def load_first(builder: Builder, address: Value, place: Value, lanes: Value) -> Value:
+    """As load, but only the lanes of a mask are read; the others are zero."""
+    at = builder.bitcast(pointer(builder, address, FLOAT, place), VECTOR.as_pointer())
+    arguments = [at, ir.Constant(INT32, 4), lanes, spread(0.0)]
+    return call(builder, f"llvm.masked.load.v{LANES}f32.p0", VECTOR, arguments)
+
+
+def store_first(builder: Builder, value: Value, address: Value, place: Value, lanes: Value) -> None:
+    """As store, but only the lanes of a mask are written."""
+    at = builder.bitcast(pointer(builder, address, FLOAT, place), VECTOR.as_pointer())
+    arguments = [value, at, ir.Constant(INT32, 4), lanes]
+    call(builder, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), arguments)
