@@ -54,14 +54,14 @@ def sure(beams: Beams, row: int) -> bytes:
     step = np.concatenate([np.full(len(open_), int(beams.step[row])), ended_step[ended]])
     beam = np.concatenate([open_, ended_beam[ended]])
     texts = _texts(beams, index, step[None], beam[None])[0]
-    return bytes(commonprefix(texts)) if texts else b""
+    return commonprefix(texts) or b""
 
 
 def _texts(beams: Beams, rows: Tensor, step: Ints, beam: Ints) -> list[list[bytes]]:
     """The bytes before each step (m, k) on the way to that beam (m, k), of sentences rows (m,) int64."""
     length = int(step.max(initial=0))
     byte, parent = (part[:, :length][rows].cpu().numpy() for part in beams.history)
-    if byte.shape[2] == 1:
+    if byte.shape[2] == 1 and step.shape[1]:
         return [[parts[: ends[0], 0].tobytes()] for parts, ends in zip(byte, step, strict=True)]
     text: Bytes = np.zeros((*step.shape, length), np.uint8)
     for at in range(length - 1, -1, -1):

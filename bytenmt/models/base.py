@@ -91,8 +91,7 @@ def map_tensors(function: Callable[..., Tensor], *trees: Tree) -> Tree:
         for same in zip(*trees, strict=True)
     ]
     kind: Any = type(trees[0])
-    made: Tree = kind._make(parts) if kind is not tuple else kind(parts)
-    return made
+    return cast(Tree, kind(parts) if kind is tuple else kind._make(parts))
 
 
 def select(tree: Tree, rows: Tensor) -> Tree:
@@ -106,28 +105,26 @@ def concatenate(trees: Sequence[Tree]) -> Tree:
     Where axis 1 differs (columns of the source), the shorter are padded with zeros: every memory knows the
     length of its sources.
     """
-    return map_tensors(lambda *parts: torch.cat(_as_wide(parts)), *trees)
+
+    def joined(*parts: Tensor) -> Tensor:
+        width = max(part.shape[1] for part in parts) if parts[0].dim() > 1 else 0
+        return torch.cat([_widened(part, width) for part in parts])
+
+    return map_tensors(joined, *trees)
 
 
 def place(tree: Tree, rows: Tensor, fresh: Tree) -> None:
-    """Write the rows of `fresh` into these rows of `tree`, in place; axis 1 of `fresh` may be shorter, what
-    is beyond it becomes zero."""
+    """Write the rows of `fresh` into these rows (int64) of `tree`, in place. Axis 1 of `fresh` may be
+    shorter: what is beyond it becomes zero."""
     for old, new in zip(tensors(tree), tensors(fresh), strict=True):
-        old.index_copy_(0, rows, new if new.dim() == 1 else _widened(new, old.shape[1]))
-
-
-def _as_wide(parts: Sequence[Tensor]) -> Sequence[Tensor]:
-    """All padded to the widest one's axis 1."""
-    if parts[0].dim() == 1:
-        return parts
-    width = max(part.shape[1] for part in parts)
-    return [_widened(part, width) for part in parts]
+        old.index_copy_(0, rows, _widened(new, old.shape[1] if old.dim() > 1 else 0))
 
 
 def _widened(part: Tensor, width: int) -> Tensor:
-    """(n, w, ...) padded with zeros to (n, width, ...)."""
-    missing = width - part.shape[1]
-    return part if not missing else torch.cat([part, part.new_zeros(len(part), missing, *part.shape[2:])], 1)
+    """(n, w, ...) padded with zeros to (n, width, ...); (n,) as it is."""
+    if part.dim() == 1 or part.shape[1] == width:
+        return part
+    return torch.cat([part, part.new_zeros(len(part), width - part.shape[1], *part.shape[2:])], dim=1)
 
 
 def matrix_weights(module: nn.Module) -> int:
