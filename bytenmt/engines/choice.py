@@ -140,7 +140,7 @@ class Choice:
         forbidden = self._forbidden[room[:, None], beams.automaton]
         if self.options.no_repeat_ngram_size:
             completes = self._follow[beams.automaton] == ACCEPT
-            completes[:, :, EOS] = False
+            completes[:, :, EOS].fill_(False)
             within = beams.automaton != ACCEPT
             repeats = banned(beams.guard, beams.step, within, self.options.no_repeat_ngram_size) & completes
             strict = forbidden | repeats

@@ -65,8 +65,8 @@ def kept(scaled: Tensor, top_k: int, top_p: float) -> Tensor:
     """The likeliest bytes: scaled (n, b, 256) float64 -> bool. Of equal ones the lower byte comes first."""
     ordered, order = scaled.sort(dim=2, descending=True, stable=True)
     if top_k:
-        ordered[:, :, top_k:] = -torch.inf
+        ordered[:, :, top_k:].fill_(-torch.inf)
     before = F.pad(ordered.softmax(dim=2).cumsum(dim=2)[:, :, :-1], (1, 0))
     keep = (ordered > -torch.inf) & (before < top_p)
-    keep[:, :, 0] = True
+    keep[:, :, 0].fill_(True)
     return torch.zeros_like(keep).scatter(2, order, keep)

@@ -21,6 +21,17 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 
+def harvest(beams: Beams, handles: list[int | None], n_best: int) -> list[tuple[int, list[Hypothesis]]]:
+    """Handles and hypotheses of the sentences that are done. handles: of each sentence, None where there is
+    none or it has been harvested before; these become None too."""
+    done = beams.done.tolist()
+    found = [(row, handle) for row, handle in enumerate(handles) if handle is not None and done[row]]
+    results = read_back(beams, [row for row, _ in found], n_best)
+    for row, _ in found:
+        handles[row] = None
+    return [(handle, result) for (_, handle), result in zip(found, results, strict=True)]
+
+
 def read_back(beams: Beams, rows: Sequence[int], n_best: int) -> list[list[Hypothesis]]:
     """Up to n_best hypotheses of each of these sentences, best first. BytenmtError: a sentence has none that
     is a number."""

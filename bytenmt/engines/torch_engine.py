@@ -15,8 +15,8 @@ from torch import Tensor
 from bytenmt.alphabet import EOS, PAD
 from bytenmt.decoding import Hypothesis, Options, Request
 from bytenmt.engines.choice import Beams, Choice
-from bytenmt.engines.readback import read_back, sure
-from bytenmt.models.base import concatenate, select
+from bytenmt.engines.readback import harvest, sure
+from bytenmt.models.base import concatenate, place, select
 
 
 class Decoder(Protocol):
@@ -90,16 +90,10 @@ class TorchEngine:
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
         if self._running is None:
             return []
-        beams = self._running.beams
-        done = beams.done.tolist()
-        rows = [row for row, handle in enumerate(self._handles) if done[row] and handle is not None]
-        results = read_back(beams, rows, self._options.n_best)
-        found = [(self._handles[row], result) for row, result in zip(rows, results, strict=True)]
-        for row in rows:
-            self._handles[row] = None
+        found = harvest(self._running.beams, self._handles, self._options.n_best)
         if 4 * self._handles.count(None) >= len(self._handles):
             self._compact()
-        return [(handle, result) for handle, result in found if handle is not None]
+        return found
 
     def so_far(self, handle: int) -> bytes:
         assert self._running is not None
@@ -169,6 +163,15 @@ def only(running: Running, keep: Tensor) -> Running:
     rows = rows_of(keep, b)
     voices = tuple(Voice(select(v.memory, keep), select(v.state, rows)) for v in running.voices)
     return Running(voices, select(running.beams, keep))
+
+
+def put(running: Running, places: Tensor, fresh: Running) -> None:
+    """Write fresh sentences over the ones at these places (int64), in place."""
+    rows = rows_of(places, fresh.beams.last.shape[1])
+    place(running.beams, places, fresh.beams)
+    for voice, new in zip(running.voices, fresh.voices, strict=True):
+        place(voice.memory, places, new.memory)
+        place(voice.state, rows, new.state)
 
 
 def rows_of(sentences: Tensor, b: int) -> Tensor:
