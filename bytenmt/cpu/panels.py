@@ -17,54 +17,56 @@ PANEL = 64  # outputs that stand together: the weights of one input are contiguo
 PRECISIONS = ("fp32", "bf16", "int8")  # a precision's code is its place here
 FP32, BF16, INT8 = 0, 1, 2
 LARGEST = 127  # of an int8 weight; -128 is not used, so that both signs reach as far
+ZERO = 128  # what stands for 0 among int8 weights: they are kept without a sign
+
+
+# Of a precision: the numbers' kind in a panel, and how many inputs of an output stand together.
+_LAYOUT: dict[str, tuple[Any, int]] = {"fp32": (np.float32, 1), "bf16": (np.uint16, 2), "int8": (np.uint8, 4)}
 
 
 def panel_bytes(n_in: int, precision: str) -> int:
     """Bytes of one panel of n_in inputs; without the scales of int8."""
-    if precision == "bf16":
-        n_in += n_in % 2  # inputs stand in pairs
-    return n_in * PANEL * _WIDTH[precision]
-
-
-_WIDTH = {"fp32": 4, "bf16": 2, "int8": 1}  # bytes of a weight
+    kind, together = _LAYOUT[precision]
+    return -(-n_in // together) * together * PANEL * int(np.dtype(kind).itemsize)
 
 
 def pack(matrix: Array, precision: str) -> Bytes:
     """The panels of a matrix (n_out, n_in) float32, as bytes; the last is padded with zeros.
 
-    fp32 and int8: [panel][input][64]; bf16: [panel][pair of inputs][64][2]. int8 rounds to scales that
-    `quantise` tells.
+    fp32 [panel][input][64]; bf16 [panel][input / 2][64][2]; int8 [panel][input / 4][64][4], 128 more than
+    the numbers that `quantise` makes and tells the scales of.
     """
     n_out, n_in = matrix.shape
-    n_panels = -(-n_out // PANEL)
+    kind, together = _LAYOUT[precision]
     values: npt.NDArray[Any] = matrix.astype(np.float32, copy=False)
     if precision == "bf16":
-        values, n_in = round_to_bf16(values), n_in + n_in % 2
+        values = round_to_bf16(values)
     elif precision == "int8":
-        values = quantise(matrix)[0]
-    pair = 2 if precision == "bf16" else 1
-    panels = np.zeros((n_panels, n_in // pair, PANEL, pair), values.dtype)
-    for panel in range(n_panels):  # one after another: a transposed copy of all at once misses every cache
+        values = quantise(matrix)[0].view(np.uint8) ^ np.uint8(ZERO)
+    n_groups = -(-n_in // together)
+    zero = ZERO if precision == "int8" else 0
+    panels = np.full((-(-n_out // PANEL), n_groups, PANEL, together), zero, kind)
+    for panel in range(len(panels)):  # one after another: a transposed copy of all at once misses the caches
         part = values[panel * PANEL : (panel + 1) * PANEL]
-        whole = np.zeros((len(part), n_in), values.dtype)
-        whole[:, : part.shape[1]] = part
-        panels[panel, :, : len(part)] = whole.reshape(len(part), -1, pair).swapaxes(0, 1)
+        whole = np.full((len(part), n_groups * together), zero, kind)
+        whole[:, :n_in] = part
+        panels[panel, :, : len(part)] = whole.reshape(len(part), n_groups, together).swapaxes(0, 1)
     return panels.reshape(-1).view(np.uint8)
 
 
 def unpack(panels: Bytes, n_out: int, n_in: int, precision: str, scales: Array | None = None) -> Array:
     """The matrix (n_out, n_in) float32 that the panels stand for; scales (n_out or more,) float32 of int8."""
-    kind, pair = {"fp32": (np.float32, 1), "bf16": (np.uint16, 2), "int8": (np.int8, 1)}[precision]
-    n_pairs = -(-n_in // pair)
-    parts = panels.view(kind).reshape(-1, n_pairs, PANEL, pair).swapaxes(1, 2)
-    whole = parts.reshape(-1, n_pairs * pair)[:n_out, :n_in]
+    kind, together = _LAYOUT[precision]
+    n_groups = -(-n_in // together)
+    parts = panels.view(kind).reshape(-1, n_groups, PANEL, together).swapaxes(1, 2)
+    whole = parts.reshape(-1, n_groups * together)[:n_out, :n_in]
     if precision == "bf16":
         return (whole.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    matrix = whole.astype(np.float32)
+    matrix: Array = whole.astype(np.float32)
     if precision == "int8":
         if scales is None:
             raise ValueError("int8 panels need the scales that quantise made")
-        matrix *= scales[:n_out, None]
+        matrix = (matrix - np.float32(ZERO)) * scales[:n_out, None]
     return matrix
 
 

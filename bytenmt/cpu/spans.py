@@ -11,11 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba import types
 
 from bytenmt.cpu.vectors import (
-    INT32,
     INT_VECTOR,
     LANES,
     VECTOR,
@@ -24,6 +22,7 @@ from bytenmt.cpu.vectors import (
     broadcast,
     compiled,
     emitted,
+    fold,
     load,
     load_first,
     loop,
@@ -123,19 +122,6 @@ def _span(n_sources: int, n_floats: int, compute: Callable[..., Value]) -> Any:
     return emitted(n_sources + 2, n_floats, generate)
 
 
-def _fold(b: Builder, vector: Value, join: Callable[..., Value]) -> Value:
-    """One number of 16: halves are joined, in a fixed order."""
-    width = LANES
-    while width > 1:
-        width //= 2
-        places = ir.VectorType(INT32, width)
-        nothing = ir.Constant(vector.type, ir.Undefined)
-        low = b.shuffle_vector(vector, nothing, ir.Constant(places, list(range(width))))
-        high = b.shuffle_vector(vector, nothing, ir.Constant(places, list(range(width, 2 * width))))
-        vector = join(b, low, high)
-    return b.extract_element(vector, ir.Constant(INT32, 0))
-
-
 def _plus(b: Builder, x: Value, y: Value) -> Value:
     return b.fadd(x, y)
 
@@ -181,7 +167,8 @@ def _sum(
         last = b.phi(VECTOR)
         last.add_incoming(sums[1], before)
         last.add_incoming(rest, inside)
-        return _fold(b, join(b, join(b, sums[0], last), join(b, sums[2], sums[3])), join)
+        whole_sum = join(b, join(b, sums[0], last), join(b, sums[2], sums[3]))
+        return fold(b, whole_sum, lambda low, high: join(b, low, high))
 
     return emitted(n_sources + 1, n_floats, generate, types.float32)
 

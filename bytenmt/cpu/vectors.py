@@ -19,12 +19,24 @@ from numba.extending import intrinsic
 
 LANES = 16
 FLOAT = ir.FloatType()
-INT32, INT64 = ir.IntType(32), ir.IntType(64)
+INT8, INT16, INT32, INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 VECTOR = ir.VectorType(FLOAT, LANES)
 INT_VECTOR = ir.VectorType(INT32, LANES)
 
 X86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
-FEATURES: dict[str, bool] = dict(llvmlite.binding.get_host_cpu_features()) if X86 else {}
+
+
+def _features() -> dict[str, bool]:
+    """What instructions Numba will compile for, by LLVM's names; empty but on x86."""
+    if not X86:
+        return {}
+    told = numba.core.config.CPU_FEATURES
+    if told is None:
+        return dict(llvmlite.binding.get_host_cpu_features())
+    return {name[1:]: name[0] == "+" for name in told.split(",") if name}
+
+
+FEATURES = _features()
 # Where a machine has no fused multiply-add LLVM would call a function for each number.
 FUSED = not X86 or FEATURES.get("fma", False)
 
@@ -157,3 +169,16 @@ def store_first(builder: Builder, value: Value, address: Value, place: Value, la
     at = builder.bitcast(pointer(builder, address, FLOAT, place), VECTOR.as_pointer())
     arguments = [value, at, ir.Constant(INT32, 4), lanes]
     call(builder, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), arguments)
+
+
+def fold(builder: Builder, vector: Value, join: Callable[[Value, Value], Value]) -> Value:
+    """One number of 16: halves are joined, in a fixed order."""
+    width = LANES
+    while width > 1:
+        width //= 2
+        places = ir.VectorType(INT32, width)
+        nothing = ir.Constant(vector.type, ir.Undefined)
+        low = builder.shuffle_vector(vector, nothing, ir.Constant(places, list(range(width))))
+        high = builder.shuffle_vector(vector, nothing, ir.Constant(places, list(range(width, 2 * width))))
+        vector = join(low, high)
+    return builder.extract_element(vector, ir.Constant(INT32, 0))

@@ -1,0 +1,395 @@
+"""One step of the search for sentences that stand at places, as engines/choice.py does it in PyTorch.
+
+Compiled without a cache of its own, as part of machine.py. Knows log-probabilities, the automaton, the
+length rule and when a sentence is done; knows no models.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.alphabet import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS, UTF8_NEXT, translation_cost
+from bytenmt.cpu.spans import compiled
+from bytenmt.decoding import Options
+
+Ints = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+Bytes = npt.NDArray[np.uint8]
+
+FREE, RUNNING, DONE = 0, 1, 2  # a place's state
+NOTHING = -np.inf
+
+# splitmix64 (Steele, Lea and Flood 2014)
+GOLDEN, FIRST, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+S27, S30, S31, S40 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(40)
+
+
+class Rules(NamedTuple):
+    """decoding.Options and the alphabet's tables, as compiled code takes them. cost, follow (9, 256)."""
+
+    beam: int
+    n_best: int
+    length_penalty: float
+    sample: bool
+    temperature: float
+    top_k: int
+    top_p: float
+    ngram: int
+    cost: npt.NDArray[np.int64]
+    follow: Bytes
+
+    @staticmethod
+    def of(options: Options) -> Rules:
+        return Rules(
+            options.beam,
+            options.n_best,
+            options.length_penalty,
+            options.sample,
+            options.temperature,
+            options.top_k,
+            options.top_p,
+            options.no_repeat_ngram_size,
+            translation_cost().astype(np.int64),
+            UTF8_NEXT,
+        )
+
+
+class Places(NamedTuple):
+    """What the search knows of the sentence at each of p places, b beams each.
+
+    state (p,) int64: FREE, RUNNING or DONE; step, limit, n_prefix (p,) int64; prefix (p, _) uint8.
+    last (p, b) uint8: the byte to read next; parent (p, b) int64: the beam that read what was before it;
+    automaton (p, b) uint8; score (p, b) float64: log-probability so far; keys (p, b) uint64: of the draws.
+    n_finished (p,) int64; ranked, log_p (p, b) float64, at, who (p, b) int64: finished hypotheses, best
+    first: score, log-probability, step and beam of EOS.
+    bytes (p, t, b) uint8, parents (p, t, b) uint16: what was chosen at every step, and whose child it is.
+    rows (p * b, 2) int64: place and beam of each row of the step; n_rows (1,) int64.
+    logits (k, p * b, 256) float32: a step's outcome in each of k models, a row as in rows.
+    """
+
+    state: Ints
+    step: Ints
+    limit: Ints
+    n_prefix: Ints
+    prefix: Bytes
+    last: Bytes
+    parent: Ints
+    automaton: Bytes
+    score: Reals
+    keys: npt.NDArray[np.uint64]
+    n_finished: Ints
+    ranked: Reals
+    log_p: Reals
+    at: Ints
+    who: Ints
+    bytes: Bytes
+    parents: npt.NDArray[np.uint16]
+    rows: Ints
+    n_rows: Ints
+    logits: npt.NDArray[np.float32]
+
+    @staticmethod
+    def make(n_places: int, beam: int, n_models: int, length: int, prefix: int) -> Places:
+        """Free places for outputs of at most `length` bytes and prefixes of at most `prefix`."""
+
+        def ints(*shape: int) -> Ints:
+            return np.zeros(shape, np.int64)
+
+        each = (n_places, beam)
+        return Places(
+            *(ints(n_places) for _ in range(4)),
+            np.zeros((n_places, max(1, prefix)), np.uint8),
+            np.full(each, BOS, np.uint8),
+            ints(*each),
+            np.zeros(each, np.uint8),
+            np.zeros(each),
+            np.zeros(each, np.uint64),
+            ints(n_places),
+            np.full(each, NOTHING),
+            np.full(each, NOTHING),
+            ints(*each),
+            ints(*each),
+            np.zeros((n_places, length + 1, beam), np.uint8),
+            np.zeros((n_places, length + 1, beam), np.uint16),
+            ints(n_places * beam, 2),
+            ints(1),
+            np.zeros((n_models, n_places * beam, N_IDS), np.float32),
+        )
+
+    def begin(self, place: int, limit: int, prefix: bytes, keys: list[int], sample: bool) -> None:
+        """Put a new sentence at a place."""
+        self.state[place], self.step[place], self.limit[place] = RUNNING, 0, limit
+        self.prefix[place, : len(prefix)] = np.frombuffer(prefix, np.uint8)
+        self.n_prefix[place] = len(prefix)
+        self.last[place], self.automaton[place] = BOS, ACCEPT
+        self.parent[place] = np.arange(self.parent.shape[1]) if sample else 0
+        self.score[place] = 0.0 if sample else NOTHING
+        self.score[place, 0] = 0.0
+        self.keys[place] = keys
+        self.n_finished[place] = 0
+        self.ranked[place] = self.log_p[place] = NOTHING
+
+
+    def text(self, place: int, step: int, beam: int) -> bytes:
+        """The bytes chosen before a step on the way to a beam."""
+        if self.last.shape[1] == 1:
+            return self.bytes[place, :step, 0].tobytes()
+        made = bytearray(step)
+        for at in range(step - 1, -1, -1):
+            made[at] = self.bytes[place, at, beam]
+            beam = int(self.parents[place, at, beam])
+        return bytes(made)
+
+
+def mixed(x: int) -> int:
+    """splitmix64 of a number, on the host."""
+    mask = (1 << 64) - 1
+    x = (x + int(GOLDEN)) & mask
+    x = ((x ^ (x >> 30)) * int(FIRST)) & mask
+    x = ((x ^ (x >> 27)) * int(SECOND)) & mask
+    return x ^ (x >> 31)
+
+
+@compiled
+def uniform(key: np.uint64, step: int) -> float:
+    """The draw of a text's byte, from 0 to under 1."""
+    x = key + np.uint64(step) + GOLDEN
+    x = (x ^ (x >> S30)) * FIRST
+    x = (x ^ (x >> S27)) * SECOND
+    return float((x ^ (x >> S31)) >> S40) / float(1 << 24)
+
+
+@compiled
+def gather_rows(places: Places) -> None:
+    """List the rows of the running places."""
+    n = 0
+    for place in range(len(places.state)):
+        if places.state[place] == RUNNING:
+            for beam in range(places.last.shape[1]):
+                places.rows[n, 0] = place
+                places.rows[n, 1] = beam
+                n += 1
+    places.n_rows[0] = n
+
+
+@compiled
+def choose(places: Places, rules: Rules) -> None:
+    """One step of every running sentence, from the logits of its rows."""
+    merged = np.empty(N_IDS, np.float32)
+    allowed = np.empty(N_IDS, np.bool_)
+    text = np.empty(places.bytes.shape[1], np.uint8)
+    n_best = 2 * rules.beam
+    best = np.empty(n_best, np.float64)
+    index = np.empty(n_best, np.int64)
+    for first in range(0, places.n_rows[0], rules.beam):
+        place = places.rows[first, 0]
+        n_found = 0
+        for beam in range(rules.beam):
+            before = places.score[place, beam]
+            if rules.sample and before == NOTHING:
+                continue  # this text has ended
+            log_softmax(places.logits, first + beam, merged)
+            allow(places, rules, place, beam, allowed, text)
+            if rules.sample:
+                draw(places, rules, place, beam, merged, allowed)
+                continue
+            for byte in range(N_IDS):
+                if allowed[byte]:
+                    total = before + np.float64(merged[byte])
+                    if total > (best[n_found - 1] if n_found == n_best else NOTHING):
+                        n_found = insert(best, index, n_found, total, beam * N_IDS + byte)
+        if not rules.sample:
+            go_on(places, rules, place, best, index, n_found)
+        places.step[place] += 1
+
+
+@compiled
+def log_softmax(logits: Any, row: int, merged: Any) -> None:
+    """The mean of the models' probabilities, as a logarithm."""
+    n_models = logits.shape[0]
+    for model in range(n_models):
+        values = logits[model, row]
+        highest = values[0]
+        for byte in range(1, N_IDS):
+            if values[byte] > highest or values[byte] != values[byte]:
+                highest = values[byte]
+        total = np.float32(0)
+        for byte in range(N_IDS):
+            total += np.float32(math.exp(values[byte] - highest))
+        away = np.float32(math.log(total))
+        for byte in range(N_IDS):
+            value = values[byte] - highest - away
+            if model == 0:
+                merged[byte] = value
+            else:
+                higher = max(merged[byte], value)
+                lower = min(merged[byte], value)
+                merged[byte] = higher + np.float32(math.log1p(math.exp(lower - higher)))
+    if n_models > 1:
+        for byte in range(N_IDS):
+            merged[byte] -= np.float32(math.log(n_models))
+
+
+@compiled
+def allow(places: Places, rules: Rules, place: int, beam: int, allowed: Any, text: Any) -> None:
+    """Which bytes may follow: the automaton under the length limit, the prefix, the repetition guard."""
+    step = places.step[place]
+    room = min(places.limit[place] - step, LONGEST_CHARACTER)
+    cost = rules.cost[places.automaton[place, beam]]
+    for byte in range(N_IDS):
+        allowed[byte] = cost[byte] <= room
+    if step < places.n_prefix[place]:
+        forced = places.prefix[place, step]
+        for byte in range(N_IDS):
+            allowed[byte] = allowed[byte] and byte == forced
+    elif rules.ngram > 0:
+        at = beam
+        for back in range(step - 1, -1, -1):
+            text[back] = places.bytes[place, back, at]
+            at = places.parents[place, back, at]
+        forbid_repeats(text[:step], rules, places.automaton[place, beam], allowed)
+
+
+@compiled
+def forbid_repeats(text: Any, rules: Rules, state: int, allowed: Any) -> None:
+    """Take away the bytes that would end a repeated n-gram of characters, if others are left."""
+    begun = len(text)  # where the unfinished character begins
+    while state != ACCEPT and begun > 0:
+        begun -= 1
+        if text[begun] & 0xC0 != 0x80:
+            break
+    start = begun  # of the last n - 1 characters
+    for _ in range(rules.ngram - 1):
+        if start == 0:
+            return
+        start -= 1
+        while text[start] & 0xC0 == 0x80:
+            start -= 1
+    width = len(text) - start
+    banned = np.zeros(N_IDS, np.bool_)
+    for earlier in range(len(text) - width):
+        if text[earlier] & 0xC0 == 0x80:
+            continue
+        same = True
+        for i in range(width):
+            if text[earlier + i] != text[start + i]:
+                same = False
+                break
+        byte = text[earlier + width]
+        # The same bytes end at the same place in a character; does this byte finish it, within the text?
+        if same and rules.follow[state, byte] == ACCEPT:
+            banned[byte] = True
+    left = False
+    for byte in range(N_IDS):
+        left = left or (allowed[byte] and not banned[byte])
+    if left:
+        for byte in range(N_IDS):
+            allowed[byte] = allowed[byte] and not banned[byte]
+
+
+@compiled
+def insert(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
+    """Put a candidate among the best ones, best first, an earlier one before its equals; returns how many."""
+    at = n if n < len(best) else n - 1
+    n = at + 1
+    while at > 0 and total > best[at - 1]:
+        best[at], index[at] = best[at - 1], index[at - 1]
+        at -= 1
+    best[at], index[at] = total, candidate
+    return n
+
+
+@compiled
+def go_on(places: Places, rules: Rules, place: int, best: Any, index: Any, n_found: int) -> None:
+    """Beam search: end and go on with the best candidates."""
+    step, beams = places.step[place], rules.beam
+    automaton = places.automaton[place].copy()
+    going = 0
+    for rank in range(n_found):
+        beam, byte = index[rank] // N_IDS, index[rank] % N_IDS
+        if byte == EOS:
+            if rank < beams:
+                finish(places, rules, place, best[rank], beam)
+        elif going < beams:
+            places.last[place, going], places.parent[place, going] = byte, beam
+            places.score[place, going] = best[rank]
+            places.automaton[place, going] = rules.follow[automaton[beam], byte]
+            going += 1
+    for beam in range(going, beams):  # nothing is left for these
+        places.last[place, beam], places.parent[place, beam] = BOS, beam
+        places.score[place, beam] = NOTHING
+    for beam in range(beams):
+        places.bytes[place, step, beam] = places.last[place, beam]
+        places.parents[place, step, beam] = places.parent[place, beam]
+    reachable = NOTHING
+    if going > 0:
+        reachable = places.score[place, 0] / float(places.limit[place] + 1) ** rules.length_penalty
+    if places.n_finished[place] >= beams or not reachable > places.ranked[place, rules.n_best - 1]:
+        places.state[place] = DONE
+
+
+@compiled
+def finish(places: Places, rules: Rules, place: int, total: float, beam: int) -> None:
+    """A hypothesis has ended: keep it if it is among the best."""
+    ranked = total / float(places.step[place] + 1) ** rules.length_penalty
+    n = places.n_finished[place]
+    if n == rules.beam and not ranked > places.ranked[place, n - 1]:
+        return
+    at = min(n, rules.beam - 1)
+    places.n_finished[place] = at + 1
+    while at > 0 and ranked > places.ranked[place, at - 1]:
+        places.ranked[place, at] = places.ranked[place, at - 1]
+        places.log_p[place, at] = places.log_p[place, at - 1]
+        places.at[place, at] = places.at[place, at - 1]
+        places.who[place, at] = places.who[place, at - 1]
+        at -= 1
+    places.ranked[place, at], places.log_p[place, at] = ranked, total
+    places.at[place, at], places.who[place, at] = places.step[place], beam
+
+
+@compiled
+def draw(places: Places, rules: Rules, place: int, beam: int, merged: Any, allowed: Any) -> None:
+    """Sampling: one text's next byte."""
+    step = places.step[place]
+    order = np.argsort(-np.where(allowed, merged, np.float32(NOTHING)), kind="mergesort")
+    n = 0
+    for byte in range(N_IDS):
+        n += allowed[byte]
+    if rules.top_k > 0:
+        n = min(n, rules.top_k)
+    weights = np.zeros(N_IDS)
+    total = 0.0
+    for rank in range(n):
+        tempered = (np.float64(merged[order[rank]]) - np.float64(merged[order[0]])) / rules.temperature
+        weights[order[rank]] = math.exp(tempered)
+        total += weights[order[rank]]
+    if rules.top_p < 1.0:
+        kept = 0.0
+        for rank in range(n):
+            if kept >= rules.top_p * total:
+                weights[order[rank]] = 0.0
+            kept += weights[order[rank]]
+        total = weights.sum()
+    target = uniform(places.keys[place, beam], step) * total
+    running, byte = 0.0, order[0]
+    for candidate in range(N_IDS):
+        if weights[candidate] > 0.0:
+            running += weights[candidate]
+            byte = candidate
+            if running > target:
+                break
+    score = places.score[place, beam] + np.float64(merged[byte])
+    places.bytes[place, step, beam], places.parents[place, step, beam] = byte, beam
+    places.last[place, beam], places.parent[place, beam] = byte, beam
+    places.score[place, beam] = score
+    if byte == EOS:
+        finish(places, rules, place, score, beam)
+        places.score[place, beam] = NOTHING
+        if places.n_finished[place] == rules.beam:
+            places.state[place] = DONE
+    else:
+        places.automaton[place, beam] = rules.follow[places.automaton[place, beam], byte]
