@@ -17,19 +17,20 @@ from torch import Tensor
 
 from bytenmt.alphabet import BOS, EOS
 from bytenmt.config import parse_config
-from bytenmt.engines.eager import EagerStepper
+from bytenmt.decoding import Options, Request
+from bytenmt.engines.torch_engine import TorchEngine
 from bytenmt.models import build_model
-from bytenmt.models.base import Model, tensors
-from bytenmt.search import Hypothesis, search
+from bytenmt.models.base import Model, concatenate, place, select, tensors
+from bytenmt.search import decode
 
 AnyModel = Model[Any, Any]
-Options = dict[str, Any]
+Variant = dict[str, Any]
 
 TOLERANCE = 1e-9
 NAN_ID = 0xF9  # a byte that no test text contains
 
 # Small and odd, every option at least once; test_reference.py has more.
-VARIANTS: dict[str, Options] = {
+VARIANTS: dict[str, Variant] = {
     "seq2seq": {"arch": "seq2seq", "d_embedding": 5, "d_hidden": 7},
     "seq2seq-every-step": {
         "arch": "seq2seq",
@@ -103,7 +104,7 @@ VARIANTS: dict[str, Options] = {
 CONVOLUTIONAL = [name for name in VARIANTS if name.startswith(("bytenet", "convs2s"))]
 
 
-def build(options: Options, seed: int = 0, scale: float = 0.4) -> AnyModel:
+def build(options: Variant, seed: int = 0, scale: float = 0.4) -> AnyModel:
     """A model in float64 and evaluation mode with all its parameters disturbed."""
     torch.manual_seed(seed)
     model = build_model(parse_config({"model": options}).model).double().eval()
@@ -393,18 +394,59 @@ def log_probability(model: AnyModel, source: Tensor, text: bytes) -> float:
     return float(logits.gather(2, truth[:, :, None]).sum())
 
 
-def decode(model: AnyModel, beam: int, limits: list[int]) -> list[list[Hypothesis]]:
-    """Search with some sources."""
-    src, src_len = some_sources([7, 3, 5][: len(limits)])
-    return search(EagerStepper(model, src, src_len, beam), torch.tensor(limits))
+def some_requests(lengths: list[int], limits: list[int]) -> list[Request]:
+    """Sentences with the sources of some_sources; their lengths count EOS."""
+    src, _ = some_sources(lengths)
+    rows = zip(src, lengths, limits, strict=True)
+    return [Request(bytes(row[: length - 1].tolist()), limit) for row, length, limit in rows]
 
 
 def check_search(model: AnyModel, beam: int) -> None:
-    """Every hypothesis' log-probability is its teacher-forced one."""
-    lengths = [7, 3, 5]
+    """Every hypothesis' log-probability is its teacher-forced one, whichever place it was decoded at."""
+    lengths = [7, 3, 5, 4]
     src, _ = some_sources(lengths)
-    for i, hypotheses in enumerate(decode(model, beam, [14, 9, 11])):
+    engine = TorchEngine([model], Options(beam=beam, n_best=beam), 2, torch.device("cpu"))
+    for i, hypotheses in decode(engine, some_requests(lengths, [14, 9, 11, 16])):
         for found in hypotheses:
             expected = log_probability(model, src[i : i + 1, : lengths[i]], found.text)
             difference = abs(found.log_probability - expected)
             assert difference <= TOLERANCE, f"{found.text!r}: off by {difference:.3g}"
+
+
+def check_moved_rows(model: AnyModel, beam: int = 2) -> None:
+    """Sentences that are selected, concatenated and placed go on as if they had always stood there."""
+    lengths = [9, 4, 6]
+    src, src_len = some_sources(lengths)
+    tgt = some_inputs(3 * beam, 9)
+    swap = torch.tensor([1, 0] * 3) + torch.arange(0, 6, 2).repeat_interleave(2)  # beams change places
+    swapped = tgt[swap]
+    expected = whole(model, src, src_len, torch.cat([swapped[:, :4], tgt[:, 4:]], dim=1))[:, 4:]
+
+    def begun(i: int, width: int = 0) -> tuple[Any, Any]:
+        """Sentence i after four bytes and a reordering."""
+        length = max(lengths[i], width)
+        memory = model.encode(src[i : i + 1, :length], src_len[i : i + 1])
+        _, state = model(tgt[i * beam : (i + 1) * beam, :4], memory, model.start(memory, beam))
+        return memory, model.reorder(state, torch.tensor([1, 0]))
+
+    def check(memory: Any, state: Any, order: list[int], what: str) -> None:
+        rows = torch.tensor(order)[:, None] * beam + torch.arange(beam)
+        logits = in_steps(model, tgt[rows.view(-1), 4:], memory, state)
+        assert_same(logits, expected[rows.view(-1)], what)
+
+    with torch.no_grad():
+        memory, state = (concatenate(parts) for parts in zip(*map(begun, (1, 0, 2)), strict=True))
+        rows = torch.tensor([4, 5, 0, 1])
+        check(select(memory, torch.tensor([2, 0])), select(state, rows), [2, 1], "selected")
+        place(memory, torch.tensor([1]), begun(1)[0])
+        place(state, torch.tensor([2, 3]), begun(1)[1])
+        check(memory, state, [1, 1, 2], "placed and concatenated")
+
+
+def in_steps(model: AnyModel, tgt: Tensor, memory: Any, state: Any) -> Tensor:
+    """Logits of tgt (rows, t), a byte a call."""
+    logits = []
+    for column in tgt.split(1, dim=1):
+        part, state = model(column, memory, state)
+        logits.append(part)
+    return torch.cat(logits, dim=1)

@@ -178,3 +178,9 @@ def test_state_and_cost_are_counted(name: str) -> None:
     state = model.start(model.encode(src, src_len))
     assert model.state_bytes() == sum(part.numel() * part.element_size() for part in tensors(state))
     assert 0 < model.step_cost(1) <= model.step_cost(100)
+
+
+@every_model
+def test_rows_can_be_moved(name: str) -> None:
+    """Memories and states are selected, concatenated and placed by sentences, beams and all."""
+    invariants.check_moved_rows(MODELS[name])

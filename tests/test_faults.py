@@ -304,6 +304,45 @@ def test_ancestors_not_advanced_is_caught(name: str, monkeypatch: Patch) -> None
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONAL)
+def test_ancestors_that_stay_behind_are_caught(name: str, monkeypatch: Patch) -> None:
+    """A reordering that copies a row's distances without adding how far the row has come."""
+
+    def reorder(self: Clock, parents: Tensor) -> Clock:
+        return Clock(self.position[parents], self.ancestors[parents])
+
+    monkeypatch.setattr(Clock, "reorder", reorder)
+    assert_caught(invariants.check_reorder, make(name), "after reordering")
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONAL)
+def test_absolute_ancestors_are_caught(name: str, monkeypatch: Patch) -> None:
+    """Row numbers instead of distances: right until rows move."""
+    of, advance = Taps.of, Clock.advance
+
+    def own(clock: Clock) -> Tensor:
+        return torch.arange(len(clock.position))[:, None]
+
+    def start(rows: int, history: int, device: torch.device) -> Clock:
+        zero = torch.zeros(rows, dtype=torch.int64)
+        return Clock(zero, torch.arange(rows)[:, None].repeat(1, history))
+
+    def relative(clock: Clock) -> Clock:
+        return clock._replace(ancestors=clock.ancestors - own(clock))
+
+    def advance_(self: Clock, t: int) -> Clock:
+        after = advance(relative(self), t)
+        return after._replace(ancestors=after.ancestors + own(after))
+
+    monkeypatch.setattr(Clock, "start", staticmethod(start))
+    monkeypatch.setattr(Clock, "advance", advance_)
+    monkeypatch.setattr(Clock, "reorder", lambda self, p: Clock(self.position[p], self.ancestors[p]))
+    monkeypatch.setattr(Taps, "of", staticmethod(lambda clock, *sizes: of(relative(clock), *sizes)))
+    invariants.check_reorder(make(name))
+    with pytest.raises((AssertionError, IndexError)):
+        invariants.check_moved_rows(make(name))
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONAL)
 def test_a_copied_ring_is_caught(name: str, monkeypatch: Patch) -> None:
     """A reordering that moves the rings."""
     model = make(name)

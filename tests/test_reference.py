@@ -8,7 +8,7 @@ from typing import Any
 import invariants
 import pytest
 import torch
-from invariants import VARIANTS, Options, assert_same, build, make
+from invariants import VARIANTS, Variant, assert_same, build, make
 from torch import Tensor, nn
 
 from bytenmt.config import parse_config
@@ -16,13 +16,13 @@ from bytenmt.layers.convolution import WeightNorm
 from bytenmt.layers.recurrent import GRU, LSTM
 from bytenmt.models import build_model
 
-SEQ2SEQ: Options = {"arch": "seq2seq", "d_embedding": 5, "d_hidden": 7}
+SEQ2SEQ: Variant = {"arch": "seq2seq", "d_embedding": 5, "d_hidden": 7}
 BAHDANAU = VARIANTS["bahdanau"]
-LUONG: Options = {"arch": "luong", "d_embedding": 5, "d_hidden": 6}
+LUONG: Variant = {"arch": "luong", "d_embedding": 5, "d_hidden": 6}
 BYTENET = VARIANTS["bytenet"]
 CONVS2S = VARIANTS["convs2s"]
 
-OPTIONS: dict[str, Options] = VARIANTS | {
+OPTIONS: dict[str, Variant] = VARIANTS | {
     f"seq2seq-{context}-{reset}-{n_layers}": SEQ2SEQ
     | {
         "context": context,

@@ -1,11 +1,6 @@
-"""The decode loop: with the five models, and with made-up distributions of known outcome."""
+"""The decode loop and the search: with the five models, and with made-up distributions of known outcome."""
 
 from __future__ import annotations
-
-import zlib
-from collections.abc import Callable
-from functools import lru_cache
-from itertools import product
 
 import invariants
 import numpy as np
@@ -14,147 +9,50 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from invariants import VARIANTS, AnyModel, make
-from torch import Tensor
+from made_up import (
+    Distribution,
+    FakeDecoder,
+    everything,
+    few_bytes,
+    naive_beam,
+    naive_greedy,
+    normalised,
+    random_distribution,
+)
 
 from bytenmt.alphabet import EOS
-from bytenmt.engines.eager import EagerStepper
+from bytenmt.decoding import Hypothesis, Options, Request
+from bytenmt.engines.torch_engine import TorchEngine
 from bytenmt.errors import BytenmtError
-from bytenmt.search import Hypothesis, search
+from bytenmt.search import STOP_TEST_EVERY, decode
 
-Distribution = Callable[[bytes], np.ndarray]  # a prefix -> 256 log-probabilities
-
-
-def normalised(logits: np.ndarray) -> np.ndarray:
-    return logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
+CPU = torch.device("cpu")
 
 
-def random_distribution(seed: int, peak: float = 4.0, end: float = 0.0) -> Distribution:
-    """Any bytes at all, forbidden ones too; a prefix always gives the same."""
-
-    def log_p(prefix: bytes) -> np.ndarray:
-        generator = np.random.default_rng(zlib.crc32(prefix, seed))
-        logits = peak * generator.normal(size=256)
-        logits[EOS] += end
-        return normalised(logits)
-
-    return log_p
-
-
-def few_bytes(seed: int, alphabet: bytes) -> Distribution:
-    """Only these bytes and EOS have any probability."""
-    full = random_distribution(seed, peak=1.5)
-
-    def log_p(prefix: bytes) -> np.ndarray:
-        logits = np.full(256, -np.inf)
-        kept = [*alphabet, EOS]
-        logits[kept] = full(prefix)[kept]
-        return normalised(logits)
-
-    return log_p
-
-
-class FakeStepper:
-    """Sentence i follows distributions[i]. Keeps each row's prefix and reorders it as told."""
-
-    def __init__(self, distributions: list[Distribution], beam: int) -> None:
-        self.n, self.beam, self.device = len(distributions), beam, torch.device("cpu")
-        self.distributions = distributions
-        self.prefixes = [[b""] * beam for _ in distributions]
-        self.steps = 0
-
-    def step(self, last: Tensor, parents: Tensor | None) -> Tensor:
-        if parents is not None:
-            self.prefixes = [
-                [prefixes[parent] for parent in row]
-                for prefixes, row in zip(self.prefixes, parents.tolist(), strict=True)
-            ]
-        if self.steps:  # the first byte is BOS
-            self.prefixes = [
-                [prefix + bytes([byte]) for prefix, byte in zip(prefixes, row, strict=True)]
-                for prefixes, row in zip(self.prefixes, last.tolist(), strict=True)
-            ]
-        self.steps += 1
-        rows = [
-            [log_p(prefix) for prefix in prefixes]
-            for log_p, prefixes in zip(self.distributions, self.prefixes, strict=True)
-        ]
-        return torch.from_numpy(np.array(rows))
+def some_options(beam: int, length_penalty: float = 1.0) -> Options:
+    """A search that yields all its hypotheses."""
+    return Options(beam=beam, n_best=beam, length_penalty=length_penalty)
 
 
 def run(
-    distributions: list[Distribution], limits: list[int], beam: int, length_penalty: float = 1.0
+    distributions: list[Distribution],
+    limits: list[int],
+    options: Options,
+    prefixes: list[bytes] | None = None,
+    capacity: int = 100,
 ) -> list[list[Hypothesis]]:
-    return search(FakeStepper(distributions, beam), torch.tensor(limits), length_penalty)
+    """Sentence i follows distributions[i]."""
+    engine = TorchEngine([FakeDecoder(distributions)], options, capacity, CPU)
+    prefixes = prefixes or [b""] * len(limits)
+    parts = enumerate(zip(limits, prefixes, strict=True))
+    requests = [Request(str(i).encode(), limit, prefix, number=i) for i, (limit, prefix) in parts]
+    return in_order(engine, requests)
 
 
-@lru_cache(maxsize=100_000)
-def missing(begun: bytes) -> int | None:
-    """Bytes that would make this valid UTF-8 at the least; None if none can. By trying."""
-    for more in range(4):
-        for first in b"\x80\x8f\x90\x9f\xa0\xbf":
-            try:
-                (begun + (bytes([first]) + b"\x80" * 3)[:more]).decode()
-            except UnicodeDecodeError:
-                continue
-            return more
-    return None
-
-
-def may_follow(text: bytes, byte: int, limit: int) -> bool:
-    """Is there valid UTF-8 without a line's end, `limit` bytes at most, that goes on like this?"""
-    if byte == EOS:
-        return missing(text[-4:]) == 0 or missing(text) == 0
-    if byte in b"\r\n":
-        return False
-    more = missing(text + bytes([byte]))
-    return more is not None and len(text) + 1 + more <= limit
-
-
-def naive_greedy(log_p: Distribution, limit: int) -> tuple[bytes, float]:
-    """The most probable allowed byte, again and again."""
-    text, total = b"", 0.0
-    while True:
-        row = log_p(text)
-        allowed = [byte for byte in range(256) if may_follow(text, byte, limit)]
-        byte = max(allowed, key=lambda b: row[b])
-        total += row[byte]
-        if byte == EOS:
-            return text, total
-        text += bytes([byte])
-
-
-def naive_beam(log_p: Distribution, limit: int, beam: int) -> list[tuple[bytes, float]]:
-    """Beam search in plain lists, length penalty 1. A text may end if its EOS is among the best
-    `beam` candidates; the best `beam` others go on. Over when `beam` have ended, or none that goes
-    on can still beat the best."""
-    going, ended = [(b"", 0.0)], []
-    while going and len(ended) < beam:
-        candidates = []
-        for text, total in going:
-            row = log_p(text)
-            followers = [byte for byte in range(256) if may_follow(text, byte, limit)]
-            candidates += [(total + row[byte], text, byte) for byte in followers]
-        candidates.sort(key=lambda c: -c[0])
-        ended += [(text, total) for total, text, byte in candidates[:beam] if byte == EOS]
-        ended.sort(key=lambda e: -e[1] / (len(e[0]) + 1))
-        on = [(text + bytes([byte]), total) for total, text, byte in candidates if byte != EOS]
-        going = on[:beam]
-        best = ended[0][1] / (len(ended[0][0]) + 1) if ended else -np.inf
-        if not going or going[0][1] / (limit + 1) <= best:
-            break
-    return ended[:beam]
-
-
-def everything(log_p: Distribution, alphabet: bytes, limit: int) -> dict[bytes, float]:
-    """The log-probability of every valid text over a few bytes."""
-    found = {}
-    for length in range(limit + 1):
-        for letters in product(alphabet, repeat=length):
-            text = bytes(letters)
-            if missing(text) == 0:
-                steps = [log_p(text[:i])[byte] for i, byte in enumerate([*text, EOS])]
-                found[text] = float(sum(steps))
-    return found
+def in_order(engine: TorchEngine, requests: list[Request]) -> list[list[Hypothesis]]:
+    found = dict(decode(engine, requests))
+    assert sorted(found) == list(range(len(requests)))
+    return [found[i] for i in range(len(requests))]
 
 
 def check_output(results: list[list[Hypothesis]], limits: list[int], beam: int) -> None:
@@ -183,37 +81,35 @@ def peaky(name: str) -> AnyModel:
 
 
 @pytest.mark.parametrize("name", ["seq2seq", "bahdanau", "luong", "bytenet", "convs2s"])
-def test_beams_do_change_places(name: str) -> None:
+def test_beams_do_change_places(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above means something: the search reorders, and not only at the first step."""
-    model = peaky(name)
-    src, src_len = invariants.some_sources([7, 3, 5])
-    stepper = EagerStepper(model, src, src_len, 4)
-    real_step, moved = stepper.step, 0
+    model, moved = peaky(name), 0
+    reorder = type(model).reorder
 
-    def step(last: Tensor, parents: Tensor | None) -> Tensor:
+    def counting(self: AnyModel, state: object, parents: torch.Tensor) -> object:
         nonlocal moved
-        if parents is not None:
-            moved += int((parents != torch.arange(4)).any(dim=1).sum())
-        return real_step(last, parents)
+        moved += int((parents.view(-1, 4) % 4 != torch.arange(4)).any(dim=1).sum())
+        return reorder(self, state, parents)
 
-    stepper.step = step  # type: ignore[method-assign]
-    search(stepper, torch.tensor([14, 9, 11]))
+    monkeypatch.setattr(type(model), "reorder", counting)
+    requests = invariants.some_requests([7, 3, 5], [14, 9, 11])
+    in_order(TorchEngine([model], some_options(4), 3, CPU), requests)
     assert moved >= 6
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_models_batch_mates_change_nothing(name: str) -> None:
-    """A sentence decoded alone gives what it gives in a batch."""
-    model = peaky(name)
-    lengths, limits = [7, 3, 5], [14, 9, 11]
-    src, src_len = invariants.some_sources(lengths)
-    together = search(EagerStepper(model, src, src_len, 3), torch.tensor(limits))
-    for i, length in enumerate(lengths):
-        stepper = EagerStepper(model, src[i : i + 1, :length], src_len[i : i + 1], 3)
-        alone = search(stepper, torch.tensor(limits[i : i + 1]))[0]
-        assert [found.text for found in alone] == [found.text for found in together[i]]
-        for a, b in zip(alone, together[i], strict=True):
-            assert a.log_probability == pytest.approx(b.log_probability, abs=1e-9)
+    """A sentence decoded alone gives what it gives beside others, and at a place that another has left."""
+    model, options = peaky(name), some_options(3)
+    requests = invariants.some_requests([7, 3, 5, 12, 1, 4], [14, 9, 11, 3, 8, 12])
+    alone = [in_order(TorchEngine([model], options, 1, CPU), [request])[0] for request in requests]
+    for capacity in (2, 3, 6):
+        for one, other in zip(
+            alone, in_order(TorchEngine([model], options, capacity, CPU), requests), strict=True
+        ):
+            assert [found.text for found in one] == [found.text for found in other]
+            for a, b in zip(one, other, strict=True):
+                assert a.log_probability == pytest.approx(b.log_probability, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -227,37 +123,120 @@ def test_model_greedy_is_the_naive_loop(name: str) -> None:
         row = invariants.whole(model, src, src_len, tgt)[0, -1].log_softmax(dim=-1)
         return row.numpy()
 
-    found = search(EagerStepper(model, src, src_len, 1), torch.tensor([12]))[0][0]
+    engine = TorchEngine([model], Options(), 1, CPU)
+    found = in_order(engine, invariants.some_requests([6], [12]))[0][0]
     text, total = naive_greedy(log_p, 12)
     assert found.text == text
     assert found.log_probability == pytest.approx(total, abs=1e-9)
 
 
-@given(seed=st.integers(0, 10_000), limit=st.integers(0, 12), end=st.sampled_from([-30.0, 0.0, 5.0]))
-def test_greedy_is_the_naive_loop(seed: int, limit: int, end: float) -> None:
-    """Beam 1 is the most probable allowed byte, again and again."""
-    log_p = random_distribution(seed, end=end)
-    found = run([log_p], [limit], beam=1)[0]
-    text, total = naive_greedy(log_p, limit)
+def test_a_float32_model_searches_too() -> None:
+    """In float32 the scores agree to float32's precision."""
+    model = make("convs2s").float()
+    src, src_len = invariants.some_sources([7, 3])
+    engine = TorchEngine([model], some_options(3), 2, CPU)
+    for i, hypotheses in decode(engine, invariants.some_requests([7, 3], [10, 10])):
+        source = src[i : i + 1, : int(src_len[i])]
+        for found in hypotheses:
+            expected = invariants.log_probability(model, source, found.text)
+            assert found.log_probability == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["seq2seq", "bahdanau", "luong", "bytenet", "convs2s"])
+def test_a_model_without_a_source_searches_too(name: str) -> None:
+    """Its hypotheses' scores are those of a byte language model."""
+    model = peaky(name)
+    engine = TorchEngine([model], some_options(3), 2, CPU)
+    nothing = torch.zeros(1, 0, dtype=torch.uint8)
+    for hypotheses in in_order(engine, [Request(None, limit) for limit in (5, 9, 12)]):
+        for found in hypotheses:
+            expected = invariants.log_probability(model, nothing, found.text)
+            assert found.log_probability == pytest.approx(expected, abs=1e-9)
+
+
+PREFIXES = [b"", b"a", "é".encode(), "a한".encode()]
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 10_000),
+    limit=st.integers(0, 12),
+    end=st.sampled_from([-30.0, 0.0, 5.0]),
+    grain=st.sampled_from([0.0, 4.0]),
+    prefix=st.sampled_from(PREFIXES),
+)
+def test_greedy_is_the_naive_loop(seed: int, limit: int, end: float, grain: float, prefix: bytes) -> None:
+    """Beam 1 is the most probable allowed byte, again and again; of equals the lowest."""
+    log_p, limit = random_distribution(seed, end=end, grain=grain), max(limit, len(prefix))
+    found = run([log_p], [limit], Options(), [prefix])[0]
+    text, total = naive_greedy(log_p, limit, prefix)
     assert [h.text for h in found] == [text]
     assert found[0].log_probability == pytest.approx(total, abs=1e-9)
     assert found[0].score == pytest.approx(total / (len(text) + 1), abs=1e-9)
 
 
+@settings(max_examples=100)
 @given(
     seed=st.integers(0, 10_000),
     limit=st.integers(0, 9),
     beam=st.integers(2, 5),
+    n_best=st.integers(1, 5),
     end=st.sampled_from([-30.0, 5.0, 10.0, 14.0]),
+    grain=st.sampled_from([0.0, 4.0]),
+    prefix=st.sampled_from(PREFIXES),
 )
-def test_beam_search_is_the_naive_one(seed: int, limit: int, beam: int, end: float) -> None:
-    """All hypotheses, in their order, are those of a beam search written with lists."""
-    log_p = random_distribution(seed, end=end)
-    found = run([log_p], [limit], beam)[0]
-    expected = naive_beam(log_p, limit, beam)
+def test_beam_search_is_the_naive_one(
+    seed: int, limit: int, beam: int, n_best: int, end: float, grain: float, prefix: bytes
+) -> None:
+    """The n best, in their order, are those of a beam search written with lists."""
+    log_p, limit = random_distribution(seed, end=end, grain=grain), max(limit, len(prefix))
+    n_best = min(n_best, beam)
+    found = run([log_p], [limit], Options(beam=beam, n_best=n_best), [prefix])[0]
+    expected = naive_beam(log_p, limit, beam, n_best, prefix)
     assert [h.text for h in found] == [text for text, _ in expected]
     for h, (_, total) in zip(found, expected, strict=True):
         assert h.log_probability == pytest.approx(total, abs=1e-9)
+
+
+LETTERS_OF_MANY_BYTES = "ab é한환👍👎".encode()
+
+
+@settings(max_examples=50)
+@given(
+    seed=st.integers(0, 10_000),
+    limit=st.integers(10, 30),
+    beam=st.integers(1, 3),
+    n=st.integers(1, 4),
+    prefix=st.sampled_from([b"", "한한한".encode(), b"abab"]),
+)
+def test_the_repetition_guard_is_the_naive_one(
+    seed: int, limit: int, beam: int, n: int, prefix: bytes
+) -> None:
+    """No n characters twice, whatever their bytes; the prefix is free."""
+    log_p = few_bytes(seed, LETTERS_OF_MANY_BYTES, end=-6.0, floor=-40.0)
+    found = run([log_p], [limit], Options(beam=beam, no_repeat_ngram_size=n), [prefix])[0]
+    if beam == 1:
+        expected = [naive_greedy(log_p, limit, prefix, n)]
+    else:
+        expected = naive_beam(log_p, limit, beam, 1, prefix, n)
+    assert [h.text for h in found] == [text for text, _ in expected]
+    assert found[0].log_probability == pytest.approx(expected[0][1], abs=1e-9)
+
+
+def test_the_guard_never_empties_the_choice() -> None:
+    """Two bytes begin 64 characters each: when all are used up, inside the next one the ban is dropped."""
+    full = random_distribution(3, end=-200.0)
+
+    def log_p(prefix: bytes) -> np.ndarray:
+        logits = full(prefix).copy()
+        logits[0xC3] += 100.0
+        return normalised(logits)
+
+    found = run([log_p], [140], Options(no_repeat_ngram_size=1))[0][0]
+    text, total = naive_greedy(log_p, 140, n=1)
+    assert found.text == text and found.log_probability == pytest.approx(total, abs=1e-9)
+    characters = text.decode()
+    assert len(set(characters[:64])) == 64 and len(set(characters)) < len(characters)
 
 
 @settings(max_examples=40)
@@ -270,7 +249,7 @@ def test_beam_search_is_the_naive_one(seed: int, limit: int, beam: int, end: flo
 def test_output_is_always_sound(seed: int, limits: list[int], beam: int, end: float) -> None:
     """Whatever the distribution: valid UTF-8 within the limit, sorted, distinct, true scores."""
     distributions = [random_distribution(seed + i, end=end) for i in range(len(limits))]
-    results = run(distributions, limits, beam)
+    results = run(distributions, limits, some_options(beam))
     check_output(results, limits, beam)
     for log_p, hypotheses in zip(distributions, results, strict=True):
         for found in hypotheses:
@@ -283,7 +262,7 @@ def test_output_is_always_sound(seed: int, limits: list[int], beam: int, end: fl
 def test_output_is_sound_with_a_large_limit(limit: int) -> None:
     """However much room there is, a forbidden byte stays forbidden."""
     distributions = [random_distribution(seed, end=-30.0) for seed in (1, 2)]
-    check_output(run(distributions, [limit, 3], beam=2), [limit, 3], 2)
+    check_output(run(distributions, [limit, 3], some_options(2)), [limit, 3], 2)
 
 
 @given(seed=st.integers(0, 10_000), beam=st.integers(1, 4))
@@ -291,9 +270,9 @@ def test_batch_mates_change_nothing(seed: int, beam: int) -> None:
     """A sentence alone gives exactly what it gives beside others with other limits."""
     distributions = [random_distribution(seed + i, end=4.0) for i in range(3)]
     limits = [3, 20, 9]
-    together = run(distributions, limits, beam)
+    together = run(distributions, limits, some_options(beam))
     for log_p, limit, expected in zip(distributions, limits, together, strict=True):
-        assert run([log_p], [limit], beam)[0] == expected
+        assert run([log_p], [limit], some_options(beam))[0] == expected
 
 
 LETTERS = b"ab\xc3\xa9\n"
@@ -306,7 +285,7 @@ def test_a_wide_beam_finds_the_best_of_all(seed: int, length_penalty: float) -> 
     log_p = few_bytes(seed, LETTERS)
     texts = everything(log_p, LETTERS.replace(b"\n", b""), limit=4)
     best = max(texts, key=lambda text: texts[text] / (len(text) + 1) ** length_penalty)
-    found = run([log_p], [4], beam=120, length_penalty=length_penalty)[0]
+    found = run([log_p], [4], Options(beam=120, length_penalty=length_penalty))[0]
     assert found[0].text == best
     assert found[0].log_probability == pytest.approx(texts[best], abs=1e-9)
     check_output([found], [4], 120)
@@ -317,7 +296,7 @@ def test_length_penalty_ranks_as_documented(length_penalty: float) -> None:
     """score = log_probability / (bytes + 1) ** length_penalty, and the ranking is by it."""
     distributions = [random_distribution(seed, end=3.0) for seed in range(4)]
     limits = [9] * 4
-    results = run(distributions, limits, 4, length_penalty)
+    results = run(distributions, limits, some_options(4, length_penalty))
     check_output(results, limits, 4)
     for found in (found for hypotheses in results for found in hypotheses):
         expected = found.log_probability / (len(found.text) + 1) ** length_penalty
@@ -337,8 +316,8 @@ def test_length_penalty_prefers_longer_text() -> None:
             p[EOS] = 1.0
         return np.log(p)
 
-    assert run([log_p], [8], beam=3, length_penalty=0.0)[0][0].text == b""
-    assert run([log_p], [8], beam=3, length_penalty=1.0)[0][0].text == b"aaaa"
+    assert run([log_p], [8], some_options(3, 0.0))[0][0].text == b""
+    assert run([log_p], [8], some_options(3, 1.0))[0][0].text == b"aaaa"
 
 
 @pytest.mark.parametrize("beam", [1, 4])
@@ -346,7 +325,7 @@ def test_eos_is_forced_at_the_limit(beam: int) -> None:
     """A model that never ends is ended at the limit, between characters."""
     never = random_distribution(3, end=-1000.0)
     for limit in range(6):
-        texts = [found.text for found in run([never], [limit], beam)[0]]
+        texts = [found.text for found in run([never], [limit], some_options(beam))[0]]
         assert all(limit - 3 <= len(text) <= limit for text in texts)
         assert any(len(text) == limit for text in texts)
 
@@ -358,7 +337,9 @@ def test_eos_is_forced_at_the_limit(beam: int) -> None:
         return normalised(logits)
 
     for limit in range(4, 13):
-        assert run([only_wide], [limit], beam)[0][0].text.startswith("😀".encode() * (limit // 4))
+        assert run([only_wide], [limit], some_options(beam))[0][0].text.startswith(
+            "😀".encode() * (limit // 4)
+        )
 
 
 def test_eos_never_inside_a_character() -> None:
@@ -369,34 +350,115 @@ def test_eos_never_inside_a_character() -> None:
         logits[0xC3 if not prefix else EOS] = 20.0
         return normalised(logits)
 
-    text = run([log_p], [5], beam=1)[0][0].text
+    text = run([log_p], [5], Options())[0][0].text
     assert len(text) == 2 and text[0] == 0xC3
     text.decode()
 
 
 def test_the_loop_stops_early() -> None:
     """Once all sentences are done, no step up to the limit is wasted but the few between looks."""
-    stepper = FakeStepper([random_distribution(seed, end=20.0) for seed in range(3)], beam=2)
-    search(stepper, torch.tensor([1000, 500, 100]))
-    assert stepper.steps <= 16
+    decoder = FakeDecoder([random_distribution(seed, end=20.0) for seed in range(3)])
+    requests = [Request(str(i).encode(), limit) for i, limit in enumerate((300, 200, 100))]
+    in_order(TorchEngine([decoder], Options(beam=2), 3, CPU), requests)
+    assert len(decoder.rows) <= 2 * STOP_TEST_EVERY
 
 
-def test_not_a_number_is_one_clear_error() -> None:
-    """A diverged model is told of, not decoded."""
+@pytest.mark.parametrize("bad", [[True], [False, True, False]])
+@pytest.mark.parametrize("options", [Options(), Options(beam=2), Options(beam=2, sample=True)])
+def test_not_a_number_is_one_clear_error(options: Options, bad: list[bool]) -> None:
+    """A diverged model is told of, not decoded, wherever it shows."""
 
     def log_p(prefix: bytes) -> np.ndarray:
         return np.full(256, np.nan)
 
+    distributions = [log_p if nan else random_distribution(1, end=9.0) for nan in bad]
     with pytest.raises(BytenmtError, match="diverged"):
-        run([log_p], [4], beam=2)
+        run(distributions, [4] * len(bad), options)
 
 
-def test_a_float32_model_searches_too() -> None:
-    """In float32 the scores agree to float32's precision."""
-    model = make("convs2s").float()
-    src, src_len = invariants.some_sources([7, 3])
-    for i, hypotheses in enumerate(search(EagerStepper(model, src, src_len, 3), torch.tensor([10, 10]))):
-        source = src[i : i + 1, : int(src_len[i])]
+@pytest.mark.parametrize("options", [Options(), Options(beam=2)])
+def test_a_long_sentence_does_not_hold_up_short_ones(options: Options) -> None:
+    """Waiting sentences take the places of those that are done, while a long one goes on; what it and they
+    yield is what each yields alone; done rows leave the batch."""
+    never, soon = random_distribution(1, end=-1000.0), random_distribution(2, end=8.0)
+    decoder = FakeDecoder([never if i == 1 else soon for i in range(30)])
+    requests = [Request(str(i).encode(), 300 if i == 1 else 30) for i in range(30)]
+    order = []
+    found = {}
+    for i, hypotheses in decode(TorchEngine([decoder], options, 4, CPU), requests):
+        order.append(i)
+        found[i] = hypotheses
+    assert order[-1] == 1 and sorted(order) == list(range(30))
+    assert max(decoder.rows) == 4 * options.beam and min(decoder.rows) == options.beam
+    assert len(decoder.rows) < 320, "the short ones have waited for the long one"
+    for i in (0, 1, 29):
+        assert found[i] == in_order(TorchEngine([decoder], options, 1, CPU), [requests[i]])[0]
+
+
+def test_an_abandoned_loop_does_no_harm() -> None:
+    """Sentences that nobody waits for any more are decoded and forgotten."""
+    decoder = FakeDecoder([random_distribution(seed, end=6.0) for seed in range(9)])
+    engine = TorchEngine([decoder], Options(), 3, CPU)
+    requests = [Request(str(i).encode(), 20) for i in range(9)]
+    next(decode(engine, requests))
+    assert in_order(engine, requests[3:]) == in_order(TorchEngine([decoder], Options(), 3, CPU), requests[3:])
+
+
+# ---- several models
+
+
+@pytest.mark.parametrize("options", [Options(), Options(beam=3, n_best=3), Options(beam=2, sample=True)])
+def test_models_vote_by_the_mean_of_their_probabilities(options: Options) -> None:
+    """Three decoders yield what one yields whose distribution is their mean."""
+    voices = [[random_distribution(10 * k + i, end=6.0) for i in range(4)] for k in range(3)]
+
+    def mean_of(log_ps: tuple[Distribution, ...]) -> Distribution:
+        return lambda prefix: np.log(np.mean([np.exp(log_p(prefix)) for log_p in log_ps], axis=0))
+
+    requests = [Request(str(i).encode(), 15, number=i) for i in range(4)]
+    together = FakeDecoder([mean_of(log_ps) for log_ps in zip(*voices, strict=True)])
+    expected = in_order(TorchEngine([together], options, 2, CPU), requests)
+    found = in_order(TorchEngine([FakeDecoder(voice) for voice in voices], options, 2, CPU), requests)
+    for one, other in zip(found, expected, strict=True):
+        assert [h.text for h in one] == [h.text for h in other]
+        for a, b in zip(one, other, strict=True):
+            assert a.log_probability == pytest.approx(b.log_probability, abs=1e-9)
+
+
+def test_any_architectures_vote_together() -> None:
+    """A hypothesis' log-probability is that of the five models' mean, step by step."""
+    models = [peaky(name) for name in ("seq2seq", "bahdanau", "luong", "bytenet", "convs2s")]
+    lengths = [7, 3, 5]
+    src, src_len = invariants.some_sources(lengths)
+    engine = TorchEngine(models, some_options(3), 2, CPU)
+    for i, hypotheses in decode(engine, invariants.some_requests(lengths, [14, 9, 11])):
         for found in hypotheses:
-            expected = invariants.log_probability(model, source, found.text)
-            assert found.log_probability == pytest.approx(expected, abs=1e-3)
+            tgt = torch.tensor([[0xFE, *found.text]], dtype=torch.uint8)
+            logits = [invariants.whole(m, src[i : i + 1], src_len[i : i + 1], tgt)[0] for m in models]
+            p = torch.stack([part.softmax(dim=-1) for part in logits]).mean(dim=0)
+            expected = float(p[torch.arange(len(tgt[0])), [*found.text, EOS]].log().sum())
+            assert found.log_probability == pytest.approx(expected, abs=1e-9)
+
+
+# ---- what is sure of a running sentence
+
+
+@pytest.mark.parametrize(
+    "options", [Options(), Options(sample=True), Options(beam=3), Options(beam=3, n_best=3, sample=True)]
+)
+def test_what_is_so_far_sure_stays(options: Options) -> None:
+    """Each look finds the beginning of the best text; with one beam, all that was chosen."""
+    for seed in range(6):
+        decoder = FakeDecoder([few_bytes(seed, b"ab\xc3\xa9", end=-1.0)])
+        engine = TorchEngine([decoder], options, 2, CPU)
+        handle, _ = engine.admit([Request(b"0", 20, b"ab"), Request(b"0", 9, number=1)])
+        seen = [engine.so_far(handle)]
+        while not (done := dict(engine.finished())).get(handle):
+            engine.advance(1)
+            seen.append(engine.so_far(handle))
+        text = done[handle][0].text
+        assert seen[0] == b"" and seen[-1] == text and seen[2] == b"ab"
+        assert all(text.startswith(part) for part in seen)
+        assert [len(part) for part in seen] == sorted(len(part) for part in seen)
+        if options.beam == 1:
+            assert [len(part) for part in seen] == [*range(len(text) + 1), len(text)]
