@@ -14,6 +14,7 @@ from bytenmt.checkpoint import is_weights_file, read_weights, write_weights
 from bytenmt.config import Config, architecture, config_tree
 from bytenmt.errors import CheckpointError
 from bytenmt.pointer import FOLDER, read_pointer
+from bytenmt.weights import check_output
 
 
 def average(paths: Sequence[Path], output: Path, last: int | None = None) -> list[str]:
@@ -24,7 +25,7 @@ def average(paths: Sequence[Path], output: Path, last: int | None = None) -> lis
     to tell the user, a line each. Raises CheckpointError, and writes nothing then.
     """
     files = _files(paths, last)
-    _check_output(output, files)
+    check_output(output, files)
     total: dict[str, Tensor] = {}
     updates: list[int] = []
     config: Config | None = None
@@ -63,18 +64,6 @@ def _files(paths: Sequence[Path], last: int | None) -> list[Path]:
             f" give 1 to {len(kept)}, and train with a larger train.keep_last for more"
         )
     return [folders[0] / FOLDER / one.weights_name() for one in kept[-last if last else 0 :]]
-
-
-def _check_output(output: Path, files: Sequence[Path]) -> None:
-    """Before anything is read: a new name for a weights file, in a folder that is there."""
-    if not is_weights_file(output):
-        raise CheckpointError(f"-o {output}: give a name that ends in .safetensors")
-    if not output.parent.is_dir():
-        raise CheckpointError(f"-o {output}: make the folder {output.parent} first")
-    if any(output.exists() and path.exists() and output.samefile(path) for path in files):
-        raise CheckpointError(f"-o {output} is an input too: give another name")
-    if output.resolve().parent.name == FOLDER and output.name.startswith("update-"):
-        raise CheckpointError(f"-o {output} is the name of a run's own checkpoint: give another name")
 
 
 def _check_same(

@@ -47,12 +47,12 @@ from bytenmt.tensorfile import (
     write_synced,
 )
 from bytenmt.tensorfile import write_atomically as write_atomically
-from bytenmt.weights import Which, metadata, read_file, read_run, restored
+from bytenmt.weights import Contents, Which, metadata, read_file, read_run, restored
 from bytenmt.weights import is_weights_file as is_weights_file
 from bytenmt.weights import read_config as read_config
 from bytenmt.weights import read_weights as read_contents
 
-Contents = tuple[dict[str, Tensor], Config, dict[str, Any]]  # of a weights file
+Weights = tuple[dict[str, Tensor], Config, dict[str, Any]]  # of a weights file
 NAMES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -169,7 +169,7 @@ def load_checkpoint(run: Path, update: int | None = None) -> Saved:
     return Saved(update, _tensors(saved.arrays), _tensors(trainer.arrays), saved.config, saved.facts)
 
 
-def read_weights(path: Path, which: Which = "best") -> tuple[Path, Contents]:
+def read_weights(path: Path, which: Which = "best") -> tuple[Path, Weights]:
     """The weights of a run folder, or of a weights file, as tensors: its path and contents. Those of
     a converted file are float32 again. Raises CheckpointError; see weights.read_weights."""
     file, contents = read_contents(path, which)
@@ -225,9 +225,14 @@ def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Pa
 def load_run(path: Path, device: torch.device, which: Which = "best") -> Loaded:
     """The model of a run folder, its best checkpoint unless told otherwise, or of a weights file."""
     file, contents = read_run(path, which)
+    return Loaded(build(contents, file).to(device).eval(), contents.config, contents.facts)
+
+
+def build(contents: Contents, file: Path) -> Model[Any, Any]:
+    """The model of a weights file, on the CPU. Raises CheckpointError."""
     model = build_model(contents.config.model)
     load_weights(model, _tensors(restored(contents.arrays)), file)
-    return Loaded(model.to(device).eval(), contents.config, contents.facts)
+    return model
 
 
 def load_embedding(model: Model[Any, Any], path: Path) -> None:

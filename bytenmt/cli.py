@@ -7,7 +7,6 @@ to stderr; every BytenmtError is one line there and exit code 1. Nothing imports
 from __future__ import annotations
 
 import math
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,16 @@ import click
 
 from bytenmt import __version__
 from bytenmt.console import (
-    DECODING,
-    FILE,
-    MODEL,
-    RUNTIME,
-    TRAINING,
     Program,
     check_output,
+    commit,
     dash,
     standard_input,
+    standard_input_size,
     writer,
 )
 from bytenmt.errors import BytenmtError
+from bytenmt.options import ANSWERS, DECODING, FILE, MODEL, MODELS, RUNTIME, TEXTS, TRAINING
 from bytenmt.presets import PRESETS
 
 ARCHITECTURES = tuple(PRESETS["small"])
@@ -42,19 +39,7 @@ def main() -> None:
 @main.command()
 @click.option("-o", "--output", "run", type=FILE, required=True, help="The run folder to make.")
 @click.option("--arch", metavar="|".join(ARCHITECTURES), help="The architecture.")
-@click.option("--src", type=FILE, multiple=True, help="Source text; left out, there is none.")
-@click.option("--tgt", type=FILE, multiple=True, help="Target text, line by line with --src.")
-@click.option("--tsv", type=FILE, multiple=True, help="Both in one file: source TAB target.")
-@click.option(
-    "--weight",
-    "weights",
-    type=click.FloatRange(0, 1000, min_open=True),
-    multiple=True,
-    help="How often the pairs of a corpus come in an epoch; one for each --tgt, then each --tsv.",
-)
-@click.option("--valid-src", type=FILE, help="Source text to validate on.")
-@click.option("--valid-tgt", type=FILE, help="Target text to validate on.")
-@click.option("--valid-tsv", type=FILE, help="Both in one file.")
+@TEXTS
 @click.option("--preset", metavar="|".join(PRESETS), help="The size; small by default.")
 @click.option("--config", "file", type=FILE, help="A TOML file laid over the preset.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="As train.ema=0.999.")
@@ -120,7 +105,7 @@ def train(
 
 
 @main.command()
-@MODEL
+@MODELS
 @click.option("-i", "--input", type=FILE, callback=dash, help="Text file; stdin by default.")
 @click.option("-o", "--output", type=FILE, callback=dash, help="File; stdout by default.")
 @click.option(
@@ -130,13 +115,18 @@ def train(
     show_default=True,
     help="Lines that are translated together at most.",
 )
+@ANSWERS
 @DECODING
 @RUNTIME
 def translate(
-    run: Path,
+    runs: tuple[Path, ...],
+    more_runs: tuple[Path, ...],
     input: Path | None,
     output: Path | None,
     buffer_size: int,
+    form: str,
+    alignment: bool | None,
+    stream: bool,
     errors: str,
     device: str,
     threads: int | None,
@@ -147,31 +137,35 @@ def translate(
     A line that comes alone is answered at once. An empty line stays empty. A file of -o is there
     when it is whole. Under torchrun the lines are shared among the processes.
     """
-    from bytenmt import prepare
-    from bytenmt.checkpoint import load_run
-    from bytenmt.distributed import process_group
+    from bytenmt import asking, prepare
+    from bytenmt.runtime import load_runs, processes
+    from bytenmt.stream import Filter, follow
 
-    prepare.check_decoding(decoding)
-    on = prepare.torch_device(device, threads)
-    with process_group(on) as group:
+    given = asking.settings(decoding)
+    choice = asking.choice(decoding, device, threads)
+    with processes(choice.device) as group:
+        leads = group is None or group.leads
+        shape = asking.form(form, stream, alignment, given, group)
         check_output(output, input)
-        text = prepare.text_file(input, errors) if input is not None and group.leads else None
-        loaded = load_run(run, on)
-        if not loaded.config.data.source:
-            raise BytenmtError(f"{run} was trained without a source: it cannot translate")
-        translator = prepare.translator(loaded, decoding, group)
-        if not group.leads:
-            translator.follow()
+        text = prepare.text_file(input, errors) if input is not None and leads else None
+        loaded = load_runs(runs + more_runs, choice)
+        if not loaded.source:
+            raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
+        translator = asking.translator(loaded, given, group)
+        if not leads:
+            follow(translator)
             return
+        shape = asking.with_alignment(shape, loaded, choice, alignment)
         with writer(output) as out:
+            answers = Filter(translator, out, shape, buffer_size)
             if text is not None:
-                translator.translate_file(text, out, buffer_size=buffer_size)
+                answers.file(text)
             else:
-                translator.stream(standard_input(), out, errors=errors, buffer_size=buffer_size)
+                answers.stream(standard_input(), errors=errors, size=standard_input_size())
 
 
 @main.command()
-@MODEL
+@MODELS
 @click.option("--src", type=FILE, help="Source text; none for a run without a source.")
 @click.option("--ref", type=FILE, required=True, help="Its reference translation.")
 @click.option("--hyp-out", type=FILE, help="A file to keep the translations in.")
@@ -185,7 +179,8 @@ def translate(
 @DECODING
 @RUNTIME
 def evaluate(
-    run: Path,
+    runs: tuple[Path, ...],
+    more_runs: tuple[Path, ...],
     src: Path | None,
     ref: Path,
     hyp_out: Path | None,
@@ -199,23 +194,25 @@ def evaluate(
 
     Under torchrun the lines are shared among the processes.
     """
-    from bytenmt import prepare
+    from bytenmt import asking, prepare
     from bytenmt.checkpoint import load_run
-    from bytenmt.config import fingerprint
-    from bytenmt.distributed import process_group
+    from bytenmt.distributed import ALONE
     from bytenmt.evaluate import bits_per_byte, log_probabilities, text_scores
+    from bytenmt.runtime import load_runs, processes
 
-    prepare.check_decoding(decoding)
-    on = prepare.torch_device(device, threads)
-    with process_group(on) as group:
+    given = asking.settings(decoding)
+    choice = asking.choice(decoding, device, threads)
+    runs += more_runs
+    with processes(choice.device) as group:
         check_output(hyp_out, src, ref)
         corpus = prepare.all_pairs(src, ref, errors)
-        loaded = load_run(run, on)
-        prepare.check_source(run, loaded, src)
-        translator = prepare.translator(loaded, decoding, group)
-        hypotheses = prepare.hypotheses(translator, corpus)
-        log_p = log_probabilities(loaded.model, corpus, on, group=group)
-    if not group.leads:
+        runtime = load_runs(runs, choice)
+        prepare.check_source(runs[0], runtime.source, src)
+        hypotheses = prepare.hypotheses(asking.translator(runtime, given, group), corpus)
+        on = prepare.torch_device(choice.device, threads)
+        model, *others = (load_run(run, on).model for run in runs)
+        log_p = log_probabilities(model, corpus, on, group=group or ALONE, others=others)
+    if group is not None and not group.leads:
         return
     if hyp_out is not None:
         with writer(hyp_out) as out:
@@ -226,9 +223,7 @@ def evaluate(
     click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
     click.echo(f"exact match: {scores.exact_match:.1f} %")
     click.echo(f"bits per byte: {bits_per_byte(log_p, corpus.target_lengths):.4f}")
-    parts = [f"bytenmt {__version__}", f"configuration {fingerprint(loaded.config)}"]
-    parts.append(f"update {loaded.facts['update']}")
-    click.echo(", ".join([*parts, *_commit()]))
+    click.echo(", ".join([f"bytenmt {__version__}", *asking.provenance(runtime, choice), *commit()]))
 
 
 @main.command()
@@ -248,7 +243,7 @@ def score(run: Path, src: Path | None, tgt: Path, errors: str, device: str, thre
     corpus = prepare.all_pairs(src, tgt, errors)
     on = prepare.torch_device(device, threads)
     loaded = load_run(run, on)
-    prepare.check_source(run, loaded, src)
+    prepare.check_source(run, loaded.config.data.source, src)
     log_p = log_probabilities(loaded.model, corpus, on)
     for nats, n_bytes in zip(log_p.tolist(), corpus.target_lengths.tolist(), strict=True):
         bits = -nats / math.log(2) / n_bytes if n_bytes else math.inf
@@ -272,37 +267,49 @@ def average(paths: tuple[Path, ...], output: Path, last: int | None) -> None:
 
 
 @main.command()
-@click.argument("what", metavar="RUN|ARCH")
+@click.argument("run", type=FILE)
+@click.option("-o", "--output", type=FILE, required=True, help="The weights file to write, .safetensors.")
+@click.option(
+    "--precision",
+    type=click.Choice(["fp32", "bf16", "int8"]),
+    required=True,
+    help="Of the matrices; all else stays fp32.",
+)
+def convert(run: Path, output: Path, precision: str) -> None:
+    """Write the weights of a run in fewer bytes, a file that -m takes.
+
+    RUN is a run folder, whose best checkpoint is taken, or a weights file.
+    """
+    from bytenmt.convert import convert as write_converted
+
+    for line in write_converted(run, output, precision):
+        click.echo(line, err=True)
+
+
+@main.command()
+@click.argument("what", metavar="RUN|FILE|ARCH")
 @click.option("--preset", metavar="|".join(PRESETS), help="Of an architecture; small by default.")
 def info(what: str, preset: str | None) -> None:
     """Print what a model costs, and its configuration as TOML.
 
-    RUN is a run folder, ARCH the name of an architecture. The output can be given to --config.
+    RUN is a run folder, FILE a weights file, ARCH the name of an architecture. The output can be given to
+    --config.
     """
-    from bytenmt.checkpoint import read_config
     from bytenmt.config import load_config
     from bytenmt.info import describe
+    from bytenmt.weights import is_weights_file, read_config, read_weights
 
+    path = Path(what)
     if what in ARCHITECTURES:
-        config = load_config(what, preset, "", [])
-    elif not Path(what).is_dir():
+        click.echo(describe(load_config(what, preset, "", [])))
+        return
+    if not path.is_dir() and not is_weights_file(path):
         names = ", ".join(ARCHITECTURES)
         raise BytenmtError(f"{what} is neither a run folder nor an architecture: {names}")
-    elif preset is not None:
+    if preset is not None:
         raise BytenmtError(f"--preset would be ignored: {what} has its own configuration")
+    if path.is_dir():
+        click.echo(describe(read_config(path)))
     else:
-        config = read_config(Path(what))
-    click.echo(describe(config))
-
-
-def _commit() -> list[str]:
-    """["commit …"], with -dirty after a change, where this is a source checkout; else nothing."""
-    checkout = Path(__file__).parent.parent
-    if not (checkout / ".git").exists():
-        return []
-    command = ["git", "--no-optional-locks", "-C", str(checkout), "describe", "--always", "--dirty"]
-    try:
-        said = subprocess.run([*command, "--exclude=*"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return []
-    return [f"commit {said.stdout.strip()}"]
+        contents = read_weights(path)[1]
+        click.echo(describe(contents.config, path, contents.precision))

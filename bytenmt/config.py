@@ -90,6 +90,7 @@ class ConvS2SConfig(_Model, frozen=True, kw_only=True, tag="convs2s"):
 
 
 CONVOLUTIONAL = ("bytenet", "convs2s")  # architectures whose training has no loop over time
+ATTENTIVE = ("bahdanau", "luong", "convs2s")  # those with attention, which tells an alignment
 ModelConfig = Seq2SeqConfig | BahdanauConfig | LuongConfig | ByteNetConfig | ConvS2SConfig
 
 

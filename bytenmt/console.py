@@ -1,4 +1,4 @@
-"""What the commands share: options, files in and out, and errors as one line with an exit code.
+"""What the commands share: files in and out, and errors as one line with an exit code.
 
 Knows click and the operating system; knows no models, and imports nothing heavy.
 """
@@ -6,19 +6,19 @@ Knows click and the operating system; knows no models, and imports nothing heavy
 from __future__ import annotations
 
 import os
+import stat
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 import click
 
 from bytenmt.errors import BytenmtError
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + the signal
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Program(click.Group):
@@ -41,89 +41,9 @@ class Program(click.Group):
         ctx.exit(1)
 
 
-def options(*parts: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Several options as one decorator, shown in this order."""
-
-    def add(command: Command) -> Command:
-        for part in reversed(parts):
-            command = part(command)
-        return command
-
-    return add
-
-
 def dash(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
     """`-` is the standard stream, as if the option were left out."""
     return None if path == Path("-") else path
-
-
-FILE = click.Path(path_type=Path)
-MODEL = click.option(
-    "-m", "--model", "run", type=FILE, required=True, help="The run folder, or a checkpoint file."
-)
-RUNTIME = options(
-    click.option(
-        "--errors",
-        type=click.Choice(["replace", "strict"]),
-        default="replace",
-        help="Invalid UTF-8 becomes U+FFFD (replace, the default) or is an error (strict).",
-    ),
-    click.option(
-        "--device",
-        type=click.Choice(["auto", "cpu", "cuda"]),
-        default="auto",
-        help="auto, the default, takes a GPU where there is one.",
-    ),
-    click.option("--threads", type=click.IntRange(1), help="CPU threads."),
-)
-# Short names of `--set train.…`; left out, they are None and the configuration holds.
-TRAINING = options(
-    click.option("--lr", type=click.FloatRange(0, min_open=True), help="Learning rate at its highest."),
-    click.option("--max-tokens", type=click.IntRange(1), help="Bytes of a batch, over all processes."),
-    click.option("--update-freq", type=click.IntRange(1), help="Batches an update."),
-    click.option("--max-updates", type=click.IntRange(0), help="Updates in all; 0 is no limit."),
-    click.option(
-        "--max-minutes",
-        type=click.FloatRange(0, min_open=True),
-        help="Minutes of training in all, resumed or not.",
-    ),
-    click.option("--patience", type=click.IntRange(0), help="Validations to wait for a better one."),
-    click.option("--seed", type=click.IntRange(0), help="Of all that is random."),
-)
-# Left out, they are None, and the Translator's own defaults hold.
-DECODING = options(
-    click.option(
-        "-b",
-        "--beam-size",
-        "--beam",
-        "beam",
-        type=click.IntRange(1),
-        help="Hypotheses kept; 1, the default, is greedy search.",
-    ),
-    click.option(
-        "--length-penalty",
-        "--lenpen",
-        "length_penalty",
-        type=click.FloatRange(0, 10),
-        help="Hypotheses are ranked by log p / length ** this; default 1.",
-    ),
-    click.option(
-        "--max-len-a",
-        type=click.FloatRange(0, 1000),
-        help="Output of at most a * |source| + b bytes; a is 3 by default.",
-    ),
-    click.option("--max-len-b", type=click.IntRange(0), help="b of the same; 100 by default."),
-    click.option(
-        "--max-source-bytes",
-        type=click.IntRange(4),
-        help="A longer line is translated in pieces; default: as trained.",
-    ),
-    click.option(
-        "--max-tokens",
-        type=click.IntRange(1),
-        help="Source bytes of a batch, padding and each beam counted; default 16000.",
-    ),
-)
 
 
 def standard_input() -> BinaryIO:
@@ -135,6 +55,16 @@ def standard_input() -> BinaryIO:
     if sys.stdin is None:
         raise BytenmtError("standard input is closed: give the text by -i FILE")
     return open(sys.stdin.fileno(), "rb", closefd=False)
+
+
+def standard_input_size() -> int | None:
+    """Its bytes from here on where it is a regular file; None for a pipe or a terminal."""
+    if sys.stdin is None:
+        return None
+    status = os.fstat(sys.stdin.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return status.st_size - os.lseek(sys.stdin.fileno(), 0, os.SEEK_CUR)
 
 
 def check_output(output: Path | None, *inputs: Path | None) -> None:
@@ -170,3 +100,16 @@ def writer(path: Path | None) -> Iterator[BinaryIO]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def commit() -> list[str]:
+    """["commit …"], with -dirty after a change, where this is a source checkout; else nothing."""
+    checkout = Path(__file__).parent.parent
+    if not (checkout / ".git").exists():
+        return []
+    command = ["git", "--no-optional-locks", "-C", str(checkout), "describe", "--always", "--dirty"]
+    try:
+        said = subprocess.run([*command, "--exclude=*"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return [f"commit {said.stdout.strip()}"]

@@ -15,10 +15,11 @@ import numpy.typing as npt
 import torch
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
+from torch import Tensor
 
 from bytenmt.batching import batches, epoch_plan
 from bytenmt.corpus import ParallelCorpus
-from bytenmt.device import to_device
+from bytenmt.device import Tensors, to_device
 from bytenmt.distributed import ALONE, Group
 from bytenmt.models.base import Model
 
@@ -39,11 +40,13 @@ def log_probabilities(
     device: torch.device,
     max_tokens: int = 16_000,
     group: Group = ALONE,
+    others: Sequence[Model[Any, Any]] = (),
 ) -> npt.NDArray[np.float64]:
     """Natural log-probability of every kept pair's target, EOS included: (m,) in the corpus' order.
 
-    model: in evaluation mode on the device. max_tokens: bytes a batch, padding counted. group: the
-    processes that share the batches, each with this model and corpus; every one gets all values.
+    model: in evaluation mode on the device; with `others`, the mean of their probabilities counts.
+    max_tokens: bytes a batch, padding counted. group: the processes that share the batches, each with this
+    model and corpus; every one gets all values.
     """
     plan = epoch_plan(
         corpus.source_lengths, corpus.target_lengths, max_tokens, seed=0, epoch=0, shuffle=False
@@ -53,16 +56,23 @@ def log_probabilities(
     with torch.no_grad():
         for index, batch in enumerate(batches(corpus, plan)):
             on = to_device(batch, device)
-            memory = model.encode(on.source, on.source_len)
-            logits, _ = model(on.target_in, memory, model.start(memory))
-            dtype = torch.promote_types(logits.dtype, torch.float32)
-            log_p = logits.log_softmax(dim=-1, dtype=dtype)
-            chosen = log_p.gather(2, on.target_out.long()[:, :, None])[:, :, 0].double()
+            each = torch.stack([_chosen(one, on) for one in (model, *others)])
+            chosen = each.logsumexp(dim=0) - math.log(len(each)) if others else each[0]
             columns = torch.arange(chosen.shape[1], device=device)
             real = columns < on.target_len[:, None]
             result[plan.batch(index)] = torch.where(real, chosen, 0.0).sum(dim=1).cpu().numpy()
     group.add_up(torch.from_numpy(result))  # in place: a pair is zero in all processes but one
     return result
+
+
+def _chosen(model: Model[Any, Any], on: Tensors) -> Tensor:
+    """Natural log-probability of each target byte: (n, t) float64; on padding, of whatever."""
+    memory = model.encode(on.source, on.source_len)
+    logits, _ = model(on.target_in, memory, model.start(memory))
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    log_p = logits.log_softmax(dim=-1, dtype=dtype)
+    chosen: Tensor = log_p.gather(2, on.target_out.long()[:, :, None])[:, :, 0].double()
+    return chosen
 
 
 def bits_per_byte(log_p: npt.NDArray[np.float64], target_lengths: npt.NDArray[np.int32]) -> float:

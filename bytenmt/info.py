@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
 from bytenmt.config import Config, architecture, config_toml
@@ -10,8 +12,9 @@ from bytenmt.models import build_model
 SOURCE_BYTES = 100  # the source at which a step's cost is told
 
 
-def describe(config: Config) -> str:
-    """Sizes and costs as TOML comments, then the configuration: together a file for --config."""
+def describe(config: Config, file: Path | None = None, precision: str = "fp32") -> str:
+    """Sizes and costs as TOML comments, then the configuration: together a file for --config. file: a weights
+    file that is described, whose matrices are in `precision`."""
     with torch.device("meta"):
         model = build_model(config.model)
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -25,5 +28,7 @@ def describe(config: Config) -> str:
         f" at a source of {SOURCE_BYTES} bytes",
         "decoder state": f"{model.state_bytes():,} bytes a row, in {model.embedding.weight.dtype}",
     }
+    if file is not None:
+        facts["weights file"] = f"{file.stat().st_size:,} bytes, matrices in {precision}"
     lines = [f"# {name + ':':17}{value}" for name, value in facts.items()]
     return "\n".join([*lines, "", config_toml(config)]).rstrip("\n")

@@ -25,6 +25,7 @@ from bytenmt.evaluate import bits_per_byte, log_probabilities, text_scores
 from bytenmt.optimise import fraction_done, lr_factor, stopped_early
 from bytenmt.plan import epoch_plan
 from bytenmt.report import Bar, Log
+from bytenmt.runtime import of_models
 from bytenmt.trainer import Trainer
 from bytenmt.translate import Translator
 
@@ -232,9 +233,8 @@ def validate(trainer: Trainer, valid: ParallelCorpus) -> dict[str, float | str]:
     record: dict[str, float | str] = {"valid_bits_per_byte": bits_per_byte(log_p, valid.target_lengths)}
     n_lines = min(trainer.config.train.valid_lines, len(valid))
     if n_lines and valid.has_source:
-        translator = Translator(model, device=device, group=group)
-        hypotheses = translator.translate([valid.source(i) for i in range(n_lines)])
-        texts = [best.text.decode() for best in hypotheses]
+        translator = Translator.of_runtime(of_models([model], device), group=group)
+        texts = [text.decode() for text in translator.translate([valid.source(i) for i in range(n_lines)])]
         scores = text_scores(texts, [valid.target(i).decode() for i in range(n_lines)])
         record |= {
             "valid_chrf": scores.chrf,

@@ -1,6 +1,6 @@
-"""What a command needs before it starts: a run's configuration, a model on its device, texts.
+"""What a command needs before it starts: a run's configuration, a device, texts.
 
-Knows what the options of cli.py mean together; prints nothing.
+Knows what the options of train mean together, and texts to translate, evaluate and score; prints nothing.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from bytenmt.alphabet import LONGEST_CHARACTER
-from bytenmt.checkpoint import Loaded, read_config
 from bytenmt.config import Config, config_toml, config_tree, load_config, preset_tree
 from bytenmt.corpus import PairFiles, ParallelCorpus, TextFile
-from bytenmt.device import pick_device
-from bytenmt.distributed import Group, local_device
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.pointer import CONFIG
+from bytenmt.stream import Filter, follow
 from bytenmt.translate import Translator
+from bytenmt.weights import read_config
+
+if TYPE_CHECKING:
+    import torch
 
 LIMITS = ("train.max_updates", "train.max_minutes", "train.patience")  # what --resume may change
 
@@ -127,34 +126,22 @@ def _toml_text(path: Path) -> str:
 
 def torch_device(name: str, threads: int | None) -> torch.device:
     """The device to run on, this process' own under torchrun; the number of CPU threads set."""
+    import torch
+
+    from bytenmt.device import pick_device
+    from bytenmt.distributed import local_device
+
     if threads is not None:
         torch.set_num_threads(threads)
     return local_device(pick_device(name))
 
 
-def check_source(run: Path, loaded: Loaded, src: Path | None) -> None:
-    """Raise BytenmtError where a source is missing, or would be ignored."""
-    if loaded.config.data.source and src is None:
+def check_source(run: Path, has_source: bool, src: Path | None) -> None:
+    """Raise BytenmtError where a source is missing, or would be ignored; has_source: of the run."""
+    if has_source and src is None:
         raise BytenmtError(f"{run} was trained with a source: give it by --src")
-    if src is not None and not loaded.config.data.source:
+    if src is not None and not has_source:
         raise BytenmtError(f"{run} was trained without a source: leave out --src")
-
-
-def check_decoding(decoding: Mapping[str, Any]) -> None:
-    """Raise BytenmtError for an option that would be ignored."""
-    if decoding["length_penalty"] is not None and decoding["beam"] in (None, 1):
-        raise BytenmtError(
-            "--length-penalty would be ignored by greedy search: give --beam-size 2 or more with it"
-        )
-
-
-def translator(loaded: Loaded, decoding: Mapping[str, Any], group: Group) -> Translator:
-    """The Translator of a loaded run; options that are None are left to its defaults."""
-    data = loaded.config.data
-    given = {name: value for name, value in decoding.items() if value is not None}
-    given.setdefault("max_source_bytes", max(LONGEST_CHARACTER, data.max_source_bytes))
-    device = loaded.model.embedding.weight.device
-    return Translator(loaded.model, device=device, source=data.source, group=group, **given)
 
 
 def text_file(path: Path, errors: str) -> TextFile:
@@ -171,14 +158,14 @@ def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
     return ParallelCorpus.from_texts(source, target, keep_empty=True)
 
 
-def hypotheses(model: Translator, corpus: ParallelCorpus) -> list[bytes]:
+def hypotheses(translator: Translator, corpus: ParallelCorpus) -> list[bytes]:
     """The translation of every source line; without a source, the model's likeliest text. In a group
     only the leading process gets them."""
     if corpus.src is None:
-        return [model.translate([b""])[0].text] * len(corpus)
-    output = io.BytesIO()
-    if not model.group.leads:
-        model.follow()
+        return translator.translate([b""]) * len(corpus)
+    if translator.group is not None and not translator.group.leads:
+        follow(translator)
         return []
-    model.translate_file(corpus.src, output)
+    output = io.BytesIO()
+    Filter(translator, output).file(corpus.src)
     return output.getvalue().split(b"\n")[:-1]

@@ -1,36 +1,31 @@
-"""Lines in, translations out: order kept, batches inside.
+"""Lines in, translations out: order kept, decoded side by side.
 
-A Translator sorts lines by length, batches them by a byte budget, cuts what is too long into
-pieces and joins their translations. It answers a list of lines, a text file, or a stream of which
-nobody knows when the next line comes. Several processes share the batches, whole ones, so that each
-is computed as one process alone would. Knows models by their contract, and no runs or checkpoints.
+A Translator sorts lines by length, has an engine decode as many at once as a byte budget allows, cuts what is
+too long into pieces and joins their translations. Several processes share the lines. Knows engines by their
+protocol; knows no models and imports no PyTorch.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
-from queue import Empty, Queue
-from threading import Thread
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, AnyStr, NamedTuple
 
-import torch
-from torch import Tensor
-from tqdm import tqdm
-
-from bytenmt.alphabet import EOS, LONGEST_CHARACTER, PAD, first_invalid, repair
-from bytenmt.corpus import BYTE_ORDER_MARK, TextFile, describe_mistake
-from bytenmt.distributed import ALONE, Group
-from bytenmt.engines.eager import EagerStepper
+from bytenmt.alphabet import LONGEST_CHARACTER, first_invalid
+from bytenmt.decoding import Engine, Hypothesis, Options, Request
 from bytenmt.errors import DataError
-from bytenmt.models.base import Model
-from bytenmt.search import Hypothesis, search
+from bytenmt.runtime import Runtime, choose, load_runs
+from bytenmt.search import decode
 
-BUFFER_SIZE = 1000  # lines that are translated together
-MAX_TOKENS = 16_000  # source bytes of a batch, padding counted, each beam counted
-STANDARD_INPUT = "standard input"
-HEARTBEAT = 60.0  # seconds without a line until the other processes hear that there is none
+if TYPE_CHECKING:  # it imports PyTorch
+    from bytenmt.distributed import Group
+
+MAX_TOKENS = 16_000  # source bytes side by side, padding counted, each beam counted
+MOST_SENTENCES = 1024  # side by side, however short
+NUMBER_OF_PIECE = 1 << 40  # tells the draws of a line's pieces apart: more than there are lines
+NOTHING = Hypothesis(b"", 0.0, 0.0)  # the translation of an empty line
 
 
 class Piece(NamedTuple):
@@ -38,6 +33,15 @@ class Piece(NamedTuple):
 
     text: bytes
     joint: bytes
+
+
+class Answer(NamedTuple):
+    """A line's translations. hypotheses: up to n_best, best first; pieces: of the line; found: the hypotheses
+    of each piece, of which those of the line are joined."""
+
+    hypotheses: list[Hypothesis]
+    pieces: list[Piece]
+    found: list[list[Hypothesis]]
 
 
 def cut(line: bytes, limit: int) -> list[Piece]:
@@ -63,224 +67,215 @@ def cut(line: bytes, limit: int) -> list[Piece]:
 
 @dataclass(frozen=True, eq=False)
 class Translator:
-    """A model and the way it is asked.
+    """A way to make engines, and the way they are asked.
 
-    model: in evaluation mode, on `device`. source: whether it was trained with one; without, it is
-    asked for its likeliest text, whatever the line. beam: hypotheses kept, 1 is greedy.
-    length_penalty: see search.Hypothesis. The output has at most
-    max_len_a * (source bytes) + max_len_b bytes. A line of more than max_source_bytes is translated
-    in pieces. max_tokens: source bytes of a batch, EOS and padding counted, times the beam; a line
-    that costs more alone is a batch alone. group: the processes that share the work.
+    >>> translator = Translator.load("runs/mine", beam=4)                        # doctest: +SKIP
+    >>> translator.translate(["오후 3시 40분", "2026년 11월 21일"])                 # doctest: +SKIP
+    ['3:40 p.m.', 'November 21, 2026']
+    >>> [best.score for best, *others in translator.n_best(["오후 3시 40분"])]      # doctest: +SKIP
+    [-0.0127]
+    >>> for part in Translator.load("runs/mine").stream("오후 3시 40분"):          # doctest: +SKIP
+    ...     print(part, end="", flush=True)
+
+    make_engine: for so many sentences at most side by side, with the same `options`. source: whether the
+    runs were trained with one; without, they are asked for their likeliest text, whatever the line. The
+    output has at most max_len_a * (source bytes) + max_len_b bytes. prefix: what it begins with, except
+    where the line is empty; it may be longer than that. A line of more than max_source_bytes is
+    translated in pieces. max_tokens: source bytes side by side, EOS and padding counted, times the beam; a
+    line that costs more is decoded alone. group: the processes that share the work.
     """
 
-    model: Model[Any, Any]
+    make_engine: Callable[[int], Engine]
     _: KW_ONLY
-    device: torch.device
+    options: Options = Options()
     source: bool = True
-    beam: int = 1
-    length_penalty: float = 1.0
+    prefix: bytes = b""
     max_len_a: float = 3.0
     max_len_b: int = 100
     max_source_bytes: int = 1000
     max_tokens: int = MAX_TOKENS
-    group: Group = ALONE
+    group: Group | None = None
+    _engines: dict[int, Engine] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.max_source_bytes < LONGEST_CHARACTER:
             raise ValueError(f"max_source_bytes is {self.max_source_bytes}, expected at least 4")
-        if self.beam < 1 or self.max_tokens < 1:
-            raise ValueError(f"beam {self.beam}, max_tokens {self.max_tokens}: expected at least 1")
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens is {self.max_tokens}, expected at least 1")
+        if first_invalid(self.prefix) >= 0 or b"\n" in self.prefix or b"\r" in self.prefix:
+            raise ValueError(f"the prefix {self.prefix!r} is not valid UTF-8 without a line end")
 
-    def translate(self, lines: Sequence[bytes]) -> list[Hypothesis]:
-        """The best translation of each line, in the order of the lines; see n_best."""
-        return [hypotheses[0] for hypotheses in self.n_best(lines)]
+    @classmethod
+    def load(
+        cls,
+        *runs: str | Path,
+        engine: str = "auto",
+        device: str = "auto",
+        precision: str = "auto",
+        threads: int | None = None,
+        **settings: Any,
+    ) -> Translator:
+        """The Translator of a run folder or weights file; of several, whose mean probabilities decide.
 
-    def n_best(self, lines: Sequence[bytes]) -> list[list[Hypothesis]]:
-        """Up to `beam` translations of each line, best first, in the order of the lines.
-
-        lines: valid UTF-8 without line ends. An empty line has an empty translation, for which the
-        model is not asked. Of a line in pieces the k-th translation joins the k-th of each piece;
-        its log-probability is their sum. Equal lines are translated once. In a group every process
-        gives the same lines, translates its share of their batches and gets what one alone would.
+        engine: auto, torch, cuda-graph or numba; device: auto, cpu or cuda; precision: auto, fp32, bf16 or
+        int8; auto is what suits the machine. threads: of the CPU. settings: the fields of decoding.Options
+        (beam, n_best, length_penalty, sample, …) and of Translator (prefix, max_len_a, …); prefix may be
+        a str. Raises BytenmtError.
         """
-        if self.model.training:
-            raise ValueError("the model is in training mode: call its eval() first")
+        return cls.of_runtime(load_runs(runs, choose(engine, device, precision, threads)), **settings)
+
+    @classmethod
+    def of_runtime(cls, runtime: Runtime, **settings: Any) -> Translator:
+        """The same of runs that are loaded already."""
+        names = {one.name for one in fields(Options)}
+        options = Options(**{name: value for name, value in settings.items() if name in names})
+        own = {name: value for name, value in settings.items() if name not in names}
+        if isinstance(own.get("prefix"), str):
+            own["prefix"] = _encoded(own["prefix"], "the prefix")
+        own = {"source": runtime.source, "max_source_bytes": runtime.max_source_bytes} | own
+        return cls(runtime.maker(options), options=options, **own)
+
+    def translate(self, lines: Sequence[AnyStr]) -> list[AnyStr]:
+        """The best translation of each line, in the order of the lines, str for str and bytes for bytes.
+
+        lines: without line ends; bytes are valid UTF-8. Raises DataError where one is not.
+        """
+        best = [hypotheses[0].text for hypotheses in self.n_best(lines)]
+        return [_like(line, text) for line, text in zip(lines, best, strict=True)]
+
+    def n_best(self, lines: Sequence[str | bytes]) -> list[list[Hypothesis]]:
+        """Up to `n_best` translations of each line, best first, with their scores; see answer."""
+        given = [_encoded(line, f"line {number}") for number, line in enumerate(lines, 1)]
+        return [answer.hypotheses for answer in self.answer(given)]
+
+    def answer(self, lines: Sequence[bytes], first: int = 0) -> list[Answer]:
+        """What is found for each line, in the order of the lines.
+
+        lines: valid UTF-8 without line ends; first: the number of the first one, for its draws. An empty
+        line has an empty translation, for which no engine is asked. Of a line in pieces the k-th
+        translation joins the k-th of each piece; its log-probability is their sum. Equal lines are
+        translated once, except in sampling, where a line's draws depend on its number. In a group every
+        process gives the same lines, decodes its share and gets what all have found.
+        """
         pieces = [cut(line if self.source else b"", self.max_source_bytes) for line in lines]
-        texts = {piece.text for line in pieces for piece in line}
-        found: dict[bytes, list[Hypothesis]] = {}
-        if self.source:
-            texts.discard(b"")
-            found[b""] = [Hypothesis(b"", 0.0, 0.0)]
-        batches = list(self._batches(texts))
-        own = [self._search(batches[index]) for index in self.group.share(len(batches))]
-        shares = [iter(share) for share in self.group.gather_all(own)]
-        for index, batch in enumerate(batches):
-            found.update(zip(batch, next(shares[index % self.group.size]), strict=True))
-        return [self._join(line, found) for line in pieces]
+        asked = [
+            [self._request(piece.text, number, place) for place, piece in enumerate(line)]
+            for number, line in enumerate(pieces, first)
+        ]
+        requests = list(dict.fromkeys(request for line in asked for request in line if request is not None))
+        found: dict[Request | None, list[Hypothesis]] = {None: [NOTHING]}
+        found.update(zip(requests, self._decode(requests), strict=True))
+        parts = [[found[request] for request in line] for line in asked]
+        return [Answer(self._join(*line), *line) for line in zip(pieces, parts, strict=True)]
 
-    def translate_file(self, text: TextFile, output: BinaryIO, *, buffer_size: int = BUFFER_SIZE) -> None:
-        """Write a line for each line of a file, with a progress bar where stderr is a terminal.
+    def stream(self, line: AnyStr) -> Iterator[AnyStr]:
+        """The translation of one line as it is decoded, in parts of whole characters; for beam 1."""
+        yield from (_like(line, part) for part in self.stream_bytes(_encoded(line, "the line")))
 
-        In a group: for the leading process, while the others follow.
-        """
-        with tqdm(total=len(text), unit=" lines", disable=None) as bar:
-            for first in range(0, len(text), buffer_size):
-                last = min(first + buffer_size, len(text))
-                lines = [text.line(index) for index in range(first, last)]
-                self._answer(lines, first + 1, str(text.path), output)
-                bar.update(len(lines))
-        self._let_go()
+    def stream_bytes(self, line: bytes, number: int = 0) -> Iterator[bytes]:
+        """The same of a line as answer takes it."""
+        if self.options.beam > 1:
+            raise ValueError(f"the beam is {self.options.beam}: only beam 1 knows its text byte by byte")
+        for place, piece in enumerate(cut(line if self.source else b"", self.max_source_bytes)):
+            request = self._request(piece.text, number, place)
+            if request is not None:
+                with self._engine(1) as engine:
+                    yield from _parts(engine, request)
+            if piece.joint:
+                yield piece.joint
 
-    def stream(
-        self,
-        input: BinaryIO,
-        output: BinaryIO,
-        *,
-        errors: str = "replace",
-        buffer_size: int = BUFFER_SIZE,
-        name: str = STANDARD_INPUT,
-    ) -> None:
-        """Write a line for each line of a stream, at once if it comes alone; lines that have come
-        together, up to buffer_size, are translated together.
+    def _request(self, text: bytes, number: int, place: int) -> Request | None:
+        """What to ask for a piece of line `number`; place: of the piece in it. None: nothing to ask."""
+        if self.source and not text:
+            return None
+        prefix = b"" if place else self.prefix
+        limit = max(int(self.max_len_a * len(text)) + self.max_len_b, len(prefix))
+        draws = number + place * NUMBER_OF_PIECE if self.options.sample else 0
+        return Request(text if self.source else None, limit, prefix, draws)
 
-        errors: what to do with invalid UTF-8, "replace" (U+FFFD) or "strict": DataError with name,
-        line and byte offset, once the lines before it are answered. An OSError of the input is
-        raised here too. In a group: for the leading process, while the others follow.
-        """
-        waiting: Queue[bytes | _End] = Queue(buffer_size)
-        # A daemon: where this loop fails, the thread may be waiting for a line that never comes.
-        Thread(target=_read, args=(input, name, errors, waiting), daemon=True).start()
-        n_answered, end = 0, None
-        patience = HEARTBEAT if self.group.size > 1 else None
-        while end is None:
-            lines, end = _take(waiting, buffer_size, patience)
-            self._answer(lines, n_answered + 1, name, output)
-            n_answered += len(lines)
-        self._let_go()
-        if end.error is not None:
-            raise end.error
+    def _decode(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
+        """The hypotheses of each request, in their order; in a group of all processes' shares."""
+        rank, size = (self.group.rank, self.group.size) if self.group else (0, 1)
+        own: dict[int, list[Hypothesis]] = {}
+        for capacity, indices in self._classes(requests):
+            mine = indices[rank::size]
+            if mine:
+                with self._engine(capacity) as engine:
+                    for index, hypotheses in decode(engine, [requests[i] for i in mine]):
+                        own[mine[index]] = hypotheses
+        for other in self.group.gather_all(own) if self.group else []:
+            own |= other
+        return [own[index] for index in range(len(requests))]
 
-    def follow(self) -> None:
-        """Take this process' share of what the leading one reads in translate_file or stream, until
-        its end."""
-        if self.group.leads:
-            raise ValueError("the leading process has nobody to follow")
-        nothing: list[bytes] | None = None
-        while (lines := self.group.broadcast(nothing)) is not None:
-            self.translate(lines)
+    def _classes(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[int]]]:
+        """Which requests are decoded by one engine, and how many of them at once: a power of two, so that
+        there are few engines. Longest first: what is short fills the places that get free."""
+        lengths = [len(request.source or b"") for request in requests]
+        order = sorted(range(len(requests)), key=lambda index: -lengths[index])
+        start = 0
+        while start < len(order):
+            capacity = self._capacity(lengths[order[start]])
+            end = start
+            while end < len(order) and self._capacity(lengths[order[end]]) == capacity:
+                end += 1
+            yield min(capacity, 1 << (end - start - 1).bit_length()), order[start:end]
+            start = end
 
-    def warn_of_pieces(self, lines: Sequence[bytes], first: int, name: str) -> None:
-        """A warning on stderr for each line that is translated in pieces; `first` is the number of
-        the first line, from 1."""
-        for number, line in enumerate(lines, first):
-            if self.source and len(line) > self.max_source_bytes:
-                n_pieces = len(cut(line, self.max_source_bytes))
-                tqdm.write(
-                    f"bytenmt: warning: {name}, line {number} has {len(line)} bytes, over the"
-                    f" {self.max_source_bytes} of --max-source-bytes: translated in"
-                    f" {n_pieces} pieces",
-                    file=sys.stderr,
-                )
+    def _capacity(self, n_bytes: int) -> int:
+        """Sentences side by side of which the longest has n_bytes."""
+        most = min(self.max_tokens // (self.options.beam * (n_bytes + 1)), MOST_SENTENCES)
+        return 1 << max(1, most).bit_length() - 1
 
-    def _answer(self, lines: Sequence[bytes], first: int, name: str, output: BinaryIO) -> None:
-        """Translate lines and write them; `first` is the number of the first one."""
-        if not self.group.leads:
-            raise ValueError("only the leading process reads and writes: the others follow()")
-        self.warn_of_pieces(lines, first, name)
-        self.group.broadcast(lines)
-        output.write(b"".join(best.text + b"\n" for best in self.translate(lines)))
-        output.flush()
+    @contextmanager
+    def _engine(self, capacity: int) -> Iterator[Engine]:
+        """An engine nobody else uses; one whose work is broken off is not used again."""
+        engine = self._engines.pop(capacity, None) or self.make_engine(capacity)
+        yield engine
+        self._engines[capacity] = engine
 
-    def _let_go(self) -> None:
-        """End the others' follow."""
-        nothing: list[bytes] | None = None
-        self.group.broadcast(nothing)
-
-    def _batches(self, texts: set[bytes]) -> Iterator[list[bytes]]:
-        """The texts by length, cut into batches of max_tokens."""
-        batch: list[bytes] = []
-        for text in sorted(texts, key=lambda text: (len(text), text)):
-            if batch and (len(batch) + 1) * self.beam * (len(text) + 1) > self.max_tokens:
-                yield batch
-                batch = []
-            batch.append(text)
-        if batch:
-            yield batch
-
-    def _search(self, texts: list[bytes]) -> list[list[Hypothesis]]:
-        """Decode one batch."""
-        src, src_len = _tensors(texts) if self.source else _no_source(len(texts))
-        limits = [int(self.max_len_a * len(text) + self.max_len_b) for text in texts]
-        stepper = EagerStepper(self.model, src.to(self.device), src_len.to(self.device), self.beam)
-        return search(stepper, torch.tensor(limits), self.length_penalty)
-
-    def _join(self, line: list[Piece], found: dict[bytes, list[Hypothesis]]) -> list[Hypothesis]:
+    def _join(self, line: list[Piece], found: list[list[Hypothesis]]) -> list[Hypothesis]:
         """The hypotheses of a line from those of its pieces."""
         if len(line) == 1:
-            return found[line[0].text]
+            return found[0]
         joined = []
-        for parts in zip(*(found[piece.text] for piece in line), strict=False):
+        for parts in zip(*found, strict=False):
             text = b"".join(part.text + piece.joint for part, piece in zip(parts, line, strict=True))
             log_probability = sum(part.log_probability for part in parts)
-            score = log_probability / (len(text) + 1) ** self.length_penalty
+            score = log_probability / (len(text) + 1) ** self.options.length_penalty
             joined.append(Hypothesis(text, log_probability, score))
         return joined
 
 
-def _tensors(texts: list[bytes]) -> tuple[Tensor, Tensor]:
-    """src (n, s) uint8: bytes, EOS, PAD; src_len (n,) int64: bytes with EOS."""
-    width = max(len(text) for text in texts) + 1
-    rows = b"".join((text + bytes([EOS])).ljust(width, bytes([PAD])) for text in texts)
-    src = torch.frombuffer(bytearray(rows), dtype=torch.uint8).view(len(texts), width)
-    return src, torch.tensor([len(text) + 1 for text in texts])
+def _parts(engine: Engine, request: Request) -> Iterator[bytes]:
+    """What a sentence begins with, character by character as they become sure, then the rest."""
+    (handle,) = engine.admit([request])
+    n_told = 0
+    while True:
+        engine.advance(1)
+        done = engine.finished()
+        text = done[0][1][0].text if done else engine.so_far(handle)
+        n_whole = first_invalid(text)  # a character may be half there
+        part = text[n_told : n_whole if n_whole >= 0 else len(text)]
+        n_told += len(part)
+        if part:
+            yield part
+        if done:
+            return
 
 
-def _no_source(n: int) -> tuple[Tensor, Tensor]:
-    """src (n, 0) uint8 and src_len (n,) int64, all 0: no source, not even its EOS."""
-    return torch.zeros(n, 0, dtype=torch.uint8), torch.zeros(n, dtype=torch.int64)
-
-
-class _End(NamedTuple):
-    """The end of a stream, and the error that ended it."""
-
-    error: Exception | None
-
-
-def _read(input: BinaryIO, name: str, errors: str, waiting: Queue[bytes | _End]) -> None:
-    """The reading thread: put the lines of a stream, without their ends, as valid UTF-8."""
+def _encoded(line: str | bytes, name: str) -> bytes:
+    """A line as bytes. Raises DataError where it is not a line of valid UTF-8."""
     try:
-        for number, line in enumerate(input, 1):
-            waiting.put(_clean(line, name, number, errors))
-        waiting.put(_End(None))
-    except (DataError, OSError) as error:
-        waiting.put(_End(error))
+        data = line.encode() if isinstance(line, str) else line
+    except UnicodeEncodeError:
+        raise DataError(f"{name} holds a half of a surrogate pair: expected text") from None
+    if first_invalid(data) >= 0:
+        raise DataError(f"{name} is not valid UTF-8: convert it, or repair it by .decode('utf-8', 'replace')")
+    if b"\n" in data:
+        raise DataError(f"{name} holds a line end: give each line alone")
+    return data
 
 
-def _clean(line: bytes, name: str, number: int, errors: str) -> bytes:
-    """A line as corpus.TextFile would give it: no line end, no byte order mark, valid UTF-8."""
-    if line.endswith(b"\n"):
-        line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
-    if number == 1:
-        line = line.removeprefix(BYTE_ORDER_MARK)
-    valid = first_invalid(line) < 0
-    if not valid and errors == "strict":
-        raise DataError(describe_mistake(name, number, line))
-    return line if valid else repair(line)
-
-
-def _take(waiting: Queue[bytes | _End], most: int, patience: float | None) -> tuple[list[bytes], _End | None]:
-    """Wait for a line, then take what is there, `most` lines at most; and the end if it came.
-
-    patience: seconds until it comes back without a line; None waits for ever.
-    """
-    lines: list[bytes] = []
-    try:
-        item = waiting.get(timeout=patience)
-    except Empty:
-        return lines, None
-    while not isinstance(item, _End):
-        lines.append(item)
-        if len(lines) == most or waiting.empty():
-            return lines, None
-        item = waiting.get()
-    return lines, item
+def _like(line: AnyStr, text: bytes) -> AnyStr:
+    """Valid UTF-8 in the type of the line."""
+    return text.decode() if isinstance(line, str) else text

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -85,6 +85,19 @@ def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> Con
 def is_weights_file(path: Path) -> bool:
     """By its name: a weights file, there or not, and no run folder."""
     return path.suffix == ".safetensors" and not path.is_dir()
+
+
+def check_output(output: Path, files: Sequence[Path]) -> None:
+    """Before anything is read: a new name for a weights file, in a folder that is there, not one of the files
+    that it is made from. Raises CheckpointError."""
+    if not is_weights_file(output):
+        raise CheckpointError(f"-o {output}: give a name that ends in .safetensors")
+    if not output.parent.is_dir():
+        raise CheckpointError(f"-o {output}: make the folder {output.parent} first")
+    if any(output.exists() and path.exists() and output.samefile(path) for path in files):
+        raise CheckpointError(f"-o {output} is an input too: give another name")
+    if output.resolve().parent.name == FOLDER and output.name.startswith("update-"):
+        raise CheckpointError(f"-o {output} is the name of a run's own checkpoint: give another name")
 
 
 def read_weights(path: Path, which: Which = "best") -> tuple[Path, Contents]:

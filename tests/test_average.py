@@ -18,6 +18,7 @@ from bytenmt.checkpoint import (
 from bytenmt.config import Config, config_toml, load_config
 from bytenmt.errors import CheckpointError
 from bytenmt.models import build_model
+from bytenmt.runtime import of_models
 from bytenmt.translate import Translator
 
 CPU = torch.device("cpu")
@@ -89,7 +90,7 @@ def test_it_translates_as_a_model_of_these_weights(tmp_path: Path) -> None:
             parameter.copy_(torch.stack([part[name] for part in parts]).mean(dim=0))
     lines = [b"one", "두 번째".encode(), b""]
     loaded = load_run(tmp_path / "mean.safetensors", CPU).model
-    answers = [Translator(m, device=CPU, max_len_b=9).translate(lines) for m in (loaded, model)]
+    answers = [Translator.of_runtime(of_models([m], CPU), max_len_b=9).n_best(lines) for m in (loaded, model)]
     assert [a.text for a in answers[0]] == [a.text for a in answers[1]] and answers[0][0].text
     assert load_run(file(run, 30), CPU).facts["update"] == 30
 

@@ -22,6 +22,7 @@ from bytenmt.corpus import ParallelCorpus
 from bytenmt.evaluate import bits_per_byte, log_probabilities, text_scores
 from bytenmt.pointer import METRICS
 from bytenmt.presets import PRESETS
+from bytenmt.runtime import of_models
 from bytenmt.translate import Translator
 
 DATA = Path(__file__).parent.parent / "data"
@@ -61,12 +62,12 @@ def measure(run: Path, options: argparse.Namespace, source: bool) -> dict[str, f
     model = load_run(run, device).model
     corpus = ParallelCorpus.open(DATA / f"test.{src}" if source else None, DATA / f"test.{tgt}")
     lines = [corpus.src.line(i) if corpus.src else b"" for i in range(len(corpus))]
-    translator = Translator(model, device=device, source=source)
+    translator = Translator.of_runtime(of_models([model], device, source))
     translator.translate(lines[:8])
     started = time.perf_counter()
     hypotheses = translator.translate(lines)
     seconds = time.perf_counter() - started
-    texts = [best.text.decode() for best in hypotheses]
+    texts = [text.decode() for text in hypotheses]
     scores = text_scores(texts, [corpus.tgt.line(i).decode() for i in range(len(corpus))])
     log = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
     speeds = [record["bytes_per_second"] for record in log if "bytes_per_second" in record]
@@ -76,7 +77,7 @@ def measure(run: Path, options: argparse.Namespace, source: bool) -> dict[str, f
         "bits_per_byte": bits_per_byte(log_probabilities(model, corpus, device), corpus.target_lengths),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "train_bytes_per_second": statistics.median(speeds),
-        "decode_bytes_per_second": sum(len(best.text) for best in hypotheses) / seconds,
+        "decode_bytes_per_second": sum(map(len, hypotheses)) / seconds,
     }
 
 

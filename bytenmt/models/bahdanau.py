@@ -102,6 +102,15 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
     def forward(
         self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState
     ) -> tuple[Tensor, BahdanauState]:
+        return self._read(tgt, memory, state)[:2]
+
+    def alignment(self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState) -> Tensor:
+        return torch.stack(self._read(tgt, memory, state)[2], dim=1)
+
+    def _read(
+        self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState
+    ) -> tuple[Tensor, BahdanauState, list[Tensor]]:
+        """forward, and each column's attention weights (rows, s)."""
         n = len(memory.keys)
         d, d_embedding = self.config.d_hidden, self.config.d_embedding
         mask = source_mask(memory.source_len, memory.keys.shape[1])
@@ -112,9 +121,11 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         values = deferred(memory.annotations.mT)
         step, score = cell.stepper(), self.decoder.score.stepper(memory.keys)
         h = state.hidden
-        states, contexts = [h], []
+        states, contexts, alphas = [h], [], []
         for x_t in input_share:
-            context = attend(score(h.view(n, -1, d)), values, mask)[0].reshape(len(h), 2 * d)
+            context, alpha = attend(score(h.view(n, -1, d)), values, mask)
+            context = context.reshape(len(h), 2 * d)
+            alphas.append(alpha.flatten(0, 1))
             h = step(x_t + context_share(context), h)
             states.append(h)
             contexts.append(context)
@@ -122,7 +133,7 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         seen = [torch.stack(read, dim=1), x, torch.stack(contexts, dim=1)]
         maxout = self.decoder.maxout(torch.cat(seen, dim=-1)).unflatten(-1, (-1, 2)).amax(dim=-1)
         logits: Tensor = self.decoder.output(self._drop(maxout))
-        return logits, BahdanauState(h)
+        return logits, BahdanauState(h), alphas
 
     def reorder(self, state: BahdanauState, parents: Tensor) -> BahdanauState:
         return BahdanauState(state.hidden[parents])

@@ -95,15 +95,16 @@ class DecoderLayer(GatedLayer):
         self.query = NormedLinear(d_output, d_embedding, math.sqrt(1 / d_output))  # W_d
         self.context = NormedLinear(d_embedding, d_output, math.sqrt(1 / d_embedding))  # W_c
 
-    def attend(self, h: Tensor, g: Tensor, memory: ConvS2SMemory, mask: Tensor) -> Tensor:
-        """h (rows, t, d_output), g (rows, t, d_embedding) -> h with the source's context added."""
+    def attend(self, h: Tensor, g: Tensor, memory: ConvS2SMemory, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """h (rows, t, d_output), g (rows, t, d_embedding) -> h with the source's context added, and the
+        weights (rows, t, s)."""
         query = (self.query(h) + g) * HALF
         n, rows_t = len(memory.keys), query.shape[:2]
         scores = dot_scores(query.reshape(n, -1, query.shape[-1]), memory.keys)
-        context, _ = attend(scores, memory.values, mask)
+        context, weights = attend(scores, memory.values, mask)
         context = context * memory.source_len.to(context.dtype).sqrt()[:, None, None]
         projected: Tensor = self.context(context.reshape(*rows_t, -1))
-        return (h + projected) * HALF
+        return (h + projected) * HALF, weights.reshape(*rows_t, weights.shape[2])
 
 
 class ConvS2SEncoder(nn.Module):
@@ -179,6 +180,15 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         return ConvS2SState(Clock.start(rows, max(sizes), keys.device), rings)
 
     def forward(self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState) -> tuple[Tensor, ConvS2SState]:
+        return self._read(tgt, memory, state)[:2]
+
+    def alignment(self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState) -> Tensor:
+        return torch.stack(self._read(tgt, memory, state)[2]).mean(dim=0)
+
+    def _read(
+        self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState
+    ) -> tuple[Tensor, ConvS2SState, list[Tensor]]:
+        """forward, and each layer's attention weights (rows, t, s)."""
         t = tgt.shape[1]
         clock = state.clock
         g = self.embedding(tgt)
@@ -189,14 +199,15 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         widths = {kernel_width for _, kernel_width in self.config.decoder_layers}
         taps = {kernel_width: Taps.of(clock, t, kernel_width, 1) for kernel_width in widths}
         x = self.decoder.input(g)
-        rings = []
+        rings, weights = [], []
         for layer, ring in zip(self.decoder.layers, state.rings, strict=True):
             h, ring = layer.causal(x, ring, taps[layer.convolution.kernel_width])
-            h = layer.attend(h, g, memory, mask)
+            h, a = layer.attend(h, g, memory, mask)
+            weights.append(a)
             x = (h + layer.carried(x)) * HALF
             rings.append(ring)
         logits: Tensor = self.decoder.output(self._drop(self.decoder.last(x)))
-        return logits, ConvS2SState(clock.advance(t), tuple(rings))
+        return logits, ConvS2SState(clock.advance(t), tuple(rings)), weights
 
     def reorder(self, state: ConvS2SState, parents: Tensor) -> ConvS2SState:
         return state._replace(clock=state.clock.reorder(parents))

@@ -11,6 +11,7 @@ init = "paper" (section 4.1): uniform in [-0.1, 0.1], biases 0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from torch.nn import functional as F
 
 from bytenmt.config import LuongConfig
 from bytenmt.layers.attention import AdditiveScore, attend, source_mask
-from bytenmt.layers.deferred import Product, deferred
+from bytenmt.layers.deferred import deferred
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.recurrent import LSTM, initialise, last, reverse
@@ -102,6 +103,19 @@ class Luong(Model[LuongMemory, LuongState]):
         return LuongState(hidden, cell, torch.zeros_like(hidden[:, 0]))
 
     def forward(self, tgt: Tensor, memory: LuongMemory, state: LuongState) -> tuple[Tensor, LuongState]:
+        return self._read(tgt, memory, state)[:2]
+
+    def alignment(self, tgt: Tensor, memory: LuongMemory, state: LuongState) -> Tensor:
+        weights = torch.stack(self._read(tgt, memory, state)[2], dim=1)
+        if not self.config.reverse_source:
+            return weights
+        lengths = memory.source_len.repeat_interleave(len(weights) // len(memory.source_len)) - 1
+        return reverse(weights.mT, lengths).mT
+
+    def _read(
+        self, tgt: Tensor, memory: LuongMemory, state: LuongState
+    ) -> tuple[Tensor, LuongState, list[Tensor]]:
+        """forward, and each column's attention weights (rows, s), over the source as the encoder read it."""
         first, upper = self.decoder.layers[0], self.decoder.layers[1:]
         d_embedding = self.config.d_embedding
         x = self._drop(self.embedding(tgt))
@@ -112,7 +126,7 @@ class Luong(Model[LuongMemory, LuongState]):
         attend_to = self._attention(memory)
         hidden, cell = list(state.hidden.unbind(1)), list(state.cell.unbind(1))
         attentional = state.attentional
-        outputs = []
+        outputs, weights = [], []
         for x_t in input_share:
             if self.config.input_feeding:
                 x_t = x_t + feeding_share(attentional)
@@ -120,11 +134,12 @@ class Luong(Model[LuongMemory, LuongState]):
             for i, layer in enumerate(upper, start=1):
                 share = shares[i - 1](self._drop(hidden[i - 1])) + layer.input.bias
                 hidden[i], cell[i] = steps[i](share, hidden[i], cell[i])
-            attentional = attend_to(self._drop(hidden[-1]))
+            attentional, a_t = attend_to(self._drop(hidden[-1]))
             outputs.append(attentional)
+            weights.append(a_t)
         logits: Tensor = self.decoder.output(self._drop(torch.stack(outputs, dim=1)))
         after = LuongState(torch.stack(hidden, dim=1), torch.stack(cell, dim=1), attentional)
-        return logits, after
+        return logits, after, weights
 
     def reorder(self, state: LuongState, parents: Tensor) -> LuongState:
         return LuongState(*(part[parents] for part in state))
@@ -135,17 +150,19 @@ class Luong(Model[LuongMemory, LuongState]):
     def step_cost(self, source_bytes: int) -> int:
         return matrix_weights(self.decoder) + 2 * source_bytes * self.config.d_hidden
 
-    def _attention(self, memory: LuongMemory) -> Product:
-        """The attention as a function, for one run of a loop: h_t (rows, d_hidden) -> h~_t of that shape."""
+    def _attention(self, memory: LuongMemory) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """The attention as a function, for one run of a loop: h_t (rows, d_hidden) -> h~_t of that shape and
+        its weights a_t (rows, s)."""
         mask = source_mask(memory.source_len, memory.keys.shape[1])
         score = self.decoder.score
         scores = deferred(memory.keys) if score is None else score.stepper(memory.keys)
         values, combine = deferred(memory.states.mT), deferred(self.decoder.combine.weight)
 
-        def attend_to(top: Tensor) -> Tensor:
+        def attend_to(top: Tensor) -> tuple[Tensor, Tensor]:
             query = top.view(len(memory.keys), -1, self.config.d_hidden)
-            context = attend(scores(query), values, mask)[0].reshape(top.shape)
-            return torch.tanh(combine(torch.cat([context, top], dim=-1)))
+            context, weights = attend(scores(query), values, mask)
+            combined = torch.cat([context.reshape(top.shape), top], dim=-1)
+            return torch.tanh(combine(combined)), weights.flatten(0, 1)
 
         return attend_to
 

@@ -1,0 +1,106 @@
+"""What the options of translate and evaluate mean together: a Translator, and the form of its answers.
+
+Knows the options by name; prints nothing, and imports PyTorch only where an engine or an alignment needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from bytenmt.alphabet import first_invalid
+from bytenmt.answers import JsonLines, n_best_list
+from bytenmt.config import ATTENTIVE, architecture, fingerprint
+from bytenmt.errors import BytenmtError
+from bytenmt.runtime import Choice, Runtime, choose
+from bytenmt.stream import Form, plain
+from bytenmt.translate import Translator
+
+if TYPE_CHECKING:
+    from bytenmt.distributed import Group
+
+OF_SAMPLING = ("temperature", "top_k", "top_p", "seed")
+OF_THE_ENGINE = ("engine", "precision")
+
+
+def choice(decoding: Mapping[str, Any], device: str, threads: int | None) -> Choice:
+    """The engine to use. Raises BytenmtError; see runtime.choose."""
+    return choose(decoding["engine"], device, decoding["precision"], threads)
+
+
+def settings(decoding: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a Translator: what was given, without what chooses the engine. Raises BytenmtError for
+    what does not go together or would be ignored."""
+    given = {name: value for name, value in decoding.items() if value is not None}
+    beam, n_best = given.get("beam", 1), given.get("n_best", 1)
+    if beam == 1 and "length_penalty" in given:
+        raise BytenmtError(
+            "--length-penalty would be ignored by greedy search: give --beam-size 2 or more with it"
+        )
+    if n_best > beam:
+        raise BytenmtError(f"--n-best {n_best} of --beam-size {beam}: give --beam-size {n_best} or more")
+    for name in OF_SAMPLING:
+        if name in given and not given.get("sample"):
+            raise BytenmtError(f"--{name.replace('_', '-')} would be ignored: give --sample with it")
+    if "prefix" in given:
+        given["prefix"] = _prefix(given["prefix"])
+    return {name: value for name, value in given.items() if name not in OF_THE_ENGINE}
+
+
+def _prefix(text: str) -> bytes:
+    """What a command line has as text, as the bytes that they were."""
+    data = text.encode("utf-8", "surrogateescape")
+    at = first_invalid(data)
+    if at >= 0:
+        raise BytenmtError(f"--prefix is not UTF-8: its byte {at} is 0x{data[at]:02X}; give valid text")
+    if b"\n" in data or b"\r" in data:
+        raise BytenmtError("--prefix holds a line end: a translation is one line")
+    return data
+
+
+def translator(runtime: Runtime, given: Mapping[str, Any], group: Group | None) -> Translator:
+    """The Translator of loaded runs; given: see settings."""
+    return Translator.of_runtime(runtime, group=group, **given)
+
+
+def form(
+    name: str, stream: bool, alignment: bool | None, given: Mapping[str, Any], group: Group | None
+) -> Form | None:
+    """How answers are written, None for a text that is shown while it is decoded. Raises BytenmtError for
+    what does not go together."""
+    if alignment is not None and name != "jsonl":
+        raise BytenmtError("--alignment would be ignored: give --format jsonl with it")
+    n_best = given.get("n_best", 1)
+    if not stream:
+        return JsonLines(n_best) if name == "jsonl" else n_best_list if n_best > 1 else plain
+    if name != "text":
+        raise BytenmtError(f"--stream shows plain text: drop it, or --format {name}")
+    if given.get("beam", 1) > 1:
+        raise BytenmtError("--stream shows what is sure to stay: drop it, or --beam-size")
+    if group is not None:
+        raise BytenmtError("--stream is for one process: drop it, or start it without torchrun")
+    return None
+
+
+def with_alignment(shape: Form | None, runtime: Runtime, choice: Choice, wanted: bool | None) -> Form | None:
+    """The same form, with alignments where it has room for them and one of the runs has attention; wanted:
+    None where it was not said. Raises BytenmtError where they are wanted and cannot be had."""
+    if not isinstance(shape, JsonLines) or wanted is False:
+        return shape
+    files = [run.file for run in runtime.runs if architecture(run.config.model) in ATTENTIVE]
+    if wanted and not files:
+        raise BytenmtError("--alignment: no run here has attention: drop it")
+    if not files:
+        return shape
+    from bytenmt.alignment import Aligner
+
+    return replace(shape, align=Aligner.load(files, choice.device).links)
+
+
+def provenance(runtime: Runtime, choice: Choice) -> list[str]:
+    """What a score was made with, besides its signature."""
+    told = []
+    for run in runtime.runs:
+        told += [f"configuration {fingerprint(run.config)}", f"update {run.facts['update']}"]
+    return [*told, f"engine {choice.engine}"]

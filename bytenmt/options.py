@@ -1,0 +1,169 @@
+"""The options of the commands. Knows click and names; imports nothing heavy and checks no more than types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def options(*parts: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator, shown in this order."""
+
+    def add(command: Command) -> Command:
+        for part in reversed(parts):
+            command = part(command)
+        return command
+
+    return add
+
+
+FILE = click.Path(path_type=Path)
+MODEL = click.option(
+    "-m", "--model", "run", type=FILE, required=True, help="The run folder, or a checkpoint file."
+)
+MODELS = options(
+    click.option(
+        "-m",
+        "--model",
+        "runs",
+        type=FILE,
+        required=True,
+        multiple=True,
+        help="The run folder, or a checkpoint file; several (-m A B) decide together.",
+    ),
+    click.argument("more_runs", metavar="[RUN...]", type=FILE, nargs=-1),
+)
+RUNTIME = options(
+    click.option(
+        "--errors",
+        type=click.Choice(["replace", "strict"]),
+        default="replace",
+        help="Invalid UTF-8 becomes U+FFFD (replace, the default) or is an error (strict).",
+    ),
+    click.option(
+        "--device",
+        type=click.Choice(["auto", "cpu", "cuda"]),
+        default="auto",
+        help="auto, the default, takes a GPU where there is one.",
+    ),
+    click.option("--threads", type=click.IntRange(1), help="CPU threads."),
+)
+TEXTS = options(
+    click.option("--src", type=FILE, multiple=True, help="Source text; left out, there is none."),
+    click.option("--tgt", type=FILE, multiple=True, help="Target text, line by line with --src."),
+    click.option("--tsv", type=FILE, multiple=True, help="Both in one file: source TAB target."),
+    click.option(
+        "--weight",
+        "weights",
+        type=click.FloatRange(0, 1000, min_open=True),
+        multiple=True,
+        help="How often the pairs of a corpus come in an epoch; one for each --tgt, then each --tsv.",
+    ),
+    click.option("--valid-src", type=FILE, help="Source text to validate on."),
+    click.option("--valid-tgt", type=FILE, help="Target text to validate on."),
+    click.option("--valid-tsv", type=FILE, help="Both in one file."),
+)
+# Short names of `--set train.…`; left out, they are None and the configuration holds.
+TRAINING = options(
+    click.option("--lr", type=click.FloatRange(0, min_open=True), help="Learning rate at its highest."),
+    click.option("--max-tokens", type=click.IntRange(1), help="Bytes of a batch, over all processes."),
+    click.option("--update-freq", type=click.IntRange(1), help="Batches an update."),
+    click.option("--max-updates", type=click.IntRange(0), help="Updates in all; 0 is no limit."),
+    click.option(
+        "--max-minutes",
+        type=click.FloatRange(0, min_open=True),
+        help="Minutes of training in all, resumed or not.",
+    ),
+    click.option("--patience", type=click.IntRange(0), help="Validations to wait for a better one."),
+    click.option("--seed", type=click.IntRange(0), help="Of all that is random."),
+)
+# Left out, they are None, and the defaults of decoding.Options and of the Translator hold.
+DECODING = options(
+    click.option(
+        "--engine",
+        type=click.Choice(["auto", "torch", "cuda-graph", "numba"]),
+        default="auto",
+        help="What decodes; auto, the default, takes the quickest for the device.",
+    ),
+    click.option(
+        "--precision",
+        type=click.Choice(["auto", "fp32", "bf16", "int8"]),
+        default="auto",
+        help="Of the weights; auto: fp32, bf16 by cuda-graph, what `convert` made by numba.",
+    ),
+    click.option(
+        "-b",
+        "--beam-size",
+        "--beam",
+        "beam",
+        type=click.IntRange(1),
+        help="Hypotheses kept; 1, the default, is greedy search.",
+    ),
+    click.option(
+        "--length-penalty",
+        "--lenpen",
+        "length_penalty",
+        type=click.FloatRange(0, 10),
+        help="Hypotheses are ranked by log p / length ** this; default 1.",
+    ),
+    click.option(
+        "--no-repeat-ngram-size",
+        type=click.IntRange(0),
+        metavar="N",
+        help="No N characters come twice in a text; 0, the default, is off.",
+    ),
+    click.option(
+        "--sample", is_flag=True, help="Draw every byte; --beam-size is the number of independent texts."
+    ),
+    click.option(
+        "--temperature",
+        type=click.FloatRange(0, 1000, min_open=True),
+        help="Of the draws; below 1 for likelier bytes, default 1.",
+    ),
+    click.option("--top-k", type=click.IntRange(0), help="Draw from the K likeliest bytes; 0: all."),
+    click.option(
+        "--top-p",
+        type=click.FloatRange(0, 1, min_open=True),
+        help="Draw from the fewest bytes of which the probabilities sum to it; default 1.",
+    ),
+    click.option("--seed", type=click.IntRange(0), help="Of the draws; default 0."),
+    click.option(
+        "--max-len-a",
+        type=click.FloatRange(0, 1000),
+        help="Output of at most a * |source| + b bytes; a is 3 by default.",
+    ),
+    click.option("--max-len-b", type=click.IntRange(0), help="b of the same; 100 by default."),
+    click.option(
+        "--max-source-bytes",
+        type=click.IntRange(4),
+        help="A longer line is translated in pieces; default: as trained.",
+    ),
+    click.option(
+        "--max-tokens",
+        type=click.IntRange(1),
+        help="Source bytes side by side, padding and each beam counted; default 16000.",
+    ),
+)
+ANSWERS = options(
+    click.option("--n-best", type=click.IntRange(1), help="Translations of each line; at most --beam-size."),
+    click.option("--prefix", help="What every translation begins with."),
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["text", "jsonl"]),
+        default="text",
+        help="text, the default: a line, or `number ||| text ||| score` with --n-best; jsonl: an object a"
+        " line, with scores and alignment.",
+    ),
+    click.option(
+        "--alignment/--no-alignment",
+        default=None,
+        help="Which source character each character is of, in jsonl; by default where there is attention.",
+    ),
+    click.option("--stream", is_flag=True, help="Show each line while it is decoded."),
+)

@@ -1,0 +1,182 @@
+"""Which engine decodes on which device in which precision, and the way to make it of runs.
+
+PyTorch is imported only for the engines that need it: on a machine without a GPU's driver nothing here
+imports it for the numba engine. Knows runs, models and engines; knows no lines.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bytenmt.alphabet import LONGEST_CHARACTER
+from bytenmt.config import Config
+from bytenmt.decoding import Engine, Options
+from bytenmt.errors import BytenmtError, DeviceError
+from bytenmt.weights import Contents, read_run, restored
+
+if TYPE_CHECKING:
+    import torch
+
+    from bytenmt.distributed import Group
+    from bytenmt.models.base import Model
+
+ENGINES = ("auto", "torch", "cuda-graph", "numba")
+PRECISIONS = ("auto", "fp32", "bf16", "int8")
+ON_THE_CPU = "torch"  # the engine that auto takes where there is no GPU
+DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # devices of which one is there where a GPU is (dxg: under Windows)
+
+
+class Choice(NamedTuple):
+    """engine: torch, cuda-graph or numba; device: cpu or cuda; precision: of the matrices, auto where the
+    weights files decide; threads: of the CPU, None where the engine decides."""
+
+    engine: str
+    device: str
+    precision: str = "auto"
+    threads: int | None = None
+
+
+class Run(NamedTuple):
+    """A run that was loaded. file: of its weights; precision: of the matrices in it."""
+
+    file: Path
+    config: Config
+    facts: dict[str, Any]
+    precision: str
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Runs, loaded and ready to decode. maker: Options -> a function that makes an engine for a capacity;
+    source: whether they were trained with one; max_source_bytes: of the lines that all of them know;
+    runs: what they are, empty for models in memory."""
+
+    maker: Callable[[Options], Callable[[int], Engine]]
+    source: bool
+    max_source_bytes: int
+    runs: Sequence[Run] = ()
+
+
+def choose(engine: str, device: str, precision: str = "auto", threads: int | None = None) -> Choice:
+    """What auto stands for on this machine, and whether the rest can be had. Raises DeviceError for a
+    device that is not there, BytenmtError for what does not go together."""
+    for value, known in ((engine, ENGINES), (device, ("auto", "cpu", "cuda")), (precision, PRECISIONS)):
+        if value not in known:
+            raise ValueError(f"{value!r} is none of {', '.join(known)}")
+    if engine == "numba" and device == "cuda":
+        raise BytenmtError("--engine numba runs on the CPU: drop --device cuda, or use --engine cuda-graph")
+    if engine == "cuda-graph" and device == "cpu":
+        raise BytenmtError("--engine cuda-graph runs on a GPU: drop --device cpu, or use --engine numba")
+    on_cpu = device == "cpu" or engine == "numba"
+    has_gpu = not on_cpu and gpu_is_there()
+    if device == "cuda" and not has_gpu:
+        raise DeviceError("--device cuda: no GPU is available here; use --device cpu or auto")
+    if engine == "cuda-graph" and not has_gpu:
+        raise DeviceError("--engine cuda-graph: no GPU is available here; use --engine numba or auto")
+    if engine == "auto":
+        engine = "cuda-graph" if has_gpu else ON_THE_CPU
+    if precision == "int8" and engine != "numba":
+        raise BytenmtError(f"--precision int8 is for --engine numba: {engine} has fp32 and bf16")
+    return Choice(engine, "cuda" if has_gpu else "cpu", precision, threads)
+
+
+def gpu_is_there() -> bool:
+    """Whether PyTorch finds a GPU; it is not asked where there is no driver."""
+    if not any(os.path.exists(name) for name in DRIVERS):
+        return False
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@contextmanager
+def processes(device: str) -> Iterator[Group | None]:
+    """The processes of a job under torchrun; None for one alone, for which PyTorch is not imported."""
+    if not os.environ.get("RANK") or not os.environ.get("WORLD_SIZE"):
+        yield None
+        return
+    import torch
+
+    from bytenmt.distributed import local_device, process_group
+
+    with process_group(local_device(torch.device(device))) as group:
+        yield group if group.size > 1 else None
+
+
+def load_runs(paths: Sequence[str | Path], choice: Choice) -> Runtime:
+    """Load run folders or weights files, of any architectures, that decide together by the mean of their
+    probabilities. Raises CheckpointError for a file, BytenmtError where they cannot be joined."""
+    if not paths:
+        raise ValueError("no run: give a run folder or a weights file")
+    read = [read_run(Path(path)) for path in paths]
+    runs = [Run(file, one.config, one.facts, one.precision) for file, one in read]
+    source = runs[0].config.data.source
+    for path, run in zip(paths, runs, strict=True):
+        if run.config.data.source != source:
+            raise BytenmtError(
+                f"{paths[0]} was trained {'with' if source else 'without'} a source and {path}"
+                f" {'without' if source else 'with'}: they cannot be asked together"
+            )
+    limit = max(LONGEST_CHARACTER, min(run.config.data.max_source_bytes for run in runs))
+    load = _numba if choice.engine == "numba" else _torch
+    return Runtime(load(read, choice), source, limit, runs)
+
+
+def of_models(models: Sequence[Model[Any, Any]], device: torch.device, source: bool = True) -> Runtime:
+    """Models in evaluation mode on their device, for the torch engine; source: trained with one."""
+    from bytenmt.engines.torch_engine import TorchEngine
+
+    if any(model.training for model in models):
+        raise ValueError("a model is in training mode: call its eval() first")
+    return Runtime(lambda options: partial(TorchEngine, models, options, device=device), source, 1000)
+
+
+def _numba(
+    read: Sequence[tuple[Path, Contents]], choice: Choice
+) -> Callable[[Options], Callable[[int], Engine]]:
+    """Packed models; each in its file's own precision unless told otherwise."""
+    from bytenmt.cpu.model import pack
+    from bytenmt.engines.numba_cpu import NumbaEngine
+
+    packed = [
+        pack(
+            restored(contents.arrays),
+            contents.config.model,
+            contents.precision if choice.precision == "auto" else choice.precision,
+        )
+        for _, contents in read
+    ]
+    return lambda options: partial(NumbaEngine, packed, options, threads=choice.threads or 1)
+
+
+def _torch(
+    read: Sequence[tuple[Path, Contents]], choice: Choice
+) -> Callable[[Options], Callable[[int], Engine]]:
+    """Models on their device: a graph computes in bf16 unless told otherwise, plain PyTorch in fp32."""
+    import torch
+
+    from bytenmt.checkpoint import build
+    from bytenmt.distributed import local_device
+
+    if choice.threads is not None:
+        torch.set_num_threads(choice.threads)
+    device = local_device(torch.device(choice.device))
+    in_bf16 = choice.precision == "bf16" or choice.precision == "auto" and choice.engine == "cuda-graph"
+    kind = torch.bfloat16 if in_bf16 else torch.float32
+    models = [build(contents, file).to(device, kind).eval() for file, contents in read]
+    if choice.engine == "torch":
+        return of_models(models, device).maker
+    from bytenmt.engines.cuda_graph import CudaGraphEngine
+
+    return lambda options: partial(CudaGraphEngine, models, options, device=device)
