@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bytenmt.alphabet import ACCEPT, BOS, EOS, LONGEST_CHARACTER, UTF8_NEXT, translation_cost
+from bytenmt.alphabet import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS, UTF8_NEXT, translation_cost
 from bytenmt.decoding import Options, Request
 from bytenmt.engines.draw import draw, draw_key
 from bytenmt.engines.guard import Guard, banned
@@ -138,21 +138,23 @@ class Choice:
         """The bytes that may not follow: (n, b, 256) bool."""
         room = (beams.limit - beams.step).clamp(0, LONGEST_CHARACTER)
         forbidden = self._forbidden[room[:, None], beams.automaton]
+        inside = (beams.step < beams.prefix_len)[:, None, None]
         if self.options.no_repeat_ngram_size:
-            completes = self._follow[beams.automaton] == ACCEPT
-            completes[:, :, EOS].fill_(False)
-            within = beams.automaton != ACCEPT
-            repeats = banned(beams.guard, beams.step, within, self.options.no_repeat_ngram_size) & completes
-            strict = forbidden | repeats
-            leaves_none = strict.all(dim=2, keepdim=True)
-            forbidden = torch.where(leaves_none, forbidden, strict)
+            strict = forbidden | (self._repeats(beams) & ~inside)
+            forbidden = torch.where(strict.all(dim=2, keepdim=True), forbidden, strict)
         if beams.prefix.shape[1]:
             at = beams.step.clamp(max=beams.prefix.shape[1] - 1)
             forced = beams.prefix.gather(1, at[:, None])
-            other = torch.arange(forbidden.shape[2], device=forced.device) != forced
-            inside = beams.step < beams.prefix_len
-            forbidden = torch.where(inside[:, None, None], other[:, None], forbidden)
+            other = torch.arange(N_IDS, device=forced.device) != forced
+            forbidden = forbidden | (other[:, None] & inside)
         return forbidden
+
+    def _repeats(self, beams: Beams) -> Tensor:
+        """The bytes that would complete n characters which the text already has in a row: (n, b, 256) bool."""
+        completes = self._follow[beams.automaton] == ACCEPT
+        completes[:, :, EOS].fill_(False)
+        within = beams.automaton != ACCEPT
+        return banned(beams.guard, beams.step, within, self.options.no_repeat_ngram_size) & completes
 
     def _go_on(self, beams: Beams, chosen: Chosen) -> Beams:
         """The sentences after a step; what is done stays as it is."""
@@ -192,11 +194,11 @@ def each_row(byte: Tensor, log_p: Tensor, beams: Beams, options: Options) -> Cho
 
 def beam_search(log_p: Tensor, beams: Beams, options: Options) -> Chosen:
     """The b best of all continuations go on; those among the b best that end are finished."""
-    b, n_ids = options.beam, log_p.shape[2]
+    b = options.beam
     # As many non-EOS candidates as beams are among the best 2 b: each beam has one EOS.
     total = (beams.score[:, :, None] + log_p).flatten(1)
     best, index = (part[:, : 2 * b] for part in total.sort(dim=1, descending=True, stable=True))
-    parent, byte = index // n_ids, index % n_ids
+    parent, byte = index // N_IDS, index % N_IDS
 
     ends = byte == EOS
     over = ~ends[:, :b] | beams.done[:, None]
