@@ -61,8 +61,8 @@ def unpack(panels: Bytes, n_out: int, n_in: int, precision: str, scales: Array |
     parts = panels.view(kind).reshape(-1, n_groups, PANEL, together).swapaxes(1, 2)
     whole = parts.reshape(-1, n_groups * together)[:n_out, :n_in]
     if precision == "bf16":
-        return (whole.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    matrix: Array = whole.astype(np.float32)
+        whole = (whole.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    matrix: Array = whole.astype(np.float32, copy=False)
     if precision == "int8":
         if scales is None:
             raise ValueError("int8 panels need the scales that quantise made")

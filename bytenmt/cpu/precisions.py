@@ -27,6 +27,7 @@ from bytenmt.cpu.vectors import (
     Value,
     broadcast,
     call,
+    compiled,
     fold,
     load,
     load_first,
@@ -66,7 +67,6 @@ class Fp32:
     """Weights in float32; rows are taken as they are."""
 
     inputs_a_step: ClassVar[int] = 1  # inputs that stand together in a panel
-    bytes_a_step: ClassVar[int] = 4 * PANEL
     input_bytes: ClassVar[int] = 0  # of an input of a prepared row; 0: rows need no preparation
     zeros: ClassVar[tuple[Value, ...]] = (spread(0.0),)  # the sums of 16 outputs before the first step
     scaled: ClassVar[bool] = False  # whether outputs have scales
@@ -216,9 +216,10 @@ _LEAST = 1e-30  # beside it 1 / x is still a number
 _TO_INTEGER = 1.5 * 2.0**23  # to add it makes the last bit worth one
 
 
-def row_bytes(precision: Fp32, n_in: int) -> int:
+@compiled
+def row_bytes(n_in: int, input_bytes: int) -> int:
     """Room of a prepared row, whole cache lines."""
-    return _HEADER + -(-n_in // LANES) * LANES * precision.input_bytes // 64 * 64 + 64
+    return _HEADER + ((n_in + LANES - 1) // LANES * LANES * input_bytes + 63) // 64 * 64
 
 
 def _place(b: Builder, step: Value, k: int) -> Value:
@@ -246,8 +247,7 @@ def _rounded(b: Builder, values: Value) -> Value:
 
 def _larger(b: Builder, most: Value, x: Value) -> Value:
     """The larger of `most` and |x|; NaN if one is."""
-    kind = "v16f32" if x.type == VECTOR else "f32"
-    size = call(b, f"llvm.fabs.{kind}", x.type, [x])
+    size = call(b, f"llvm.fabs.v{x.type.count}f32", x.type, [x])
     return b.select(b.or_(b.fcmp_ordered(">", size, most), b.fcmp_unordered("uno", x, x)), size, most)
 
 
@@ -258,7 +258,7 @@ def _over_row(b: Builder, x: Value, n_in: Value, carried: list[Value], body: Any
         return body(place, load(b, x, place), *values) or []
 
     end = b.and_(n_in, whole(-LANES))
-    before = loop(b, end, LANES, carried, each)
+    _, *before = loop(b, end, LANES, carried, each)
     outside = b.basic_block
     with b.if_then(b.icmp_signed("<", end, n_in)):
         last = body(end, load_first(b, x, end, mask(b, b.sub(n_in, end))), *before) or []

@@ -156,8 +156,8 @@ def _sum(
             return [compute(b, value, *(load(b, source, place) for source in sources), *floats)]
 
         end_of_four, end = b.and_(n, whole(-4 * LANES)), b.and_(n, whole(-LANES))
-        sums = loop(b, end_of_four, 4 * LANES, [spread(start)] * 4, four)
-        sums[0] = loop(b, end, LANES, [sums[0]], one, end_of_four)[0]
+        _, *sums = loop(b, end_of_four, 4 * LANES, [spread(start)] * 4, four)
+        sums[0] = loop(b, end, LANES, [sums[0]], one, end_of_four)[1]
         before = b.basic_block
         with b.if_then(b.icmp_signed("<", end, n)):
             lanes = mask(b, b.sub(n, end))

@@ -30,7 +30,7 @@ def _features() -> dict[str, bool]:
     """What instructions Numba will compile for, by LLVM's names; empty but on x86."""
     if not X86:
         return {}
-    told = numba.core.config.CPU_FEATURES
+    told = numba.config.CPU_FEATURES  # type: ignore[attr-defined]
     if told is None:
         return dict(llvmlite.binding.get_host_cpu_features())
     return {name[1:]: name[0] == "+" for name in told.split(",") if name}
@@ -129,7 +129,10 @@ def loop(
     body: Callable[..., Sequence[Value]],
     start: Value | None = None,
 ) -> list[Value]:
-    """for place in range(start, end, step): carried = body(place, *carried); returns what is carried last."""
+    """for place in range(start, end, step): carried = body(place, *carried).
+
+    Returns the place that is not reached, then what is carried last.
+    """
     before = builder.basic_block
     head, inside = builder.append_basic_block("head"), builder.append_basic_block("inside")
     after = builder.append_basic_block("after")
@@ -148,7 +151,7 @@ def loop(
         value.add_incoming(new, builder.basic_block)
     builder.branch(head)
     builder.position_at_end(after)
-    return values
+    return [place, *values]
 
 
 def mask(builder: Builder, n: Value) -> Value:
