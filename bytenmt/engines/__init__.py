@@ -1,1 +1,1 @@
-"""Steppers: ways to run a model's decode step. The search drives one and knows no model."""
+"""Engines: ways to decode sentences side by side (decoding.Engine). The loop drives one, knows no model."""

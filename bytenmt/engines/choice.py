@@ -150,7 +150,7 @@ class Choice:
         return forbidden
 
     def _repeats(self, beams: Beams) -> Tensor:
-        """The bytes that would complete n characters which the text already has in a row: (n, b, 256) bool."""
+        """The bytes that complete n characters which the text already has in a row: (n, b, 256) bool."""
         completes = self._follow[beams.automaton] == ACCEPT
         completes[:, :, EOS].fill_(False)
         within = beams.automaton != ACCEPT

@@ -6,24 +6,24 @@ Knows packed models and the search's places; does not know runs, lines or when t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from functools import partial
 from os.path import commonprefix
 
 import numpy as np
 
-from bytenmt.cpu.choose import DONE, FREE, Places, Rules, mixed
 from bytenmt.cpu.model import WorkingModel
+from bytenmt.cpu.places import DONE, FREE, Places, Rules, mixed
 from bytenmt.cpu.program import Packed
+from bytenmt.cpu.team import Team
 from bytenmt.decoding import Hypothesis, Options, Request
 from bytenmt.errors import BytenmtError
 
 
 class NumbaEngine:
-    """The Engine protocol over packed models of any architectures, which vote.
+    """The Engine protocol over packed models of any architectures, which vote. threads: at most.
 
-    What a sentence yields is the same to the last bit whatever stands beside it, and with any number of
-    threads.
+    What a sentence yields is the same to the last bit whatever stands beside it and on however many threads.
     """
 
     def __init__(self, packed: Sequence[Packed], options: Options, capacity: int, threads: int = 1) -> None:
@@ -34,8 +34,7 @@ class NumbaEngine:
         self._places = Places.make(capacity, options.beam, len(packed), length=0, prefix=0)
         self._handles: dict[int, int] = {}  # of running sentences, to places
         self._n_admitted = 0
-        self._n_threads = threads
-        self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+        self._team = Team(threads)
 
     def room(self) -> int:
         """Sentences that `admit` would take now."""
@@ -56,9 +55,7 @@ class NumbaEngine:
             self._places.begin(place, request.limit, request.prefix, keys, options.sample)
         for model in self._models:
             for rows in model.prepare([request.source for request in requests], free):
-                self._together(
-                    lambda thread, model=model, rows=rows: model.encode(rows, self._places, thread)
-                )
+                self._team.call(partial(model.encode, rows, self._places))
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)
         self._handles.update(zip(handles, free, strict=True))
@@ -91,33 +88,19 @@ class NumbaEngine:
         step = int(places.step[place])
         going = np.flatnonzero(places.score[place] > -np.inf)
         texts = [places.text(place, step, int(beam)) for beam in going]
-        return commonprefix([*texts, *(text for text, _, _ in self._ended(place))])
+        return commonprefix([*texts, *(text for text, _, _ in self._ended(place))]) or b""
 
     def _steps(self, which: int, n_steps: int) -> None:
-        model = self._models[which]
-        self._together(lambda thread: model.steps(self._places, self._rules, which, n_steps, thread))
-
-    def _together(self, task: Callable[[int], None]) -> None:
-        """All threads at once, the last on this one."""
-        others = []
-        if self._pool is not None:
-            others = [self._pool.submit(task, thread) for thread in range(1, self._n_threads)]
-        task(0)
-        for other in others:
-            other.result()
+        model, places, rules = self._models[which], self._places, self._rules
+        self._team.call(lambda *crew: model.steps(places, rules, which, n_steps, *crew))
 
     def _grow(self, requests: list[Request]) -> None:
         """Room for the longest output and prefix."""
         length = max(request.limit for request in requests)
         prefix = max(len(request.prefix) for request in requests)
-        old = self._places
-        if length < old.bytes.shape[1] and prefix <= old.prefix.shape[1]:
-            return
-        length, prefix = max(length, old.bytes.shape[1] - 1), max(prefix, old.prefix.shape[1])
-        new = Places.make(self.capacity, self._options.beam, len(self._models), length, prefix)
-        for was, now in zip(old, new, strict=True):
-            now[tuple(slice(n) for n in was.shape)] = was
-        self._places = new
+        n_steps, n_forced = self._places.chosen.shape[1], self._places.prefix.shape[1]
+        if length >= n_steps or prefix > n_forced:
+            self._places = self._places.grown(max(length, n_steps - 1), max(prefix, n_forced))
 
     def _ended(self, place: int) -> list[Hypothesis]:
         """The finished hypotheses of a place, best first."""
