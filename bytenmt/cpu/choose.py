@@ -7,151 +7,18 @@ length rule and when a sentence is done; knows no models.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from bytenmt.alphabet import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS, UTF8_NEXT, translation_cost
-from bytenmt.cpu.spans import compiled
-from bytenmt.decoding import Options
+from bytenmt.alphabet import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS
+from bytenmt.cpu import places as numbers
+from bytenmt.cpu.places import DONE, RUNNING, Places, Rules
+from bytenmt.cpu.vectors import compiled
 
-Ints = npt.NDArray[np.int64]
-Reals = npt.NDArray[np.float64]
-Bytes = npt.NDArray[np.uint8]
-
-FREE, RUNNING, DONE = 0, 1, 2  # a place's state
 NOTHING = -np.inf
-
-# splitmix64 (Steele, Lea and Flood 2014)
-GOLDEN, FIRST, SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+GOLDEN, FIRST, SECOND = np.uint64(numbers.GOLDEN), np.uint64(numbers.FIRST), np.uint64(numbers.SECOND)
 S27, S30, S31, S40 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(40)
-
-
-class Rules(NamedTuple):
-    """decoding.Options and the alphabet's tables, as compiled code takes them. cost, follow (9, 256)."""
-
-    beam: int
-    n_best: int
-    length_penalty: float
-    sample: bool
-    temperature: float
-    top_k: int
-    top_p: float
-    ngram: int
-    cost: npt.NDArray[np.int64]
-    follow: Bytes
-
-    @staticmethod
-    def of(options: Options) -> Rules:
-        return Rules(
-            options.beam,
-            options.n_best,
-            options.length_penalty,
-            options.sample,
-            options.temperature,
-            options.top_k,
-            options.top_p,
-            options.no_repeat_ngram_size,
-            translation_cost().astype(np.int64),
-            UTF8_NEXT,
-        )
-
-
-class Places(NamedTuple):
-    """What the search knows of the sentence at each of p places, b beams each.
-
-    state (p,) int64: FREE, RUNNING or DONE; step, limit, n_prefix (p,) int64; prefix (p, _) uint8.
-    last (p, b) uint8: the byte to read next; parent (p, b) int64: the beam that read what was before it;
-    automaton (p, b) uint8; score (p, b) float64: log-probability so far; keys (p, b) uint64: of the draws.
-    n_finished (p,) int64; ranked, log_p (p, b) float64, at, who (p, b) int64: finished hypotheses, best
-    first: score, log-probability, step and beam of EOS.
-    bytes (p, t, b) uint8, parents (p, t, b) uint16: what was chosen at every step, and whose child it is.
-    rows (p * b, 2) int64: place and beam of each row of the step; n_rows (1,) int64.
-    logits (k, p * b, 256) float32: a step's outcome in each of k models, a row as in rows.
-    """
-
-    state: Ints
-    step: Ints
-    limit: Ints
-    n_prefix: Ints
-    prefix: Bytes
-    last: Bytes
-    parent: Ints
-    automaton: Bytes
-    score: Reals
-    keys: npt.NDArray[np.uint64]
-    n_finished: Ints
-    ranked: Reals
-    log_p: Reals
-    at: Ints
-    who: Ints
-    bytes: Bytes
-    parents: npt.NDArray[np.uint16]
-    rows: Ints
-    n_rows: Ints
-    logits: npt.NDArray[np.float32]
-
-    @staticmethod
-    def make(n_places: int, beam: int, n_models: int, length: int, prefix: int) -> Places:
-        """Free places for outputs of at most `length` bytes and prefixes of at most `prefix`."""
-
-        def ints(*shape: int) -> Ints:
-            return np.zeros(shape, np.int64)
-
-        each = (n_places, beam)
-        return Places(
-            *(ints(n_places) for _ in range(4)),
-            np.zeros((n_places, max(1, prefix)), np.uint8),
-            np.full(each, BOS, np.uint8),
-            ints(*each),
-            np.zeros(each, np.uint8),
-            np.zeros(each),
-            np.zeros(each, np.uint64),
-            ints(n_places),
-            np.full(each, NOTHING),
-            np.full(each, NOTHING),
-            ints(*each),
-            ints(*each),
-            np.zeros((n_places, length + 1, beam), np.uint8),
-            np.zeros((n_places, length + 1, beam), np.uint16),
-            ints(n_places * beam, 2),
-            ints(1),
-            np.zeros((n_models, n_places * beam, N_IDS), np.float32),
-        )
-
-    def begin(self, place: int, limit: int, prefix: bytes, keys: list[int], sample: bool) -> None:
-        """Put a new sentence at a place."""
-        self.state[place], self.step[place], self.limit[place] = RUNNING, 0, limit
-        self.prefix[place, : len(prefix)] = np.frombuffer(prefix, np.uint8)
-        self.n_prefix[place] = len(prefix)
-        self.last[place], self.automaton[place] = BOS, ACCEPT
-        self.parent[place] = np.arange(self.parent.shape[1]) if sample else 0
-        self.score[place] = 0.0 if sample else NOTHING
-        self.score[place, 0] = 0.0
-        self.keys[place] = keys
-        self.n_finished[place] = 0
-        self.ranked[place] = self.log_p[place] = NOTHING
-
-
-    def text(self, place: int, step: int, beam: int) -> bytes:
-        """The bytes chosen before a step on the way to a beam."""
-        if self.last.shape[1] == 1:
-            return self.bytes[place, :step, 0].tobytes()
-        made = bytearray(step)
-        for at in range(step - 1, -1, -1):
-            made[at] = self.bytes[place, at, beam]
-            beam = int(self.parents[place, at, beam])
-        return bytes(made)
-
-
-def mixed(x: int) -> int:
-    """splitmix64 of a number, on the host."""
-    mask = (1 << 64) - 1
-    x = (x + int(GOLDEN)) & mask
-    x = ((x ^ (x >> 30)) * int(FIRST)) & mask
-    x = ((x ^ (x >> 27)) * int(SECOND)) & mask
-    return x ^ (x >> 31)
 
 
 @compiled
@@ -181,7 +48,7 @@ def choose(places: Places, rules: Rules) -> None:
     """One step of every running sentence, from the logits of its rows."""
     merged = np.empty(N_IDS, np.float32)
     allowed = np.empty(N_IDS, np.bool_)
-    text = np.empty(places.bytes.shape[1], np.uint8)
+    text = np.empty(places.chosen.shape[1], np.uint8)
     n_best = 2 * rules.beam
     best = np.empty(n_best, np.float64)
     index = np.empty(n_best, np.int64)
@@ -249,7 +116,7 @@ def allow(places: Places, rules: Rules, place: int, beam: int, allowed: Any, tex
     elif rules.ngram > 0:
         at = beam
         for back in range(step - 1, -1, -1):
-            text[back] = places.bytes[place, back, at]
+            text[back] = places.chosen[place, back, at]
             at = places.parents[place, back, at]
         forbid_repeats(text[:step], rules, places.automaton[place, beam], allowed)
 
@@ -323,7 +190,7 @@ def go_on(places: Places, rules: Rules, place: int, best: Any, index: Any, n_fou
         places.last[place, beam], places.parent[place, beam] = BOS, beam
         places.score[place, beam] = NOTHING
     for beam in range(beams):
-        places.bytes[place, step, beam] = places.last[place, beam]
+        places.chosen[place, step, beam] = places.last[place, beam]
         places.parents[place, step, beam] = places.parent[place, beam]
     reachable = NOTHING
     if going > 0:
@@ -355,6 +222,9 @@ def finish(places: Places, rules: Rules, place: int, total: float, beam: int) ->
 def draw(places: Places, rules: Rules, place: int, beam: int, merged: Any, allowed: Any) -> None:
     """Sampling: one text's next byte."""
     step = places.step[place]
+    if np.isnan(merged[0]):  # then all are
+        places.state[place] = DONE
+        return
     order = np.argsort(-np.where(allowed, merged, np.float32(NOTHING)), kind="mergesort")
     n = 0
     for byte in range(N_IDS):
@@ -383,7 +253,7 @@ def draw(places: Places, rules: Rules, place: int, beam: int, merged: Any, allow
             if running > target:
                 break
     score = places.score[place, beam] + np.float64(merged[byte])
-    places.bytes[place, step, beam], places.parents[place, step, beam] = byte, beam
+    places.chosen[place, step, beam], places.parents[place, step, beam] = byte, beam
     places.last[place, beam], places.parent[place, beam] = byte, beam
     places.score[place, beam] = score
     if byte == EOS:

@@ -6,11 +6,11 @@ panels of weights. Knows no models and no search.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
 from numba import types
 
 from bytenmt.cpu.barrier import barrier
@@ -19,27 +19,21 @@ from bytenmt.cpu.spans import (
     _greatest,
     _least,
     _span,
-    add,
-    add_product,
     additive_dot,
     axpy,
     dot,
     exp_of,
     exp_sum,
-    gru_keep,
-    gru_take,
     largest,
-    lstm_step,
-    multiply,
-    sigmoid,
 )
 from bytenmt.cpu.vectors import FLOAT, Builder, Value, compiled, emitted, pointer, spread
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
-ONE = np.float32(1)
-WIDEST = 20.0  # of an additive score's terms: products of two exponentials stay finite, and tanh(9) is 1 already
+WIDEST = (
+    20.0  # of an additive score's terms: products of two exponentials stay finite, and tanh(9) is 1 already
+)
 
 
 def _write(b: Builder, address: Value, i: Value, x: Value) -> None:
@@ -164,28 +158,6 @@ def maxout(d: int, a: int, n: int) -> None:
 
 
 @compiled
-def gru_reset(rs: int, gates: int, h: int, n: int) -> None:
-    """A row: r = sigma(gates[:n]), rs = r h."""
-    sigmoid(gates, gates, n)
-    multiply(rs, gates, h, n)
-
-
-@compiled
-def gru_new(h: int, gates: int, u: int, n: int, flags: int) -> None:
-    """A row: h = the new state; gates: r, then z and g's share of the input before their functions; u: g's
-    share of the state."""
-    g = gates + 8 * n
-    if flags & 1:
-        add_product(g, g, gates, u, n)
-    else:
-        add(g, g, u, n)
-    if flags & 2:
-        gru_take(h, gates + 4 * n, g, h, n)
-    else:
-        gru_keep(h, gates + 4 * n, g, h, n)
-
-
-@compiled
 def read_ring(model: Model, rows: Rows, ring: int, row: int, d: int, a: int, taps: int) -> None:
     """d = the taps, oldest first; the newest is a, which takes its slot in the row's own ring."""
     capacity, width, dilation = model.rings[ring, 1], model.rings[ring, 2], model.rings[ring, 3]
@@ -220,33 +192,35 @@ def inherit(model: Model, place: int, parents: Ints, position: int) -> None:
 @compiled
 def state_at(model: Model, k: int, bank: int, row: int) -> int:
     """The address of a state."""
-    return model.hidden + 4 * (
-        model.states[k, 0] * 2 * model.n_rows + (bank * model.n_rows + row) * model.states[k, 1]
-    )
+    start, width = model.states[k, 0], model.states[k, 1]
+    place: int = model.hidden + 4 * (start * 2 * model.n_rows + (bank * model.n_rows + row) * width)
+    return place
 
 
 @compiled
 def item_at(model: Model, place: int, k: int) -> int:
     """The address of a memory's item."""
-    return model.memory + 4 * (model.memory_at[place] + model.items[k, 0] * model.columns[place])
+    there: int = model.memory + 4 * (model.memory_at[place] + model.items[k, 0] * model.columns[place])
+    return there
 
 
 @compiled
 def fixed_at(model: Model, place: int, k: int) -> int:
     """The address of a memory's fixed part."""
     after = model.item_floats * model.columns[place]
-    return model.memory + 4 * (model.memory_at[place] + after + model.fixed[k, 0])
+    there: int = model.memory + 4 * (model.memory_at[place] + after + model.fixed[k, 0])
+    return there
 
 
 @compiled
 def weigh(scores: int, n: int, values: int, width: int, factor: float, d: int) -> None:
-    """d = factor times the values' mean, weighed by the scores' softmax; zero of nothing. Spoils the scores."""
+    """d = factor times the values' mean, weighed by the scores' softmax; zero of nothing. Spoils scores."""
     zero(d, width)
     if n == 0:
         return
-    factor = np.float32(factor) / exp_sum(scores, scores, n, largest(scores, n))
+    share_of_one = np.float32(factor) / exp_sum(scores, scores, n, largest(scores, n))
     for j in range(n):
-        axpy(d, values + 4 * j * width, d, width, np.float32(factor * read(scores, j)))
+        axpy(d, values + 4 * j * width, d, width, np.float32(share_of_one * read(scores, j)))
 
 
 @compiled
@@ -258,7 +232,7 @@ def attend_dot(
     keys = item_at(model, place, k)
     for j in range(n):
         write(crew.scratch, j, dot(query, keys + 4 * j * n_query, n_query))
-    factor = np.sqrt(np.float32(model.source_len[place])) if root else ONE
+    factor = math.sqrt(model.source_len[place]) if root else 1.0
     weigh(crew.scratch, n, item_at(model, place, v), width, factor, d)
 
 
@@ -272,7 +246,7 @@ def attend_additive(
     exponential(query, query, n_query)
     for j in range(n):
         write(crew.scratch, j, additive_dot(query, keys + 4 * j * n_query, model.weights + w, n_query))
-    weigh(crew.scratch, n, item_at(model, place, v), width, ONE, d)
+    weigh(crew.scratch, n, item_at(model, place, v), width, 1.0, d)
 
 
 @compiled
@@ -289,88 +263,3 @@ def window(rows: Rows, row: int, d: int, a: int, a_stride: int, width: int, taps
             copy(d + 4 * tap * width, a + 4 * at * a_stride, width)
         else:
             zero(d + 4 * tap * width, width)
-
-
-@compiled
-def gru_scan(
-    model: Model, rows: Rows, crew: Crew, d: int, d_stride: int, x: int, x_stride: int, h: int, stride: int,
-    w: int, v: int, s: int, t: int, n: int, backwards: int, flags: int,
-) -> None:  # fmt: skip
-    """Op.GRU_SCAN; h: of the scratch register, whose parts are h, u (2n), r h and g, in whole panels."""
-    wide, wider = 4 * padded(n), 4 * padded(2 * n)
-    u, rs, g = h + wide, h + wide + wider, h + 2 * wide + wider
-    n_sentences = len(rows.place)
-    first, last = share(n_sentences, crew)
-    for row in range(first, last):
-        zero(h + 4 * row * stride, n)
-    meet(crew)
-    for at in range(longest(rows)):
-        active = still(rows, at)
-        product(model, crew, u, stride, h, stride, active, w, s, 2 * n, n, 0, 0)
-        meet(crew)
-        first, last = share(active, crew)
-        for row in range(first, last):
-            gates = x + 4 * x_stride * column(rows, row, at, backwards)
-            add(gates, gates, u + 4 * row * stride, 2 * n)
-            gru_reset(rs + 4 * row * stride, gates, h + 4 * row * stride, n)
-        meet(crew)
-        product(model, crew, g, stride, h if flags & 1 else rs, stride, active, v, t, n, n, 0, 0)
-        meet(crew)
-        for row in range(first, last):
-            here = column(rows, row, at, backwards)
-            gru_new(h + 4 * row * stride, x + 4 * x_stride * here, g + 4 * row * stride, n, flags)
-            copy(d + 4 * d_stride * here, h + 4 * row * stride, n)
-        meet(crew)
-
-
-@compiled
-def lstm_scan(
-    model: Model, rows: Rows, crew: Crew, d: int, d_stride: int, x: int, x_stride: int, h: int, stride: int,
-    w: int, s: int, n: int, backwards: int,
-) -> None:  # fmt: skip
-    """Op.LSTM_SCAN; h: of the scratch register, whose parts are h, c and u (4n), in whole panels."""
-    c, u = h + 4 * padded(n), h + 8 * padded(n)
-    first, last = share(len(rows.place), crew)
-    for row in range(first, last):
-        zero(h + 4 * row * stride, n)
-        zero(c + 4 * row * stride, n)
-    meet(crew)
-    for at in range(longest(rows)):
-        active = still(rows, at)
-        product(model, crew, u, stride, h, stride, active, w, s, 4 * n, n, 0, 0)
-        meet(crew)
-        first, last = share(active, crew)
-        for row in range(first, last):
-            here = column(rows, row, at, backwards)
-            gates = x + 4 * x_stride * here
-            add(gates, gates, u + 4 * row * stride, 4 * n)
-            lstm_step(h + 4 * row * stride, c + 4 * row * stride, gates, n)
-            copy(d + 4 * d_stride * here, h + 4 * row * stride, n)
-        meet(crew)
-
-
-@compiled
-def padded(width: int) -> int:
-    """Floats of whole panels."""
-    return (width + PANEL - 1) // PANEL * PANEL
-
-
-@compiled
-def longest(rows: Rows) -> int:
-    """Columns of the longest sentence, which comes first."""
-    return rows.first[1] if len(rows.place) else 0
-
-
-@compiled
-def still(rows: Rows, at: int) -> int:
-    """How many sentences have a column of this position: the first ones."""
-    n = len(rows.place)
-    while n > 0 and rows.first[n] - rows.first[n - 1] <= at:
-        n -= 1
-    return n
-
-
-@compiled
-def column(rows: Rows, sentence: int, at: int, backwards: int) -> int:
-    """The row of a sentence's column number `at`, counted from the end if backwards."""
-    return rows.first[sentence + 1] - 1 - at if backwards else rows.first[sentence] + at

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.alphabet import njit
-from bytenmt.cpu.choose import Places, Rules, choose, gather_rows
+from bytenmt.cpu.choose import choose, gather_rows
 from bytenmt.cpu.kernels import (
     Crew,
     Model,
@@ -24,12 +24,8 @@ from bytenmt.cpu.kernels import (
     copy,
     exponential,
     fixed_at,
-    gru_new,
-    gru_reset,
-    gru_scan,
     inherit,
     item_at,
-    lstm_scan,
     maxout,
     mean,
     meet,
@@ -40,15 +36,19 @@ from bytenmt.cpu.kernels import (
     window,
     zero,
 )
+from bytenmt.cpu.places import Places, Rules
 from bytenmt.cpu.program import Base, Op
 from bytenmt.cpu.program import Rows as RowKind
+from bytenmt.cpu.scans import gru_new, gru_reset, gru_scan, lstm_scan
 from bytenmt.cpu.spans import add, glu, layer_norm, lstm_step, relu, tanh
 from bytenmt.cpu.vectors import compiled
 
 Ints = npt.NDArray[np.int64]
-EPSILON = np.float32(1e-5)  # of PyTorch's layer norm
+EPSILON = 1e-5  # of PyTorch's layer norm
 # As plain numbers, which is what compiled code compares with.
-(EMBED, POSITION, LINEAR, ADD_VECTOR, NORM_RELU, RELU, TANH, COPY, GLU, MEAN, MAXOUT) = map(int, list(Op)[:11])
+(EMBED, POSITION, LINEAR, ADD_VECTOR, NORM_RELU, RELU, TANH, COPY, GLU, MEAN, MAXOUT) = map(
+    int, list(Op)[:11]
+)
 GRU_RESET, GRU_STEP, LSTM_STEP = int(Op.GRU_RESET), int(Op.GRU_STEP), int(Op.LSTM_STEP)
 RING, READ_STATE, WRITE_STATE = int(Op.RING), int(Op.READ_STATE), int(Op.WRITE_STATE)
 COLUMN, FIXED = int(Op.COLUMN), int(Op.FIXED)
@@ -195,7 +195,7 @@ def begin_step(model: Model, rows: Rows, places: Places) -> int:
         rows.ids[row] = places.last[place, beam]
         if beam == 0 and len(model.rings) > 0:
             inherit(model, place, places.parent[place], places.step[place])
-    return places.n_rows[0]
+    return int(places.n_rows[0])
 
 
 def _digest() -> str:

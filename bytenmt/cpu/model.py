@@ -15,12 +15,12 @@ import numpy.typing as npt
 from bytenmt.alphabet import EOS
 from bytenmt.config import ModelConfig, architecture
 from bytenmt.cpu.barrier import COUNTERS
-from bytenmt.cpu.choose import Places, Rules
 from bytenmt.cpu.convolutional import bytenet, convs2s
 from bytenmt.cpu.kernels import Crew, Model, Rows
 from bytenmt.cpu.lanes import PRECISIONS, scratch_bytes
 from bytenmt.cpu.machine import encode, steps
-from bytenmt.cpu.program import ALIGNMENT, Op, Packed, Program, Tensors
+from bytenmt.cpu.places import Places, Rules
+from bytenmt.cpu.program import ALIGNMENT, Op, Packed, Tensors
 from bytenmt.cpu.recurrent import bahdanau, luong, seq2seq
 
 Array = npt.NDArray[np.float32]
@@ -35,7 +35,7 @@ ENCODED_TOGETHER = 1024  # columns of sources in one call at most, of a longer s
 
 
 def pack(tensors: Tensors, config: ModelConfig, precision: str) -> Packed:
-    """A model's weights, float32 by the names of its parameters, ready to run in a precision of PRECISIONS."""
+    """A model's weights (float32, by its parameters' names) ready to run, in a precision of PRECISIONS."""
     return PACK[architecture(config)](tensors, config, precision)
 
 
@@ -68,7 +68,9 @@ class WorkingModel:
             _table(_before(packed.items), packed.items),
             _table(_before(packed.fixed), packed.fixed),
         )
-        inputs = [program.instructions[program.instructions[:, 0] == Op.LINEAR, 15] for program in packed[1:3]]
+        inputs = [
+            program.instructions[program.instructions[:, 0] == Op.LINEAR, 15] for program in packed[1:3]
+        ]
         widest = max(max(int(part.max()) for part in inputs), *packed.states, 1)
         self._product_bytes = scratch_bytes(widest)
         self._memory_at = np.zeros(n_places, np.int64)
@@ -81,17 +83,13 @@ class WorkingModel:
         self._logits = np.array([packed.logits.start, packed.logits.stride, packed.logits.column])
         self._step_rows = _rows(self._step_space, self._n_rows)
 
-    def crew(self, thread: int) -> Crew:
-        """What a thread must know of the others."""
-        scratch = self._scratch.ctypes.data + 4 * thread * self._scratch_floats
-        return Crew(thread, self._n_threads, self._meeting.ctypes.data, scratch)
-
-    def steps(self, places: Places, rules: Rules, which: int, n_steps: int, thread: int) -> None:
-        """This thread's part of n steps of all running sentences; see machine.steps."""
+    def steps(
+        self, places: Places, rules: Rules, which: int, n_steps: int, thread: int, n_threads: int
+    ) -> None:
+        """One thread's part of n steps of all running sentences; see machine.steps."""
+        crew = self._crew(thread, n_threads)
         program = self.packed.step.instructions
-        steps(
-            program, self._logits, self._model(), self._step_rows, places, rules, which, n_steps, self.crew(thread)
-        )  # fmt: skip
+        steps(program, self._logits, self._model(), self._step_rows, places, rules, which, n_steps, crew)
 
     def prepare(self, sources: Sequence[bytes | None], at: Sequence[int]) -> list[Rows]:
         """Make room for sentences at places; returns the encoder's calls."""
@@ -119,9 +117,14 @@ class WorkingModel:
         calls.append(group)
         return [self._call([texts[i] for i in group], [at[i] for i in group]) for group in calls]
 
-    def encode(self, rows: Rows, places: Places, thread: int) -> None:
-        """This thread's part of a call that prepare made."""
-        encode(self.packed.encode.instructions, self._model(), rows, places, self.crew(thread))
+    def encode(self, rows: Rows, places: Places, thread: int, n_threads: int) -> None:
+        """One thread's part of a call that prepare made."""
+        encode(self.packed.encode.instructions, self._model(), rows, places, self._crew(thread, n_threads))
+
+    def _crew(self, thread: int, n_threads: int) -> Crew:
+        """What one of n threads must know of the others."""
+        scratch = self._scratch.ctypes.data + 4 * thread * self._scratch_floats
+        return Crew(thread, n_threads, self._meeting.ctypes.data, scratch)
 
     def _model(self) -> Model:
         """For compiled code."""
@@ -192,9 +195,11 @@ def _length(text: bytes | None) -> int:
 
 def _rows(space: Array, capacity: int) -> Rows:
     """A step's rows, filled by the step itself."""
-    numbers = [np.zeros(capacity, np.int64) for _ in range(3)]
-    nothing = np.zeros(1, np.int64)
-    return Rows(space.ctypes.data, capacity, np.zeros(capacity, np.uint8), *numbers, nothing, nothing[:0])
+    position, of, beam = (np.zeros(capacity, np.int64) for _ in range(3))
+    nothing = np.zeros(0, np.int64)
+    return Rows(
+        space.ctypes.data, capacity, np.zeros(capacity, np.uint8), position, of, beam, nothing, nothing
+    )
 
 
 def _table(*columns: Sequence[int]) -> npt.NDArray[np.int64]:

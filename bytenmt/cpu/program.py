@@ -43,7 +43,8 @@ class Op(IntEnum):
     MEAN = 9  # d = (a + b) sqrt(1/2)
     MAXOUT = 10  # d = the larger of each pair of a, n pairs
     GRU_RESET = 11  # a[:n] = r = sigma(a[:n]), then d = r * b
-    GRU_STEP = 12  # d = the new state, from d, the gates a (r, and before their functions z and g) and U's share b of g; k: see Gru
+    # d = the new state from d, the gates a (r; z and g before their functions) and U's share of g b; k: Gru
+    GRU_STEP = 12
     LSTM_STEP = 13  # d, b = the new h and c, from the gates a (4n)
     # in a step only
     RING = 16  # d = the m taps of ring k, the newest a; a is kept in the ring
@@ -85,8 +86,9 @@ class Gru:
 # stride and the column in it; places of weights in bytes (w, v) and of their scales (s, t); widths and other
 # numbers; rows (Rows).
 COLUMNS = (
-    "op d_start d_stride d_column a_start a_stride a_column b_start b_stride b_column w v s t n m k rows"
-).split()
+    *("op", "d_start", "d_stride", "d_column", "a_start", "a_stride", "a_column"),
+    *("b_start", "b_stride", "b_column", "w", "v", "s", "t", "n", "m", "k", "rows"),
+)
 
 
 @unique
@@ -135,9 +137,7 @@ def padded(width: int) -> int:
 
 
 class Weights:
-    """The block of weights while it is filled; every entry begins on a cache line.
-
-    """
+    """The block of weights while it is filled; every entry begins on a cache line."""
 
     def __init__(self, precision: str) -> None:
         if precision not in PRECISIONS:
