@@ -90,8 +90,9 @@ def test_it_translates_as_a_model_of_these_weights(tmp_path: Path) -> None:
             parameter.copy_(torch.stack([part[name] for part in parts]).mean(dim=0))
     lines = [b"one", "두 번째".encode(), b""]
     loaded = load_run(tmp_path / "mean.safetensors", CPU).model
-    answers = [Translator.of_runtime(of_models([m], CPU), max_len_b=9).n_best(lines) for m in (loaded, model)]
-    assert [a.text for a in answers[0]] == [a.text for a in answers[1]] and answers[0][0].text
+    translators = [Translator.of_runtime(of_models([m], CPU), max_len_b=9) for m in (loaded, model)]
+    answers = [translator.translate(lines) for translator in translators]
+    assert answers[0] == answers[1] and answers[0][0]
     assert load_run(file(run, 30), CPU).facts["update"] == 30
 
 

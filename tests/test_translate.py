@@ -1,136 +1,82 @@
-"""Lines in, lines out: a valid line for each, in order, whatever comes or shares a batch."""
+"""Lines in, translations out: a valid one for each, in order, whatever shares the engine."""
 
 from __future__ import annotations
 
+import doctest
 import io
 import random
-import time
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
-from processes import job, results
+from made_up_engine import MadeUpEngine, make_run, small_model
+from processes import results
 
-from bytenmt import translate as module
-from bytenmt.config import load_config
-from bytenmt.corpus import TextFile
+from bytenmt.decoding import Options, Request
 from bytenmt.distributed import ALONE, Group
-from bytenmt.errors import DataError
-from bytenmt.models import MODELS, build_model
-from bytenmt.models.base import Model
+from bytenmt.errors import BytenmtError, DataError
+from bytenmt.models import MODELS
+from bytenmt.runtime import of_models
 from bytenmt.translate import Translator, cut
 
 CPU = torch.device("cpu")
-LONG = b"x" * 12_000 + b" " + "가나 다".encode() * 799 + b"\xff!" + b"z" * 7  # 20,000 bytes, repaired
-KINDS = [
-    b"",
-    b"a plain line",
-    b"dos\r",
-    b"nul\0\0nul",
-    b"\xff\xfe\x80 bytes",
-    b"cut off \xec\x95",
-    "오후 3시 40분".encode(),
-    "\U0001f600 \u2028 \x85 \x0b\x0c".encode(),
-    b"\r",
-    b"\r\r",
-    b"   ",
-    b"\xef\xbb\xbf marked",
-    b"\xed\xa0\x80 surrogate",
-    b"\t",
-]
-
-
-def small_model(arch: str, seed: int = 0) -> Model[Any, Any]:
-    """Random float64 weights, large enough that outputs differ and end at different lengths."""
-    sizes = {
-        "seq2seq": ["d_hidden=12"],
-        "bahdanau": ["d_hidden=12", "d_attention=10", "d_maxout=8"],
-        "luong": ["d_hidden=12"],
-        "bytenet": ["d_channels=8", "n_sets=1", "dilations=[1,2]"],
-        "convs2s": ["encoder_layers=[[8,3]]", "decoder_layers=[[8,3],[8,3]]"],
-    }
-    settings = [f"model.{size}" for size in [*sizes[arch], "d_embedding=8"]]
-    torch.manual_seed(seed)
-    model = build_model(load_config(arch, "tiny", "", settings).model)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(0, 0.6)
-    return model.double().eval()
+SHORT: dict[str, Any] = {"max_len_a": 0.01, "max_len_b": 9}
 
 
 def make(arch: str = "luong", **options: Any) -> Translator:
-    short: dict[str, Any] = {"max_len_a": 0.01, "max_len_b": 9}
-    return Translator(small_model(arch), device=CPU, **{**short, **options})
+    """Of a random model."""
+    runtime = of_models([small_model(arch)], CPU, options.pop("source", True))
+    return Translator.of_runtime(runtime, **{**SHORT, **options})
 
 
-def rubbish(n_lines: int = 200) -> bytes:
-    """The lines of KINDS in a mix, one of 20,000 bytes, the last one without its newline."""
-    draw = random.Random(3)
-    lines = [draw.choice(KINDS) for _ in range(n_lines)]
-    lines[n_lines // 2] = LONG
-    lines[-1] = b"the end"
-    return b"\n".join(lines)
+def made_up(admitted: list[list[Request]] | None = None, **options: Any) -> Translator:
+    """Of an engine whose answers anybody can tell."""
+    names = {"beam", "n_best", "sample", "length_penalty"}
+    chosen = Options(**{name: value for name, value in options.items() if name in names})
+    rest = {name: value for name, value in options.items() if name not in names}
+    notes = [] if admitted is None else admitted
+    return Translator(lambda capacity: MadeUpEngine(capacity, chosen, notes), options=chosen, **rest)
 
 
-def answers(translator: Translator, text: bytes, **options: Any) -> list[bytes]:
-    output = io.BytesIO()
-    translator.stream(io.BytesIO(text), output, **options)
-    assert not output.getvalue() or output.getvalue().endswith(b"\n")
-    return output.getvalue().split(b"\n")[:-1]
-
-
-def texts(translator: Translator, lines: list[bytes]) -> list[bytes]:
-    return [best.text for best in translator.translate(lines)]
-
-
-@pytest.mark.parametrize("arch", MODELS)
-def test_rubbish_gives_a_valid_line_for_each(arch: str) -> None:
-    """200 lines of all that can be wrong with a text."""
-    found = answers(make(arch), rubbish())
-    assert len(found) == 200
-    for line in found:
-        line.decode("utf-8")
-        assert b"\r" not in line
-    sources = list(TextFile.from_bytes(rubbish(), "rubbish"))
-    assert all(answer == b"" for answer, source in zip(found, sources, strict=True) if not source)
-    assert sum(bool(line) for line in found) > 100, "a model that says nothing tests nothing"
-
-
-def test_the_default_limits_take_a_longer_line() -> None:
-    """Over 255 bytes of room: the automaton still holds."""
-    for text in texts(make(max_len_a=3.0, max_len_b=100), [b"x" * 60, b"y" * 90]):
-        text.decode("utf-8")
+# Lists of lines.
 
 
 @pytest.mark.parametrize("arch", MODELS)
 @pytest.mark.parametrize("beam", [1, 3])
-def test_order_is_kept_and_batch_mates_change_nothing(arch: str, beam: int) -> None:
-    """However the lines are batched, each one's answer is that of the line alone."""
+def test_order_is_kept_and_mates_change_nothing(arch: str, beam: int) -> None:
+    """However many are decoded side by side, each one's answer is that of the line alone."""
     draw = random.Random(5)
     lines = [bytes(draw.choices(b"abcdef gh", k=draw.randrange(40))) for _ in range(25)]
-    alone = [make(arch, beam=beam).n_best([line])[0] for line in lines]
+    alone = [make(arch, beam=beam, n_best=beam).n_best([line])[0] for line in lines]
     assert len({best[0].text for best in alone}) > 5, "equal answers would hide a wrong order"
     for max_tokens in (1, 150, 10_000):
-        together = make(arch, beam=beam, max_tokens=max_tokens).n_best(lines)
+        together = make(arch, beam=beam, n_best=beam, max_tokens=max_tokens).n_best(lines)
         for mine, other in zip(alone, together, strict=True):
             assert [h.text for h in mine] == [h.text for h in other]
             for h, o in zip(mine, other, strict=True):
                 assert h.log_probability == pytest.approx(o.log_probability, abs=1e-9)
 
 
-@given(st.lists(st.binary(max_size=30)), st.integers(1, 200), st.integers(1, 3))
-def test_batches_are_a_partition_under_the_budget(lines: list[bytes], max_tokens: int, beam: int) -> None:
-    """Each text once; a batch over the budget is one text alone."""
-    model = small_model("seq2seq")
-    translator = Translator(model, device=CPU, beam=beam, max_tokens=max_tokens)
-    batches = list(translator._batches(set(lines)))
-    assert sorted(text for batch in batches for text in batch) == sorted(set(lines))
-    for batch in batches:
-        cost = len(batch) * beam * (max(map(len, batch)) + 1)
-        assert batch and (cost <= max_tokens or len(batch) == 1)
+@given(st.lists(st.integers(0, 900), max_size=60), st.integers(1, 5000), st.integers(1, 3))
+def test_sentences_side_by_side_are_under_the_budget(lengths: list[int], max_tokens: int, beam: int) -> None:
+    """Each request once, longest first; more than the budget only alone; half the budget is used where
+    there are enough."""
+    requests = [Request(b"x" * length, 9) for length in lengths]
+    translator = made_up(beam=beam, max_tokens=max_tokens)
+    classes = list(translator._classes(requests))
+    order = [index for _, indices in classes for index in indices]
+    assert sorted(order) == list(range(len(lengths)))
+    assert all(lengths[a] >= lengths[b] for a, b in pairwise(order))
+    for capacity, indices in classes:
+        cost = beam * (max(lengths[index] for index in indices) + 1)
+        assert capacity & (capacity - 1) == 0
+        assert capacity * cost <= max_tokens or capacity == 1
+        assert len(indices) <= capacity or capacity == 1024 or 2 * capacity * cost > max_tokens
+        assert capacity < 2 * len(indices)
 
 
 @given(st.text(st.sampled_from("a 한é\U0001f600"), max_size=200), st.integers(4, 30))
@@ -156,228 +102,218 @@ def test_pieces_make_the_line(text: str, limit: int) -> None:
 def test_a_long_line_is_the_join_of_its_pieces() -> None:
     """Joined with a space where it was cut at one, with nothing elsewhere."""
     translator = make(max_source_bytes=10)
-    first, second, third, fourth = texts(translator, [b"one two", b"three", b"abcdefghij", b"kl"])
-    assert texts(translator, [b"one two three"]) == [first + b" " + second]
-    assert texts(translator, [b"three abcdefghijkl"]) == [second + b" " + third + fourth]
+    first, second, third, fourth = translator.translate([b"one two", b"three", b"abcdefghij", b"kl"])
+    assert translator.translate([b"one two three"]) == [first + b" " + second]
+    assert translator.translate([b"three abcdefghijkl"]) == [second + b" " + third + fourth]
+    assert made_up(max_source_bytes=10).translate([b"abcdefghij "]) == [b"ABCDEFGHIJ0 "]
 
 
 def test_a_joined_hypothesis_sums_its_pieces() -> None:
-    translator = make(max_source_bytes=10, beam=3)
+    translator = make(max_source_bytes=10, beam=3, n_best=3, length_penalty=0.7)
     parts = translator.n_best([b"one two", b"three"])
     joined = translator.n_best([b"one two three"])[0]
     assert len(joined) == min(map(len, parts))
-    assert joined[0].log_probability == pytest.approx(sum(p[0].log_probability for p in parts))
+    total = sum(p[0].log_probability for p in parts)
+    assert joined[0].log_probability == pytest.approx(total)
+    assert joined[0].score == pytest.approx(total / (len(joined[0].text) + 1) ** 0.7)
     assert joined[1].text == parts[0][1].text + b" " + parts[1][1].text
-
-
-def test_the_warning_names_the_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line on stderr for the long line, none for the others, also in a later buffer."""
-    text = b"short\n" * 6 + b"a " * 100 + b"\nshort\n"
-    answers(make(max_source_bytes=50), text, buffer_size=2)
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1
-    assert "standard input, line 7 has 200 bytes" in lines[0] and "4 pieces" in lines[0]
 
 
 @pytest.mark.parametrize("factor, offset", [(0.5, 4), (0.0, 7), (2.0, 0), (0.0, 0)])
 def test_the_output_limit(factor: float, offset: int) -> None:
     """At most a * |source| + b bytes, EOS of the source not counted; reached by some line."""
     lines = [bytes([byte]) * n for byte in b"abcde" for n in (1, 6, 11)]
-    found = texts(make(max_len_a=factor, max_len_b=offset), lines)
+    found = make(max_len_a=factor, max_len_b=offset).translate(lines)
     slack = [int(factor * len(s)) + offset - len(text) for s, text in zip(lines, found, strict=True)]
     assert min(slack) == 0
 
 
-def refuse(*_: Any) -> NoReturn:
-    raise AssertionError("the model was asked")
+def test_the_default_limits_take_a_longer_line() -> None:
+    """Over 255 bytes of room: the automaton still holds."""
+    for text in make(max_len_a=3.0, max_len_b=100).translate([b"x" * 60, b"y" * 90]):
+        text.decode("utf-8")
 
 
-def test_an_empty_line_does_not_ask_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "EagerStepper", refuse)
-    assert texts(make(), [b"", b""]) == [b"", b""]
-    assert answers(make(), b"\n\r\n") == [b"", b""]
-    assert make().translate([]) == []
+def test_an_empty_line_asks_no_engine() -> None:
+    admitted: list[list[Request]] = []
+    translator = made_up(admitted, prefix=b"so ")
+    assert translator.translate(["", ""]) == ["", ""]
+    assert translator.translate([]) == [] and list(translator.stream("")) == []
+    assert admitted == []
 
 
-def test_equal_lines_are_translated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows: list[int] = []
+def test_equal_lines_are_translated_once() -> None:
+    admitted: list[list[Request]] = []
+    assert made_up(admitted).translate(["a", "b", "a", "a"]) == ["A0", "B0", "A0", "A0"]
+    assert sorted(request.source or b"" for batch in admitted for request in batch) == [b"a", b"b"]
 
-    class Counting(module.EagerStepper):
-        def __init__(self, model: Any, src: Any, *rest: Any) -> None:
-            rows.append(len(src))
-            super().__init__(model, src, *rest)
 
-    monkeypatch.setattr(module, "EagerStepper", Counting)
-    found = texts(make(), [b"a", b"b", b"a", b"a"])
-    assert rows == [2] and found[0] == found[2] == found[3]
+def test_draws_follow_the_number_of_the_line() -> None:
+    """In sampling equal lines are drawn each for itself, and however they come, the same is drawn."""
+    lines = [b"same"] * 4 + [b"other"]
+    whole = [answer.hypotheses[0].text for answer in made_up(sample=True).answer(lines)]
+    assert whole == [b"SAME0", b"SAME1", b"SAME2", b"SAME3", b"OTHER4"]
+    translator = make(sample=True, seed=3)
+    whole = [answer.hypotheses[0] for answer in translator.answer(lines)]
+    assert len({hypothesis.text for hypothesis in whole[:4]}) == 4
+    halves = translator.answer(lines[:2]) + translator.answer(lines[2:], first=2)
+    assert [answer.hypotheses[0].text for answer in halves] == [hypothesis.text for hypothesis in whole]
+    pieces = made_up(sample=True, max_source_bytes=4).answer([b"same same"])[0].found
+    assert pieces[0][0].text != pieces[1][0].text
+
+
+def test_the_prefix_begins_the_first_piece_alone() -> None:
+    """And a prefix over the limit is the limit."""
+    translator = made_up(prefix=b"so: ", max_source_bytes=5, max_len_a=2.0, max_len_b=0)
+    assert translator.translate(["ab", "one two", "abcde fghij"]) == [
+        "so: ",
+        "so: ON TWO0",
+        "so: ABCDE0 FGHIJ0",
+    ]
+    for arch in MODELS:
+        assert all(text.startswith("é") for text in make(arch, prefix="é").translate(["one", "two three"]))
 
 
 @pytest.mark.parametrize("arch", MODELS)
 def test_without_a_source_the_line_is_not_seen(arch: str) -> None:
     """A language model says the same whatever the line, an empty one included."""
     translator = make(arch, source=False, max_len_a=1.0)
-    found = texts(translator, [b"a", b"", b"some other line"])
+    found = translator.translate([b"a", b"", b"some other line"])
     assert len(set(found)) == 1
     assert len(found[0]) <= 9
 
 
-@given(st.lists(st.sampled_from([b"\n", b"\r\n", b"\r", b"ab", b"\xff", b"\xef\xbb\xbf", b"\0"])))
-def test_stream_and_file_read_the_same_lines(parts: list[bytes]) -> None:
-    """Line ends, a byte order mark and repairs as the corpus has them."""
-    content = b"".join(parts)
-    assume(content != b"\xef\xbb\xbf")  # a mark alone: no line of a file, one of a stream
-    lines = [
-        module._clean(line, "x", number, "replace") for number, line in enumerate(io.BytesIO(content), 1)
-    ]
-    assert lines == list(TextFile.from_bytes(content, "x"))
+def test_an_engine_is_used_again_unless_it_was_broken_off() -> None:
+    made: list[MadeUpEngine] = []
+
+    def engine(capacity: int) -> MadeUpEngine:
+        made.append(MadeUpEngine(capacity, Options(), []))
+        return made[-1]
+
+    translator = Translator(engine, options=Options())
+    assert translator.translate(["one"]) == translator.translate(["one"]) == ["ONE0"]
+    assert [one.capacity for one in made] == [1]
+    parts = translator.stream("two words")
+    next(parts)
+    parts.close()
+    assert translator.translate(["one"]) == ["ONE0"] and len(made) == 2
+    assert "".join(translator.stream("two")) == "TWO0" and len(made) == 2
 
 
-def test_stream_and_file_answer_the_same() -> None:
-    """Whatever the buffer."""
-    text = rubbish(30)
-    output = io.BytesIO()
-    make().translate_file(TextFile.from_bytes(text, "x"), output, buffer_size=7)
-    assert output.getvalue().split(b"\n")[:-1] == answers(make(), text, buffer_size=4)
+# What a program has in its hands.
 
 
-def test_strict_answers_what_came_before_and_names_the_byte() -> None:
-    output = io.BytesIO()
-    with pytest.raises(DataError, match=r"standard input, line 3, byte offset 4: 0xFF"):
-        make().stream(io.BytesIO(b"one\ntwo\nbad \xff\nfour\n"), output, errors="strict")
-    assert output.getvalue().count(b"\n") == 2
+def test_a_list_of_text_is_answered_by_text() -> None:
+    translator = made_up()
+    assert translator.translate(["두 번째"]) == ["두 번째0"]
+    assert translator.translate(["두 번째".encode()]) == ["두 번째0".encode()]
+    assert translator.n_best(["x"])[0][0].text == b"X0"
 
 
-def test_a_failing_input_is_raised() -> None:
-    class Failing(io.BytesIO):
-        def __iter__(self) -> Iterator[bytes]:  # type: ignore[override]
-            yield b"one\n"
-            raise OSError(5, "Input/output error")
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b"\xff", "line 2 is not valid UTF-8"),
+        ("a\nb", "line 2 holds a line end"),
+        ("\ud800", "line 2 holds a half"),
+    ],
+)
+def test_lines_that_are_none(line: Any, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        made_up().n_best([type(line)(), line])
 
-    output = io.BytesIO()
-    with pytest.raises(OSError, match="Input/output"):
-        make().stream(Failing(), output)
-    assert output.getvalue().count(b"\n") == 1
+
+def test_a_line_comes_in_whole_characters() -> None:
+    """As soon as they are sure, and together what translate gives."""
+    line = "한글 \U0001f600 é"
+    parts = list(made_up(max_source_bytes=8).stream(line))
+    assert parts == list("한글0 \U0001f600 é0")
+    for arch in MODELS:
+        translator = make(arch)
+        assert "".join(translator.stream("one two")) == translator.translate(["one two"])[0] != ""
+    sampled = make(sample=True, seed=4)
+    assert b"".join(sampled.stream_bytes(b"x", 3)) == sampled.answer([b"x"], 3)[0].hypotheses[0].text
+    with pytest.raises(ValueError, match="only beam 1"):
+        next(made_up(beam=2).stream(line))
+
+
+def test_runs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the folder or the file; several of any architecture vote; settings have the defaults of the run."""
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "luong")
+    make_run(tmp_path / "bytenet", "bytenet", 1, ("data.max_source_bytes=30",))
+    file = "luong/checkpoints/update-00000070.safetensors"
+    alone = Translator.load("luong", engine="torch", **SHORT).translate(["one", "two"])
+    assert Translator.load(Path(file), engine="torch", **SHORT).translate(["one", "two"]) == alone
+    both = Translator.load("luong", "bytenet", engine="torch", beam=2, n_best=2, prefix="é", **SHORT)
+    assert (both.max_source_bytes, both.prefix, both.options) == (30, "é".encode(), Options(beam=2, n_best=2))
+    models = [small_model("luong").float(), small_model("bytenet", 1).float()]
+    expected = Translator.of_runtime(of_models(models, CPU), beam=2, n_best=2, prefix="é", **SHORT)
+    assert both.n_best(["one", "two"]) == expected.n_best(["one", "two"])
+
+
+def test_runs_that_cannot_be_joined(tmp_path: Path) -> None:
+    one = make_run(tmp_path / "one")
+    other = make_run(tmp_path / "other", settings=("data.source=false",))
+    with pytest.raises(BytenmtError, match="one was trained with a source and .*other without: they cannot"):
+        Translator.load(one, other)
+    with pytest.raises(BytenmtError, match="other was trained without a source and .*one with: they cannot"):
+        Translator.load(other, one)
+    assert not Translator.load(other).source
+
+
+def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the class, with a run of that name."""
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "runs" / "mine")
+    finder = doctest.DocTestFinder(recurse=False)
+    (example,) = finder.find(Translator, "Translator", globs={"Translator": Translator})
+    assert len(example.examples) == 5
+    said = io.StringIO()
+    doctest.DocTestRunner().run(example, out=said.write)
+    assert said.getvalue() == ""
 
 
 def test_misuse_is_told() -> None:
-    model = small_model("luong")
-    for wrong in ({"max_source_bytes": 3}, {"beam": 0}, {"max_tokens": 0}):
+    for wrong in ({"max_source_bytes": 3}, {"max_tokens": 0}):
         with pytest.raises(ValueError, match="expected at least"):
-            Translator(model, device=CPU, **wrong)  # type: ignore[arg-type]
+            made_up(**wrong)  # type: ignore[arg-type]
+    for prefix in (b"\xff", b"a\n", b"\r"):
+        with pytest.raises(ValueError, match="is not valid UTF-8 without a line end"):
+            made_up(prefix=prefix)
     with pytest.raises(ValueError, match="training mode"):
-        Translator(model.train(), device=CPU).translate([b"a"])
+        of_models([small_model("luong").train()], CPU)
+    with pytest.raises(TypeError, match="beams"):
+        make(beams=3)
+    with pytest.raises(ValueError, match="no run"):
+        Translator.load()
 
 
-def random_lines(n_lines: int, seed: int = 7) -> list[bytes]:
-    draw = random.Random(seed)
-    return [bytes(draw.choices(b"abcdef gh", k=draw.randrange(40))) for _ in range(n_lines)]
+# Several processes.
 
 
 def shared(group: Group, arch: str) -> dict[str, Any]:
-    """A list, a stream and a file, in 32-bit numbers, in which batch mates do change the last bits."""
-    rows: list[int] = []
-
-    class Counting(module.EagerStepper):
-        def __init__(self, model: Any, src: Any, *rest: Any) -> None:
-            rows.append(len(src))
-            super().__init__(model, src, *rest)
-
-    options: dict[str, Any] = {"max_len_a": 0.01, "max_len_b": 9, "beam": 2, "max_tokens": 200}
-    translator = Translator(small_model(arch).float(), device=CPU, group=group, **options)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "EagerStepper", Counting)
-        hypotheses = translator.n_best(random_lines(30))
-    text = b"\n".join([*random_lines(20, 8), rubbish(12)])
-    output = io.BytesIO()
-    if group.leads:
-        translator.stream(io.BytesIO(text), output, buffer_size=11)
-        translator.translate_file(TextFile.from_bytes(text, "x"), output, buffer_size=9)
-    else:
-        translator.follow()
-        translator.follow()
-    return {"hypotheses": hypotheses, "rows": rows, "output": output.getvalue()}
+    """What is found, and what this process was asked for."""
+    draw = random.Random(7)
+    lines = [bytes(draw.choices(b"abcdef gh", k=draw.randrange(40))) for _ in range(30)]
+    admitted: list[list[Request]] = []
+    made_up(admitted, group=group, max_tokens=200).answer(lines)
+    translator = make(arch, beam=2, n_best=2, max_tokens=200, group=group)
+    sampling = make(arch, sample=True, max_tokens=200, group=group)
+    return {
+        "asked": [request for batch in admitted for request in batch],
+        "found": [[h.text for h in answer.hypotheses] for answer in translator.answer(lines)],
+        "drawn": [answer.hypotheses[0].text for answer in sampling.answer(lines)],
+    }
 
 
 @pytest.mark.parametrize("arch, size", [("luong", 2), ("convs2s", 3)])
 def test_processes_answer_as_one(arch: str, size: int) -> None:
-    """Every bit: the lists, their scores included, in all processes, and what the leading one writes;
-    each computes its share, and no batch is computed twice."""
+    """All of them get all; each sentence is decoded by one of them, and none has nothing to do."""
     alone = shared(ALONE, arch)
     found = results(shared, arch, size=size)
-    assert len(alone["rows"]) > size, "a process without a batch tests nothing"
-    assert [one["hypotheses"] == alone["hypotheses"] for one in found] == [True] * size
-    assert [one["rows"] for one in found] == [alone["rows"][rank::size] for rank in range(size)]
-    assert [one["output"] == alone["output"] for one in found] == [True] + [False] * (size - 1)
-    assert alone["output"].count(b"\n") > 60 and not any(one["output"] for one in found[1:])
-
-
-def one_by_one(group: Group, pause: float) -> bool:
-    """A line comes when the one before it is answered; between them is a pause."""
-    translator = Translator(small_model("luong"), device=CPU, group=group, max_len_b=9)
-    output = io.BytesIO()
-
-    class Asking(io.BytesIO):
-        def __iter__(self) -> Iterator[bytes]:  # type: ignore[override]
-            for n_answered, line in enumerate([b"one\n", b"two\n", b"three\n"]):
-                time.sleep(pause)
-                give_up = time.monotonic() + 20
-                while output.getvalue().count(b"\n") < n_answered:
-                    if time.monotonic() > give_up:
-                        raise OSError(110, "no answer to the line before")
-                    time.sleep(0.01)
-                yield line
-
-    if group.leads:
-        translator.stream(Asking(), output)
-    else:
-        translator.follow()
-    return output.getvalue().count(b"\n") == 3
-
-
-def test_processes_answer_a_line_at_once() -> None:
-    assert results(one_by_one, 0.0) == [True, False]
-
-
-def patient(group: Group) -> bool:
-    module.HEARTBEAT = 0.2  # the process is this test's own
-    return one_by_one(group, 1.2)
-
-
-def test_processes_wait_for_a_late_line() -> None:
-    """However long: longer than the time after which a silent process counts as lost."""
-    assert results(patient, timeout=0.8) == [True, False]
-
-
-class _Closed(io.BytesIO):
-    def write(self, _: Any) -> int:
-        raise BrokenPipeError(32, "Broken pipe")
-
-
-def failing(group: Group, closed: bool) -> None:
-    translator = Translator(small_model("luong"), device=CPU, group=group, max_len_b=9)
-    if group.leads:
-        output = _Closed() if closed else io.BytesIO()
-        try:
-            translator.stream(io.BytesIO(b"one\ntwo\nbad \xff\n"), output, errors="strict")
-        finally:
-            assert closed or output.getvalue().count(b"\n") == 2
-    else:
-        translator.follow()
-
-
-@pytest.mark.parametrize("closed", [False, True])
-def test_an_error_of_the_leading_process_ends_all(closed: bool) -> None:
-    """An input that cannot be read, an output that nobody reads: one message, the others leave quietly."""
-    leading, following = job(failing, closed)
-    assert isinstance(leading.error, BrokenPipeError if closed else DataError)
-    assert isinstance(following.error, SystemExit) and following.error.code == 1
-
-
-def test_only_the_leading_process_reads() -> None:
-    following = make(group=Group(1, 2))
-    with pytest.raises(ValueError, match="the others follow"):
-        following.stream(io.BytesIO(b"one\n"), io.BytesIO())
-    with pytest.raises(ValueError, match="the others follow"):
-        following.translate_file(TextFile.from_bytes(b"one\n", "x"), io.BytesIO())
-    with pytest.raises(ValueError, match="nobody to follow"):
-        make().follow()
+    assert [one["found"] == alone["found"] for one in found] == [True] * size
+    assert [one["drawn"] == alone["drawn"] for one in found] == [True] * size
+    assert sorted(request for one in found for request in one["asked"]) == sorted(alone["asked"])
+    assert min(len(one["asked"]) for one in found) >= len(alone["asked"]) // (size + 1)
+    assert len({text for texts in alone["found"] for text in texts}) > 10
