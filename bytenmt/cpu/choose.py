@@ -14,6 +14,7 @@ import numpy as np
 from bytenmt.alphabet import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS
 from bytenmt.cpu import places as numbers
 from bytenmt.cpu.places import DONE, RUNNING, Places, Rules
+from bytenmt.cpu.spans import exp_sum, largest
 from bytenmt.cpu.vectors import compiled
 
 NOTHING = -np.inf
@@ -76,25 +77,20 @@ def choose(places: Places, rules: Rules) -> None:
 
 @compiled
 def log_softmax(logits: Any, row: int, merged: Any) -> None:
-    """The mean of the models' probabilities, as a logarithm."""
+    """The mean of the models' probabilities, as a logarithm. NaN wherever a model's logits hold one."""
     n_models = logits.shape[0]
+    exponentials = np.empty(N_IDS, np.float32)
     for model in range(n_models):
         values = logits[model, row]
-        highest = values[0]
-        for byte in range(1, N_IDS):
-            if values[byte] > highest or values[byte] != values[byte]:
-                highest = values[byte]
-        total = np.float32(0)
+        highest = largest(values.ctypes.data, N_IDS)
+        total = exp_sum(exponentials.ctypes.data, values.ctypes.data, N_IDS, highest)
+        away = np.float32(highest + np.float32(math.log(total)))
         for byte in range(N_IDS):
-            total += np.float32(math.exp(values[byte] - highest))
-        away = np.float32(math.log(total))
-        for byte in range(N_IDS):
-            value = values[byte] - highest - away
+            value = np.float32(values[byte] - away)
             if model == 0:
                 merged[byte] = value
             else:
-                higher = max(merged[byte], value)
-                lower = min(merged[byte], value)
+                higher, lower = max(merged[byte], value), min(merged[byte], value)
                 merged[byte] = higher + np.float32(math.log1p(math.exp(lower - higher)))
     if n_models > 1:
         for byte in range(N_IDS):

@@ -198,23 +198,25 @@ def begin_step(model: Model, rows: Rows, places: Places) -> int:
     return int(places.n_rows[0])
 
 
+@compiled
+def first_rows(rows: Rows, n: int) -> Rows:
+    """The first n of a step's rows."""
+    return Rows(
+        rows.space, rows.capacity, rows.ids[:n], rows.position, rows.of, rows.beam, rows.first, rows.place
+    )
+
+
 def _digest() -> str:
     """Of this folder's files: compiled code that was kept on disk goes with them."""
     files = sorted(Path(__file__).parent.glob("*.py"))
     return sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
-def _entries(digest: str) -> tuple[Any, Any]:
-    """The compiled entries. Numba keeps them on disk by their own text and by `digest`, which they hold."""
+def _entry(digest: str) -> Any:
+    """The compiled entry. Numba keeps it on disk by its own text and by `digest`, which it holds."""
 
     @njit
-    def encode(program: Ints, model: Model, rows: Rows, places: Places, crew: Crew) -> int:
-        """Carry out an encoder's program."""
-        execute(program, model, rows, places, crew)
-        return len(digest)
-
-    @njit
-    def steps(
+    def run(
         program: Ints,
         logits: Ints,
         model: Model,
@@ -225,10 +227,13 @@ def _entries(digest: str) -> tuple[Any, Any]:
         n_steps: int,
         crew: Crew,
     ) -> int:
-        """n steps of model `which` of all running sentences; the last model's choose the bytes.
+        """n steps of model `which` of all running sentences; the last model's choose the bytes. 0 steps: the
+        program of an encoder, once, over the rows as they are given.
 
-        logits (3,): start, stride and column of the register that holds them.
+        logits (3,): start, stride and column of the register that holds them after a step.
         """
+        if n_steps == 0:
+            execute(program, model, rows, places, crew)
         for _ in range(n_steps):
             if crew.thread == 0:
                 begin_step(model, rows, places)
@@ -236,25 +241,18 @@ def _entries(digest: str) -> tuple[Any, Any]:
             n_rows = places.n_rows[0]
             if n_rows == 0:
                 break
-            now = Rows(
-                rows.space, rows.capacity, rows.ids[:n_rows], rows.position, rows.of, rows.beam, rows.first,
-                rows.place,
-            )  # fmt: skip
-            execute(program, model, now, places, crew)
+            execute(program, model, first_rows(rows, n_rows), places, crew)
             if crew.thread == 0:
+                start = rows.space + 4 * (logits[0] * rows.capacity + logits[2])
                 for row in range(n_rows):
                     there = places.logits[which, row]
-                    copy(
-                        there.ctypes.data,
-                        rows.space + 4 * (logits[0] * rows.capacity + logits[2] + row * logits[1]),
-                        len(there),
-                    )
+                    copy(there.ctypes.data, start + 4 * row * logits[1], len(there))
                 if which == len(places.logits) - 1:
                     choose(places, rules)
             meet(crew)
         return len(digest)
 
-    return encode, steps
+    return run
 
 
-encode, steps = _entries(_digest())
+run = _entry(_digest())

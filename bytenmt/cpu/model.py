@@ -18,10 +18,11 @@ from bytenmt.cpu.barrier import COUNTERS
 from bytenmt.cpu.convolutional import bytenet, convs2s
 from bytenmt.cpu.kernels import Crew, Model, Rows
 from bytenmt.cpu.lanes import PRECISIONS, scratch_bytes
-from bytenmt.cpu.machine import encode, steps
+from bytenmt.cpu.machine import run
 from bytenmt.cpu.places import Places, Rules
-from bytenmt.cpu.program import ALIGNMENT, Op, Packed, Tensors
+from bytenmt.cpu.program import ALIGNMENT, COLUMNS, Op, Packed, Program, Register, Tensors
 from bytenmt.cpu.recurrent import bahdanau, luong, seq2seq
+from bytenmt.decoding import Options
 
 Array = npt.NDArray[np.float32]
 PACK: Mapping[str, Callable[[Tensors, Any, str], Packed]] = {
@@ -44,6 +45,14 @@ def aligned(n_floats: int) -> Array:
     space = np.zeros(n_floats + ALIGNMENT // 4, np.float32)
     first = -space.ctypes.data % ALIGNMENT // 4
     return space[first : first + n_floats]
+
+
+def compile_machine() -> None:
+    """Make the compiled entry ready: from Numba's cache in a moment, for the first time in half a minute."""
+    nothing = Program(np.zeros((0, len(COLUMNS)), np.int64), 1)
+    packed = Packed(np.zeros(64, np.uint8), nothing, nothing, Register(0, 0, 0), PRECISIONS[0], 0)
+    places, rules = Places.make(1, 1, 1, 0, 0), Rules.of(Options())
+    WorkingModel(packed, 1, 1, 1).steps(places, rules, 0, 1, 0, 1)
 
 
 class WorkingModel:
@@ -71,7 +80,7 @@ class WorkingModel:
         inputs = [
             program.instructions[program.instructions[:, 0] == Op.LINEAR, 15] for program in packed[1:3]
         ]
-        widest = max(max(int(part.max()) for part in inputs), *packed.states, 1)
+        widest = max([int(part.max(initial=1)) for part in inputs] + list(packed.states))
         self._product_bytes = scratch_bytes(widest)
         self._memory_at = np.zeros(n_places, np.int64)
         self._region, self._memory = 0, aligned(0)
@@ -80,16 +89,14 @@ class WorkingModel:
         self._step_space = aligned(packed.step.row_floats * self._n_rows)
         self._encode_space, self._encode_rows = aligned(0), 0
         self._meeting = np.zeros(COUNTERS, np.int64)
-        self._logits = np.array([packed.logits.start, packed.logits.stride, packed.logits.column])
+        self._logits = np.array([packed.logits.start, packed.logits.stride, packed.logits.column], np.int64)
         self._step_rows = _rows(self._step_space, self._n_rows)
 
     def steps(
         self, places: Places, rules: Rules, which: int, n_steps: int, thread: int, n_threads: int
     ) -> None:
         """One thread's part of n steps of all running sentences; see machine.steps."""
-        crew = self._crew(thread, n_threads)
-        program = self.packed.step.instructions
-        steps(program, self._logits, self._model(), self._step_rows, places, rules, which, n_steps, crew)
+        self._run(self.packed.step, self._step_rows, places, rules, which, n_steps, thread, n_threads)
 
     def prepare(self, sources: Sequence[bytes | None], at: Sequence[int]) -> list[Rows]:
         """Make room for sentences at places; returns the encoder's calls."""
@@ -117,9 +124,25 @@ class WorkingModel:
         calls.append(group)
         return [self._call([texts[i] for i in group], [at[i] for i in group]) for group in calls]
 
-    def encode(self, rows: Rows, places: Places, thread: int, n_threads: int) -> None:
+    def encode(self, rows: Rows, places: Places, rules: Rules, thread: int, n_threads: int) -> None:
         """One thread's part of a call that prepare made."""
-        encode(self.packed.encode.instructions, self._model(), rows, places, self._crew(thread, n_threads))
+        self._run(self.packed.encode, rows, places, rules, 0, 0, thread, n_threads)
+
+    def _run(
+        self,
+        program: Program,
+        rows: Rows,
+        places: Places,
+        rules: Rules,
+        which: int,
+        n_steps: int,
+        thread: int,
+        n_threads: int,
+    ) -> None:
+        """The compiled entry; see machine.py."""
+        crew = self._crew(thread, n_threads)
+        table, logits = program.instructions, self._logits
+        run(table, logits, self._model(), rows, places, rules, which, n_steps, crew)
 
     def _crew(self, thread: int, n_threads: int) -> Crew:
         """What one of n threads must know of the others."""

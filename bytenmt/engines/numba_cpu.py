@@ -55,7 +55,7 @@ class NumbaEngine:
             self._places.begin(place, request.limit, request.prefix, keys, options.sample)
         for model in self._models:
             for rows in model.prepare([request.source for request in requests], free):
-                self._team.call(partial(model.encode, rows, self._places))
+                self._team.call(partial(model.encode, rows, self._places, self._rules))
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)
         self._handles.update(zip(handles, free, strict=True))
