@@ -13,38 +13,61 @@ Task = Callable[[int, int], None]  # of a thread's number and how many there are
 class Team:
     """How many threads a call takes: all, or one where that is quicker because others need the cores.
 
-    Threads that meet hundreds of times a step crawl if one of them has to wait for its core. So every now
-    and then a call is made the other way, and compared with the two beside it.
+    Threads that meet hundreds of times a step crawl if one of them has to wait for its core. So now and then
+    one of many alike calls is made the other way and compared with the two beside it: at first after 8
+    calls, later after up to 64, and at once when a call takes twice as long as was usual.
     """
 
-    PERIOD = 50  # calls between two comparisons
+    SHORTEST, LONGEST = 8, 64  # calls from one comparison to the next
 
     def __init__(self, most: int) -> None:
         if most < 1:
             raise ValueError(f"{most} threads: expected at least 1")
         self.size = self.most = most
         self._others = [_Other() for _ in range(most - 1)]
-        self._n_calls, self._times = 0, [0.0, 0.0, 0.0]
+        self._turn, self._period = 0, self.SHORTEST
+        self._seconds = [0.0, 0.0, 0.0]  # of the calls of a comparison; then of a usual call in the first
 
-    def call(self, task: Task) -> None:
-        """task(thread, n) on n threads at once, the first of them this one; what it raises here is raised."""
-        turn, self._n_calls = self._n_calls % self.PERIOD, self._n_calls + 1
-        if self.most == 1 or turn > 2:
-            return self._call(task, self.size)
-        other = 1 if self.size == self.most else self.most
-        started = perf_counter()
-        self._call(task, other if turn == 1 else self.size)
-        self._times[turn] = perf_counter() - started
-        if turn == 2 and self._times[1] < 0.9 * min(self._times[0], self._times[2]):
-            self.size = other
-
-    def _call(self, task: Task, n_threads: int) -> None:
-        others = self._others[: n_threads - 1]
+    def once(self, task: Task) -> None:
+        """task(thread, n) on n threads, the first of them this one; what it raises here is raised."""
+        others = self._others[: self.size - 1]
         for thread, other in enumerate(others, 1):
-            other.begin(task, thread, n_threads)
-        task(0, n_threads)
+            other.begin(task, thread, self.size)
+        task(0, self.size)
         for other in others:
             other.done.wait()
+
+    def again(self, task: Task) -> None:
+        """The same for one of many alike calls, from whose times it learns."""
+        if self.most == 1:
+            return self.once(task)
+        turn = self._turn
+        self._turn = (turn + 1) % self._period
+        if turn == 1:
+            self._change()
+        started = perf_counter()
+        self.once(task)
+        seconds = perf_counter() - started
+        if turn == 1:
+            self._change()
+        if turn > 2:
+            if seconds > 2 * self._seconds[0]:
+                self._turn = 0
+            return
+        self._seconds[turn] = seconds
+        if turn == 2:
+            self._decide()
+
+    def _decide(self) -> None:
+        before, other, after = self._seconds
+        if other < 0.9 * min(before, after):
+            self._change()
+            self._period, self._seconds[0] = self.SHORTEST, other
+        else:
+            self._period, self._seconds[0] = min(2 * self._period, self.LONGEST), max(before, after)
+
+    def _change(self) -> None:
+        self.size = 1 if self.size > 1 else self.most
 
 
 class _Other:

@@ -55,7 +55,7 @@ class NumbaEngine:
             self._places.begin(place, request.limit, request.prefix, keys, options.sample)
         for model in self._models:
             for rows in model.prepare([request.source for request in requests], free):
-                self._team.call(partial(model.encode, rows, self._places, self._rules))
+                self._team.once(partial(model.encode, rows, self._places, self._rules))
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)
         self._handles.update(zip(handles, free, strict=True))
@@ -92,7 +92,7 @@ class NumbaEngine:
 
     def _steps(self, which: int, n_steps: int) -> None:
         model, places, rules = self._models[which], self._places, self._rules
-        self._team.call(lambda *crew: model.steps(places, rules, which, n_steps, *crew))
+        self._team.again(lambda *crew: model.steps(places, rules, which, n_steps, *crew))
 
     def _grow(self, requests: list[Request]) -> None:
         """Room for the longest output and prefix."""
