@@ -65,7 +65,7 @@ class Read(NamedTuple):
 
 class FakeDecoder:
     """Obeys the models' contract. A sentence follows the distribution whose number its source is, in digits;
-    without a source, the first one."""
+    without a source or with a blank one, the first."""
 
     def __init__(self, distributions: list[Distribution]) -> None:
         self.distributions = distributions
@@ -73,7 +73,7 @@ class FakeDecoder:
 
     def encode(self, src: Tensor, src_len: Tensor) -> Which:
         digits = [bytes(row[: max(0, length - 1)]) for row, length in zip(src.tolist(), src_len, strict=True)]
-        return Which(torch.tensor([int(text or b"0") for text in digits]))
+        return Which(torch.tensor([int(text.strip() or b"0") for text in digits]))
 
     def start(self, memory: Which, beam: int = 1) -> Read:
         rows = len(memory.which) * beam

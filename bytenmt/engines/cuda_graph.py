@@ -80,6 +80,7 @@ class CudaGraphEngine:
             self._handles[i] = handle
         return handles
 
+    @torch.no_grad()
     def advance(self, n_steps: int) -> None:
         for _ in range(n_steps if self.room() < self.capacity else 0):
             self._plans[self._source_capacity].replay()

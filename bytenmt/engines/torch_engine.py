@@ -63,6 +63,7 @@ class TorchEngine:
         self._running: Running | None = None
         self._handles: list[int | None] = []  # of each row; None: harvested
         self._n_admitted = 0
+        self._without_source = False  # of those that run
 
     def room(self) -> int:
         return self.capacity - sum(handle is not None for handle in self._handles)
@@ -73,8 +74,12 @@ class TorchEngine:
             raise ValueError(f"{len(requests)} sentences, but there is room for {self.room()}")
         if not requests:
             return []
-        fresh = begin(self._models, self._choice, requests)
+        without_source = requests[0].source is None
         self._compact()
+        if self._running is not None and without_source != self._without_source:
+            raise ValueError("sentences with and without a source, expected one kind")
+        self._without_source = without_source
+        fresh = begin(self._models, self._choice, requests)
         self._running = fresh if self._running is None else concatenate([self._running, fresh])
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._handles += handles
