@@ -70,6 +70,9 @@ class Fp32:
     input_bytes: ClassVar[int] = 0  # of an input of a prepared row; 0: rows need no preparation
     zeros: ClassVar[tuple[Value, ...]] = (spread(0.0),)  # the sums of 16 outputs before the first step
     scaled: ClassVar[bool] = False  # whether outputs have scales
+    # Whether a sum waits so long for its next step that few rows had better take two panels at once.
+    slow: ClassVar[bool] = False
+    narrow_rows: ClassVar[int] = 6  # at once, where there are 16 registers of 8 numbers
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
         """Write a row of n_in numbers at x in the form that `inputs` reads, up to whole vectors."""
@@ -100,6 +103,7 @@ class Bf16InFloat32(Fp32):
 
     inputs_a_step = 2
     input_bytes = 2
+    narrow_rows = 4
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
         def write(place: Value, values: Value) -> None:
@@ -117,6 +121,8 @@ class Bf16InFloat32(Fp32):
 
 class Bf16(Bf16InFloat32):
     """The same in one instruction for both inputs of a pair."""
+
+    slow = True
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
         return [b.bitcast(_one(b, row, INT32, step), _PAIRS)]

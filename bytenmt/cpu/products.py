@@ -112,11 +112,9 @@ def _block(kind: Fp32, here: _Rows, n_rows: int, n_vectors: int) -> None:
 
 def _product(kind: Fp32) -> Any:
     """Make the product of rows with panels, for compiled code: (rows, n_panels, the arguments of _Rows)."""
-    many = _SUMS // (_VECTORS * len(kind.zeros))
+    many = _SUMS // (_VECTORS * len(kind.zeros)) if _WIDE else kind.narrow_rows
     sizes = sorted({many, 4, 2, 1} & set(range(many + 1)), reverse=True)
-    # Few rows take two panels at once: memory is read faster in two places, and more sums hide how long
-    # one addition takes.
-    pair_sizes = [n for n in (2, 1) if 2 * n <= many and _WIDE]
+    pair_sizes = [2, 1] if kind.slow and _WIDE else []
 
     def generate(b: Builder, rows: Value, n_panels: Value, *arguments: Value) -> None:
         whole_product = _Rows(b, arguments)
