@@ -286,8 +286,8 @@ def test_ancestors_ignored_is_caught(name: str, monkeypatch: Patch) -> None:
     """Taps read from the row's own ring whatever its ancestors."""
     of = Taps.of
 
-    def own_rows(clock: Clock, t: int, kernel_width: int, dilation: int) -> Taps:
-        taps = of(clock, t, kernel_width, dilation)
+    def own_rows(clock: Clock, t: int, kernel_width: int, dilation: int, drafted: int = 0) -> Taps:
+        taps = of(clock, t, kernel_width, dilation, drafted)
         rows = torch.arange(len(taps.rows))[:, None].expand_as(taps.rows)
         return taps._replace(rows=rows)
 

@@ -47,6 +47,10 @@ class Clock(NamedTuple):
         moved = parents - torch.arange(len(parents), device=parents.device)
         return Clock(self.position[parents], self.ancestors[parents] + moved[:, None])
 
+    def rewind(self, columns: Tensor) -> Clock:
+        """Before the last columns (rows,) int64 of each row, which the next ones overwrite."""
+        return self._replace(position=self.position - columns)
+
 
 class Taps(NamedTuple):
     """Which old columns a chunk of t columns reads from a ring, and where it writes. Same for all rings
@@ -64,9 +68,9 @@ class Taps(NamedTuple):
     dilation: int
 
     @staticmethod
-    def of(clock: Clock, t: int, kernel_width: int, dilation: int) -> Taps:
-        """The taps of a chunk of t columns from `clock` on."""
-        reach, capacity = (kernel_width - 1) * dilation, ring_capacity(kernel_width, dilation)
+    def of(clock: Clock, t: int, kernel_width: int, dilation: int, drafted: int = 0) -> Taps:
+        """The taps of a chunk of t columns from `clock` on; drafted: columns that the rings can take back."""
+        reach, capacity = (kernel_width - 1) * dilation, ring_capacity(kernel_width, dilation) + drafted
         step = dilation if t == 1 else 1
         offsets = torch.arange(-reach, 0, step, device=clock.position.device)
         old = clock.position[:, None] + offsets
@@ -78,7 +82,8 @@ class Taps(NamedTuple):
 
 def ring_capacity(kernel_width: int, dilation: int) -> int:
     """Columns of a ring: one more than the taps reach back, so that a row may write its new column before
-    another beam has read the old ones, and so that the new one is a tap too."""
+    another beam has read the old ones, and so that the new one is a tap too. Columns that are only drafted
+    and may be taken back need as many more, or they would overwrite what is then read again."""
     return (kernel_width - 1) * dilation + 1
 
 

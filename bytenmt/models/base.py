@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,17 @@ M = TypeVar("M", bound=NamedTuple)  # a model's Memory: what its decoder needs o
 T = TypeVar("T", bound=nn.Module)
 S = TypeVar("S", bound=NamedTuple)  # a model's State: what its decoder carries, n * beam rows
 Tree = TypeVar("Tree", bound=tuple[Any, ...])  # NamedTuples of tensors and of such tuples, rows first
+
+
+class Drafting(Protocol):
+    """What only convolutional models can: read drafted bytes and take them back."""
+
+    def start(self, memory: Any, beam: int = 1, drafted: int = 0) -> Any:
+        """As Model.start; the state can take back the last `drafted` columns."""
+
+    def rewind(self, state: Any, columns: Tensor) -> Any:
+        """The state before its last columns (rows,) int64, at most `drafted` of start, which were read in one
+        call or since the last rewind. Not after a reorder in between. The rings stay where they are."""
 
 
 class Model(nn.Module, ABC, Generic[M, S]):

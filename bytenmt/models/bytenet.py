@@ -136,10 +136,10 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         columns = self.encoder.output(x) * source_mask(unfolded_len, width)[:, :, None]
         return ByteNetMemory(F.pad(columns, (0, 0, 0, 1)), unfolded_len)
 
-    def start(self, memory: ByteNetMemory, beam: int = 1) -> ByteNetState:
+    def start(self, memory: ByteNetMemory, beam: int = 1, drafted: int = 0) -> ByteNetState:
         config, columns = self.config, memory.columns
         rows = len(columns) * beam
-        sizes = [ring_capacity(config.kernel_width, r) for r in config.dilations * config.n_sets]
+        sizes = [ring_capacity(config.kernel_width, r) + drafted for r in config.dilations * config.n_sets]
         clock = Clock.start(rows, max(sizes), columns.device)
         rings = tuple(columns.new_zeros(rows, size, config.d_channels) for size in sizes)
         return ByteNetState(clock, rings)
@@ -149,7 +149,9 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         clock = state.clock
         embedded = self.decoder.input(self.embedding(tgt))
         x = torch.cat([embedded, self._columns(memory, clock.positions(t)).to(embedded.dtype)], dim=-1)
-        taps = {r: Taps.of(clock, t, self.config.kernel_width, r) for r in self.config.dilations}
+        k, dilations = self.config.kernel_width, self.config.dilations
+        drafted = state.rings[0].shape[1] - ring_capacity(k, dilations[0])
+        taps = {r: Taps.of(clock, t, k, r, drafted) for r in dilations}
         rings = []
         for block, ring in zip(self.decoder.blocks, state.rings, strict=True):
             x, ring = block.causal(x, ring, taps[block.convolution.dilation])
@@ -159,6 +161,10 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
 
     def reorder(self, state: ByteNetState, parents: Tensor) -> ByteNetState:
         return state._replace(clock=state.clock.reorder(parents))
+
+    def rewind(self, state: ByteNetState, columns: Tensor) -> ByteNetState:
+        """See base.Drafting."""
+        return state._replace(clock=state.clock.rewind(columns))
 
     def receptive_field(self) -> int | None:
         reach = sum(self.config.dilations) * self.config.n_sets

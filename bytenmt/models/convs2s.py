@@ -171,10 +171,10 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         z = _scale_gradient(self.encoder.output(z), 0.5 / len(self.config.decoder_layers))
         return ConvS2SMemory(z, (z + e) * HALF, src_len)
 
-    def start(self, memory: ConvS2SMemory, beam: int = 1) -> ConvS2SState:
+    def start(self, memory: ConvS2SMemory, beam: int = 1, drafted: int = 0) -> ConvS2SState:
         layers, keys = self.config.decoder_layers, memory.keys
         rows = len(keys) * beam
-        sizes = [ring_capacity(kernel_width, 1) for _, kernel_width in layers]
+        sizes = [ring_capacity(kernel_width, 1) + drafted for _, kernel_width in layers]
         widths = [layers[0][0], *(channels for channels, _ in layers)]
         rings = tuple(keys.new_zeros(rows, size, width) for size, width in zip(sizes, widths, strict=False))
         return ConvS2SState(Clock.start(rows, max(sizes), keys.device), rings)
@@ -197,7 +197,8 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         g = self._drop(g)
         mask = source_mask(memory.source_len, memory.keys.shape[1])
         widths = {kernel_width for _, kernel_width in self.config.decoder_layers}
-        taps = {kernel_width: Taps.of(clock, t, kernel_width, 1) for kernel_width in widths}
+        drafted = state.rings[0].shape[1] - ring_capacity(self.config.decoder_layers[0][1], 1)
+        taps = {kernel_width: Taps.of(clock, t, kernel_width, 1, drafted) for kernel_width in widths}
         x = self.decoder.input(g)
         rings, weights = [], []
         for layer, ring in zip(self.decoder.layers, state.rings, strict=True):
@@ -211,6 +212,10 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
 
     def reorder(self, state: ConvS2SState, parents: Tensor) -> ConvS2SState:
         return state._replace(clock=state.clock.reorder(parents))
+
+    def rewind(self, state: ConvS2SState, columns: Tensor) -> ConvS2SState:
+        """See base.Drafting."""
+        return state._replace(clock=state.clock.rewind(columns))
 
     def receptive_field(self) -> int | None:
         return 1 + sum(kernel_width - 1 for _, kernel_width in self.config.decoder_layers)
