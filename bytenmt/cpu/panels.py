@@ -66,7 +66,8 @@ def unpack(panels: Bytes, n_out: int, n_in: int, precision: str, scales: Array |
     if precision == "int8":
         if scales is None:
             raise ValueError("int8 panels need the scales that quantise made")
-        matrix = (matrix - np.float32(ZERO)) * scales[:n_out, None]
+        with np.errstate(invalid="ignore"):  # a scale that is no number makes its output none
+            matrix = (matrix - np.float32(ZERO)) * scales[:n_out, None]
     return matrix
 
 
@@ -76,9 +77,8 @@ def quantise(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:
     largest = np.maximum(matrix.max(axis=1), -matrix.min(axis=1)).astype(np.float32)
     scales = largest / np.float32(LARGEST)
     finite = np.isfinite(scales) & (scales > 0)
-    divisor = np.where(finite, scales, np.float32(1))
-    q = np.rint(np.where(finite, np.float32(1), np.float32(0))[:, None] * (matrix / divisor[:, None]))
-    return np.nan_to_num(q, copy=False).clip(-LARGEST, LARGEST).astype(np.int8), scales
+    q = np.where(finite[:, None], matrix, np.float32(0)) / np.where(finite, scales, np.float32(1))[:, None]
+    return np.rint(q).clip(-LARGEST, LARGEST).astype(np.int8), scales
 
 
 def round_to_bf16(values: Array) -> npt.NDArray[np.uint16]:
