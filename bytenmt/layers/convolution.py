@@ -58,12 +58,14 @@ class Taps(NamedTuple):
 
     rows, slots (rows, m) int64: the old columns, oldest first; their positions may be before the start,
     where a ring is still zero. m is k-1 for one new column, (k-1)r for more.
-    write (rows, w) int64: slots of the last w = min(t, capacity) new columns.
+    own (rows, 1) int64: each row's number; write (rows, w) int64: slots of the last w = min(t, capacity) new
+    columns.
     dilation: that of the kernel over [old columns, new columns].
     """
 
     rows: Tensor
     slots: Tensor
+    own: Tensor
     write: Tensor
     dilation: int
 
@@ -77,7 +79,7 @@ class Taps(NamedTuple):
         own = torch.arange(len(old), device=old.device)[:, None]
         rows = own + clock.ancestors.gather(1, old % clock.ancestors.shape[1])
         write = clock.positions(t)[:, -capacity:] % capacity
-        return Taps(rows, old % capacity, write, 1 if t == 1 else dilation)
+        return Taps(rows, old % capacity, own, write, 1 if t == 1 else dilation)
 
 
 def ring_capacity(kernel_width: int, dilation: int) -> int:
@@ -179,12 +181,11 @@ class Convolution(nn.Module):
         without gradients, a fresh one with them.
         """
         old = ring[taps.rows, taps.slots]
-        own = torch.arange(len(x), device=x.device)[:, None]
         new = x[:, -ring.shape[1] :].to(ring.dtype)
         if torch.is_grad_enabled():
-            ring = ring.index_put((own, taps.write), new)
+            ring = ring.index_put((taps.own, taps.write), new)
         else:
-            ring[own, taps.write] = new
+            ring[taps.own, taps.write] = new
         return self._convolve(torch.cat([old.to(x.dtype), x], dim=1), taps.dilation), ring
 
     def _convolve(self, x: Tensor, dilation: int) -> Tensor:
