@@ -70,8 +70,6 @@ class Fp32:
     input_bytes: ClassVar[int] = 0  # of an input of a prepared row; 0: rows need no preparation
     zeros: ClassVar[tuple[Value, ...]] = (spread(0.0),)  # the sums of 16 outputs before the first step
     scaled: ClassVar[bool] = False  # whether outputs have scales
-    # Whether a sum waits so long for its next step that few rows had better take two panels at once.
-    slow: ClassVar[bool] = False
     narrow_rows: ClassVar[int] = 6  # at once, where there are 16 registers of 8 numbers
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
@@ -121,8 +119,6 @@ class Bf16InFloat32(Fp32):
 
 class Bf16(Bf16InFloat32):
     """The same in one instruction for both inputs of a pair."""
-
-    slow = True
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
         return [b.bitcast(_one(b, row, INT32, step), _PAIRS)]
