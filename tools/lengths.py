@@ -148,7 +148,9 @@ def draw(path: Path, curves: dict[str, list[tuple[int, float]]]) -> None:
             x, y = zip(*points, strict=True)
             milliseconds = [1e3 * seconds for seconds in y]
             axes.plot(x, milliseconds, style, color=colours[name.split()[0]], marker="o", label=name)
-    axes.set(xscale="log", yscale="log", xlabel="output length, bytes", ylabel="milliseconds a byte")
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set(yscale="log", xlabel="output length, bytes", ylabel="milliseconds a byte")
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(path, dpi=120)
