@@ -14,17 +14,18 @@ import numpy.typing as npt
 from numba import types
 
 from bytenmt.cpu.barrier import barrier
-from bytenmt.cpu.lanes import PANEL, linear_panels
+from bytenmt.cpu.panels import PANEL
+from bytenmt.cpu.products import linear_panels
 from bytenmt.cpu.spans import (
-    greatest,
-    least,
-    span,
     additive_dot,
     axpy,
     dot,
     exp_of,
     exp_sum,
+    greatest,
     largest,
+    least,
+    span,
 )
 from bytenmt.cpu.vectors import FLOAT, Builder, Value, compiled, emitted, pointer, spread
 

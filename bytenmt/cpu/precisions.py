@@ -178,14 +178,14 @@ class Int8(Int8InFloat32):
             moved = b.fadd(b.fmul(values, factor), spread(_TO_INTEGER))
             integers = b.sub(b.bitcast(moved, INT_VECTOR), b.bitcast(spread(_TO_INTEGER), INT_VECTOR))
             h = b.ashr(b.add(integers, spread_int(128)), spread_int(8))
-            l = b.sub(integers, b.shl(h, spread_int(8)))
+            low_half = b.sub(integers, b.shl(h, spread_int(8)))
             fours = ir.VectorType(INT32, LANES // 4)
-            parts = [b.bitcast(b.trunc(part, _BYTES), fours) for part in (h, l)]
+            parts = [b.bitcast(b.trunc(part, _BYTES), fours) for part in (h, low_half)]
             order = ir.Constant(ir.VectorType(INT32, 8), [0, 4, 1, 5, 2, 6, 3, 7])
             both = b.shuffle_vector(*parts, order)
             at = pointer(b, b.add(to, whole(_HEADER)), INT16, place)
             b.store(both, b.bitcast(at, both.type.as_pointer()), align=4)
-            return [b.add(high, h), b.add(low, l)]
+            return [b.add(high, h), b.add(low, low_half)]
 
         sums = _over_row(b, x, n_in, list(self.zeros), write)
         b.store(b.fdiv(most, ir.Constant(FLOAT, _LARGEST)), pointer(b, to, FLOAT), align=4)
@@ -225,7 +225,7 @@ def row_bytes(n_in: int, input_bytes: int) -> int:
 
 
 def _place(b: Builder, step: Value, k: int) -> Value:
-    """Where vector k of a step begins in a panel, in units of 4 bytes: a step is 64 of them in each layout."""
+    """Where vector k of a step begins in a panel, in units of 4 bytes: a step is 64 of them everywhere."""
     return b.add(b.mul(step, whole(PANEL)), whole(k * LANES))
 
 
