@@ -98,7 +98,7 @@ class Aligner:
 
     def links(self, lines: Sequence[Sequence[tuple[bytes, bytes, bytes]]]) -> list[list[Link]]:
         """For each line, whose pieces are (source, text, joint), the links of the pieces one after another;
-        the joint stands behind the piece in the source and in the text."""
+        the joint stands behind the piece in the source and in the text, and has no link."""
         pairs = [(source, text) for line in lines for source, text, _ in line]
         weights = iter(self.weights(pairs))
         found = []
@@ -140,7 +140,7 @@ def fold(weights: npt.NDArray[np.float32], source: bytes, text: bytes) -> list[L
 def _characters(text: bytes) -> list[tuple[int, int]]:
     """Where each character of valid UTF-8 begins and ends."""
     starts = [i for i, byte in enumerate(text) if byte & 0xC0 != 0x80]
-    return list(zip(starts, [*starts[1:], len(text)], strict=True))
+    return list(zip(starts, [*starts[1:], len(text)], strict=False))
 
 
 def _batches(order: Sequence[int], pairs: Sequence[tuple[bytes, bytes]]) -> Iterator[list[int]]:
