@@ -120,10 +120,10 @@ def test_the_captured_step_of_several_models() -> None:
 @pytest.mark.parametrize(("name", "options"), PAIRS)
 def test_a_longer_source_comes_while_others_run(name: str, options: Options) -> None:
     """They go on from where they were, beside other columns; the new step's rehearsal leaves no trace."""
-    model, requests = peaky(name), requests_for([7, 3, 80, 150], [30] * 4)
-    engine = CudaGraphEngine([model], options, 4, CPU, rehearsed)
+    model, requests = peaky(name), requests_for([7, 3, 80, 150, 5], [30] * 5)
+    engine = CudaGraphEngine([model], options, 5, CPU, rehearsed)
     handles = []
-    for some in (requests[:2], requests[2:3], requests[3:]):
+    for some in (requests[:2], requests[2:3], requests[3:4], requests[4:]):
         handles += engine.admit(some)
         engine.advance(1)
     assert not engine.finished(), "the test means nothing unless they still run"
