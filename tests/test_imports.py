@@ -65,6 +65,7 @@ LAYERS: dict[str, int] = {
 # Imports within one number that are meant: presets lie under config, text under batches.
 WITHIN: set[tuple[str, str]] = {
     ("runtime", "search"),
+    ("__init__", "translate"),  # for type checkers, and when it is asked for
     ("config", "presets"),
     ("textfile", "scan"),
     ("textfile", "unpack"),

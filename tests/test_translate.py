@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import doctest
 import io
+import os
 import random
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from hypothesis import strategies as st
 from made_up_engine import MadeUpEngine, make_run, small_model
 from processes import results
 
+import bytenmt
 from bytenmt.decoding import Options, Request
 from bytenmt.distributed import ALONE, Group
 from bytenmt.errors import BytenmtError, DataError
@@ -272,6 +276,21 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     said = io.StringIO()
     doctest.DocTestRunner().run(example, out=said.write)
     assert said.getvalue() == ""
+
+
+def test_the_package_gives_the_translator_alone() -> None:
+    """And imports nothing heavy until it does."""
+    code = (
+        "import sys, bytenmt\n"
+        "print({'torch', 'numba', 'numpy', 'msgspec', 'click'} & set(sys.modules))\n"
+        "from bytenmt import Translator; from bytenmt.translate import Translator as Same\n"
+        "print(Translator is Same is bytenmt.Translator, {'torch', 'click'} & set(sys.modules))\n"
+        "bytenmt.translator"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert run.stdout.splitlines() == ["set()", "True set()"]
+    assert "AttributeError: module 'bytenmt' has no attribute 'translator'" in run.stderr
 
 
 def test_misuse_is_told() -> None:
