@@ -141,7 +141,8 @@ class Choice:
         forced = beams.forced.gather(1, _at(beams)).long()
         forbidden = self._forbidden[forced, room, beams.automaton]
         if self.options.no_repeat_ngram_size:
-            strict = forbidden | (self._repeats(beams) & (forced == 0)[:, :, None])
+            strict = forbidden | self._repeats(beams)
+            # A byte that is forced, or the only one that ends a character, comes all the same.
             forbidden = torch.where(strict.all(dim=2, keepdim=True), forbidden, strict)
         return forbidden
 

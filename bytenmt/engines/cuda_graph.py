@@ -56,6 +56,7 @@ class CudaGraphEngine:
         self._choice = Choice(options, device)
         self._handles: list[int | None] = [None] * capacity  # of each place; None: free
         self._n_admitted = 0
+        self._n_left = 0  # steps after which all are done at the latest
         self._states: tuple[Any, ...] = ()  # of each model, n * b rows
         self._beams: Beams | None = None
         self._plans: dict[int, Plan] = {}  # by source capacity; all share states and beams
@@ -76,14 +77,16 @@ class CudaGraphEngine:
         put(self._running(), torch.tensor(free, device=self._device), fresh)
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)
+        self._n_left = max(self._n_left, *(request.limit + 1 for request in requests))
         for i, handle in zip(free, handles, strict=True):
             self._handles[i] = handle
         return handles
 
     @torch.no_grad()
     def advance(self, n_steps: int) -> None:
-        for _ in range(n_steps if self.room() < self.capacity else 0):
+        for _ in range(min(n_steps, self._n_left)):
             self._plans[self._source_capacity].replay()
+        self._n_left = max(0, self._n_left - n_steps)
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
         if self._beams is None:

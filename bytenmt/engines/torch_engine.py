@@ -63,6 +63,7 @@ class TorchEngine:
         self._running: Running | None = None
         self._handles: list[int | None] = []  # of each row; None: harvested
         self._n_admitted = 0
+        self._n_left = 0  # steps after which all are done at the latest
         self._without_source = False  # of those that run
 
     def room(self) -> int:
@@ -84,13 +85,15 @@ class TorchEngine:
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._handles += handles
         self._n_admitted += len(requests)
+        self._n_left = max(self._n_left, *(request.limit + 1 for request in requests))
         return handles
 
     @torch.no_grad()
     def advance(self, n_steps: int) -> None:
-        for _ in range(n_steps if self._running is not None else 0):
-            assert self._running is not None
-            self._running = step(self._models, self._choice, self._running)
+        for _ in range(min(n_steps, self._n_left)):
+            if self._running is not None:
+                self._running = step(self._models, self._choice, self._running)
+        self._n_left = max(0, self._n_left - n_steps)
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
         if self._running is None:
