@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -200,3 +202,10 @@ def test_an_unknown_file_is_told_of() -> None:
     """A new file must be put into the table."""
     with pytest.raises(AssertionError, match="add it to the table"):
         layer("novelty")
+
+
+@pytest.mark.parametrize("name", ["search", "engines.numba_cpu"])
+def test_decoding_on_a_cpu_does_not_import_pytorch(name: str) -> None:
+    """A line alone is answered sooner than PyTorch is imported."""
+    program = f"import sys, bytenmt.{name}; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
