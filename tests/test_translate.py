@@ -169,7 +169,7 @@ def test_draws_follow_the_number_of_the_line() -> None:
 def test_the_prefix_begins_the_first_piece_alone() -> None:
     """And a prefix over the limit is the limit."""
     translator = made_up(prefix=b"so: ", max_source_bytes=5, max_len_a=2.0, max_len_b=0)
-    assert translator.translate(["ab", "one two", "abcde fghij"]) == [
+    assert translator.translate(["a", "one two", "abcde fghij"]) == [
         "so: ",
         "so: ON TWO0",
         "so: ABCDE0 FGHIJ0",
