@@ -295,21 +295,6 @@ def info(what: str, preset: str | None) -> None:
     RUN is a run folder, FILE a weights file, ARCH the name of an architecture. The output can be given to
     --config.
     """
-    from bytenmt.config import load_config
-    from bytenmt.info import describe
-    from bytenmt.weights import is_weights_file, read_config, read_weights
+    from bytenmt.info import information
 
-    path = Path(what)
-    if what in ARCHITECTURES:
-        click.echo(describe(load_config(what, preset, "", [])))
-        return
-    if not path.is_dir() and not is_weights_file(path):
-        names = ", ".join(ARCHITECTURES)
-        raise BytenmtError(f"{what} is neither a run folder nor an architecture: {names}")
-    if preset is not None:
-        raise BytenmtError(f"--preset would be ignored: {what} has its own configuration")
-    if path.is_dir():
-        click.echo(describe(read_config(path)))
-    else:
-        contents = read_weights(path)[1]
-        click.echo(describe(contents.config, path, contents.precision))
+    click.echo(information(what, preset))

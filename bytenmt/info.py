@@ -1,4 +1,4 @@
-"""What a model costs, told without its weights: it is built on PyTorch's meta device."""
+"""What a model costs, told without its weights: it is built on PyTorch's meta device; what a file holds."""
 
 from __future__ import annotations
 
@@ -6,10 +6,30 @@ from pathlib import Path
 
 import torch
 
-from bytenmt.config import Config, architecture, config_toml
+from bytenmt.config import Config, architecture, config_toml, load_config
+from bytenmt.errors import BytenmtError
 from bytenmt.models import build_model
+from bytenmt.presets import PRESETS
+from bytenmt.weights import is_weights_file, read_config, read_weights
 
 SOURCE_BYTES = 100  # the source at which a step's cost is told
+
+
+def information(what: str, preset: str | None) -> str:
+    """What there is to say of an architecture by name, of a preset; of a run folder; or of a weights file.
+    Raises BytenmtError."""
+    path = Path(what)
+    if what in PRESETS["small"]:
+        return describe(load_config(what, preset, "", []))
+    if not path.is_dir() and not is_weights_file(path):
+        names = ", ".join(PRESETS["small"])
+        raise BytenmtError(f"{what} is neither a run folder nor an architecture: {names}")
+    if preset is not None:
+        raise BytenmtError(f"--preset would be ignored: {what} has its own configuration")
+    if path.is_dir():
+        return describe(read_config(path))
+    contents = read_weights(path)[1]
+    return describe(contents.config, path, contents.precision)
 
 
 def describe(config: Config, file: Path | None = None, precision: str = "fp32") -> str:

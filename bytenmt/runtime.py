@@ -162,12 +162,20 @@ def _numba(
         )
         for _, contents in read
     ]
-    threads = choice.threads or min(MOST_THREADS, len(os.sched_getaffinity(0)))
+    threads = choice.threads or min(MOST_THREADS, _cores())
     source = b"a" if read[0][1].config.data.source else None
     with _told("compiling the decode kernels for this machine, once: it takes about half a minute"):
         for _ in decode(NumbaEngine(packed, Options(), 1, 1), [Request(source, 0)]):
             pass
     return lambda options: partial(NumbaEngine, packed, options, threads=threads)
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1
 
 
 @contextmanager
