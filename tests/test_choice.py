@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from made_up import Distribution, FakeDecoder, few_bytes, followers, random_distribution, repeats
 from reference_draw import naive_draw, naive_text, naive_uniform
 
+import bytenmt.engines.draw
 from bytenmt.alphabet import ACCEPT, EOS, UTF8_NEXT
 from bytenmt.decoding import Hypothesis, Options, Request
 from bytenmt.engines.draw import draw, draw_key, kept, uniform
@@ -119,6 +120,19 @@ def test_a_draw_is_the_naive_one(seed: int, options: Options, step: int) -> None
         assert found == naive_draw(log_p, u, options)
 
 
+@pytest.mark.parametrize(("u", "drawn"), [(0.0, 40), (1 - 2**-24, 42)])
+def test_the_ends_of_the_range_draw_what_may_come(
+    u: float, drawn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never a byte without probability, at the lowest number nor at the highest."""
+    monkeypatch.setattr(bytenmt.engines.draw, "uniform", lambda key, step: torch.full(key.shape, u).double())
+    log_p = torch.full((1, 1, 256), -torch.inf)
+    log_p[0, 0, 40:43] = 0.0
+    assert (
+        int(draw(log_p, torch.zeros(1, 1, dtype=torch.int64), torch.zeros(1), Options(sample=True))) == drawn
+    )
+
+
 def test_equal_bytes_are_kept_in_their_order() -> None:
     """Of equal probabilities the lower byte is kept, and top_p keeps as few as reach it."""
     flat = torch.zeros(1, 1, 256, dtype=torch.float64)
@@ -200,10 +214,13 @@ def test_banned_bytes_are_those_that_repeat(text: str, n: int, cut: int) -> None
     data = text.encode()
     data = data[: max(0, len(data) - cut)]
     guard = Guard.begin(1, 60 * 2, 2)
+    right = 0
     for at, byte in enumerate(data):
-        # the second beam's text is the wrong one before it goes on from the first
-        taken = torch.tensor([[byte, 0x40 + at % 3]], dtype=torch.uint8)
-        guard = guard.go_on(taken, torch.tensor([[0, 0]]), torch.full((1, 1, 2), at))
+        # the text wanders from beam to beam, beside one that goes wrong at every byte
+        before, right = right, at % 3 % 2
+        taken = torch.tensor([[0x40 + at % 3] * 2], dtype=torch.uint8)
+        taken[0, right] = byte
+        guard = guard.go_on(taken, torch.full((1, 2), before), torch.full((1, 1, 2), at))
     state = ACCEPT
     for byte in data:
         state = int(UTF8_NEXT[state, byte])
@@ -212,4 +229,4 @@ def test_banned_bytes_are_those_that_repeat(text: str, n: int, cut: int) -> None
     completes[EOS] = False
     found = banned(guard, torch.tensor([len(data)]), within, n)[0] & completes
     expected = [repeats(data, byte, n) for byte in range(256)]
-    assert found[0].tolist() == expected
+    assert found[right].tolist() == expected

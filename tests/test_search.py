@@ -462,3 +462,22 @@ def test_what_is_so_far_sure_stays(options: Options) -> None:
         assert [len(part) for part in seen] == sorted(len(part) for part in seen)
         if options.beam == 1:
             assert [len(part) for part in seen] == [*range(len(text) + 1), len(text)]
+
+
+def test_a_finished_text_may_win_still() -> None:
+    """All beams that go on begin alike, but what has ended begins otherwise: nothing is sure."""
+
+    def log_p(prefix: bytes) -> np.ndarray:
+        p = np.full(256, 1e-9)
+        if prefix == b"":
+            p[ord("a")], p[ord("b")] = 0.6, 0.4
+        elif prefix == b"a":
+            p[EOS] = 1.0
+        else:
+            p[ord("x")] = p[ord("y")] = 0.5
+        return np.log(p / p.sum())
+
+    engine = TorchEngine([FakeDecoder([log_p])], Options(beam=2, n_best=2), 1, CPU)
+    (handle,) = engine.admit([Request(b"0", 6)])
+    engine.advance(2)
+    assert not engine.finished() and engine.so_far(handle) == b""

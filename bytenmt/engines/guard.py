@@ -46,8 +46,8 @@ def banned(guard: Guard, step: Tensor, within: Tensor, n_characters: int) -> Ten
     after = starts.sum(dim=1, keepdim=True) - starts.cumsum(dim=1) + starts.long()
     wanted = (n_characters - 1 + within.long())[:, None]
     n_before = ((after >= wanted) & before_end).sum(dim=1, keepdim=True) + (wanted == 0).long()
-    tail = step[:, None, None] + 1 - n_before  # bytes; n_before is 0 where there are too few characters
-    again = (common >= tail) & before_end & (n_before > 0)
+    tail = step[:, None, None] + 1 - n_before  # bytes; more than there are where the characters are too few
+    again = (common >= tail) & before_end
     # Bytes that do not count go to a column past the last one.
     column = text.long().masked_fill(~again, N_IDS).transpose(1, 2)
     found = torch.zeros(n, b, N_IDS + 1, dtype=torch.bool, device=text.device)
