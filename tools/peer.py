@@ -28,7 +28,7 @@ from bytenmt.errors import BytenmtError
 from bytenmt.search import decode
 
 BENCH = "bench_decode"
-TIMES = 3  # rounds here for one elsewhere: a measurement is a single try
+TIMES = 2  # rounds here for one elsewhere: a measurement is a single try
 BYTES_PER_SUBWORD = 4.2
 SUBWORDS = round(SOURCE_BYTES / BYTES_PER_SUBWORD)  # of a sentence
 SPECIALS = ["<unk>", "<s>", "</s>"]
@@ -151,72 +151,76 @@ def against_peer(options: Any) -> Iterator[Record]:
         yield from base_size(batch, known, options)
 
 
+def made(shape: Shape, known: Sequence[str], threads: int) -> dict[str, Peer]:
+    """A peer in every precision."""
+    with tempfile.TemporaryDirectory() as folder:
+        build(shape, Path(folder))
+        return {name: Peer(Path(folder), name, threads) for name in known}
+
+
 def equal_weights(preset: str, known: Sequence[str], options: Any) -> Iterator[Record]:
     """A step of every architecture beside a step of a peer that reads as many weights."""
     shape = EQUAL[preset]
-    with tempfile.TemporaryDirectory() as folder:
-        build(shape, Path(folder))
-        peers = {name: Peer(Path(folder), name, options.threads) for name in known}
     text = sources(shape, 1, SOURCE_BYTES + 1)
-    for peer in peers.values():
+    short, long = SOURCE_BYTES // 2, 3 * SOURCE_BYTES // 2
+    actions: dict[str, Callable[[], float]] = {}
+    for name, peer in made(shape, known, options.threads).items():
         peer.seconds(text, 2)
+        actions |= {f"{name} {n}": partial(peer.seconds, text, n) for n in (short, long)}
+    cases: dict[Case, int] = {}  # to decoder weights
     for arch in options.arch:
-        cases = {name: Case(arch, preset, "numba", name, threads=options.threads) for name in known}
-        actions: dict[str, Callable[[], float]] = {}
-        for name, case in cases.items():
+        for name in known:
+            case = Case(arch, preset, "numba", name, threads=options.threads)
+            cases[case] = endless(arch, preset).model.decoder_weights()
             # As many steps at a time as the peer's figure is the difference of: both lose to who interrupts.
             steps = Steps(make_engine(case, torch.device("cpu")), 1)
-            actions[name] = partial(steps.take, SOURCE_BYTES)
-            for length in (SOURCE_BYTES // 2, 3 * SOURCE_BYTES // 2):
-                actions[f"peer {name} {length}"] = partial(peers[name].seconds, text, length)
-        found = {name: outcome.best for name, outcome in contest(actions, TIMES * options.rounds).items()}
-        weights = endless(arch, preset).model.decoder_weights()
-        for name, case in cases.items():
-            long, short = (found[f"peer {name} {n}"] for n in (3 * SOURCE_BYTES // 2, SOURCE_BYTES // 2))
-            theirs, own = (long - short) / SOURCE_BYTES, found[name]
-            reference = (
-                f"CTranslate2 {name}, {shape.decoder_layers} layers of {shape.d}: "
-                f"{shape.step_weights() / 1e6:.1f} M weights a step (ours {weights / 1e6:.1f} M)"
-            )
-            what = case.name(f"ctranslate2 equal weights {name}")
-            yield Record(BENCH, what, own * 1e3, "ms/step", reference, theirs * 1e3, theirs / own)
-        if preset == "small":
-            own, what = found["fp32"], cases["fp32"].name("fairseq fconv")
-            reference = "fairseq's fconv, 2.9 M, of another run"
-            yield Record(
-                BENCH, what, own * 1e3, "ms/step", reference, FCONV_SECONDS * 1e3, FCONV_SECONDS / own
-            )
+            actions[case.name("")] = partial(steps.take, SOURCE_BYTES)
+    found = {name: outcome.best for name, outcome in contest(actions, TIMES * options.rounds).items()}
+    for case, weights in cases.items():
+        name, own = case.precision, found[case.name("")]
+        theirs = (found[f"{name} {long}"] - found[f"{name} {short}"]) / (long - short)
+        reference = (
+            f"CTranslate2 {name}, {shape.decoder_layers} layers of {shape.d}: "
+            f"{shape.step_weights() / 1e6:.1f} M weights a step (ours {weights / 1e6:.1f} M)"
+        )
+        yield faster(case, f"ctranslate2 equal weights {name}", own, reference, theirs)
+        if preset == "small" and name == "fp32":
+            yield faster(case, "fairseq fconv", own, "fairseq's fconv, 2.9 M, of another run", FCONV_SECONDS)
+
+
+def faster(case: Case, what: str, own: float, reference: str, theirs: float) -> Record:
+    """Seconds a step beside another's."""
+    return Record(BENCH, case.name(what), own * 1e3, "ms/step", reference, theirs * 1e3, theirs / own)
 
 
 def base_size(batch: int, known: Sequence[str], options: Any) -> Iterator[Record]:
     """Text bytes a second of whole sentences: every precision beside the same one there, and the best
     beside the best."""
-    with tempfile.TemporaryDirectory() as folder:
-        build(BASE, Path(folder))
-        peers = {name: Peer(Path(folder), name, options.threads) for name in known}
     text = sources(BASE, batch, SUBWORDS + 1)
-    for peer in peers.values():
+    actions: dict[str, Callable[[], float]] = {}
+    for name, peer in made(BASE, known, options.threads).items():
         peer.seconds(text, 2)
-    n_bytes = batch * SOURCE_BYTES
-    for arch in options.arch:
-        cases = [Case(arch, "base", "numba", name, batch, 1, options.threads) for name in PEER_TYPES]
-        actions: dict[str, Callable[[], float]] = {
-            f"peer {name}": partial(peer.seconds, text, SUBWORDS) for name, peer in peers.items()
-        }
-        for case in cases:
-            actions[case.precision] = partial(sentences, make_engine(case, torch.device("cpu")), batch)
-            actions[case.precision]()
-        rates = {name: n_bytes / one.best for name, one in contest(actions, TIMES * options.rounds).items()}
-        best = max(known, key=lambda name: rates[f"peer {name}"])
-        fastest = max(PEER_TYPES, key=rates.__getitem__)
-        for case in cases:
-            same = case.precision if case.precision in known else best
-            for other in dict.fromkeys((same, best) if case.precision == fastest else (same,)):
-                note = ", best of both" if case.precision == fastest and other == best else ""
-                own, theirs = rates[case.precision], rates[f"peer {other}"]
-                reference = f"CTranslate2 {other}, 6 + 6 layers of 512, 8,000 subwords"
-                what = case.name(f"ctranslate2 base {other}{note}")
-                yield Record(BENCH, what, own, "text bytes/s", reference, theirs, own / theirs)
+        actions[name] = partial(peer.seconds, text, SUBWORDS)
+    cases = [
+        Case(arch, "base", "numba", name, batch, 1, options.threads)
+        for arch in options.arch
+        for name in PEER_TYPES
+    ]
+    for case in cases:
+        translate = partial(sentences, make_engine(case, torch.device("cpu")), batch)
+        translate()  # allocates
+        actions[case.name("")] = translate
+    found = contest(actions, TIMES * options.rounds)
+    rates = {name: batch * SOURCE_BYTES / outcome.best for name, outcome in found.items()}
+    best = max(known, key=rates.__getitem__)
+    for case in cases:
+        own, same = rates[case.name("")], case.precision if case.precision in known else best
+        fastest = own == max(rates[other.name("")] for other in cases if other.arch == case.arch)
+        for other in dict.fromkeys((same, best) if fastest else (same,)):
+            note = ", best of both" if fastest and other == best else ""
+            reference = f"CTranslate2 {other}, 6 + 6 layers of 512, 8,000 subwords"
+            what = case.name(f"ctranslate2 base {other}{note}")
+            yield Record(BENCH, what, own, "text bytes/s", reference, rates[other], own / rates[other])
 
 
 def sentences(engine: Engine, n: int) -> float:
