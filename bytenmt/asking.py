@@ -13,7 +13,7 @@ from bytenmt.alphabet import first_invalid
 from bytenmt.answers import JsonLines, n_best_list
 from bytenmt.config import ATTENTIVE, architecture, fingerprint
 from bytenmt.errors import BytenmtError
-from bytenmt.runtime import Choice, Runtime, choose
+from bytenmt.runtime import Choice, Runtime, choose, precision_of
 from bytenmt.stream import Form, plain
 from bytenmt.translate import Translator
 
@@ -103,4 +103,6 @@ def provenance(runtime: Runtime, choice: Choice) -> list[str]:
     told = []
     for run in runtime.runs:
         told += [f"configuration {fingerprint(run.config)}", f"update {run.facts['update']}"]
-    return [*told, f"engine {choice.engine}"]
+        told += [] if run.precision == "fp32" else [f"weights {run.precision}"]
+        told.append(f"engine {choice.engine} {precision_of(run.precision, choice)}")
+    return told

@@ -138,6 +138,13 @@ def load_runs(paths: Sequence[str | Path], choice: Choice) -> Runtime:
     return Runtime(load(read, choice), source, limit, runs)
 
 
+def precision_of(stored: str, choice: Choice) -> str:
+    """In which a run computes whose file holds its matrices in `stored`."""
+    if choice.precision != "auto":
+        return choice.precision
+    return {"numba": stored, "cuda-graph": "bf16", "torch": "fp32"}[choice.engine]
+
+
 def of_models(models: Sequence[Model[Any, Any]], device: torch.device, source: bool = True) -> Runtime:
     """Models in evaluation mode on their device, for the torch engine; source: trained with one."""
     from bytenmt.engines.torch_engine import TorchEngine
@@ -155,12 +162,7 @@ def _numba(
     from bytenmt.engines.numba_cpu import NumbaEngine
 
     packed = [
-        pack(
-            restored(contents.arrays),
-            contents.config.model,
-            contents.precision if choice.precision == "auto" else choice.precision,
-        )
-        for _, contents in read
+        pack(restored(one.arrays), one.config.model, precision_of(one.precision, choice)) for _, one in read
     ]
     threads = choice.threads or min(MOST_THREADS, _cores())
     source = b"a" if read[0][1].config.data.source else None
@@ -202,9 +204,10 @@ def _torch(
     if choice.threads is not None:
         torch.set_num_threads(choice.threads)
     device = local_device(torch.device(choice.device))
-    in_bf16 = choice.precision == "bf16" or choice.precision == "auto" and choice.engine == "cuda-graph"
-    kind = torch.bfloat16 if in_bf16 else torch.float32
-    models = [build(contents, file).to(device, kind).eval() for file, contents in read]
+    models = []
+    for file, contents in read:
+        kind = torch.bfloat16 if precision_of(contents.precision, choice) == "bf16" else torch.float32
+        models.append(build(contents, file).to(device, kind).eval())
     if choice.engine == "torch":
         return of_models(models, device).maker
     from bytenmt.engines.cuda_graph import CudaGraphEngine

@@ -276,14 +276,15 @@ def test_an_output_file_is_whole_or_not_there(tmp_path: Path) -> None:
 
 def test_evaluate_prints_its_scores(place: Path) -> None:
     """In the form that scripts read; the translations are kept on request."""
-    command = f"{EVALUATE} --src src --ref tgt --hyp-out hyp --tokenize char {SHORT}"
+    command = f"{EVALUATE} --src src --ref tgt --hyp-out hyp --tokenize char {SHORT} --precision fp32"
     said = accepted(command).splitlines()
     patterns = [
         r"chrF \d+\.\d\d  \S*\|version:\S+",
         r"BLEU \d+\.\d\d  \S*tok:char\S*",
         r"exact match: \d+\.\d %",
         r"bits per byte: \d+\.\d{4}",
-        rf"bytenmt {__version__}, configuration [0-9a-f]{{8}}, update 70, engine \S+(, commit [0-9a-f]+\S*)?",
+        rf"bytenmt {__version__}, configuration [0-9a-f]{{8}}, update 70, engine \S+ fp32"
+        r"(, commit [0-9a-f]+\S*)?",
     ]
     for pattern, text in zip(patterns, said, strict=True):
         assert re.fullmatch(pattern, text), text
