@@ -68,5 +68,4 @@ def kept(scaled: Tensor, top_k: int, top_p: float) -> Tensor:
         ordered[:, :, top_k:].fill_(-torch.inf)
     before = F.pad(ordered.softmax(dim=2).cumsum(dim=2)[:, :, :-1], (1, 0))
     keep = (ordered > -torch.inf) & (before < top_p)
-    keep[:, :, 0].fill_(True)
     return torch.zeros_like(keep).scatter(2, order, keep)
