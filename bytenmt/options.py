@@ -92,9 +92,10 @@ DECODING = options(
     ),
     click.option(
         "--precision",
-        type=click.Choice(["auto", "fp32", "bf16", "int8"]),
+        type=click.Choice(["auto", "fp32", "bf16", "int8", "w8a8"]),
         default="auto",
-        help="Of the weights; auto: fp32, bf16 by cuda-graph, what `convert` made by numba.",
+        help="Of the weights; auto: fp32, bf16 by cuda-graph, what `convert` made by numba."
+        " w8a8 is int8 with inputs of 8 bits too, the quickest for many lines.",
     ),
     click.option(
         "-b",

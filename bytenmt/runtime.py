@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bytenmt.models.base import Model
 
 ENGINES = ("auto", "torch", "cuda-graph", "numba")
-PRECISIONS = ("auto", "fp32", "bf16", "int8")
+PRECISIONS = ("auto", "fp32", "bf16", "int8", "w8a8")
 ON_THE_CPU = "numba"  # the engine that auto takes where there is no GPU
 MOST_THREADS = 2  # of the numba engine unless told otherwise: more than that wait for the memory
 PATIENCE = 2.0  # seconds until a user is told why nothing happens yet
@@ -87,8 +87,8 @@ def choose(engine: str, device: str, precision: str = "auto", threads: int | Non
         raise DeviceError("--engine cuda-graph: no GPU is available here; use --engine numba or auto")
     if engine == "auto":
         engine = "cuda-graph" if has_gpu else ON_THE_CPU
-    if precision == "int8" and engine != "numba":
-        raise BytenmtError(f"--precision int8 is for --engine numba: {engine} has fp32 and bf16")
+    if precision in ("int8", "w8a8") and engine != "numba":
+        raise BytenmtError(f"--precision {precision} is for --engine numba: {engine} has fp32 and bf16")
     return Choice(engine, "cuda" if has_gpu else "cpu", precision, threads)
 
 

@@ -6,8 +6,8 @@ In fp32 an engine must give the torch engine's bytes, greedy and with a beam, an
 path: to 1e-4, of a logit above 1 to 1e-4 of it. How far both are from float64 is shown beside it. Where
 bytes differ, PyTorch itself is asked how far apart the two are: in greedy search by the log-probabilities of
 the two bytes where they part, with a beam by the scores of the two texts. Under 1e-4 that is a near-tie,
-counted and shown; anything else fails, and the program ends with 1. bf16 and int8 may differ: they report
-the chrF that they cost. Knows engines and runs; does not train.
+counted and shown; anything else fails, and the program ends with 1. bf16, int8 and w8a8 may differ: they
+report the chrF that they cost. Knows engines and runs; does not train.
 """
 
 from __future__ import annotations
@@ -211,12 +211,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ref", metavar="FILE", help="translations, for chrF")
     parser.add_argument("--lines", type=int, default=200)
     parser.add_argument("--beam", nargs="+", type=int, default=[1, 4])
-    parser.add_argument("--precision", nargs="+", choices=("fp32", "bf16", "int8"))
+    parser.add_argument("--precision", nargs="+", choices=("fp32", "bf16", "int8", "w8a8"))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the records here")
     options = parser.parse_args(arguments)
-    options.precision = options.precision or ["fp32", "bf16", *(["int8"] if options.device == "cpu" else [])]
+    integers = ["int8", "w8a8"] if options.device == "cpu" else []
+    options.precision = options.precision or ["fp32", "bf16", *integers]
     records, failed = [], []
     try:
         options.src = read_lines(options.src)

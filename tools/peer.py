@@ -204,7 +204,7 @@ def base_size(batch: int, known: Sequence[str], options: Any) -> Iterator[Record
     cases = [
         Case(arch, "base", "numba", name, batch, 1, options.threads)
         for arch in options.arch
-        for name in PEER_TYPES
+        for name in (*PEER_TYPES, "w8a8")
     ]
     for case in cases:
         translate = partial(sentences, make_engine(case, torch.device("cpu")), batch)
@@ -214,7 +214,8 @@ def base_size(batch: int, known: Sequence[str], options: Any) -> Iterator[Record
     rates = {name: batch * SOURCE_BYTES / outcome.best for name, outcome in found.items()}
     best = max(known, key=rates.__getitem__)
     for case in cases:
-        own, same = rates[case.name("")], case.precision if case.precision in known else best
+        own, same = rates[case.name("")], "int8" if case.precision == "w8a8" else case.precision
+        same = same if same in known else best
         fastest = own == max(rates[other.name("")] for other in cases if other.arch == case.arch)
         for other in dict.fromkeys((same, best) if fastest else (same,)):
             note = ", best of both" if fastest and other == best else ""

@@ -14,14 +14,22 @@ Array = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 
 PANEL = 64  # outputs that stand together: the weights of one input are contiguous
-PRECISIONS = ("fp32", "bf16", "int8")  # a precision's code is its place here
-FP32, BF16, INT8 = 0, 1, 2
+# A precision's code is its place here. w8a8 has the weights of int8, and inputs of 8 bits where the machine
+# multiplies bytes.
+PRECISIONS = ("fp32", "bf16", "int8", "w8a8")
+FP32, BF16, INT8, W8A8 = 0, 1, 2, 3
+INTEGERS = ("int8", "w8a8")  # with a scale for each output
 LARGEST = 127  # of an int8 weight; -128 is not used, so that both signs reach as far
 ZERO = 128  # what stands for 0 among int8 weights: they are kept without a sign
 
 
 # Of a precision: the numbers' kind in a panel, and how many inputs of an output stand together.
-_LAYOUT: dict[str, tuple[Any, int]] = {"fp32": (np.float32, 1), "bf16": (np.uint16, 2), "int8": (np.uint8, 4)}
+_LAYOUT: dict[str, tuple[Any, int]] = {
+    "fp32": (np.float32, 1),
+    "bf16": (np.uint16, 2),
+    "int8": (np.uint8, 4),
+    "w8a8": (np.uint8, 4),
+}
 
 
 def panel_bytes(n_in: int, precision: str) -> int:
@@ -41,10 +49,10 @@ def pack(matrix: Array, precision: str) -> Bytes:
     values: npt.NDArray[Any] = matrix.astype(np.float32, copy=False)
     if precision == "bf16":
         values = round_to_bf16(values)
-    elif precision == "int8":
+    elif precision in INTEGERS:
         values = quantise(matrix)[0].view(np.uint8) ^ np.uint8(ZERO)
     n_groups = -(-n_in // together)
-    zero = ZERO if precision == "int8" else 0
+    zero = ZERO if precision in INTEGERS else 0
     panels = np.full((-(-n_out // PANEL), n_groups, PANEL, together), zero, kind)
     for panel in range(len(panels)):  # one after another: a transposed copy of all at once misses the caches
         part = values[panel * PANEL : (panel + 1) * PANEL]
@@ -63,7 +71,7 @@ def unpack(panels: Bytes, n_out: int, n_in: int, precision: str, scales: Array |
     if precision == "bf16":
         whole = (whole.astype(np.uint32) << np.uint32(16)).view(np.float32)
     matrix: Array = whole.astype(np.float32, copy=False)
-    if precision == "int8":
+    if precision in INTEGERS:
         if scales is None:
             raise ValueError("int8 panels need the scales that quantise made")
         with np.errstate(invalid="ignore"):  # a scale that is no number makes its output none

@@ -164,38 +164,46 @@ class Int8(Int8InFloat32):
     """
 
     input_bytes = 2
-    zeros = (spread_int(0), spread_int(0))
+    zeros: ClassVar[tuple[Value, ...]] = (spread_int(0), spread_int(0))
+    largest: ClassVar[float] = 127.0 * 256  # |x|, so that h has its place in a byte
+
+    def parts(self, b: Builder, integers: Value) -> list[Value]:
+        """The bytes of x as integers: h and l."""
+        h = b.ashr(b.add(integers, spread_int(128)), spread_int(8))
+        return [h, b.sub(integers, b.shl(h, spread_int(8)))]
+
+    def ordered(self, b: Builder, parts: Sequence[Value]) -> Value:
+        """The parts of 16 inputs as bytes, those of four inputs together."""
+        fours = ir.VectorType(INT32, LANES // 4)
+        h, low = (b.bitcast(b.trunc(part, _BYTES), fours) for part in parts)
+        return b.shuffle_vector(h, low, ir.Constant(ir.VectorType(INT32, 8), [0, 4, 1, 5, 2, 6, 3, 7]))
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
         most = _over_row(b, x, n_in, [spread(0.0)], lambda _, values, most: [_larger(b, most, values)])[0]
         most = fold(b, most, lambda low, high: _larger(b, low, high))
         # Where all is (all but) nothing, or not a number, the scale tells the result alone.
         ordinary = b.fcmp_ordered(">", most, ir.Constant(FLOAT, _LEAST))
-        factor = b.fdiv(ir.Constant(FLOAT, _LARGEST), most)
+        factor = b.fdiv(ir.Constant(FLOAT, self.largest), most)
         factor = broadcast(b, b.select(ordinary, factor, ir.Constant(FLOAT, 0.0)))
 
-        def write(place: Value, values: Value, high: Value, low: Value) -> list[Value]:
+        def write(place: Value, values: Value, *sums: Value) -> list[Value]:
             moved = b.fadd(b.fmul(values, factor), spread(_TO_INTEGER))
             integers = b.sub(b.bitcast(moved, INT_VECTOR), b.bitcast(spread(_TO_INTEGER), INT_VECTOR))
-            h = b.ashr(b.add(integers, spread_int(128)), spread_int(8))
-            low_half = b.sub(integers, b.shl(h, spread_int(8)))
-            fours = ir.VectorType(INT32, LANES // 4)
-            parts = [b.bitcast(b.trunc(part, _BYTES), fours) for part in (h, low_half)]
-            order = ir.Constant(ir.VectorType(INT32, 8), [0, 4, 1, 5, 2, 6, 3, 7])
-            both = b.shuffle_vector(*parts, order)
-            at = pointer(b, b.add(to, whole(_HEADER)), INT16, place)
-            b.store(both, b.bitcast(at, both.type.as_pointer()), align=4)
-            return [b.add(high, h), b.add(low, low_half)]
+            parts = self.parts(b, integers)
+            together = self.ordered(b, parts)
+            at = pointer(b, b.add(to, whole(_HEADER)), INT8, b.mul(place, whole(self.input_bytes)))
+            b.store(together, b.bitcast(at, together.type.as_pointer()), align=4)
+            return [b.add(sum_, part) for sum_, part in zip(sums, parts, strict=True)]
 
         sums = _over_row(b, x, n_in, list(self.zeros), write)
-        b.store(b.fdiv(most, ir.Constant(FLOAT, _LARGEST)), pointer(b, to, FLOAT), align=4)
+        b.store(b.fdiv(most, ir.Constant(FLOAT, self.largest)), pointer(b, to, FLOAT), align=4)
         for k, vector in enumerate(sums):
             value = b.shl(fold(b, vector, b.add), ir.Constant(INT32, 7))
             b.store(value, pointer(b, to, INT32, whole(1 + k)), align=4)
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
-        first = b.mul(step, whole(2))
-        return [_one(b, row, INT32, b.add(first, whole(_HEADER // 4 + k))) for k in range(2)]
+        first = b.mul(step, whole(self.input_bytes))
+        return [_one(b, row, INT32, b.add(first, whole(_HEADER // 4 + k))) for k in range(self.input_bytes)]
 
     def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
         return [b.bitcast(load(b, panel, _place(b, step, k)), INT_VECTOR)]
@@ -208,12 +216,27 @@ class Int8(Int8InFloat32):
         parts = [
             b.sitofp(b.sub(sum_, _one(b, row, INT32, whole(1 + k))), VECTOR) for k, sum_ in enumerate(sums)
         ]
-        value = multiply_add(b, parts[0], spread(256.0), parts[1])
+        value = parts[0] if len(parts) == 1 else multiply_add(b, parts[0], spread(256.0), parts[1])
         return b.fmul(value, _one(b, row, FLOAT, whole(0)))
 
 
+class W8A8(Int8):
+    """Inputs of 8 bits too: half the work, coarser."""
+
+    input_bytes = 1
+    zeros = (spread_int(0),)
+    largest = 127.0
+
+    def parts(self, b: Builder, integers: Value) -> list[Value]:
+        """x itself."""
+        return [integers]
+
+    def ordered(self, b: Builder, parts: Sequence[Value]) -> Value:
+        """x of 16 inputs as bytes."""
+        return b.trunc(parts[0], _BYTES)
+
+
 _HEADER = 64  # bytes before the inputs of a prepared row, see Int8; others leave them empty
-_LARGEST = 127.0 * 256  # |x|, so that h has its place in a byte
 _LEAST = 1e-30  # beside it 1 / x is still a number
 _TO_INTEGER = 1.5 * 2.0**23  # to add it makes the last bit worth one
 

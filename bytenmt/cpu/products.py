@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from bytenmt.cpu.panels import BF16, FP32, PANEL
+from bytenmt.cpu.panels import BF16, FP32, INT8, PANEL
 from bytenmt.cpu.precisions import (
     NATIVE_BF16,
     NATIVE_INT8,
+    W8A8,
     Bf16,
     Bf16InFloat32,
     Fp32,
@@ -144,15 +145,17 @@ def _product(kind: Fp32) -> Any:
     return emitted(12, 0, generate)
 
 
-_FP32, _BF16, _INT8 = (
+_FP32, _BF16, _INT8, _W8A8 = (
     Fp32(),
     Bf16() if NATIVE_BF16 else Bf16InFloat32(),
     Int8() if NATIVE_INT8 else Int8InFloat32(),
+    W8A8() if NATIVE_INT8 else Int8InFloat32(),
 )
-_fp32, _bf16, _int8 = _product(_FP32), _product(_BF16), _product(_INT8)
-_prepare_bf16, _prepare_int8 = emitted(3, 0, _BF16.prepare), emitted(3, 0, _INT8.prepare)
-_BF16_TOGETHER, _INT8_TOGETHER = _BF16.inputs_a_step, _INT8.inputs_a_step
-_BF16_BYTES, _INT8_BYTES = _BF16.input_bytes, _INT8.input_bytes
+_fp32, _bf16, _int8, _w8a8 = _product(_FP32), _product(_BF16), _product(_INT8), _product(_W8A8)
+_prepare_bf16, _prepare_int8, _prepare_w8a8 = (emitted(3, 0, kind.prepare) for kind in (_BF16, _INT8, _W8A8))
+# By a precision's code: inputs a step, and bytes of an input of a prepared row.
+_TOGETHER = tuple(kind.inputs_a_step for kind in (_FP32, _BF16, _INT8, _W8A8))
+_INPUT_BYTES = tuple(kind.input_bytes for kind in (_FP32, _BF16, _INT8, _W8A8))
 
 
 def scratch_bytes(n_in: int) -> int:
@@ -181,13 +184,10 @@ def linear_panels(
 
     Addresses in bytes, strides in float32 numbers. x (rows, n_in) float32; w: panel 0, as pack makes them;
     y (rows, panels * PANEL) float32. base: address of numbers like y's, 0 for zeros; y itself to accumulate;
-    a bias has base_stride 0. scales: of int8, float32, whole panels. scratch: scratch_bytes(n_in) bytes of
-    this thread's own, not for fp32.
+    a bias has base_stride 0. scales: of int8 and w8a8, float32, whole panels. scratch: scratch_bytes(n_in)
+    bytes of this thread's own, not for fp32.
     """
-    together, input_bytes = 1, 0
-    if precision != FP32:
-        together = _BF16_TOGETHER if precision == BF16 else _INT8_TOGETHER
-        input_bytes = _BF16_BYTES if precision == BF16 else _INT8_BYTES
+    together, input_bytes = _TOGETHER[precision], _INPUT_BYTES[precision]
     n_steps = (n_in + together - 1) // together
     size = n_steps * _PANEL_BYTES
     room = row_bytes(n_in, input_bytes)
@@ -206,10 +206,14 @@ def linear_panels(
             for row in range(n):
                 _prepare_bf16(scratch + row * room, x + 4 * row * x_stride, n_in)
             _bf16(n, n_panels, scratch, room, w, size, n_steps, y, a, base, b, scales)
-        else:
+        elif precision == INT8:
             for row in range(n):
                 _prepare_int8(scratch + row * room, x + 4 * row * x_stride, n_in)
             _int8(n, n_panels, scratch, room, w, size, n_steps, y, a, base, b, scales)
+        else:
+            for row in range(n):
+                _prepare_w8a8(scratch + row * room, x + 4 * row * x_stride, n_in)
+            _w8a8(n, n_panels, scratch, room, w, size, n_steps, y, a, base, b, scales)
         rows -= n
         x += 4 * n * x_stride
         y += n * a

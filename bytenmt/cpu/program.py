@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.cpu.panels import PANEL, PRECISIONS, pack, quantise
+from bytenmt.cpu.panels import INTEGERS, PANEL, PRECISIONS, pack, quantise
 
 Array = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
@@ -156,7 +156,7 @@ class Weights:
         """Pack a matrix (n_output, n_input) in the block's precision."""
         n_output, n_input = values.shape
         scales = 0
-        if self.precision == "int8":
+        if self.precision in INTEGERS:
             scales = self.vector(quantise(values)[1])
         return Matrix(self._add(pack(values, self.precision)), scales, n_output, n_input)
 
