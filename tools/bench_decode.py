@@ -10,9 +10,9 @@
 Weights are random and sentences never end, so that every step has all its rows. Sources have 100 bytes.
 The floor of a step on the CPU is the larger of two times: that of reading the bytes of its packed weights at
 the best rate found for a buffer of that size, and, for many rows, that of its FLOP at the best rate of
-torch's matrix product (bf16's for bf16 and int8, twice that for w8a8). "floor" is step time over floor time: 1
-is the best that can be, and below 0.9 the floor is wrong, which the table says. Against another path the ratio
-says how many times faster.
+torch's matrix product (bf16's for bf16 and int8, twice that for w8a8). "floor" is step time over floor time:
+1 is the best that can be, and below 0.9 the floor is wrong, which the table says. Against another path the
+ratio says how many times faster.
 
 Others use these machines too. So a floor is measured between the steps, in turn, several rounds of each, and
 the best of the rounds counts; the medians beside them, the load and the time that was stolen are printed.
