@@ -13,6 +13,7 @@ from bytenmt.decoding import Hypothesis, Options, Request
 from bytenmt.models import build_model
 from bytenmt.models.base import Model
 from bytenmt.pointer import CONFIG
+from bytenmt.translate import Translator
 
 
 def made_up_text(request: Request, which: int = 0) -> bytes:
@@ -93,3 +94,8 @@ def make_run(folder: Path, arch: str = "luong", seed: int = 0, settings: tuple[s
     (folder / CONFIG).write_text(config_toml(config), encoding="utf-8")
     save_checkpoint(folder, 70, weights(model), {}, config, {}, keep=1, best=True)
     return folder
+
+
+def warm_up(folder: Path) -> None:
+    """Compile the decode kernels where they are not on the disk yet: the program says so on stderr, once."""
+    Translator.load(make_run(folder / "warm"), device="cpu").translate(["a"])

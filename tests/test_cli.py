@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from made_up_engine import warm_up
 
 import bytenmt
 from bytenmt import __version__
@@ -49,6 +50,11 @@ def make_run(folder: Path, arch: str = "luong", settings: tuple[str, ...] = (), 
 
 
 WEIGHTS = Path("checkpoints") / "update-00000070.safetensors"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
+    warm_up(tmp_path_factory.mktemp("compiled"))
 
 
 @pytest.fixture

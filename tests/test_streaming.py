@@ -19,7 +19,7 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from made_up_engine import MadeUpEngine, make_run, small_model
+from made_up_engine import MadeUpEngine, make_run, small_model, warm_up
 from processes import job, results
 
 import bytenmt
@@ -308,6 +308,7 @@ def coprocess(folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run."""
     folder = tmp_path_factory.mktemp("place")
+    warm_up(folder)
     make_run(folder / "run")
     return folder
 
