@@ -166,7 +166,7 @@ def _numba(
     ]
     threads = choice.threads or min(MOST_THREADS, _cores())
     source = b"a" if read[0][1].config.data.source else None
-    with _told("compiling the decode kernels for this machine, once: it takes about half a minute"):
+    with _told_of_compiling():
         for _ in decode(NumbaEngine(packed, Options(), 1, 1), [Request(source, 0)]):
             pass
     return lambda options: partial(NumbaEngine, packed, options, threads=threads)
@@ -181,9 +181,16 @@ def _cores() -> int:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
-    """A line on stderr where it takes longer than PATIENCE."""
-    timer = Timer(PATIENCE, lambda: print(f"bytenmt: {what}", file=sys.stderr, flush=True))
+def _told_of_compiling() -> Iterator[None]:
+    """A line on stderr where kernels are compiled, because they are not on the disk yet."""
+    from bytenmt.cpu.machine import run
+
+    def tell() -> None:
+        if run.stats.cache_misses:
+            what = "compiling the decode kernels for this machine, once: it takes about half a minute"
+            print(f"bytenmt: {what}", file=sys.stderr, flush=True)
+
+    timer = Timer(PATIENCE, tell)
     timer.daemon = True
     timer.start()
     try:
