@@ -151,6 +151,7 @@ BAD: list[tuple[str, str]] = [
         f"{TRANSLATE} -i src --engine torch --device cpu --precision int8",
         "--precision int8 is for --engine numba",
     ),
+    (f"{TRANSLATE} -i src --engine torch --precision w8a8", "--precision w8a8 is for --engine numba"),
     (f"{EVALUATE} --src src --ref tgt --engine numba --device cuda", "--engine numba runs on the CPU"),
     ("translate -m run -m no_source -i src", "run was trained with a source and no_source without"),
     ("translate -m no_source run -i src", "no_source was trained without a source and run with"),
