@@ -264,3 +264,13 @@ def test_every_instruction_is_used() -> None:
         of = packed(model(name))
         found |= set(of.encode.instructions[:, 0].tolist()) | set(of.step.instructions[:, 0].tolist())
     assert found == {int(op) for op in Op}
+
+
+def test_sources_that_take_several_calls_of_the_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of growing size, prepared together: what the later ones need leaves the earlier ones whole."""
+    monkeypatch.setattr("bytenmt.cpu.model.ENCODED_TOGETHER", 400)
+    of, options = packed(model("bahdanau")), Options()
+    # Longest first: 250 columns, then 390.
+    requests = [Request(b"a" * n, 12) for n in (249, 194, 194)]
+    expected = [run(NumbaEngine([of], options, 1), [request])[0] for request in requests]
+    assert run(NumbaEngine([of], options, 3), requests) == expected
