@@ -50,7 +50,7 @@ class TextFile:
         errors: "replace" puts U+FFFD where a line is not UTF-8; "strict" raises DataError.
         cache: the folder that a packed file is unpacked into; None unpacks into memory.
         """
-        return cls.from_bytes(_read(Path(path), cache), Path(path), errors)
+        return cls.from_bytes(read_bytes(Path(path), cache), Path(path), errors)
 
     @classmethod
     def open_tsv(
@@ -140,8 +140,9 @@ def check_file(path: Path) -> None:
         raise DataError(f"{path} is packed as {path.suffix}: unpack it, or pack it as .gz, .xz or .zst")
 
 
-def _read(path: Path, cache: Path | None) -> Bytes:
-    """The bytes of a file: mapped where it is plain or unpacked into the cache, else in memory."""
+def read_bytes(path: Path, cache: Path | None = None) -> Bytes:
+    """The bytes of a file: mapped where it is plain or unpacked into the cache, else in memory. Raises
+    DataError."""
     check_file(path)
     try:
         plain = path
