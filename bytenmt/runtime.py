@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.alphabet import LONGEST_CHARACTER
 from bytenmt.config import Config
-from bytenmt.decoding import Engine, Options
+from bytenmt.decoding import Engine, Options, Request
 from bytenmt.errors import BytenmtError, DeviceError
+from bytenmt.search import decode
 from bytenmt.weights import Contents, read_run, restored
 
 if TYPE_CHECKING:
@@ -29,7 +32,9 @@ if TYPE_CHECKING:
 
 ENGINES = ("auto", "torch", "cuda-graph", "numba")
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
-ON_THE_CPU = "torch"  # the engine that auto takes where there is no GPU
+ON_THE_CPU = "numba"  # the engine that auto takes where there is no GPU
+MOST_THREADS = 2  # of the numba engine unless told otherwise: more than that wait for the memory
+PATIENCE = 2.0  # seconds until a user is told why nothing happens yet
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # devices of which one is there where a GPU is (dxg: under Windows)
 
 
@@ -157,7 +162,24 @@ def _numba(
         )
         for _, contents in read
     ]
-    return lambda options: partial(NumbaEngine, packed, options, threads=choice.threads or 1)
+    threads = choice.threads or min(MOST_THREADS, len(os.sched_getaffinity(0)))
+    source = b"a" if read[0][1].config.data.source else None
+    with _told("compiling the decode kernels for this machine, once: it takes about half a minute"):
+        for _ in decode(NumbaEngine(packed, Options(), 1, 1), [Request(source, 0)]):
+            pass
+    return lambda options: partial(NumbaEngine, packed, options, threads=threads)
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """A line on stderr where it takes longer than PATIENCE."""
+    timer = Timer(PATIENCE, lambda: print(f"bytenmt: {what}", file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _torch(

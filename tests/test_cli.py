@@ -7,13 +7,9 @@ import math
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +22,7 @@ from bytenmt import __version__
 from bytenmt import train as training
 from bytenmt.checkpoint import save_checkpoint, weights
 from bytenmt.cli import main
-from bytenmt.config import Config, config_toml, load_config, parse_config
+from bytenmt.config import CONVOLUTIONAL, Config, config_toml, load_config, parse_config
 from bytenmt.console import writer
 from bytenmt.corpus import PairFiles
 from bytenmt.distributed import ALONE
@@ -37,14 +33,15 @@ from bytenmt.pointer import CONFIG
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
 SMALL = ["model.d_hidden=12", "model.d_embedding=8"]
 SHORT = "--max-len-b 5 --max-len-a 0.1"
-COMMANDS = ["train", "translate", "evaluate", "score", "average", "info"]
+COMMANDS = ["train", "translate", "evaluate", "score", "average", "convert", "info"]
 
 
-def make_run(folder: Path, arch: str = "luong", settings: tuple[str, ...] = ()) -> Path:
+def make_run(folder: Path, arch: str = "luong", settings: tuple[str, ...] = (), seed: int = 0) -> Path:
     """A run folder as training leaves it, of random weights."""
     folder.mkdir()
-    config = load_config(arch, "tiny", "", [*SMALL, *settings])
-    torch.manual_seed(0)
+    small = SMALL if arch not in CONVOLUTIONAL else ["model.d_embedding=8"]
+    config = load_config(arch, "tiny", "", [*small, *settings])
+    torch.manual_seed(seed)
     model = build_model(config.model)
     (folder / CONFIG).write_text(config_toml(config), encoding="utf-8")
     save_checkpoint(folder, 70, weights(model), {}, config, {}, keep=1, best=True)
@@ -60,6 +57,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "run")
     make_run(tmp_path / "no_source", settings=("data.source=false",))
+    make_run(tmp_path / "plain", "seq2seq")
     files = {
         "src": "one\n두 번째\n\nfour\n".encode(),
         "tgt": b"eins\nzwei\ndrei\n\n",
@@ -128,6 +126,30 @@ BAD: list[tuple[str, str]] = [
     (f"{TRANSLATE} -i src -o run", "run is a directory"),
     (f"{TRANSLATE} -i src -o there/out", "make the folder there first"),
     (f"{TRANSLATE} -i src --length-penalty 0.5 -b 1", "give --beam-size 2"),
+    (f"{TRANSLATE} -i src --n-best 2", "--n-best 2 of --beam-size 1: give --beam-size 2"),
+    (f"{TRANSLATE} -i src --n-best 5 -b 4", "--n-best 5 of --beam-size 4: give --beam-size 5"),
+    (f"{TRANSLATE} -i src --temperature 0.5", "--temperature would be ignored: give --sample"),
+    (f"{TRANSLATE} -i src --top-k 5", "--top-k would be ignored: give --sample"),
+    (f"{TRANSLATE} -i src --top-p 0.5 -b 2", "--top-p would be ignored: give --sample"),
+    (f"{TRANSLATE} -i src --seed 1", "--seed would be ignored: give --sample"),
+    (f"{TRANSLATE} -i src --prefix a\udcff", "--prefix is not UTF-8: its byte 1 is 0xFF"),
+    (f"{TRANSLATE} -i src --prefix \udced\udca0\udc80", "--prefix is not UTF-8: its byte 0 is 0xED"),
+    (f"{TRANSLATE} -i src --alignment", "--alignment would be ignored: give --format jsonl"),
+    (f"{TRANSLATE} -i src --no-alignment", "--alignment would be ignored: give --format jsonl"),
+    ("translate -m plain -i src --alignment --format jsonl", "no run here has attention"),
+    (f"{TRANSLATE} -i src --stream --format jsonl", "--stream shows plain text"),
+    (f"{TRANSLATE} -i src --stream -b 2", "--stream shows what is sure"),
+    (f"{TRANSLATE} -i src --engine numba --device cuda", "--engine numba runs on the CPU"),
+    (f"{TRANSLATE} -i src --engine cuda-graph --device cpu", "--engine cuda-graph runs on a GPU"),
+    (
+        f"{TRANSLATE} -i src --engine torch --device cpu --precision int8",
+        "--precision int8 is for --engine numba",
+    ),
+    (f"{EVALUATE} --src src --ref tgt --engine numba --device cuda", "--engine numba runs on the CPU"),
+    ("translate -m run -m no_source -i src", "run was trained with a source and no_source without"),
+    ("translate -m no_source run -i src", "no_source was trained without a source and run with"),
+    ("translate -m run none -i src", "none is not a run folder"),
+    ("evaluate -m run no_source --src src --ref tgt", "they cannot be asked together"),
     ("translate -m no_source -i src", "without a source: it cannot translate"),
     ("translate -m none -i src", "none is not a run folder"),
     ("translate -m src -i src", "src is not a run folder"),
@@ -168,6 +190,13 @@ BAD: list[tuple[str, str]] = [
     ("average -o out none", "none"),
     ("average -o out src", "src"),
     ("average -o src src", "src is the input too"),
+    ("convert none -o new.safetensors --precision bf16", "none is not a run folder"),
+    ("convert run -o new --precision bf16", "give a name that ends in .safetensors"),
+    ("convert run -o there/new.safetensors --precision int8", "make the folder there first"),
+    (f"convert run/{WEIGHTS} -o run/{WEIGHTS} --precision int8", "is an input too"),
+    ("convert run -o run/checkpoints/update-00000001.safetensors --precision int8", "a run's own checkpoint"),
+    ("info none.safetensors", "none.safetensors is missing"),
+    (f"info run/{WEIGHTS} --preset tiny", "--preset would be ignored"),
     ("info none", "neither a run folder nor an architecture"),
     ("info run --preset tiny", "--preset would be ignored"),
     ("info luong --preset huge", "unknown preset 'huge'"),
@@ -254,7 +283,7 @@ def test_evaluate_prints_its_scores(place: Path) -> None:
         r"BLEU \d+\.\d\d  \S*tok:char\S*",
         r"exact match: \d+\.\d %",
         r"bits per byte: \d+\.\d{4}",
-        rf"bytenmt {__version__}, configuration [0-9a-f]{{8}}, update 70(, commit [0-9a-f]+\S*)?",
+        rf"bytenmt {__version__}, configuration [0-9a-f]{{8}}, update 70, engine \S+(, commit [0-9a-f]+\S*)?",
     ]
     for pattern, text in zip(patterns, said, strict=True):
         assert re.fullmatch(pattern, text), text
@@ -459,79 +488,77 @@ def test_help_imports_nothing_heavy() -> None:
     )
     assert "heavy: set()" in run.stdout
     assert run.stdout.count("Usage:") == 1 + len(COMMANDS)
-    for name in ("--init-embedding", "--lenpen", "--hyp-out", "--max-source-bytes", "RUN|ARCH"):
+    for name in (
+        "--init-embedding",
+        "--lenpen",
+        "--hyp-out",
+        "--max-source-bytes",
+        "RUN|FILE|ARCH",
+        "--top-p",
+    ):
         assert name in run.stdout
 
 
-@contextmanager
-def coprocess(*options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`bytenmt translate` with open pipes, killed after two minutes at the latest."""
-    command = [sys.executable, "-m", "bytenmt", *f"{TRANSLATE} {SHORT} --threads 1".split()]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        [*command, *options], stdin=pipe, stdout=pipe, stderr=pipe, env=ENVIRONMENT
-    ) as process:
-        guard = signal.signal(signal.SIGALRM, lambda *_: process.kill())
-        signal.alarm(120)
-        try:
-            yield process
-        finally:
-            signal.alarm(0)
-            signal.signal(signal.SIGALRM, guard)
-            process.kill()
+@pytest.mark.parametrize("prefix", ["a\nb", "a\r"])
+def test_a_prefix_is_part_of_a_line(place: Path, prefix: str) -> None:
+    result = CliRunner().invoke(main, [*TRANSLATE.split(), "--prefix", prefix])
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "--prefix holds a line end" in result.stderr
 
 
-def ask(process: subprocess.Popen[bytes], line: bytes) -> bytes:
-    """Send a line and wait for its answer, before anything else is sent."""
-    assert process.stdin is not None and process.stdout is not None
-    process.stdin.write(line + b"\n")
-    process.stdin.flush()
-    answer = process.stdout.readline()
-    assert answer.endswith(b"\n"), "no answer to a line alone"
-    return answer[:-1]
+def test_several_runs_vote(place: Path) -> None:
+    """`-m A B` is `-m A -m B`; their order is of no weight, and each alone says something else."""
+    make_run(place / "other", "bytenet", settings=("model.d_channels=8",), seed=3)
+    both = accepted(f"translate -m run other -i src {SHORT}")
+    assert both == accepted(f"translate -m other -m run -i src {SHORT}")
+    assert both == accepted(f"translate -m other -m run -i src {SHORT} --engine torch --device cpu")
+    alone = accepted(f"translate -m other -i src {SHORT}")
+    assert alone == accepted(f"translate -m other other -i src {SHORT}") != both
+    said = accepted(f"{EVALUATE} other --src src --ref tgt {SHORT}").splitlines()
+    assert said[-1].count("configuration") == said[-1].count("update 70") == 2
+    bits = [
+        float(accepted(f"evaluate -m {runs} --src src --ref tgt {SHORT}").splitlines()[3].split()[-1])
+        for runs in ("run", "other", "run other")
+    ]
+    assert bits[2] < max(bits[:2]) and bits[2] not in bits[:2]
 
 
-def test_a_line_alone_is_answered_at_once_and_ctrl_c_is_quiet(place: Path) -> None:
-    """A coprocess waits for each answer; then an interrupt while the program waits for a line."""
-    with coprocess() as process:
-        first = [ask(process, line) for line in (b"one", b"", "두 번째".encode())]
-        assert first[1] == b""
-        assert first[0] == ask(process, b"one\r")
-        time.sleep(0.2)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate()
-        assert (out, err, process.returncode) == (b"", b"", 130)
+def test_draws_are_repeated_by_their_seed(place: Path) -> None:
+    """And are others with another; the number of a line, not its buffer, tells what is drawn."""
+    command = f"{TRANSLATE} {SHORT} -i same --sample --temperature 1.5"
+    (place / "same").write_bytes(b"one\n" * 20)
+    first = accepted(f"{command} --seed 1")
+    assert first == accepted(f"{command} --seed 1 --buffer-size 3 --max-tokens 5")
+    assert len(set(first.split("\n"))) > 10
+    assert first != accepted(f"{command} --seed 2")
+    assert set(accepted(f"{command} --top-k 1").split("\n")[:-1]) == set(
+        accepted(f"{TRANSLATE} {SHORT} -i same").split("\n")[:-1]
+    )
 
 
-def test_the_end_of_the_input_is_the_end(place: Path) -> None:
-    with coprocess() as process:
-        out, err = process.communicate(b"one\ntwo\n\nno newline")
-        assert (out.count(b"\n"), err, process.returncode) == (4, b"", 0)
+def test_what_is_shown_while_decoded_is_the_same(place: Path) -> None:
+    assert accepted(f"{TRANSLATE} {SHORT} -i src --stream") == accepted(f"{TRANSLATE} {SHORT} -i src")
 
 
-def test_strict_ends_while_the_input_is_open(place: Path) -> None:
-    """One line on stderr, though the reading thread still waits."""
-    with coprocess("--errors", "strict") as process:
-        ask(process, b"one")
-        assert process.stdin is not None and process.stderr is not None
-        process.stdin.write(b"bad \xff\n")
-        process.stdin.flush()
-        assert process.wait() == 1
-        told = process.stderr.read()
-        assert told.count(b"\n") == 1
-        assert told.startswith(b"bytenmt: standard input, line 2, byte offset 4: 0xFF")
-
-
-def test_a_closed_pipe_is_quiet(place: Path) -> None:
-    """As under `| head -1`."""
-    with coprocess() as process:
-        ask(process, b"one")
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-        process.stdout.close()
-        process.stdin.write(b"two\n")
-        process.stdin.flush()
-        assert process.wait() == 141
-        assert process.stderr.read() == b""
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"{TRANSLATE} --device cpu -i src",
+        f"{TRANSLATE} no_need --device cpu -i src -b 2 --n-best 2 --format jsonl --no-alignment",
+        f"{TRANSLATE} --engine numba -i src --sample --stream",
+        "convert run -o new.safetensors --precision int8",
+    ],
+)
+def test_a_line_is_translated_without_pytorch(place: Path, command: str) -> None:
+    """Nothing imports it, nor what only training needs."""
+    make_run(place / "no_need", "convs2s", settings=("model.decoder_layers=[[8,3]]",))
+    code = (
+        "import sys; from bytenmt.cli import main\n"
+        f"main({command.split()!r}, standalone_mode=False)\n"
+        "print('heavy:', {'torch', 'sacrebleu', 'bytenmt.distributed'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT)
+    assert (run.returncode, run.stdout.splitlines()[-1:]) == (0, ["heavy: set()"]), run.stderr
 
 
 def test_closed_standard_streams_are_told_of(place: Path) -> None:

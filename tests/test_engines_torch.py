@@ -117,6 +117,23 @@ def test_the_captured_step_of_several_models() -> None:
     assert_equal(results(engine, requests), results(TorchEngine(models, options, 4, CPU), requests))
 
 
+@pytest.mark.parametrize(("name", "options"), PAIRS)
+def test_a_longer_source_comes_while_others_run(name: str, options: Options) -> None:
+    """They go on from where they were, beside other columns; the new step's rehearsal leaves no trace."""
+    model, requests = peaky(name), requests_for([7, 3, 80, 150], [30] * 4)
+    engine = CudaGraphEngine([model], options, 4, CPU, rehearsed)
+    handles = []
+    for some in (requests[:2], requests[2:3], requests[3:]):
+        handles += engine.admit(some)
+        engine.advance(1)
+    assert not engine.finished(), "the test means nothing unless they still run"
+    engine.advance(30)
+    found = dict(engine.finished())
+    assert_equal(
+        [found[handle] for handle in handles], results(TorchEngine([model], options, 4, CPU), requests)
+    )
+
+
 def test_a_longer_output_takes_longer_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
     """While sentences run that began in the shorter ones."""
     monkeypatch.setattr(cuda_graph, "HISTORY", 8)

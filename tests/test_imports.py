@@ -64,6 +64,7 @@ LAYERS: dict[str, int] = {
 }
 # Imports within one number that are meant: presets lie under config, text under batches.
 WITHIN: set[tuple[str, str]] = {
+    ("runtime", "search"),
     ("config", "presets"),
     ("textfile", "scan"),
     ("textfile", "unpack"),

@@ -9,10 +9,10 @@
 
 Weights are random and sentences never end, so that every step has all its rows. Sources have 100 bytes.
 The floor of a step on the CPU is the larger of two times: that of reading the bytes of its packed weights at
-the best rate found for a buffer of that size, and, for many rows, that of its FLOP at the best rate of torch's
-matrix product (bf16's for bf16 and int8). "floor" is step time over floor time: 1 is the best that can be,
-and below 0.9 the floor is wrong, which the table says. Against another path the ratio says how many times
-faster.
+the best rate found for a buffer of that size, and, for many rows, that of its FLOP at the best rate of
+torch's matrix product (bf16's for bf16 and int8). "floor" is step time over floor time: 1 is the best that
+can be, and below 0.9 the floor is wrong, which the table says. Against another path the ratio says how many
+times faster.
 
 Others use these machines too. So a floor is measured between the steps, in turn, several rounds of each, and
 the best of the rounds counts; the medians beside them, the load and the time that was stolen are printed.
@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 
 import torch
 from bench import Record, show, write_json
-from bench_train import Peak
 from floor import read_rate
 from steps import (
     DTYPES,
@@ -38,11 +37,13 @@ from steps import (
     contest,
     endless,
     make_engine,
+    multiply_rate,
     neighbours,
     step_bytes,
     step_flop,
 )
 
+from bytenmt.config import CONVOLUTIONAL
 from bytenmt.device import pick_device
 from bytenmt.errors import BytenmtError
 from bytenmt.presets import PRESETS
@@ -98,13 +99,8 @@ def floor_of(case: Case, n_bytes: int) -> dict[str, Callable[[], float]]:
     }
     if case.batch * case.beam > 1:
         kind = "fp32" if case.precision == "fp32" else "bf16"
-        peak, flop = Peak(torch.device("cpu"), kind), step_flop(case)
-
-        def multiply() -> float:
-            peak()
-            return flop / peak.best
-
-        floors[f"multiply {kind}"] = multiply
+        flop = step_flop(case)
+        floors[f"multiply {kind}"] = lambda: flop / multiply_rate(kind)
     return floors
 
 
@@ -221,7 +217,7 @@ def numbers(text: str) -> list[int]:
 def command_line(arguments: Sequence[str] | None) -> Any:
     """The options; an option that would be ignored is an error."""
     parser = argparse.ArgumentParser(description="Decoding beside its floors and rivals.")
-    parser.add_argument("--arch", nargs="+", choices=ARCHITECTURES, default=list(ARCHITECTURES))
+    parser.add_argument("--arch", nargs="+", choices=ARCHITECTURES)
     parser.add_argument("--preset", nargs="+", choices=tuple(PRESETS))
     parser.add_argument("--engine", nargs="+", choices=("numba", "torch", "cuda-graph"))
     parser.add_argument("--precision", nargs="+", choices=PRECISIONS)
@@ -251,6 +247,7 @@ def command_line(arguments: Sequence[str] | None) -> Any:
         parser.error("--peer has its own presets, precisions, batches and beams")
     if options.beams and options.beam or options.lengths and (options.beam or options.batch):
         parser.error("--beams and --lengths have their own batches and beams")
+    options.arch = options.arch or list(CONVOLUTIONAL if options.lengths else ARCHITECTURES)
     if options.rounds < 1 or options.threads < 1:
         parser.error("--rounds and --threads are at least 1")
     return options

@@ -20,17 +20,9 @@ from bench import Record, show, write_json
 from llvmlite import ir
 from numba import types
 
-from bytenmt.cpu.lanes import (
-    COUNTERS,
-    PANEL,
-    PRECISIONS,
-    barrier,
-    linear_panels,
-    pack,
-    panel_bytes,
-    quantise,
-    scratch_bytes,
-)
+from bytenmt.cpu.barrier import COUNTERS, barrier
+from bytenmt.cpu.panels import PANEL, PRECISIONS, pack, panel_bytes, quantise
+from bytenmt.cpu.products import linear_panels, scratch_bytes
 from bytenmt.cpu.vectors import (
     INT32,
     INT_VECTOR,

@@ -30,8 +30,9 @@ from bytenmt.models.base import Model
 AnyModel = Model[Any, Any]
 NEVER = -1e9  # the bias of EOS
 SOURCE_BYTES = 100
-LIMIT = 20_000  # steps that a sentence can run
-STINT = 0.15  # seconds that one measurement of steps takes about
+LIMIT = 100_000  # steps that a sentence can run
+STINT = 0.02  # seconds that one try takes about, as one of the floor's: who is interrupted loses it
+TRIES = 8  # a measurement, of which the best counts
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -105,25 +106,25 @@ def requests(n: int, limit: int) -> list[Request]:
 class Steps:
     """The steps of an engine's sentences, all of which keep running.
 
-    Called it times a stint of about `stint` seconds and returns the seconds a step took; the stop test that
-    waits for the device is part of it, as in the decode loop.
+    Called it returns the seconds a step took in the best of a few stints; the stop test, which waits for the
+    device, is part of a stint, as of the decode loop.
     """
 
-    def __init__(self, engine: Engine, batch: int, limit: int = LIMIT, stint: float = STINT) -> None:
+    def __init__(self, engine: Engine, batch: int, limit: int = LIMIT) -> None:
         self._engine = engine
-        self._left = limit
+        self.left = limit  # steps that can still be taken
         engine.admit(requests(batch, limit))
         self.take(8)  # compiles, allocates, and fills the beams
         took = min(self.take(2) for _ in range(2))
-        self._n_steps = max(2, min(round(stint / took), limit // 20))
+        self._n_steps = max(2, min(round(STINT / took), limit // 1000))
 
     def __call__(self) -> float:
-        return self.take(self._n_steps)
+        return min(self.take(self._n_steps) for _ in range(TRIES))
 
     def take(self, n: int) -> float:
         """Seconds a step over n steps."""
-        self._left -= n
-        if self._left < 0:
+        self.left -= n
+        if self.left < 0:
             raise ValueError("more steps than the sentences can run")
         started = time.perf_counter()
         self._engine.advance(n)
@@ -148,6 +149,23 @@ def step_flop(case: Case) -> float:
     """FLOP of the matrix products and the attention of a step of all rows."""
     model = endless(case.arch, case.preset).model
     return 2.0 * case.batch * case.beam * model.step_cost(SOURCE_BYTES + 1)
+
+
+def multiply_rate(precision: str) -> float:
+    """FLOP a second of torch's matrix product on the CPU, the best of a few sizes and tries."""
+    best = 0.0
+    for n in (512, 768, 1024):
+        a, b = torch.randn(2, n, n, dtype=DTYPES[precision])
+        for _ in range(5):
+            best = max(best, 2 * n**3 / seconds(lambda a=a, b=b: a @ b))  # type: ignore[misc]
+    return best
+
+
+def seconds(action: Callable[[], object]) -> float:
+    """How long an action takes."""
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
 
 
 class Outcome(NamedTuple):

@@ -16,8 +16,10 @@ from bytenmt.cpu.vectors import INT64, X86, Builder, Value, call, compiled, emit
 
 COUNTERS = 16  # int64 numbers of a barrier, zero at first: two cache lines, one for each counter
 _ARRIVED, _ROUND = 0, 8  # places of the counters
-_LOOKS = 4000  # before the thread offers its core to others: some 50 microseconds
-# Where a core has fewer threads than it should the others never come unless this one gives way.
+# Before a thread offers its core to others: some 3 microseconds. Where two of the threads have to share a
+# core every wait takes that long in vain, and with 4000 looks nine tenths of their time went so.
+_LOOKS = 200
+# Where there are more threads than cores the others never come unless this one gives way.
 _yield_core: Any = types.ExternalFunction("sched_yield", types.int32()) if os.name == "posix" else None
 
 

@@ -14,17 +14,18 @@ import numpy.typing as npt
 from numba import types
 
 from bytenmt.cpu.barrier import barrier
-from bytenmt.cpu.lanes import PANEL, linear_panels
+from bytenmt.cpu.panels import PANEL
+from bytenmt.cpu.products import linear_panels
 from bytenmt.cpu.spans import (
-    _greatest,
-    _least,
-    _span,
     additive_dot,
     axpy,
     dot,
     exp_of,
     exp_sum,
+    greatest,
     largest,
+    least,
+    span,
 )
 from bytenmt.cpu.vectors import FLOAT, Builder, Value, compiled, emitted, pointer, spread
 
@@ -41,14 +42,14 @@ def _write(b: Builder, address: Value, i: Value, x: Value) -> None:
 
 
 def _twice(b: Builder, x: Value) -> Value:
-    near = _greatest(b, _least(b, x, WIDEST), -WIDEST)
+    near = greatest(b, least(b, x, WIDEST), -WIDEST)
     return exp_of(b, b.fadd(near, near))
 
 
-exponential = _span(1, 0, _twice)  # (y, x, n): exp(2 x), x held within WIDEST
-copy = _span(1, 0, lambda b, x: x)  # (y, x, n)
-zero = _span(0, 0, lambda b: spread(0.0))  # (y, n)
-mean = _span(2, 0, lambda b, x, y: b.fmul(b.fadd(x, y), spread(0.5**0.5)))  # (y, a, b, n): (a + b) sqrt(1/2)
+exponential = span(1, 0, _twice)  # (y, x, n): exp(2 x), x held within WIDEST
+copy = span(1, 0, lambda b, x: x)  # (y, x, n)
+zero = span(0, 0, lambda b: spread(0.0))  # (y, n)
+mean = span(2, 0, lambda b, x, y: b.fmul(b.fadd(x, y), spread(0.5**0.5)))  # (y, a, b, n): (a + b) sqrt(1/2)
 read = emitted(2, 0, lambda b, address, i: b.load(pointer(b, address, FLOAT, i)), types.float32)
 write = emitted(2, 1, _write)
 

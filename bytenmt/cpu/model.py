@@ -17,9 +17,10 @@ from bytenmt.config import ModelConfig, architecture
 from bytenmt.cpu.barrier import COUNTERS
 from bytenmt.cpu.convolutional import bytenet, convs2s
 from bytenmt.cpu.kernels import Crew, Model, Rows
-from bytenmt.cpu.lanes import PRECISIONS, scratch_bytes
 from bytenmt.cpu.machine import run
+from bytenmt.cpu.panels import PRECISIONS
 from bytenmt.cpu.places import Places, Rules
+from bytenmt.cpu.products import scratch_bytes
 from bytenmt.cpu.program import ALIGNMENT, COLUMNS, Op, Packed, Program, Register, Tensors
 from bytenmt.cpu.recurrent import bahdanau, luong, seq2seq
 from bytenmt.decoding import Options
@@ -122,6 +123,11 @@ class WorkingModel:
             group.append(i)
             n_columns += _length(texts[i])
         calls.append(group)
+        # Before any call is made: all of them lie in one space, and in this order.
+        n_rows = max(max(len(group), sum(_length(texts[i]) for i in group)) for group in calls)
+        if n_rows > self._encode_rows:
+            self._encode_rows = n_rows
+            self._encode_space = aligned(self.packed.encode.row_floats * n_rows)
         return [self._call([texts[i] for i in group], [at[i] for i in group]) for group in calls]
 
     def encode(self, rows: Rows, places: Places, rules: Rules, thread: int, n_threads: int) -> None:
@@ -195,10 +201,6 @@ class WorkingModel:
         """One call of the encoder, longer sentences first."""
         lengths = [_length(text) for text in texts]
         first = np.cumsum([0, *lengths])
-        n_rows = max(int(first[-1]), len(texts))
-        if n_rows > self._encode_rows:
-            self._encode_rows = n_rows
-            self._encode_space = aligned(self.packed.encode.row_floats * n_rows)
         of = np.repeat(np.arange(len(texts)), lengths)
         return Rows(
             self._encode_space.ctypes.data,

@@ -1,6 +1,6 @@
 """Weight matrices as panels of 64 outputs, in float32, bfloat16 or int8: packing and unpacking.
 
-Knows bytes and their order; it does not multiply (lanes.py does) and knows no models.
+Knows bytes and their order; it does not multiply (products.py does) and knows no models.
 """
 
 from __future__ import annotations

@@ -70,8 +70,6 @@ class Fp32:
     input_bytes: ClassVar[int] = 0  # of an input of a prepared row; 0: rows need no preparation
     zeros: ClassVar[tuple[Value, ...]] = (spread(0.0),)  # the sums of 16 outputs before the first step
     scaled: ClassVar[bool] = False  # whether outputs have scales
-    # Whether a sum waits so long for its next step that few rows had better take two panels at once.
-    slow: ClassVar[bool] = False
     narrow_rows: ClassVar[int] = 6  # at once, where there are 16 registers of 8 numbers
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
@@ -121,8 +119,6 @@ class Bf16InFloat32(Fp32):
 
 class Bf16(Bf16InFloat32):
     """The same in one instruction for both inputs of a pair."""
-
-    slow = True
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
         return [b.bitcast(_one(b, row, INT32, step), _PAIRS)]
@@ -182,14 +178,14 @@ class Int8(Int8InFloat32):
             moved = b.fadd(b.fmul(values, factor), spread(_TO_INTEGER))
             integers = b.sub(b.bitcast(moved, INT_VECTOR), b.bitcast(spread(_TO_INTEGER), INT_VECTOR))
             h = b.ashr(b.add(integers, spread_int(128)), spread_int(8))
-            l = b.sub(integers, b.shl(h, spread_int(8)))
+            low_half = b.sub(integers, b.shl(h, spread_int(8)))
             fours = ir.VectorType(INT32, LANES // 4)
-            parts = [b.bitcast(b.trunc(part, _BYTES), fours) for part in (h, l)]
+            parts = [b.bitcast(b.trunc(part, _BYTES), fours) for part in (h, low_half)]
             order = ir.Constant(ir.VectorType(INT32, 8), [0, 4, 1, 5, 2, 6, 3, 7])
             both = b.shuffle_vector(*parts, order)
             at = pointer(b, b.add(to, whole(_HEADER)), INT16, place)
             b.store(both, b.bitcast(at, both.type.as_pointer()), align=4)
-            return [b.add(high, h), b.add(low, l)]
+            return [b.add(high, h), b.add(low, low_half)]
 
         sums = _over_row(b, x, n_in, list(self.zeros), write)
         b.store(b.fdiv(most, ir.Constant(FLOAT, _LARGEST)), pointer(b, to, FLOAT), align=4)
@@ -229,7 +225,7 @@ def row_bytes(n_in: int, input_bytes: int) -> int:
 
 
 def _place(b: Builder, step: Value, k: int) -> Value:
-    """Where vector k of a step begins in a panel, in units of 4 bytes: a step is 64 of them in each layout."""
+    """Where vector k of a step begins in a panel, in units of 4 bytes: a step is 64 of them everywhere."""
     return b.add(b.mul(step, whole(PANEL)), whole(k * LANES))
 
 

@@ -77,14 +77,13 @@ class _Rows:
 
 
 def _block(kind: Fp32, here: _Rows, n_rows: int, n_vectors: int) -> None:
-    """Write the product of n_rows rows with n_vectors vectors of outputs, of one panel or two."""
+    """Write the product of n_rows rows with n_vectors vectors of outputs."""
     b = here.b
     rows = [b.add(here.x, b.mul(here.x_bytes, whole(row))) for row in range(n_rows)]
-    panels = [here.w, b.add(here.w, here.size)]
     n_sums = len(kind.zeros)
 
     def body(step: Value, *sums: Value) -> list[Value]:
-        weights = [kind.weights(b, panels[k // _VECTORS], step, k % _VECTORS) for k in range(n_vectors)]
+        weights = [kind.weights(b, here.w, step, k) for k in range(n_vectors)]
         made: list[Value] = []
         for row in rows:
             inputs = kind.inputs(b, row, step)
@@ -113,39 +112,34 @@ def _block(kind: Fp32, here: _Rows, n_rows: int, n_vectors: int) -> None:
 def _product(kind: Fp32) -> Any:
     """Make the product of rows with panels, for compiled code: (rows, n_panels, the arguments of _Rows)."""
     many = _SUMS // (_VECTORS * len(kind.zeros)) if _WIDE else kind.narrow_rows
-    sizes = sorted({many, 4, 2, 1} & set(range(many + 1)), reverse=True)
-    pair_sizes = [2, 1] if kind.slow and _WIDE else []
+    sizes = [n for n in (6, 4, 3, 2, 1) if n <= many]
 
     def generate(b: Builder, rows: Value, n_panels: Value, *arguments: Value) -> None:
-        whole_product = _Rows(b, arguments)
+        everything = _Rows(b, arguments)
 
-        def over_rows(panel: Value, n_rows: list[int], n_vectors: int) -> list[Value]:
-            first = b.mul(panel, whole(_PANEL_BYTES)), whole(0), b.mul(panel, whole_product.size)
-            there = whole_product.further(*first)
+        def over_rows(panel: Value) -> list[Value]:
+            outputs, weights = b.mul(panel, whole(_PANEL_BYTES)), b.mul(panel, everything.size)
+            there = everything.further(outputs, whole(0), weights)
             row = whole(0)
-            for n in n_rows:
+            for n in sizes:  # as many times as it goes, then the rest in smaller blocks
 
-                def body(place: Value, n: int = n) -> list[Value]:
+                def block(row: Value, n: int = n) -> list[Value]:
                     if n == 1 or _WIDE:
-                        _block(kind, there.further(whole(0), place, whole(0)), n, n_vectors)
-                    else:
-                        loop(b, whole(_PANEL_BYTES), 4 * LANES, [], lambda part: narrow(part, place, n))
+                        _block(kind, there.further(whole(0), row, whole(0)), n, _VECTORS)
+                        return []
+
+                    def narrow(part: Value) -> list[Value]:
+                        # 16 outputs have as many bytes as a step's weights to them.
+                        _block(kind, there.further(part, row, part), n, 1)
+                        return []
+
+                    loop(b, whole(_PANEL_BYTES), 4 * LANES, [], narrow)
                     return []
 
-                def narrow(part: Value, place: Value, n: int) -> list[Value]:
-                    # 16 outputs have as many bytes as a step's weights to them.
-                    _block(kind, there.further(part, place, part), n, 1)
-                    return []
-
-                row = loop(b, b.sub(rows, whole(n - 1)), n, [], body, row)[0]
+                row = loop(b, b.sub(rows, whole(n - 1)), n, [], block, row)[0]
             return []
 
-        panel = whole(0)
-        if pair_sizes:
-            few = b.icmp_signed("<=", rows, whole(pair_sizes[0]))
-            end = b.select(few, b.sub(n_panels, whole(1)), whole(0))
-            panel = loop(b, end, 2, [], lambda panel: over_rows(panel, pair_sizes, 2 * _VECTORS))[0]
-        loop(b, n_panels, 1, [], lambda panel: over_rows(panel, sizes, _VECTORS), panel)
+        loop(b, n_panels, 1, [], over_rows)
 
     return emitted(12, 0, generate)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.cpu.lanes import PANEL, PRECISIONS, pack, quantise
+from bytenmt.cpu.panels import PANEL, PRECISIONS, pack, quantise
 
 Array = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]

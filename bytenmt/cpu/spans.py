@@ -55,12 +55,12 @@ _TANH_P = (
 _TANH_Q = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
 
 
-def _least(b: Builder, x: Value, limit: float) -> Value:
+def least(b: Builder, x: Value, limit: float) -> Value:
     """The smaller of x and a limit; NaN stays."""
     return b.select(b.fcmp_ordered(">", x, spread(limit)), spread(limit), x)
 
 
-def _greatest(b: Builder, x: Value, limit: float) -> Value:
+def greatest(b: Builder, x: Value, limit: float) -> Value:
     return b.select(b.fcmp_ordered("<", x, spread(limit)), spread(limit), x)
 
 
@@ -77,7 +77,7 @@ def _power_of_two(b: Builder, n: Value) -> Value:
 
 
 def exp_of(b: Builder, x: Value) -> Value:
-    x = _greatest(b, _least(b, x, _EXP_RANGE[1]), _EXP_RANGE[0])
+    x = greatest(b, least(b, x, _EXP_RANGE[1]), _EXP_RANGE[0])
     moved = multiply_add(b, x, spread(1 / math.log(2)), spread(_TO_INTEGER))
     n = b.fsub(moved, spread(_TO_INTEGER))
     r = multiply_add(b, n, spread(-_LN2_HIGH), x)
@@ -95,13 +95,13 @@ def sigmoid_of(b: Builder, x: Value) -> Value:
 
 
 def tanh_of(b: Builder, x: Value) -> Value:
-    x = _greatest(b, _least(b, x, _TANH_RANGE), -_TANH_RANGE)
+    x = greatest(b, least(b, x, _TANH_RANGE), -_TANH_RANGE)
     square = b.fmul(x, x)
     p = b.fmul(x, _polynomial(b, square, _TANH_P))
     return b.fdiv(p, _polynomial(b, square, _TANH_Q))
 
 
-def _span(n_sources: int, n_floats: int, compute: Callable[..., Value]) -> Any:
+def span(n_sources: int, n_floats: int, compute: Callable[..., Value]) -> Any:
     """Make (y, sources …, n, floats …): each of n numbers y is compute(builder, *sources, *floats)."""
 
     def generate(b: Builder, destination: Value, *rest: Value) -> None:
@@ -182,7 +182,7 @@ def _glu(b: Builder, x: Value, gate: Value) -> Value:
 
 
 def _relu(b: Builder, x: Value) -> Value:
-    return _greatest(b, x, 0.0)
+    return greatest(b, x, 0.0)
 
 
 def _gru_keep(b: Builder, z: Value, g: Value, h: Value) -> Value:
@@ -217,26 +217,26 @@ def _additive(b: Builder, sum_: Value, q: Value, k: Value, v: Value) -> Value:
 
 
 # Of spans: a destination y, sources, the count n, then float32 numbers.
-exp = _span(1, 0, exp_of)  # (y, x, n)
-tanh = _span(1, 0, tanh_of)  # (y, x, n)
-sigmoid = _span(1, 0, sigmoid_of)  # (y, x, n)
-relu = _span(1, 0, _relu)  # (y, x, n)
-glu = _span(2, 0, _glu)  # (y, a, b, n): a * sigmoid(b)
-add = _span(2, 0, _plus)  # (y, a, b, n): a + b
-multiply = _span(2, 0, lambda b, x, y: b.fmul(x, y))  # (y, a, b, n): a * b
-add_product = _span(3, 0, lambda b, x, y, z: multiply_add(b, y, z, x))  # (y, a, b, c, n): a + b * c
-scale = _span(1, 1, lambda b, x, factor: b.fmul(x, factor))  # (y, x, n, factor): x * factor
-axpy = _span(
+exp = span(1, 0, exp_of)  # (y, x, n)
+tanh = span(1, 0, tanh_of)  # (y, x, n)
+sigmoid = span(1, 0, sigmoid_of)  # (y, x, n)
+relu = span(1, 0, _relu)  # (y, x, n)
+glu = span(2, 0, _glu)  # (y, a, b, n): a * sigmoid(b)
+add = span(2, 0, _plus)  # (y, a, b, n): a + b
+multiply = span(2, 0, lambda b, x, y: b.fmul(x, y))  # (y, a, b, n): a * b
+add_product = span(3, 0, lambda b, x, y, z: multiply_add(b, y, z, x))  # (y, a, b, c, n): a + b * c
+scale = span(1, 1, lambda b, x, factor: b.fmul(x, factor))  # (y, x, n, factor): x * factor
+axpy = span(
     2, 1, lambda b, x, y, factor: multiply_add(b, x, factor, y)
 )  # (y, x, a, n, factor): a + x * factor
-gru_keep = _span(
+gru_keep = span(
     3, 0, _gru_keep
 )  # (y, z, g, h, n), before sigma and tanh: sigma(z) h + (1 - sigma(z)) tanh(g)
-gru_take = _span(3, 0, _gru_take)  # (y, z, g, h, n): (1 - sigma(z)) h + sigma(z) tanh(g)
-_exp_shifted = _span(1, 1, _exp_from)  # (y, x, n, shift)
-_lstm_cells = _span(4, 0, _lstm_cell)
-_lstm_outputs = _span(2, 0, _lstm_output)
-_normalised = _span(3, 2, _normalise)
+gru_take = span(3, 0, _gru_take)  # (y, z, g, h, n): (1 - sigma(z)) h + sigma(z) tanh(g)
+_exp_shifted = span(1, 1, _exp_from)  # (y, x, n, shift)
+_lstm_cells = span(4, 0, _lstm_cell)
+_lstm_outputs = span(2, 0, _lstm_output)
+_normalised = span(3, 2, _normalise)
 # Of sums: sources, the count n, then float32 numbers -> float32.
 dot = _sum(2, 0, lambda b, sum_, x, y: multiply_add(b, x, y, sum_))  # (x, y, n)
 total = _sum(1, 0, _plus)  # (x, n)

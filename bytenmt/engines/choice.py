@@ -46,7 +46,7 @@ class Beams(NamedTuple):
     """n sentences, each with b beams (in sampling: b texts).
 
     step, limit (n,) int64: bytes chosen, and at most; done (n,) bool.
-    prefix (n, p) uint8 and prefix_len (n,) int64: what the output begins with.
+    forced (n, T) int16: one more than the byte that must come at each step, 0 where any may.
     key (n, b) int64: of each text's draws.
     last (n, b) uint8: the byte chosen last, BOS first; parent (n, b) int64: the beam that it went on from.
     automaton (n, b) int64: see alphabet; score (n, b) float64: log-probability so far.
@@ -56,8 +56,7 @@ class Beams(NamedTuple):
     step: Tensor
     limit: Tensor
     done: Tensor
-    prefix: Tensor
-    prefix_len: Tensor
+    forced: Tensor
     key: Tensor
     last: Tensor
     parent: Tensor
@@ -85,17 +84,20 @@ class Choice:
         self.options = options
         self.device = device
         cost = torch.from_numpy(translation_cost())
-        room = torch.arange(LONGEST_CHARACTER + 1, dtype=torch.uint8)
-        # forbidden (5, N_STATES, 256) bool: by the bytes of room, then by the automaton's state.
-        self._forbidden = (cost > room[:, None, None]).to(device)
+        room = torch.arange(LONGEST_CHARACTER + 1, dtype=torch.uint8)[:, None, None]
+        other = ~torch.eye(N_IDS + 1, dtype=torch.bool)[:, 1:]
+        other[0] = False
+        # forbidden (257, 5, N_STATES, 256) bool: by what is forced, the bytes of room, the automaton's state.
+        self._forbidden = (other[:, None, None] | (cost > room)).to(device)
         self._follow = torch.from_numpy(UTF8_NEXT).to(device).long()
 
-    def begin(self, requests: Sequence[Request], history: int = 0, prefix: int = 0) -> Beams:
-        """Sentences before their first byte; room for a history and prefixes of at least so many bytes."""
+    def begin(self, requests: Sequence[Request], history: int = 0) -> Beams:
+        """Sentences before their first byte; room for a history of at least so many steps."""
         n, b = len(requests), self.options.beam
         history = max([history, *(request.limit + 1 for request in requests)])
-        prefix = max([prefix, *(len(request.prefix) for request in requests)])
-        forced = b"".join(request.prefix.ljust(prefix, b"\0") for request in requests)
+        forced = torch.zeros(n, history, dtype=torch.int16)
+        for row, request in zip(forced, requests, strict=True):
+            row[: len(request.prefix)] = torch.tensor(list(request.prefix), dtype=torch.int16) + 1
         keys = [[draw_key(self.options.seed, request.number, j) for j in range(b)] for request in requests]
         score = torch.zeros(n, b, dtype=torch.float64)
         nothing = torch.full_like(score, -torch.inf)
@@ -106,8 +108,7 @@ class Choice:
             step=zero[:, 0],
             limit=torch.tensor([request.limit for request in requests], dtype=torch.int64),
             done=torch.zeros(n, dtype=torch.bool),
-            prefix=torch.tensor(list(forced), dtype=torch.uint8).view(n, prefix),
-            prefix_len=torch.tensor([len(request.prefix) for request in requests], dtype=torch.int64),
+            forced=forced,
             key=torch.tensor(keys, dtype=torch.int64).view(n, b),
             last=torch.full((n, b), BOS, dtype=torch.uint8),
             parent=torch.arange(b).repeat(n, 1),
@@ -136,17 +137,12 @@ class Choice:
 
     def _mask(self, beams: Beams) -> Tensor:
         """The bytes that may not follow: (n, b, 256) bool."""
-        room = (beams.limit - beams.step).clamp(0, LONGEST_CHARACTER)
-        forbidden = self._forbidden[room[:, None], beams.automaton]
-        inside = (beams.step < beams.prefix_len)[:, None, None]
+        room = (beams.limit - beams.step).clamp(0, LONGEST_CHARACTER)[:, None]
+        forced = beams.forced.gather(1, _at(beams)).long()
+        forbidden = self._forbidden[forced, room, beams.automaton]
         if self.options.no_repeat_ngram_size:
-            strict = forbidden | (self._repeats(beams) & ~inside)
+            strict = forbidden | (self._repeats(beams) & (forced == 0)[:, :, None])
             forbidden = torch.where(strict.all(dim=2, keepdim=True), forbidden, strict)
-        if beams.prefix.shape[1]:
-            at = beams.step.clamp(max=beams.prefix.shape[1] - 1)
-            forced = beams.prefix.gather(1, at[:, None])
-            other = torch.arange(N_IDS, device=forced.device) != forced
-            forbidden = forbidden | (other[:, None] & inside)
         return forbidden
 
     def _repeats(self, beams: Beams) -> Tensor:
@@ -160,7 +156,7 @@ class Choice:
         """The sentences after a step; what is done stays as it is."""
         history = beams.history
         # A done sentence writes where nobody reads: its last step is the one past its bytes.
-        at = beams.step.clamp(max=history.byte.shape[1] - 1)[:, None, None].expand(-1, 1, self.options.beam)
+        at = _at(beams)[:, :, None].expand(-1, 1, self.options.beam)
         byte = chosen.byte.to(torch.uint8)
         history.byte.scatter_(1, at, byte[:, None])
         history.parent.scatter_(1, at, chosen.parent[:, None].to(torch.int32))
@@ -218,3 +214,8 @@ def _ended(total: Tensor, step: Tensor, beam: Tensor, options: Options) -> Finis
     """Hypotheses that end at this step: total, beam (n, b), step (n,)."""
     score = total / ((step + 1).double() ** options.length_penalty)[:, None]
     return Finished(score, total, step[:, None].expand_as(beam), beam)
+
+
+def _at(beams: Beams) -> Tensor:
+    """Each sentence's column of the history and of what is forced: (n, 1) int64."""
+    return beams.step.clamp(max=beams.forced.shape[1] - 1)[:, None]

@@ -126,7 +126,7 @@ class CudaGraphEngine:
         """Buffers for sources of so many columns, all places free, and the step captured on them."""
         source = None if capacity == 0 else b" " * (capacity - 1)
         example = [Request(source, self._history - 1)]
-        one = begin(self._models, self._choice, example, history=self._history, prefix=self._history)
+        one = begin(self._models, self._choice, example, self._history)
         fixed = map_tensors(lambda part: part.repeat(self.capacity, *[1] * (part.dim() - 1)), one)
         fixed.beams.done.fill_(True)
         if self._beams is None:

@@ -114,14 +114,16 @@ class TorchEngine:
         self._handles = [self._handles[row] for row in keep]
 
 
-def begin(models: Sequence[Decoder], choice: Choice, requests: Sequence[Request], **sizes: int) -> Running:
-    """Sentences before their first byte; `sizes` as in Choice.begin."""
+def begin(
+    models: Sequence[Decoder], choice: Choice, requests: Sequence[Request], history: int = 0
+) -> Running:
+    """Sentences before their first byte; history as in Choice.begin."""
     src, src_len = (part.to(choice.device) for part in source_tensors(requests))
     voices = []
     for model in models:
         memory = model.encode(src, src_len)
         voices.append(Voice(memory, model.start(memory, choice.options.beam)))
-    return Running(tuple(voices), choice.begin(requests, **sizes))
+    return Running(tuple(voices), choice.begin(requests, history))
 
 
 def step(models: Sequence[Decoder], choice: Choice, running: Running) -> Running:

@@ -14,17 +14,10 @@ import numba
 import numpy as np
 import pytest
 
-from bytenmt.cpu import lanes, precisions, products, vectors
-from bytenmt.cpu.lanes import (
-    COUNTERS,
-    PANEL,
-    PRECISIONS,
-    linear_panels,
-    pack,
-    quantise,
-    scratch_bytes,
-    unpack,
-)
+from bytenmt.cpu import panels, precisions, products, spans, vectors
+from bytenmt.cpu.barrier import COUNTERS, barrier
+from bytenmt.cpu.panels import PANEL, PRECISIONS, pack, quantise, unpack
+from bytenmt.cpu.products import linear_panels, scratch_bytes
 
 f32 = np.float32
 # Of a product, relative to the square root of the inputs: numbers and weights are about one.
@@ -87,7 +80,7 @@ def test_unpacked_panels_are_the_matrix_as_near_as_the_precision_allows(precisio
     matrix = numbers(130, 37) * np.logspace(-3, 3, 130, dtype=f32)[:, None]
     matrix[5] = 0
     got = Matrix(matrix, precision)
-    assert got.panels.size == 3 * lanes.panel_bytes(37, precision)
+    assert got.panels.size == 3 * panels.panel_bytes(37, precision)
     if precision == "fp32":
         assert same_bits(got.values, matrix)
     elif precision == "bf16":
@@ -101,13 +94,13 @@ def test_unpacked_panels_are_the_matrix_as_near_as_the_precision_allows(precisio
 
 def test_bf16_ties_go_to_even_and_what_is_no_number_stays_none() -> None:
     bits = np.array([0x3F808000, 0x3F818000, 0x3F808001, 0x7F800000, 0x7FFFFFFF, 0xFF800001], np.uint32)
-    assert [hex(x) for x in lanes.round_to_bf16(bits.view(f32))[:4]] == [
+    assert [hex(x) for x in panels.round_to_bf16(bits.view(f32))[:4]] == [
         "0x3f80",
         "0x3f82",
         "0x3f81",
         "0x7f80",
     ]
-    assert (lanes.round_to_bf16(bits.view(f32))[4:] & 0x7FFF > 0x7F80).all()
+    assert (panels.round_to_bf16(bits.view(f32))[4:] & 0x7FFF > 0x7F80).all()
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -146,8 +139,8 @@ def check_bits(times: Callable[..., Any]) -> None:
         assert same_bits(np.concatenate(apart), together), f"{size} rows a call"
     for rows in (1, 2, 103):
         apart = np.zeros((rows, 5 * PANEL), f32)
-        for panels in ((3, 5), (0, 1), (1, 3)):
-            times(x[:rows], base[:rows], into=apart, panels=panels)
+        for some in ((3, 5), (0, 1), (1, 3)):
+            times(x[:rows], base[:rows], into=apart, panels=some)
         assert same_bits(apart, together[:rows]), f"panels apart, {rows} rows"
 
 
@@ -238,27 +231,27 @@ def sigma(x: Any) -> Any:
 def test_exp_tanh_and_sigmoid_are_exact_to_rounding() -> None:
     with np.errstate(over="ignore"):
         x = np.linspace(-87, 88.7, 500_003).astype(f32)
-        assert np.abs(span(lanes.exp, x) / np.exp(x.astype(float)) - 1).max() < 2e-7
+        assert np.abs(span(spans.exp, x) / np.exp(x.astype(float)) - 1).max() < 2e-7
         x = np.concatenate([np.linspace(-15, 15, 500_003), np.logspace(-20, 0, 1000)]).astype(f32)
-        assert np.abs(span(lanes.tanh, x) - np.tanh(x.astype(float))).max() < 5e-7
+        assert np.abs(span(spans.tanh, x) - np.tanh(x.astype(float))).max() < 5e-7
         assert (
-            np.abs(span(lanes.tanh, x) / np.tanh(x.astype(float), where=x != 0, out=np.ones(len(x))) - 1)[
+            np.abs(span(spans.tanh, x) / np.tanh(x.astype(float), where=x != 0, out=np.ones(len(x))) - 1)[
                 x != 0
             ].max()
             < 5e-7
         )
-        assert np.abs(span(lanes.sigmoid, x) / sigma(x) - 1).max() < 3e-7
-        assert np.abs(span(lanes.tanh, x)).max() <= 1
+        assert np.abs(span(spans.sigmoid, x) / sigma(x) - 1).max() < 3e-7
+        assert np.abs(span(spans.tanh, x)).max() <= 1
     edges = np.array([np.nan, np.inf, -np.inf, 0, 200, -200], f32)
-    assert str(span(lanes.exp, edges)) == "[nan inf  0.  1. inf  0.]"
-    assert np.allclose(span(lanes.tanh, edges), [np.nan, 1, -1, 0, 1, -1], atol=5e-7, equal_nan=True)
-    assert np.allclose(span(lanes.sigmoid, edges), [np.nan, 1, 0, 0.5, 1, 0], atol=1e-30, equal_nan=True)
-    assert str(span(lanes.relu, edges)) == "[ nan  inf   0.   0. 200.   0.]"
+    assert str(span(spans.exp, edges)) == "[nan inf  0.  1. inf  0.]"
+    assert np.allclose(span(spans.tanh, edges), [np.nan, 1, -1, 0, 1, -1], atol=5e-7, equal_nan=True)
+    assert np.allclose(span(spans.sigmoid, edges), [np.nan, 1, 0, 0.5, 1, 0], atol=1e-30, equal_nan=True)
+    assert str(span(spans.relu, edges)) == "[ nan  inf   0.   0. 200.   0.]"
 
 
 def test_a_number_has_the_same_bits_wherever_it_stands() -> None:
     x = numbers(77) * f32(3)
-    for function in (lanes.exp, lanes.tanh, lanes.sigmoid):
+    for function in (spans.exp, spans.tanh, spans.sigmoid):
         whole = span(function, x)
         for first in range(0, 77, 5):
             for n in (1, 3, 15, 16, 17):
@@ -272,24 +265,24 @@ def test_spans_compute_what_they_are_called_for(n: int) -> None:
     wide_a, wide_b, wide_c = (x.astype(float) for x in (a, b, c))
     gate, new = sigma(a), np.tanh(wide_b)
     expected = {
-        "glu": (span(lanes.glu, a, b), a * sigma(b)),
-        "add": (span(lanes.add, a, b), wide_a + wide_b),
-        "multiply": (span(lanes.multiply, a, b), wide_a * wide_b),
-        "add_product": (span(lanes.add_product, a, b, c), wide_a + wide_b * wide_c),
-        "scale": (span(lanes.scale, a, factors=(2.5,)), wide_a * 2.5),
-        "axpy": (span(lanes.axpy, a, b, factors=(2.5,)), wide_b + wide_a * 2.5),
-        "gru_keep": (span(lanes.gru_keep, a, b, c), gate * wide_c + (1 - gate) * new),
-        "gru_take": (span(lanes.gru_take, a, b, c), (1 - gate) * wide_c + gate * new),
-        "softmax": (span(lanes.softmax, a), np.exp(wide_a) / np.exp(wide_a).sum()),
-        "softmax of large": (span(lanes.softmax, a + f32(500)), np.exp(wide_a) / np.exp(wide_a).sum()),
+        "glu": (span(spans.glu, a, b), a * sigma(b)),
+        "add": (span(spans.add, a, b), wide_a + wide_b),
+        "multiply": (span(spans.multiply, a, b), wide_a * wide_b),
+        "add_product": (span(spans.add_product, a, b, c), wide_a + wide_b * wide_c),
+        "scale": (span(spans.scale, a, factors=(2.5,)), wide_a * 2.5),
+        "axpy": (span(spans.axpy, a, b, factors=(2.5,)), wide_b + wide_a * 2.5),
+        "gru_keep": (span(spans.gru_keep, a, b, c), gate * wide_c + (1 - gate) * new),
+        "gru_take": (span(spans.gru_take, a, b, c), (1 - gate) * wide_c + gate * new),
+        "softmax": (span(spans.softmax, a), np.exp(wide_a) / np.exp(wide_a).sum()),
+        "softmax of large": (span(spans.softmax, a + f32(500)), np.exp(wide_a) / np.exp(wide_a).sum()),
     }
     norm = np.empty(n, f32)
     places = [x.ctypes.data for x in (norm, a, b, c)]
-    compiled(lanes.layer_norm)(*places, n, 1e-5)
+    compiled(spans.layer_norm)(*places, n, 1e-5)
     far = wide_a - wide_a.mean()
     expected["layer_norm"] = norm, far / np.sqrt((far**2).mean() + 1e-5) * wide_b + wide_c
     gates, cell, h = numbers(4 * n, seed=5), c.copy(), np.empty(n, f32)
-    compiled(lanes.lstm_step)(h.ctypes.data, cell.ctypes.data, gates.ctypes.data, n)
+    compiled(spans.lstm_step)(h.ctypes.data, cell.ctypes.data, gates.ctypes.data, n)
     i, f, g, o = gates.astype(float).reshape(4, n)
     next_cell = sigma(f) * wide_c + sigma(i) * np.tanh(g)
     expected |= {"cell": (cell, next_cell), "output": (h, sigma(o) * np.tanh(next_cell))}
@@ -304,11 +297,11 @@ def test_sums_are_those_of_float64_and_keep_what_is_no_number(n: int) -> None:
     wide_a, wide_b, wide_c = (x.astype(float) for x in (a, b, c))
     query, key = np.exp(2 * a), np.exp(2 * b)
     cases: list[tuple[Any, list[Any], tuple[float, ...], float]] = [
-        (lanes.dot, [a, b], (), wide_a @ wide_b),
-        (lanes.total, [a], (), wide_a.sum()),
-        (lanes.squares, [a], (0.5,), ((wide_a - 0.5) ** 2).sum()),
-        (lanes.largest, [a], (), wide_a.max()),
-        (lanes.additive_dot, [query, key, c], (), wide_c @ np.tanh(wide_a + wide_b)),
+        (spans.dot, [a, b], (), wide_a @ wide_b),
+        (spans.total, [a], (), wide_a.sum()),
+        (spans.squares, [a], (0.5,), ((wide_a - 0.5) ** 2).sum()),
+        (spans.largest, [a], (), wide_a.max()),
+        (spans.additive_dot, [query, key, c], (), wide_c @ np.tanh(wide_a + wide_b)),
     ]
     for function, given_sources, factors, want in cases:
         sources = [x.copy() for x in given_sources]
@@ -328,10 +321,10 @@ def meet(counters: int, n_threads: int, me: int, rounds: Any, n_rounds: int) -> 
     late = 0
     for round_ in range(1, n_rounds + 1):
         rounds[me * 8] = round_
-        lanes.barrier(counters, n_threads)
+        barrier(counters, n_threads)
         for other in range(n_threads):
             late += rounds[other * 8] != round_
-        lanes.barrier(counters, n_threads)
+        barrier(counters, n_threads)
     return late
 
 

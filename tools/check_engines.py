@@ -1,0 +1,215 @@
+"""Whether every engine decodes what plain PyTorch decodes, on trained runs and real sentences.
+
+    python tools/check_engines.py runs/mine runs/other --src data/test.ko --ref data/test.en --lines 200
+
+In fp32 an engine must give the torch engine's bytes, greedy and with a beam, and its logits to 1e-4 along the
+greedy path. Where bytes differ, PyTorch itself is asked how far apart the two are: in greedy search by the
+log-probabilities of the two bytes where they part, with a beam by the scores of the two texts. Under 1e-4
+that is a near-tie, counted and shown; anything else fails, and the program ends with 1. bf16 and int8 may
+differ: they report the chrF that they cost. Knows engines and runs; does not train.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from bench import Record, show, write_json
+from torch import Tensor
+
+from bytenmt.alphabet import BOS, EOS
+from bytenmt.checkpoint import load_run
+from bytenmt.decoding import Engine, Hypothesis, Options, Request
+from bytenmt.device import pick_device
+from bytenmt.engines.numba_cpu import NumbaEngine
+from bytenmt.engines.torch_engine import source_tensors
+from bytenmt.errors import BytenmtError, DataError
+from bytenmt.evaluate import text_scores
+from bytenmt.models.base import Model
+from bytenmt.runtime import Choice, Runtime, load_runs
+from bytenmt.search import decode
+
+BENCH = "check_engines"
+NEAR = 1e-4  # log-probabilities, scores and logits that are closer than this are called equal
+CAPACITY = 32  # sentences side by side
+AnyModel = Model[Any, Any]
+
+
+class Verdict(NamedTuple):
+    """Of sentences: bytes equal, near-ties, and the margins of those that are neither."""
+
+    equal: int
+    near: list[float]
+    wrong: list[float]
+
+
+def requests_of(lines: Sequence[bytes], runtime: Runtime) -> list[Request]:
+    """What `translate` asks for these lines; of runs without a source their one text."""
+    if not runtime.source:
+        return [Request(None, 300)]
+    return [Request(line[: runtime.max_source_bytes], 3 * len(line) + 100) for line in lines]
+
+
+def decoded(runtime: Runtime, beam: int, asked: Sequence[Request]) -> list[Hypothesis]:
+    """The best hypothesis of each request."""
+    engine: Engine = runtime.maker(Options(beam=beam))(CAPACITY)
+    found = dict(decode(engine, asked))
+    return [found[index][0] for index in range(len(asked))]
+
+
+def compare(
+    model: AnyModel,
+    asked: Sequence[Request],
+    expected: Sequence[Hypothesis],
+    got: Sequence[Hypothesis],
+    beam: int,
+) -> Verdict:
+    """An engine's texts beside the reference's."""
+    verdict = Verdict(sum(a.text == b.text for a, b in zip(expected, got, strict=True)), [], [])
+    for request, a, b in zip(asked, expected, got, strict=True):
+        if a.text == b.text:
+            continue
+        margin = (
+            parting(model, request, a.text, b.text) if beam == 1 else between(model, request, a.text, b.text)
+        )
+        (verdict.near if abs(margin) < NEAR else verdict.wrong).append(margin)
+    return verdict
+
+
+def parting(model: AnyModel, request: Request, expected: bytes, got: bytes) -> float:
+    """Log-probability of the reference's byte less that of the other's, where they first differ."""
+    a, b = expected + bytes([EOS]), got + bytes([EOS])
+    at = next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+    log_p = logits(model, request, a[:at])[-1].log_softmax(dim=-1)
+    return float(log_p[a[at]] - log_p[b[at]])
+
+
+def between(model: AnyModel, request: Request, expected: bytes, got: bytes) -> float:
+    """The score of the reference's text less that of the other's, length penalty 1."""
+    scores = []
+    for text in (expected, got):
+        whole = torch.tensor([*text, EOS])
+        log_p = logits(model, request, text).double().log_softmax(dim=-1)
+        scores.append(float(log_p.gather(1, whole[:, None]).mean()))
+    return scores[0] - scores[1]
+
+
+@torch.no_grad()
+def logits(model: AnyModel, request: Request, text: bytes) -> Tensor:
+    """What PyTorch computes after every byte of a text, BOS first: (bytes + 1, 256) float32 on the CPU."""
+    device = model.embedding.weight.device
+    src, src_len = (part.to(device) for part in source_tensors([request]))
+    memory = model.encode(src, src_len)
+    read = torch.tensor([[BOS, *text]], dtype=torch.uint8, device=device)
+    found: Tensor = model(read, memory, model.start(memory))[0][0]
+    return found.float().cpu()
+
+
+def logit_difference(
+    runtime: Runtime, model: AnyModel, asked: Sequence[Request], texts: Sequence[Hypothesis]
+) -> float:
+    """The largest difference between the numba engine's logits and PyTorch's along these texts."""
+    largest = 0.0
+    engine = runtime.maker(Options())(1)
+    assert type(engine) is NumbaEngine
+    for request, expected in zip(asked, texts, strict=True):
+        engine.admit([request._replace(prefix=expected.text)])
+        steps = []
+        while not engine.finished():
+            engine.advance(1)
+            steps.append(engine._places.logits[0, 0].copy())
+        own, theirs = np.stack(steps), logits(model, request, expected.text).numpy()
+        n = len(expected.text) + 1  # what follows the text is the engine's own
+        largest = max(largest, float(np.abs(own[:n] - theirs).max()))
+    return largest
+
+
+def check(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
+    """Records of one run, each with whether it is as it must be."""
+    device = pick_device(options.device)
+    engine = "cuda-graph" if device.type == "cuda" else "numba"
+    loaded = load_run(run, device)
+    model: AnyModel = loaded.model
+    reference = load_runs([run], Choice("torch", device.type, "fp32", options.threads))
+    asked = requests_of(options.src[: options.lines], reference)
+    for precision in options.precision:
+        own = load_runs([run], Choice(engine, device.type, precision, options.threads))
+        for beam in options.beam:
+            case = f"{run.name} {engine} {precision} beam={beam}"
+            expected, got = decoded(reference, beam, asked), decoded(own, beam, asked)
+            verdict = compare(model, asked, expected, got, beam)
+            yield tokens_record(case, verdict, len(asked)), precision != "fp32" or not verdict.wrong
+            if precision == "fp32" and beam == 1 and engine == "numba":
+                largest = logit_difference(own, model, asked, expected)
+                record = Record(BENCH, f"{case} logits", largest, "", "allowed", NEAR, largest / NEAR)
+                yield record, largest <= NEAR
+            if precision != "fp32" and options.ref and reference.source:
+                yield chrf_record(case, expected, got, options.ref[: len(asked)]), True
+
+
+def tokens_record(case: str, verdict: Verdict, n: int) -> Record:
+    """How many sentences are the reference's to the byte."""
+    note = "torch fp32"
+    if verdict.near:
+        note += f", {len(verdict.near)} near-ties (margin up to {max(map(abs, verdict.near)):.1e})"
+    if verdict.wrong:
+        note += f", {len(verdict.wrong)} others (margin up to {max(map(abs, verdict.wrong)):.1e})"
+    return Record(BENCH, f"{case} tokens", verdict.equal, "sentences", note, n, verdict.equal / n)
+
+
+def chrf_record(
+    case: str, expected: Sequence[Hypothesis], got: Sequence[Hypothesis], references: Sequence[bytes]
+) -> Record:
+    """chrF of an engine in its precision beside that of fp32."""
+    texts = [line.decode() for line in references]
+    own, theirs = (text_scores([h.text.decode() for h in part], texts).chrf for part in (got, expected))
+    return Record(BENCH, f"{case} chrF", own, "chrF", "torch fp32", theirs, own / theirs)
+
+
+def read_lines(text: str) -> list[bytes]:
+    """The lines of a file."""
+    try:
+        return Path(text).read_bytes().splitlines()
+    except OSError as error:
+        raise DataError(f"{text} cannot be read: {error.strerror}") from None
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Every engine beside plain PyTorch, on trained runs.")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    parser.add_argument("--src", required=True, metavar="FILE")
+    parser.add_argument("--ref", metavar="FILE", help="translations, for chrF")
+    parser.add_argument("--lines", type=int, default=200)
+    parser.add_argument("--beam", nargs="+", type=int, default=[1, 4])
+    parser.add_argument("--precision", nargs="+", choices=("fp32", "bf16", "int8"))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the records here")
+    options = parser.parse_args(arguments)
+    options.precision = options.precision or ["fp32", "bf16", *(["int8"] if options.device == "cpu" else [])]
+    records, failed = [], []
+    try:
+        options.src = read_lines(options.src)
+        options.ref = read_lines(options.ref) if options.ref else []
+        for run in options.runs:
+            for record, good in check(run, options):
+                print(f"{record.case}: {record.value:.6g} ({record.reference})", file=sys.stderr)
+                records.append(record)
+                failed += [] if good else [record.case]
+    except BytenmtError as error:
+        sys.exit(f"Error: {error}")
+    print(show(records))
+    if options.json:
+        write_json(options.json, records)
+    if failed:
+        sys.exit(f"Error: not as PyTorch has it: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
