@@ -23,6 +23,7 @@ from bytenmt.console import (
     writer,
 )
 from bytenmt.errors import BytenmtError
+from bytenmt.language import generate, predict
 from bytenmt.options import ANSWERS, DECODING, FILE, MODEL, MODELS, RUNTIME, TEXTS, TRAINING
 from bytenmt.presets import PRESETS
 
@@ -34,6 +35,10 @@ TOKENIZERS = ("13a", "char", "intl", "zh", "none")  # sacreBLEU's, those that ne
 @click.version_option(__version__, prog_name="bytenmt")
 def main() -> None:
     """Character-level translation on raw UTF-8 bytes: no tokenizer, no vocabulary."""
+
+
+main.add_command(predict)
+main.add_command(generate)
 
 
 @main.command()

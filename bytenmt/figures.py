@@ -1,4 +1,4 @@
-"""What a prediction cost in sum: bits per byte, accuracy, and the same by script and by position in a character.
+"""What predictions cost in sum: bits per byte, accuracy, and the same by script and by place in a character.
 
 Knows surprises as they come; no models and no files.
 """
@@ -21,8 +21,8 @@ ENDS = "ends of lines"  # of translations: bits, but no bytes of the text
 
 @dataclass
 class Sum:
-    """n_bytes: of the text; n_ranked: predictions, ends of lines counted; bits: in sum; first, fifth: how many
-    were the likeliest byte, or among the five likeliest."""
+    """n_bytes: of the text; n_ranked: predictions, ends of lines counted; bits: in sum; first, fifth: how
+    many were the likeliest byte, or among the five likeliest."""
 
     n_bytes: int = 0
     n_ranked: int = 0
@@ -38,9 +38,9 @@ class Sum:
         """In percent; n: 1 or 5."""
         return 100 * (self.first if n == 1 else self.fifth) / max(1, self.n_ranked)
 
-    def add(self, bits: npt.NDArray[np.float64], rank: npt.NDArray[np.int64], n_bytes: int | None = None) -> None:
-        """bits, rank (n,) of predictions; n_bytes of text, n unless told otherwise."""
-        self.n_bytes += len(bits) if n_bytes is None else n_bytes
+    def add(self, bits: npt.NDArray[np.float64], rank: npt.NDArray[np.int64], n_bytes: int) -> None:
+        """bits, rank (n,) of predictions; n_bytes: of the text among them."""
+        self.n_bytes += n_bytes
         self.n_ranked += len(bits)
         self.bits += float(bits.sum())
         self.first += int((rank == 0).sum())
@@ -59,17 +59,15 @@ class WholeCharacters:
 
     def __init__(self) -> None:
         self._splitter = Splitter()
-        self._waiting: Surprise | None = None
+        self._waiting = Surprise(np.zeros(0, np.uint8), np.zeros(0), np.zeros(0, np.int64))
 
     def add(self, surprise: Surprise | None) -> Whole:
         """What has become whole; None: nothing more comes."""
         data = b"" if surprise is None else surprise.data.tobytes()
         characters = self._splitter.split(data, last=surprise is None)
-        parts = [part for part in (self._waiting, surprise) if part is not None]
-        both = Surprise(*(np.concatenate(same) for same in zip(*parts, strict=True)))
-        n = int(characters.n_bytes.sum())
-        self._waiting = Surprise(*(part[n:] for part in both))
-        return Whole(characters, Surprise(*(part[:n] for part in both)))
+        both = self._waiting if surprise is None else Surprise.joined([self._waiting, surprise])
+        whole, self._waiting = both.cut(int(characters.n_bytes.sum()))
+        return Whole(characters, whole)
 
 
 @dataclass
@@ -99,7 +97,7 @@ class Figures:
             for number, name in enumerate(labels):
                 mine = (of == number) & ~ends
                 if mine.any():
-                    table.setdefault(name, Sum()).add(bits[mine], rank[mine])
+                    table.setdefault(name, Sum()).add(bits[mine], rank[mine], int(mine.sum()))
             if ends.any():
                 table.setdefault(ENDS, Sum()).add(bits[ends], rank[ends], 0)
 
@@ -115,3 +113,14 @@ class Figures:
                 cost = f"{one.bits_per_byte:.4f}" if one.n_bytes else f"{one.bits:.1f} bits"
                 shares = f"{one.accuracy(1):8.2f} %{one.accuracy(5):8.2f} %"
                 yield f"  {name:26}{one.n_bytes:12}{cost:>16}{shares}"
+
+
+def json_lines(surprise: Surprise, first: int) -> bytes:
+    """An object a byte: offset, from `first` on, byte, bits and rank, 1 of the likeliest. An end of a
+    translation's line is the byte 255."""
+    numbers = zip(*(part.tolist() for part in surprise), strict=True)
+    lines = (
+        f'{{"offset": {offset}, "byte": {byte}, "bits": {bits:.6f}, "rank": {rank + 1}}}\n'
+        for offset, (byte, bits, rank) in enumerate(numbers, first)
+    )
+    return "".join(lines).encode()

@@ -1,11 +1,12 @@
 """A byte n-gram with back-off, the reference beside every figure of a language model.
 
-Counts of up to `order` bytes of context and the byte after them, interpolated down to the uniform distribution:
+Counts of a byte after 0 to `order` bytes of context, interpolated down to the uniform distribution:
 
     p_k(b | c_k) = (n(c_k b) + a(c_k) p_{k-1}(b | c_{k-1})) / t(c_k)            p_{-1} = 1 / 256
     Witten-Bell:            n counts, a how many bytes follow c_k, t = counts + a  (Bell, Cleary, Witten 1990)
-    modified Kneser-Ney:    n counts less a discount for 1, 2 and more, a the discounts' sum, t the counts; below
-                            the longest context a count is of the bytes seen before it (Chen and Goodman 1999)
+    modified Kneser-Ney:    n counts less a discount for 1, 2 and more, a the discounts' sum, t the counts;
+                            below the longest context a count is of the bytes seen before it
+                            (Chen and Goodman 1999)
 
 where c_k is the last k bytes; of a context never seen p_k is p_{k-1}. Knows bytes; no files, no models.
 """
@@ -49,7 +50,7 @@ class NGram(NamedTuple):
 
     @staticmethod
     def of(texts: Sequence[Bytes], order: int = ORDER, smoothing: Smoothing = "kneser-ney") -> NGram:
-        """The n-gram of texts (uint8), each a stream of its own that zeros stand before. Some byte is there."""
+        """The n-gram of texts (uint8), not all empty, each a stream of its own behind zeros."""
         if not 0 <= order <= LONGEST or not any(len(text) for text in texts):
             raise ValueError(f"order {order} of {len(texts)} texts: expected 0 to {LONGEST}, and a byte")
         tables = []
@@ -77,7 +78,8 @@ class NGram(NamedTuple):
             seen = np.where(pair_there, level.seen[pair_at], 0.0)
             longer = (seen + level.back[at] * probability) / level.total[at]
             probability = np.where(there, longer, probability)
-        return -np.log2(probability)
+        bits: Reals = -np.log2(probability)
+        return bits
 
 
 def _witten_bell(pairs: Keys, counts: npt.NDArray[np.int64]) -> Level:

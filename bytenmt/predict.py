@@ -1,15 +1,15 @@
 """Character prediction: how many bits each byte of a stream, or of given translations, costs a model.
 
 A stream goes through `forward` in chunks and carries the state, so that no context is cut: how it is cut
-changes nothing but the rounding. Memory does not grow with it. All 256 ids are data there, BOS only opens it and
-nothing ends it. Of translations each line ends with EOS, as in `evaluate`. Knows models by their contract;
-knows no files and prints nothing.
+changes nothing but the rounding. Memory does not grow with it. All 256 ids are data there, BOS only opens it
+and nothing ends it. Of translations each line ends with EOS, as in `evaluate`. Knows models by their
+contract; knows no files and prints nothing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +37,17 @@ class Surprise(NamedTuple):
     data: npt.NDArray[np.uint8]
     bits: npt.NDArray[np.float64]
     rank: npt.NDArray[np.int64]
+
+    @staticmethod
+    def joined(parts: Sequence[Surprise]) -> Surprise:
+        """One behind the other, at least one."""
+        data, bits, rank = zip(*parts, strict=True)
+        return Surprise(np.concatenate(data), np.concatenate(bits), np.concatenate(rank))
+
+    def cut(self, n: int) -> tuple[Surprise, Surprise]:
+        """The first n bytes and the others."""
+        data, bits, rank = self
+        return Surprise(data[:n], bits[:n], rank[:n]), Surprise(data[n:], bits[n:], rank[n:])
 
 
 class Predictor:
@@ -99,9 +110,8 @@ def translations(
     max_tokens: bytes a batch, padding counted.
     """
     for first in range(0, len(corpus), LINES_AT_ONCE):
-        lengths = [
-            part[first : first + LINES_AT_ONCE] for part in (corpus.source_lengths, corpus.target_lengths)
-        ]
+        some = slice(first, first + LINES_AT_ONCE)
+        lengths = corpus.source_lengths[some], corpus.target_lengths[some]
         plan = epoch_plan(*lengths, max_tokens, seed=0, epoch=0, shuffle=False)
         plan = plan._replace(order=plan.order + first)
         found: dict[int, Surprise] = {}
@@ -114,8 +124,7 @@ def translations(
             for row, line in enumerate(plan.batch(index).tolist()):
                 real = slice(int(batch.target_len[row]))
                 found[line] = Surprise(batch.target_out[row, real], bits[row, real], rank[row, real])
-        in_order = [found[line] for line in sorted(found)]
-        yield Surprise(*(np.concatenate(parts) for parts in zip(*in_order, strict=True)))
+        yield Surprise.joined([found[line] for line in sorted(found)])
 
 
 def surprise(logits: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import lzma
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,6 +20,27 @@ from bytenmt.textfile import read_bytes
 NGRAM_BYTES = 1 << 25  # of training text that are counted at most: about 2 GB of memory and a minute
 PRESET = 9  # xz -9
 NAMES: dict[Smoothing, str] = {"witten-bell": "Witten-Bell", "kneser-ney": "modified Kneser-Ney"}
+
+
+class Reference(Protocol):
+    """What reads the evaluated bytes too."""
+
+    def add(self, data: bytes) -> None:
+        """The next bytes."""
+
+    def lines(self) -> Iterator[str]:
+        """For people; the stream has ended."""
+
+
+def references(facts: Mapping[str, Any], source: bool, tell: Callable[[str], None]) -> Iterator[Reference]:
+    """Those that a run can be held against. facts, source: of the run; tell: says why one is missing."""
+    try:
+        if source:
+            raise DataError("it reads no source")
+        yield Counted(training_text(facts))
+    except DataError as error:
+        tell(f"no n-gram beside it: {error}")
+    yield Packed()
 
 
 class Packed:
@@ -35,7 +56,7 @@ class Packed:
         self._n_packed += len(self._packer.compress(data))
 
     def lines(self) -> Iterator[str]:
-        """For people; ends the stream."""
+        """For people; the stream has ended."""
         self._n_packed += len(self._packer.flush())
         yield f"reference, xz -{PRESET}: {8 * self._n_packed / max(1, self._n_bytes):.4f}"
 
@@ -67,7 +88,7 @@ class Counted:
         self._n_bytes += len(text)
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """For people; the stream has ended."""
         for smoothing, bits in self._bits.items():
             figure = bits / max(1, self._n_bytes)
             yield f"reference, order-{ORDER} n-gram, {NAMES[smoothing]}{self._share}: {figure:.4f}"
@@ -85,6 +106,6 @@ def training_text(facts: Mapping[str, Any]) -> list[Bytes]:
 def _as_it_was(path: Path, n_bytes: int, sha256: str) -> Bytes:
     """A file's bytes, checked."""
     data = read_bytes(path)
-    if len(data) != n_bytes or hashlib.sha256(data).hexdigest() != sha256:
+    if len(data) != n_bytes or hashlib.sha256(memoryview(data)).hexdigest() != sha256:
         raise DataError(f"the training text {path} is not what it was")
     return data

@@ -13,7 +13,7 @@ import numpy as np
 from bytenmt.alphabet import ACCEPT, EOS, REJECT, UTF8_NEXT, first_invalid, repair
 from bytenmt.errors import DataError
 from bytenmt.scan import Bytes, Indices, Lengths, invalid_lines, scan_lines, split_at_tabs
-from bytenmt.unpack import is_packed, unpack_into_cache, unpack_into_memory
+from bytenmt.unpack import is_packed, unpack_into_cache, unpack_into_memory, unpacked
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 2**31 - 1  # bytes: lengths are int32
@@ -138,6 +138,21 @@ def check_file(path: Path) -> None:
         raise _unreadable(path, error) from error
     if path.suffix in OTHER_PACKINGS:
         raise DataError(f"{path} is packed as {path.suffix}: unpack it, or pack it as .gz, .xz or .zst")
+
+
+def pieces_of(path: Path, size: int = 1 << 16) -> Iterator[bytes]:
+    """The bytes of a file, unpacked where it is packed, in pieces of about `size`: a file of any length in
+    constant memory. Raises DataError."""
+    check_file(path)
+    if is_packed(path):
+        yield from unpacked(path)
+        return
+    try:
+        with open(path, "rb", buffering=0) as file:
+            while piece := file.read(size):
+                yield piece
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def read_bytes(path: Path, cache: Path | None = None) -> Bytes:

@@ -49,6 +49,12 @@ LAYERS: dict[str, int] = {
     "predict": 6,
     "score": 6,
     "evaluate": 7,
+    "ngram": 0,
+    "characters": 1,
+    "figures": 7,
+    "page": 8,
+    "reference": 7,
+    "generate": 7,
     "optimise": 5,
     "report": 5,
     "trainer": 7,
@@ -59,8 +65,9 @@ LAYERS: dict[str, int] = {
     "asking": 9,
     "prepare": 9,
     "info": 9,
-    "cli": 10,
-    "__main__": 11,
+    "language": 10,
+    "cli": 11,
+    "__main__": 12,
 }
 # Imports within one number that are meant: presets lie under config, text under batches.
 WITHIN: set[tuple[str, str]] = {
