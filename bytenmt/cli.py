@@ -92,8 +92,8 @@ def train(
         valid = prepare.validation_files(files, valid_src, valid_tgt, valid_tsv)
         settings += prepare.named_settings(named, files)
         config = group.first(lambda: prepare.configuration(run, resume, arch, preset, file, settings))
-        if config.data.source != files[0].has_source:
-            raise BytenmtError("data.source is false, so --src would be ignored: drop one of them")
+        if config.model.source != files[0].has_source:
+            raise BytenmtError("model.source is false, so --src would be ignored: drop one of them")
         training.train(
             run,
             config,
@@ -248,7 +248,7 @@ def score(run: Path, src: Path | None, tgt: Path, errors: str, device: str, thre
     corpus = prepare.all_pairs(src, tgt, errors)
     on = prepare.torch_device(device, threads)
     loaded = load_run(run, on)
-    prepare.check_source(run, loaded.config.data.source, src)
+    prepare.check_source(run, loaded.config.model.source, src)
     log_p = log_probabilities(loaded.model, corpus, on)
     for nats, n_bytes in zip(log_p.tolist(), corpus.target_lengths.tolist(), strict=True):
         bits = -nats / math.log(2) / n_bytes if n_bytes else math.inf
@@ -294,7 +294,8 @@ def convert(run: Path, output: Path, precision: str) -> None:
 @main.command()
 @click.argument("what", metavar="RUN|FILE|ARCH")
 @click.option("--preset", metavar="|".join(PRESETS), help="Of an architecture; small by default.")
-def info(what: str, preset: str | None) -> None:
+@click.option("--no-source", is_flag=True, help="Of an architecture: as a byte language model.")
+def info(what: str, preset: str | None, no_source: bool) -> None:
     """Print what a model costs, and its configuration as TOML.
 
     RUN is a run folder, FILE a weights file, ARCH the name of an architecture. The output can be given to
@@ -306,13 +307,14 @@ def info(what: str, preset: str | None) -> None:
 
     path = Path(what)
     if what in ARCHITECTURES:
-        click.echo(describe(load_config(what, preset, "", [])))
+        click.echo(describe(load_config(what, preset, "", ["model.source=false"] if no_source else [])))
         return
     if not path.is_dir() and not is_weights_file(path):
         names = ", ".join(ARCHITECTURES)
         raise BytenmtError(f"{what} is neither a run folder nor an architecture: {names}")
-    if preset is not None:
-        raise BytenmtError(f"--preset would be ignored: {what} has its own configuration")
+    if preset is not None or no_source:
+        option = "--no-source" if preset is None else "--preset"
+        raise BytenmtError(f"{option} would be ignored: {what} has its own configuration")
     if path.is_dir():
         click.echo(describe(read_config(path)))
     else:

@@ -77,7 +77,7 @@ def predict(
     check_output(page, file, src)
     on = prepare.torch_device(device, threads)
     loaded = load_run(run, on)
-    source = loaded.config.data.source
+    source = loaded.config.model.source
     prepare.check_source(run, source, src)
     if source and chunk is not None:
         raise BytenmtError("--chunk would be ignored: a translation is read line by line")

@@ -46,7 +46,7 @@ def configuration(
     if not resume:
         raise BytenmtError(f"{run} already holds a run: go on with it by --resume, or give -o another folder")
     own = _leaves(config_tree(read_config(run)))
-    given = {} if preset is None else _leaves(preset_tree(own["model.arch"], preset))
+    given = {} if preset is None else _leaves(preset_tree(own["model.arch"], preset, own["model.source"]))
     given |= _leaves(tomllib.loads(text))
     as_settings = [f"{key}={json.dumps(value)}" for key, value in given.items()]
     wanted = load_config(arch, None, config_toml(read_config(run)), [*as_settings, *settings])
@@ -98,7 +98,7 @@ def validation_files(
 def named_settings(named: Mapping[str, Any], files: Sequence[PairFiles]) -> tuple[str, ...]:
     """Options like --lr as `--set` would have them; and whether there is a source."""
     settings = tuple(f"train.{name}={value}" for name, value in named.items() if value is not None)
-    return settings if files[0].has_source else (*settings, "data.source=false")
+    return settings if files[0].has_source else (*settings, "model.source=false")
 
 
 def _leaves(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:

@@ -56,7 +56,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder: a run, one without a source, and texts good and bad."""
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "run")
-    make_run(tmp_path / "no_source", settings=("data.source=false",))
+    make_run(tmp_path / "no_source", settings=("model.source=false",))
     make_run(tmp_path / "plain", "seq2seq")
     files = {
         "src": "one\n두 번째\n\nfour\n".encode(),
@@ -174,7 +174,7 @@ BAD: list[tuple[str, str]] = [
     (f"{TRAIN} --src three --valid-src src", "three has 3 lines and tgt has 4"),
     (f"{TRAIN} --src none --valid-src src", "none does not exist"),
     (f"{TRAIN} --src invalid --valid-src src --errors strict", "line 2, byte offset 4: 0xFF"),
-    (f"{TRAIN} --src src --valid-src src --set data.source=false", "--src would be ignored"),
+    (f"{TRAIN} --src src --valid-src src --set model.source=false", "--src would be ignored"),
     (f"{TRAIN} --set train.learning_rate=1", "learning_rate"),
     (f"{TRAIN} --set train.lr=fast", "train.lr"),
     (f"{TRAIN} --config unknown.toml", "learning_rate"),
@@ -394,7 +394,7 @@ def test_short_names_are_settings(call: Call) -> None:
     options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in names.items())
     accepted(f"{TRAIN} {options}")
     settings = [f"train.{name}={value}" for name, value in names.items()]
-    assert call.config == load_config("luong", None, "", [*settings, "data.source=false"])
+    assert call.config == load_config("luong", None, "", [*settings, "model.source=false"])
 
 
 def test_resume_from(call: Call) -> None:
@@ -404,7 +404,7 @@ def test_resume_from(call: Call) -> None:
 
 def test_train_without_a_source(call: Call) -> None:
     accepted(TRAIN)
-    assert call.config == load_config("luong", None, "", ["train.max_updates=1", "data.source=false"])
+    assert call.config == load_config("luong", None, "", ["train.max_updates=1", "model.source=false"])
     assert call.rest["files"] == [PairFiles(None, Path("tgt"))]
     assert call.rest["valid"] == PairFiles(None, Path("tgt"))
 
@@ -467,7 +467,7 @@ def test_resume_refuses_what_differs(call: Call, options: str, told: str) -> Non
 
 
 def test_resume_with_or_without_a_source(call: Call) -> None:
-    assert "data.source" in refused("train -o run --resume --tgt tgt --valid-tgt tgt")
+    assert "model.source" in refused("train -o run --resume --tgt tgt --valid-tgt tgt")
     assert "--src would be ignored" in refused(RESUME.replace("-o run", "-o no_source"))
 
 

@@ -105,7 +105,7 @@ def test_toml_round_trip(arch: str, preset: str) -> None:
         ("model.context=end", "model.context"),
         ("model=3", "model"),
         ("train=3", "train"),
-        ("data.source=1", "data.source"),
+        ("model.source=1", "model.source"),
     ],
 )
 def test_what_does_not_fit_is_named(setting: str, path: str) -> None:
@@ -144,7 +144,7 @@ def test_settings_are_toml_or_plain_words() -> None:
         "train.lr=1e-4",
         "train.schedule=constant",
         'train.precision="fp32"',
-        "data.source=false",
+        "model.source=false",
         "model.encoder_layers=[[8, 3], [8, 5]]",
         " train.seed = 9 ",
     ]
@@ -152,7 +152,7 @@ def test_settings_are_toml_or_plain_words() -> None:
     assert config.train.lr == 1e-4
     assert config.train.schedule == "constant"
     assert config.train.precision == "fp32"
-    assert config.data.source is False
+    assert config.model.source is False
     assert msgspec.to_builtins(config.model)["encoder_layers"] in (
         [[8, 3], [8, 5]],
         ((8, 3), (8, 5)),

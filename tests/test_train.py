@@ -157,7 +157,7 @@ def test_a_model_learns_to_copy(arch: str, tmp_path: Path) -> None:
     bits = {}
     for name, source in (("seen", file), ("blind", None)):
         run = tmp_path / name
-        blind = f"data.source={str(bool(source)).lower()}"
+        blind = f"model.source={str(bool(source)).lower()}"
         pair = PairFiles(source, file)
         train(run, config(arch, *settings, blind), files=[pair], valid=pair, device=CPU)
         bits[name] = load_run(run, CPU).facts["progress"]["best"]
