@@ -106,6 +106,6 @@ def training_text(facts: Mapping[str, Any]) -> list[Bytes]:
 def _as_it_was(path: Path, n_bytes: int, sha256: str) -> Bytes:
     """A file's bytes, checked."""
     data = read_bytes(path)
-    if len(data) != n_bytes or hashlib.sha256(memoryview(data)).hexdigest() != sha256:
+    if len(data) != n_bytes or hashlib.sha256(data.data).hexdigest() != sha256:
         raise DataError(f"the training text {path} is not what it was")
     return data
