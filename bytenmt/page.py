@@ -35,10 +35,10 @@ s:hover { outline: 2px solid #06c }
 
 
 class Page:
-    """out: where it is written; title: of the page, plain text."""
+    """out: where it is written; title: of the page, plain text; line_ends: whether EOS ends a line."""
 
-    def __init__(self, out: BinaryIO, title: str) -> None:
-        self._out = out
+    def __init__(self, out: BinaryIO, title: str, line_ends: bool = False) -> None:
+        self._out, self._line_ends = out, line_ends
         self._n_shown = self._n_bytes = 0
         name = html.escape(title)
         self._write(
@@ -76,9 +76,9 @@ class Page:
             )
             if n_bytes > 1:
                 told = f"{total:.2f} bits; {told}"
-            ends = "\n" if data[start] in (NEWLINE, EOS) else ""
-            text = html.escape(visible(name))
-            yield f'<s class=c{bisect_right(BOUNDS, total)} title="{told}">{text}</s>{ends}'
+            ends = data[start] == NEWLINE or self._line_ends and data[start] == EOS
+            text = "↵" if ends else html.escape(visible(name))
+            yield f'<s class=c{bisect_right(BOUNDS, total)} title="{told}">{text}</s>' + "\n" * ends
             start += n_bytes
             self._n_shown += n_bytes
 
@@ -87,9 +87,7 @@ class Page:
 
 
 def visible(name: str) -> str:
-    """A character as it can be seen: a line end as an arrow, what has no shape by its number."""
-    if name in ("\n", f"\\x{EOS:02x}"):
-        return "↵"
+    """A character as it can be seen: what has no shape by its number."""
     if len(name) > 1 or name == "\t" or unicodedata.category(name) not in INVISIBLE:
         return name
     return chr(0x2400 + ord(name)) if ord(name) < 0x20 else f"⟨U+{ord(name):04X}⟩"
