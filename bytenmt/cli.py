@@ -60,10 +60,12 @@ def train(
     src: tuple[Path, ...],
     tgt: tuple[Path, ...],
     tsv: tuple[Path, ...],
+    text: tuple[Path, ...],
     weights: tuple[float, ...],
     valid_src: Path | None,
     valid_tgt: Path | None,
     valid_tsv: Path | None,
+    valid_text: Path | None,
     preset: str | None,
     file: Path | None,
     settings: tuple[str, ...],
@@ -78,8 +80,8 @@ def train(
 ) -> None:
     """Train a model on raw parallel text, plain or packed (.gz, .xz, .zst).
 
-    --src and --tgt, or --tsv, may be given several times. Without a source it is a byte language model of
-    the target. Under torchrun all processes train one model.
+    --src and --tgt, or --tsv, may be given several times; or --text, whose bytes are learnt as one stream
+    without a source: a byte language model. Under torchrun all processes train one model.
     """
     from bytenmt import prepare
     from bytenmt import train as training
@@ -88,12 +90,10 @@ def train(
     resume = resume or resume_from is not None
     on = prepare.torch_device(device, threads)
     with process_group(on) as group:
-        files = prepare.training_files(src, tgt, tsv, weights)
-        valid = prepare.validation_files(files, valid_src, valid_tgt, valid_tsv)
+        files = prepare.training_files(src, tgt, tsv, text, weights)
+        valid = prepare.validation_files(files, valid_src, valid_tgt, valid_tsv, valid_text)
         settings += prepare.named_settings(named, files)
         config = group.first(lambda: prepare.configuration(run, resume, arch, preset, file, settings))
-        if config.model.source != files[0].has_source:
-            raise BytenmtError("model.source is false, so --src would be ignored: drop one of them")
         training.train(
             run,
             config,

@@ -132,6 +132,7 @@ class TrainConfig(_Section, frozen=True):
     max_minutes: Annotated[float, Meta(ge=0.0)] = 0.0  # of training in all, resumed or not; 0: no limit
     max_tokens: Positive = 12_000  # bytes a batch, source plus target, padding counted, over all processes
     window: Positive = 256  # without a source: bytes of each stream that a batch learns from
+    valid_bytes: Positive = 200_000  # without a source: of the validation text, from its beginning on
     context: Count = 0  # without a source, convolutional models: bytes read before them
     update_freq: Positive = 1  # batches an update
     round_to: Positive = 1  # batches are as wide as a multiple of it, so that the shapes are fewer

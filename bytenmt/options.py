@@ -57,9 +57,10 @@ RUNTIME = options(
     MACHINE,
 )
 TEXTS = options(
-    click.option("--src", type=FILE, multiple=True, help="Source text; left out, there is none."),
+    click.option("--src", type=FILE, multiple=True, help="Source text."),
     click.option("--tgt", type=FILE, multiple=True, help="Target text, line by line with --src."),
     click.option("--tsv", type=FILE, multiple=True, help="Both in one file: source TAB target."),
+    click.option("--text", type=FILE, multiple=True, help="A text of any bytes to learn without a source."),
     click.option(
         "--weight",
         "weights",
@@ -70,6 +71,7 @@ TEXTS = options(
     click.option("--valid-src", type=FILE, help="Source text to validate on."),
     click.option("--valid-tgt", type=FILE, help="Target text to validate on."),
     click.option("--valid-tsv", type=FILE, help="Both in one file."),
+    click.option("--valid-text", type=FILE, help="A text to validate on, of --text."),
 )
 # Short names of `--set train.…`; left out, they are None and the configuration holds.
 TRAINING = options(
