@@ -90,7 +90,7 @@ def predict(
         costs = _translations(loaded.model, on, file, src, errors, beside)
     figures, whole = Figures(line_ends=source), WholeCharacters()
     with ExitStack() as stack:
-        shown = Page(stack.enter_context(writer(page)), f"{file or STDIN} by {run}") if page else None
+        shown = Page(stack.enter_context(writer(page)), f"{file or STDIN} by {run}", source) if page else None
         n_told = 0
         for found in chain(costs, [None]):
             ready = whole.add(found)
