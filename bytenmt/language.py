@@ -83,7 +83,7 @@ def predict(
         raise BytenmtError("--chunk would be ignored: a translation is read line by line")
     if not source and errors is not None:
         raise BytenmtError(f"--errors would be ignored: {run} reads any bytes")
-    beside = list(references(loaded.facts, source, _tell)) if reference else []
+    beside, missing = references(loaded.facts, source) if reference else ([], [])
     if src is None:
         costs = _stream(loaded.model, on, file, chunk, beside)
     else:
@@ -104,6 +104,8 @@ def predict(
         if shown is not None:
             shown.finish(lines)
     click.echo("\n".join(lines), err=per_byte)
+    for line in missing:
+        click.echo(line, err=True)
 
 
 def _stream(
@@ -158,10 +160,6 @@ def _stdin() -> Iterator[bytes]:
             yield piece
 
 
-def _tell(line: str) -> None:
-    click.echo(line, err=True)
-
-
 @click.command()
 @MODEL
 @click.option("--prompt", default="", help="What the text begins with.")
@@ -188,11 +186,13 @@ def generate(
     from bytenmt import asking
     from bytenmt.generate import generate as drawn
     from bytenmt.runtime import choose, load_runs
+    from bytenmt.weights import read_run
 
     begins = asking.utf8(prompt, "--prompt")
-    runtime = load_runs([run], choose(engine, device, precision, threads))
-    if runtime.source:
+    choice = choose(engine, device, precision, threads)
+    if read_run(run)[1].config.model.source:
         raise BytenmtError(f"{run} was trained with a source: use `bytenmt translate`, or another run")
+    runtime = load_runs([run], choice)
     given = {name: value for name, value in sampling.items() if value is not None}
     last = b""
     for last in drawn(runtime, begins, n_bytes, **given):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import lzma
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,15 +32,15 @@ class Reference(Protocol):
         """For people; the stream has ended."""
 
 
-def references(facts: Mapping[str, Any], source: bool, tell: Callable[[str], None]) -> Iterator[Reference]:
-    """Those that a run can be held against. facts, source: of the run; tell: says why one is missing."""
+def references(facts: Mapping[str, Any], source: bool) -> tuple[list[Reference], list[str]]:
+    """Those that a run can be held against, and why one is missing. facts, source: of the run; with a source
+    there is no n-gram: it reads none."""
+    if source:
+        return [Packed()], []
     try:
-        if source:
-            raise DataError("it reads no source")
-        yield Counted(training_text(facts))
+        return [Counted(training_text(facts)), Packed()], []
     except DataError as error:
-        tell(f"no n-gram beside it: {error}")
-    yield Packed()
+        return [Packed()], [f"no n-gram beside it: {error}"]
 
 
 class Packed:

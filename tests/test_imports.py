@@ -49,7 +49,7 @@ LAYERS: dict[str, int] = {
     "predict": 6,
     "score": 6,
     "evaluate": 7,
-    "ngram": 0,
+    "ngram": 1,
     "characters": 1,
     "figures": 7,
     "page": 8,
