@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from bytenmt.batching import batches
 from bytenmt.config import CONVOLUTIONAL, Config, architecture
 from bytenmt.corpus import PairFiles, ParallelCorpus
@@ -52,8 +50,8 @@ class Feed(Protocol):
 def open_feed(
     run: Path, config: Config, files: Sequence[PairFiles], valid: PairFiles, errors: str, group: Group
 ) -> Feed:
-    """Those of a run's files, with a report on stderr. The leading process opens them first: it unpacks what is
-    packed."""
+    """Those of a run's files, with a report on stderr. The leading process opens them first: it unpacks what
+    is packed."""
     if not group.leads:
         group.barrier()
     feed: Feed
@@ -166,8 +164,8 @@ class TextFeed:
         self._memory = architecture(config.model) not in CONVOLUTIONAL
         if self._memory and train.context:
             raise ConfigError(
-                f"train.context would be ignored: {architecture(config.model)} carries its state from window to"
-                " window; set it to 0"
+                f"train.context would be ignored: {architecture(config.model)} carries its state from window"
+                " to window; set it to 0"
             )
         if train.teacher_forcing < 1:
             raise ConfigError("train.teacher_forcing below 1 needs a source: leave it at 1")

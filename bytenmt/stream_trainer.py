@@ -25,7 +25,7 @@ WARM, SIDE_BY_SIDE, AT_ONCE = 512, 64, 256  # of text_bits: bytes read first; ro
 
 
 class StreamTrainer(Trainer):
-    """See trainer.Trainer; batches are Windows. carried: the state after the last one, of this process' rows."""
+    """See trainer.Trainer; batches are Windows. carried: the state after the last one, this process' rows."""
 
     def __init__(self, config: Config, device: torch.device, group: Group = ALONE) -> None:
         super().__init__(config, device, group)
@@ -108,8 +108,8 @@ def _interleaved(parts: Sequence[Tensor]) -> Tensor:
 
 @torch.no_grad()
 def text_bits(model: Model[Any, Any], text: Bytes, device: torch.device, group: Group = ALONE) -> float:
-    """The bits that a text (n,) uint8 costs a model in evaluation mode; the same in all processes, which share
-    the work.
+    """The bits that a text (n,) uint8 costs a model in evaluation mode; the same in all processes, which
+    share the work.
 
     Read as up to SIDE_BY_SIDE pieces at once, each after the WARM bytes before it: a receptive field within
     them gives what one stream gives, and a recurrent model very nearly so.

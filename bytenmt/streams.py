@@ -1,7 +1,7 @@
 """Texts as streams of bytes: which windows of them a language model learns from, in which order.
 
 Any bytes are data; there are no lines. BOS opens a stream, nothing ends it. An epoch is drawn from the seed
-and its number alone, so that a run can go on at any batch. Knows no models and no devices; arrays are NumPy's.
+and its number alone, so that a run can go on at any batch. Knows no models and no devices.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def windows(
     """An epoch for models that see so far: windows of context + width bytes side by side, from an offset on
     that is drawn for the epoch, in a drawn order. The context counts only at the beginning of a text.
 
-    own: the rows that are wanted of a batch's n_rows, of which the last batch may have fewer; first: the batch
-    to begin with. Every text has context + width bytes or more.
+    own: the rows that are wanted of a batch's n_rows, of which the last batch may have fewer; first: the
+    batch to begin with. Every text has context + width bytes or more.
     """
     generator = _generator(seed, epoch)
     found, skipped = [], []

@@ -43,9 +43,10 @@ def train(
 ) -> None:
     """Train a model into the folder `run`, as one process of `group`.
 
-    files, valid: all with a source, pairs, or all targets alone, texts whose streams are learnt. resume: go on from the run's last checkpoint where
-    there is one, or from that of update resume_from. Raises BytenmtError before anything is written where
-    an input cannot be used; exits with 128 + the signal where one has stopped it.
+    files, valid: all with a source, pairs, or all targets alone, texts whose streams are learnt. resume: go
+    on from the run's last checkpoint where there is one, or from that of update resume_from. Raises
+    BytenmtError before anything is written where an input cannot be used; exits with 128 + the signal where
+    one has stopped it.
     """
     _check(config, files, tensorboard)
     feed = open_feed(run, config, files, valid, errors, group)

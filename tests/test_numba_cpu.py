@@ -123,7 +123,9 @@ def test_models_of_different_architectures_vote(beam: int) -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
-@pytest.mark.parametrize("name", ["bahdanau", "luong-concat", "bytenet-wide", "convs2s-uneven", "bytenet-multiplicative"])
+@pytest.mark.parametrize(
+    "name", ["bahdanau", "luong-concat", "bytenet-wide", "convs2s-uneven", "bytenet-multiplicative"]
+)
 def test_to_the_last_bit_whatever_stands_beside_it(name: str, precision: str) -> None:
     """Alone, among others, with two threads: the same numbers, not only nearly."""
     of, requests = packed(model(name), precision), some_requests(11)

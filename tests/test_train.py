@@ -154,15 +154,10 @@ def test_a_model_learns_to_copy(arch: str, tmp_path: Path) -> None:
         "train.warmup_updates=5",
     ]
     settings += ["train.valid_every=150", "train.valid_lines=0", "train.max_tokens=400"]
-    bits = {}
-    for name, source in (("seen", file), ("blind", None)):
-        run = tmp_path / name
-        blind = f"model.source={str(bool(source)).lower()}"
-        pair = PairFiles(source, file)
-        train(run, config(arch, *settings, blind), files=[pair], valid=pair, device=CPU)
-        bits[name] = load_run(run, CPU).facts["progress"]["best"]
-    assert bits["blind"] > 0.7  # two letters of three kinds: 3.2 bits on 3.3 bytes, about 0.95
-    assert bits["seen"] < 0.8 * bits["blind"]
+    run, pair = tmp_path / "run", PairFiles(file, file)
+    train(run, config(arch, *settings), files=[pair], valid=pair, device=CPU)
+    # two letters of three kinds: 3.2 bits on 3.3 bytes, about 0.95 without the source
+    assert load_run(run, CPU).facts["progress"]["best"] < 0.7
 
 
 def test_byte_loss_against_numpy() -> None:

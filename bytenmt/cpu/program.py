@@ -47,7 +47,7 @@ class Op(IntEnum):
     GRU_STEP = 12
     LSTM_STEP = 13  # d, b = the new h and c, from the gates a (4n)
     NORM = 14  # d = layer norm of a
-    MULTIPLICATIVE = 15  # d = ByteNet's multiplicative unit of b, whose four maps, before functions, are a (4n)
+    MULTIPLICATIVE = 15  # d = a multiplicative unit of b; a (4n): g1, g2, g3, u before their functions
     # in a step only
     RING = 16  # d = the m taps of ring k, the newest a; a is kept in the ring
     READ_STATE = 17  # d = state k of the row's parent

@@ -36,7 +36,7 @@ class Model(nn.Module, ABC, Generic[M, S]):
     """A translation model on bytes. n sentences, rows = n * beam, s source bytes, t target bytes.
 
     Without a source (src (n, 0)) the memory has length 0 and its context is zero: the model is a byte
-    language model. One whose configuration has no source has neither encoder nor attention, and takes no other.
+    language model. One whose configuration has no source has neither encoder nor attention, and takes none.
     """
 
     embedding: ByteEmbedding

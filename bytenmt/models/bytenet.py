@@ -3,15 +3,15 @@
 Blocks of 2d channels, LN over the channels of one position:
 
     x + W_3 ReLU(LN(conv(ReLU(LN(W_1 ReLU(LN(x)))))))         1x1 2d->d, 1xk dilation r d->d, 1x1 d->2d
-    x + W_3 MU(LN(MU_r(LN(W_1 ReLU(LN(x))))))                 block = "multiplicative", of the language model
-    MU(h) = g_1 tanh(g_2 h + g_3 u),  g_i = sigma(W_i * h),  u = tanh(W_4 * h)      d->d; MU_r: 1xk, dilation r
+    x + W_3 MU(LN(MU_r(LN(W_1 ReLU(LN(x))))))             the language model's: block = "multiplicative"
+    MU(h) = g_1 tanh(g_2 h + g_3 u),  g_i = sigma(W_i * h),  u = tanh(W_4 * h)   MU_r: 1xk, dilation r
 
-The paper's figure tells the order of the maps for certain, not where LN stands among the units.
-Blocks are centred in the encoder, causal in the decoder, dilations repeated in sets. The decoder is stacked on the
-encoder: position i reads [e(y_{i-1}) ; encoder column i]. Dynamic unfolding (section 3.2): the encoder emits
-|t^| = ceil(a |s| + b) columns for a source of |s| bytes, EOS counted, reading EOS where the source has
-ended; past |t^| the decoder reads zero. Two-layer head: W_o ReLU(W x). Without a source position i reads
-e(y_{i-1}) alone, mapped to all 2d channels.
+centred in the encoder, causal in the decoder, dilations repeated in sets. What is certain of the paper's
+multiplicative block is the order of its maps; the places of its second and third LN are ours. The decoder is
+stacked on the encoder: position i reads [e(y_{i-1}) ; encoder column i]. Dynamic unfolding (section 3.2): the
+encoder emits |t^| = ceil(a |s| + b) columns for a source of |s| bytes, EOS counted, reading EOS where the
+source has ended; past |t^| the decoder reads zero. Two-layer head: W_o ReLU(W x). Without a source position i
+reads e(y_{i-1}) alone, mapped to all 2d channels.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
     h~_t = tanh(W_c [c_t ; h_t]),  p(y_t) = softmax(W_s h~_t)          no biases in these two
     score: dot h_t . h-_s | general h_t . (W_a h-_s) | concat v^T tanh(W_a [h_t ; h-_s])
 
-Without a source h~_t = h_t, and the layers start at zero. init = "paper" (section 4.1): uniform in [-0.1, 0.1], biases 0.
+Without a source h~_t = h_t, and the layers start at zero.
+init = "paper" (section 4.1): uniform in [-0.1, 0.1], biases 0.
 """
 
 from __future__ import annotations
@@ -151,7 +152,9 @@ class Luong(Model[LuongMemory, LuongState]):
         """forward without a source, from the embedded bytes x (rows, t, d_embedding) on: layer after layer,
         h_t takes the place of h~_t."""
         hidden, cell = [], []
-        for layer, h, c in zip(self.decoder.layers, state.hidden.unbind(1), state.cell.unbind(1), strict=True):
+        for layer, h, c in zip(
+            self.decoder.layers, state.hidden.unbind(1), state.cell.unbind(1), strict=True
+        ):
             x, cells = layer(x if layer is self.decoder.layers[0] else self._drop(x), h, c)
             hidden.append(x[:, -1])
             cell.append(cells[:, -1])

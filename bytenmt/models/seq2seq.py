@@ -7,7 +7,8 @@ The encoder reads x_1 … x_S into a fixed vector, the decoder unrolls it:
     context = "every_step":  c = tanh(V h_S), s_0 = tanh(V' c); every gate of the first layer also sees
         C c, and t_i = O_h s_i + O_y e(y_{i-1}) + O_c c, pairs maxed, p(y_i) = softmax(W_o max(t))  (Cho)
 
-where s_i = GRU(e(y_{i-1}), s_{i-1}). Without a source s_0 = 0. init = "paper": N(0, 0.01^2), recurrent matrices orthogonal (Cho).
+where s_i = GRU(e(y_{i-1}), s_{i-1}); without a source s_0 = 0.
+init = "paper": N(0, 0.01^2), recurrent matrices orthogonal (Cho).
 """
 
 from __future__ import annotations
