@@ -92,8 +92,9 @@ def train(
     with process_group(on) as group:
         files = prepare.training_files(src, tgt, tsv, text, weights)
         valid = prepare.validation_files(files, valid_src, valid_tgt, valid_tsv, valid_text)
-        settings += prepare.named_settings(named, files)
-        config = group.first(lambda: prepare.configuration(run, resume, arch, preset, file, settings))
+        settings += prepare.named_settings(named)
+        source = files[0].has_source
+        config = group.first(lambda: prepare.configuration(run, resume, arch, preset, file, settings, source))
         training.train(
             run,
             config,

@@ -33,8 +33,10 @@ def configuration(
     preset: str | None,
     file: Path | None,
     settings: tuple[str, ...],
+    source: bool = True,
 ) -> Config:
-    """A fresh run's configuration; or that of the run to resume, with which the options must agree.
+    """A fresh run's configuration; or that of the run to resume, with which the options must agree. source:
+    whether the texts of a fresh run have one.
 
     Raises BytenmtError where `run` is taken, ConfigError for what does not fit.
     """
@@ -42,7 +44,7 @@ def configuration(
     if run.exists() and not run.is_dir():
         raise BytenmtError(f"{run} is a file: give the name of a folder to -o")
     if not (run / CONFIG).is_file():
-        return load_config(arch, preset, text, settings)
+        return load_config(arch, preset, text, settings if source else ("model.source=false", *settings))
     if not resume:
         raise BytenmtError(f"{run} already holds a run: go on with it by --resume, or give -o another folder")
     own = _leaves(config_tree(read_config(run)))
@@ -110,10 +112,9 @@ def validation_files(
     return PairFiles(src, tgt, tsv)
 
 
-def named_settings(named: Mapping[str, Any], files: Sequence[PairFiles]) -> tuple[str, ...]:
-    """Options like --lr as `--set` would have them; and whether there is a source."""
-    settings = tuple(f"train.{name}={value}" for name, value in named.items() if value is not None)
-    return settings if files[0].has_source else (*settings, "model.source=false")
+def named_settings(named: Mapping[str, Any]) -> tuple[str, ...]:
+    """Options like --lr as `--set` would have them."""
+    return tuple(f"train.{name}={value}" for name, value in named.items() if value is not None)
 
 
 def _leaves(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:

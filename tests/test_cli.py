@@ -481,7 +481,7 @@ def test_resume_refuses_what_differs(call: Call, options: str, told: str) -> Non
     assert told in refused(f"{RESUME} {options}")
 
 
-def test_resume_with_or_without_a_source(call: Call) -> None:
+def test_resume_with_or_without_a_source(place: Path) -> None:
     assert "model.source" in refused("train -o run --resume --text tgt --valid-text tgt")
     assert "has a source" in refused(RESUME.replace("-o run", "-o no_source"))
 
