@@ -82,6 +82,19 @@ def translation_cost() -> npt.NDArray[np.uint8]:
     return cost
 
 
+def allowed_bytes(endless: bool) -> npt.NDArray[np.bool_]:
+    """Which bytes may follow: (LONGEST_CHARACTER + 1, N_STATES, N_IDS) bool, by the bytes of room, so many or
+    more, and by the state.
+
+    Of a line, see translation_cost; endless: of a text, which has line ends, and EOS only where no room is.
+    """
+    room = np.arange(LONGEST_CHARACTER + 1, dtype=np.uint8)[:, None, None]
+    allowed: npt.NDArray[np.bool_] = (UTF8_COST if endless else translation_cost()) <= room
+    if endless:
+        allowed[1:, :, EOS] = False
+    return allowed
+
+
 def first_invalid(data: bytes) -> int:
     """The offset of the first byte that belongs to no valid UTF-8 character, -1 if all do.
 

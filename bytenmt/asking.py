@@ -44,18 +44,18 @@ def settings(decoding: Mapping[str, Any]) -> dict[str, Any]:
         if name in given and not given.get("sample"):
             raise BytenmtError(f"--{name.replace('_', '-')} would be ignored: give --sample with it")
     if "prefix" in given:
-        given["prefix"] = _prefix(given["prefix"])
+        given["prefix"] = utf8(given["prefix"], "--prefix")
+        if b"\n" in given["prefix"] or b"\r" in given["prefix"]:
+            raise BytenmtError("--prefix holds a line end: a translation is one line")
     return {name: value for name, value in given.items() if name not in OF_THE_ENGINE}
 
 
-def _prefix(text: str) -> bytes:
-    """What a command line has as text, as the bytes that they were."""
+def utf8(text: str, option: str) -> bytes:
+    """What a command line has as text, as the bytes that they were. Raises BytenmtError."""
     data = text.encode("utf-8", "surrogateescape")
     at = first_invalid(data)
     if at >= 0:
-        raise BytenmtError(f"--prefix is not UTF-8: its byte {at} is 0x{data[at]:02X}; give valid text")
-    if b"\n" in data or b"\r" in data:
-        raise BytenmtError("--prefix holds a line end: a translation is one line")
+        raise BytenmtError(f"{option} is not UTF-8: its byte {at} is 0x{data[at]:02X}; give valid text")
     return data
 
 

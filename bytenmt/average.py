@@ -84,8 +84,6 @@ def _check_same(
             raise CheckpointError(
                 f"{path} holds another model than {first}: its model.{key} is {value}, not {other_model[key]}"
             )
-    if config.data.source != other_config.data.source:
-        raise CheckpointError(f"{path} and {first}: one was trained with a source, the other without")
     shapes, other_shapes = ({name: t.shape for name, t in part.items()} for part in (tensors, others))
     if shapes != other_shapes:
         raise CheckpointError(f"{path} has other tensors than {first}: one of them is not what it says")

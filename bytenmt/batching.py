@@ -45,6 +45,11 @@ class Batch(NamedTuple):
     target_len: Indices
 
     @property
+    def counts(self) -> tuple[int, int, int]:
+        """Ends of sentences; bytes of targets and of sources, EOS counted."""
+        return len(self.target_len), int(self.target_len.sum()), int(self.source_len.sum())
+
+    @property
     def target_in(self) -> Bytes:
         """(n, t) uint8: what the decoder reads; behind a shorter sentence stand EOS and PAD."""
         return self.target[:, :-1]

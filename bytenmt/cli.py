@@ -23,6 +23,7 @@ from bytenmt.console import (
     writer,
 )
 from bytenmt.errors import BytenmtError
+from bytenmt.language import generate, predict
 from bytenmt.options import ANSWERS, DECODING, FILE, MODEL, MODELS, RUNTIME, TEXTS, TRAINING
 from bytenmt.presets import PRESETS
 
@@ -34,6 +35,10 @@ TOKENIZERS = ("13a", "char", "intl", "zh", "none")  # sacreBLEU's, those that ne
 @click.version_option(__version__, prog_name="bytenmt")
 def main() -> None:
     """Character-level translation on raw UTF-8 bytes: no tokenizer, no vocabulary."""
+
+
+main.add_command(predict)
+main.add_command(generate)
 
 
 @main.command()
@@ -55,10 +60,12 @@ def train(
     src: tuple[Path, ...],
     tgt: tuple[Path, ...],
     tsv: tuple[Path, ...],
+    text: tuple[Path, ...],
     weights: tuple[float, ...],
     valid_src: Path | None,
     valid_tgt: Path | None,
     valid_tsv: Path | None,
+    valid_text: Path | None,
     preset: str | None,
     file: Path | None,
     settings: tuple[str, ...],
@@ -73,8 +80,8 @@ def train(
 ) -> None:
     """Train a model on raw parallel text, plain or packed (.gz, .xz, .zst).
 
-    --src and --tgt, or --tsv, may be given several times. Without a source it is a byte language model of
-    the target. Under torchrun all processes train one model.
+    --src and --tgt, or --tsv, may be given several times; or --text, whose bytes are learnt as one stream
+    without a source: a byte language model. Under torchrun all processes train one model.
     """
     from bytenmt import prepare
     from bytenmt import train as training
@@ -83,12 +90,11 @@ def train(
     resume = resume or resume_from is not None
     on = prepare.torch_device(device, threads)
     with process_group(on) as group:
-        files = prepare.training_files(src, tgt, tsv, weights)
-        valid = prepare.validation_files(files, valid_src, valid_tgt, valid_tsv)
-        settings += prepare.named_settings(named, files)
-        config = group.first(lambda: prepare.configuration(run, resume, arch, preset, file, settings))
-        if config.data.source != files[0].has_source:
-            raise BytenmtError("data.source is false, so --src would be ignored: drop one of them")
+        files = prepare.training_files(src, tgt, tsv, text, weights)
+        valid = prepare.validation_files(files, valid_src, valid_tgt, valid_tsv, valid_text)
+        settings += prepare.named_settings(named)
+        source = files[0].has_source
+        config = group.first(lambda: prepare.configuration(run, resume, arch, preset, file, settings, source))
         training.train(
             run,
             config,
@@ -243,7 +249,7 @@ def score(run: Path, src: Path | None, tgt: Path, errors: str, device: str, thre
     corpus = prepare.all_pairs(src, tgt, errors)
     on = prepare.torch_device(device, threads)
     loaded = load_run(run, on)
-    prepare.check_source(run, loaded.config.data.source, src)
+    prepare.check_source(run, loaded.config.model.source, src)
     log_p = log_probabilities(loaded.model, corpus, on)
     for nats, n_bytes in zip(log_p.tolist(), corpus.target_lengths.tolist(), strict=True):
         bits = -nats / math.log(2) / n_bytes if n_bytes else math.inf
@@ -289,7 +295,8 @@ def convert(run: Path, output: Path, precision: str) -> None:
 @main.command()
 @click.argument("what", metavar="RUN|FILE|ARCH")
 @click.option("--preset", metavar="|".join(PRESETS), help="Of an architecture; small by default.")
-def info(what: str, preset: str | None) -> None:
+@click.option("--no-source", is_flag=True, help="Of an architecture: as a byte language model.")
+def info(what: str, preset: str | None, no_source: bool) -> None:
     """Print what a model costs, and its configuration as TOML.
 
     RUN is a run folder, FILE a weights file, ARCH the name of an architecture. The output can be given to
@@ -297,4 +304,4 @@ def info(what: str, preset: str | None) -> None:
     """
     from bytenmt.info import information
 
-    click.echo(information(what, preset))
+    click.echo(information(what, preset, no_source))

@@ -17,7 +17,7 @@ import tomli_w
 from msgspec import Meta, Struct
 
 from bytenmt.errors import ConfigError
-from bytenmt.presets import PRESETS
+from bytenmt.presets import PRESETS, WITHOUT_SOURCE
 
 Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
@@ -34,6 +34,7 @@ class _Model(_Section, frozen=True, kw_only=True, tag_field="arch"):
     """What all five architectures have."""
 
     d_embedding: Positive
+    source: bool = True  # false: a byte language model, without an encoder and without attention
     dropout: Dropout = 0.1
     tie_embedding: bool = False  # the output layer uses the byte embedding's table
 
@@ -47,6 +48,10 @@ class Seq2SeqConfig(_Model, frozen=True, kw_only=True, tag="seq2seq"):
     gru_reset: Literal["before", "after"] = "before"
     reverse_source: bool = True
     init: Literal["scaled", "paper"] = "scaled"
+
+    def __post_init__(self) -> None:
+        if not self.source and self.context == "every_step":
+            raise ValueError('context = "every_step" shows a source at every step: without one set "start"')
 
 
 class BahdanauConfig(_Model, frozen=True, kw_only=True, tag="bahdanau"):
@@ -69,6 +74,10 @@ class LuongConfig(_Model, frozen=True, kw_only=True, tag="luong"):
     reverse_source: bool = False
     init: Literal["scaled", "paper"] = "scaled"
 
+    def __post_init__(self) -> None:
+        if not self.source and self.input_feeding:
+            raise ValueError("input_feeding is of the attention's outcome: without a source set it to false")
+
 
 class ByteNetConfig(_Model, frozen=True, kw_only=True, tag="bytenet"):
     """Dilated convolutions stacked on the encoder (Kalchbrenner et al. 2016)."""
@@ -77,6 +86,7 @@ class ByteNetConfig(_Model, frozen=True, kw_only=True, tag="bytenet"):
     n_sets: Positive
     dilations: Annotated[tuple[Positive, ...], Meta(min_length=1)] = (1, 2, 4, 8, 16)
     kernel_width: Positive = 3
+    block: Literal["relu", "multiplicative"] = "relu"
     unfolding_factor: Annotated[float, Meta(gt=0.0, le=16.0)] = 1.2  # a of |t^| = a|s| + b
     unfolding_offset: Count = 0  # b, in bytes
 
@@ -84,9 +94,17 @@ class ByteNetConfig(_Model, frozen=True, kw_only=True, tag="bytenet"):
 class ConvS2SConfig(_Model, frozen=True, kw_only=True, tag="convs2s"):
     """Gated convolutions with attention in every decoder layer (Gehring et al. 2017)."""
 
-    encoder_layers: Annotated[tuple[ConvLayer, ...], Meta(min_length=1)]
+    encoder_layers: tuple[ConvLayer, ...] = ()
     decoder_layers: Annotated[tuple[ConvLayer, ...], Meta(min_length=1)]
     n_positions: Count = 4096  # rows of the position tables, the last one shared by all beyond; 0: none
+
+    def __post_init__(self) -> None:
+        if self.source != bool(self.encoder_layers):
+            raise ValueError(
+                "encoder_layers is empty: give a layer or more"
+                if self.source
+                else "encoder_layers would be ignored without a source: set it to []"
+            )
 
 
 CONVOLUTIONAL = ("bytenet", "convs2s")  # architectures whose training has no loop over time
@@ -102,7 +120,6 @@ def architecture(config: ModelConfig) -> str:
 class DataConfig(_Section, frozen=True):
     """Which training pairs are used."""
 
-    source: bool = True  # false: trained without a source, as a byte language model of the target
     max_source_bytes: Positive = 1000  # a longer pair is left out and reported
     max_target_bytes: Positive = 1000
 
@@ -114,6 +131,9 @@ class TrainConfig(_Section, frozen=True):
     max_updates: Count = 20_000  # 0: no limit
     max_minutes: Annotated[float, Meta(ge=0.0)] = 0.0  # of training in all, resumed or not; 0: no limit
     max_tokens: Positive = 12_000  # bytes a batch, source plus target, padding counted, over all processes
+    window: Positive = 256  # without a source: bytes of each stream that a batch learns from
+    valid_bytes: Positive = 200_000  # without a source: of the validation text, from its beginning on
+    context: Count = 0  # without a source, convolutional models: bytes read before them
     update_freq: Positive = 1  # batches an update
     round_to: Positive = 1  # batches are as wide as a multiple of it, so that the shapes are fewer
     short_first: bool = False  # the first epoch goes from short pairs to long ones
@@ -172,13 +192,14 @@ def load_config(arch: str | None, preset: str | None, toml: str, settings: Itera
         raise ConfigError(f"configuration model.arch is {named!r}, but --arch is {arch!r}: drop one")
     if named is None:
         raise ConfigError(f"no architecture: give --arch, one of {', '.join(PRESETS['small'])}")
-    tree = preset_tree(named, preset or "small")
+    tree = preset_tree(named, preset or "small", model.get("source") is not False)
     _merge(tree, given)
     return parse_config(tree)
 
 
-def preset_tree(arch: str, preset: str) -> dict[str, Any]:
-    """The nested dictionary of a preset. Raises ConfigError for an unknown name."""
+def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
+    """The nested dictionary of a preset, of a model with or without a source. Raises ConfigError for an
+    unknown name."""
     if preset not in PRESETS:
         raise ConfigError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")
     if arch not in PRESETS[preset]:
@@ -186,6 +207,8 @@ def preset_tree(arch: str, preset: str) -> dict[str, Any]:
         raise ConfigError(f"unknown architecture {arch!r}: expected one of {known}")
     tree: dict[str, Any] = {"model": {"arch": arch}}
     _merge(tree, PRESETS[preset][arch])
+    if not source:
+        _merge(tree, WITHOUT_SOURCE[preset][arch])
     return tree
 
 

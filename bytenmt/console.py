@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -46,7 +47,7 @@ def dash(_: click.Context, __: click.Parameter, path: Path | None) -> Path | Non
     return None if path == Path("-") else path
 
 
-def standard_input() -> BinaryIO:
+def standard_input() -> BufferedReader:
     """Standard input under a reader of its own.
 
     Python's own, sys.stdin.buffer, has a lock that a waiting thread would hold while the program

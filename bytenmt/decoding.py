@@ -19,6 +19,7 @@ class Options:
     the temperature, reach that sum. seed: of the draws, which depend on it, the request's number, the text's
     and the byte's, on nothing else.
     no_repeat_ngram_size: no n characters come twice in a text where that leaves a choice; 0 is off.
+    endless: a text, not a line: line ends are allowed, and it goes on as long as its limit lets it.
     """
 
     beam: int = 1
@@ -30,6 +31,7 @@ class Options:
     top_p: float = 1.0
     seed: int = 0
     no_repeat_ngram_size: int = 0
+    endless: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_best <= self.beam:
@@ -44,8 +46,9 @@ class Request(NamedTuple):
     """One sentence to decode.
 
     source: valid UTF-8 without EOS, None for a model without a source. limit: bytes of output at most, EOS
-    not counted. prefix: valid UTF-8 that the output begins with, at most `limit` bytes; its log-probability
-    is part of the hypothesis'. number: tells its draws from those of other requests.
+    not counted. prefix: valid UTF-8 that the output begins with, at most `limit` bytes, a line end only
+    where Options.endless; its log-probability is part of the hypothesis'. number: tells its draws from
+    those of other requests.
     """
 
     source: bytes | None

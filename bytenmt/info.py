@@ -15,17 +15,18 @@ from bytenmt.weights import is_weights_file, read_config, read_weights
 SOURCE_BYTES = 100  # the source at which a step's cost is told
 
 
-def information(what: str, preset: str | None) -> str:
-    """What there is to say of an architecture by name, of a preset; of a run folder; or of a weights file.
-    Raises BytenmtError."""
+def information(what: str, preset: str | None, no_source: bool = False) -> str:
+    """What there is to say of an architecture by name, of a preset, without a source or with one; of a run
+    folder; or of a weights file. Raises BytenmtError."""
     path = Path(what)
     if what in PRESETS["small"]:
-        return describe(load_config(what, preset, "", []))
+        return describe(load_config(what, preset, "", ["model.source=false"] if no_source else []))
     if not path.is_dir() and not is_weights_file(path):
         names = ", ".join(PRESETS["small"])
         raise BytenmtError(f"{what} is neither a run folder nor an architecture: {names}")
-    if preset is not None:
-        raise BytenmtError(f"--preset would be ignored: {what} has its own configuration")
+    if preset is not None or no_source:
+        option = "--no-source" if preset is None else "--preset"
+        raise BytenmtError(f"{option} would be ignored: {what} has its own configuration")
     if path.is_dir():
         return describe(read_config(path))
     contents = read_weights(path)[1]

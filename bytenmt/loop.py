@@ -14,20 +14,16 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from bytenmt.batching import Batch, batches
-from bytenmt.corpus import ParallelCorpus
 from bytenmt.errors import BytenmtError, CheckpointError
-from bytenmt.evaluate import bits_per_byte, log_probabilities, text_scores
+from bytenmt.feeds import Feed
 from bytenmt.optimise import fraction_done, lr_factor, stopped_early
-from bytenmt.plan import epoch_plan
 from bytenmt.report import Bar, Log
-from bytenmt.runtime import of_models
 from bytenmt.trainer import Trainer
-from bytenmt.translate import Translator
 
 
 class _Meter:
@@ -58,21 +54,17 @@ class Loop:
         self,
         run: Path,
         trainer: Trainer,
-        corpus: ParallelCorpus,
-        valid: ParallelCorpus,
+        feed: Feed,
         log: Log | None,
-        facts: Mapping[str, object],
     ) -> None:
-        """facts: what is saved beside the progress."""
         self.run = run
         self.trainer = trainer
         self.group = trainer.group
         self.progress = trainer.progress
         self.settings = trainer.config.train
-        self.corpus = corpus
-        self.valid = valid
+        self.feed = feed
         self.log = log
-        self.facts = facts
+        self.facts = feed.facts()
         self.meter = _Meter()
         self.last_tick = time.monotonic()
         self.bar = Bar(fraction_done(self.settings, self.progress), quiet=log is None)
@@ -80,7 +72,7 @@ class Loop:
     def go(self) -> int:
         """Update until the end; returns the signal that ended it, or 0."""
         progress, settings = self.progress, self.settings
-        shares = self._shares()
+        shares = self.feed.shares(self.trainer)
         self.trainer.model.train()
         with _signals(patient=self.group.size > 1) as received, self.bar:
             end = signalled = False
@@ -104,19 +96,17 @@ class Loop:
             stopped_early(self.settings, self.progress)
         )
 
-    def _update(self, shares: Iterator[Batch], received: list[int]) -> bool:
+    def _update(self, shares: Iterator[Any], received: list[int]) -> bool:
         """One update; returns whether any process has got a signal."""
         asked = time.monotonic()
         step = list(islice(shares, self.settings.update_freq))
         self.meter.waited += time.monotonic() - asked
-        n_rows = sum(len(batch.target_len) for batch in step)
-        target_bytes = sum(int(batch.target_len.sum()) for batch in step)
-        source_bytes = sum(int(batch.source_len.sum()) for batch in step)
-        sums = self._agree(n_rows, target_bytes, source_bytes, len(received))
-        n_rows, target_bytes, source_bytes, n_signals = (int(value) for value in sums)
+        counts = [sum(count) for count in zip(*(batch.counts for batch in step), strict=True)]
+        sums = self._agree(*counts, len(received))
+        n_ends, target_bytes, source_bytes, n_signals = (int(value) for value in sums)
         nats, self.meter.norm = self.trainer.update(step, target_bytes)
         self.meter.nats.append(nats)
-        self.meter.target_bytes += target_bytes - n_rows
+        self.meter.target_bytes += target_bytes - n_ends
         self.meter.all_bytes += target_bytes + source_bytes
         return n_signals > 0
 
@@ -163,7 +153,7 @@ class Loop:
         progress, settings = self.progress, self.settings
         with self.trainer.averaged():
             model = self.trainer.model.eval()
-            record = self.group.broadcast(validate(self.trainer, self.valid))
+            record = self.group.broadcast(self.feed.validate(self.trainer))
             model.train()
         self._agree()
         value = record[f"valid_{settings.metric}"]
@@ -196,54 +186,6 @@ class Loop:
                 raise
             self.progress.best, self.progress.best_update = before
             self.bar.write(f"bytenmt: warning: {error}; training goes on, the checkpoints before stand")
-
-    def _shares(self) -> Iterator[Batch]:
-        """This process' shares of the batches from the run's position on, epoch after epoch; moves the
-        position along."""
-        settings, progress, corpus = self.settings, self.progress, self.corpus
-        while True:
-            plan = epoch_plan(
-                corpus.source_lengths,
-                corpus.target_lengths,
-                settings.max_tokens,
-                settings.seed,
-                progress.epoch,
-                round_to=settings.round_to,
-                bounds=corpus.bounds,
-                weights=[part.weight for part in corpus.parts],
-                short_first=settings.short_first and progress.epoch == 0,
-            )
-            for batch in batches(
-                corpus,
-                plan,
-                progress.batch,
-                share=(self.group.rank, self.group.size),
-                round_to=settings.round_to,
-                pin=self.trainer.device.type == "cuda",
-            ):
-                progress.batch += 1
-                yield batch
-            progress.epoch, progress.batch = progress.epoch + 1, 0
-
-
-def validate(trainer: Trainer, valid: ParallelCorpus) -> dict[str, float | str]:
-    """Bits per byte of the validation set; chrF, BLEU and exact match of its first lines, decoded."""
-    model, device, group = trainer.model, trainer.device, trainer.group
-    log_p = log_probabilities(model, valid, device, group=group)
-    record: dict[str, float | str] = {"valid_bits_per_byte": bits_per_byte(log_p, valid.target_lengths)}
-    n_lines = min(trainer.config.train.valid_lines, len(valid))
-    if n_lines and valid.has_source:
-        translator = Translator.of_runtime(of_models([model], device), group=group)
-        texts = [text.decode() for text in translator.translate([valid.source(i) for i in range(n_lines)])]
-        scores = text_scores(texts, [valid.target(i).decode() for i in range(n_lines)])
-        record |= {
-            "valid_chrf": scores.chrf,
-            "valid_bleu": scores.bleu,
-            "valid_exact_match": scores.exact_match,
-            "chrf_signature": scores.chrf_signature,
-            "bleu_signature": scores.bleu_signature,
-        }
-    return record
 
 
 @contextmanager

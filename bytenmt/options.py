@@ -38,13 +38,7 @@ MODELS = options(
     ),
     click.argument("more_runs", metavar="[RUN...]", type=FILE, nargs=-1),
 )
-RUNTIME = options(
-    click.option(
-        "--errors",
-        type=click.Choice(["replace", "strict"]),
-        default="replace",
-        help="Invalid UTF-8 becomes U+FFFD (replace, the default) or is an error (strict).",
-    ),
+MACHINE = options(
     click.option(
         "--device",
         type=click.Choice(["auto", "cpu", "cuda"]),
@@ -53,10 +47,20 @@ RUNTIME = options(
     ),
     click.option("--threads", type=click.IntRange(1), help="CPU threads."),
 )
+RUNTIME = options(
+    click.option(
+        "--errors",
+        type=click.Choice(["replace", "strict"]),
+        default="replace",
+        help="Invalid UTF-8 becomes U+FFFD (replace, the default) or is an error (strict).",
+    ),
+    MACHINE,
+)
 TEXTS = options(
-    click.option("--src", type=FILE, multiple=True, help="Source text; left out, there is none."),
+    click.option("--src", type=FILE, multiple=True, help="Source text."),
     click.option("--tgt", type=FILE, multiple=True, help="Target text, line by line with --src."),
     click.option("--tsv", type=FILE, multiple=True, help="Both in one file: source TAB target."),
+    click.option("--text", type=FILE, multiple=True, help="A text of any bytes to learn without a source."),
     click.option(
         "--weight",
         "weights",
@@ -67,6 +71,7 @@ TEXTS = options(
     click.option("--valid-src", type=FILE, help="Source text to validate on."),
     click.option("--valid-tgt", type=FILE, help="Target text to validate on."),
     click.option("--valid-tsv", type=FILE, help="Both in one file."),
+    click.option("--valid-text", type=FILE, help="A text to validate on, of --text."),
 )
 # Short names of `--set train.…`; left out, they are None and the configuration holds.
 TRAINING = options(
@@ -82,8 +87,7 @@ TRAINING = options(
     click.option("--patience", type=click.IntRange(0), help="Validations to wait for a better one."),
     click.option("--seed", type=click.IntRange(0), help="Of all that is random."),
 )
-# Left out, they are None, and the defaults of decoding.Options and of the Translator hold.
-DECODING = options(
+ENGINE = options(
     click.option(
         "--engine",
         type=click.Choice(["auto", "torch", "cuda-graph", "numba"]),
@@ -97,6 +101,24 @@ DECODING = options(
         help="Of the weights; auto: fp32, bf16 by cuda-graph, what `convert` made by numba."
         " w8a8 is int8 with inputs of 8 bits too, the quickest for many lines.",
     ),
+)
+# Left out, they are None, and the defaults of decoding.Options and of the Translator hold.
+SAMPLING = options(
+    click.option(
+        "--temperature",
+        type=click.FloatRange(0, 1000, min_open=True),
+        help="Of the draws; below 1 for likelier bytes, default 1.",
+    ),
+    click.option("--top-k", type=click.IntRange(0), help="Draw from the K likeliest bytes; 0: all."),
+    click.option(
+        "--top-p",
+        type=click.FloatRange(0, 1, min_open=True),
+        help="Draw from the fewest bytes of which the probabilities sum to it; default 1.",
+    ),
+    click.option("--seed", type=click.IntRange(0), help="Of the draws; default 0."),
+)
+DECODING = options(
+    ENGINE,
     click.option(
         "-b",
         "--beam-size",
@@ -121,18 +143,7 @@ DECODING = options(
     click.option(
         "--sample", is_flag=True, help="Draw every byte; --beam-size is the number of independent texts."
     ),
-    click.option(
-        "--temperature",
-        type=click.FloatRange(0, 1000, min_open=True),
-        help="Of the draws; below 1 for likelier bytes, default 1.",
-    ),
-    click.option("--top-k", type=click.IntRange(0), help="Draw from the K likeliest bytes; 0: all."),
-    click.option(
-        "--top-p",
-        type=click.FloatRange(0, 1, min_open=True),
-        help="Draw from the fewest bytes of which the probabilities sum to it; default 1.",
-    ),
-    click.option("--seed", type=click.IntRange(0), help="Of the draws; default 0."),
+    SAMPLING,
     click.option(
         "--max-len-a",
         type=click.FloatRange(0, 1000),

@@ -33,8 +33,10 @@ def configuration(
     preset: str | None,
     file: Path | None,
     settings: tuple[str, ...],
+    source: bool = True,
 ) -> Config:
-    """A fresh run's configuration; or that of the run to resume, with which the options must agree.
+    """A fresh run's configuration; or that of the run to resume, with which the options must agree. source:
+    whether the texts of a fresh run have one.
 
     Raises BytenmtError where `run` is taken, ConfigError for what does not fit.
     """
@@ -42,11 +44,11 @@ def configuration(
     if run.exists() and not run.is_dir():
         raise BytenmtError(f"{run} is a file: give the name of a folder to -o")
     if not (run / CONFIG).is_file():
-        return load_config(arch, preset, text, settings)
+        return load_config(arch, preset, text, settings if source else ("model.source=false", *settings))
     if not resume:
         raise BytenmtError(f"{run} already holds a run: go on with it by --resume, or give -o another folder")
     own = _leaves(config_tree(read_config(run)))
-    given = {} if preset is None else _leaves(preset_tree(own["model.arch"], preset))
+    given = {} if preset is None else _leaves(preset_tree(own["model.arch"], preset, own["model.source"]))
     given |= _leaves(tomllib.loads(text))
     as_settings = [f"{key}={json.dumps(value)}" for key, value in given.items()]
     wanted = load_config(arch, None, config_toml(read_config(run)), [*as_settings, *settings])
@@ -60,16 +62,26 @@ def configuration(
 
 
 def training_files(
-    src: Sequence[Path], tgt: Sequence[Path], tsv: Sequence[Path], weights: Sequence[float]
+    src: Sequence[Path],
+    tgt: Sequence[Path],
+    tsv: Sequence[Path],
+    text: Sequence[Path],
+    weights: Sequence[float],
 ) -> list[PairFiles]:
-    """The corpora that the options name, --tgt first, then --tsv. Raises BytenmtError."""
+    """The corpora that the options name, --tgt first, then --tsv; or the texts. Raises BytenmtError."""
+    if text and (src or tgt or tsv):
+        raise BytenmtError("--text is learnt without a source: give it alone, or --src and --tgt, or --tsv")
+    if text and weights:
+        raise BytenmtError("--weight would be ignored: it is for pairs")
+    if text:
+        return [PairFiles(tgt=path) for path in text]
     if not tgt and not tsv:
-        raise BytenmtError("no text to train on: give --src and --tgt, or --tsv")
+        raise BytenmtError("no text to train on: give --src and --tgt, or --tsv; or --text, without a source")
+    if tgt and not src:
+        raise BytenmtError("--tgt without --src: give both, or --text to learn a text without a source")
     if src and len(src) != len(tgt):
         raise BytenmtError(f"{len(src)} --src and {len(tgt)} --tgt: give one of each for every corpus")
-    if tgt and tsv and not src:
-        raise BytenmtError("--tsv has a source and --tgt alone has none: give its --src")
-    files = [PairFiles(src[i] if src else None, path) for i, path in enumerate(tgt)]
+    files = [PairFiles(*pair) for pair in zip(src, tgt, strict=True)]
     files += [PairFiles(tsv=path) for path in tsv]
     if weights and len(weights) != len(files):
         corpora = "1 corpus" if len(files) == 1 else f"{len(files)} corpora"
@@ -80,25 +92,29 @@ def training_files(
 
 
 def validation_files(
-    files: Sequence[PairFiles], src: Path | None, tgt: Path | None, tsv: Path | None
+    files: Sequence[PairFiles], src: Path | None, tgt: Path | None, tsv: Path | None, text: Path | None
 ) -> PairFiles:
-    """The corpus to validate on, with a source as `files` have one. Raises BytenmtError."""
+    """The corpus or text to validate on, with a source as `files` have one. Raises BytenmtError."""
+    if not files[0].has_source:
+        if text is None or src or tgt or tsv:
+            raise BytenmtError("no text to validate on: give --valid-text, and no other")
+        return PairFiles(tgt=text)
+    if text is not None:
+        raise BytenmtError(
+            "--valid-text is for --text: give --valid-src and --valid-tgt, or --valid-tsv alone"
+        )
     if (tgt is None) == (tsv is None):
         raise BytenmtError("no text to validate on: give --valid-src and --valid-tgt, or --valid-tsv alone")
     if tsv is not None and src is not None:
         raise BytenmtError("--valid-src would be ignored: --valid-tsv has a source")
-    has_source = files[0].has_source
-    if has_source and src is None and tsv is None:
-        raise BytenmtError("--src without --valid-src: give both, or neither to have no source")
-    if not has_source and (src is not None or tsv is not None):
-        raise BytenmtError("a source to validate on, but none to train on: give --src, or --valid-tgt alone")
+    if src is None and tsv is None:
+        raise BytenmtError("--valid-tgt without --valid-src: give both")
     return PairFiles(src, tgt, tsv)
 
 
-def named_settings(named: Mapping[str, Any], files: Sequence[PairFiles]) -> tuple[str, ...]:
-    """Options like --lr as `--set` would have them; and whether there is a source."""
-    settings = tuple(f"train.{name}={value}" for name, value in named.items() if value is not None)
-    return settings if files[0].has_source else (*settings, "data.source=false")
+def named_settings(named: Mapping[str, Any]) -> tuple[str, ...]:
+    """Options like --lr as `--set` would have them."""
+    return tuple(f"train.{name}={value}" for name, value in named.items() if value is not None)
 
 
 def _leaves(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:

@@ -69,6 +69,56 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 
+# What differs without a source: as many decoder weights, though there is no attention; nothing that ends a
+# stream; ByteNet's own language model.
+_ALONE: dict[str, dict[str, dict[str, Any]]] = {
+    "seq2seq": {"paper": {"context": "start"}},
+    "bahdanau": {
+        "tiny": {"d_hidden": 344, "d_attention": 1, "d_maxout": 172},
+        "small": {"d_hidden": 784, "d_attention": 1, "d_maxout": 392},
+        "base": {"d_hidden": 1424, "d_attention": 1, "d_maxout": 712},
+        "large": {"d_hidden": 2208, "d_attention": 1, "d_maxout": 1104},
+    },
+    "luong": {
+        "tiny": {"d_hidden": 200},
+        "small": {"d_hidden": 464},
+        "base": {"d_hidden": 848},
+        "large": {"d_hidden": 1344},
+    },
+    "bytenet": {
+        "tiny": {"d_channels": 56},
+        "small": {"d_channels": 96},
+        "base": {"d_channels": 152},
+        "large": {"d_channels": 200},
+        "paper": {"d_channels": 512},
+    },
+    "convs2s": {
+        "tiny": _convs2s(64, 7, 10),
+        "small": _convs2s(136, 7, 11),
+        "base": _convs2s(264, 7, 10),
+        "large": _convs2s(416, 7, 10),
+        "paper": {},
+    },
+}
+_ALONE_ALWAYS: dict[str, dict[str, Any]] = {
+    "seq2seq": {},
+    "bahdanau": {"read_out": "current"},
+    "luong": {"input_feeding": False},
+    "bytenet": {"block": "multiplicative"},
+    "convs2s": {"encoder_layers": [], "n_positions": 0},
+}
+_CONTEXT = {"bytenet": {"context": 100, "window": 400}, "convs2s": {"context": 100, "window": 400}}
+WITHOUT_SOURCE: dict[str, dict[str, dict[str, Any]]] = {
+    preset: {
+        arch: {
+            "model": {"source": False} | sizes.get(preset, {}) | _ALONE_ALWAYS[arch],
+            "train": _CONTEXT.get(arch, {}),
+        }
+        for arch, sizes in _ALONE.items()
+    }
+    for preset in _TRAIN
+}
+
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     preset: {
         arch: {"model": _SHARED[preset] | sizes[preset], "train": train} for arch, sizes in _SIZES.items()

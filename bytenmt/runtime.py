@@ -126,9 +126,9 @@ def load_runs(paths: Sequence[str | Path], choice: Choice) -> Runtime:
         raise ValueError("no run: give a run folder or a weights file")
     read = [read_run(Path(path)) for path in paths]
     runs = [Run(file, one.config, one.facts, one.precision) for file, one in read]
-    source = runs[0].config.data.source
+    source = runs[0].config.model.source
     for path, run in zip(paths, runs, strict=True):
-        if run.config.data.source != source:
+        if run.config.model.source != source:
             raise BytenmtError(
                 f"{paths[0]} was trained {'with' if source else 'without'} a source and {path}"
                 f" {'without' if source else 'with'}: they cannot be asked together"
@@ -165,7 +165,7 @@ def _numba(
         pack(restored(one.arrays), one.config.model, precision_of(one.precision, choice)) for _, one in read
     ]
     threads = choice.threads or min(MOST_THREADS, _cores())
-    source = b"a" if read[0][1].config.data.source else None
+    source = b"a" if read[0][1].config.model.source else None
     with _told_of_compiling():
         for _ in decode(NumbaEngine(packed, Options(), 1, 1), [Request(source, 0)]):
             pass

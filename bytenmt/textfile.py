@@ -13,7 +13,7 @@ import numpy as np
 from bytenmt.alphabet import ACCEPT, EOS, REJECT, UTF8_NEXT, first_invalid, repair
 from bytenmt.errors import DataError
 from bytenmt.scan import Bytes, Indices, Lengths, invalid_lines, scan_lines, split_at_tabs
-from bytenmt.unpack import is_packed, unpack_into_cache, unpack_into_memory
+from bytenmt.unpack import is_packed, unpack_into_cache, unpack_into_memory, unpacked
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 2**31 - 1  # bytes: lengths are int32
@@ -50,7 +50,7 @@ class TextFile:
         errors: "replace" puts U+FFFD where a line is not UTF-8; "strict" raises DataError.
         cache: the folder that a packed file is unpacked into; None unpacks into memory.
         """
-        return cls.from_bytes(_read(Path(path), cache), Path(path), errors)
+        return cls.from_bytes(read_bytes(Path(path), cache), Path(path), errors)
 
     @classmethod
     def open_tsv(
@@ -140,8 +140,24 @@ def check_file(path: Path) -> None:
         raise DataError(f"{path} is packed as {path.suffix}: unpack it, or pack it as .gz, .xz or .zst")
 
 
-def _read(path: Path, cache: Path | None) -> Bytes:
-    """The bytes of a file: mapped where it is plain or unpacked into the cache, else in memory."""
+def pieces_of(path: Path, size: int = 1 << 16) -> Iterator[bytes]:
+    """The bytes of a file, unpacked where it is packed, in pieces of about `size`: a file of any length in
+    constant memory. Raises DataError."""
+    check_file(path)
+    if is_packed(path):
+        yield from unpacked(path)
+        return
+    try:
+        with open(path, "rb", buffering=0) as file:
+            while piece := file.read(size):
+                yield piece
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def read_bytes(path: Path, cache: Path | None = None) -> Bytes:
+    """The bytes of a file: mapped where it is plain or unpacked into the cache, else in memory. Raises
+    DataError."""
     check_file(path)
     try:
         plain = path

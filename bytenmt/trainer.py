@@ -56,13 +56,13 @@ class Trainer:
         bf16 = train.precision == "bf16"
         self.autocast = bf16 or (train.precision == "auto" and device.type == "cuda")
         self.n_splits = 1  # a batch's rows go through the model in so many parts
-        self._loss: Callable[..., tuple[Tensor, Tensor]] = self._plain_loss
+        self._loss: Callable[..., Any] = self._plain_loss
         if train.compile:
             # Convolutions are compiled for each width of a batch, of which train.round_to leaves a few dozen.
             torch._dynamo.config.recompile_limit = 256
             self._loss = torch.compile(self._plain_loss, dynamic=True)
 
-    def update(self, batches: Sequence[Batch], target_bytes: int) -> tuple[Tensor, Tensor]:
+    def update(self, batches: Sequence[Any], target_bytes: int) -> tuple[Tensor, Tensor]:
         """One update. batches: this process' shares; target_bytes: of all shares of all processes, EOS
         counted, by which the summed loss is divided.
 
@@ -96,9 +96,11 @@ class Trainer:
 
     def save(self, run: Path, best: bool, facts: Mapping[str, Any]) -> None:
         """A checkpoint, written by the first process alone. Raises CheckpointError; the old ones stand."""
+        kept = self._kept()
         if not self.group.leads:
             return
         trainer = {f"optimizer.{k}": tensor for k, tensor in optimizer_tensors(self.optimizer).items()}
+        trainer |= kept
         if self.average is not None:  # detached, they stay what they are while the average is in place
             trainer |= {f"model.{name}": p.detach() for name, p in weights(self.model).items()}
         facts = {"update": self.progress.update, "progress": msgspec.to_builtins(self.progress), **facts}
@@ -122,7 +124,7 @@ class Trainer:
         saved, best = self.group.first(lambda: (load_checkpoint(run, update), read_pointer(run).best))
         if saved.config.model != self.config.model:
             raise CheckpointError(f"the checkpoint of update {saved.update} in {run} holds another model")
-        parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
+        parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "state": {}}
         for name, tensor in saved.trainer.items():
             part, _, rest = name.partition(".")
             parts[part][rest] = tensor
@@ -131,12 +133,21 @@ class Trainer:
             self.average = MovingAverage(self.parameters, self.config.train.ema)
             load_weights(self.model, parts["model"], run)
         restore_optimizer(self.optimizer, parts["optimizer"])
+        self._take_up(parts["state"])
         self.progress = msgspec.convert(saved.facts["progress"], Progress)
         if best != self.progress.best_update:  # the one that was best then is not kept
             self.progress.best = None
         return saved.facts
 
-    def _gradients(self, batches: Sequence[Batch], target_bytes: int) -> Tensor:
+    def _kept(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps beside weights and optimiser, by names "state.…"; in the leading process.
+        Called by all."""
+        return {}
+
+    def _take_up(self, kept: Mapping[str, Tensor]) -> None:
+        """What _kept gave, without "state."."""
+
+    def _gradients(self, batches: Sequence[Any], target_bytes: int) -> Tensor:
         """Forward and backward; returns the summed nats, float64 on the device."""
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         for batch in batches:
@@ -147,13 +158,13 @@ class Trainer:
                     loss, part_nats = self._loss(
                         on.source, on.source_len, inputs, on.target_out, on.target_len
                     )
-                (loss / target_bytes).backward()  # type: ignore[no-untyped-call]
+                (loss / target_bytes).backward()
                 nats += part_nats
         return nats
 
-    def _plain_loss(
-        self, source: Tensor, source_len: Tensor, inputs: Tensor, target: Tensor, target_len: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _plain_loss(self, *tensors: Any) -> Any:
+        """source, source_len, inputs, target, target_len -> byte_loss's two."""
+        source, source_len, inputs, target, target_len = tensors
         memory = self.model.encode(source, source_len)
         logits, _ = self.model(inputs, memory, self.model.start(memory))
         return byte_loss(logits, target, target_len, self.config.train.label_smoothing)
@@ -174,9 +185,13 @@ class Trainer:
     def _precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.autocast)
 
-    def _split_more(self, batches: Sequence[Batch]) -> None:
+    def _n_rows(self, batch: Any) -> int:
+        """Rows of a batch."""
+        return len(batch.target_len)
+
+    def _split_more(self, batches: Sequence[Any]) -> None:
         """Twice as many parts from now on, said once. Raises BytenmtError where a part is one pair."""
-        if self.n_splits >= max(len(batch.target_len) for batch in batches):
+        if self.n_splits >= max(map(self._n_rows, batches)):
             raise BytenmtError(
                 "the GPU's memory does not hold the training of one pair: lower data.max_source_bytes"
                 " and data.max_target_bytes, or take a smaller preset"
@@ -210,8 +225,15 @@ def byte_loss(
     Returns the summed loss in nats, smoothed with the uniform distribution over the 256 ids (for the
     gradient), and the same without smoothing (for people, detached).
     """
-    log_p = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     real = torch.arange(target.shape[1], device=target.device) < target_len[:, None]
+    return masked_loss(logits, target, real, label_smoothing)
+
+
+def masked_loss(
+    logits: Tensor, target: Tensor, real: Tensor, label_smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """The same where `real` (n, t) is true."""
+    log_p = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     nats = -log_p.gather(2, target.long()[:, :, None])[:, :, 0].masked_fill(~real, 0.0).sum()
     loss = nats
     if label_smoothing:

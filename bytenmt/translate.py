@@ -180,7 +180,7 @@ class Translator:
             request = self._request(piece.text, number, place)
             if request is not None:
                 with self._engine(1) as engine:
-                    yield from _parts(engine, request)
+                    yield from in_characters(engine, request)
             if piece.joint:
                 yield piece.joint
 
@@ -246,7 +246,7 @@ class Translator:
         return joined
 
 
-def _parts(engine: Engine, request: Request) -> Iterator[bytes]:
+def in_characters(engine: Engine, request: Request) -> Iterator[bytes]:
     """What a sentence begins with, character by character as they become sure, then the rest."""
     (handle,) = engine.admit([request])
     n_told = 0
@@ -254,8 +254,9 @@ def _parts(engine: Engine, request: Request) -> Iterator[bytes]:
         engine.advance(1)
         done = engine.finished()
         text = done[0][1][0].text if done else engine.so_far(handle)
-        n_whole = first_invalid(text)  # a character may be half there
-        part = text[n_told : n_whole if n_whole >= 0 else len(text)]
+        part = text[n_told:]
+        n_whole = first_invalid(part)  # a character may be half there
+        part = part if n_whole < 0 else part[:n_whole]
         n_told += len(part)
         if part:
             yield part

@@ -54,6 +54,11 @@ def is_packed(path: Path) -> bool:
     return path.suffix in DECODERS
 
 
+def unpacked(path: Path) -> Iterator[bytes]:
+    """The bytes of a packed file as they are unpacked. Raises DataError as unpack_into_memory does."""
+    return _unpacked(path, Event())
+
+
 def unpack_into_memory(path: Path) -> bytes:
     """All bytes of a packed file. Raises DataError where it is damaged or cannot be read."""
     return b"".join(_unpacked(path, Event()))

@@ -101,6 +101,19 @@ VARIANTS: dict[str, Variant] = {
         "tie_embedding": True,
     },
 }
+ALONE = {"source": False}
+WITHOUT_SOURCE: dict[str, Variant] = {
+    "seq2seq-alone": VARIANTS["seq2seq"] | ALONE | {"n_layers": 2},
+    "bahdanau-alone": VARIANTS["bahdanau"] | ALONE,
+    "bahdanau-current-alone": VARIANTS["bahdanau-current"] | ALONE,
+    "luong-alone": VARIANTS["luong"] | ALONE | {"input_feeding": False, "tie_embedding": True},
+    "bytenet-alone": VARIANTS["bytenet"] | ALONE,
+    "bytenet-multiplicative-alone": VARIANTS["bytenet-short"] | ALONE | {"block": "multiplicative"},
+    "convs2s-alone": VARIANTS["convs2s-uneven"] | ALONE | {"encoder_layers": [], "n_positions": 0},
+}
+VARIANTS["bytenet-multiplicative"] = VARIANTS["bytenet"] | {"block": "multiplicative"}
+VARIANTS |= WITHOUT_SOURCE
+WITH_SOURCE = [name for name in VARIANTS if name not in WITHOUT_SOURCE]
 CONVOLUTIONAL = [name for name in VARIANTS if name.startswith(("bytenet", "convs2s"))]
 
 
@@ -140,10 +153,17 @@ def some_inputs(rows: int, t: int, seed: int = 2) -> Tensor:
     return tgt
 
 
+def encode(model: AnyModel, src: Tensor, src_len: Tensor) -> Any:
+    """The memory; of a model without a source, that of no source."""
+    if not model.config.source:  # type: ignore[union-attr]
+        src, src_len = src[:, :0], torch.zeros_like(src_len)
+    return model.encode(src, src_len)
+
+
 def whole(model: AnyModel, src: Tensor, src_len: Tensor, tgt: Tensor) -> Tensor:
     """Teacher forcing in one call, without gradients."""
     with torch.no_grad():
-        memory = model.encode(src, src_len)
+        memory = encode(model, src, src_len)
         state = model.start(memory, len(tgt) // len(src))
         logits: Tensor = model(tgt, memory, state)[0]
         return logits
@@ -151,7 +171,7 @@ def whole(model: AnyModel, src: Tensor, src_len: Tensor, tgt: Tensor) -> Tensor:
 
 def in_pieces(model: AnyModel, src: Tensor, src_len: Tensor, tgt: Tensor, pieces: list[int]) -> Tensor:
     """The same, `pieces` columns a call, with gradients if they are on."""
-    memory = model.encode(src, src_len)
+    memory = encode(model, src, src_len)
     state = model.start(memory, len(tgt) // len(src))
     logits = []
     for piece in tgt.split(pieces, dim=1):
@@ -283,7 +303,7 @@ def check_reorder(
     src, src_len = some_sources(lengths)
     rows = beam * len(lengths)
     with torch.set_grad_enabled(gradients):
-        memory = model.encode(src, src_len)
+        memory = encode(model, src, src_len)
         state = model.start(memory, beam)
         read = [b""] * rows
         for call in range(calls):
@@ -311,7 +331,7 @@ def check_rewind(model: AnyModel, takes: list[tuple[int, int]], drafted: int = 4
     rubbish = some_bytes(3, 5, seed=9)
     reached = torch.zeros(3, dtype=torch.int64)
     with torch.no_grad():
-        memory = model.encode(src, src_len)
+        memory = encode(model, src, src_len)
         state = model.start(memory, drafted=drafted)
         for n, back in [*takes, (1, 0)]:
             wrong = torch.tensor([min(back, n), 0, min(back, n) // 2])
@@ -333,7 +353,7 @@ def check_rings_in_place(model: AnyModel) -> None:
     """Without gradients, steps and reorderings never move or resize a ring."""
     src, src_len = some_sources([5, 8])
     with torch.no_grad():
-        memory = model.encode(src, src_len)
+        memory = encode(model, src, src_len)
         state: Any = model.start(memory, 2)
         kept = state.rings  # alive, so that a copy cannot take the same place in memory
         for step in range(6):
@@ -346,7 +366,7 @@ def check_rings_in_place(model: AnyModel) -> None:
 def check_state_kept(model: AnyModel) -> None:
     """With gradients, forward leaves the state that it was given as it was; shapes never change."""
     src, src_len = some_sources([5, 8])
-    memory = model.encode(src, src_len)
+    memory = encode(model, src, src_len)
     _, state = model(some_inputs(4, 5), memory, model.start(memory, 2))
     before = [part.detach().clone() for part in tensors(state)]
     for t in (1, 4):
@@ -452,7 +472,7 @@ def check_moved_rows(model: AnyModel, beam: int = 2) -> None:
     def begun(i: int, width: int = 0) -> tuple[Any, Any]:
         """Sentence i after four bytes and a reordering."""
         length = max(lengths[i], width)
-        memory = model.encode(src[i : i + 1, :length], src_len[i : i + 1])
+        memory = encode(model, src[i : i + 1, :length], src_len[i : i + 1])
         _, state = model(tgt[i * beam : (i + 1) * beam, :4], memory, model.start(memory, beam))
         return memory, model.reorder(state, torch.tensor([1, 0]))
 

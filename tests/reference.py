@@ -118,11 +118,13 @@ def bahdanau(p: Parameters, options: Options, source: bytes, target: bytes) -> A
         h = backwards[j] = gru(p, "encoder.backwards", table[source[j]], h, "before", "take")
     annotations = [np.concatenate([forwards[j], backwards[j]]) for j in range(n)]
 
-    s = np.tanh(affine(p, "decoder.start", backwards[0] if n else np.zeros(d)))
-    w_a, u_a = p["decoder.score.query.weight"], p["encoder.keys.weight"]
+    s = np.zeros(d)
+    if options["source"]:
+        s = np.tanh(affine(p, "decoder.start", backwards[0] if n else np.zeros(d)))
+        w_a, u_a = p["decoder.score.query.weight"], p["encoder.keys.weight"]
     logits = []
     for byte in target:
-        context = np.zeros(2 * d)
+        context = np.zeros(2 * d if options["source"] else 0)
         if n:
             scores = [p["decoder.score.v"] @ np.tanh(w_a @ s + u_a @ a) for a in annotations]
             for weight, annotation in zip(softmax(np.array(scores)), annotations, strict=True):
@@ -163,6 +165,9 @@ def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Arra
             name = f"decoder.layers.{layer}"
             hidden[layer], cell[layer] = lstm(p, name, x, hidden[layer], cell[layer])
             x = hidden[layer]
+        if not options["source"]:
+            logits.append(output(p, options, x))
+            continue
         context = np.zeros(d)
         if tops:
             weights = softmax(np.array([score(x, top) for top in tops]))
@@ -199,6 +204,13 @@ def taps(weight: Array, bias: Array, columns: list[Array], offsets: list[int]) -
     return result
 
 
+def multiplicative_unit(h: Array, maps: Array) -> Array:
+    """The unit of h, of whose four maps g1, g2, g3, u stand behind each other, before their functions."""
+    d = len(h)
+    g1, g2, g3 = sigmoid(maps[:d]), sigmoid(maps[d : 2 * d]), sigmoid(maps[2 * d : 3 * d])
+    return g1 * np.tanh(g2 * h + g3 * np.tanh(maps[3 * d :]))
+
+
 def bytenet_stack(
     p: Parameters, options: Options, name: str, columns: list[Array], causal: bool
 ) -> list[Array]:
@@ -206,15 +218,23 @@ def bytenet_stack(
     for block, r in enumerate(list(options["dilations"]) * options["n_sets"]):
         at = f"{name}.blocks.{block}"
         inner = []
+        unit = options["block"] == "multiplicative"
         for x in columns:
             h = affine(p, f"{at}.reduce", relu(layer_norm(p, f"{at}.norm_in", x)))
-            inner.append(relu(layer_norm(p, f"{at}.norm_mid", h)))
+            normed_h = layer_norm(p, f"{at}.norm_mid", h)
+            inner.append(normed_h if unit else relu(normed_h))
         if causal:
             offsets = [-(k - 1 - j) * r for j in range(k)]
         else:
             offsets = [j * r - (k - 1) * r // 2 for j in range(k)]
         weight, bias = p[f"{at}.convolution.plain"], p[f"{at}.convolution.bias"]
         mixed = taps(weight, bias, inner, offsets)
+        if unit:
+            for i, x in enumerate(columns):
+                first = layer_norm(p, f"{at}.norm_out", multiplicative_unit(inner[i], mixed[i]))
+                second = multiplicative_unit(first, affine(p, f"{at}.unit", first))
+                columns[i] = x + affine(p, f"{at}.expand", second)
+            continue
         columns = [
             x + affine(p, f"{at}.expand", relu(layer_norm(p, f"{at}.norm_out", h)))
             for x, h in zip(columns, mixed, strict=True)
@@ -230,12 +250,13 @@ def bytenet(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
         n_columns = ceil(a * len(source) + b)
     visible = source + bytes([EOS]) * (n_columns - len(source))
     columns = [affine(p, "encoder.input", table[byte]) for byte in visible]
-    columns = bytenet_stack(p, options, "encoder", columns, causal=False)
+    if options["source"]:
+        columns = bytenet_stack(p, options, "encoder", columns, causal=False)
     columns = [affine(p, "encoder.output", x) for x in columns][:n_columns]
 
     stacked = []
     for i, byte in enumerate(target):
-        above = columns[i] if i < n_columns else np.zeros(d)
+        above = columns[i] if i < n_columns else np.zeros(d if options["source"] else 0)
         stacked.append(np.concatenate([affine(p, "decoder.input", table[byte]), above]))
     stacked = bytenet_stack(p, options, "decoder", stacked, causal=True)
     return np.array([output(p, options, relu(affine(p, "decoder.head", x))) for x in stacked])
@@ -290,6 +311,9 @@ def convs2s(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
         h = gated(p, at, x, [j - (k - 1) for j in range(k)])
         after = []
         for i in range(len(target)):
+            if not options["source"]:
+                after.append((h[i] + carried(p, at, x[i])) * half)
+                continue
             query = (normed_affine(p, f"{at}.query", h[i]) + g[i]) * half
             context = np.zeros(len(table[0]))
             if m:

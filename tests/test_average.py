@@ -101,7 +101,7 @@ def test_it_translates_as_a_model_of_these_weights(tmp_path: Path) -> None:
     [
         ("luong", "train.lr=1", r"other.safetensors holds another architecture \(luong\).*bytenet"),
         ("bytenet", "model.d_channels=12", "other.safetensors holds another model.*d_channels is 12, not 8"),
-        ("bytenet", "data.source=false", "with a source"),
+        ("bytenet", "model.source=false", "model.source is False"),
     ],
 )
 def test_other_models_are_refused(tmp_path: Path, arch: str, setting: str, told: str) -> None:

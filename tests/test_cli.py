@@ -62,7 +62,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder: a run, one without a source, and texts good and bad."""
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "run")
-    make_run(tmp_path / "no_source", settings=("data.source=false",))
+    make_run(tmp_path / "no_source", settings=("model.source=false",))
     make_run(tmp_path / "plain", "seq2seq")
     files = {
         "src": "one\n두 번째\n\nfour\n".encode(),
@@ -112,6 +112,8 @@ SCORE = "score -m run"
 TRANSLATE = "translate -m run"
 # One update: where a fault lets the command through, the test fails soon.
 TRAIN = "train -o new --arch luong --tgt tgt --valid-tgt tgt --set train.max_updates=1"
+TEXT = "train -o new --arch luong --text tgt --valid-text tgt --set train.max_updates=1"
+PAIRS = "train -o new --src src --tgt tgt --valid-src src --valid-tgt tgt"
 BAD: list[tuple[str, str]] = [
     (f"{EVALUATE} --src three --ref tgt", "three has 3 lines and tgt has 4"),
     (f"{SCORE} --src three --tgt tgt", "three has 3 lines and tgt has 4"),
@@ -160,40 +162,52 @@ BAD: list[tuple[str, str]] = [
     ("translate -m no_source -i src", "without a source: it cannot translate"),
     ("translate -m none -i src", "none is not a run folder"),
     ("translate -m src -i src", "src is not a run folder"),
-    (f"{TRAIN} --src src", "--src without --valid-src"),
-    (f"{TRAIN} --valid-src src", "a source to validate on, but none to train on"),
+    (f"{TRAIN} --src src", "--valid-tgt without --valid-src"),
+    (f"{TRAIN} --valid-src src", "--tgt without --src"),
+    (f"{TRAIN} --text tgt", "--text is learnt without a source"),
+    ("train -o new --arch luong --text tgt --valid-text tgt --weight 2", "--weight would be ignored"),
+    ("train -o new --arch luong --text tgt --valid-tgt tgt", "no text to validate on: give --valid-text"),
+    (
+        "train -o new --arch luong --text tgt --valid-text tgt --valid-src src",
+        "give --valid-text, and no other",
+    ),
+    ("train -o new --arch luong --text tgt --valid-text tgt", "tgt has 16 bytes, less than one window"),
+    ("train -o new --arch luong --text . --valid-text tgt", ". is a directory"),
+    (f"{TEXT} --set model.source=true", "model.source is true, but the text has no source"),
+    (f"{TEXT} --set model.input_feeding=true", "without a source set it to false"),
+    (f"{TRAIN} --src src --valid-text tgt", "--valid-text is for --text"),
     (f"{TRAIN} --src src --src src --valid-src src", "2 --src and 1 --tgt"),
     (f"{TRAIN} --tgt tgt --src src --src none --valid-src src", "none does not exist"),
-    (f"{TRAIN} --tsv table --valid-src src", "--tsv has a source and --tgt alone has none"),
+    (f"{TRAIN} --tsv table --valid-src src", "--tgt without --src"),
     (f"{TRAIN} --src src --valid-src src --tsv table", "table, line 2 has no tab"),
     (f"{TRAIN} --src src --valid-src src --weight 1 --weight 2", "2 --weight for 1 corpus"),
     (f"{TRAIN} --src src --valid-src src --tsv table --weight 1", "1 --weight for 2 corpora"),
     (f"{TRAIN} --src src --valid-src src --valid-tsv table", "no text to validate on"),
     ("train -o new --arch luong --valid-tgt tgt", "no text to train on"),
-    ("train -o new --arch luong --tgt tgt", "no text to validate on"),
+    ("train -o new --arch luong --tgt tgt --src src", "no text to validate on"),
     (
         "train -o new --arch luong --tsv table --valid-tsv table --valid-src src",
         "--valid-src would be ignored",
     ),
     (f"{TRAIN} --src src --valid-src src --set train.metric=chrf --set train.valid_lines=0", "chrf needs"),
     (f"{TRAIN} --src src --valid-src src --set train.compile=true", "would unroll"),
-    ("train -o new --arch bytenet --tgt tgt --valid-tgt tgt --set train.compile=true", "train.round_to=64"),
+    (f"{PAIRS} --arch bytenet --set train.compile=true", "train.round_to=64"),
     (f"{TRAIN} --src three --valid-src src", "three has 3 lines and tgt has 4"),
     (f"{TRAIN} --src none --valid-src src", "none does not exist"),
     (f"{TRAIN} --src invalid --valid-src src --errors strict", "line 2, byte offset 4: 0xFF"),
-    (f"{TRAIN} --src src --valid-src src --set data.source=false", "--src would be ignored"),
-    (f"{TRAIN} --set train.learning_rate=1", "learning_rate"),
-    (f"{TRAIN} --set train.lr=fast", "train.lr"),
-    (f"{TRAIN} --config unknown.toml", "learning_rate"),
-    (f"{TRAIN} --config wrong.toml", "wrong.toml is not TOML"),
-    (f"{TRAIN} --config invalid", "invalid is not TOML"),
-    (f"{TRAIN} --config none", "--config none cannot be read"),
-    (f"{TRAIN} --preset huge", "unknown preset 'huge'"),
-    ("train -o new --arch lstm --tgt tgt --valid-tgt tgt", "unknown architecture 'lstm'"),
-    ("train -o new --tgt tgt --valid-tgt tgt", "no architecture: give --arch"),
-    ("train -o run --arch luong --tgt tgt --valid-tgt tgt", "run already holds a run"),
-    ("train -o src --arch luong --tgt tgt --valid-tgt tgt", "src is a file"),
-    ("train -o new --resume --tgt tgt --valid-tgt tgt", "no architecture: give --arch"),
+    (f"{PAIRS} --arch bytenet --set model.source=false", "model.source is false, but the text has a source"),
+    (f"{TEXT} --set train.learning_rate=1", "learning_rate"),
+    (f"{TEXT} --set train.lr=fast", "train.lr"),
+    (f"{TEXT} --config unknown.toml", "learning_rate"),
+    (f"{TEXT} --config wrong.toml", "wrong.toml is not TOML"),
+    (f"{TEXT} --config invalid", "invalid is not TOML"),
+    (f"{TEXT} --config none", "--config none cannot be read"),
+    (f"{TEXT} --preset huge", "unknown preset 'huge'"),
+    ("train -o new --arch lstm --text tgt --valid-text tgt", "unknown architecture 'lstm'"),
+    ("train -o new --text tgt --valid-text tgt", "no architecture: give --arch"),
+    ("train -o run --arch luong --text tgt --valid-text tgt", "run already holds a run"),
+    ("train -o src --arch luong --text tgt --valid-text tgt", "src is a file"),
+    ("train -o new --resume --text tgt --valid-text tgt", "no architecture: give --arch"),
     ("average -o out none", "none"),
     ("average -o out src", "src"),
     ("average -o src src", "src is the input too"),
@@ -204,6 +218,7 @@ BAD: list[tuple[str, str]] = [
     ("convert run -o run/checkpoints/update-00000001.safetensors --precision int8", "a run's own checkpoint"),
     ("info none.safetensors", "none.safetensors is missing"),
     (f"info run/{WEIGHTS} --preset tiny", "--preset would be ignored"),
+    ("info run --no-source", "--no-source would be ignored"),
     ("info none", "neither a run folder nor an architecture"),
     ("info run --preset tiny", "--preset would be ignored"),
     ("info luong --preset huge", "unknown preset 'huge'"),
@@ -400,9 +415,9 @@ def test_short_names_are_settings(call: Call) -> None:
     """--lr 0.5 is --set train.lr=0.5, and so on."""
     names = {"lr": 0.5, "max_tokens": 70, "update_freq": 2, "max_updates": 9, "patience": 4, "seed": 8}
     options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in names.items())
-    accepted(f"{TRAIN} {options}")
+    accepted(f"{TEXT} {options}")
     settings = [f"train.{name}={value}" for name, value in names.items()]
-    assert call.config == load_config("luong", None, "", [*settings, "data.source=false"])
+    assert call.config == load_config("luong", None, "", [*settings, "model.source=false"])
 
 
 def test_resume_from(call: Call) -> None:
@@ -411,8 +426,8 @@ def test_resume_from(call: Call) -> None:
 
 
 def test_train_without_a_source(call: Call) -> None:
-    accepted(TRAIN)
-    assert call.config == load_config("luong", None, "", ["train.max_updates=1", "data.source=false"])
+    accepted(TEXT)
+    assert call.config == load_config("luong", None, "", ["train.max_updates=1", "model.source=false"])
     assert call.rest["files"] == [PairFiles(None, Path("tgt"))]
     assert call.rest["valid"] == PairFiles(None, Path("tgt"))
 
@@ -474,9 +489,9 @@ def test_resume_refuses_what_differs(call: Call, options: str, told: str) -> Non
     assert told in refused(f"{RESUME} {options}")
 
 
-def test_resume_with_or_without_a_source(call: Call) -> None:
-    assert "data.source" in refused("train -o run --resume --tgt tgt --valid-tgt tgt")
-    assert "--src would be ignored" in refused(RESUME.replace("-o run", "-o no_source"))
+def test_resume_with_or_without_a_source(place: Path) -> None:
+    assert "model.source" in refused("train -o run --resume --text tgt --valid-text tgt")
+    assert "has a source" in refused(RESUME.replace("-o run", "-o no_source"))
 
 
 def test_version() -> None:

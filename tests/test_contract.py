@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from invariants import CONVOLUTIONAL, VARIANTS, make
+from invariants import CONVOLUTIONAL, VARIANTS, WITH_SOURCE, WITHOUT_SOURCE, make
 
 from bytenmt.models.base import Model, tensors
 
@@ -67,7 +67,7 @@ def test_autoregressive(name: str) -> None:
     invariants.check_autoregressive(MODELS[name])
 
 
-@every_model
+@pytest.mark.parametrize("name", WITH_SOURCE)
 def test_source_matters(name: str) -> None:
     """Each source byte changes the predictions."""
     invariants.check_source_matters(MODELS[name])
@@ -163,6 +163,16 @@ def test_without_a_source(name: str) -> None:
     invariants.check_without_source(MODELS[name])
 
 
+@pytest.mark.parametrize("name", WITHOUT_SOURCE)
+def test_a_model_without_a_source_takes_none(name: str) -> None:
+    """It has no weights but its embedding's and its decoder's, all of which learn; a source is refused."""
+    model = MODELS[name]
+    assert all(key.startswith(("embedding.", "decoder.")) for key, _ in model.named_parameters())
+    assert model.step_cost(1000) == model.step_cost(0)
+    with pytest.raises(ValueError, match="without"):
+        model.encode(*invariants.some_sources([5]))
+
+
 @every_model
 def test_evaluation_is_deterministic_and_training_drops(name: str) -> None:
     """Dropout belongs to training mode alone."""
@@ -182,7 +192,7 @@ def test_state_and_cost_are_counted(name: str) -> None:
     """state_bytes counts a row's state; a longer source never makes a step cheaper."""
     model = MODELS[name]
     src, src_len = invariants.some_sources([5])
-    state = model.start(model.encode(src, src_len))
+    state = model.start(invariants.encode(model, src, src_len))
     assert model.state_bytes() == sum(part.numel() * part.element_size() for part in tensors(state))
     assert 0 < model.step_cost(1) <= model.step_cost(100)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from invariants import VARIANTS, AnyModel, build, make
+from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, build, make
 
 from bytenmt.alphabet import BOS
 from bytenmt.cpu.model import pack
@@ -93,7 +93,8 @@ SEARCHES = {
 def test_texts_and_scores_are_those_of_plain_pytorch(name: str, search: str) -> None:
     """Every option of every architecture, sentences taking the places of others; texts equal, scores to
     1e-4 over up to 25 bytes."""
-    of, options, requests = model(name), SEARCHES[search], some_requests(9)
+    source = name not in WITHOUT_SOURCE
+    of, options, requests = model(name), SEARCHES[search], some_requests(9, source)
     agree(ours(of, requests, options), theirs(of, requests, options))
 
 
@@ -122,7 +123,9 @@ def test_models_of_different_architectures_vote(beam: int) -> None:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("name", ["bahdanau", "luong-concat", "bytenet-wide", "convs2s-uneven"])
+@pytest.mark.parametrize(
+    "name", ["bahdanau", "luong-concat", "bytenet-wide", "convs2s-uneven", "bytenet-multiplicative"]
+)
 def test_to_the_last_bit_whatever_stands_beside_it(name: str, precision: str) -> None:
     """Alone, among others, with two threads: the same numbers, not only nearly."""
     of, requests = packed(model(name), precision), some_requests(11)

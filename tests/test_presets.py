@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import torch
 
-from bytenmt.config import config_toml, fingerprint, load_config, parse_config, preset_tree
+from bytenmt.config import Config, config_toml, fingerprint, load_config, parse_config, preset_tree
 from bytenmt.errors import ConfigError
 from bytenmt.models import MODELS, build_model
 from bytenmt.models.base import Model
@@ -37,6 +37,34 @@ def test_decoder_weights(preset: str) -> None:
     for arch, count in weights.items():
         assert count == pytest.approx(NOMINAL[preset], rel=0.2), arch
         assert preset != "tiny" or count <= 1e6, arch
+
+
+@pytest.mark.parametrize("preset", NOMINAL)
+def test_decoder_weights_without_a_source(preset: str) -> None:
+    """The same number, within 20 % of the preset's size; base has at most 11 million in all."""
+    for arch in MODELS:
+        model = on_meta(arch, preset, "model.source=false")
+        assert model.decoder_weights() == pytest.approx(NOMINAL[preset], rel=0.2), arch
+        assert preset != "base" or sum(p.numel() for p in model.parameters()) <= 11e6
+        assert model.embedding.weight.shape == on_meta(arch, preset).embedding.weight.shape
+
+
+@pytest.mark.parametrize(
+    ("arch", "setting", "told"),
+    [
+        ("seq2seq", "model.context=every_step", "every step"),
+        ("luong", "model.input_feeding=true", "input_feeding"),
+        ("convs2s", "model.encoder_layers=[[8,3]]", "would be ignored"),
+    ],
+)
+def test_what_needs_a_source_is_refused_without_one(arch: str, setting: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        load_config(arch, "tiny", "", ["model.source=false", setting])
+
+
+def test_convs2s_needs_an_encoder_with_a_source() -> None:
+    with pytest.raises(ConfigError, match="encoder_layers is empty"):
+        load_config("convs2s", "tiny", "", ["model.encoder_layers=[]"])
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -78,12 +106,18 @@ def test_published_widths() -> None:
 @pytest.mark.parametrize("arch", MODELS)
 def test_toml_round_trip(arch: str, preset: str) -> None:
     """A resolved configuration, written out and read back, is the same."""
-    config = load_config(arch, preset, "", ["train.seed=7"])
+    for settings in (["train.seed=7"], ["train.seed=7", "model.source=false"]):
+        round_trip(load_config(arch, preset, "", settings))
+    assert fingerprint(load_config(arch, preset, "", [])) != fingerprint(
+        load_config(arch, preset, "", ["train.seed=8"])
+    )
+
+
+def round_trip(config: Config) -> None:
     text = config_toml(config)
     again = load_config(None, None, text, [])
     assert again == config
     assert fingerprint(again) == fingerprint(config)
-    assert fingerprint(load_config(arch, preset, "", ["train.seed=8"])) != fingerprint(config)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +139,7 @@ def test_toml_round_trip(arch: str, preset: str) -> None:
         ("model.context=end", "model.context"),
         ("model=3", "model"),
         ("train=3", "train"),
-        ("data.source=1", "data.source"),
+        ("model.source=1", "model.source"),
     ],
 )
 def test_what_does_not_fit_is_named(setting: str, path: str) -> None:
@@ -144,7 +178,7 @@ def test_settings_are_toml_or_plain_words() -> None:
         "train.lr=1e-4",
         "train.schedule=constant",
         'train.precision="fp32"',
-        "data.source=false",
+        "data.max_source_bytes=9",
         "model.encoder_layers=[[8, 3], [8, 5]]",
         " train.seed = 9 ",
     ]
@@ -152,7 +186,7 @@ def test_settings_are_toml_or_plain_words() -> None:
     assert config.train.lr == 1e-4
     assert config.train.schedule == "constant"
     assert config.train.precision == "fp32"
-    assert config.data.source is False
+    assert config.data.max_source_bytes == 9
     assert msgspec.to_builtins(config.model)["encoder_layers"] in (
         [[8, 3], [8, 5]],
         ((8, 3), (8, 5)),

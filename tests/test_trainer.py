@@ -18,10 +18,10 @@ from bytenmt.batching import Batch, assemble
 from bytenmt.checkpoint import load_checkpoint, load_run
 from bytenmt.corpus import ParallelCorpus
 from bytenmt.errors import BytenmtError, CheckpointError
-from bytenmt.loop import Loop
+from bytenmt.feeds import LEFT_OUT, PairFeed
 from bytenmt.pointer import METRICS
 from bytenmt.report import CURVE, TENSORBOARD
-from bytenmt.train import LEFT_OUT, train
+from bytenmt.train import train
 from bytenmt.trainer import Trainer, drop_bytes
 
 __all__ = ["texts"]  # the fixture
@@ -263,7 +263,7 @@ def test_the_loop_asks_for_what_the_configuration_says(texts: dict[str, Any], tm
     corpus = ParallelCorpus.open_all([*texts["files"], texts["valid"]._replace(weight=3.0)])
     settings = config("luong", "train.round_to=8", "train.short_first=true", "train.max_tokens=300")
     trainer = Trainer(settings, CPU)
-    shares = Loop(tmp_path, trainer, corpus, corpus, None, {})._shares()
+    shares = PairFeed(corpus, corpus).shares(trainer)
     epochs: list[list[Batch]] = [[], []]
     while trainer.progress.epoch < 2:
         batch = next(shares)

@@ -258,7 +258,7 @@ def test_runs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_runs_that_cannot_be_joined(tmp_path: Path) -> None:
     one = make_run(tmp_path / "one")
-    other = make_run(tmp_path / "other", settings=("data.source=false",))
+    other = make_run(tmp_path / "other", settings=("model.source=false",))
     with pytest.raises(BytenmtError, match="one was trained with a source and .*other without: they cannot"):
         Translator.load(one, other)
     with pytest.raises(BytenmtError, match="other was trained without a source and .*one with: they cannot"):

@@ -102,9 +102,9 @@ def allow(places: Places, rules: Rules, place: int, beam: int, allowed: Any, tex
     """Which bytes may follow: the automaton under the length limit, the prefix, the repetition guard."""
     step = places.step[place]
     room = min(places.limit[place] - step, LONGEST_CHARACTER)
-    cost = rules.cost[places.automaton[place, beam]]
+    may = rules.allowed[room, places.automaton[place, beam]]
     for byte in range(N_IDS):
-        allowed[byte] = cost[byte] <= room
+        allowed[byte] = may[byte]
     if step < places.n_prefix[place]:
         forced = places.prefix[place, step]
         for byte in range(N_IDS):

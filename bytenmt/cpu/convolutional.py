@@ -18,25 +18,29 @@ def bytenet(tensors: Tensors, config: ByteNetConfig, precision: str) -> Packed:
     table = weights.vector(tensors["embedding.weight"])
 
     encode = Writer(weights, tensors)
-    blocks = _Blocks(encode, "encoder", d, k)
-    embedded = encode.register(config.d_embedding)
-    encode.emit(Op.EMBED, embedded, w=table)
-    encode.linear(blocks.x, embedded, "encoder.input.weight", "encoder.input.bias")
-    for index, dilation in enumerate(dilations):
-        blocks.reduce(index)
-        encode.emit(Op.WINDOW, blocks.taps, blocks.narrow, m=k, k=dilation)
-        blocks.expand(index)
-    encode.linear(blocks.narrow, blocks.x, "encoder.output.weight", "encoder.output.bias")
-    encode.emit(Op.KEEP, a=blocks.narrow, k=0)
+    make = _Units if config.block == "multiplicative" else _Blocks
+    if config.source:
+        blocks = make(encode, "encoder", d, k)
+        embedded = encode.register(config.d_embedding)
+        encode.emit(Op.EMBED, embedded, w=table)
+        encode.linear(blocks.x, embedded, "encoder.input.weight", "encoder.input.bias")
+        for index, dilation in enumerate(dilations):
+            blocks.reduce(index)
+            encode.emit(Op.WINDOW, blocks.taps, blocks.narrow, m=k, k=dilation)
+            blocks.expand(index)
+        encode.linear(blocks.narrow, blocks.x, "encoder.output.weight", "encoder.output.bias")
+        encode.emit(Op.KEEP, a=blocks.narrow, k=0)
 
     first = weights.n_bytes
     step = Writer(weights, tensors)
-    blocks = _Blocks(step, "decoder", d, k)
+    blocks = make(step, "decoder", d, k)
     embedded = step.register(config.d_embedding)
     step.emit(Op.EMBED, embedded, w=table)
     # The product fills whole panels: the encoder's column comes after it.
-    step.linear(blocks.x.part(0, d), embedded, "decoder.input.weight", "decoder.input.bias")
-    step.emit(Op.COLUMN, blocks.x.part(d, d), k=0)
+    read = blocks.x.part(0, d) if config.source else blocks.x
+    step.linear(read, embedded, "decoder.input.weight", "decoder.input.bias")
+    if config.source:
+        step.emit(Op.COLUMN, blocks.x.part(d, d), k=0)
     for index in range(len(dilations)):
         blocks.reduce(index)
         step.emit(Op.RING, blocks.taps, blocks.narrow, m=k, k=index)
@@ -52,7 +56,7 @@ def bytenet(tensors: Tensors, config: ByteNetConfig, precision: str) -> Packed:
         logits,
         precision,
         rings=tuple(Ring((k - 1) * r + 1, d, r) for r in dilations),
-        items=(d,),
+        items=(d,) if config.source else (),
         source=Source(unfolding=(config.unfolding_factor, config.unfolding_offset)),
         first_step_byte=first,
     )
@@ -82,10 +86,36 @@ class _Blocks:
         self._norm(self.narrow, self.narrow, f"{name}.norm_out")
         self._writer.linear(self.x, self.narrow, f"{name}.expand.weight", f"{name}.expand.bias", add=True)
 
-    def _norm(self, d: Register, a: Register, name: str) -> None:
+    def _norm(self, d: Register, a: Register, name: str, op: Op = Op.NORM_RELU) -> None:
         weights, tensors = self._writer.weights, self._writer.tensors
         gamma, beta = (weights.vector(tensors[f"{name}.{part}"]) for part in ("weight", "bias"))
-        self._writer.emit(Op.NORM_RELU, d, a, w=gamma, v=beta)
+        self._writer.emit(op, d, a, w=gamma, v=beta)
+
+
+class _Units(_Blocks):
+    """ByteNet's residual blocks with multiplicative units."""
+
+    def __init__(self, writer: Writer, side: str, d: int, kernel_width: int) -> None:
+        super().__init__(writer, side, d, kernel_width)
+        self._maps = writer.register(4 * d)
+
+    def reduce(self, index: int) -> None:
+        """narrow = norm(W_1 relu(norm(x)))."""
+        name = f"{self._side}.blocks.{index}"
+        self._norm(self.wide, self.x, f"{name}.norm_in")
+        self._writer.linear(self.narrow, self.wide, f"{name}.reduce.weight", f"{name}.reduce.bias")
+        self._norm(self.narrow, self.narrow, f"{name}.norm_mid", Op.NORM)
+
+    def expand(self, index: int) -> None:
+        """x += W_3 MU(norm(MU(taps)))."""
+        name = f"{self._side}.blocks.{index}"
+        kernel, write = f"{name}.convolution", self._writer
+        write.linear(self._maps, self.taps, f"{kernel}.plain", f"{kernel}.bias")
+        write.emit(Op.MULTIPLICATIVE, self.narrow, self._maps, self.narrow)
+        self._norm(self.narrow, self.narrow, f"{name}.norm_out", Op.NORM)
+        write.linear(self._maps, self.narrow, f"{name}.unit.weight", f"{name}.unit.bias")
+        write.emit(Op.MULTIPLICATIVE, self.narrow, self._maps, self.narrow)
+        write.linear(self.x, self.narrow, f"{name}.expand.weight", f"{name}.expand.bias", add=True)
 
 
 def convs2s(tensors: Tensors, config: ConvS2SConfig, precision: str) -> Packed:
@@ -95,19 +125,8 @@ def convs2s(tensors: Tensors, config: ConvS2SConfig, precision: str) -> Packed:
     table = weights.vector(tensors["embedding.weight"])
 
     encode = Writer(weights, tensors)
-    e = _input(encode, table, "encoder.positions.weight", n_positions, f)
-    x = encode.register(config.encoder_layers[0][0])
-    encode.linear(x, e, _folded(tensors, "encoder.input.weight"), "encoder.input.bias")
-    for index, (width, k) in enumerate(config.encoder_layers):
-        taps = _once(encode, k * x.width)
-        encode.emit(Op.WINDOW, taps, x, m=k, k=1)
-        h = _gated(encode, taps, width, f"encoder.layers.{index}")
-        x = _carried(encode, x, h, f"encoder.layers.{index}")
-    z = encode.register(f)
-    encode.linear(z, x, _folded(tensors, "encoder.output.weight"), "encoder.output.bias")
-    encode.emit(Op.KEEP, a=z, k=0)
-    encode.emit(Op.MEAN, z, z, e)
-    encode.emit(Op.KEEP, a=z, k=1)
+    if config.source:
+        _convs2s_encoder(encode, table, config)
 
     first = weights.n_bytes
     step = Writer(weights, tensors)
@@ -121,12 +140,13 @@ def convs2s(tensors: Tensors, config: ConvS2SConfig, precision: str) -> Packed:
         taps = _once(step, k * x.width)
         step.emit(Op.RING, taps, x, m=k, k=index)
         h = _gated(step, taps, width, name)
-        step.linear(query, h, _folded(tensors, f"{name}.query.weight"), f"{name}.query.bias")
-        step.emit(Op.MEAN, query, query, g)
-        step.emit(Op.ATTEND_DOT, context, query, m=0, v=1, k=1)
-        attended = _once(step, width, "attended")
-        step.linear(attended, context, _folded(tensors, f"{name}.context.weight"), f"{name}.context.bias")
-        step.emit(Op.MEAN, h, h, attended)
+        if config.source:
+            step.linear(query, h, _folded(tensors, f"{name}.query.weight"), f"{name}.query.bias")
+            step.emit(Op.MEAN, query, query, g)
+            step.emit(Op.ATTEND_DOT, context, query, m=0, v=1, k=1)
+            attended = _once(step, width, "attended")
+            step.linear(attended, context, _folded(tensors, f"{name}.context.weight"), f"{name}.context.bias")
+            step.emit(Op.MEAN, h, h, attended)
         x = _carried(step, x, h, name)
     last = step.register(f)
     step.linear(last, x, _folded(tensors, "decoder.last.weight"), "decoder.last.bias")
@@ -142,9 +162,27 @@ def convs2s(tensors: Tensors, config: ConvS2SConfig, precision: str) -> Packed:
         logits,
         precision,
         rings=tuple(rings),
-        items=(f, f),
+        items=(f, f) if config.source else (),
         first_step_byte=first,
     )
+
+
+def _convs2s_encoder(encode: Writer, table: int, config: ConvS2SConfig) -> None:
+    """From the bytes of a source to keys z_j and values (z_j + e_j) sqrt(1/2)."""
+    f, tensors = config.d_embedding, encode.tensors
+    e = _input(encode, table, "encoder.positions.weight", config.n_positions, f)
+    x = encode.register(config.encoder_layers[0][0])
+    encode.linear(x, e, _folded(tensors, "encoder.input.weight"), "encoder.input.bias")
+    for index, (width, k) in enumerate(config.encoder_layers):
+        taps = _once(encode, k * x.width)
+        encode.emit(Op.WINDOW, taps, x, m=k, k=1)
+        h = _gated(encode, taps, width, f"encoder.layers.{index}")
+        x = _carried(encode, x, h, f"encoder.layers.{index}")
+    z = encode.register(f)
+    encode.linear(z, x, _folded(tensors, "encoder.output.weight"), "encoder.output.bias")
+    encode.emit(Op.KEEP, a=z, k=0)
+    encode.emit(Op.MEAN, z, z, e)
+    encode.emit(Op.KEEP, a=z, k=1)
 
 
 def _input(writer: Writer, table: int, positions: str, n_positions: int, f: int) -> Register:

@@ -40,7 +40,7 @@ from bytenmt.cpu.places import Places, Rules
 from bytenmt.cpu.program import Base, Op
 from bytenmt.cpu.program import Rows as RowKind
 from bytenmt.cpu.scans import gru_new, gru_reset, gru_scan, lstm_scan
-from bytenmt.cpu.spans import add, glu, layer_norm, lstm_step, relu, tanh
+from bytenmt.cpu.spans import add, glu, layer_norm, lstm_step, multiplicative, relu, tanh
 from bytenmt.cpu.vectors import compiled
 
 Ints = npt.NDArray[np.int64]
@@ -50,6 +50,7 @@ EPSILON = 1e-5  # of PyTorch's layer norm
     int, list(Op)[:11]
 )
 GRU_RESET, GRU_STEP, LSTM_STEP = int(Op.GRU_RESET), int(Op.GRU_STEP), int(Op.LSTM_STEP)
+NORM, MULTIPLICATIVE = int(Op.NORM), int(Op.MULTIPLICATIVE)
 RING, READ_STATE, WRITE_STATE = int(Op.RING), int(Op.READ_STATE), int(Op.WRITE_STATE)
 COLUMN, FIXED = int(Op.COLUMN), int(Op.FIXED)
 ATTEND_DOT, ATTEND_ADDITIVE = int(Op.ATTEND_DOT), int(Op.ATTEND_ADDITIVE)
@@ -130,6 +131,10 @@ def arithmetic(
         gru_new(d, a, b, n, k)
     elif op == LSTM_STEP:
         lstm_step(d, b, a, n)
+    elif op == NORM:
+        layer_norm(d, a, w, v, n, EPSILON)
+    elif op == MULTIPLICATIVE:
+        multiplicative(d, a, b, n)
 
 
 @compiled

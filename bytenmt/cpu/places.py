@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.alphabet import ACCEPT, BOS, N_IDS, UTF8_NEXT, translation_cost
+from bytenmt.alphabet import ACCEPT, BOS, N_IDS, UTF8_NEXT, allowed_bytes
 from bytenmt.decoding import Options
 
 Ints = npt.NDArray[np.int64]
@@ -24,7 +24,8 @@ GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111
 
 
 class Rules(NamedTuple):
-    """decoding.Options and the alphabet's tables, as compiled code takes them. cost, follow (9, 256)."""
+    """decoding.Options and the alphabet's tables, as compiled code takes them. allowed (5, 9, 256), see
+    alphabet.allowed_bytes; follow (9, 256)."""
 
     beam: int
     n_best: int
@@ -34,7 +35,7 @@ class Rules(NamedTuple):
     top_k: int
     top_p: float
     ngram: int
-    cost: npt.NDArray[np.int64]
+    allowed: npt.NDArray[np.bool_]
     follow: Bytes
 
     @staticmethod
@@ -48,7 +49,7 @@ class Rules(NamedTuple):
             options.top_k,
             options.top_p,
             options.no_repeat_ngram_size,
-            translation_cost().astype(np.int64),
+            allowed_bytes(options.endless),
             UTF8_NEXT,
         )
 

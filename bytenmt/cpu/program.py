@@ -46,6 +46,8 @@ class Op(IntEnum):
     # d = the new state from d, the gates a (r; z and g before their functions) and U's share of g b; k: Gru
     GRU_STEP = 12
     LSTM_STEP = 13  # d, b = the new h and c, from the gates a (4n)
+    NORM = 14  # d = layer norm of a
+    MULTIPLICATIVE = 15  # d = a multiplicative unit of b; a (4n): g1, g2, g3, u before their functions
     # in a step only
     RING = 16  # d = the m taps of ring k, the newest a; a is kept in the ring
     READ_STATE = 17  # d = state k of the row's parent

@@ -32,7 +32,7 @@ def seq2seq(tensors: Tensors, config: Seq2SeqConfig, precision: str) -> Packed:
     x = encode.register(config.d_embedding)
     encode.emit(Op.EMBED, x, w=table)
     finals = []
-    for layer in range(n_layers):
+    for layer in range(n_layers if config.source else 0):
         states, last = _gru_scan(encode, x, f"encoder.{layer}", d, flags)
         finals.append(last)
         x = states
@@ -85,7 +85,46 @@ def bahdanau(tensors: Tensors, config: BahdanauConfig, precision: str) -> Packed
     table = weights.vector(tensors["embedding.weight"])
 
     encode = Writer(weights, tensors)
-    x = encode.register(d_embedding)
+    if config.source:
+        _bahdanau_encoder(encode, table, config)
+
+    first = weights.n_bytes
+    step = Writer(weights, tensors)
+    d_context = 2 * d if config.source else 0
+    seen = step.register(d + d_embedding + d_context)  # s, e(y), c: what the maxout reads
+    before = seen.part(0, d)
+    x = seen.part(d, d_embedding + d_context)
+    step.emit(Op.READ_STATE, before, k=0)
+    step.emit(Op.EMBED, x.part(0, d_embedding), w=table)
+    if config.source:
+        query = step.register(config.d_attention)
+        step.linear(query, before, "decoder.score.query.weight")
+        v = weights.vector(tensors["decoder.score.v"])
+        step.emit(Op.ATTEND_ADDITIVE, x.part(d_embedding, d_context), query, w=v, m=0, v=1)
+    after = step.register(d)
+    step.emit(Op.COPY, after, before)
+    _gru_step(step, after, before, x, "decoder.cell", Gru.UPDATE_TAKES)
+    step.emit(Op.WRITE_STATE, a=after, k=0)
+    if config.read_out == "current":
+        step.emit(Op.COPY, before, after)
+    maxed = _maxout(step, seen, "decoder.maxout", config.d_maxout)
+    logits = output(step, maxed, "decoder.output", table_bias="decoder.output.bias")
+    return Packed(
+        weights.block(),
+        encode.program(),
+        step.program(),
+        logits,
+        precision,
+        states=(d,),
+        items=(config.d_attention, 2 * d) if config.source else (),
+        first_step_byte=first,
+    )
+
+
+def _bahdanau_encoder(encode: Writer, table: int, config: BahdanauConfig) -> None:
+    """From the bytes of a source to keys, annotations and the first state."""
+    d = config.d_hidden
+    x = encode.register(config.d_embedding)
     encode.emit(Op.EMBED, x, w=table)
     annotations = encode.register(2 * d)
     _gru_scan(encode, x, "encoder.forwards", d, Gru.UPDATE_TAKES, states=annotations.part(0, d))
@@ -102,36 +141,6 @@ def bahdanau(tensors: Tensors, config: BahdanauConfig, precision: str) -> Packed
     encode.emit(Op.TANH, hidden, rows=Rows.SENTENCES)
     encode.emit(Op.KEEP_STATE, a=hidden, k=0, rows=Rows.SENTENCES)
 
-    first = weights.n_bytes
-    step = Writer(weights, tensors)
-    seen = step.register(3 * d + d_embedding)  # s, e(y), c: what the maxout reads
-    before = seen.part(0, d)
-    x = seen.part(d, d_embedding + 2 * d)
-    step.emit(Op.READ_STATE, before, k=0)
-    step.emit(Op.EMBED, x.part(0, d_embedding), w=table)
-    query = step.register(config.d_attention)
-    step.linear(query, before, "decoder.score.query.weight")
-    v = weights.vector(tensors["decoder.score.v"])
-    step.emit(Op.ATTEND_ADDITIVE, x.part(d_embedding, 2 * d), query, w=v, m=0, v=1)
-    after = step.register(d)
-    step.emit(Op.COPY, after, before)
-    _gru_step(step, after, before, x, "decoder.cell", Gru.UPDATE_TAKES)
-    step.emit(Op.WRITE_STATE, a=after, k=0)
-    if config.read_out == "current":
-        step.emit(Op.COPY, before, after)
-    maxed = _maxout(step, seen, "decoder.maxout", config.d_maxout)
-    logits = output(step, maxed, "decoder.output", table_bias="decoder.output.bias")
-    return Packed(
-        weights.block(),
-        encode.program(),
-        step.program(),
-        logits,
-        precision,
-        states=(d,),
-        items=(config.d_attention, 2 * d),
-        first_step_byte=first,
-    )
-
 
 def luong(tensors: Tensors, config: LuongConfig, precision: str) -> Packed:
     """See models/luong.py. States: h and c of each layer, then h~, which starts at zero as every state."""
@@ -140,17 +149,8 @@ def luong(tensors: Tensors, config: LuongConfig, precision: str) -> Packed:
     table = weights.vector(tensors["embedding.weight"])
 
     encode = Writer(weights, tensors)
-    x = encode.register(d_embedding)
-    encode.emit(Op.EMBED, x, w=table)
-    for layer in range(n_layers):
-        x, h, c = _lstm_scan(encode, x, f"encoder.{layer}", d)
-        encode.emit(Op.KEEP_STATE, a=h, k=2 * layer, rows=Rows.SENTENCES)
-        encode.emit(Op.KEEP_STATE, a=c, k=2 * layer + 1, rows=Rows.SENTENCES)
-    encode.emit(Op.KEEP, a=x, k=0)
-    if config.score != "dot":
-        keys = encode.register(d)
-        encode.linear(keys, x, "keys.weight")
-        encode.emit(Op.KEEP_EXPONENTIAL if config.score == "concat" else Op.KEEP, a=keys, k=1)
+    if config.source:
+        _luong_encoder(encode, table, config)
 
     first = weights.n_bytes
     step = Writer(weights, tensors)
@@ -169,25 +169,49 @@ def luong(tensors: Tensors, config: LuongConfig, precision: str) -> Packed:
         step.emit(Op.WRITE_STATE, a=h, k=2 * layer)
         step.emit(Op.WRITE_STATE, a=c, k=2 * layer + 1)
         x = h
-    combined = step.register(2 * d)  # c_t, h_t
-    _luong_attention(step, combined.part(0, d), x, config.score)
-    step.emit(Op.COPY, combined.part(d, d), x)
-    attentional = step.register(d)
-    step.linear(attentional, combined, "decoder.combine.weight")
-    step.emit(Op.TANH, attentional)
-    step.emit(Op.WRITE_STATE, a=attentional, k=2 * n_layers)
-    logits = output(step, attentional, "decoder.output", table_bias=None)
+    if config.source:
+        x = _attentional(step, x, config.score)
+        step.emit(Op.WRITE_STATE, a=x, k=2 * n_layers)
+    logits = output(step, x, "decoder.output", table_bias=None)
     return Packed(
         weights.block(),
         encode.program(),
         step.program(),
         logits,
         precision,
-        states=(d,) * (2 * n_layers + 1),
-        items=(d,) if config.score == "dot" else (d, d),
+        states=(d,) * (2 * n_layers + int(config.source)),
+        items=((d,) if config.score == "dot" else (d, d)) if config.source else (),
         source=Source(reverse=config.reverse_source),
         first_step_byte=first,
     )
+
+
+def _luong_encoder(encode: Writer, table: int, config: LuongConfig) -> None:
+    """From the bytes of a source to the top states, their keys and the decoder's first states."""
+    d = config.d_hidden
+    x = encode.register(config.d_embedding)
+    encode.emit(Op.EMBED, x, w=table)
+    for layer in range(config.n_layers):
+        x, h, c = _lstm_scan(encode, x, f"encoder.{layer}", d)
+        encode.emit(Op.KEEP_STATE, a=h, k=2 * layer, rows=Rows.SENTENCES)
+        encode.emit(Op.KEEP_STATE, a=c, k=2 * layer + 1, rows=Rows.SENTENCES)
+    encode.emit(Op.KEEP, a=x, k=0)
+    if config.score != "dot":
+        keys = encode.register(d)
+        encode.linear(keys, x, "keys.weight")
+        encode.emit(Op.KEEP_EXPONENTIAL if config.score == "concat" else Op.KEEP, a=keys, k=1)
+
+
+def _attentional(step: Writer, top: Register, score: str) -> Register:
+    """h~ = tanh(W_c [c ; h])."""
+    d = top.width
+    combined = step.register(2 * d)  # c_t, h_t
+    _luong_attention(step, combined.part(0, d), top, score)
+    step.emit(Op.COPY, combined.part(d, d), top)
+    attentional = step.register(d)
+    step.linear(attentional, combined, "decoder.combine.weight")
+    step.emit(Op.TANH, attentional)
+    return attentional
 
 
 def output(step: Writer, x: Register, name: str, table_bias: str | None) -> Register:

@@ -202,6 +202,12 @@ def _lstm_output(b: Builder, o: Value, c: Value) -> Value:
     return b.fmul(sigmoid_of(b, o), tanh_of(b, c))
 
 
+def _multiplicative(b: Builder, h: Value, g1: Value, g2: Value, g3: Value, u: Value) -> Value:
+    """Kalchbrenner et al. 2016: g1 tanh(g2 h + g3 u), of the gates before sigma and u before tanh."""
+    new = b.fmul(sigmoid_of(b, g3), tanh_of(b, u))
+    return b.fmul(sigmoid_of(b, g1), tanh_of(b, multiply_add(b, sigmoid_of(b, g2), h, new)))
+
+
 def _normalise(b: Builder, x: Value, gain: Value, bias: Value, mean: Value, factor: Value) -> Value:
     return multiply_add(b, b.fmul(b.fsub(x, mean), factor), gain, bias)
 
@@ -234,6 +240,7 @@ gru_keep = span(
 )  # (y, z, g, h, n), before sigma and tanh: sigma(z) h + (1 - sigma(z)) tanh(g)
 gru_take = span(3, 0, _gru_take)  # (y, z, g, h, n): (1 - sigma(z)) h + sigma(z) tanh(g)
 _exp_shifted = span(1, 1, _exp_from)  # (y, x, n, shift)
+_multiplicative_unit = span(5, 0, _multiplicative)
 _lstm_cells = span(4, 0, _lstm_cell)
 _lstm_outputs = span(2, 0, _lstm_output)
 _normalised = span(3, 2, _normalise)
@@ -266,6 +273,12 @@ def layer_norm(y: int, x: int, gain: int, bias: int, n: int, epsilon: float) -> 
     variance = squares(x, n, mean) / np.float32(n)
     factor = np.float32(1) / np.sqrt(np.float32(variance + np.float32(epsilon)))
     _normalised(y, x, gain, bias, n, mean, factor)
+
+
+@compiled
+def multiplicative(y: int, maps: int, h: int, n: int) -> None:
+    """y = the multiplicative unit of h; maps: g1, g2, g3, u, n numbers each, before their functions."""
+    _multiplicative_unit(y, h, maps, maps + 4 * n, maps + 8 * n, maps + 12 * n, n)
 
 
 @compiled

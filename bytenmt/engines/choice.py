@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bytenmt.alphabet import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS, UTF8_NEXT, translation_cost
+from bytenmt.alphabet import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS, UTF8_NEXT, allowed_bytes
 from bytenmt.decoding import Options, Request
 from bytenmt.engines.draw import draw, draw_key
 from bytenmt.engines.guard import Guard, banned
@@ -83,12 +83,11 @@ class Choice:
     def __init__(self, options: Options, device: torch.device) -> None:
         self.options = options
         self.device = device
-        cost = torch.from_numpy(translation_cost())
-        room = torch.arange(LONGEST_CHARACTER + 1, dtype=torch.uint8)[:, None, None]
+        allowed = torch.from_numpy(allowed_bytes(options.endless))
         other = ~torch.eye(N_IDS + 1, dtype=torch.bool)[:, 1:]
         other[0] = False
         # forbidden (257, 5, N_STATES, 256) bool: by what is forced, the bytes of room, the automaton's state.
-        self._forbidden = (other[:, None, None] | (cost > room)).to(device)
+        self._forbidden = (other[:, None, None] | ~allowed).to(device)
         self._follow = torch.from_numpy(UTF8_NEXT).to(device).long()
 
     def begin(self, requests: Sequence[Request], history: int = 0) -> Beams:

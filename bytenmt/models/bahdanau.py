@@ -6,7 +6,8 @@
     s_i = GRU([E y_{i-1} ; c_i], s_{i-1})     z takes the new state
     t_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i, pairs maxed;  p(y_i) = softmax(W_o max(t_i))
 
-The paper reads out of s_{i-1}; read_out = "current" reads out of s_i.
+The paper reads out of s_{i-1}; read_out = "current" reads out of s_i. Without a source there is no c_i, and
+s_0 = 0.
 init = "paper" (appendix B.1): recurrent matrices orthogonal, W_a and U_a N(0, 0.001^2), v and biases 0, the
 rest N(0, 0.01^2); v starts at 0 either way, so that attention begins as the mean.
 """
@@ -26,7 +27,7 @@ from bytenmt.layers.deferred import deferred
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.recurrent import GRU, initialise, reverse
-from bytenmt.models.base import Model, matrix_weights
+from bytenmt.models.base import Model, matrix_weights, no_source
 
 
 class BahdanauMemory(NamedTuple):
@@ -61,10 +62,11 @@ class BahdanauDecoder(nn.Module):
     def __init__(self, config: BahdanauConfig, embedding: ByteEmbedding) -> None:
         super().__init__()
         d, d_embedding = config.d_hidden, config.d_embedding
-        self.start = nn.Linear(d, d)  # W_s
-        self.score = AdditiveScore(d, config.d_attention)
-        self.cell = GRU(d_embedding + 2 * d, d, update="take")
-        self.maxout = nn.Linear(3 * d + d_embedding, 2 * config.d_maxout)  # U_o, V_o, C_o
+        d_context = 2 * d if config.source else 0
+        self.start = nn.Linear(d, d) if config.source else None  # W_s
+        self.score = AdditiveScore(d, config.d_attention) if config.source else None
+        self.cell = GRU(d_embedding + d_context, d, update="take")
+        self.maxout = nn.Linear(d + d_embedding + d_context, 2 * config.d_maxout)  # U_o, V_o, C_o
         self.output = OutputLayer(config.d_maxout, embedding, config.tie_embedding)
 
 
@@ -76,19 +78,19 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         self.config = config
         paper = config.init == "paper"
         self.embedding = ByteEmbedding(config.d_embedding, 0.01 if paper else 1.0)
-        self.encoder = BahdanauEncoder(config)
+        self.encoder = BahdanauEncoder(config) if config.source else None
         self.decoder: BahdanauDecoder = BahdanauDecoder(config, self.embedding)
         initialise(self, partial(nn.init.normal_, std=0.01) if paper else None)
-        if paper:
+        if paper and self.encoder is not None and self.decoder.score is not None:
             nn.init.normal_(self.encoder.keys.weight, std=0.001)
             nn.init.normal_(self.decoder.score.query.weight, std=0.001)
 
     def encode(self, src: Tensor, src_len: Tensor) -> BahdanauMemory:
-        n, s = src.shape
+        n = len(src)
         zero = self.embedding.weight.new_zeros(n, self.config.d_hidden)
-        if s == 0:
+        if no_source(self.config.source, src) or self.encoder is None:
             annotations = zero.new_zeros(n, 0, 2 * self.config.d_hidden)
-            return BahdanauMemory(annotations, self.encoder.keys(annotations), src_len, zero)
+            return BahdanauMemory(annotations, zero.new_zeros(n, 0, self.config.d_attention), src_len, zero)
         x = self._drop(self.embedding(src))
         forwards = self.encoder.forwards(x, zero)
         backwards = reverse(self.encoder.backwards(reverse(x, src_len), zero), src_len)
@@ -96,7 +98,9 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         return BahdanauMemory(annotations, self.encoder.keys(annotations), src_len, backwards[:, 0])
 
     def start(self, memory: BahdanauMemory, beam: int = 1) -> BahdanauState:
-        hidden = torch.tanh(self.decoder.start(memory.first))
+        hidden = memory.first
+        if self.decoder.start is not None:
+            hidden = torch.tanh(self.decoder.start(hidden))
         return BahdanauState(hidden.repeat_interleave(beam, dim=0))
 
     def forward(
@@ -116,12 +120,16 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         mask = source_mask(memory.source_len, memory.keys.shape[1])
         cell = self.decoder.cell
         x = self._drop(self.embedding(tgt))
+        if self.decoder.score is None:
+            after = cell(x, state.hidden)
+            before = torch.cat([state.hidden[:, None], after[:, :-1]], dim=1)
+            return self._written(before, after, [x]), BahdanauState(after[:, -1]), []
         input_share = F.linear(x.transpose(0, 1), cell.input.weight[:, :d_embedding], cell.input.bias)
         context_share = deferred(cell.input.weight[:, d_embedding:])
         values = deferred(memory.annotations.mT)
         step, score = cell.stepper(), self.decoder.score.stepper(memory.keys)
         h = state.hidden
-        states, contexts, alphas = [h], [], []
+        states, contexts, alphas = list[Tensor](), list[Tensor](), list[Tensor]()
         for x_t in input_share:
             context, alpha = attend(score(h.view(n, -1, d)), values, mask)
             context = context.reshape(len(h), 2 * d)
@@ -129,11 +137,16 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
             h = step(x_t + context_share(context), h)
             states.append(h)
             contexts.append(context)
-        read = states[:-1] if self.config.read_out == "previous" else states[1:]
-        seen = [torch.stack(read, dim=1), x, torch.stack(contexts, dim=1)]
-        maxout = self.decoder.maxout(torch.cat(seen, dim=-1)).unflatten(-1, (-1, 2)).amax(dim=-1)
+        after, seen = torch.stack(states, dim=1), [x, torch.stack(contexts, dim=1)]
+        before = torch.cat([state.hidden[:, None], after[:, :-1]], dim=1)
+        return self._written(before, after, seen), BahdanauState(h), alphas
+
+    def _written(self, before: Tensor, after: Tensor, seen: list[Tensor]) -> Tensor:
+        """Logits (rows, t, 256) from s_{i-1} and s_i (rows, t, d_hidden) and what else the read-out sees."""
+        read = before if self.config.read_out == "previous" else after
+        maxout = self.decoder.maxout(torch.cat([read, *seen], dim=-1)).unflatten(-1, (-1, 2)).amax(dim=-1)
         logits: Tensor = self.decoder.output(self._drop(maxout))
-        return logits, BahdanauState(h), alphas
+        return logits
 
     def reorder(self, state: BahdanauState, parents: Tensor) -> BahdanauState:
         return BahdanauState(state.hidden[parents])
@@ -142,7 +155,7 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         return None
 
     def step_cost(self, source_bytes: int) -> int:
-        per_column = self.config.d_attention + 2 * self.config.d_hidden
+        per_column = self.config.d_attention + 2 * self.config.d_hidden if self.config.source else 0
         return matrix_weights(self.decoder) + source_bytes * per_column
 
     def _drop(self, x: Tensor) -> Tensor:

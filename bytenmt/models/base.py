@@ -36,7 +36,7 @@ class Model(nn.Module, ABC, Generic[M, S]):
     """A translation model on bytes. n sentences, rows = n * beam, s source bytes, t target bytes.
 
     Without a source (src (n, 0)) the memory has length 0 and its context is zero: the model is a byte
-    language model.
+    language model. One whose configuration has no source has neither encoder nor attention, and takes none.
     """
 
     embedding: ByteEmbedding
@@ -82,6 +82,13 @@ class Model(nn.Module, ABC, Generic[M, S]):
         with torch.no_grad():
             state = self.start(self.encode(ids, torch.zeros(1, dtype=torch.int64, device=weight.device)))
         return sum(t.numel() * t.element_size() for t in tensors(state))
+
+
+def no_source(config_source: bool, src: Tensor) -> bool:
+    """Whether src (n, s) is empty. Raises ValueError where a model without a source is given one."""
+    if src.shape[1] and not config_source:
+        raise ValueError(f"a source of {src.shape[1]} columns for a model that was made without one")
+    return src.shape[1] == 0
 
 
 def tensors(tree: NamedTuple | tuple[object, ...]) -> list[Tensor]:

@@ -3,11 +3,15 @@
 Blocks of 2d channels, LN over the channels of one position:
 
     x + W_3 ReLU(LN(conv(ReLU(LN(W_1 ReLU(LN(x)))))))         1x1 2d->d, 1xk dilation r d->d, 1x1 d->2d
+    x + W_3 MU(LN(MU_r(LN(W_1 ReLU(LN(x))))))             the language model's: block = "multiplicative"
+    MU(h) = g_1 tanh(g_2 h + g_3 u),  g_i = sigma(W_i * h),  u = tanh(W_4 * h)   MU_r: 1xk, dilation r
 
-centred in the encoder, causal in the decoder, dilations repeated in sets. The decoder is stacked on the
-encoder: position i reads [e(y_{i-1}) ; encoder column i]. Dynamic unfolding (section 3.2): the encoder emits
-|t^| = ceil(a |s| + b) columns for a source of |s| bytes, EOS counted, reading EOS where the source has
-ended; past |t^| the decoder reads zero. Two-layer head: W_o ReLU(W x).
+centred in the encoder, causal in the decoder, dilations repeated in sets. What is certain of the paper's
+multiplicative block is the order of its maps; the places of its second and third LN are ours. The decoder is
+stacked on the encoder: position i reads [e(y_{i-1}) ; encoder column i]. Dynamic unfolding (section 3.2): the
+encoder emits |t^| = ceil(a |s| + b) columns for a source of |s| bytes, EOS counted, reading EOS where the
+source has ended; past |t^| the decoder reads zero. Two-layer head: W_o ReLU(W x). Without a source position i
+reads e(y_{i-1}) alone, mapped to all 2d channels.
 """
 
 from __future__ import annotations
@@ -25,11 +29,12 @@ from bytenmt.layers.attention import source_mask
 from bytenmt.layers.convolution import Clock, Convolution, Taps, ring_capacity
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
-from bytenmt.models.base import Model, matrix_weights, module_list
+from bytenmt.models.base import Model, matrix_weights, module_list, no_source
 
 
 class ByteNetMemory(NamedTuple):
-    """columns (n, u + 1, d): encoder columns, zero from a row's |t^| on; unfolded_len (n,) int64: |t^|."""
+    """columns (n, u + 1, d): encoder columns, zero from a row's |t^| on, (n, 0, d) in a model without a
+    source; unfolded_len (n,) int64: |t^|."""
 
     columns: Tensor
     unfolded_len: Tensor
@@ -73,10 +78,58 @@ class ResidualBlock(nn.Module):
         return drop(h, self.dropout, self.training)
 
 
-def _blocks(config: ByteNetConfig) -> Sequence[ResidualBlock]:
+class MultiplicativeBlock(nn.Module):
+    """The residual block with multiplicative units (figure 3 right)."""
+
+    def __init__(self, d: int, kernel_width: int, dilation: int, dropout: float) -> None:
+        super().__init__()
+        self.norm_in = nn.LayerNorm(2 * d)
+        self.reduce = nn.Linear(2 * d, d)
+        self.norm_mid = nn.LayerNorm(d)
+        std = (1 / (kernel_width * d)) ** 0.5
+        self.convolution = Convolution(d, 4 * d, kernel_width, dilation, std=std)
+        self.norm_out = nn.LayerNorm(d)
+        self.unit = nn.Linear(d, 4 * d)
+        self.expand = nn.Linear(d, 2 * d)
+        self.dropout = dropout
+
+    def centred(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x (n, s, 2d), mask (n, s) bool -> (n, s, 2d)."""
+        h = self._before(x)
+        return x + self._after(h, self.convolution.centred(h, mask))
+
+    def causal(self, x: Tensor, ring: Tensor, taps: Taps) -> tuple[Tensor, Tensor]:
+        """x (rows, t, 2d), ring (rows, capacity, d) -> (rows, t, 2d) and the ring after."""
+        h = self._before(x)
+        gates, ring = self.convolution.causal(h, ring, taps)
+        return x + self._after(h, gates), ring
+
+    def _before(self, x: Tensor) -> Tensor:
+        normed: Tensor = self.norm_mid(self.reduce(torch.relu(self.norm_in(x))))
+        return normed
+
+    def _after(self, h: Tensor, gates: Tensor) -> Tensor:
+        """h (rows, t, d) and the first unit's maps of it, (rows, t, 4d) -> (rows, t, 2d)."""
+        h = self.norm_out(multiplicative(h, gates))
+        h = self.expand(multiplicative(h, self.unit(h)))
+        return drop(h, self.dropout, self.training)
+
+
+def multiplicative(h: Tensor, gates: Tensor) -> Tensor:
+    """h (..., d) and gates (..., 4d), g_1, g_2, g_3 and u before their functions -> (..., d)."""
+    d = h.shape[-1]
+    g_1, g_2, g_3 = torch.sigmoid(gates[..., : 3 * d]).chunk(3, dim=-1)
+    return g_1 * torch.tanh(g_2 * h + g_3 * torch.tanh(gates[..., 3 * d :]))
+
+
+Block = ResidualBlock | MultiplicativeBlock
+BLOCKS: dict[str, type[Block]] = {"relu": ResidualBlock, "multiplicative": MultiplicativeBlock}
+
+
+def _blocks(config: ByteNetConfig) -> Sequence[Block]:
     dilations = config.dilations * config.n_sets
     return module_list(
-        ResidualBlock(config.d_channels, config.kernel_width, r, config.dropout) for r in dilations
+        BLOCKS[config.block](config.d_channels, config.kernel_width, r, config.dropout) for r in dilations
     )
 
 
@@ -95,7 +148,7 @@ class ByteNetDecoder(nn.Module):
 
     def __init__(self, config: ByteNetConfig, embedding: ByteEmbedding) -> None:
         super().__init__()
-        self.input = nn.Linear(config.d_embedding, config.d_channels)
+        self.input = nn.Linear(config.d_embedding, config.d_channels * (1 if config.source else 2))
         self.blocks = _blocks(config)
         self.head = nn.Linear(2 * config.d_channels, 2 * config.d_channels)
         self.output = OutputLayer(2 * config.d_channels, embedding, config.tie_embedding)
@@ -109,7 +162,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         self.config = config
         # Of the encoder columns' size: beside them a smaller embedding drowns in the first layer norm.
         self.embedding = ByteEmbedding(config.d_embedding, std=1.0)
-        self.encoder = ByteNetEncoder(config)
+        self.encoder = ByteNetEncoder(config) if config.source else None
         self.decoder: ByteNetDecoder = ByteNetDecoder(config, self.embedding)
 
     def unfolded_len(self, src_len: Tensor) -> Tensor:
@@ -122,6 +175,10 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
     def encode(self, src: Tensor, src_len: Tensor) -> ByteNetMemory:
         n, s = src.shape
         unfolded_len = self.unfolded_len(src_len)
+        if self.encoder is None:
+            no_source(self.config.source, src)
+            nothing = self.embedding.weight.new_zeros(n, 0, self.config.d_channels)
+            return ByteNetMemory(nothing, unfolded_len)
         if s == 0:
             zero = self.embedding.weight.new_zeros(n, 1, self.config.d_channels)
             return ByteNetMemory(zero, unfolded_len)
@@ -148,7 +205,9 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         rows, t = tgt.shape
         clock = state.clock
         embedded = self.decoder.input(self.embedding(tgt))
-        x = torch.cat([embedded, self._columns(memory, clock.positions(t)).to(embedded.dtype)], dim=-1)
+        x = embedded
+        if self.config.source:
+            x = torch.cat([x, self._columns(memory, clock.positions(t)).to(x.dtype)], dim=-1)
         k, dilations = self.config.kernel_width, self.config.dilations
         drafted = state.rings[0].shape[1] - ring_capacity(k, dilations[0])
         taps = {r: Taps.of(clock, t, k, r, drafted) for r in dilations}

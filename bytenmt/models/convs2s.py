@@ -1,5 +1,5 @@
 """Convolutional sequence-to-sequence: Gehring et al. 2017 (1705.03122), and its authors' code where the
-text is silent.
+text is silent. Without a source h goes on as it is: the gated language model of Dauphin et al. 2017.
 
     e_j = w_j + p_j,  g_i the same of the target;  GLU([A ; B]) = A * sigma(B)
     encoder: z^0 = Lin(e);  z^l = (GLU(conv(z^{l-1})) + z^{l-1}) sqrt(1/2);  z = Lin(z^L)
@@ -28,7 +28,7 @@ from bytenmt.layers.attention import attend, dot_scores, source_mask
 from bytenmt.layers.convolution import Clock, Convolution, NormedLinear, Taps, ring_capacity
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer, PositionEmbedding
-from bytenmt.models.base import Model, matrix_weights, module_list
+from bytenmt.models.base import Model, matrix_weights, module_list, no_source
 
 HALF = math.sqrt(0.5)
 
@@ -86,18 +86,27 @@ class GatedLayer(nn.Module):
 
 
 class DecoderLayer(GatedLayer):
-    """A gated layer with its attention's two maps."""
+    """A gated layer with its attention's two maps, or without them."""
 
     def __init__(
-        self, d_input: int, d_output: int, kernel_width: int, d_embedding: int, dropout: float
+        self,
+        d_input: int,
+        d_output: int,
+        kernel_width: int,
+        d_embedding: int,
+        dropout: float,
+        attends: bool = True,
     ) -> None:
         super().__init__(d_input, d_output, kernel_width, dropout)
-        self.query = NormedLinear(d_output, d_embedding, math.sqrt(1 / d_output))  # W_d
-        self.context = NormedLinear(d_embedding, d_output, math.sqrt(1 / d_embedding))  # W_c
+        self.query = NormedLinear(d_output, d_embedding, math.sqrt(1 / d_output)) if attends else None  # W_d
+        context = NormedLinear(d_embedding, d_output, math.sqrt(1 / d_embedding)) if attends else None
+        self.context = context  # W_c
 
     def attend(self, h: Tensor, g: Tensor, memory: ConvS2SMemory, mask: Tensor) -> tuple[Tensor, Tensor]:
         """h (rows, t, d_output), g (rows, t, d_embedding) -> h with the source's context added, and the
         weights (rows, t, s)."""
+        if self.query is None or self.context is None:
+            return h, h.new_zeros(*h.shape[:2], 0)
         query = (self.query(h) + g) * HALF
         n, rows_t = len(memory.keys), query.shape[:2]
         scores = dot_scores(query.reshape(n, -1, query.shape[-1]), memory.keys)
@@ -132,7 +141,7 @@ class ConvS2SDecoder(nn.Module):
         widths = [config.decoder_layers[0][0], *(channels for channels, _ in config.decoder_layers)]
         self.input = NormedLinear(f, widths[0], math.sqrt(keep / f))
         self.layers = module_list(
-            DecoderLayer(d_input, d_output, kernel_width, f, config.dropout)
+            DecoderLayer(d_input, d_output, kernel_width, f, config.dropout, attends=config.source)
             for d_input, (d_output, kernel_width) in zip(widths, config.decoder_layers, strict=False)
         )
         self.last = NormedLinear(widths[-1], f, math.sqrt(1 / widths[-1]))
@@ -152,12 +161,12 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         f, n_positions = config.d_embedding, config.n_positions
         self.embedding = ByteEmbedding(f)
         self.target_positions = PositionEmbedding(n_positions, f) if n_positions else None
-        self.encoder = ConvS2SEncoder(config)
+        self.encoder = ConvS2SEncoder(config) if config.source else None
         self.decoder: ConvS2SDecoder = ConvS2SDecoder(config, self.embedding)
 
     def encode(self, src: Tensor, src_len: Tensor) -> ConvS2SMemory:
         n, s = src.shape
-        if s == 0:
+        if no_source(self.config.source, src) or self.encoder is None:
             nothing = self.embedding.weight.new_zeros(n, 0, self.config.d_embedding)
             return ConvS2SMemory(nothing, nothing, src_len)
         e = self.embedding(src)
@@ -221,7 +230,8 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         return 1 + sum(kernel_width - 1 for _, kernel_width in self.config.decoder_layers)
 
     def step_cost(self, source_bytes: int) -> int:
-        attention = 2 * source_bytes * self.config.d_embedding * len(self.config.decoder_layers)
+        n_attentions = len(self.config.decoder_layers) if self.config.source else 0
+        attention = 2 * source_bytes * self.config.d_embedding * n_attentions
         return matrix_weights(self.decoder) + attention
 
     def _drop(self, x: Tensor) -> Tensor:

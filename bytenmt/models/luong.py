@@ -6,6 +6,7 @@
     h~_t = tanh(W_c [c_t ; h_t]),  p(y_t) = softmax(W_s h~_t)          no biases in these two
     score: dot h_t . h-_s | general h_t . (W_a h-_s) | concat v^T tanh(W_a [h_t ; h-_s])
 
+Without a source h~_t = h_t, and the layers start at zero.
 init = "paper" (section 4.1): uniform in [-0.1, 0.1], biases 0.
 """
 
@@ -25,7 +26,7 @@ from bytenmt.layers.deferred import deferred
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.recurrent import LSTM, initialise, last, reverse
-from bytenmt.models.base import Model, matrix_weights, module_list
+from bytenmt.models.base import Model, matrix_weights, module_list, no_source
 
 
 class LuongMemory(NamedTuple):
@@ -41,7 +42,8 @@ class LuongMemory(NamedTuple):
 
 
 class LuongState(NamedTuple):
-    """hidden, cell (rows, n_layers, d_hidden); attentional (rows, d_hidden): h~ of the step before."""
+    """hidden, cell (rows, n_layers, d_hidden); attentional (rows, d_hidden): h~ of the step before, no
+    columns without a source."""
 
     hidden: Tensor
     cell: Tensor
@@ -56,8 +58,8 @@ class LuongDecoder(nn.Module):
         d = config.d_hidden
         d_first = config.d_embedding + (d if config.input_feeding else 0)
         self.layers = module_list(LSTM(d if layer else d_first, d) for layer in range(config.n_layers))
-        self.score = AdditiveScore(d, d) if config.score == "concat" else None
-        self.combine = nn.Linear(2 * d, d, bias=False)  # W_c
+        self.score = AdditiveScore(d, d) if config.source and config.score == "concat" else None
+        self.combine = nn.Linear(2 * d, d, bias=False) if config.source else None  # W_c
         self.output = OutputLayer(d, embedding, config.tie_embedding, bias=False)  # W_s
 
 
@@ -71,19 +73,21 @@ class Luong(Model[LuongMemory, LuongState]):
         paper = config.init == "paper"
         self.embedding = ByteEmbedding(config.d_embedding, 0.06 if paper else 1.0)
         self.encoder = module_list(
-            LSTM(d if layer else config.d_embedding, d) for layer in range(config.n_layers)
+            LSTM(d if layer else config.d_embedding, d)
+            for layer in range(config.n_layers if config.source else 0)
         )
         # W_a (general) or its half that meets h-_s (concat): the same for every step, so the encoder's.
-        self.keys = nn.Linear(d, d, bias=False) if config.score != "dot" else None
+        keys = config.source and config.score != "dot"
+        self.keys = nn.Linear(d, d, bias=False) if keys else None
         self.decoder: LuongDecoder = LuongDecoder(config, self.embedding)
         initialise(self, partial(nn.init.uniform_, a=-0.1, b=0.1) if paper else None)
         if self.decoder.score is not None:
             nn.init.uniform_(self.decoder.score.v, -0.1, 0.1)
 
     def encode(self, src: Tensor, src_len: Tensor) -> LuongMemory:
-        n, s = src.shape
+        n = len(src)
         zero = self.embedding.weight.new_zeros(n, self.config.d_hidden)
-        if s == 0:
+        if no_source(self.config.source, src):
             nothing = zero.new_zeros(n, 0, self.config.d_hidden)
             start = zero[:, None].repeat(1, self.config.n_layers, 1)
             return LuongMemory(nothing, nothing, src_len, start, start)
@@ -100,7 +104,8 @@ class Luong(Model[LuongMemory, LuongState]):
 
     def start(self, memory: LuongMemory, beam: int = 1) -> LuongState:
         hidden, cell = (part.repeat_interleave(beam, dim=0) for part in (memory.hidden, memory.cell))
-        return LuongState(hidden, cell, torch.zeros_like(hidden[:, 0]))
+        attentional = hidden.new_zeros(len(hidden), self.config.d_hidden if self.config.source else 0)
+        return LuongState(hidden, cell, attentional)
 
     def forward(self, tgt: Tensor, memory: LuongMemory, state: LuongState) -> tuple[Tensor, LuongState]:
         return self._read(tgt, memory, state)[:2]
@@ -119,6 +124,8 @@ class Luong(Model[LuongMemory, LuongState]):
         first, upper = self.decoder.layers[0], self.decoder.layers[1:]
         d_embedding = self.config.d_embedding
         x = self._drop(self.embedding(tgt))
+        if self.decoder.combine is None:
+            return *self._read_alone(x, state), []
         input_share = F.linear(x.transpose(0, 1), first.input.weight[:, :d_embedding], first.input.bias)
         feeding_share = deferred(first.input.weight[:, d_embedding:])
         steps = [layer.stepper() for layer in self.decoder.layers]
@@ -141,6 +148,20 @@ class Luong(Model[LuongMemory, LuongState]):
         after = LuongState(torch.stack(hidden, dim=1), torch.stack(cell, dim=1), attentional)
         return logits, after, weights
 
+    def _read_alone(self, x: Tensor, state: LuongState) -> tuple[Tensor, LuongState]:
+        """forward without a source, from the embedded bytes x (rows, t, d_embedding) on: layer after layer,
+        h_t takes the place of h~_t."""
+        hidden, cell = [], []
+        for layer, h, c in zip(
+            self.decoder.layers, state.hidden.unbind(1), state.cell.unbind(1), strict=True
+        ):
+            x, cells = layer(x if layer is self.decoder.layers[0] else self._drop(x), h, c)
+            hidden.append(x[:, -1])
+            cell.append(cells[:, -1])
+        logits: Tensor = self.decoder.output(self._drop(x))
+        after = LuongState(torch.stack(hidden, dim=1), torch.stack(cell, dim=1), state.attentional)
+        return logits, after
+
     def reorder(self, state: LuongState, parents: Tensor) -> LuongState:
         return LuongState(*(part[parents] for part in state))
 
@@ -148,7 +169,8 @@ class Luong(Model[LuongMemory, LuongState]):
         return None
 
     def step_cost(self, source_bytes: int) -> int:
-        return matrix_weights(self.decoder) + 2 * source_bytes * self.config.d_hidden
+        attention = 2 * source_bytes * self.config.d_hidden if self.config.source else 0
+        return matrix_weights(self.decoder) + attention
 
     def _attention(self, memory: LuongMemory) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """The attention as a function, for one run of a loop: h_t (rows, d_hidden) -> h~_t of that shape and
@@ -156,6 +178,7 @@ class Luong(Model[LuongMemory, LuongState]):
         mask = source_mask(memory.source_len, memory.keys.shape[1])
         score = self.decoder.score
         scores = deferred(memory.keys) if score is None else score.stepper(memory.keys)
+        assert self.decoder.combine is not None
         values, combine = deferred(memory.states.mT), deferred(self.decoder.combine.weight)
 
         def attend_to(top: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,8 @@ The encoder reads x_1 … x_S into a fixed vector, the decoder unrolls it:
     context = "every_step":  c = tanh(V h_S), s_0 = tanh(V' c); every gate of the first layer also sees
         C c, and t_i = O_h s_i + O_y e(y_{i-1}) + O_c c, pairs maxed, p(y_i) = softmax(W_o max(t))  (Cho)
 
-where s_i = GRU(e(y_{i-1}), s_{i-1}). init = "paper": N(0, 0.01^2), recurrent matrices orthogonal (Cho).
+where s_i = GRU(e(y_{i-1}), s_{i-1}); without a source s_0 = 0.
+init = "paper": N(0, 0.01^2), recurrent matrices orthogonal (Cho).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from bytenmt.config import Seq2SeqConfig
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.recurrent import GRU, initialise, last, reverse
-from bytenmt.models.base import Model, matrix_weights, module_list
+from bytenmt.models.base import Model, matrix_weights, module_list, no_source
 
 
 class Seq2SeqMemory(NamedTuple):
@@ -64,15 +65,15 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         self.embedding = ByteEmbedding(config.d_embedding, 0.01 if paper else 1.0)
         self.encoder = module_list(
             GRU(config.d_hidden if layer else config.d_embedding, config.d_hidden, config.gru_reset)
-            for layer in range(config.n_layers)
+            for layer in range(config.n_layers if config.source else 0)
         )
         self.decoder: Seq2SeqDecoder = Seq2SeqDecoder(config, self.embedding)
         initialise(self, partial(nn.init.normal_, std=0.01) if paper else None)
 
     def encode(self, src: Tensor, src_len: Tensor) -> Seq2SeqMemory:
-        n, s = src.shape
+        n = len(src)
         weight = self.embedding.weight
-        if s == 0:
+        if no_source(self.config.source, src):
             return Seq2SeqMemory(weight.new_zeros(n, self.config.n_layers, self.config.d_hidden))
         if self.config.reverse_source:
             src = reverse(src, src_len - 1)  # EOS stays at the end
