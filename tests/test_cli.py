@@ -34,7 +34,7 @@ from bytenmt.pointer import CONFIG
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
 SMALL = ["model.d_hidden=12", "model.d_embedding=8"]
 SHORT = "--max-len-b 5 --max-len-a 0.1"
-COMMANDS = ["train", "translate", "evaluate", "score", "average", "convert", "info"]
+COMMANDS = ["train", "translate", "evaluate", "score", "average", "convert", "info", "predict", "generate"]
 
 
 def make_run(folder: Path, arch: str = "luong", settings: tuple[str, ...] = (), seed: int = 0) -> Path:

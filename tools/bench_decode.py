@@ -101,7 +101,7 @@ def floor_of(case: Case, n_bytes: int) -> dict[str, Callable[[], float]]:
         kind = "fp32" if case.precision == "fp32" else "bf16"
         flop = step_flop(case)
         speed_up = 2 if case.precision == "w8a8" else 1  # bytes in the place of pairs of them
-        floors[f"multiply {kind}"] = lambda: flop / (speed_up * multiply_rate(kind))
+        floors[f"multiply {kind} {speed_up}"] = lambda: flop / (speed_up * multiply_rate(kind))
     return floors
 
 
