@@ -93,7 +93,7 @@ _ALONE: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {"d_channels": 512},
     },
     "convs2s": {
-        "tiny": _convs2s(64, 7, 10),
+        "tiny": _convs2s(88, 7, 5),  # few and wide layers learn sooner
         "small": _convs2s(136, 7, 11),
         "base": _convs2s(264, 7, 10),
         "large": _convs2s(416, 7, 10),
@@ -107,12 +107,27 @@ _ALONE_ALWAYS: dict[str, dict[str, Any]] = {
     "bytenet": {"block": "multiplicative"},
     "convs2s": {"encoder_layers": [], "n_positions": 0},
 }
-_CONTEXT = {"bytenet": {"context": 100, "window": 400}, "convs2s": {"context": 100, "window": 400}}
+_WINDOWS: dict[str, Any] = {"context": 100, "window": 400}  # the paper's 500 bytes
+_ALONE_TRAIN: dict[str, dict[str, Any]] = {
+    "seq2seq": {},
+    "bahdanau": {},
+    "luong": {},
+    "bytenet": _WINDOWS,
+    "convs2s": _WINDOWS,
+}
+# For one thread of a CPU and a megabyte of text.
+_ALONE_TINY: dict[str, dict[str, Any]] = {
+    "seq2seq": {"lr": 4e-3, "max_tokens": 4_096, "window": 128},
+    "bahdanau": {"lr": 4e-3, "max_tokens": 4_096, "window": 128},
+    "luong": {"lr": 4e-3, "max_tokens": 4_096, "window": 128},
+    "bytenet": {"lr": 3e-3, "max_tokens": 4_000},
+    "convs2s": {"lr": 8e-3, "max_tokens": 4_000},
+}
 WITHOUT_SOURCE: dict[str, dict[str, dict[str, Any]]] = {
     preset: {
         arch: {
             "model": {"source": False} | sizes.get(preset, {}) | _ALONE_ALWAYS[arch],
-            "train": _CONTEXT.get(arch, {}),
+            "train": _ALONE_TRAIN[arch] | (_ALONE_TINY[arch] if preset == "tiny" else {}),
         }
         for arch, sizes in _ALONE.items()
     }
