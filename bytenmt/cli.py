@@ -172,7 +172,7 @@ def translate(
 
 @main.command()
 @MODELS
-@click.option("--src", type=FILE, help="Source text; none for a run without a source.")
+@click.option("--src", type=FILE, help="Source text.")
 @click.option("--ref", type=FILE, required=True, help="Its reference translation.")
 @click.option("--hyp-out", type=FILE, help="A file to keep the translations in.")
 @click.option(
@@ -234,7 +234,7 @@ def evaluate(
 
 @main.command()
 @MODEL
-@click.option("--src", type=FILE, help="Source text; none for a run without a source.")
+@click.option("--src", type=FILE, help="Source text.")
 @click.option("--tgt", type=FILE, required=True, help="Target text to score.")
 @RUNTIME
 def score(run: Path, src: Path | None, tgt: Path, errors: str, device: str, threads: int | None) -> None:

@@ -153,11 +153,11 @@ def torch_device(name: str, threads: int | None) -> torch.device:
 
 
 def check_source(run: Path, has_source: bool, src: Path | None) -> None:
-    """Raise BytenmtError where a source is missing, or would be ignored; has_source: of the run."""
-    if has_source and src is None:
+    """Raise BytenmtError where a source is missing, or the run knows none; has_source: of the run."""
+    if not has_source:
+        raise BytenmtError(f"{run} was trained without a source: bytenmt predict evaluates it")
+    if src is None:
         raise BytenmtError(f"{run} was trained with a source: give it by --src")
-    if src is not None and not has_source:
-        raise BytenmtError(f"{run} was trained without a source: leave out --src")
 
 
 def text_file(path: Path, errors: str) -> TextFile:
@@ -175,10 +175,8 @@ def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
 
 
 def hypotheses(translator: Translator, corpus: ParallelCorpus) -> list[bytes]:
-    """The translation of every source line; without a source, the model's likeliest text. In a group
-    only the leading process gets them."""
-    if corpus.src is None:
-        return translator.translate([b""]) * len(corpus)
+    """The translation of every source line. In a group only the leading process gets them."""
+    assert corpus.src is not None
     if translator.group is not None and not translator.group.leads:
         follow(translator)
         return []

@@ -248,7 +248,7 @@ def test_a_ring_that_is_too_small_is_caught(name: str, monkeypatch: Patch) -> No
 
 @pytest.mark.parametrize("name", CONVOLUTIONAL)
 def test_a_ring_overwritten_by_another_beam_is_caught(name: str, monkeypatch: Patch) -> None:
-    """E.4: rows that read and write one after another need one column more than (k-1)r."""
+    """Rows that read and write one after another need one column more than (k-1)r."""
     causal = Convolution.causal
 
     def one_by_one(self: Convolution, x: Tensor, ring: Tensor, taps: Taps) -> tuple[Tensor, Tensor]:

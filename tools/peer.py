@@ -84,7 +84,7 @@ class Peer:
 def library() -> Any:
     """The package. Raises BytenmtError where it is missing."""
     try:
-        import ctranslate2  # type: ignore[import-untyped,unused-ignore]
+        import ctranslate2
     except ImportError:
         raise BytenmtError("--peer needs the package ctranslate2: pip install ctranslate2") from None
     return ctranslate2
