@@ -213,7 +213,7 @@ def evaluate(
         check_output(hyp_out, src, ref)
         corpus = prepare.all_pairs(src, ref, errors)
         runtime = load_runs(runs, choice)
-        prepare.check_source(runs[0], runtime.source, src)
+        prepare.check_pairs(runs[0], runtime.source, src)
         hypotheses = prepare.hypotheses(asking.translator(runtime, given, group), corpus)
         on = prepare.torch_device(choice.device, threads)
         model, *others = (load_run(run, on).model for run in runs)
@@ -249,7 +249,7 @@ def score(run: Path, src: Path | None, tgt: Path, errors: str, device: str, thre
     corpus = prepare.all_pairs(src, tgt, errors)
     on = prepare.torch_device(device, threads)
     loaded = load_run(run, on)
-    prepare.check_source(run, loaded.config.model.source, src)
+    prepare.check_pairs(run, loaded.config.model.source, src)
     log_p = log_probabilities(loaded.model, corpus, on)
     for nats, n_bytes in zip(log_p.tolist(), corpus.target_lengths.tolist(), strict=True):
         bits = -nats / math.log(2) / n_bytes if n_bytes else math.inf

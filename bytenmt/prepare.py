@@ -153,11 +153,18 @@ def torch_device(name: str, threads: int | None) -> torch.device:
 
 
 def check_source(run: Path, has_source: bool, src: Path | None) -> None:
-    """Raise BytenmtError where a source is missing, or the run knows none; has_source: of the run."""
+    """Raise BytenmtError where a source is missing, or would be ignored; has_source: of the run."""
+    if has_source and src is None:
+        raise BytenmtError(f"{run} was trained with a source: give it by --src")
+    if src is not None and not has_source:
+        raise BytenmtError(f"{run} was trained without a source: leave out --src")
+
+
+def check_pairs(run: Path, has_source: bool, src: Path | None) -> None:
+    """The same where lines are scored, which a run without a source does not know."""
     if not has_source:
         raise BytenmtError(f"{run} was trained without a source: bytenmt predict evaluates it")
-    if src is None:
-        raise BytenmtError(f"{run} was trained with a source: give it by --src")
+    check_source(run, has_source, src)
 
 
 def text_file(path: Path, errors: str) -> TextFile:
