@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -291,8 +292,10 @@ def coprocess(folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "bytenmt", "translate", "-m", "run", "--threads=1", "--device=cpu"]
     command += ["--max-len-a=0.1", "--max-len-b=5", *options]
     pipe = subprocess.PIPE
+    # A job in a shell's background ignores interrupts, and so would this child of it.
+    listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     with subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=pipe, env=ENVIRONMENT, cwd=folder
+        command, stdin=pipe, stdout=pipe, stderr=pipe, env=ENVIRONMENT, cwd=folder, preexec_fn=listen
     ) as process:
         guard = signal.signal(signal.SIGALRM, lambda *_: process.kill())
         signal.alarm(120)
