@@ -113,7 +113,8 @@ def test_torchrun_restarts_a_job_of_which_a_process_has_died(tmp_path: Path) -> 
     the last checkpoint and ends as a run in one go."""
     write_texts(tmp_path)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    job = [*torchrun, "--max-restarts", "1", "--monitor-interval", "0.1", __file__, str(tmp_path)]
+    # More than the one that is needed: now and then a thread of PyTorch's aborts a process that has finished.
+    job = [*torchrun, "--max-restarts", "3", "--monitor-interval", "0.1", __file__, str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(job, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
