@@ -12,9 +12,10 @@ from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, build, make
 
 from bytenmt.alphabet import BOS
 from bytenmt.cpu.model import pack
+from bytenmt.cpu.packed import Packed
 from bytenmt.cpu.panels import PRECISIONS, quantise
 from bytenmt.cpu.places import RUNNING
-from bytenmt.cpu.program import Op, Packed
+from bytenmt.cpu.program import Op
 from bytenmt.decoding import Hypothesis, Options, Request
 from bytenmt.engines.numba_cpu import NumbaEngine
 from bytenmt.engines.torch_engine import TorchEngine

@@ -19,7 +19,8 @@ from torch import nn
 from bytenmt.alphabet import EOS
 from bytenmt.config import Config, load_config
 from bytenmt.cpu.model import pack
-from bytenmt.cpu.program import COLUMNS, Op, Packed
+from bytenmt.cpu.packed import Packed
+from bytenmt.cpu.program import COLUMNS, Op
 from bytenmt.decoding import Engine, Options, Request
 from bytenmt.engines.cuda_graph import CudaGraphEngine
 from bytenmt.engines.numba_cpu import NumbaEngine

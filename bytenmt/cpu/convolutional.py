@@ -6,7 +6,8 @@ Parameters have the names that the modules give them.
 from __future__ import annotations
 
 from bytenmt.config import ByteNetConfig, ConvS2SConfig
-from bytenmt.cpu.program import Array, Op, Packed, Register, Ring, Source, Tensors, Weights, Writer
+from bytenmt.cpu.packed import Packed, Packing, Ring, Source
+from bytenmt.cpu.program import Array, Op, Register, Tensors, Writer
 from bytenmt.cpu.recurrent import output
 
 
@@ -14,10 +15,8 @@ def bytenet(tensors: Tensors, config: ByteNetConfig, precision: str) -> Packed:
     """See models/bytenet.py."""
     d, k = config.d_channels, config.kernel_width
     dilations = config.dilations * config.n_sets
-    weights = Weights(precision)
-    table = weights.vector(tensors["embedding.weight"])
-
-    encode = Writer(weights, tensors)
+    packing = Packing(tensors, precision)
+    table, encode = packing.table, packing.encode
     make = _Units if config.block == "multiplicative" else _Blocks
     if config.source:
         blocks = make(encode, "encoder", d, k)
@@ -31,8 +30,7 @@ def bytenet(tensors: Tensors, config: ByteNetConfig, precision: str) -> Packed:
         encode.linear(blocks.narrow, blocks.x, "encoder.output.weight", "encoder.output.bias")
         encode.emit(Op.KEEP, a=blocks.narrow, k=0)
 
-    first = weights.n_bytes
-    step = Writer(weights, tensors)
+    step = packing.begin_step()
     blocks = make(step, "decoder", d, k)
     embedded = step.register(config.d_embedding)
     step.emit(Op.EMBED, embedded, w=table)
@@ -49,16 +47,11 @@ def bytenet(tensors: Tensors, config: ByteNetConfig, precision: str) -> Packed:
     step.linear(head, blocks.x, "decoder.head.weight", "decoder.head.bias")
     step.emit(Op.RELU, head)
     logits = output(step, head, "decoder.output", table_bias="decoder.output.bias")
-    return Packed(
-        weights.block(),
-        encode.program(),
-        step.program(),
+    return packing.packed(
         logits,
-        precision,
         rings=tuple(Ring((k - 1) * r + 1, d, r) for r in dilations),
         items=(d,) if config.source else (),
         source=Source(unfolding=(config.unfolding_factor, config.unfolding_offset)),
-        first_step_byte=first,
     )
 
 
@@ -121,15 +114,12 @@ class _Units(_Blocks):
 def convs2s(tensors: Tensors, config: ConvS2SConfig, precision: str) -> Packed:
     """See models/convs2s.py."""
     f, n_positions = config.d_embedding, config.n_positions
-    weights = Weights(precision)
-    table = weights.vector(tensors["embedding.weight"])
-
-    encode = Writer(weights, tensors)
+    packing = Packing(tensors, precision)
+    table, encode = packing.table, packing.encode
     if config.source:
         _convs2s_encoder(encode, table, config)
 
-    first = weights.n_bytes
-    step = Writer(weights, tensors)
+    step = packing.begin_step()
     g = _input(step, table, "target_positions.weight", n_positions, f)
     x = step.register(config.decoder_layers[0][0])
     step.linear(x, g, _folded(tensors, "decoder.input.weight"), "decoder.input.bias")
@@ -155,15 +145,10 @@ def convs2s(tensors: Tensors, config: ConvS2SConfig, precision: str) -> Packed:
     else:
         logits = step.register(256)
         step.linear(logits, last, _folded(tensors, "decoder.output.weight"), "decoder.output.bias")
-    return Packed(
-        weights.block(),
-        encode.program(),
-        step.program(),
+    return packing.packed(
         logits,
-        precision,
         rings=tuple(rings),
         items=(f, f) if config.source else (),
-        first_step_byte=first,
     )
 
 

@@ -18,10 +18,11 @@ from bytenmt.cpu.barrier import COUNTERS
 from bytenmt.cpu.convolutional import bytenet, convs2s
 from bytenmt.cpu.kernels import Crew, Model, Rows
 from bytenmt.cpu.machine import run
+from bytenmt.cpu.packed import Packed
 from bytenmt.cpu.panels import PRECISIONS
 from bytenmt.cpu.places import Places, Rules
 from bytenmt.cpu.products import scratch_bytes
-from bytenmt.cpu.program import ALIGNMENT, COLUMNS, Op, Packed, Program, Register, Tensors
+from bytenmt.cpu.program import ALIGNMENT, COLUMNS, Op, Program, Register, Tensors
 from bytenmt.cpu.recurrent import bahdanau, luong, seq2seq
 from bytenmt.decoding import Options
 

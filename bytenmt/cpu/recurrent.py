@@ -6,18 +6,8 @@ Parameters have the names that the modules give them.
 from __future__ import annotations
 
 from bytenmt.config import BahdanauConfig, LuongConfig, Seq2SeqConfig
-from bytenmt.cpu.program import (
-    Gru,
-    Op,
-    Packed,
-    Register,
-    Rows,
-    Source,
-    Tensors,
-    Weights,
-    Writer,
-    padded,
-)
+from bytenmt.cpu.packed import Packed, Packing, Source
+from bytenmt.cpu.program import Gru, Op, Register, Rows, Tensors, Writer, padded
 
 
 def seq2seq(tensors: Tensors, config: Seq2SeqConfig, precision: str) -> Packed:
@@ -25,10 +15,8 @@ def seq2seq(tensors: Tensors, config: Seq2SeqConfig, precision: str) -> Packed:
     d, n_layers = config.d_hidden, config.n_layers
     every_step = config.context == "every_step"
     flags = Gru.RESET_AFTER if config.gru_reset == "after" else 0
-    weights = Weights(precision)
-    table = weights.vector(tensors["embedding.weight"])
-
-    encode = Writer(weights, tensors)
+    packing = Packing(tensors, precision)
+    table, encode = packing.table, packing.encode
     x = encode.register(config.d_embedding)
     encode.emit(Op.EMBED, x, w=table)
     finals = []
@@ -47,8 +35,7 @@ def seq2seq(tensors: Tensors, config: Seq2SeqConfig, precision: str) -> Packed:
     for layer, final in enumerate(finals):
         encode.emit(Op.KEEP_STATE, a=final, k=layer, rows=Rows.SENTENCES)
 
-    first = weights.n_bytes
-    step = Writer(weights, tensors)
+    step = packing.begin_step()
     d_embedding = config.d_embedding
     seen = step.register(d + d_embedding + (d if every_step else 0))  # h, e(y), c: what the maxout reads
     x = seen.part(d, seen.width - d)  # e(y), c: what the first layer reads
@@ -65,31 +52,23 @@ def seq2seq(tensors: Tensors, config: Seq2SeqConfig, precision: str) -> Packed:
         step.emit(Op.COPY, seen.part(0, d), x)
         x = _maxout(step, seen, "decoder.maxout", d // 2)
     logits = output(step, x, "decoder.output", table_bias="decoder.output.bias")
-    return Packed(
-        weights.block(),
-        encode.program(),
-        step.program(),
+    return packing.packed(
         logits,
-        precision,
         states=(d,) * n_layers,
         fixed=(d,) if every_step else (),
         source=Source(reverse=config.reverse_source),
-        first_step_byte=first,
     )
 
 
 def bahdanau(tensors: Tensors, config: BahdanauConfig, precision: str) -> Packed:
     """See models/bahdanau.py."""
     d, d_embedding = config.d_hidden, config.d_embedding
-    weights = Weights(precision)
-    table = weights.vector(tensors["embedding.weight"])
-
-    encode = Writer(weights, tensors)
+    packing = Packing(tensors, precision)
+    table, encode = packing.table, packing.encode
     if config.source:
         _bahdanau_encoder(encode, table, config)
 
-    first = weights.n_bytes
-    step = Writer(weights, tensors)
+    step = packing.begin_step()
     d_context = 2 * d if config.source else 0
     seen = step.register(d + d_embedding + d_context)  # s, e(y), c: what the maxout reads
     before = seen.part(0, d)
@@ -99,7 +78,7 @@ def bahdanau(tensors: Tensors, config: BahdanauConfig, precision: str) -> Packed
     if config.source:
         query = step.register(config.d_attention)
         step.linear(query, before, "decoder.score.query.weight")
-        v = weights.vector(tensors["decoder.score.v"])
+        v = step.weights.vector(tensors["decoder.score.v"])
         step.emit(Op.ATTEND_ADDITIVE, x.part(d_embedding, d_context), query, w=v, m=0, v=1)
     after = step.register(d)
     step.emit(Op.COPY, after, before)
@@ -109,15 +88,10 @@ def bahdanau(tensors: Tensors, config: BahdanauConfig, precision: str) -> Packed
         step.emit(Op.COPY, before, after)
     maxed = _maxout(step, seen, "decoder.maxout", config.d_maxout)
     logits = output(step, maxed, "decoder.output", table_bias="decoder.output.bias")
-    return Packed(
-        weights.block(),
-        encode.program(),
-        step.program(),
+    return packing.packed(
         logits,
-        precision,
         states=(d,),
         items=(config.d_attention, 2 * d) if config.source else (),
-        first_step_byte=first,
     )
 
 
@@ -145,15 +119,12 @@ def _bahdanau_encoder(encode: Writer, table: int, config: BahdanauConfig) -> Non
 def luong(tensors: Tensors, config: LuongConfig, precision: str) -> Packed:
     """See models/luong.py. States: h and c of each layer, then h~, which starts at zero as every state."""
     d, d_embedding, n_layers = config.d_hidden, config.d_embedding, config.n_layers
-    weights = Weights(precision)
-    table = weights.vector(tensors["embedding.weight"])
-
-    encode = Writer(weights, tensors)
+    packing = Packing(tensors, precision)
+    table, encode = packing.table, packing.encode
     if config.source:
         _luong_encoder(encode, table, config)
 
-    first = weights.n_bytes
-    step = Writer(weights, tensors)
+    step = packing.begin_step()
     x = step.register(d_embedding + (d if config.input_feeding else 0))
     step.emit(Op.EMBED, x.part(0, d_embedding), w=table)
     if config.input_feeding:
@@ -173,16 +144,11 @@ def luong(tensors: Tensors, config: LuongConfig, precision: str) -> Packed:
         x = _attentional(step, x, config.score)
         step.emit(Op.WRITE_STATE, a=x, k=2 * n_layers)
     logits = output(step, x, "decoder.output", table_bias=None)
-    return Packed(
-        weights.block(),
-        encode.program(),
-        step.program(),
+    return packing.packed(
         logits,
-        precision,
         states=(d,) * (2 * n_layers + int(config.source)),
         items=((d,) if config.score == "dot" else (d, d)) if config.source else (),
         source=Source(reverse=config.reverse_source),
-        first_step_byte=first,
     )
 
 

@@ -13,8 +13,8 @@ from os.path import commonprefix
 import numpy as np
 
 from bytenmt.cpu.model import WorkingModel
+from bytenmt.cpu.packed import Packed
 from bytenmt.cpu.places import DONE, FREE, Places, Rules, mixed
-from bytenmt.cpu.program import Packed
 from bytenmt.cpu.team import Team
 from bytenmt.decoding import Hypothesis, Options, Request
 from bytenmt.errors import BytenmtError
