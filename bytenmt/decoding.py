@@ -59,11 +59,13 @@ class Request(NamedTuple):
 
 class Hypothesis(NamedTuple):
     """text: bytes without EOS; log_probability: natural log, EOS included, the model's own without mask or
-    temperature; score: what it was ranked by, log_probability / (bytes + 1) ** length_penalty."""
+    temperature; score: what it was ranked by, log_probability / (bytes + 1) ** length_penalty; passes: of the
+    decoder, where some of the bytes were drafted, else 0."""
 
     text: bytes
     log_probability: float
     score: float
+    passes: int = 0
 
 
 class Engine(Protocol):
