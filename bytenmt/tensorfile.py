@@ -34,6 +34,8 @@ TYPES: dict[str, type[np.generic]] = {
     "I32": np.int32,
     "I16": np.int16,
     "I8": np.int8,
+    "U64": np.uint64,
+    "U32": np.uint32,
     "U8": np.uint8,
     "BOOL": np.bool_,
 }

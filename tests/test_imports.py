@@ -38,6 +38,8 @@ LAYERS: dict[str, int] = {
     "engines": 4,
     "tensorfile": 1,
     "pointer": 2,
+    "draft": 2,
+    "draft_counts": 3,
     "weights": 3,
     "checkpoint": 4,
     "average": 5,

@@ -1,0 +1,139 @@
+"""Drafts: bytes that a text probably goes on with, guessed from a table or copied from the source.
+
+A convolutional decoder checks several guessed bytes in about the time of one step; a draft may hold any bytes
+at all, a wrong one costs only time. The table is direct mapped: the chains of bytes that most often followed a
+context of so many bytes in the training text, where contexts that hash to one slot compete for it. Engines
+import the constants and look up as `Table.draft` does, which is their reference. Knows bytes and the table's
+file; knows no models, compiles nothing, and does not know how a table is counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.alphabet import BOS
+
+CHAIN = 8  # bytes of a draft at most
+ORDERS = (8, 6, 5, 4, 3, 2, 1)  # bytes of context, in the order in which they are looked up
+LONGEST_MATCH = 8  # bytes of the text that are looked for in the source: a longer match counts as one of 8
+# hash of the last k bytes, modulo 2 ** 64, key = word & KEYS[k], newest byte lowest:
+#   h = (key ^ (k * PER_ORDER)) * SPREAD;  h ^= h >> 32;  h *= MIX;  slot = h >> (64 - log2 slots);
+#   tag = (h & 0xFFFFFFFF) | 1
+PER_ORDER = 0xBF58476D1CE4E5B9
+SPREAD = 0x9E3779B97F4A7C15
+MIX = 0x94D049BB133111EB
+WORD = (1 << 64) - 1
+KEYS = tuple((1 << 8 * k) - 1 for k in range(9))  # the mask of a context of k bytes
+START = int.from_bytes(bytes([BOS]) * 8, "big")  # the word at the beginning of a text
+
+Array = npt.NDArray[Any]
+
+
+class Draft(NamedTuple):
+    """guess: the bytes; reach: the chance in 255ths that each of them and all before it are right."""
+
+    guess: bytes
+    reach: tuple[int, ...]
+
+
+NOTHING = Draft(b"", ())
+
+
+class Table(NamedTuple):
+    """What is guessed after which context. slots: a power of two.
+
+    tag (slots,) uint32: of the context that owns a slot, 0: nobody. guess (slots,) uint64: the drafted bytes,
+    the first one lowest. reach (slots, CHAIN) uint8: the chance in 255ths that the first j + 1 of them are all
+    right, not growing with j, 0 where nothing is drafted. copy (LONGEST_MATCH + 1, CHAIN) uint8: [L, j] the
+    same of what follows in the source a match of L bytes (copy[0] = 0; zeros for a run without a source).
+    gain (CHAIN,) float32: the share of held-out positions at which the first j + 1 drafted bytes are right.
+    """
+
+    tag: Array
+    guess: Array
+    reach: Array
+    copy: Array
+    gain: Array
+
+    def draft(self, word: int, source: bytes | None = None) -> Draft:
+        """What is drafted behind `word` (see word_of): the table's chain, or the source's where the sum of its
+        reach is larger. source: without EOS, None where there is none."""
+        own = self.continued(word)
+        copied = self.copied(word, source) if source is not None else NOTHING
+        return copied if sum(copied.reach) > sum(own.reach) else own
+
+    def continued(self, word: int) -> Draft:
+        """The chain of the longest context that has a slot."""
+        shift = 64 - (len(self.tag).bit_length() - 1)
+        for order in ORDERS:
+            h = hashed(word, order)
+            slot = h >> shift
+            if int(self.tag[slot]) == tag_of(h):
+                reach = [value for value in self.reach[slot].tolist() if value]
+                guess = int(self.guess[slot]).to_bytes(CHAIN, "little")
+                return Draft(guess[: len(reach)], tuple(reach))
+        return NOTHING
+
+    def copied(self, word: int, source: bytes) -> Draft:
+        """What follows in the source its longest match with the text's end, of equal ones the last; a match
+        has a byte behind it."""
+        last = word.to_bytes(8, "big")
+        length, at = 0, 0
+        for end in range(1, len(source)):
+            matched = 0
+            while matched < min(end, LONGEST_MATCH) and source[end - 1 - matched] == last[7 - matched]:
+                matched += 1
+            if matched and matched >= length:
+                length, at = matched, end
+        reach = [value for value in self.copy[length].tolist() if value]
+        guess = source[at : at + len(reach)] if length else b""
+        return Draft(guess, tuple(reach[: len(guess)]))
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """table: of drafts. most: drafted bytes a pass at most, 1 to CHAIN, taken whatever their chance; None: as
+    many as pay."""
+
+    table: Table
+    most: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.most is not None and not 1 <= self.most <= CHAIN:
+            raise ValueError(f"most is {self.most}, expected 1 to {CHAIN}")
+
+
+def word_of(text: bytes) -> int:
+    """The last 8 bytes of a text, the newest lowest, behind as many BOS as it takes."""
+    return int.from_bytes((bytes([BOS]) * 8 + text)[-8:], "big")
+
+
+def longer(word: int, byte: int) -> int:
+    """The word of the text with one more byte."""
+    return (word << 8 | byte) & WORD
+
+
+def hashed(word: int, order: int) -> int:
+    """Of the last `order` bytes."""
+    h = ((word & KEYS[order]) ^ (order * PER_ORDER & WORD)) * SPREAD & WORD
+    return (h ^ h >> 32) * MIX & WORD
+
+
+def tag_of(h: int) -> int:
+    """What a slot tells of its owner, never 0."""
+    return h & 0xFFFFFFFF | 1
+
+
+def empty(slots: int = 1) -> Table:
+    """A table that drafts nothing."""
+    return Table(
+        np.zeros(slots, np.uint32),
+        np.zeros(slots, np.uint64),
+        np.zeros((slots, CHAIN), np.uint8),
+        np.zeros((LONGEST_MATCH + 1, CHAIN), np.uint8),
+        np.zeros(CHAIN, np.float32),
+    )
