@@ -14,7 +14,7 @@ import numpy.typing as npt
 from bytenmt.alphabet import BOS
 from bytenmt.cpu.places import RUNNING, Places
 from bytenmt.cpu.vectors import compiled
-from bytenmt.draft import CHAIN, FIRST_FACTOR, ORDER_FACTOR, ORDERS, SECOND_FACTOR, Speculation
+from bytenmt.draft import CHAIN, LONGEST_MATCH, MIX, ORDERS, PER_ORDER, SPREAD, Speculation
 
 MOST_ROWS = 64  # guesses of all sentences in one pass; of more sentences than that none is tried
 AS_MANY_AS_PAY, AS_THEY_STAND = -1, -2  # instead of how many are tried
@@ -25,15 +25,15 @@ DOUBT = 8.0  # bytes for which the table is believed at first
 ONE = np.uint64(1)
 BYTE, HALF = np.uint64(8), np.uint64(32)
 LOW_BYTE, LOW_HALF = np.uint64(0xFF), np.uint64(0xFFFFFFFF)
-ORDER, FIRST, SECOND = np.uint64(ORDER_FACTOR), np.uint64(FIRST_FACTOR), np.uint64(SECOND_FACTOR)
+SALT, FIRST, SECOND = np.uint64(PER_ORDER), np.uint64(SPREAD), np.uint64(MIX)
 
 
 class Guesser(NamedTuple):
     """draft.Table for compiled code, and what a pass costs.
 
     tag, guess, reach, copy: see there; orders (o,) int64; most: guesses a pass of a sentence, or one of
-    AS_MANY_AS_PAY and AS_THEY_STAND; price (rows + 1,) float64: seconds of a pass over so many rows; trust (2,)
-    float64: bytes that were hoped for of late, and that came.
+    AS_MANY_AS_PAY and AS_THEY_STAND; price (rows + 1,) float64: seconds of a pass over so many rows;
+    trust (2,) float64: bytes that were hoped for of late, and that came.
     """
 
     tag: npt.NDArray[np.uint32]
@@ -52,11 +52,9 @@ class Guesser(NamedTuple):
         if speculation is None:
             nothing, none = np.zeros((0, CHAIN), np.uint8), np.zeros(0, np.uint64)
             return Guesser(none.astype(np.uint32), none, nothing, nothing, np.array(ORDERS), 0, price, trust)
-        table, most = speculation
-        most = AS_MANY_AS_PAY if most is None else most
-        return Guesser(
-            table.tag, table.guess, table.reach, table.copy, np.array(ORDERS), most, price, trust
-        )
+        table = speculation.table
+        most = AS_MANY_AS_PAY if speculation.most is None else speculation.most
+        return Guesser(table.tag, table.guess, table.reach, table.copy, np.array(ORDERS), most, price, trust)
 
 
 @compiled
@@ -103,11 +101,12 @@ def draft(places: Places, guesser: Guesser, place: int) -> int:
         for i in range(CHAIN):
             sum_table += guesser.reach[slot, i]
     at, n_same = matched(places.source[place, : places.n_source[place]], word)
-    for i in range(CHAIN):
+    n_left = min(CHAIN, places.n_source[place] - at)
+    for i in range(n_left):
         sum_source += guesser.copy[n_same, i]
     n = 0
     if sum_source > sum_table:
-        for i in range(min(room, places.n_source[place] - at)):
+        for i in range(min(room, n_left)):
             places.drafted[place, i] = places.source[place, at + i]
             places.hope[place, i] = guesser.copy[n_same, i] / 255
             n += guesser.copy[n_same, i] > 0
@@ -116,7 +115,7 @@ def draft(places: Places, guesser: Guesser, place: int) -> int:
             places.drafted[place, i] = np.uint8((guesser.guess[slot] >> (BYTE * np.uint64(i))) & LOW_BYTE)
             places.hope[place, i] = guesser.reach[slot, i] / 255
             n += guesser.reach[slot, i] > 0
-    return n
+    return int(n)
 
 
 @compiled
@@ -125,11 +124,11 @@ def found(guesser: Guesser, word: np.uint64) -> int:
     n_slots = np.uint64(len(guesser.tag))
     for order in guesser.orders:
         kept = ~np.uint64(0) if order == CHAIN else (ONE << (BYTE * np.uint64(order))) - ONE
-        h = ((word & kept) ^ (np.uint64(order) * ORDER)) * FIRST
+        h = ((word & kept) ^ (np.uint64(order) * SALT)) * FIRST
         h = (h ^ (h >> HALF)) * SECOND
         slot = (h >> HALF) * n_slots >> HALF  # its first bits, as many as there are slots
         if guesser.tag[slot] == np.uint32((h & LOW_HALF) | ONE):
-            return int(slot)
+            return np.int64(slot)  # type: ignore[return-value]
     return -1
 
 
@@ -140,7 +139,7 @@ def matched(source: Any, word: np.uint64) -> tuple[int, int]:
     best_at, best = 0, 0
     for at in range(len(source) - 1, 0, -1):
         n, rest = 0, word
-        while n < min(CHAIN, at) and source[at - 1 - n] == np.uint8(rest & LOW_BYTE):
+        while n < min(LONGEST_MATCH, at) and source[at - 1 - n] == np.uint8(rest & LOW_BYTE):
             n += 1
             rest >>= BYTE
         if n > best:

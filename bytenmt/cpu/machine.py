@@ -234,8 +234,8 @@ def _entry(digest: str) -> Any:
         n_steps: int,
         crew: Crew,
     ) -> int:
-        """n passes of model `which` over all running sentences; the first model's begin with a draft, the last
-        one's choose the bytes. None: the program of an encoder, once, over the rows as they are given.
+        """n passes of model `which` over all running sentences; the first model's begin with a draft, the
+        last one's choose the bytes. None: the program of an encoder, once, over the rows as they are given.
 
         logits (3,): start, stride and column of the register that holds them after a step.
         """

@@ -113,7 +113,7 @@ class NumbaEngine:
         step = int(places.step[place])
         going = np.flatnonzero(places.score[place] > -np.inf)
         texts = [places.text(place, step, int(beam)) for beam in going]
-        return commonprefix([*texts, *(text for text, _, _ in self._ended(place))]) or b""
+        return commonprefix([*texts, *(ended.text for ended in self._ended(place))]) or b""
 
     def _steps(self, which: int, n_steps: int) -> None:
         model, places, rules, guesser = self._models[which], self._places, self._rules, self._guesser
@@ -160,7 +160,9 @@ class NumbaEngine:
         length = max(request.limit for request in requests)
         prefix = max(len(request.prefix) for request in requests)
         source = max(len(request.source or b"") for request in requests) if self._speculates else 0
-        there = tuple(part.shape[1] for part in (self._places.chosen, self._places.prefix, self._places.source))
+        there = tuple(
+            part.shape[1] for part in (self._places.chosen, self._places.prefix, self._places.source)
+        )
         if length >= there[0] or prefix > there[1] or source > there[2]:
             sizes = max(length, there[0] - 1), max(prefix, there[1]), max(source, there[2])
             self._places = self._places.grown(*sizes)
