@@ -13,6 +13,7 @@ import numpy as np
 
 from bytenmt.alphabet import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS
 from bytenmt.cpu import places as numbers
+from bytenmt.cpu.guesses import Guesser, learn
 from bytenmt.cpu.places import DONE, RUNNING, Places, Rules
 from bytenmt.cpu.spans import exp_sum, largest
 from bytenmt.cpu.vectors import compiled
@@ -40,39 +41,56 @@ def gather_rows(places: Places) -> None:
             for beam in range(places.last.shape[1]):
                 places.rows[n, 0] = place
                 places.rows[n, 1] = beam
+                places.rows[n, 2] = 0
+                n += 1
+            for column in range(1, places.n_drafted[place] + 1):
+                places.rows[n, 0] = place
+                places.rows[n, 1] = 0
+                places.rows[n, 2] = column
                 n += 1
     places.n_rows[0] = n
 
 
 @compiled
-def choose(places: Places, rules: Rules) -> None:
-    """One step of every running sentence, from the logits of its rows."""
+def choose(places: Places, rules: Rules, guesser: Guesser) -> None:
+    """What every running sentence takes, from the logits of its rows: a step, and one more for every drafted
+    byte that is what has been chosen."""
     merged = np.empty(N_IDS, np.float32)
     allowed = np.empty(N_IDS, np.bool_)
     text = np.empty(places.chosen.shape[1], np.uint8)
     n_best = 2 * rules.beam
     best = np.empty(n_best, np.float64)
     index = np.empty(n_best, np.int64)
-    for first in range(0, places.n_rows[0], rules.beam):
+    first = 0
+    while first < places.n_rows[0]:
         place = places.rows[first, 0]
-        n_found = 0
-        for beam in range(rules.beam):
-            before = places.score[place, beam]
-            if rules.sample and before == NOTHING:
-                continue  # this text has ended
-            log_softmax(places.logits, first + beam, merged)
-            allow(places, rules, place, beam, allowed, text)
-            if rules.sample:
-                draw(places, rules, place, beam, merged, allowed)
-                continue
-            for byte in range(N_IDS):
-                if allowed[byte]:
-                    total = before + np.float64(merged[byte])
-                    if total > (best[n_found - 1] if n_found == n_best else NOTHING):
-                        n_found = insert(best, index, n_found, total, beam * N_IDS + byte)
-        if not rules.sample:
-            go_on(places, rules, place, best, index, n_found)
-        places.step[place] += 1
+        began, n_columns = places.step[place], 1 + places.n_drafted[place]
+        for column in range(n_columns):
+            n_found = 0
+            for beam in range(rules.beam):
+                before = places.score[place, beam]
+                if rules.sample and before == NOTHING:
+                    continue  # this text has ended
+                log_softmax(places.logits, first + column + beam, merged)
+                allow(places, rules, place, beam, allowed, text)
+                if rules.sample:
+                    draw(places, rules, place, beam, merged, allowed)
+                    continue
+                for byte in range(N_IDS):
+                    if allowed[byte]:
+                        total = before + np.float64(merged[byte])
+                        if total > (best[n_found - 1] if n_found == n_best else NOTHING):
+                            n_found = insert(best, index, n_found, total, beam * N_IDS + byte)
+            if not rules.sample:
+                go_on(places, rules, place, best, index, n_found)
+            places.step[place] += 1
+            if places.state[place] != RUNNING or column == n_columns - 1:
+                break
+            if places.drafted[place, column] != places.last[place, 0]:
+                break  # what was read after it was not this text
+        places.passes[place] += 1
+        learn(places, guesser, place, began)
+        first += rules.beam + n_columns - 1
 
 
 @compiled

@@ -159,8 +159,11 @@ def maxout(d: int, a: int, n: int) -> None:
 
 
 @compiled
-def read_ring(model: Model, rows: Rows, ring: int, row: int, d: int, a: int, taps: int) -> None:
-    """d = the taps, oldest first; the newest is a, which takes its slot in the row's own ring."""
+def read_ring(
+    model: Model, rows: Rows, step: int, ring: int, row: int, d: int, a: int, a_stride: int, taps: int
+) -> None:
+    """d = the taps, oldest first; the newest is a, which takes its slot in the row's own ring. Those from the
+    sentence's step on are of this pass' rows before it, at a's stride."""
     capacity, width, dilation = model.rings[ring, 1], model.rings[ring, 2], model.rings[ring, 3]
     place, beam, position = rows.of[row], rows.beam[row], rows.position[row]
     n_beams = model.n_rows // len(model.columns)
@@ -170,6 +173,8 @@ def read_ring(model: Model, rows: Rows, ring: int, row: int, d: int, a: int, tap
         at = position - (taps - 1 - tap) * dilation
         if at < 0:
             zero(d + 4 * tap * width, width)
+        elif at >= step:
+            copy(d + 4 * tap * width, a - 4 * (position - at) * a_stride, width)
         else:
             owner = place * n_beams + model.ancestors[position & 1, place * n_beams + beam, at % history]
             copy(d + 4 * tap * width, start + 4 * width * (owner * capacity + at % capacity), width)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from bytenmt.alphabet import njit
 from bytenmt.cpu.choose import choose, gather_rows
+from bytenmt.cpu.guesses import Guesser, try_guesses
 from bytenmt.cpu.kernels import (
     Crew,
     Model,
@@ -147,7 +148,7 @@ def of_step(
     n_beams = places.last.shape[1]
     bank = position & 1
     if op == RING:
-        read_ring(model, rows, k, row, d, a, m)
+        read_ring(model, rows, places.step[place], k, row, d, a, one[5], m)
     elif op == READ_STATE:
         copy(d, state_at(model, k, bank, place * n_beams + places.parent[place, beam]), n)
     elif op == WRITE_STATE:
@@ -191,14 +192,14 @@ def of_source(
 
 @compiled
 def begin_step(model: Model, rows: Rows, places: Places) -> int:
-    """List the rows of a step, and hand the rings down from the parents; returns how many rows."""
+    """List the rows of a pass, and hand the rings down from the parents; returns how many rows."""
     gather_rows(places)
     for row in range(places.n_rows[0]):
-        place, beam = places.rows[row, 0], places.rows[row, 1]
+        place, beam, column = places.rows[row]
         rows.of[row], rows.beam[row] = place, beam
-        rows.position[row] = places.step[place]
-        rows.ids[row] = places.last[place, beam]
-        if beam == 0 and len(model.rings) > 0:
+        rows.position[row] = places.step[place] + column
+        rows.ids[row] = places.drafted[place, column - 1] if column > 0 else places.last[place, beam]
+        if beam == 0 and column == 0 and len(model.rings) > 0:
             inherit(model, place, places.parent[place], places.step[place])
     return int(places.n_rows[0])
 
@@ -228,12 +229,13 @@ def _entry(digest: str) -> Any:
         rows: Rows,
         places: Places,
         rules: Rules,
+        guesser: Guesser,
         which: int,
         n_steps: int,
         crew: Crew,
     ) -> int:
-        """n steps of model `which` of all running sentences; the last model's choose the bytes. 0 steps: the
-        program of an encoder, once, over the rows as they are given.
+        """n passes of model `which` over all running sentences; the first model's begin with a draft, the
+        last one's choose the bytes. None: the program of an encoder, once, over the rows as they are given.
 
         logits (3,): start, stride and column of the register that holds them after a step.
         """
@@ -241,6 +243,8 @@ def _entry(digest: str) -> Any:
             execute(program, model, rows, places, crew)
         for _ in range(n_steps):
             if crew.thread == 0:
+                if which == 0:
+                    try_guesses(places, guesser)
                 begin_step(model, rows, places)
             meet(crew)
             n_rows = places.n_rows[0]
@@ -253,7 +257,7 @@ def _entry(digest: str) -> Any:
                     there = places.logits[which, row]
                     copy(there.ctypes.data, start + 4 * row * logits[1], len(there))
                 if which == len(places.logits) - 1:
-                    choose(places, rules)
+                    choose(places, rules, guesser)
             meet(crew)
         return len(digest)
 

@@ -16,6 +16,7 @@ from bytenmt.alphabet import EOS
 from bytenmt.config import ModelConfig, architecture
 from bytenmt.cpu.barrier import COUNTERS
 from bytenmt.cpu.convolutional import bytenet, convs2s
+from bytenmt.cpu.guesses import Guesser
 from bytenmt.cpu.kernels import Crew, Model, Rows
 from bytenmt.cpu.machine import run
 from bytenmt.cpu.packed import Packed
@@ -54,28 +55,29 @@ def compile_machine() -> None:
     nothing = Program(np.zeros((0, len(COLUMNS)), np.int64), 1)
     packed = Packed(np.zeros(64, np.uint8), nothing, nothing, Register(0, 0, 0), PRECISIONS[0], 0)
     places, rules = Places.make(1, 1, 1, 0, 0), Rules.of(Options())
-    WorkingModel(packed, 1, 1, 1).steps(places, rules, 0, 1, 0, 1)
+    WorkingModel(packed, 1, 1, 1).steps(places, rules, Guesser.of(None, 1), 0, 1, 0, 1)
 
 
 class WorkingModel:
     """One packed model and the sentences at its places; the search's Places are shared by an ensemble."""
 
-    def __init__(self, packed: Packed, n_places: int, beam: int, n_threads: int) -> None:
+    def __init__(
+        self, packed: Packed, n_places: int, beam: int, n_threads: int, n_rows: int = 0, drafted: int = 0
+    ) -> None:
+        """n_rows: of a pass at most, if more than places times beams; drafted: columns of a pass that may be
+        taken back."""
         self.packed = packed
         self._n_places, self._n_rows, self._n_threads = n_places, n_places * beam, n_threads
         self._hidden = aligned(2 * sum(packed.states) * self._n_rows)
-        self._past = aligned(sum(ring.capacity * ring.width for ring in packed.rings) * self._n_rows)
-        history = max((ring.capacity for ring in packed.rings), default=1)
+        rings = [(ring.capacity + drafted, ring.width, ring.dilation) for ring in packed.rings]
+        floats = [capacity * width for capacity, width, _ in rings]
+        self._past = aligned(sum(floats) * self._n_rows)
+        history = max((capacity for capacity, _, _ in rings), default=1)
         self._ancestors = np.zeros((2, self._n_rows, history), np.uint8)
         self._columns, self._source_len = (np.zeros(n_places, np.int64) for _ in range(2))
         self._tables = (
             _table(_before(packed.states), packed.states),
-            _table(
-                _before([ring.capacity * ring.width for ring in packed.rings]),
-                [ring.capacity for ring in packed.rings],
-                [ring.width for ring in packed.rings],
-                [ring.dilation for ring in packed.rings],
-            ),
+            _table(_before(floats), *([ring[i] for ring in rings] for i in range(3))),
             _table(_before(packed.items), packed.items),
             _table(_before(packed.fixed), packed.fixed),
         )
@@ -88,17 +90,26 @@ class WorkingModel:
         self._region, self._memory = 0, aligned(0)
         self._scratch_floats, self._scratch = 0, aligned(0)
         self._reserve(0)
-        self._step_space = aligned(packed.step.row_floats * self._n_rows)
+        pass_rows = max(n_rows, self._n_rows)
+        self._step_space = aligned(packed.step.row_floats * pass_rows)
         self._encode_space, self._encode_rows = aligned(0), 0
         self._meeting = np.zeros(COUNTERS, np.int64)
         self._logits = np.array([packed.logits.start, packed.logits.stride, packed.logits.column], np.int64)
-        self._step_rows = _rows(self._step_space, self._n_rows)
+        self._step_rows = _rows(self._step_space, pass_rows)
 
     def steps(
-        self, places: Places, rules: Rules, which: int, n_steps: int, thread: int, n_threads: int
+        self,
+        places: Places,
+        rules: Rules,
+        guesser: Guesser,
+        which: int,
+        n_steps: int,
+        thread: int,
+        n_threads: int,
     ) -> None:
-        """One thread's part of n steps of all running sentences; see machine.steps."""
-        self._run(self.packed.step, self._step_rows, places, rules, which, n_steps, thread, n_threads)
+        """One thread's part of n passes over all running sentences; see machine.run."""
+        program, rows = self.packed.step, self._step_rows
+        self._run(program, rows, places, rules, guesser, which, n_steps, thread, n_threads)
 
     def prepare(self, sources: Sequence[bytes | None], at: Sequence[int]) -> list[Rows]:
         """Make room for sentences at places; returns the encoder's calls."""
@@ -131,9 +142,11 @@ class WorkingModel:
             self._encode_space = aligned(self.packed.encode.row_floats * n_rows)
         return [self._call([texts[i] for i in group], [at[i] for i in group]) for group in calls]
 
-    def encode(self, rows: Rows, places: Places, rules: Rules, thread: int, n_threads: int) -> None:
+    def encode(
+        self, rows: Rows, places: Places, rules: Rules, guesser: Guesser, thread: int, n_threads: int
+    ) -> None:
         """One thread's part of a call that prepare made."""
-        self._run(self.packed.encode, rows, places, rules, 0, 0, thread, n_threads)
+        self._run(self.packed.encode, rows, places, rules, guesser, 0, 0, thread, n_threads)
 
     def _run(
         self,
@@ -141,6 +154,7 @@ class WorkingModel:
         rows: Rows,
         places: Places,
         rules: Rules,
+        guesser: Guesser,
         which: int,
         n_steps: int,
         thread: int,
@@ -149,7 +163,7 @@ class WorkingModel:
         """The compiled entry; see machine.py."""
         crew = self._crew(thread, n_threads)
         table, logits = program.instructions, self._logits
-        run(table, logits, self._model(), rows, places, rules, which, n_steps, crew)
+        run(table, logits, self._model(), rows, places, rules, guesser, which, n_steps, crew)
 
     def _crew(self, thread: int, n_threads: int) -> Crew:
         """What one of n threads must know of the others."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from bytenmt.alphabet import ACCEPT, BOS, N_IDS, UTF8_NEXT, allowed_bytes
 from bytenmt.decoding import Options
+from bytenmt.draft import CHAIN
 
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -63,8 +64,12 @@ class Places(NamedTuple):
     n_finished (p,) int64; ranked, log_p (p, b) float64, at, who (p, b) int64: finished hypotheses, best
     first: score, log-probability, step and beam of EOS.
     chosen (p, t, b) uint8, parents (p, t, b) uint16: what was chosen at every step, and whose child it is.
-    rows (p * b, 2) int64: place and beam of each row of the step; n_rows (1,) int64.
-    logits (k, p * b, 256) float32: a step's outcome in each of k models, a row as in rows.
+    source (p, _) uint8, n_source (p,) int64: bytes to copy from; drafted (p, 8) uint8: guesses of what comes
+    after `last`, of which n_drafted (p,) int64 are tried, and hope (p, 8) float64, the chance that as many
+    of them come; passes (p,) int64 of the decoder. Only of b = 1.
+    rows (r, 3) int64: place, beam and column of each row of the pass, 0 the one that reads `last`, then the
+    drafted ones; r is p * b or more; n_rows (1,) int64.
+    logits (k, r, 256) float32: a pass' outcome in each of k models, a row as in rows.
     """
 
     state: Ints
@@ -84,15 +89,25 @@ class Places(NamedTuple):
     who: Ints
     chosen: Bytes
     parents: npt.NDArray[np.uint16]
+    source: Bytes
+    n_source: Ints
+    drafted: Bytes
+    n_drafted: Ints
+    hope: Reals
+    passes: Ints
     rows: Ints
     n_rows: Ints
     logits: npt.NDArray[np.float32]
 
     @staticmethod
-    def make(n_places: int, beam: int, n_models: int, length: int, prefix: int) -> Places:
-        """Free places for outputs of at most `length` bytes and prefixes of at most `prefix`."""
+    def make(
+        n_places: int, beam: int, n_models: int, length: int, prefix: int, source: int = 0, n_rows: int = 0
+    ) -> Places:
+        """Free places for outputs of at most `length` bytes, prefixes of at most `prefix` and sources of
+        `source` bytes to copy from; n_rows: of a pass at most, if more than places times beams."""
 
         each = (n_places, beam)
+        n_rows = max(n_rows, n_places * beam)
         steps = (n_places, length + 1, beam)
         return Places(
             state=np.zeros(n_places, np.int64),
@@ -112,22 +127,30 @@ class Places(NamedTuple):
             who=np.zeros(each, np.int64),
             chosen=np.zeros(steps, np.uint8),
             parents=np.zeros(steps, np.uint16),
-            rows=np.zeros((n_places * beam, 2), np.int64),
+            source=np.zeros((n_places, max(1, source)), np.uint8),
+            n_source=np.zeros(n_places, np.int64),
+            drafted=np.zeros((n_places, CHAIN), np.uint8),
+            n_drafted=np.zeros(n_places, np.int64),
+            hope=np.zeros((n_places, CHAIN)),
+            passes=np.zeros(n_places, np.int64),
+            rows=np.zeros((n_rows, 3), np.int64),
             n_rows=np.zeros(1, np.int64),
-            logits=np.zeros((n_models, n_places * beam, N_IDS), np.float32),
+            logits=np.zeros((n_models, n_rows, N_IDS), np.float32),
         )
 
-    def grown(self, length: int, prefix: int) -> Places:
-        """The same with room for longer outputs and prefixes."""
+    def grown(self, length: int, prefix: int, source: int) -> Places:
+        """The same with room for longer outputs, prefixes and sources."""
         n_places, beam = self.last.shape
-        new = Places.make(n_places, beam, len(self.logits), length, prefix)
+        new = Places.make(n_places, beam, len(self.logits), length, prefix, source, len(self.rows))
         pairs: list[tuple[Any, Any]] = list(zip(self, new, strict=True))
         for was, now in pairs:
             now[tuple(slice(n) for n in was.shape)] = was
         return new
 
-    def begin(self, place: int, limit: int, prefix: bytes, keys: list[int], sample: bool) -> None:
-        """Put a new sentence at a place."""
+    def begin(
+        self, place: int, limit: int, prefix: bytes, keys: list[int], sample: bool, source: bytes = b""
+    ) -> None:
+        """Put a new sentence at a place; source: to copy from."""
         self.state[place], self.step[place], self.limit[place] = RUNNING, 0, limit
         self.prefix[place, : len(prefix)] = np.frombuffer(prefix, np.uint8)
         self.n_prefix[place] = len(prefix)
@@ -137,6 +160,9 @@ class Places(NamedTuple):
         self.score[place, 0] = 0.0
         self.keys[place] = keys
         self.n_finished[place] = 0
+        self.source[place, : len(source)] = np.frombuffer(source, np.uint8)
+        self.n_source[place] = len(source)
+        self.n_drafted[place] = self.passes[place] = 0
         self.ranked[place] = self.log_p[place] = -np.inf
 
     def text(self, place: int, step: int, beam: int) -> bytes:

@@ -9,32 +9,56 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from os.path import commonprefix
+from time import perf_counter
 
 import numpy as np
 
+from bytenmt.cpu.guesses import AS_MANY_AS_PAY, AS_THEY_STAND, MOST_ROWS, Guesser
 from bytenmt.cpu.model import WorkingModel
 from bytenmt.cpu.packed import Packed
 from bytenmt.cpu.places import DONE, FREE, Places, Rules, mixed
 from bytenmt.cpu.team import Team
 from bytenmt.decoding import Hypothesis, Options, Request
+from bytenmt.draft import CHAIN, Speculation
 from bytenmt.errors import BytenmtError
+
+WIDTHS = (2, 3, 4, 6, 9, 12, 16, 24, 32, 48, 64, 96, 128)  # rows of the passes that are measured
 
 
 class NumbaEngine:
     """The Engine protocol over packed models of any architectures, which vote. threads: at most.
 
-    What a sentence yields is the same to the last bit whatever stands beside it and on however many threads.
+    What a sentence yields is the same to the last bit whatever stands beside it, on however many threads, and
+    with whatever speculation, which is for convolutional models, beam 1 and no guard against repetition.
     """
 
-    def __init__(self, packed: Sequence[Packed], options: Options, capacity: int, threads: int = 1) -> None:
+    def __init__(
+        self,
+        packed: Sequence[Packed],
+        options: Options,
+        capacity: int,
+        threads: int = 1,
+        speculation: Speculation | None = None,
+    ) -> None:
+        if speculation and (options.beam > 1 or any(model.states or not model.rings for model in packed)):
+            raise ValueError(f"drafts for beam {options.beam}: expected beam 1 and convolutional models")
         self.capacity = capacity
         self._options = options
         self._rules = Rules.of(options)
-        self._models = [WorkingModel(model, capacity, options.beam, threads) for model in packed]
-        self._places = Places.make(capacity, options.beam, len(packed), length=0, prefix=0)
+        self._speculates = speculation is not None
+        tried = min(capacity * CHAIN, MOST_ROWS) if speculation else 0
+        n_rows = capacity * options.beam + tried
+        self._models = [
+            WorkingModel(model, capacity, options.beam, threads, n_rows, CHAIN if speculation else 0)
+            for model in packed
+        ]
+        self._places = Places.make(capacity, options.beam, len(packed), length=0, prefix=0, n_rows=n_rows)
+        self._guesser = Guesser.of(speculation, n_rows)
         self._handles: dict[int, int] = {}  # of running sentences, to places
         self._n_admitted = 0
         self._team = Team(threads)
+        if self._guesser.most == AS_MANY_AS_PAY:
+            self._measure()
 
     def room(self) -> int:
         """Sentences that `admit` would take now."""
@@ -52,17 +76,18 @@ class NumbaEngine:
         for place, request in zip(free, requests, strict=True):
             first = mixed(mixed(options.seed) + request.number)
             keys = [mixed(first + text) for text in range(options.beam)]
-            self._places.begin(place, request.limit, request.prefix, keys, options.sample)
+            copied = request.source or b"" if self._speculates else b""
+            self._places.begin(place, request.limit, request.prefix, keys, options.sample, copied)
         for model in self._models:
             for rows in model.prepare([request.source for request in requests], free):
-                self._team.once(partial(model.encode, rows, self._places, self._rules))
+                self._team.once(partial(model.encode, rows, self._places, self._rules, self._guesser))
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)
         self._handles.update(zip(handles, free, strict=True))
         return handles
 
     def advance(self, n_steps: int) -> None:
-        """n steps of all sentences that are not done."""
+        """n passes over all sentences that are not done."""
         if len(self._models) == 1:
             self._steps(0, n_steps)
             return
@@ -88,27 +113,68 @@ class NumbaEngine:
         step = int(places.step[place])
         going = np.flatnonzero(places.score[place] > -np.inf)
         texts = [places.text(place, step, int(beam)) for beam in going]
-        return commonprefix([*texts, *(text for text, _, _ in self._ended(place))]) or b""
+        return commonprefix([*texts, *(ended.text for ended in self._ended(place))]) or b""
 
     def _steps(self, which: int, n_steps: int) -> None:
-        model, places, rules = self._models[which], self._places, self._rules
-        self._team.again(lambda *crew: model.steps(places, rules, which, n_steps, *crew))
+        model, places, rules, guesser = self._models[which], self._places, self._rules, self._guesser
+        self._team.again(lambda *crew: model.steps(places, rules, guesser, which, n_steps, *crew))
+
+    def _measure(self) -> None:
+        """Find out what a pass costs by its rows, before any sentence is there: up to a width from which on
+        every row costs as much as any other."""
+        kept = self._places, self._guesser
+        text = b"a" * 2 * (CHAIN + 1)  # forced, so that all guesses are right and the text does not end
+        self._places = kept[0].grown(len(text), len(text), 0)
+        self._guesser = kept[1]._replace(most=AS_THEY_STAND)
+        self._time_of(1, text)  # the first one fetches the weights
+        widths, seconds = [1], [self._time_of(1, text)]
+        for n_rows in WIDTHS:
+            if n_rows < len(kept[1].price):
+                widths.append(n_rows)
+                seconds.append(max(seconds[-1], self._time_of(n_rows, text)))
+                if seconds[-1] * widths[-2] > 0.9 * seconds[-2] * widths[-1]:
+                    break
+        rows = np.arange(len(kept[1].price))
+        beyond = np.maximum(rows - widths[-1], 0) * (seconds[-1] / widths[-1])
+        kept[1].price[:] = np.interp(rows, widths, seconds) + beyond
+        kept[1].trust[:] = 0
+        self._places, self._guesser = kept
+
+    def _time_of(self, n_rows: int, text: bytes) -> float:
+        """Seconds of two passes over so many rows: the quickest of three tries."""
+        n_places = -(-n_rows // (CHAIN + 1))
+        quickest = math.inf
+        for _ in range(3):
+            for place in range(n_places):
+                self._places.begin(place, len(text), text, [0], self._options.sample)
+                self._places.n_drafted[place] = (n_rows + place) // n_places - 1
+                self._places.drafted[place] = text[0]
+            started = perf_counter()
+            self.advance(2)
+            quickest = min(quickest, perf_counter() - started)
+            self._places.state[:n_places] = FREE
+        return quickest
 
     def _grow(self, requests: list[Request]) -> None:
-        """Room for the longest output and prefix."""
+        """Room for the longest output, prefix and source."""
         length = max(request.limit for request in requests)
         prefix = max(len(request.prefix) for request in requests)
-        n_steps, n_forced = self._places.chosen.shape[1], self._places.prefix.shape[1]
-        if length >= n_steps or prefix > n_forced:
-            self._places = self._places.grown(max(length, n_steps - 1), max(prefix, n_forced))
+        source = max(len(request.source or b"") for request in requests) if self._speculates else 0
+        there = tuple(
+            part.shape[1] for part in (self._places.chosen, self._places.prefix, self._places.source)
+        )
+        if length >= there[0] or prefix > there[1] or source > there[2]:
+            sizes = max(length, there[0] - 1), max(prefix, there[1]), max(source, there[2])
+            self._places = self._places.grown(*sizes)
 
     def _ended(self, place: int) -> list[Hypothesis]:
         """The finished hypotheses of a place, best first."""
         places = self._places
+        n_passes = int(places.passes[place]) if self._speculates else 0
         ended = places.ranked, places.log_p, places.at, places.who
         numbers = [part[place, : places.n_finished[place]].tolist() for part in ended]
         return [
-            Hypothesis(places.text(place, step, beam), log_p, score)
+            Hypothesis(places.text(place, step, beam), log_p, score, n_passes)
             for score, log_p, step, beam in zip(*numbers, strict=True)
         ]
 
