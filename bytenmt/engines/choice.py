@@ -2,8 +2,10 @@
 
 What comes out is valid UTF-8 by construction: at every step a byte is allowed if the character that it begins
 or goes on with can still be finished under the length limit, and EOS only between characters. The mask comes
-after the log-softmax, so that a hypothesis' score stays the models' own log-probability. All shapes are
-constant and nothing waits for the device, so that a CUDA graph can hold a step. Knows no models.
+after the log-softmax, so that a hypothesis' score stays the models' own log-probability. Where bytes are
+drafted, one pass makes the choices of several steps and keeps those that the steps alone would have made. All
+shapes are constant and nothing waits for the device, so that a CUDA graph can hold a step. Knows no models,
+nor where drafts come from.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class Finished(NamedTuple):
 
 class History(NamedTuple):
     """What was chosen, written in place: byte (n, T, b) uint8, and parent (n, T, b) int32, the beam of the
-    step before that it went on from. T: one more than the highest limit."""
+    step before that it went on from. T: one more than the highest limit, and one for each drafted byte."""
 
     byte: Tensor
     parent: Tensor
@@ -50,7 +52,7 @@ class Beams(NamedTuple):
     key (n, b) int64: of each text's draws.
     last (n, b) uint8: the byte chosen last, BOS first; parent (n, b) int64: the beam that it went on from.
     automaton (n, b) int64: see alphabet; score (n, b) float64: log-probability so far.
-    guard: T is 0 where repetition is not guarded against.
+    guard: T is 0 where repetition is not guarded against. passes (n,) int64: that have read drafted bytes.
     """
 
     step: Tensor
@@ -65,6 +67,7 @@ class Beams(NamedTuple):
     finished: Finished
     history: History
     guard: Guard
+    passes: Tensor
 
 
 class Chosen(NamedTuple):
@@ -83,17 +86,18 @@ class Choice:
     def __init__(self, options: Options, device: torch.device) -> None:
         self.options = options
         self.device = device
-        allowed = torch.from_numpy(allowed_bytes(options.endless))
+        may = torch.from_numpy(allowed_bytes(options.endless))
         other = ~torch.eye(N_IDS + 1, dtype=torch.bool)[:, 1:]
         other[0] = False
         # forbidden (257, 5, N_STATES, 256) bool: by what is forced, the bytes of room, the automaton's state.
-        self._forbidden = (other[:, None, None] | ~allowed).to(device)
+        self._forbidden = (other[:, None, None] | ~may).to(device)
         self._follow = torch.from_numpy(UTF8_NEXT).to(device).long()
 
-    def begin(self, requests: Sequence[Request], history: int = 0) -> Beams:
-        """Sentences before their first byte; room for a history of at least so many steps."""
+    def begin(self, requests: Sequence[Request], history: int = 0, drafted: int = 0) -> Beams:
+        """Sentences before their first byte; room for a history of at least so many steps, and for so many
+        drafted bytes that a pass may write behind a text."""
         n, b = len(requests), self.options.beam
-        history = max([history, *(request.limit + 1 for request in requests)])
+        history = max([history, *(request.limit + 1 for request in requests)]) + drafted
         forced = torch.zeros(n, history, dtype=torch.int16)
         for row, request in zip(forced, requests, strict=True):
             row[: len(request.prefix)] = torch.tensor(list(request.prefix), dtype=torch.int16) + 1
@@ -118,21 +122,65 @@ class Choice:
                 torch.zeros(n, history, b, dtype=torch.uint8), torch.zeros(n, history, b, dtype=torch.int32)
             ),
             guard=Guard.begin(n, history if self.options.no_repeat_ngram_size else 0, b),
+            passes=zero[:, 0],
         )
         return map_tensors(lambda part: part.to(self.device), beams)
 
     def step(self, log_p: Tensor, beams: Beams) -> Beams:
         """log_p (n, b, 256): the models' log-probabilities of the next byte. The history is written in place,
         the rest of the answer is fresh."""
-        log_p = log_p.masked_fill(self._mask(beams), -torch.inf)
-        log_p = log_p.nan_to_num(nan=-torch.inf, neginf=-torch.inf)  # what is no number is never chosen
+        log_p = allowed(log_p, self._mask(beams))
+        if self.options.beam > 1 and not self.options.sample:
+            return self._go_on(beams, beam_search(log_p, beams, self.options))
+        byte = self._byte(log_p, beams.key, beams.step)
+        score = beams.score + log_p.gather(2, byte[:, :, None])[:, :, 0]
+        return self._go_on(beams, each_row(byte, score, beams, self.options))
+
+    def verify(self, log_p: Tensor, draft: Tensor, beams: Beams) -> tuple[Beams, Tensor]:
+        """The choices of m + 1 steps of one beam at once; draft (n, m) int64: the bytes that are guessed.
+
+        log_p (n, m + 1, 256): what follows the last byte, and each drafted one if all before it are right.
+        A text takes the choices that agree with the draft and the first that does not, or the last; EOS ends
+        it. Returns the beams after, and how many of the m + 1 columns (n,) int64 have been read in vain.
+        """
+        n, m = draft.shape
+        column = torch.arange(m + 1, device=draft.device)
+        automaton = [beams.automaton]
+        for j in range(m):
+            automaton.append(self._follow[automaton[-1], draft[:, j : j + 1]])
+        along = torch.cat(automaton, dim=1)
+        at = _at(beams, column)
+        room = ((beams.limit - beams.step)[:, None] - column).clamp(0, LONGEST_CHARACTER)
+        log_p = allowed(log_p, self._forbidden[beams.forced.gather(1, at).long(), room, along])
+        # A draw depends on the sum of key and step: the column may be added to either.
+        byte = self._byte(log_p, beams.key + column, beams.step)
+        right = (byte[:, :m] == draft) & (draft != EOS)
+        n_right = right.long().cumprod(dim=1).sum(dim=1, keepdim=True)
+
+        beams.history.byte.scatter_(1, at[:, :, None], byte.to(torch.uint8)[:, :, None])
+        costs = log_p.gather(2, byte[:, :, None])[:, :, 0].double()
+        score = torch.cat([beams.score, costs], dim=1).cumsum(dim=1).gather(1, n_right + 1)
+        last, running = byte.gather(1, n_right), ~beams.done
+        at_last = beams._replace(step=beams.step + n_right[:, 0])
+        chosen = each_row(last, score, at_last, self.options)
+        step = torch.where(running, at_last.step + 1, beams.step)
+        after = beams._replace(
+            step=step,
+            done=beams.done | chosen.done | (step > beams.limit),
+            last=last.to(torch.uint8),
+            automaton=self._follow[along.gather(1, n_right), last],
+            score=score,
+            finished=chosen.finished,
+            passes=beams.passes + running,
+        )
+        return after, m - n_right[:, 0]
+
+    def _byte(self, log_p: Tensor, key: Tensor, step: Tensor) -> Tensor:
+        """The byte that each text takes, drawn or the likeliest: log_p (n, b, 256), key (n, b), step (n,)
+        -> (n, b) int64."""
         if self.options.sample:
-            chosen = each_row(draw(log_p, beams.key, beams.step, self.options), log_p, beams, self.options)
-        elif self.options.beam == 1:
-            chosen = each_row(log_p.max(dim=2).indices, log_p, beams, self.options)
-        else:
-            chosen = beam_search(log_p, beams, self.options)
-        return self._go_on(beams, chosen)
+            return draw(log_p, key, step, self.options)
+        return log_p.max(dim=2).indices
 
     def _mask(self, beams: Beams) -> Tensor:
         """The bytes that may not follow: (n, b, 256) bool."""
@@ -177,9 +225,14 @@ class Choice:
         )
 
 
-def each_row(byte: Tensor, log_p: Tensor, beams: Beams, options: Options) -> Chosen:
-    """Every row is a text of its own, that takes this byte: byte (n, b) int64."""
-    score = beams.score + log_p.gather(2, byte[:, :, None])[:, :, 0]
+def allowed(log_p: Tensor, forbidden: Tensor) -> Tensor:
+    """log_p (n, b, 256) with -inf where forbidden (n, b, 256) bool, and where it is no number."""
+    log_p = log_p.masked_fill(forbidden, -torch.inf)
+    return log_p.nan_to_num(nan=-torch.inf, neginf=-torch.inf)
+
+
+def each_row(byte: Tensor, score: Tensor, beams: Beams, options: Options) -> Chosen:
+    """Every row is a text of its own, that takes this byte: byte (n, b) int64, score (n, b) with it."""
     running = (beams.finished.step < 0) & ~beams.done[:, None]
     ends = (byte == EOS) & running
     ended = _ended(score, beams.step, beams.parent, options)
@@ -216,6 +269,8 @@ def _ended(total: Tensor, step: Tensor, beam: Tensor, options: Options) -> Finis
     return Finished(score, total, step[:, None].expand_as(beam), beam)
 
 
-def _at(beams: Beams) -> Tensor:
-    """Each sentence's column of the history and of what is forced: (n, 1) int64."""
-    return beams.step.clamp(max=beams.forced.shape[1] - 1)[:, None]
+def _at(beams: Beams, ahead: Tensor | None = None) -> Tensor:
+    """Each sentence's column of the history and of what is forced: (n, 1) int64; ahead (k,) int64: the
+    columns so many steps further on, (n, k)."""
+    step = beams.step[:, None] if ahead is None else beams.step[:, None] + ahead
+    return step.clamp(max=beams.forced.shape[1] - 1)

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import torch
 
 from bytenmt.decoding import Hypothesis, Options, Request
+from bytenmt.draft import CHAIN, Speculation
 from bytenmt.engines.choice import Beams, Choice
 from bytenmt.engines.readback import harvest, sure
-from bytenmt.engines.torch_engine import Decoder, Running, Voice, begin, put, step
+from bytenmt.engines.speculate import Drafter, Sources, best_width, check, drafter_of, seconds
+from bytenmt.engines.torch_engine import Decoder, Running, Voice, begin, n_passes, put, step, width_of
 from bytenmt.models.base import map_tensors, tensors
 
 SOURCE_COLUMNS = 64  # source capacities are multiples of this, EOS counted
@@ -27,9 +29,11 @@ Capture = Callable[[Callable[[], None]], Callable[[], None]]
 
 
 class Plan(NamedTuple):
-    """What is kept of one source capacity: a memory of each model, and the captured step."""
+    """What is kept of one source capacity: a memory of each model, what drafts copy from, and the captured
+    step."""
 
     memories: tuple[Any, ...]
+    sources: Sources | tuple[()]
     replay: Callable[[], None]
 
 
@@ -37,7 +41,7 @@ class CudaGraphEngine:
     """Sentences at `capacity` fixed places; see decoding.Engine.
 
     models: in evaluation mode on `device`, best in bf16; their weights must not change. capture: for tests,
-    what takes the place of CUDA's.
+    what takes the place of CUDA's. speculation: as TorchEngine's.
     """
 
     def __init__(
@@ -47,11 +51,15 @@ class CudaGraphEngine:
         capacity: int,
         device: torch.device,
         capture: Capture | None = None,
+        speculation: Speculation | None = None,
     ) -> None:
         if capacity < 1 or not models:
             raise ValueError(f"{len(models)} models, capacity {capacity}: expected at least 1")
         self.capacity = capacity
+        check(speculation, options)
         self._models, self._options, self._device = models, options, device
+        self._speculation = speculation  # None once its width is known
+        self._drafter: Drafter | None = None
         self._capture = capture or CudaCapture(device)
         self._choice = Choice(options, device)
         self._handles: list[int | None] = [None] * capacity  # of each place; None: free
@@ -71,8 +79,8 @@ class CudaGraphEngine:
             raise ValueError(f"{len(requests)} sentences, but there is room for {self.room()}")
         if not requests:
             return []
-        fresh = begin(self._models, self._choice, requests)
         self._make_room(requests)
+        fresh = begin(self._models, self._choice, requests, drafted=width_of(self._drafter))
         free = [i for i, handle in enumerate(self._handles) if handle is None][: len(requests)]
         put(self._running(), torch.tensor(free, device=self._device), fresh)
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
@@ -84,9 +92,10 @@ class CudaGraphEngine:
 
     @torch.no_grad()
     def advance(self, n_steps: int) -> None:
-        for _ in range(min(n_steps, self._n_left)):
+        n_steps = min(n_passes(self._drafter, n_steps), self._n_left)
+        for _ in range(n_steps):
             self._plans[self._source_capacity].replay()
-        self._n_left = max(0, self._n_left - n_steps)
+        self._n_left -= n_steps
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
         if self._beams is None:
@@ -100,8 +109,8 @@ class CudaGraphEngine:
     def _running(self) -> Running:
         """The buffers of the plan that runs."""
         assert self._beams is not None
-        memories = self._plans[self._source_capacity].memories
-        return Running(tuple(map(Voice, memories, self._states)), self._beams)
+        plan = self._plans[self._source_capacity]
+        return Running(tuple(map(Voice, plan.memories, self._states)), self._beams, plan.sources)
 
     def _make_room(self, requests: Sequence[Request]) -> None:
         """See to buffers and a graph that these sentences fit into, beside those that run."""
@@ -127,23 +136,47 @@ class CudaGraphEngine:
 
     def _build(self, capacity: int) -> Plan:
         """Buffers for sources of so many columns, all places free, and the step captured on them."""
-        source = None if capacity == 0 else b" " * (capacity - 1)
-        example = [Request(source, self._history - 1)]
-        one = begin(self._models, self._choice, example, self._history)
-        fixed = map_tensors(lambda part: part.repeat(self.capacity, *[1] * (part.dim() - 1)), one)
-        fixed.beams.done.fill_(True)
+        if self._speculation is not None:
+            self._drafter = self._measured(self._speculation, capacity)
+            self._speculation = None
+        fixed = self._buffers(capacity, width_of(self._drafter))
         if self._beams is None:
             self._states, self._beams = tuple(voice.state for voice in fixed.voices), fixed.beams
         memories = tuple(voice.memory for voice in fixed.voices)
-        buffers = Running(tuple(map(Voice, memories, self._states)), self._beams)
+        buffers = Running(tuple(map(Voice, memories, self._states)), self._beams, fixed.sources)
+        return Plan(memories, fixed.sources, self._captured(buffers, self._drafter))
+
+    def _measured(self, speculation: Speculation, capacity: int) -> Drafter | None:
+        """The drafter that pays best, each one's step captured on buffers of its own."""
+        if speculation.most is not None:
+            return Drafter(speculation, speculation.most, self._device)
+        buffers = self._buffers(capacity, CHAIN)
+
+        def price(width: int) -> float:
+            drafter = drafter_of(speculation, width, self._device)
+            return seconds(self._captured(buffers, drafter), self._device)
+
+        return drafter_of(speculation, best_width(speculation.table.gain, price), self._device)
+
+    def _buffers(self, capacity: int, drafted: int) -> Running:
+        """All places, free, for sources of so many columns."""
+        source = None if capacity == 0 else b" " * (capacity - 1)
+        example = [Request(source, self._history - 1)]
+        one = begin(self._models, self._choice, example, self._history, drafted)
+        fixed = map_tensors(lambda part: part.repeat(self.capacity, *[1] * (part.dim() - 1)), one)
+        fixed.beams.done.fill_(True)
+        return fixed
+
+    def _captured(self, buffers: Running, drafter: Drafter | None) -> Callable[[], None]:
+        """A step that writes into the buffers from which it reads."""
 
         def one_step() -> None:
-            after = step(self._models, self._choice, buffers)
+            after = step(self._models, self._choice, buffers, drafter)
             for old, new in zip(tensors(buffers), tensors(after), strict=True):
                 if new is not old:  # rings and history have been written in place
                     old.copy_(new)
 
-        return Plan(memories, self._capture(one_step))
+        return self._capture(one_step)
 
 
 class CudaCapture:

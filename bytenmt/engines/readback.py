@@ -39,6 +39,7 @@ def read_back(beams: Beams, rows: Sequence[int], n_best: int) -> list[list[Hypot
         return []
     index = torch.tensor(rows, device=beams.done.device)
     score, log_p, step, beam = (part[index].cpu().numpy() for part in beams.finished)
+    passes = beams.passes[index].tolist()
     best = np.argsort(-score, axis=1, kind="stable")[:, :n_best]
     score, log_p, step, beam = (np.take_along_axis(x, best, 1) for x in (score, log_p, step, beam))
     if not (score[:, 0] > -np.inf).all():
@@ -46,7 +47,7 @@ def read_back(beams: Beams, rows: Sequence[int], n_best: int) -> list[list[Hypot
     texts = _texts(beams, index, step, beam)
     return [
         [
-            Hypothesis(text, float(log_p[i, j]), float(score[i, j]))
+            Hypothesis(text, float(log_p[i, j]), float(score[i, j]), passes[i])
             for j, text in enumerate(texts[i])
             if score[i, j] > -np.inf
         ]

@@ -1,5 +1,7 @@
 """The reference engine: decode steps in plain PyTorch on any device, of one model or of several that vote.
 
+With drafts a step is a pass: models that can take bytes back read the last byte and some guessed ones in one
+call, and each text takes as many as it would have chosen.
 Knows models by their contract. Does not know when to admit whom, nor lines.
 """
 
@@ -7,16 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
 
 from bytenmt.alphabet import EOS, PAD
 from bytenmt.decoding import Hypothesis, Options, Request
+from bytenmt.draft import CHAIN, Speculation
 from bytenmt.engines.choice import Beams, Choice
 from bytenmt.engines.readback import harvest, sure
-from bytenmt.models.base import concatenate, place, select
+from bytenmt.engines.speculate import Drafter, Sources, best_width, check, drafter_of, seconds
+from bytenmt.models.base import Drafting, concatenate, place, select
 
 
 class Decoder(Protocol):
@@ -39,10 +43,11 @@ class Voice(NamedTuple):
 
 
 class Running(NamedTuple):
-    """Sentences side by side: a voice of each model, and their beams."""
+    """Sentences side by side: a voice of each model, their beams, and sources where drafts copy from them."""
 
     voices: tuple[Voice, ...]
     beams: Beams
+    sources: Sources | tuple[()] = ()
 
 
 class TorchEngine:
@@ -50,16 +55,26 @@ class TorchEngine:
 
     models: in evaluation mode on `device`, in the precision in which they shall compute; several give the
     mean of their probabilities. Sentences that are done leave when their places are wanted, or are a quarter.
+    speculation: for models that obey base.Drafting, one beam and no repetition guard; the first sentences
+    wait until it is measured how many drafted bytes pay.
     """
 
     def __init__(
-        self, models: Sequence[Decoder], options: Options, capacity: int, device: torch.device
+        self,
+        models: Sequence[Decoder],
+        options: Options,
+        capacity: int,
+        device: torch.device,
+        speculation: Speculation | None = None,
     ) -> None:
         if capacity < 1 or not models:
             raise ValueError(f"{len(models)} models, capacity {capacity}: expected at least 1")
         self.capacity = capacity
+        check(speculation, options)
         self._models, self._options, self._device = models, options, device
         self._choice = Choice(options, device)
+        self._speculation = speculation  # None once its width is known
+        self._drafter: Drafter | None = None
         self._running: Running | None = None
         self._handles: list[int | None] = []  # of each row; None: harvested
         self._n_admitted = 0
@@ -80,7 +95,10 @@ class TorchEngine:
         if self._running is not None and without_source != self._without_source:
             raise ValueError("sentences with and without a source, expected one kind")
         self._without_source = without_source
-        fresh = begin(self._models, self._choice, requests)
+        if self._speculation is not None:
+            self._drafter = self._measured(self._speculation, requests)
+            self._speculation = None
+        fresh = begin(self._models, self._choice, requests, drafted=width_of(self._drafter))
         self._running = fresh if self._running is None else concatenate([self._running, fresh])
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._handles += handles
@@ -90,9 +108,13 @@ class TorchEngine:
 
     @torch.no_grad()
     def advance(self, n_steps: int) -> None:
-        for _ in range(min(n_steps, self._n_left)):
+        n_steps = min(n_passes(self._drafter, n_steps), self._n_left)
+        for _ in range(n_steps):
             if self._running is not None:
-                self._running = step(self._models, self._choice, self._running)
+                self._running = step(self._models, self._choice, self._running, self._drafter)
+                if self._drafter is not None and _all_done(self._running.beams):
+                    self._n_left = n_steps = 0
+                    break
         self._n_left = max(0, self._n_left - n_steps)
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
@@ -107,6 +129,24 @@ class TorchEngine:
         assert self._running is not None
         return sure(self._running.beams, self._handles.index(handle))
 
+    def _measured(self, speculation: Speculation, requests: Sequence[Request]) -> Drafter | None:
+        """The drafter that pays best where all places hold sentences like these."""
+        if speculation.most is not None:
+            return Drafter(speculation, speculation.most, self._device)
+        places = [requests[i % len(requests)] for i in range(self.capacity)]
+        trial = begin(self._models, self._choice, places, drafted=CHAIN)
+
+        def price(width: int) -> float:
+            drafter = drafter_of(speculation, width, self._device)
+
+            def one_pass() -> None:
+                nonlocal trial
+                trial = step(self._models, self._choice, trial, drafter)
+
+            return seconds(one_pass, self._device)
+
+        return drafter_of(speculation, best_width(speculation.table.gain, price), self._device)
+
     def _compact(self) -> None:
         """Let go of the rows that have been harvested."""
         keep = [row for row, handle in enumerate(self._handles) if handle is not None]
@@ -118,19 +158,31 @@ class TorchEngine:
 
 
 def begin(
-    models: Sequence[Decoder], choice: Choice, requests: Sequence[Request], history: int = 0
+    models: Sequence[Decoder],
+    choice: Choice,
+    requests: Sequence[Request],
+    history: int = 0,
+    drafted: int = 0,
 ) -> Running:
-    """Sentences before their first byte; history as in Choice.begin."""
+    """Sentences before their first byte; history, drafted as in Choice.begin."""
     src, src_len = (part.to(choice.device) for part in source_tensors(requests))
     voices = []
     for model in models:
         memory = model.encode(src, src_len)
-        voices.append(Voice(memory, model.start(memory, choice.options.beam)))
-    return Running(tuple(voices), choice.begin(requests, history))
+        b = choice.options.beam
+        state = cast(Drafting, model).start(memory, b, drafted) if drafted else model.start(memory, b)
+        voices.append(Voice(memory, state))
+    sources = Sources.of(requests, choice.device) if drafted else ()
+    return Running(tuple(voices), choice.begin(requests, history, drafted), sources)
 
 
-def step(models: Sequence[Decoder], choice: Choice, running: Running) -> Running:
-    """One more byte of every sentence. The given states are consumed, the history is written in place."""
+def step(
+    models: Sequence[Decoder], choice: Choice, running: Running, drafter: Drafter | None = None
+) -> Running:
+    """One more byte of every sentence, or as many of the drafted ones as are right and one more. The given
+    states are consumed, the history is written in place."""
+    if drafter is not None:
+        return _step_drafted(models, choice, running, drafter)
     beams, options = running.beams, choice.options
     n, b = beams.last.shape
     first = torch.arange(n, device=beams.last.device)[:, None] * b
@@ -143,7 +195,40 @@ def step(models: Sequence[Decoder], choice: Choice, running: Running) -> Running
         kind = torch.promote_types(logits.dtype, torch.float32)
         log_ps.append(logits.view(n, b, -1).log_softmax(dim=-1, dtype=kind))
         voices.append(voice._replace(state=state))
-    return Running(tuple(voices), choice.step(mean(log_ps), beams))
+    return running._replace(voices=tuple(voices), beams=choice.step(mean(log_ps), beams))
+
+
+def _step_drafted(models: Sequence[Decoder], choice: Choice, running: Running, drafter: Drafter) -> Running:
+    """See step; the models take back what has been read in vain."""
+    draft = drafter(running.beams, running.sources)
+    read = torch.cat([running.beams.last, draft.to(torch.uint8)], dim=1)
+    states, log_ps = [], []
+    for model, voice in zip(models, running.voices, strict=True):
+        logits, state = model(read, voice.memory, voice.state)
+        kind = torch.promote_types(logits.dtype, torch.float32)
+        log_ps.append(logits.log_softmax(dim=-1, dtype=kind))
+        states.append(state)
+    beams, in_vain = choice.verify(mean(log_ps), draft, running.beams)
+    voices = [
+        voice._replace(state=cast(Drafting, model).rewind(state, in_vain))
+        for model, voice, state in zip(models, running.voices, states, strict=True)
+    ]
+    return running._replace(voices=tuple(voices), beams=beams)
+
+
+def width_of(drafter: Drafter | None) -> int:
+    """Drafted bytes a pass."""
+    return 0 if drafter is None else drafter.width
+
+
+def n_passes(drafter: Drafter | None, n_steps: int) -> int:
+    """Passes that probably yield as many bytes as so many steps."""
+    return n_steps if drafter is None else math.ceil(n_steps / drafter.gain)
+
+
+def _all_done(beams: Beams) -> bool:
+    """Whether no step is needed any more, where that is known without waiting for the device."""
+    return beams.done.device.type == "cpu" and bool(beams.done.all())
 
 
 def mean(log_ps: Sequence[Tensor]) -> Tensor:
@@ -172,13 +257,14 @@ def only(running: Running, keep: Tensor) -> Running:
     b = running.beams.last.shape[1]
     rows = rows_of(keep, b)
     voices = tuple(Voice(select(v.memory, keep), select(v.state, rows)) for v in running.voices)
-    return Running(voices, select(running.beams, keep))
+    return Running(voices, select(running.beams, keep), select(running.sources, keep))
 
 
 def put(running: Running, places: Tensor, fresh: Running) -> None:
     """Write fresh sentences over the ones at these places (int64), in place."""
     rows = rows_of(places, fresh.beams.last.shape[1])
     place(running.beams, places, fresh.beams)
+    place(running.sources, places, fresh.sources)
     for voice, new in zip(running.voices, fresh.voices, strict=True):
         place(voice.memory, places, new.memory)
         place(voice.state, rows, new.state)
