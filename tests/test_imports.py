@@ -39,6 +39,7 @@ LAYERS: dict[str, int] = {
     "tensorfile": 1,
     "pointer": 2,
     "draft": 2,
+    "draft_kernels": 1,
     "draft_counts": 3,
     "weights": 3,
     "checkpoint": 4,

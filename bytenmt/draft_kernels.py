@@ -1,0 +1,218 @@
+"""Kernels that count a draft table. They stand in one file because they call each other.
+
+All positions of the text are put in order by the bytes that follow them, then by one byte of context after
+the other, so that equal contexts stand together and, among them, equal continuations. A chain takes the most
+frequent next byte again and again. `where` and `origin` are draft_counts.Positions of targets and of
+sources, `table` is a draft.Table. Knows what other files define only as arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bytenmt.alphabet import njit
+
+
+@njit
+def windows(data: Any, bounds: Any, starts: Any, before: Any, eos: Any, word: Any, following: Any) -> None:
+    """Positions.of: data (bytes,) uint8, bounds (m + 1,) of the texts in it."""
+    for text in range(len(starts) - 1):
+        first, length = bounds[text], bounds[text + 1] - bounds[text]
+        n = starts[text + 1] - starts[text]
+        last = before
+        for j in range(n):
+            word[starts[text] + j] = last
+            if j < length:
+                last = last << np.uint64(8) | np.uint64(data[first + j])
+        ahead = np.uint64(0)
+        for j in range(max(n, length) - 1, -1, -1):
+            byte = np.uint64(data[first + j]) if j < length else np.uint64(eos)
+            ahead = ahead >> np.uint64(8) | byte << np.uint64(56)
+            if j < n:
+                following[starts[text] + j] = ahead
+
+
+@njit
+def sort(order: Any, keys: Any, shift: Any, out: Any) -> None:
+    """One stable pass by the byte of keys (n,) uint64 at `shift`: positions order (n,) -> out (n,) int32."""
+    places = np.zeros(257, np.int64)
+    bits = np.uint64(shift)
+    for i in range(len(order)):
+        places[np.int64(keys[order[i]] >> bits & np.uint64(255)) + 1] += 1
+    for byte in range(256):
+        places[byte + 1] += places[byte]
+    for i in range(len(order)):
+        digit = np.int64(keys[order[i]] >> bits & np.uint64(255))
+        out[places[digit]] = order[i]
+        places[digit] += 1
+
+
+@njit
+def hashed(key: Any, k: Any, constants: Any) -> Any:
+    """draft.hashed of a masked word."""
+    h = (key ^ (np.uint64(k) * constants[0])) * constants[1]
+    return (h ^ h >> np.uint64(32)) * constants[2]
+
+
+@njit
+def agreement(a: Any, b: Any) -> Any:
+    """How many bytes two continuations begin with in common."""
+    differ = a ^ b
+    n = 0
+    while n < 8 and differ >> np.uint64(56) == np.uint64(0):
+        n += 1
+        differ = differ << np.uint64(8)
+    return n
+
+
+@njit
+def chain_of(order: Any, following: Any, low: Any, high: Any, eos: Any, counts: Any) -> Any:
+    """The chain of the positions order[low:high], as `following` has it; counts (CHAIN + 1,): how many they
+    are, and how many go on like its first j bytes."""
+    counts[:] = 0
+    counts[0] = high - low
+    chain = np.uint64(0)
+    for j in range(len(counts) - 1):
+        bits = np.uint64(56 - 8 * j)
+        most, most_low, at = 0, low, low
+        while at < high:
+            byte = following[order[at]] >> bits & np.uint64(255)
+            end = at + 1
+            while end < high and following[order[end]] >> bits & np.uint64(255) == byte:
+                end += 1
+            if end - at > most:
+                most, most_low = end - at, at
+            at = end
+        byte = following[order[most_low]] >> bits & np.uint64(255)
+        chain |= byte << bits
+        counts[j + 1] = most
+        low, high = most_low, most_low + most
+        if byte == np.uint64(eos):
+            break
+    return chain
+
+
+@njit
+def put(table: Any, slot: Any, h: Any, chain: Any, counts: Any, discount: Any) -> None:
+    """A slot gets another owner; chain, counts: see chain_of."""
+    table.tag[slot] = h & np.uint64(0xFFFFFFFF) | np.uint64(1)
+    table.guess[slot] = 0
+    for j in range(len(counts) - 1):
+        reach = np.int64(max(0.0, 255 * (counts[j + 1] - discount) / counts[0]))
+        table.reach[slot, j] = reach
+        if reach:
+            byte = chain >> np.uint64(56 - 8 * j) & np.uint64(255)
+            table.guess[slot] |= byte << np.uint64(8 * j)
+
+
+@njit
+def compete(
+    order: Any,
+    where: Any,
+    guess: Any,
+    drafted: Any,
+    value: Any,
+    table: Any,
+    constants: Any,
+    settings: Any,
+) -> None:
+    """Give contexts of k bytes the slots in which nobody is worth more.
+
+    order (n,): positions by context and what follows. guess, drafted (n,): the chain that a shorter context
+    has for each position, and how many bytes of it are worth their price; both are updated. value (slots,)
+    float64: of each owner: bytes that it gets right, less their price, beyond what the shorter contexts do.
+    """
+    k, mask, discount, price, eos = settings
+    shift = np.uint64(64 - round(np.log2(len(value))))
+    counts = np.zeros(table.reach.shape[1] + 1)
+    low = 0
+    while low < len(order):
+        key = where.word[order[low]] & mask
+        high = low + 1
+        while high < len(order) and where.word[order[high]] & mask == key:
+            high += 1
+        if high - low > 1:
+            chain = chain_of(order, where.following, low, high, eos, counts)
+            n, worth = 0, 0.0
+            while n < len(counts) - 1 and counts[n + 1] - discount > price * counts[0]:
+                n += 1
+                worth += counts[n] - discount - price * counts[0]
+            for i in range(low, high):
+                at = order[i]
+                right = agreement(guess[at], where.following[at])
+                worth -= min(drafted[at], right) - price * drafted[at]
+            if worth > 0:
+                for i in range(low, high):
+                    guess[order[i]], drafted[order[i]] = chain, n
+                h = hashed(key, k, constants)
+                slot = h >> shift
+                if worth > value[slot]:
+                    value[slot] = worth
+                    put(table, slot, h, chain, counts, discount)
+        low = high
+
+
+@njit
+def match(word: Any, words: Any, first: Any, end: Any) -> Any:
+    """draft.Table.copied: the longest match of a text's end in the source: its length, and the position
+    behind it. words: the source's, positions first to end, without that of its EOS and the first."""
+    longest, at = 0, first
+    for position in range(first + 1, end):
+        most = min(8, position - first)
+        differ = word ^ words[position]
+        length = 0
+        while length < most and differ & np.uint64(255) == np.uint64(0):
+            length += 1
+            differ = differ >> np.uint64(8)
+        if length and length >= longest:
+            longest, at = length, position
+    return longest, at
+
+
+@njit
+def count_copies(where: Any, origin: Any, counts: Any) -> None:
+    """counts (LONGEST_MATCH + 1, CHAIN + 1): how often there was a match of so many bytes, and the text went
+    on like the source for the next j bytes. where, origin: line by line the targets and the sources."""
+    for line in range(len(where.starts) - 1):
+        first, end = origin.starts[line], origin.starts[line + 1] - 1
+        for at in range(where.starts[line], where.starts[line + 1]):
+            length, behind = match(where.word[at], origin.word, first, end)
+            counts[length, 0] += 1
+            right = agreement(origin.following[behind], where.following[at])
+            for j in range(min(right, end - behind)):
+                counts[length, j + 1] += 1
+
+
+@njit
+def count_hits(
+    where: Any, origin: Any, table: Any, orders: Any, masks: Any, constants: Any, hits: Any
+) -> None:
+    """hits (CHAIN,): how often the first j + 1 bytes of the draft, see draft.Table.draft, were right."""
+    shift = np.uint64(64 - round(np.log2(len(table.tag))))
+    for line in range(len(where.starts) - 1):
+        first, end = origin.starts[line], origin.starts[line + 1] - 1
+        for at in range(where.starts[line], where.starts[line + 1]):
+            word, ahead = where.word[at], where.following[at]
+            right, n, total = 0, 0, 0
+            for k in orders:
+                h = hashed(word & masks[k], k, constants)
+                slot = h >> shift
+                if table.tag[slot] == h & np.uint64(0xFFFFFFFF) | np.uint64(1):
+                    while n < len(hits) and table.reach[slot, n]:
+                        byte = table.guess[slot] >> np.uint64(8 * n) & np.uint64(255)
+                        if right == n and ahead >> np.uint64(56 - 8 * n) & np.uint64(255) == byte:
+                            right += 1
+                        total += table.reach[slot, n]
+                        n += 1
+                    break
+            length, behind = match(word, origin.word, first, end)
+            n, copied = 0, 0
+            while n < min(len(hits), end - behind) and table.copy[length, n]:
+                copied += table.copy[length, n]
+                n += 1
+            if copied > total:
+                right = min(n, agreement(origin.following[behind], ahead))
+            for j in range(right):
+                hits[j] += 1
