@@ -112,7 +112,19 @@ def test_ratios():
 
 
 @pytest.mark.parametrize(
-    "line", ["--plot a.png", "--peer --preset base", "--engine cuda-graph", "--device cuda --beams 1,2"]
+    "line",
+    [
+        "--plot a.png",
+        "--peer --preset base",
+        "--engine cuda-graph",
+        "--device cuda --beams 1,2",
+        "--draft run",
+        "--src test.en",
+        "--draft run --src test.en --arch bytenet",
+        "--draft run --src test.en --beam 2",
+        "--draft run --src test.en --peer",
+        "--draft run --src test.en --lines 0",
+    ],
 )
 def test_an_option_that_would_be_ignored_is_an_error(line, capsys):
     with pytest.raises(SystemExit):

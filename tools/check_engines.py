@@ -14,7 +14,7 @@ report the chrF that they cost.
 With --draft every engine is compared with itself: with drafts, as many as pay and as many as there can be, it
 must give the bytes that it gives without, greedy and drawn. The numba engine has no near-ties there: its wide
 passes round as its steps do. Elsewhere a wide product may round otherwise than a narrow one: greedily and in
-fp32 near-ties are counted as above; draws, and bf16, are only counted. Knows engines and runs; does not train.
+fp32 near-ties are counted as above; draws and bf16 are only counted. Knows engines and runs; does not train.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ import torch
 from bench import Record, show, write_json
 from drafts import How, bytes_per_pass, make_engine, read_lines, subject, take
 from drafts import requests_of as requests_of_run
-from steps import DTYPES
 from torch import Tensor
 
 from bytenmt.alphabet import BOS, EOS

@@ -89,11 +89,12 @@ def subject(run: Path, preset: str | None) -> Subject:
     if name not in CONVOLUTIONAL:
         raise BytenmtError(f"{run} is a {name}, whose steps are serial: give {' or '.join(CONVOLUTIONAL)}")
     table = table_of(run, contents)
+    label = run.stem if name in run.stem else f"{run.stem} {name}"
     if preset is None:
-        return Subject(f"{run.stem} {name}", file, contents, table)
+        return Subject(label, file, contents, table)
     larger = widened(contents, preset)
     print(f"{run}: {size(larger)} for {size(contents)}", file=sys.stderr)
-    return Subject(f"{run.stem} {name} {preset}", file, larger, table)
+    return Subject(f"{label} {preset}", file, larger, table)
 
 
 def table_of(run: Path, contents: Contents) -> Table:
