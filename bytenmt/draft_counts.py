@@ -31,10 +31,9 @@ SLOTS = 1 << 17  # 2.6 MB
 MOST_BYTES = 1 << 24  # of text that are counted: more adds little to so many slots
 HELD_OUT = 20  # every so manieth text is kept back to measure what drafts are worth
 # Tuned on Multi30k, German, at a rate of bytes per pass and 0.05 to 0.2 for each drafted byte.
-DISCOUNT = 0.75  # taken off how often a chain came: what came once will hardly come again
-PRICE = (
-    0.1  # of a drafted byte, in steps: a context is worth the bytes that it gets right, less this for each
-)
+# In hundredths: so that worth is a whole number, the same everywhere.
+DISCOUNT = 75  # taken off how often a chain came: what came once will hardly come again
+PRICE = 10  # of a drafted byte: a context is worth the bytes that it gets right, less this for each
 MOST_COMPARED = 1 << 29  # pairs of source and target bytes from which the worth of copying is told
 CONSTANTS = np.array([PER_ORDER, SPREAD, MIX], np.uint64)
 MASKS = np.array(KEYS, np.uint64)
@@ -68,8 +67,8 @@ def counted(
     targets: Sequence[bytes], sources: Sequence[bytes] | None = None, ended: bool = True, slots: int = SLOTS
 ) -> Table:
     """The table of a training text. targets: its lines, of which each ends a text (ended), or pieces of a
-    stream; sources: line by line what they were translated from. No more than MOST_BYTES of the targets are
-    counted, evenly chosen."""
+    stream; sources: line by line what they were translated from. About MOST_BYTES of the targets are counted
+    at most, evenly chosen."""
     chosen = _evenly(targets, MOST_BYTES)
     targets = [targets[i] for i in chosen]
     sources = None if sources is None else [sources[i] for i in chosen]
@@ -107,7 +106,7 @@ def gains(
 
 
 def _evenly(texts: Sequence[bytes], most: int) -> list[int]:
-    """Which texts to take so that they have `most` bytes or a little less."""
+    """Which texts to take so that they have about `most` bytes, or all."""
     ends = np.cumsum([len(text) for text in texts])
     total = int(ends[-1]) if len(texts) else 0
     if total <= most:
@@ -126,7 +125,7 @@ def _filled(where: Positions, slots: int) -> Table:
     for shift in range(0, 64, 8):
         sort(order, where.following, shift, spare)
         order, spare = spare, order
-    value = np.zeros(slots, np.float64)  # of each slot's owner
+    value = np.zeros(slots, np.int64)  # of each slot's owner
     guess, drafted = np.zeros(n, np.uint64), np.zeros(n, np.uint8)  # at each position, by a shorter context
     for k in range(1, max(ORDERS) + 1):
         sort(order, where.word, 8 * (k - 1), spare)

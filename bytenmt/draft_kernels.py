@@ -100,7 +100,7 @@ def put(table: Any, slot: Any, h: Any, chain: Any, counts: Any, discount: Any) -
     table.tag[slot] = h & np.uint64(0xFFFFFFFF) | np.uint64(1)
     table.guess[slot] = 0
     for j in range(len(counts) - 1):
-        reach = np.int64(max(0.0, 255 * (counts[j + 1] - discount) / counts[0]))
+        reach = max(0, 255 * (100 * counts[j + 1] - discount)) // (100 * counts[0])
         table.reach[slot, j] = reach
         if reach:
             byte = chain >> np.uint64(56 - 8 * j) & np.uint64(255)
@@ -122,11 +122,12 @@ def compete(
 
     order (n,): positions by context and what follows. guess, drafted (n,): the chain that a shorter context
     has for each position, and how many bytes of it are worth their price; both are updated. value (slots,)
-    float64: of each owner: bytes that it gets right, less their price, beyond what the shorter contexts do.
+    int64: of each owner: hundredths of the bytes that it gets right, less their price, beyond what the
+    shorter contexts do. discount, price: in hundredths.
     """
     k, mask, discount, price, eos = settings
     shift = np.uint64(64 - round(np.log2(len(value))))
-    counts = np.zeros(table.reach.shape[1] + 1)
+    counts = np.zeros(table.reach.shape[1] + 1, np.int64)
     low = 0
     while low < len(order):
         key = where.word[order[low]] & mask
@@ -135,14 +136,14 @@ def compete(
             high += 1
         if high - low > 1:
             chain = chain_of(order, where.following, low, high, eos, counts)
-            n, worth = 0, 0.0
-            while n < len(counts) - 1 and counts[n + 1] - discount > price * counts[0]:
+            n, worth = 0, 0
+            while n < len(counts) - 1 and 100 * counts[n + 1] - discount > price * counts[0]:
                 n += 1
-                worth += counts[n] - discount - price * counts[0]
+                worth += 100 * counts[n] - discount - price * counts[0]
             for i in range(low, high):
                 at = order[i]
                 right = agreement(guess[at], where.following[at])
-                worth -= min(drafted[at], right) - price * drafted[at]
+                worth -= 100 * min(np.int64(drafted[at]), right) - price * np.int64(drafted[at])
             if worth > 0:
                 for i in range(low, high):
                     guess[order[i]], drafted[order[i]] = chain, n
