@@ -50,8 +50,8 @@ class JsonLines:
         return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
 
     def record(self, number: int, answer: Answer) -> dict[str, Any]:
-        """line: from 1; text, score, log_probability, bits_per_byte of the best hypothesis; n_best: the same
-        of each; alignment: of the best; seconds: from the line's coming to its answer."""
+        """line: from 1; what `told` tells of the best hypothesis; n_best: the same of each; alignment: of the
+        best; seconds: from the line's coming to its answer."""
         record = {"line": number, **told(answer.hypotheses[0])}
         if self.n_best > 1:
             record["n_best"] = [told(hypothesis) for hypothesis in answer.hypotheses]
@@ -59,14 +59,18 @@ class JsonLines:
 
 
 def told(hypothesis: Hypothesis) -> dict[str, Any]:
-    """A hypothesis for JSON; bits_per_byte: of the text, its end paid for too, None of an empty one."""
+    """A hypothesis for JSON; bits_per_byte: of the text, its end paid for too, None of an empty one;
+    bytes_per_pass: its end counted, where bytes were drafted."""
     n_bytes = len(hypothesis.text)
-    return {
+    record = {
         "text": hypothesis.text.decode(),
         "score": hypothesis.score,
         "log_probability": hypothesis.log_probability,
         "bits_per_byte": -hypothesis.log_probability / math.log(2) / n_bytes if n_bytes else None,
     }
+    if hypothesis.passes:
+        record["bytes_per_pass"] = (n_bytes + 1) / hypothesis.passes
+    return record
 
 
 def _parts(answer: Answer) -> Parts:

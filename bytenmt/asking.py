@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from bytenmt.distributed import Group
 
 OF_SAMPLING = ("temperature", "top_k", "top_p", "seed")
-OF_THE_ENGINE = ("engine", "precision")
+OF_THE_ENGINE = ("engine", "precision", "draft")
 
 
 def choice(decoding: Mapping[str, Any], device: str, threads: int | None) -> Choice:
     """The engine to use. Raises BytenmtError; see runtime.choose."""
-    return choose(decoding["engine"], device, decoding["precision"], threads)
+    return choose(decoding["engine"], device, decoding["precision"], threads, decoding["draft"])
 
 
 def settings(decoding: Mapping[str, Any]) -> dict[str, Any]:

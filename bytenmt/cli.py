@@ -26,6 +26,7 @@ from bytenmt.errors import BytenmtError
 from bytenmt.language import generate, predict
 from bytenmt.options import ANSWERS, DECODING, FILE, MODEL, MODELS, RUNTIME, TEXTS, TRAINING
 from bytenmt.presets import PRESETS
+from bytenmt.runs import average, convert, info
 
 ARCHITECTURES = tuple(PRESETS["small"])
 TOKENIZERS = ("13a", "char", "intl", "zh", "none")  # sacreBLEU's, those that need nothing else
@@ -37,8 +38,8 @@ def main() -> None:
     """Character-level translation on raw UTF-8 bytes: no tokenizer, no vocabulary."""
 
 
-main.add_command(predict)
-main.add_command(generate)
+for command in (predict, generate, average, convert, info):
+    main.add_command(command)
 
 
 @main.command()
@@ -254,54 +255,3 @@ def score(run: Path, src: Path | None, tgt: Path, errors: str, device: str, thre
     for nats, n_bytes in zip(log_p.tolist(), corpus.target_lengths.tolist(), strict=True):
         bits = -nats / math.log(2) / n_bytes if n_bytes else math.inf
         click.echo(f"{nats:.6f}\t{bits:.6f}")
-
-
-@main.command()
-@click.argument("paths", metavar="RUN|FILE...", type=FILE, nargs=-1, required=True)
-@click.option("-o", "--output", type=FILE, required=True, help="The checkpoint file to write.")
-@click.option("--last", type=click.IntRange(1), metavar="K", help="The last K checkpoints of a run.")
-def average(paths: tuple[Path, ...], output: Path, last: int | None) -> None:
-    """Write the mean of several checkpoints' weights, a file that -m takes.
-
-    Give one run folder, or checkpoint files of one architecture and size.
-    """
-    from bytenmt.average import average as write_average
-
-    check_output(output, *paths)
-    for line in write_average(paths, output, last):
-        click.echo(line, err=True)
-
-
-@main.command()
-@click.argument("run", type=FILE)
-@click.option("-o", "--output", type=FILE, required=True, help="The weights file to write, .safetensors.")
-@click.option(
-    "--precision",
-    type=click.Choice(["fp32", "bf16", "int8"]),
-    required=True,
-    help="Of the matrices; all else stays fp32.",
-)
-def convert(run: Path, output: Path, precision: str) -> None:
-    """Write the weights of a run in fewer bytes, a file that -m takes.
-
-    RUN is a run folder, whose best checkpoint is taken, or a weights file.
-    """
-    from bytenmt.convert import convert as write_converted
-
-    for line in write_converted(run, output, precision):
-        click.echo(line, err=True)
-
-
-@main.command()
-@click.argument("what", metavar="RUN|FILE|ARCH")
-@click.option("--preset", metavar="|".join(PRESETS), help="Of an architecture; small by default.")
-@click.option("--no-source", is_flag=True, help="Of an architecture: as a byte language model.")
-def info(what: str, preset: str | None, no_source: bool) -> None:
-    """Print what a model costs, and its configuration as TOML.
-
-    RUN is a run folder, FILE a weights file, ARCH the name of an architecture. The output can be given to
-    --config.
-    """
-    from bytenmt.info import information
-
-    click.echo(information(what, preset, no_source))

@@ -156,6 +156,7 @@ class TrainConfig(_Section, frozen=True):
     compile: bool = False  # torch.compile, convolutional models only; minutes to compile, once a width
     metric: Literal["bits_per_byte", "chrf"] = "bits_per_byte"  # what the best checkpoint is best in
     patience: Count = 0  # validations without a better one after which training ends; 0: no such end
+    draft: bool = False  # count drafts of the text at the end, for convolutional models; see draft.py
     valid_every: Positive = 500  # updates
     valid_lines: Count = 200  # lines decoded for chrF and BLEU at every validation; 0: bits per byte only
     save_every: Positive = 500  # updates

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 
 from bytenmt.alphabet import BOS
-from bytenmt.config import Config, config_tree
-from bytenmt.errors import CheckpointError
+from bytenmt.config import CONVOLUTIONAL, Config, ModelConfig, architecture, config_tree
+from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.tensorfile import entry, pack, read_arrays, replace_synced
 
 CHAIN = 8  # bytes of a draft at most
@@ -151,6 +151,16 @@ def empty(slots: int = 2) -> Table:
         np.zeros((LONGEST_MATCH + 1, CHAIN), np.uint8),
         np.zeros(CHAIN, np.float32),
     )
+
+
+def check_serial(config: ModelConfig, what: str) -> None:
+    """Raise BytenmtError, which begins with `what`, for an architecture that cannot check several bytes at
+    once."""
+    arch = architecture(config)
+    if arch not in CONVOLUTIONAL:
+        raise BytenmtError(
+            f"{what}: the steps of {arch} are serial; drafts are for {' and '.join(CONVOLUTIONAL)}: drop it"
+        )
 
 
 def identity(config: Config, facts: Mapping[str, Any]) -> str:

@@ -16,6 +16,8 @@ from bytenmt.batching import batches
 from bytenmt.config import CONVOLUTIONAL, Config, architecture
 from bytenmt.corpus import PairFiles, ParallelCorpus
 from bytenmt.distributed import ALONE, Group
+from bytenmt.draft import TEXT_FACTS, Table
+from bytenmt.drafting import of_corpus, of_streams
 from bytenmt.errors import BytenmtError, ConfigError, DataError
 from bytenmt.evaluate import bits_per_byte, log_probabilities, text_scores
 from bytenmt.inventory import inventory
@@ -27,6 +29,7 @@ from bytenmt.textfile import read_bytes
 from bytenmt.trainer import Trainer
 from bytenmt.translate import Translator
 
+SIDES = "src", "tgt", "tsv"  # of PairFiles
 CACHE, LEFT_OUT = "cache", "left_out.tsv"  # in the run folder: unpacked texts, pairs that are not used
 
 
@@ -42,6 +45,9 @@ class Feed(Protocol):
 
     def facts(self) -> dict[str, Any]:
         """What is saved beside the progress."""
+
+    def drafts(self) -> Table:
+        """Those of the training text."""
 
     def check(self, run: Path, saved: Mapping[str, Any]) -> None:
         """Raise BytenmtError where a run with these facts was trained on other text."""
@@ -61,7 +67,7 @@ def open_feed(
         valid_corpus = ParallelCorpus.open_all([valid], errors, *limits, cache=run / CACHE)
         for part in (corpus, valid_corpus):
             part.require_pairs()
-        feed = PairFeed(corpus, valid_corpus)
+        feed = PairFeed(corpus, valid_corpus, files)
         if group.leads:
             report = [*inventory(corpus, run / LEFT_OUT), *inventory(valid_corpus)]
     else:
@@ -78,8 +84,11 @@ def open_feed(
 class PairFeed:
     """Pairs of lines."""
 
-    def __init__(self, corpus: ParallelCorpus, valid: ParallelCorpus) -> None:
-        self.corpus, self.valid = corpus, valid
+    def __init__(
+        self, corpus: ParallelCorpus, valid: ParallelCorpus, files: Sequence[PairFiles] = ()
+    ) -> None:
+        """files: what the corpus was read from."""
+        self.corpus, self.valid, self._files = corpus, valid, files
 
     def shares(self, trainer: Trainer) -> Iterator[Any]:
         """See Feed."""
@@ -129,18 +138,28 @@ class PairFeed:
         return record
 
     def facts(self) -> dict[str, Any]:
-        """The pairs and their bytes."""
+        """The pairs and their bytes, and where they lie."""
         source, target = (
             int(lengths.sum(dtype="int64"))
             for lengths in (self.corpus.source_lengths, self.corpus.target_lengths)
         )
-        return {"pairs": len(self.corpus), "source_bytes": source, "target_bytes": target}
+        corpora = [
+            {side: str(path.resolve()) for side, path in zip(SIDES, pair[:3], strict=True) if path}
+            for pair in self._files
+        ]
+        counts = len(self.corpus), source, target
+        return dict(zip(TEXT_FACTS, counts, strict=True)) | {"corpora": corpora}
+
+    def drafts(self) -> Table:
+        """See Feed."""
+        return of_corpus(self.corpus)
 
     def check(self, run: Path, saved: Mapping[str, Any]) -> None:
         """See Feed."""
-        for name, value in self.facts().items():
-            if saved[name] != value:
-                raise _other_text(run, f"{saved[name]} {name.replace('_', ' ')}, now {value}")
+        now = self.facts()
+        for name in TEXT_FACTS:
+            if saved[name] != now[name]:
+                raise _other_text(run, f"{saved[name]} {name.replace('_', ' ')}, now {now[name]}")
 
 
 class Text:
@@ -187,7 +206,7 @@ class TextFeed:
                 f"a batch holds {self._n_rows} windows of {width} bytes for {group.size} processes:"
                 " raise train.max_tokens, or lower train.window"
             )
-        self._texts = [text.facts() for text in texts]
+        self._training, self._texts = texts, [text.facts() for text in texts]
 
     def shares(self, trainer: Trainer) -> Iterator[Any]:
         """See Feed."""
@@ -214,6 +233,10 @@ class TextFeed:
     def facts(self) -> dict[str, Any]:
         """The texts."""
         return {"texts": self._texts}
+
+    def drafts(self) -> Table:
+        """See Feed."""
+        return of_streams([text.data for text in self._training])
 
     def check(self, run: Path, saved: Mapping[str, Any]) -> None:
         """See Feed."""

@@ -7,8 +7,11 @@ from pathlib import Path
 import torch
 
 from bytenmt.config import Config, architecture, config_toml, load_config
-from bytenmt.errors import BytenmtError
+from bytenmt.draft import FILE, read
+from bytenmt.drafting import told
+from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.models import build_model
+from bytenmt.pointer import read_pointer
 from bytenmt.presets import PRESETS
 from bytenmt.weights import is_weights_file, read_config, read_weights
 
@@ -28,9 +31,20 @@ def information(what: str, preset: str | None, no_source: bool = False) -> str:
         option = "--no-source" if preset is None else "--preset"
         raise BytenmtError(f"{option} would be ignored: {what} has its own configuration")
     if path.is_dir():
-        return describe(read_config(path))
+        config = read_config(path)
+        return "\n".join([*_drafts(path, config), describe(config)])
     contents = read_weights(path)[1]
     return describe(contents.config, path, contents.precision)
+
+
+def _drafts(run: Path, config: Config) -> list[str]:
+    """A comment on a run folder's draft table, where there is one."""
+    if not (run / FILE).is_file():
+        return []
+    try:
+        return [f"# {told(run / FILE, read(run, config, read_pointer(run).last_facts()))}"]
+    except CheckpointError as error:
+        return [f"# {error}"]
 
 
 def describe(config: Config, file: Path | None = None, precision: str = "fp32") -> str:

@@ -175,6 +175,7 @@ def generate(
     n_bytes: int,
     engine: str,
     precision: str,
+    draft: str | int,
     device: str,
     threads: int | None,
     **sampling: Any,
@@ -189,7 +190,7 @@ def generate(
     from bytenmt.weights import read_run
 
     begins = asking.utf8(prompt, "--prompt")
-    choice = choose(engine, device, precision, threads)
+    choice = choose(engine, device, precision, threads, draft)
     if read_run(run)[1].config.model.source:
         raise BytenmtError(f"{run} was trained with a source: use `bytenmt translate`, or another run")
     runtime = load_runs([run], choice)

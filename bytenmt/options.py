@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+MOST_DRAFTED = 8  # draft.CHAIN, which takes NumPy to import
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -47,20 +48,24 @@ MACHINE = options(
     ),
     click.option("--threads", type=click.IntRange(1), help="CPU threads."),
 )
+ERRORS = click.option(
+    "--errors",
+    type=click.Choice(["replace", "strict"]),
+    default="replace",
+    help="Invalid UTF-8 becomes U+FFFD (replace, the default) or is an error (strict).",
+)
 RUNTIME = options(
-    click.option(
-        "--errors",
-        type=click.Choice(["replace", "strict"]),
-        default="replace",
-        help="Invalid UTF-8 becomes U+FFFD (replace, the default) or is an error (strict).",
-    ),
+    ERRORS,
     MACHINE,
 )
-TEXTS = options(
+CORPORA = options(
     click.option("--src", type=FILE, multiple=True, help="Source text."),
     click.option("--tgt", type=FILE, multiple=True, help="Target text, line by line with --src."),
     click.option("--tsv", type=FILE, multiple=True, help="Both in one file: source TAB target."),
     click.option("--text", type=FILE, multiple=True, help="A text of any bytes to learn without a source."),
+)
+TEXTS = options(
+    CORPORA,
     click.option(
         "--weight",
         "weights",
@@ -86,7 +91,24 @@ TRAINING = options(
     ),
     click.option("--patience", type=click.IntRange(0), help="Validations to wait for a better one."),
     click.option("--seed", type=click.IntRange(0), help="Of all that is random."),
+    click.option(
+        "--draft",
+        is_flag=True,
+        default=None,
+        help="Count at the end which bytes follow which, for `translate --draft`; convolutional models.",
+    ),
 )
+
+
+def draft_option(ctx: click.Context, param: click.Parameter, value: str) -> str | int:
+    """-> "auto", "off" or 1 to MOST_DRAFTED."""
+    if value in ("auto", "off"):
+        return value
+    if value not in map(str, range(1, MOST_DRAFTED + 1)):
+        raise click.BadParameter(f"{value!r} is none of auto, off, 1 to {MOST_DRAFTED}.", ctx, param)
+    return int(value)
+
+
 ENGINE = options(
     click.option(
         "--engine",
@@ -100,6 +122,14 @@ ENGINE = options(
         default="auto",
         help="Of the weights; auto: fp32, bf16 by cuda-graph, what `convert` made by numba."
         " w8a8 is int8 with inputs of 8 bits too, the quickest for many lines.",
+    ),
+    click.option(
+        "--draft",
+        callback=draft_option,
+        default="auto",
+        metavar="auto|off|N",
+        help="Guess N bytes a step by the run's draft table and check them at once; auto, the default: as"
+        " many as pay. The text stays the same.",
     ),
 )
 # Left out, they are None, and the defaults of decoding.Options and of the Translator hold.

@@ -62,6 +62,9 @@ class Pointer(Struct, frozen=True, forbid_unknown_fields=True):
     def find(self, update: int) -> Kept | None:
         return next((kept for kept in self.kept if kept.update == update), None)
 
+    def last_facts(self) -> dict[str, Any]:
+        return self.kept[-1].facts
+
     def names(self) -> set[str]:
         return {name for kept in self.kept for name in kept.names()}
 

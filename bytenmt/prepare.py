@@ -23,7 +23,12 @@ from bytenmt.weights import read_config
 if TYPE_CHECKING:
     import torch
 
-LIMITS = ("train.max_updates", "train.max_minutes", "train.patience")  # what --resume may change
+LIMITS = (
+    "train.max_updates",
+    "train.max_minutes",
+    "train.patience",
+    "train.draft",
+)  # what --resume may change
 
 
 def configuration(
@@ -114,7 +119,7 @@ def validation_files(
 
 def named_settings(named: Mapping[str, Any]) -> tuple[str, ...]:
     """Options like --lr as `--set` would have them."""
-    return tuple(f"train.{name}={value}" for name, value in named.items() if value is not None)
+    return tuple(f"train.{name}={json.dumps(value)}" for name, value in named.items() if value is not None)
 
 
 def _leaves(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:

@@ -18,11 +18,13 @@ from threading import Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.alphabet import LONGEST_CHARACTER
-from bytenmt.config import Config
+from bytenmt.config import CONVOLUTIONAL, Config, architecture
 from bytenmt.decoding import Engine, Options, Request
-from bytenmt.errors import BytenmtError, DeviceError
+from bytenmt.draft import CHAIN, FILE, Speculation, check_serial
+from bytenmt.draft import read as read_drafts
+from bytenmt.errors import BytenmtError, CheckpointError, DeviceError
 from bytenmt.search import decode
-from bytenmt.weights import Contents, read_run, restored
+from bytenmt.weights import Contents, is_weights_file, read_run, restored
 
 if TYPE_CHECKING:
     import torch
@@ -38,14 +40,20 @@ PATIENCE = 2.0  # seconds until a user is told why nothing happens yet
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # devices of which one is there where a GPU is (dxg: under Windows)
 
 
+EngineMaker = Callable[[int], Engine]  # for a capacity
+Maker = Callable[[Options, Speculation | None], EngineMaker]  # of loaded runs
+
+
 class Choice(NamedTuple):
     """engine: torch, cuda-graph or numba; device: cpu or cuda; precision: of the matrices, auto where the
-    weights files decide; threads: of the CPU, None where the engine decides."""
+    weights files decide; threads: of the CPU, None where the engine decides; draft: bytes that are guessed a
+    step where a run has a draft table, "auto" where the engine decides, or "off"."""
 
     engine: str
     device: str
     precision: str = "auto"
     threads: int | None = None
+    draft: str | int = "auto"
 
 
 class Run(NamedTuple):
@@ -63,18 +71,26 @@ class Runtime:
     source: whether they were trained with one; max_source_bytes: of the lines that all of them know;
     runs: what they are, empty for models in memory."""
 
-    maker: Callable[[Options], Callable[[int], Engine]]
+    maker: Callable[[Options], EngineMaker]
     source: bool
     max_source_bytes: int
     runs: Sequence[Run] = ()
 
 
-def choose(engine: str, device: str, precision: str = "auto", threads: int | None = None) -> Choice:
+def choose(
+    engine: str,
+    device: str,
+    precision: str = "auto",
+    threads: int | None = None,
+    draft: str | int = "auto",
+) -> Choice:
     """What auto stands for on this machine, and whether the rest can be had. Raises DeviceError for a
     device that is not there, BytenmtError for what does not go together."""
     for value, known in ((engine, ENGINES), (device, ("auto", "cpu", "cuda")), (precision, PRECISIONS)):
         if value not in known:
             raise ValueError(f"{value!r} is none of {', '.join(known)}")
+    if draft not in ("auto", "off", *range(1, CHAIN + 1)):
+        raise ValueError(f"draft is {draft!r}, expected auto, off or 1 to {CHAIN}")
     if engine == "numba" and device == "cuda":
         raise BytenmtError("--engine numba runs on the CPU: drop --device cuda, or use --engine cuda-graph")
     if engine == "cuda-graph" and device == "cpu":
@@ -89,7 +105,7 @@ def choose(engine: str, device: str, precision: str = "auto", threads: int | Non
         engine = "cuda-graph" if has_gpu else ON_THE_CPU
     if precision in ("int8", "w8a8") and engine != "numba":
         raise BytenmtError(f"--precision {precision} is for --engine numba: {engine} has fp32 and bf16")
-    return Choice(engine, "cuda" if has_gpu else "cpu", precision, threads)
+    return Choice(engine, "cuda" if has_gpu else "cpu", precision, threads, draft)
 
 
 def gpu_is_there() -> bool:
@@ -135,7 +151,55 @@ def load_runs(paths: Sequence[str | Path], choice: Choice) -> Runtime:
             )
     limit = max(LONGEST_CHARACTER, min(run.config.data.max_source_bytes for run in runs))
     load = _numba if choice.engine == "numba" else _torch
-    return Runtime(load(read, choice), source, limit, runs)
+    speculation = _speculation([Path(path) for path in paths], runs, choice)
+    return Runtime(_drafting(load(read, choice), speculation), source, limit, runs)
+
+
+def _speculation(paths: Sequence[Path], runs: Sequence[Run], choice: Choice) -> Speculation | None:
+    """The drafts of the first run that has some; None where there are none, or none are wanted. Raises
+    BytenmtError where they are insisted on and cannot be had."""
+    if choice.draft == "off":
+        return None
+    most = None if isinstance(choice.draft, str) else choice.draft
+    if most is not None:
+        for path, run in zip(paths, runs, strict=True):
+            check_serial(run.config.model, f"--draft {most}: {path}")
+    elif any(architecture(run.config.model) not in CONVOLUTIONAL for run in runs):
+        return None
+    folders = [path.resolve().parent.parent if is_weights_file(path) else path for path in paths]
+    damaged = False
+    for folder, run in zip(folders, runs, strict=True):
+        if (folder / FILE).is_file():
+            try:
+                return Speculation(read_drafts(folder, run.config, run.facts), most)
+            except CheckpointError as error:
+                _say(f"decoding without drafts: {error}")
+                damaged = True
+    if most is not None and not damaged:
+        raise BytenmtError(
+            f"--draft {most}: {folders[0]} has no {FILE}: make it by `bytenmt convert {folders[0]} --draft`"
+        )
+    return None
+
+
+def _drafting(make: Maker, speculation: Speculation | None) -> Callable[[Options], EngineMaker]:
+    """Engines with drafts where one text is followed and nothing is forbidden for the whole of it."""
+
+    def maker(options: Options) -> EngineMaker:
+        if speculation is None or (options.beam == 1 and not options.no_repeat_ngram_size):
+            return make(options, speculation)
+        if speculation.most is not None:
+            option = f"--beam-size {options.beam}" if options.beam > 1 else "--no-repeat-ngram-size"
+            _say(f"--draft {speculation.most} has no effect: {option} takes one byte a step")
+        return make(options, None)
+
+    return maker
+
+
+def _say(text: str) -> None:
+    """A line on stderr, once in a job."""
+    if os.environ.get("RANK", "0") == "0":
+        print(f"bytenmt: {text}", file=sys.stderr, flush=True)
 
 
 def precision_of(stored: str, choice: Choice) -> str:
@@ -154,9 +218,7 @@ def of_models(models: Sequence[Model[Any, Any]], device: torch.device, source: b
     return Runtime(lambda options: partial(TorchEngine, models, options, device=device), source, 1000)
 
 
-def _numba(
-    read: Sequence[tuple[Path, Contents]], choice: Choice
-) -> Callable[[Options], Callable[[int], Engine]]:
+def _numba(read: Sequence[tuple[Path, Contents]], choice: Choice) -> Maker:
     """Packed models; each in its file's own precision unless told otherwise."""
     from bytenmt.cpu.model import pack
     from bytenmt.engines.numba_cpu import NumbaEngine
@@ -169,7 +231,9 @@ def _numba(
     with _told_of_compiling():
         for _ in decode(NumbaEngine(packed, Options(), 1, 1), [Request(source, 0)]):
             pass
-    return lambda options: partial(NumbaEngine, packed, options, threads=threads)
+    return lambda options, speculation: partial(
+        NumbaEngine, packed, options, threads=threads, speculation=speculation
+    )
 
 
 def _cores() -> int:
@@ -199,9 +263,7 @@ def _told_of_compiling() -> Iterator[None]:
         timer.cancel()
 
 
-def _torch(
-    read: Sequence[tuple[Path, Contents]], choice: Choice
-) -> Callable[[Options], Callable[[int], Engine]]:
+def _torch(read: Sequence[tuple[Path, Contents]], choice: Choice) -> Maker:
     """Models on their device: a graph computes in bf16 unless told otherwise, plain PyTorch in fp32."""
     import torch
 
@@ -216,7 +278,13 @@ def _torch(
         kind = torch.bfloat16 if precision_of(contents.precision, choice) == "bf16" else torch.float32
         models.append(build(contents, file).to(device, kind).eval())
     if choice.engine == "torch":
-        return of_models(models, device).maker
+        from bytenmt.engines.torch_engine import TorchEngine
+
+        return lambda options, speculation: partial(
+            TorchEngine, models, options, device=device, speculation=speculation
+        )
     from bytenmt.engines.cuda_graph import CudaGraphEngine
 
-    return lambda options: partial(CudaGraphEngine, models, options, device=device)
+    return lambda options, speculation: partial(
+        CudaGraphEngine, models, options, device=device, speculation=speculation
+    )

@@ -15,8 +15,11 @@ from bytenmt.checkpoint import has_checkpoint, load_embedding, write_atomically
 from bytenmt.config import CONVOLUTIONAL, Config, architecture, config_toml, fingerprint
 from bytenmt.corpus import PairFiles
 from bytenmt.distributed import ALONE, Group
+from bytenmt.draft import FILE, check_serial
+from bytenmt.draft import write as write_drafts
+from bytenmt.drafting import told
 from bytenmt.errors import BytenmtError, ConfigError
-from bytenmt.feeds import open_feed
+from bytenmt.feeds import Feed, open_feed
 from bytenmt.loop import Loop
 from bytenmt.optimise import stopped_early
 from bytenmt.pointer import CONFIG
@@ -67,6 +70,7 @@ def train(
     progress = trainer.progress
     if saved and loop.ended():
         _say(group, f"{run} is finished at update {progress.update}")
+        _count_drafts(run, config, feed, group)
         return
     if saved:
         _say(group, f"resuming {run} at update {progress.update}")
@@ -80,12 +84,22 @@ def train(
     best = f"{config.train.metric.replace('_', ' ')} {progress.best:.4f}"
     where = f"at update {progress.best_update}: {run}"
     _say(group, f"finished at update {progress.update}{why}; best validation {best} {where}")
+    _count_drafts(run, config, feed, group)
+
+
+def _count_drafts(run: Path, config: Config, feed: Feed, group: Group) -> None:
+    """The draft table, where it is asked for and not there yet."""
+    if config.train.draft and group.leads and not (run / FILE).is_file():
+        table = feed.drafts()
+        _say(group, told(write_drafts(run, table, config, feed.facts()), table))
 
 
 def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> None:
     """Settings that do not go together. Raises BytenmtError."""
     train = config.train
     arch = architecture(config.model)
+    if train.draft:
+        check_serial(config.model, "train.draft")
     if train.compile and arch not in CONVOLUTIONAL:
         raise ConfigError(f"train.compile would unroll the steps of {arch}: leave it off")
     if config.model.source != files[0].has_source:

@@ -113,16 +113,18 @@ class Translator:
         device: str = "auto",
         precision: str = "auto",
         threads: int | None = None,
+        draft: str | int = "auto",
         **settings: Any,
     ) -> Translator:
         """The Translator of a run folder or weights file; of several, whose mean probabilities decide.
 
         engine: auto, torch, cuda-graph or numba; device: auto, cpu or cuda; precision: auto, fp32, bf16 or
-        int8; auto is what suits the machine. threads: of the CPU. settings: the fields of decoding.Options
-        (beam, n_best, length_penalty, sample, …) and of Translator (prefix, max_len_a, …); prefix may be
-        a str. Raises BytenmtError.
+        int8; auto is what suits the machine. threads: of the CPU. draft: auto, off or how many bytes are
+        guessed a step where the run has a draft table. settings: the fields of decoding.Options (beam,
+        n_best, length_penalty, sample, …) and of Translator (prefix, max_len_a, …); prefix may be a str.
+        Raises BytenmtError.
         """
-        return cls.of_runtime(load_runs(runs, choose(engine, device, precision, threads)), **settings)
+        return cls.of_runtime(load_runs(runs, choose(engine, device, precision, threads, draft)), **settings)
 
     @classmethod
     def of_runtime(cls, runtime: Runtime, **settings: Any) -> Translator:
@@ -242,7 +244,7 @@ class Translator:
             text = b"".join(part.text + piece.joint for part, piece in zip(parts, line, strict=True))
             log_probability = sum(part.log_probability for part in parts)
             score = log_probability / (len(text) + 1) ** self.options.length_penalty
-            joined.append(Hypothesis(text, log_probability, score))
+            joined.append(Hypothesis(text, log_probability, score, sum(part.passes for part in parts)))
         return joined
 
 

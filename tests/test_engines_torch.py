@@ -8,6 +8,7 @@ from itertools import cycle
 from typing import Any
 
 import invariants
+import numpy as np
 import pytest
 import torch
 from invariants import CONVOLUTIONAL, VARIANTS, WITH_SOURCE, AnyModel
@@ -16,10 +17,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bytenmt.decoding import Engine, Hypothesis, Options, Request
+from bytenmt.draft import Speculation, empty
 from bytenmt.engines import cuda_graph
 from bytenmt.engines.choice import Choice
 from bytenmt.engines.cuda_graph import Capture, CudaCapture, CudaGraphEngine
-from bytenmt.engines.torch_engine import Running, TorchEngine, begin, step
+from bytenmt.engines.speculate import Drafter
+from bytenmt.engines.torch_engine import TorchEngine, begin, step, width_of
 from bytenmt.models.base import concatenate, map_tensors, place, select, tensors
 from bytenmt.search import decode
 
@@ -33,6 +36,16 @@ MANY_OPTIONS = [
     Options(beam=2, n_best=2, sample=True, temperature=1.5, top_k=50, top_p=0.9),
 ]
 PAIRS = list(zip(ARCHITECTURES, MANY_OPTIONS, strict=True))
+DRAFTED = [("bytenet", Options()), ("convs2s", Options(sample=True, temperature=1.5, top_k=50, top_p=0.9))]
+
+
+def speculation(most: int | None = 3) -> Speculation:
+    """A table that drafts something behind every text, by chance right now and then, or the source."""
+    generator = np.random.default_rng(1)
+    table = empty(2)
+    table.tag[:], table.guess[:] = generator.integers(1, 1 << 32, 2), generator.integers(0, 1 << 62, 2)
+    table.reach[:], table.copy[1:], table.gain[:] = 3, 100, 0.9
+    return Speculation(table, most)
 
 
 def traced(step: Callable[[], None]) -> Callable[[], None]:
@@ -81,10 +94,10 @@ def rehearsed(step: Callable[[], None]) -> Callable[[], None]:
     return step
 
 
-def check_captured(name: str, options: Options, capture: Capture) -> None:
+def check_captured(name: str, options: Options, capture: Capture, drafts: Speculation | None = None) -> None:
     """Places that are taken again, a longer source while others run, and a second call on the same engine."""
     model = peaky(name)
-    engine = CudaGraphEngine([model], options, 3, CPU, capture)
+    engine = CudaGraphEngine([model], options, 3, CPU, capture, drafts)
     for lengths in ([7, 3, 5, 80, 66, 2], [4, 64, 65]):
         requests = requests_for(lengths, [14, 9, 11, 12, 13, 7][: len(lengths)])
         assert_equal(results(engine, requests), results(TorchEngine([model], options, 2, CPU), requests))
@@ -94,6 +107,11 @@ def check_captured(name: str, options: Options, capture: Capture) -> None:
 def test_the_captured_step_equals_plain_pytorch(name: str, options: Options) -> None:
     """Recorded once, repeated without Python."""
     check_captured(name, options, traced)
+
+
+def test_the_captured_pass_equals_plain_steps() -> None:
+    """The same with drafts against an engine without them."""
+    check_captured("convs2s", DRAFTED[1][1], traced, speculation())
 
 
 @pytest.mark.parametrize("options", MANY_OPTIONS)
@@ -161,17 +179,20 @@ def test_a_step_is_captured_once_for_each_source_capacity() -> None:
     assert counts == [1, 2, 2, 2, 3, 3, 3]
 
 
-@pytest.mark.parametrize(("name", "options"), PAIRS)
-def test_captured_buffers_never_move(name: str, options: Options) -> None:
+@pytest.mark.parametrize(
+    ("name", "options", "drafts"),
+    [*((*pair, None) for pair in PAIRS), *((*pair, speculation()) for pair in DRAFTED)],
+)
+def test_captured_buffers_never_move(name: str, options: Options, drafts: Speculation | None) -> None:
     """Steps and admissions write into the same memory."""
-    engine = CudaGraphEngine([peaky(name)], options, 3, CPU, lambda step: step)
+    engine = CudaGraphEngine([peaky(name)], options, 3, CPU, lambda step: step, drafts)
     waiting = invariants.some_requests([7, 3, 5, 9, 2], [9] * 5)
     engine.admit(waiting[:2])
     before = engine._running()  # alive, so that nothing else can take its memory
     kept = [(part.data_ptr(), part.shape, part.stride()) for part in tensors(before)]
     engine.advance(3)
     engine.admit(waiting[2:3])
-    engine.advance(30)
+    engine.advance(100)
     assert len(engine.finished()) == 3
     engine.admit(waiting[3:])
     engine.advance(2)
@@ -195,16 +216,31 @@ class OnDevice(TorchDispatchMode):
 @pytest.mark.parametrize(("name", "options"), list(zip(WITH_SOURCE, cycle(MANY_OPTIONS), strict=False)))
 def test_a_step_does_not_touch_the_host(name: str, options: Options, source: bytes | None) -> None:
     """On a device without data any look at a number fails, and a tensor made on the host is seen."""
-    meta = torch.device("meta")
     model = invariants.make(name).bfloat16()
     requests = [Request(source, 20, b"ab"), Request(source, 10)]
+    check_on_device(model, options, requests, None)
+
+
+@pytest.mark.parametrize("source", [None, b"some bytes"])
+@pytest.mark.parametrize(("name", "options"), DRAFTED)
+def test_a_pass_does_not_touch_the_host(name: str, options: Options, source: bytes | None) -> None:
+    requests = [Request(source, 20, b"ab"), Request(source, 10)]
+    drafter = Drafter(speculation(), 3, torch.device("meta"))
+    check_on_device(invariants.make(name).bfloat16(), options, requests, drafter)
+
+
+def check_on_device(
+    model: AnyModel, options: Options, requests: list[Request], drafter: Drafter | None
+) -> None:
+    meta = torch.device("meta")
     with torch.no_grad():
-        one = map_tensors(lambda part: part.to(meta), begin([model], Choice(options, CPU), requests))
+        one = begin([model], Choice(options, CPU), requests, drafted=width_of(drafter))
+        one = map_tensors(lambda part: part.to(meta), one)
         model, choice = model.to(meta), Choice(options, meta)
-        running = Running(one.voices * 2, one.beams)
+        running = one._replace(voices=one.voices * 2)
         with OnDevice():
             for _ in range(2):
-                running = step([model, model], choice, running)
+                running = step([model, model], choice, running, drafter)
     assert [part.shape for part in tensors(running.beams)] == [part.shape for part in tensors(one.beams)]
 
 
@@ -262,12 +298,18 @@ def test_the_order_of_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-@pytest.mark.parametrize(("name", "options"), list(zip(WITH_SOURCE, cycle(MANY_OPTIONS), strict=False)))
-def test_a_cuda_graph_equals_plain_pytorch(name: str, options: Options) -> None:
+@pytest.mark.parametrize(
+    ("name", "options", "drafts"),
+    [
+        *((*pair, None) for pair in zip(WITH_SOURCE, cycle(MANY_OPTIONS), strict=False)),
+        *((*pair, speculation(most)) for pair in DRAFTED for most in (3, None)),
+    ],
+)
+def test_a_cuda_graph_equals_plain_pytorch(name: str, options: Options, drafts: Speculation | None) -> None:
     """The real thing, in float64, where rounding leaves no ties."""
     cuda = torch.device("cuda")
     model = peaky(name).to(cuda)
-    engine = CudaGraphEngine([model], options, 3, cuda)
+    engine = CudaGraphEngine([model], options, 3, cuda, speculation=drafts)
     for lengths in ([7, 3, 5, 80, 66, 2], [4, 64, 65]):
         requests = requests_for(lengths, [14, 9, 11, 12, 13, 7][: len(lengths)])
         assert_equal(results(engine, requests), results(TorchEngine([model], options, 2, cuda), requests))

@@ -41,6 +41,7 @@ LAYERS: dict[str, int] = {
     "draft": 2,
     "draft_kernels": 1,
     "draft_counts": 3,
+    "drafting": 8,
     "weights": 3,
     "checkpoint": 4,
     "average": 5,
@@ -74,6 +75,7 @@ LAYERS: dict[str, int] = {
     "prepare": 9,
     "info": 9,
     "language": 10,
+    "runs": 10,
     "cli": 12,
     "__main__": 13,
 }

@@ -267,15 +267,14 @@ HARM: dict[str, Callable[[bytes, int], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("harm", HARM)
-@pytest.mark.parametrize("name", ["bytenet", "convs2s-alone"])
-def test_no_draft_can_harm(name: str, harm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("harm", "name"), list(zip(HARM, cycle(["bytenet", "convs2s-alone"]), strict=False)))
+def test_no_draft_can_harm(harm: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the passes are as few, or as many, as the draft deserves."""
     model, requests = peaky(name), some_requests(name)
     expected = one_each(TorchEngine([model], GREEDY, 6, CPU), requests)
     oracle = Oracle([h.text for h in expected], HARM[harm])
     monkeypatch.setattr(Drafter, "__call__", lambda *args: oracle(*args))
-    for m in (1, 2, 7, 8):
+    for m in (2, 8):
         found = one_each(TorchEngine([model], GREEDY, 4, CPU, Speculation(draft.empty(), m)), requests)
         assert_same(found, expected)
         n_choices = [len(h.text) + 1 for h in expected]
@@ -285,7 +284,7 @@ def test_no_draft_can_harm(name: str, harm: str, monkeypatch: pytest.MonkeyPatch
             assert [h.passes for h in found] == n_choices
 
 
-@pytest.mark.parametrize("limit", range(9))
+@pytest.mark.parametrize("limit", range(7))
 def test_drafts_near_the_limit(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole characters and never a byte too many, with drafts that go on over it."""
     model = invariants.build(VARIANTS["convs2s"], seed=1, scale=0.3)
@@ -476,7 +475,7 @@ def likely_drafts(cells: dict[bytes, float]) -> Table:
 
 def test_drafts_leave_the_distribution_as_it_is() -> None:
     """The first three bytes of many draws against their exact probabilities, by chi-square."""
-    n, options = 10_000, Options(sample=True, seed=3)
+    n, options = 5_000, Options(sample=True, seed=3)
     model = invariants.build(VARIANTS["convs2s-alone"], seed=2, scale=1.2)
     cells = exact(model, options, 3, 5 / n)
     assert sum(cells.values()) == pytest.approx(1)

@@ -5,6 +5,7 @@
     python tools/bench_decode.py --beams 1,2,4,8,12                 a step's time as its rows grow
     python tools/bench_decode.py --lengths 256,1024,4096,16384,65536 --plot lengths.png
     python tools/bench_decode.py --peer                             beside CTranslate2's Transformer
+    python tools/bench_decode.py --draft RUN --src test.en --preset base large      drafts beside none
     python tools/bench_decode.py --device cuda                      the GPU engines
 
 Weights are random and sentences never end, so that every step has all its rows. Sources have 100 bytes.
@@ -233,13 +234,21 @@ def command_line(arguments: Sequence[str] | None) -> Any:
     mode.add_argument("--beams", type=numbers, metavar="1,2,…", help="a step's time as its rows grow")
     mode.add_argument("--lengths", type=numbers, metavar="256,…", help="cost against output length")
     mode.add_argument("--peer", action="store_true", help="beside CTranslate2's Transformer")
+    what = "trained convolutional runs with and without drafts, made as large as --preset"
+    mode.add_argument("--draft", nargs="+", type=Path, metavar="RUN", help=what)
+    parser.add_argument("--src", type=Path, metavar="FILE", help="with --draft: sentences to translate")
+    parser.add_argument("--lines", type=int, default=32, help="of them, the first ones, and at least some")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="with --lengths: a picture of it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the records here")
     options = parser.parse_args(arguments)
-    known = ("torch", "cuda-graph") if options.device == "cuda" else ("torch", "numba")
-    options.engine = options.engine or list(known)
+    known = ("torch", "cuda-graph" if options.device == "cuda" else "numba")
+    options.engine = options.engine or list(known[-1:] if options.draft else known)
     if set(options.engine) - set(known):
         parser.error(f"--device {options.device} has the engines {' and '.join(known)}")
+    if bool(options.draft) != bool(options.src):
+        parser.error("--draft measures runs on the sentences of --src: give both")
+    if options.draft and (options.arch or options.beam):
+        parser.error("--draft has its runs' architectures and beam 1")
     if options.plot and not options.lengths:
         parser.error("--plot draws what --lengths measures: give both")
     if options.device == "cuda" and (options.beams or options.lengths or options.peer):
@@ -249,14 +258,18 @@ def command_line(arguments: Sequence[str] | None) -> Any:
     if options.beams and options.beam or options.lengths and (options.beam or options.batch):
         parser.error("--beams and --lengths have their own batches and beams")
     options.arch = options.arch or list(CONVOLUTIONAL if options.lengths else ARCHITECTURES)
-    if options.rounds < 1 or options.threads < 1:
-        parser.error("--rounds and --threads are at least 1")
+    if min(options.rounds, options.threads, options.lines) < 1:
+        parser.error("--rounds, --threads and --lines are at least 1")
     return options
 
 
 def results(options: Any) -> Iterator[Record]:
     """The records of what was asked for."""
-    if options.device == "cuda":
+    if options.draft:
+        from drafts import with_drafts
+
+        yield from with_drafts(options)
+    elif options.device == "cuda":
         from gpu_steps import on_gpu
 
         yield from on_gpu(options, pick_device("cuda"))

@@ -7,7 +7,14 @@ path: to 1e-4, of a logit above 1 to 1e-4 of it. How far both are from float64 i
 bytes differ, PyTorch itself is asked how far apart the two are: in greedy search by the log-probabilities of
 the two bytes where they part, with a beam by the scores of the two texts. Under 1e-4 that is a near-tie,
 counted and shown; anything else fails, and the program ends with 1. bf16, int8 and w8a8 may differ: they
-report the chrF that they cost. Knows engines and runs; does not train.
+report the chrF that they cost.
+
+    python tools/check_engines.py runs/mine --src test.en --lines 1000 --draft
+
+With --draft every engine is compared with itself: with drafts, as many as pay and as many as there can be, it
+must give the bytes that it gives without, greedy and drawn. The numba engine has no near-ties there: its wide
+passes round as its steps do. Elsewhere a wide product may round otherwise than a narrow one: greedily and in
+fp32 near-ties are counted as above; draws, and bf16, are only counted. Knows engines and runs; does not train.
 """
 
 from __future__ import annotations
@@ -16,21 +23,26 @@ import argparse
 import copy
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from bench import Record, show, write_json
+from drafts import How, bytes_per_pass, make_engine, read_lines, subject, take
+from drafts import requests_of as requests_of_run
+from steps import DTYPES
 from torch import Tensor
 
 from bytenmt.alphabet import BOS, EOS
 from bytenmt.checkpoint import load_run
 from bytenmt.decoding import Engine, Hypothesis, Options, Request
 from bytenmt.device import pick_device
+from bytenmt.draft import CHAIN, Speculation
 from bytenmt.engines.numba_cpu import NumbaEngine
 from bytenmt.engines.torch_engine import source_tensors
-from bytenmt.errors import BytenmtError, DataError
+from bytenmt.errors import BytenmtError
 from bytenmt.evaluate import text_scores
 from bytenmt.models.base import Model
 from bytenmt.runtime import Choice, Runtime, load_runs
@@ -39,6 +51,7 @@ from bytenmt.search import decode
 BENCH = "check_engines"
 NEAR = 1e-4  # log-probabilities, scores and logits that are closer than this are called equal
 CAPACITY = 32  # sentences side by side
+DRAFTED_TOGETHER = 8  # and with drafts: the numba engine has room for CHAIN bytes of each
 AnyModel = Model[Any, Any]
 
 
@@ -154,6 +167,31 @@ def logits_record(case: str, found: Difference) -> Record:
     return Record(BENCH, f"{case} logits", found.scaled, "", reference, NEAR, found.scaled / NEAR)
 
 
+def check_drafts(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
+    """Every engine of the device with drafts beside itself without."""
+    one = subject(run, None)
+    model: AnyModel = load_run(run, pick_device(options.device)).model
+    asked = requests_of_run(one, options.src[: options.lines])
+    ways = [("torch", "fp32")] if options.device == "cpu" else []
+    engines = ("numba",) if options.device == "cpu" else ("torch", "cuda-graph")
+    ways += product(engines, options.precision)
+    for (engine, precision), sample in product(ways, (False, True)):
+        how = How(engine, precision, DRAFTED_TOGETHER, options.threads, options.device)
+        expected = take(make_engine(one, how, None, sample), asked).found
+        for most in (None, CHAIN):
+            got = take(make_engine(one, how, Speculation(one.table, most), sample), asked).found
+            if engine == "numba" or sample:
+                equal = sum(a.text == b.text for a, b in zip(expected, got, strict=True))
+                verdict = Verdict(equal, [], [])
+                good = engine != "numba" or equal == len(asked)
+            else:
+                verdict = compare(model, asked, expected, got, 1)
+                good = precision != "fp32" or not verdict.wrong
+            case = f"{run.name} {engine} {precision} {'drawn' if sample else 'greedy'} draft={most or 'auto'}"
+            note = f"without drafts; {bytes_per_pass(got):.2f} bytes a pass"
+            yield tokens_record(case, verdict, len(asked), note), good
+
+
 def check(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
     """Records of one run, each with whether it is as it must be."""
     device = pick_device(options.device)
@@ -176,9 +214,8 @@ def check(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
                 yield chrf_record(case, expected, got, options.ref[: len(asked)]), True
 
 
-def tokens_record(case: str, verdict: Verdict, n: int) -> Record:
+def tokens_record(case: str, verdict: Verdict, n: int, note: str = "torch fp32") -> Record:
     """How many sentences are the reference's to the byte."""
-    note = "torch fp32"
     if verdict.near:
         note += f", {len(verdict.near)} near-ties (margin up to {max(map(abs, verdict.near)):.1e})"
     if verdict.wrong:
@@ -195,14 +232,6 @@ def chrf_record(
     return Record(BENCH, f"{case} chrF", own, "chrF", "torch fp32", theirs, own / theirs)
 
 
-def read_lines(text: str) -> list[bytes]:
-    """The lines of a file."""
-    try:
-        return Path(text).read_bytes().splitlines()
-    except OSError as error:
-        raise DataError(f"{text} cannot be read: {error.strerror}") from None
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description="Every engine beside plain PyTorch, on trained runs.")
@@ -210,20 +239,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--src", required=True, metavar="FILE")
     parser.add_argument("--ref", metavar="FILE", help="translations, for chrF")
     parser.add_argument("--lines", type=int, default=200)
-    parser.add_argument("--beam", nargs="+", type=int, default=[1, 4])
+    parser.add_argument("--beam", nargs="+", type=int)
+    parser.add_argument("--draft", action="store_true", help="engines with drafts beside themselves without")
     parser.add_argument("--precision", nargs="+", choices=("fp32", "bf16", "int8", "w8a8"))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the records here")
     options = parser.parse_args(arguments)
+    if options.draft and (options.beam or options.ref):
+        parser.error("--draft checks beam 1 against the engine itself: drop --beam and --ref")
+    options.beam = options.beam or [1, 4]
     integers = ["int8", "w8a8"] if options.device == "cpu" else []
     options.precision = options.precision or ["fp32", "bf16", *integers]
     records, failed = [], []
     try:
-        options.src = read_lines(options.src)
-        options.ref = read_lines(options.ref) if options.ref else []
+        options.src = read_lines(Path(options.src))
+        options.ref = read_lines(Path(options.ref)) if options.ref else []
         for run in options.runs:
-            for record, good in check(run, options):
+            for record, good in (check_drafts if options.draft else check)(run, options):
                 print(f"{record.case}: {record.value:.6g} ({record.reference})", file=sys.stderr)
                 records.append(record)
                 failed += [] if good else [record.case]
@@ -233,7 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.json:
         write_json(options.json, records)
     if failed:
-        sys.exit(f"Error: not as PyTorch has it: {', '.join(failed)}")
+        sys.exit(f"Error: not as it must be: {', '.join(failed)}")
 
 
 if __name__ == "__main__":
