@@ -179,7 +179,7 @@ def take_what_pays(places: Places, guesser: Guesser, n_running: int, room: int) 
 @compiled
 def learn(places: Places, guesser: Guesser, place: int, began: int) -> None:
     """After a pass that began at a step: how good its guesses were."""
-    if began < places.n_prefix[place] or places.n_drafted[place] == 0:
+    if began < places.n_prefix[place] or places.n_drafted[place] == 0 or guesser.most == AS_THEY_STAND:
         return
     hoped = 0.0
     for i in range(places.n_drafted[place]):

@@ -22,6 +22,8 @@ from bytenmt.decoding import Hypothesis, Options, Request
 from bytenmt.draft import CHAIN, Speculation
 from bytenmt.errors import BytenmtError
 
+TRIES = 3  # of each width
+MEASURED_FOR = 1000  # calls of advance; then the machine may have other work
 WIDTHS = (2, 3, 4, 6, 9, 12, 16, 24, 32, 48, 64, 96, 128)  # rows of the passes that are measured
 
 
@@ -57,8 +59,7 @@ class NumbaEngine:
         self._handles: dict[int, int] = {}  # of running sentences, to places
         self._n_admitted = 0
         self._team = Team(threads)
-        if self._guesser.most == AS_MANY_AS_PAY:
-            self._measure()
+        self._measured = MEASURED_FOR  # calls of advance since then
 
     def room(self) -> int:
         """Sentences that `admit` would take now."""
@@ -70,6 +71,8 @@ class NumbaEngine:
             raise ValueError(f"{len(requests)} sentences for {self.room()} places")
         if not requests:
             return []
+        if not self._handles and self._guesser.most == AS_MANY_AS_PAY and self._measured >= MEASURED_FOR:
+            self._measure()
         self._grow(requests)
         free = np.flatnonzero(self._places.state == FREE)[: len(requests)].tolist()
         options = self._options
@@ -88,6 +91,7 @@ class NumbaEngine:
 
     def advance(self, n_steps: int) -> None:
         """n passes over all sentences that are not done."""
+        self._measured += 1
         if len(self._models) == 1:
             self._steps(0, n_steps)
             return
@@ -120,40 +124,42 @@ class NumbaEngine:
         self._team.again(lambda *crew: model.steps(places, rules, guesser, which, n_steps, *crew))
 
     def _measure(self) -> None:
-        """Find out what a pass costs by its rows, before any sentence is there: up to a width from which on
+        """Find out what a pass costs by its rows, while no sentence is there: up to a width from which on
         every row costs as much as any other."""
         kept = self._places, self._guesser
         text = b"a" * 2 * (CHAIN + 1)  # forced, so that all guesses are right and the text does not end
         self._places = kept[0].grown(len(text), len(text), 0)
         self._guesser = kept[1]._replace(most=AS_THEY_STAND)
-        self._time_of(1, text)  # the first one fetches the weights
+        most = len(kept[1].price) - 1
         widths, seconds = [1], [self._time_of(1, text)]
-        for n_rows in WIDTHS:
-            if n_rows < len(kept[1].price):
-                widths.append(n_rows)
-                seconds.append(max(seconds[-1], self._time_of(n_rows, text)))
-                if seconds[-1] * widths[-2] > 0.9 * seconds[-2] * widths[-1]:
-                    break
-        rows = np.arange(len(kept[1].price))
+        for n_rows in (n for n in WIDTHS if n <= most):
+            widths.append(n_rows)
+            seconds.append(self._time_of(n_rows, text))
+            if seconds[-1] * widths[-2] > 0.9 * seconds[-2] * widths[-1] and n_rows > CHAIN:
+                break
+        for _ in range(TRIES):  # in turn, so that what disturbs the machine disturbs all alike
+            seconds = [min(s, self._time_of(n, text)) for n, s in zip(widths, seconds, strict=True)]
+        for i in range(1, len(widths)):  # more rows never cost less, nor more than as many passes
+            dearest = min(s * widths[i] / n for n, s in zip(widths[:i], seconds[:i], strict=True))
+            seconds[i] = min(max(seconds[i], seconds[i - 1]), dearest)
+        rows = np.arange(most + 1)
         beyond = np.maximum(rows - widths[-1], 0) * (seconds[-1] / widths[-1])
         kept[1].price[:] = np.interp(rows, widths, seconds) + beyond
-        kept[1].trust[:] = 0
         self._places, self._guesser = kept
+        self._measured = 0
 
     def _time_of(self, n_rows: int, text: bytes) -> float:
-        """Seconds of two passes over so many rows: the quickest of three tries."""
+        """Seconds of two passes over so many rows."""
         n_places = -(-n_rows // (CHAIN + 1))
-        quickest = math.inf
-        for _ in range(3):
-            for place in range(n_places):
-                self._places.begin(place, len(text), text, [0], self._options.sample)
-                self._places.n_drafted[place] = (n_rows + place) // n_places - 1
-                self._places.drafted[place] = text[0]
-            started = perf_counter()
-            self.advance(2)
-            quickest = min(quickest, perf_counter() - started)
-            self._places.state[:n_places] = FREE
-        return quickest
+        for place in range(n_places):
+            self._places.begin(place, len(text), text, [0], self._options.sample)
+            self._places.n_drafted[place] = (n_rows + place) // n_places - 1
+            self._places.drafted[place] = text[0]
+        started = perf_counter()
+        self.advance(2)
+        seconds = perf_counter() - started
+        self._places.state[:n_places] = FREE
+        return seconds
 
     def _grow(self, requests: list[Request]) -> None:
         """Room for the longest output, prefix and source."""
