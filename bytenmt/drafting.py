@@ -10,7 +10,7 @@ from bytenmt.config import Config
 from bytenmt.corpus import PairFiles, ParallelCorpus
 from bytenmt.draft import Table, check_serial, write
 from bytenmt.draft_counts import MOST_BYTES, counted, pieces
-from bytenmt.errors import CheckpointError, DataError
+from bytenmt.errors import BytenmtError, CheckpointError, DataError
 from bytenmt.ngram import Bytes
 from bytenmt.pointer import read_pointer
 from bytenmt.reference import training_text
@@ -27,6 +27,11 @@ def write_table(run: Path, given: Sequence[PairFiles], errors: str) -> list[str]
         raise CheckpointError(f"--draft: {run} is a weights file; give the run folder, where drafts are kept")
     config, facts = read_config(run), read_pointer(run).last_facts()
     check_serial(config.model, f"--draft: {run}")
+    if given and given[0].has_source != config.model.source:
+        expected = (
+            "with a source: give --src and --tgt" if config.model.source else "without a source: give --text"
+        )
+        raise BytenmtError(f"--draft: {run} was trained {expected}")
     if config.model.source:
         table = of_corpus(_corpus(run, config, facts, given, errors))
     else:
