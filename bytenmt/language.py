@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bytenmt.console import check_output, dash, standard_input, writer
+from bytenmt.console import check_output, dash, standard_input, standard_input_size, writer
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.options import ENGINE, FILE, MACHINE, MODEL, SAMPLING
 
@@ -115,16 +115,22 @@ def _stream(
     chunk: int | None,
     beside: Sequence[Reference],
 ) -> Iterator[Surprise]:
-    """What the bytes of a file, or of stdin, cost a model without a source; `beside` reads them too."""
+    """What the bytes of a file, or of stdin, cost a model without a source; `beside` reads them too. With a
+    progress bar on a terminal."""
     from bytenmt.predict import CHUNK, stream
+    from bytenmt.stream import progress
     from bytenmt.textfile import pieces_of
+    from bytenmt.unpack import is_packed
 
+    size = standard_input_size() if file is None else None if is_packed(file) else file.stat().st_size
     empty = True
-    for found in stream(model, pieces_of(file) if file else _stdin(), on, chunk or CHUNK):
-        for one in beside:
-            one.add(found.data.tobytes())
-        yield found
-        empty = False
+    with progress(size, "B") as bar:
+        for found in stream(model, pieces_of(file) if file else _stdin(), on, chunk or CHUNK):
+            for one in beside:
+                one.add(found.data.tobytes())
+            yield found
+            bar.update(len(found.data))
+            empty = False
     if empty:
         raise DataError(f"{file or STDIN} is empty: expected text to predict")
 

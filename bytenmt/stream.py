@@ -110,7 +110,7 @@ class Filter:
 
     def file(self, text: TextFile) -> None:
         """Write a line for each line of a file, with a progress bar where stderr is a terminal."""
-        with _progress(len(text), " lines") as bar:
+        with progress(len(text), " lines") as bar:
             for first in range(0, len(text), self.buffer_size):
                 last = min(first + self.buffer_size, len(text))
                 now = time.monotonic()
@@ -137,7 +137,7 @@ class Filter:
         Thread(target=_read, args=(input, name, errors, waiting), daemon=True).start()
         n_answered, ended = 0, False
         patience = HEARTBEAT if self._in_group() else None
-        with _progress(size, "B") as bar:
+        with progress(size, "B") as bar:
             while not ended:
                 lines, ended = waiting.take(self.buffer_size, patience)
                 self._answer(lines, n_answered, name, bar)
@@ -252,7 +252,7 @@ class _Shown(Bar):
 
 
 @contextmanager
-def _progress(total: int | None, unit: str) -> Iterator[Bar]:
+def progress(total: int | None, unit: str) -> Iterator[Bar]:
     """A bar where the total is known and stderr is a terminal."""
     if total is None or sys.stderr is None or not sys.stderr.isatty():
         yield Bar()
