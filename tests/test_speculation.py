@@ -130,7 +130,7 @@ def words_and_sources(seed: int) -> tuple[list[bytes], list[bytes]]:
 def told(texts: Sequence[bytes], sources: Sequence[bytes] | None) -> tuple[Beams, list[Request]]:
     """Sentences that have chosen these texts."""
     requests = [Request(None if sources is None else sources[i], 30, number=i) for i in range(len(texts))]
-    beams = Choice(GREEDY, CPU).begin(requests, drafted=CHAIN)
+    beams = Choice(GREEDY, CPU).begin(requests)
     for i, text in enumerate(texts):
         beams.step[i] = len(text)
         beams.history.byte[i, : len(text), 0] = torch.tensor(list(text), dtype=torch.uint8)

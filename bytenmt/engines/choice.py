@@ -38,7 +38,7 @@ class Finished(NamedTuple):
 
 class History(NamedTuple):
     """What was chosen, written in place: byte (n, T, b) uint8, and parent (n, T, b) int32, the beam of the
-    step before that it went on from. T: one more than the highest limit, and one for each drafted byte."""
+    step before that it went on from. T: one more than the highest limit."""
 
     byte: Tensor
     parent: Tensor
@@ -93,11 +93,10 @@ class Choice:
         self._forbidden = (other[:, None, None] | ~may).to(device)
         self._follow = torch.from_numpy(UTF8_NEXT).to(device).long()
 
-    def begin(self, requests: Sequence[Request], history: int = 0, drafted: int = 0) -> Beams:
-        """Sentences before their first byte; room for a history of at least so many steps, and for so many
-        drafted bytes that a pass may write behind a text."""
+    def begin(self, requests: Sequence[Request], history: int = 0) -> Beams:
+        """Sentences before their first byte; room for a history of at least so many steps."""
         n, b = len(requests), self.options.beam
-        history = max([history, *(request.limit + 1 for request in requests)]) + drafted
+        history = max([history, *(request.limit + 1 for request in requests)])
         forced = torch.zeros(n, history, dtype=torch.int16)
         for row, request in zip(forced, requests, strict=True):
             row[: len(request.prefix)] = torch.tensor(list(request.prefix), dtype=torch.int16) + 1
@@ -157,6 +156,7 @@ class Choice:
         right = (byte[:, :m] == draft) & (draft != EOS)
         n_right = right.long().cumprod(dim=1).sum(dim=1, keepdim=True)
 
+        # What is not taken is written too: the next pass writes over it, and at the limit no text has a byte.
         beams.history.byte.scatter_(1, at[:, :, None], byte.to(torch.uint8)[:, :, None])
         costs = log_p.gather(2, byte[:, :, None])[:, :, 0].double()
         score = torch.cat([beams.score, costs], dim=1).cumsum(dim=1).gather(1, n_right + 1)

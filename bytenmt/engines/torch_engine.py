@@ -164,7 +164,7 @@ def begin(
     history: int = 0,
     drafted: int = 0,
 ) -> Running:
-    """Sentences before their first byte; history, drafted as in Choice.begin."""
+    """Sentences before their first byte; history as in Choice.begin, drafted: bytes a pass at most."""
     src, src_len = (part.to(choice.device) for part in source_tensors(requests))
     voices = []
     for model in models:
@@ -173,7 +173,7 @@ def begin(
         state = cast(Drafting, model).start(memory, b, drafted) if drafted else model.start(memory, b)
         voices.append(Voice(memory, state))
     sources = Sources.of(requests, choice.device) if drafted else ()
-    return Running(tuple(voices), choice.begin(requests, history, drafted), sources)
+    return Running(tuple(voices), choice.begin(requests, history), sources)
 
 
 def step(
