@@ -186,6 +186,16 @@ def test_what_is_copied_is_the_sources_alone() -> None:
         assert word.to_bytes(8, "little")[: len(guess)] == guess
 
 
+@pytest.mark.parametrize(("worth", "guess"), [(89, b"t"), (90, b"t"), (91, b"b")])
+def test_a_tie_is_the_tables(worth: int, guess: bytes) -> None:
+    """The source's is taken where it is worth more."""
+    table = table_of({word_of(b"..xa").to_bytes(8, "big"): (b"t", [90])})
+    table.copy[2, 0] = worth
+    beams, requests = told([b"..xa"], [b"xab"])
+    found = Drafter(Speculation(table), 1, CPU)(beams, Sources.of(requests, CPU))
+    assert bytes(found[0].tolist()) == guess == table.draft(word_of(b"..xa"), b"xab").guess
+
+
 # ---- the same bytes as without drafts
 
 
