@@ -50,7 +50,7 @@ from bytenmt.search import decode
 BENCH = "check_engines"
 NEAR = 1e-4  # log-probabilities, scores and logits that are closer than this are called equal
 CAPACITY = 32  # sentences side by side
-DRAFTED_TOGETHER = 8  # and with drafts: the numba engine has room for CHAIN bytes of each
+FULLY_DRAFTED = 8  # of which the numba engine has room for CHAIN drafted bytes each
 AnyModel = Model[Any, Any]
 
 
@@ -175,7 +175,8 @@ def check_drafts(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
     engines = ("numba",) if options.device == "cpu" else ("torch", "cuda-graph")
     ways += product(engines, options.precision)
     for (engine, precision), sample in product(ways, (False, True)):
-        how = How(engine, precision, DRAFTED_TOGETHER, options.threads, options.device)
+        together = FULLY_DRAFTED if engine == "numba" else CAPACITY
+        how = How(engine, precision, together, options.threads, options.device)
         expected = take(make_engine(one, how, None, sample), asked).found
         for most in (None, CHAIN):
             got = take(make_engine(one, how, Speculation(one.table, most), sample), asked).found
