@@ -69,6 +69,8 @@ def counted(
     """The table of a training text. targets: its lines, of which each ends a text (ended), or pieces of a
     stream; sources: line by line what they were translated from. About MOST_BYTES of the targets are counted
     at most, evenly chosen."""
+    if sources is not None and len(sources) != len(targets):
+        raise ValueError(f"{len(targets)} targets and {len(sources)} sources: expected one for each")
     chosen = _evenly(targets, MOST_BYTES)
     targets = [targets[i] for i in chosen]
     sources = None if sources is None else [sources[i] for i in chosen]

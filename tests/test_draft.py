@@ -211,10 +211,12 @@ def test_much_text_is_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 4500 < sum(len(lines[i]) for i in chosen) < 5500
     assert max(np.diff([0, *chosen, 3000])) < 6
     assert draft_counts._evenly(lines[:100], 5000) == list(range(100))
-    stream = np.arange(1 << 16, dtype=np.uint16).astype(np.uint8)
+    stream = np.arange(1 << 14, dtype=np.uint32).view(np.uint8)
     parts = pieces(stream, 512)
     assert sum(map(len, parts)) <= 5000 and len(parts) == 9
-    assert parts[-1] == stream[-1024:-512].tobytes(), "the last whole one"
+    starts = [int.from_bytes(part[:4], sys.byteorder) * 4 for part in parts]
+    assert all(start % 512 == 0 for start in starts) and starts[0] == 0
+    assert (np.abs(np.diff(starts) - 8192) < 1024).all() and starts[-1] == (1 << 16) - 512
 
 
 def test_nothing_to_count() -> None:
@@ -222,6 +224,8 @@ def test_nothing_to_count() -> None:
     for lines in ([], [b""], [b"abc"]):
         table = counted(lines, [line.upper() for line in lines])
         assert not table.tag.any() and not table.copy.any() and not table.gain.any()
+        with pytest.raises(ValueError, match="sources"):
+            counted([*lines, b"abc"], lines)
         assert table.draft(word_of(b"abc"), b"abcabc") == (b"", ())
 
 
@@ -277,12 +281,21 @@ def test_what_is_copied() -> None:
         length, behind = naive_match(text, source)
         assert source[behind : behind + len(guess)] == guess or not length
     assert table.draft(word_of(b"ab"), None) == (b"", ())
-    own = counted([b"abcabcabc"] * 30)
-    sums = sum(own.continued(word_of(b"ab")).reach)
-    own.copy[2:] = 0
-    own.copy[2, 0] = sums % 256
-    own.copy[2, 1:] = 0
-    assert sums > 255 and own.draft(word_of(b"ab"), b"abX").guess[:1] == b"c"
+
+
+def test_who_drafts_where_both_could() -> None:
+    """The source where it is likelier in all, the table at a tie."""
+    table = empty(4)
+    context = hashed(word_of(b"ab"), 2)
+    slot = context >> 62
+    table.tag[slot], table.guess[slot] = context & 0xFFFFFFFF | 1, int.from_bytes(b"cd", "little")
+    table.reach[slot, :2] = 100, 50
+    table.copy[2, :3] = 60, 50, 40
+    assert table.draft(word_of(b"ab"), b"abXYZ") == (b"cd", (100, 50))
+    table.copy[2, 2] = 41
+    assert table.draft(word_of(b"ab"), b"abXYZ") == (b"XYZ", (60, 50, 41))
+    assert table.draft(word_of(b"ab"), b"abXY") == (b"cd", (100, 50)), "there is less to copy"
+    assert table.draft(word_of(b"ab")) == (b"cd", (100, 50))
 
 
 def test_gain_is_measured_on_other_text() -> None:
