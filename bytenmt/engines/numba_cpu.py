@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from os.path import commonprefix
-from time import perf_counter
+from time import thread_time
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from bytenmt.decoding import Hypothesis, Options, Request
 from bytenmt.draft import CHAIN, Speculation
 from bytenmt.errors import BytenmtError
 
-TRIES = 3  # of each width
+TRIES, ENOUGH = 5, 0.05  # measurements of each width at most, and seconds after which there are no more
 MEASURED_FOR = 1000  # calls of advance; then the machine may have other work
 WIDTHS = (2, 3, 4, 6, 9, 12, 16, 24, 32, 48, 64, 96, 128)  # rows of the passes that are measured
 
@@ -127,7 +127,7 @@ class NumbaEngine:
         """Find out what a pass costs by its rows, while no sentence is there: up to a width from which on
         every row costs as much as any other."""
         kept = self._places, self._guesser
-        text = b"a" * 2 * (CHAIN + 1)  # forced, so that all guesses are right and the text does not end
+        text = b"a" * (CHAIN + 1)  # forced, so that all guesses are right and the text does not end
         self._places = kept[0].grown(len(text), len(text), 0)
         self._guesser = kept[1]._replace(most=AS_THEY_STAND)
         most = len(kept[1].price) - 1
@@ -137,8 +137,11 @@ class NumbaEngine:
             seconds.append(self._time_of(n_rows, text))
             if seconds[-1] * widths[-2] > 0.9 * seconds[-2] * widths[-1] and n_rows > CHAIN:
                 break
-        for _ in range(TRIES):  # in turn, so that what disturbs the machine disturbs all alike
+        tries = min(TRIES, int(ENOUGH / sum(seconds)))
+        for _ in range(tries):  # in turn, so that what disturbs the machine disturbs all alike
             seconds = [min(s, self._time_of(n, text)) for n, s in zip(widths, seconds, strict=True)]
+        call = min(self._time_of(0, text) for _ in range(TRIES))  # of no passes
+        seconds = [max(s - call, call / 10) for s in seconds]
         for i in range(1, len(widths)):  # more rows never cost less, nor more than as many passes
             dearest = min(s * widths[i] / n for n, s in zip(widths[:i], seconds[:i], strict=True))
             seconds[i] = min(max(seconds[i], seconds[i - 1]), dearest)
@@ -149,15 +152,15 @@ class NumbaEngine:
         self._measured = 0
 
     def _time_of(self, n_rows: int, text: bytes) -> float:
-        """Seconds of two passes over so many rows."""
+        """Seconds of this thread, others may use its core too, for a pass over so many rows."""
         n_places = -(-n_rows // (CHAIN + 1))
         for place in range(n_places):
             self._places.begin(place, len(text), text, [0], self._options.sample)
             self._places.n_drafted[place] = (n_rows + place) // n_places - 1
             self._places.drafted[place] = text[0]
-        started = perf_counter()
-        self.advance(2)
-        seconds = perf_counter() - started
+        started = thread_time()
+        self.advance(1)
+        seconds = thread_time() - started
         self._places.state[:n_places] = FREE
         return seconds
 
