@@ -246,6 +246,33 @@ def test_drafts_change_nothing_at_fixed_places(name: str, options: Options, monk
     assert_same(one_each(engine, requests[::-1]), expected[::-1])
 
 
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_sentence_has_its_own_source(fixed: bool) -> None:
+    """What drafts copy from comes to a place with its sentence, and moves with it."""
+    drafts = Speculation(draft.empty(), 2)
+    engine: Any = (
+        CudaGraphEngine([peaky("convs2s")], GREEDY, 3, CPU, rehearsed, drafts)
+        if fixed
+        else TorchEngine([peaky("convs2s")], GREEDY, 3, CPU, drafts)
+    )
+    requests = invariants.some_requests([70, 9, 5, 30], [1, 40, 2, 40])
+    handles = engine.admit(requests[:3])
+    ended: list[int] = []
+    while len(ended) < 2:
+        engine.advance(1)
+        ended += [handle for handle, _ in engine.finished()]
+    assert ended == [handles[0], handles[2]], "the test means nothing unless one goes on between two"
+    handles += engine.admit(requests[3:])
+    sources = engine._running().sources if fixed else engine._running.sources
+    for which in (1, 3):
+        own = Sources.of([requests[which]], CPU)
+        assert isinstance(own, Sources)
+        row = engine._handles.index(handles[which])
+        for part, expected in zip(sources, own, strict=True):
+            assert torch.equal(part[row, : expected.shape[1]], expected[0])
+        assert not sources.left[row, own.left.shape[1] :].any()
+
+
 # ---- drafts made to harm
 
 
@@ -327,18 +354,35 @@ def test_a_forced_beginning_is_its_own_draft() -> None:
 def test_the_width_that_pays() -> None:
     """Most bytes a second by the prices that are measured, and nothing for a small gain."""
     gain = np.array([0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1], np.float32)
-    asked = []
+    asked: list[int] = []
 
-    def width(prices: dict[int, float], gain: Any = gain) -> int:
+    def width(*prices: float, gain: Any = gain) -> int:
         asked.clear()
-        return best_width(gain, lambda m: asked.append(m) or prices[m])
+        known = dict(zip((0, *WIDTHS), prices, strict=False))
+        return best_width(gain, lambda m: asked.append(m) or known[m])
 
-    assert width(dict.fromkeys((0, *WIDTHS), 1.0)) == 8
-    assert width({m: 1.0 + m for m in (0, *WIDTHS)}) == 0 and asked == [0, 1, 2, 4], asked
-    assert width({0: 1.0, 1: 1.01, 2: 1.02, 4: 1.1, 8: 2.5}) == 4
-    assert width({0: 1.0, 1: 1.75, 2: 9.0, 4: 9.0, 8: 9.0}) == 0, "three in a hundred are noise"
-    assert width({0: 1.0, 1: 1.2, 2: 9.0, 4: 9.0, 8: 9.0}) == 1 and asked == [0, 1, 2]
-    assert width({}, np.zeros(8, np.float32)) == 0 and not asked
+    assert width(1, 1, 1, 1, 1) == 8 and asked == [0, *WIDTHS] * 3
+    assert width(1, 1.01, 1.02, 1.1, 2.5) == 4
+    assert width(1, 1.2, 9) == 1 and asked == [0, 1, 2] * 3
+    assert width(1, 1.75, 9) == 0 and asked == [0, 1, 2] * 3, "three in a hundred are noise"
+    assert width(1, 2.5, 4.4) == 0 and asked == [0, 1, 2], "it is given up at once, wide passes cost much"
+    assert width(1, 5) == 0 and asked == [0, 1]
+    assert width(gain=np.zeros(8, np.float32)) == 0 and not asked
+
+
+def test_the_width_that_pays_between_disturbances() -> None:
+    """Each price is the least of what is measured in turn; the shorter it is the oftener."""
+    gain = np.array([0.8, 0.7, 0.6, 0.5, 0, 0, 0, 0], np.float32)
+    for first, disturbance, n_rounds in ((0.0001, 10, 10), (0.02, 1.6, 3)):
+        asked: list[int] = []
+
+        def price(m: int) -> float:
+            asked.append(m)  # noqa: B023
+            disturbed = asked.count(m) % 3 == m % 3  # noqa: B023
+            return first * (1 + 0.1 * m) * (disturbance if disturbed else 1)  # noqa: B023
+
+        assert best_width(gain, price) == 4
+        assert asked.count(0) == n_rounds
 
 
 ENGINES: list[Callable[..., Engine]] = [
@@ -355,14 +399,17 @@ def test_a_price_is_measured_once(
     """What runs afterwards has the width that paid, and knows nothing of the trial."""
     n_measured = 0
 
-    def fake(run: Callable[[], None], device: torch.device) -> float:
-        nonlocal n_measured
-        run()
-        n_measured += 1
-        return 1.0 + steep * (0, *WIDTHS)[n_measured - 1]
+    def noted(gain: Any, price: Callable[[int], float]) -> int:
+        def fake(m: int) -> float:
+            nonlocal n_measured
+            n_measured += 1
+            assert price(m) > 0
+            return 1.0 + steep * m
 
-    monkeypatch.setattr(torch_engine, "seconds", fake)
-    monkeypatch.setattr(cuda_graph, "seconds", fake)
+        return best_width(gain, fake)
+
+    monkeypatch.setattr(torch_engine, "best_width", noted)
+    monkeypatch.setattr(cuda_graph, "best_width", noted)
     model, requests = peaky("bytenet"), some_requests("bytenet")
     expected = one_each(TorchEngine([model], GREEDY, 6, CPU), requests)
     table = random_table([h.text for h in expected], seed=4)

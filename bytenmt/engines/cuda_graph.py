@@ -8,6 +8,7 @@ All but the capture itself is plain PyTorch and runs on any device.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -152,11 +153,12 @@ class CudaGraphEngine:
             return Drafter(speculation, speculation.most, self._device)
         buffers = self._buffers(capacity, CHAIN)
 
-        def price(width: int) -> float:
-            drafter = drafter_of(speculation, width, self._device)
-            return seconds(self._captured(buffers, drafter), self._device)
+        @cache
+        def replay(width: int) -> Callable[[], None]:
+            return self._captured(buffers, drafter_of(speculation, width, self._device))
 
-        return drafter_of(speculation, best_width(speculation.table.gain, price), self._device)
+        width = best_width(speculation.table.gain, lambda width: seconds(replay(width), self._device))
+        return drafter_of(speculation, width, self._device)
 
     def _buffers(self, capacity: int, drafted: int) -> Running:
         """All places, free, for sources of so many columns."""

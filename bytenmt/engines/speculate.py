@@ -7,7 +7,7 @@ does. All shapes are constant and nothing waits for the device. Knows no models,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,9 @@ from bytenmt.engines.choice import Beams
 from bytenmt.engines.draw import signed
 
 WIDTHS = (1, 2, 4, 8)  # drafted bytes a pass of which the best is measured
-MEASURED = 3  # times, after one that does not count
+# Prices are noisy: each is measured in turn, until so many seconds and rounds are spent; the least counts.
+ENOUGH, ROUNDS, MOST_ROUNDS = 0.05, 3, 10
+LOST = 0.8  # of the bytes a second without drafts: what promises less is given up after the first round
 MARGIN = 1.05  # a width must promise so many times the bytes a second without drafts: prices are noisy
 LOW = (1 << 32) - 1
 NO_TEXT = signed(int.from_bytes(bytes([PAD] * 8), "big"))  # a word that no text ends with
@@ -146,29 +148,34 @@ def drafter_of(speculation: Speculation, width: int, device: torch.device) -> Dr
 
 def best_width(gain: npt.NDArray[np.float32], price: Callable[[int], float]) -> int:
     """How many bytes to draft a pass, 0: none. gain (CHAIN,): see draft.Table; price: seconds of a pass that
-    reads so many drafted bytes, which grow with them."""
+    reads so many drafted bytes, measured anew at each call; a wider one costs no less."""
     yields = 1 + np.pad(gain.astype(float), (1, 0)).cumsum()  # bytes that are expected of a pass
     if yields[-1] <= MARGIN:
         return 0
-    best, rate = 0, MARGIN / price(0)
-    for width in WIDTHS:
-        cost = price(width)
-        if yields[width] / cost > rate:
-            best, rate = width, float(yields[width] / cost)
-        if yields[-1] / cost <= rate:
-            break  # what is wider costs no less
+    yields[0] *= MARGIN
+    least: dict[int, float] = {}
+    best, spent = 0, 0.0
+    for n_rounds in range(1, MOST_ROUNDS + 1):
+        for width in (0, *WIDTHS):
+            cost = price(width)
+            spent += cost
+            least[width] = min(cost, least.get(width, cost))
+            best = max(least, key=lambda m: yields[m] / least[m])
+            if yields[-1] / least[width] < yields[best] / least[best]:
+                break  # what is wider does not pay either
+        if n_rounds >= ROUNDS and spent > ENOUGH:
+            break
+        others = [yields[m] / least[m] for m in least if m]
+        if best == 0 and spent > ENOUGH and max(others) < LOST / least[0]:
+            break
     return best
 
 
 def seconds(run: Callable[[], None], device: torch.device) -> float:
-    """Of one run, the least of a few."""
-
-    def timed() -> float:
-        begin = perf_counter()
-        run()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        return perf_counter() - begin
-
-    timed()
-    return min(timed() for _ in range(MEASURED))
+    """Of one run; of the CPU those of this process alone, because others may use it too."""
+    on_cpu = device.type == "cpu"
+    begin = process_time() if on_cpu else perf_counter()
+    run()
+    if not on_cpu:
+        torch.cuda.synchronize(device)
+    return (process_time() if on_cpu else perf_counter()) - begin

@@ -19,7 +19,7 @@ from bytenmt.decoding import Hypothesis, Options, Request
 from bytenmt.draft import CHAIN, Speculation
 from bytenmt.engines.choice import Beams, Choice
 from bytenmt.engines.readback import harvest, sure
-from bytenmt.engines.speculate import Drafter, Sources, best_width, check, drafter_of, seconds
+from bytenmt.engines.speculate import WIDTHS, Drafter, Sources, best_width, check, drafter_of, seconds
 from bytenmt.models.base import Drafting, concatenate, place, select
 
 
@@ -135,17 +135,16 @@ class TorchEngine:
             return Drafter(speculation, speculation.most, self._device)
         places = [requests[i % len(requests)] for i in range(self.capacity)]
         trial = begin(self._models, self._choice, places, drafted=CHAIN)
+        drafters = {width: drafter_of(speculation, width, self._device) for width in (0, *WIDTHS)}
 
         def price(width: int) -> float:
-            drafter = drafter_of(speculation, width, self._device)
-
             def one_pass() -> None:
                 nonlocal trial
-                trial = step(self._models, self._choice, trial, drafter)
+                trial = step(self._models, self._choice, trial, drafters[width])
 
             return seconds(one_pass, self._device)
 
-        return drafter_of(speculation, best_width(speculation.table.gain, price), self._device)
+        return drafters[best_width(speculation.table.gain, price)]
 
     def _compact(self) -> None:
         """Let go of the rows that have been harvested."""
