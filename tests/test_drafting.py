@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from made_up_engine import MadeUpEngine, make_run, warm_up
@@ -15,6 +16,7 @@ from bytenmt.cli import main
 from bytenmt.decoding import Hypothesis, Options
 from bytenmt.draft import FILE
 from bytenmt.runtime import choose, load_runs
+from bytenmt.tensorfile import read_arrays
 from bytenmt.translate import Translator
 
 DATA = Path(__file__).parent.parent / "data"
@@ -221,6 +223,9 @@ def test_training_counts_at_its_end(place: Path) -> None:
     assert accepted("info one").startswith(f"# one/{FILE}: ") and "draft = true" in accepted("info one")
     accepted("convert one --draft", "held out")
     assert (place / "one" / FILE).read_bytes() == first
+    (place / "one" / FILE).write_bytes(b"not to be written over")
+    assert "held out" not in invoke(f"train -o one {TRAIN} {SMALL} --resume").stderr
+    assert (place / "one" / FILE).read_bytes() == b"not to be written over"
     assert invoke(f"train -o two {TRAIN} {SMALL}").exit_code == 0
     assert not (place / "two" / FILE).exists()
     again = f"train -o two {TRAIN.replace('--max-updates 1', '--max-updates 2')} {SMALL} --draft --resume"
@@ -244,6 +249,11 @@ def test_a_text_is_counted_as_a_stream(place: Path) -> None:
     assert (place / "lm" / FILE).read_bytes() == first
     accepted("convert lm --draft --text src", "held out")
     assert (place / "lm" / FILE).read_bytes() != first
+    (place / "steady").write_bytes(b"abcdefgh" * 999)
+    accepted("convert lm --draft --text steady", "held out")
+    arrays = read_arrays(place / "lm" / FILE)[0]
+    drafted = arrays["guess"][arrays["reach"][:, 0] > 0].view(np.uint8)
+    assert set(drafted.tolist()) == set(b"abcdefgh"), "a stream has no EOS, and chains do not end"
     (place / "tgt").write_bytes(b"x" * (place / "tgt").stat().st_size)
     assert "tgt is not what it was" in invoke("convert lm --draft").stderr
 

@@ -81,6 +81,7 @@ def stdin(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def given(path: str) -> None:
         monkeypatch.setattr(language, "standard_input", lambda: BytesIO(Path(path).read_bytes()))
+        monkeypatch.setattr(language, "standard_input_size", lambda: None)  # as of a pipe
 
     return given
 
