@@ -21,10 +21,10 @@ from bytenmt.draft import CHAIN, KEYS, LONGEST_MATCH, MIX, ORDERS, PER_ORDER, SP
 from bytenmt.engines.choice import Beams
 from bytenmt.engines.draw import signed
 
-WIDTHS = (1, 2, 4, 8)  # drafted bytes a pass of which the best is measured
-# Prices are noisy: each is measured in turn, until so many seconds and rounds are spent; the least counts.
-ENOUGH, ROUNDS, MOST_ROUNDS = 0.05, 3, 10
-LOST = 0.8  # of the bytes a second without drafts: what promises less is given up after the first round
+WIDTHS = (2, 4, 8)  # drafted bytes a pass of which the best is measured; one costs as much as two
+# Prices are noisy: they are measured in turn, until so many seconds and rounds are spent; the least counts.
+ENOUGH, ROUNDS, MOST_ROUNDS = 0.05, 2, 10
+CLOSE = 0.8  # of the best bytes a second: what promises less in the first round is not measured again
 MARGIN = 1.05  # a width must promise so many times the bytes a second without drafts: prices are noisy
 LOW = (1 << 32) - 1
 NO_TEXT = signed(int.from_bytes(bytes([PAD] * 8), "big"))  # a word that no text ends with
@@ -154,20 +154,22 @@ def best_width(gain: npt.NDArray[np.float32], price: Callable[[int], float]) -> 
         return 0
     yields[0] *= MARGIN
     least: dict[int, float] = {}
+    tried: Sequence[int] = (0, *WIDTHS)
     best, spent = 0, 0.0
     for n_rounds in range(1, MOST_ROUNDS + 1):
-        for width in (0, *WIDTHS):
+        for width in tried:
             cost = price(width)
             spent += cost
             least[width] = min(cost, least.get(width, cost))
             best = max(least, key=lambda m: yields[m] / least[m])
             if yields[-1] / least[width] < yields[best] / least[best]:
                 break  # what is wider does not pay either
-        if n_rounds >= ROUNDS and spent > ENOUGH:
-            break
-        others = [yields[m] / least[m] for m in least if m]
-        if best == 0 and spent > ENOUGH and max(others) < LOST / least[0]:
-            break
+        if spent > ENOUGH:
+            enough = CLOSE * yields[best] / least[best]
+            # What came first may have paid for what a process does once.
+            tried = [m for m in sorted(least) if m == 0 or yields[m] / least[m] > enough]
+            if n_rounds >= ROUNDS or tried == [0]:
+                break
     return best
 
 

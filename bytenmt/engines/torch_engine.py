@@ -130,11 +130,10 @@ class TorchEngine:
         return sure(self._running.beams, self._handles.index(handle))
 
     def _measured(self, speculation: Speculation, requests: Sequence[Request]) -> Drafter | None:
-        """The drafter that pays best where all places hold sentences like these."""
+        """The drafter that pays best for so many sentences like these."""
         if speculation.most is not None:
             return Drafter(speculation, speculation.most, self._device)
-        places = [requests[i % len(requests)] for i in range(self.capacity)]
-        trial = begin(self._models, self._choice, places, drafted=CHAIN)
+        trial = begin(self._models, self._choice, requests, drafted=CHAIN)
         drafters = {width: drafter_of(speculation, width, self._device) for width in (0, *WIDTHS)}
 
         def price(width: int) -> float:
