@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -249,7 +250,8 @@ def test_a_text_is_counted_as_a_stream(place: Path) -> None:
     assert (place / "lm" / FILE).read_bytes() == first
     accepted("convert lm --draft --text src", "held out")
     assert (place / "lm" / FILE).read_bytes() != first
-    (place / "steady").write_bytes(b"abcdefgh" * 999)
+    block = bytes(Random(1).choices(b"abcdefgh", k=4096))  # as long as a piece
+    (place / "steady").write_bytes(block * 20)
     accepted("convert lm --draft --text steady", "held out")
     arrays = read_arrays(place / "lm" / FILE)[0]
     drafted = arrays["guess"][arrays["reach"][:, 0] > 0].view(np.uint8)
