@@ -384,6 +384,8 @@ def test_the_width_that_pays_between_disturbances() -> None:
 
             assert best_width(gain, price) == 4
             assert max(map(asked.count, asked)) == n_rounds
+    prices = {0: [0.03] * 2, 2: [0.031] * 2, 4: [0.033, 0.2], 8: [0.075]}
+    assert best_width(gain, lambda m: prices[m].pop(0)) == 4, "the least counts, not the last"
 
 
 ENGINES: list[Callable[..., Engine]] = [
