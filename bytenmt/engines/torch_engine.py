@@ -95,10 +95,12 @@ class TorchEngine:
         if self._running is not None and without_source != self._without_source:
             raise ValueError("sentences with and without a source, expected one kind")
         self._without_source = without_source
+        memories = encoded(self._models, requests, self._device)
         if self._speculation is not None:
-            self._drafter = self._measured(self._speculation, requests)
+            self._drafter = self._measured(self._speculation, requests, memories)
             self._speculation = None
-        fresh = begin(self._models, self._choice, requests, drafted=width_of(self._drafter))
+        drafted = width_of(self._drafter)
+        fresh = begin(self._models, self._choice, requests, drafted=drafted, memories=memories)
         self._running = fresh if self._running is None else concatenate([self._running, fresh])
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._handles += handles
@@ -129,11 +131,13 @@ class TorchEngine:
         assert self._running is not None
         return sure(self._running.beams, self._handles.index(handle))
 
-    def _measured(self, speculation: Speculation, requests: Sequence[Request]) -> Drafter | None:
-        """The drafter that pays best for so many sentences like these."""
+    def _measured(
+        self, speculation: Speculation, requests: Sequence[Request], memories: Sequence[Any]
+    ) -> Drafter | None:
+        """The drafter that pays best for so many sentences like these; memories: as begin's."""
         if speculation.most is not None:
             return Drafter(speculation, speculation.most, self._device)
-        trial = begin(self._models, self._choice, requests, drafted=CHAIN)
+        trial = begin(self._models, self._choice, requests, drafted=CHAIN, memories=memories)
         drafters = {width: drafter_of(speculation, width, self._device) for width in (0, *WIDTHS)}
 
         def price(width: int) -> float:
@@ -161,17 +165,23 @@ def begin(
     requests: Sequence[Request],
     history: int = 0,
     drafted: int = 0,
+    memories: Sequence[Any] | None = None,
 ) -> Running:
-    """Sentences before their first byte; history as in Choice.begin, drafted: bytes a pass at most."""
-    src, src_len = (part.to(choice.device) for part in source_tensors(requests))
+    """Sentences before their first byte; history as in Choice.begin, drafted: bytes a pass at most; memories:
+    of their sources, where they are there already."""
     voices = []
-    for model in models:
-        memory = model.encode(src, src_len)
+    for model, memory in zip(models, memories or encoded(models, requests, choice.device), strict=True):
         b = choice.options.beam
         state = cast(Drafting, model).start(memory, b, drafted) if drafted else model.start(memory, b)
         voices.append(Voice(memory, state))
     sources = Sources.of(requests, choice.device) if drafted else ()
     return Running(tuple(voices), choice.begin(requests, history), sources)
+
+
+def encoded(models: Sequence[Decoder], requests: Sequence[Request], device: torch.device) -> list[Any]:
+    """Each model's memory of the sources."""
+    src, src_len = (part.to(device) for part in source_tensors(requests))
+    return [model.encode(src, src_len) for model in models]
 
 
 def step(
