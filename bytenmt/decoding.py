@@ -83,7 +83,8 @@ class Engine(Protocol):
         ...
 
     def advance(self, n_steps: int) -> None:
-        """n steps of all sentences that are not done. Does not wait for the device."""
+        """n steps of all sentences that are not done; with drafts n passes, or as many as probably give n
+        bytes. Does not wait for the device."""
         ...
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
