@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-
 # Output columns that are made by one matrix product where no gradient is wanted, as those of a draft: a
 # convolution would copy the whole weight into another order for them.
 FEW = 16
