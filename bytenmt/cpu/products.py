@@ -113,7 +113,7 @@ def _block(kind: Fp32, here: _Rows, n_rows: int, n_vectors: int) -> None:
 def _product(kind: Fp32) -> Any:
     """Make the product of rows with panels, for compiled code: (rows, n_panels, the arguments of _Rows)."""
     many = _SUMS // (_VECTORS * len(kind.zeros)) if _WIDE else kind.narrow_rows
-    sizes = [n for n in (6, 4, 3, 2, 1) if n <= many]
+    sizes = [n for n in (6, 5, 4, 3, 2, 1) if n <= many]
 
     def generate(b: Builder, rows: Value, n_panels: Value, *arguments: Value) -> None:
         everything = _Rows(b, arguments)
