@@ -10,7 +10,7 @@ import pytest
 from test_numba_cpu import model, packed, run, some_requests
 
 from bytenmt.alphabet import EOS
-from bytenmt.cpu.guesses import AS_MANY_AS_PAY, Guesser, matched, take_what_pays, try_guesses
+from bytenmt.cpu.guesses import AS_MANY_AS_PAY, Guesser, matched, may_pay, take_what_pays, try_guesses
 from bytenmt.cpu.places import RUNNING, Places
 from bytenmt.decoding import Hypothesis, Options, Request
 from bytenmt.draft import CHAIN, ORDERS, Speculation, Table, empty, hashed, tag_of, word_of
@@ -167,6 +167,10 @@ def test_where_a_row_costs_as_much_as_any_nothing_is_tried() -> None:
     guesser.price[:] = np.arange(19)
     take_what_pays(places, guesser, 2, 16)
     assert places.n_drafted.tolist() == [0, 0]
+    assert not may_pay(guesser, 2, 16)
+    guesser.price[12:] = 11.0  # a wide pass for little more
+    assert may_pay(guesser, 2, 16)
+    assert not may_pay(guesser, 2, 9)
 
 
 def test_beams_and_recurrent_models_are_refused() -> None:

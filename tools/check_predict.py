@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import os
 import subprocess
 import sys
 import tempfile
@@ -119,15 +118,26 @@ def predicted(run: Path, file: Path, piped: bool, threads: int) -> Told:
     """Run `bytenmt predict` on a file, or on the same as its standard input."""
     command = [sys.executable, "-m", "bytenmt", "predict", "-m", str(run), "--no-reference"]
     command += ["--threads", str(threads), *([] if piped else [str(file)])]
-    started = time.perf_counter()
+    started, memory = time.perf_counter(), 0.0
     with file.open("rb") as text:
         process = subprocess.Popen(command, stdin=text if piped else None, stdout=subprocess.PIPE)
-        assert process.stdout is not None
-        lines = process.stdout.read().decode().splitlines()
-        _, status, usage = os.wait4(process.pid, 0)
-    if status:
+        while process.poll() is None:  # what a system adds up of a child holds its parent's memory too
+            memory = max(memory, resident(process.pid))
+            time.sleep(0.05)
+    assert process.stdout is not None
+    lines = process.stdout.read().decode().splitlines()
+    if process.returncode:
         raise SystemExit(f"{' '.join(command)} failed")
-    return Told(lines[0], usage.ru_maxrss / 1024, time.perf_counter() - started)
+    return Told(lines[0], memory, time.perf_counter() - started)
+
+
+def resident(pid: int) -> float:
+    """The peak of a process' resident memory so far, in MiB, as Linux tells it; 0 where it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0.0
+    return max((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), default=0.0)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from bytenmt.draft import CHAIN, LONGEST_MATCH, MIX, ORDERS, PER_ORDER, SPREAD, 
 MOST_ROWS = 64  # guesses of all sentences in one pass; of more sentences than that none is tried
 AS_MANY_AS_PAY, AS_THEY_STAND = -1, -2  # instead of how many are tried
 HOPELESS = 0.02  # a byte that comes less often than that is not tried
+LIKELY = 0.8  # as often as good guesses come
 MEMORY = 0.999  # of how good the guesses were: what a pass leaves of the earlier ones
 DOUBT = 8.0  # bytes for which the table is believed at first
 
@@ -67,7 +68,7 @@ def try_guesses(places: Places, guesser: Guesser) -> None:
         places.n_drafted[place] = 0
         n_running += places.state[place] == RUNNING
     room = len(places.rows) - n_running
-    if guesser.most == 0 or room <= 0 or (guesser.most < 0 and n_running > MOST_ROWS):
+    if guesser.most == 0 or room <= 0 or (guesser.most < 0 and not may_pay(guesser, n_running, room)):
         return
     for place in range(len(places.state)):
         if places.state[place] == RUNNING:
@@ -78,6 +79,17 @@ def try_guesses(places: Places, guesser: Guesser) -> None:
                 room -= places.n_drafted[place]
     if guesser.most == AS_MANY_AS_PAY:
         take_what_pays(places, guesser, n_running, room)
+
+
+@compiled
+def may_pay(guesser: Guesser, n_running: int, room: int) -> bool:
+    """Whether a pass with guesses that mostly come gives more bytes a second than one without."""
+    if n_running > MOST_ROWS:
+        return False
+    for n in range(1, room + 1):
+        if (n_running + LIKELY * n) * guesser.price[n_running] > n_running * guesser.price[n_running + n]:
+            return True
+    return False
 
 
 @compiled
