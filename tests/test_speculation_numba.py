@@ -14,6 +14,7 @@ from bytenmt.cpu.guesses import AS_MANY_AS_PAY, Guesser, matched, may_pay, take_
 from bytenmt.cpu.places import RUNNING, Places
 from bytenmt.decoding import Hypothesis, Options, Request
 from bytenmt.draft import CHAIN, ORDERS, Speculation, Table, empty, hashed, tag_of, word_of
+from bytenmt.engines import numba_cpu
 from bytenmt.engines.numba_cpu import NumbaEngine
 
 SEARCHES = {
@@ -171,6 +172,18 @@ def test_where_a_row_costs_as_much_as_any_nothing_is_tried() -> None:
     guesser.price[12:] = 11.0  # a wide pass for little more
     assert may_pay(guesser, 2, 16)
     assert not may_pay(guesser, 2, 9)
+
+
+def test_prices_are_measured_again_when_the_engine_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba_cpu, "MEASURED_FOR", 3)
+    one, requests = packed(model("convs2s")), some_requests(6, limit=60)
+    expected = run(NumbaEngine([one], Options(), 2), requests)
+    table = drafting([hypotheses[0].text for hypotheses in expected], "right")
+    engine = NumbaEngine([one], Options(), 2, speculation=Speculation(table))
+    for _ in range(3):
+        engine._guesser.price[:] = 0
+        assert plainly(run(engine, requests)) == expected
+        assert (np.diff(engine._guesser.price) >= 0).all() and engine._guesser.price[1] > 0
 
 
 def test_beams_and_recurrent_models_are_refused() -> None:

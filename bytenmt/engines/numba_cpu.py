@@ -128,9 +128,9 @@ class NumbaEngine:
         every row costs as much as any other."""
         kept = self._places, self._guesser
         text = b"a" * (CHAIN + 1)  # forced, so that all guesses are right and the text does not end
-        self._places = kept[0].grown(len(text), len(text), 0)
-        self._guesser = kept[1]._replace(most=AS_THEY_STAND)
         most = len(kept[1].price) - 1
+        self._places = Places.make(self.capacity, 1, len(self._models), len(text), len(text), n_rows=most)
+        self._guesser = kept[1]._replace(most=AS_THEY_STAND)
         widths, seconds = [1], [self._time_of(1, text)]
         for n_rows in (n for n in WIDTHS if n <= most):
             widths.append(n_rows)
