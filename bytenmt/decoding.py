@@ -4,7 +4,9 @@ Translator share. Knows no models, no tensors and no files.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import NamedTuple, Protocol
 
 
@@ -66,6 +68,13 @@ class Hypothesis(NamedTuple):
     log_probability: float
     score: float
     passes: int = 0
+
+
+def shared_beginning(texts: Sequence[bytes]) -> bytes:
+    """What all texts begin with; one or more."""
+    if len(texts) == 1:
+        return texts[0]  # which commonprefix would compare with itself, byte by byte
+    return commonprefix(list(texts)) or b""
 
 
 class Engine(Protocol):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from os.path import commonprefix
 from time import thread_time
 
 import numpy as np
@@ -18,7 +17,7 @@ from bytenmt.cpu.model import WorkingModel
 from bytenmt.cpu.packed import Packed
 from bytenmt.cpu.places import DONE, FREE, Places, Rules, mixed
 from bytenmt.cpu.team import Team
-from bytenmt.decoding import Hypothesis, Options, Request
+from bytenmt.decoding import Hypothesis, Options, Request, shared_beginning
 from bytenmt.draft import CHAIN, Speculation
 from bytenmt.errors import BytenmtError
 
@@ -117,7 +116,7 @@ class NumbaEngine:
         step = int(places.step[place])
         going = np.flatnonzero(places.score[place] > -np.inf)
         texts = [places.text(place, step, int(beam)) for beam in going]
-        return commonprefix([*texts, *(ended.text for ended in self._ended(place))]) or b""
+        return shared_beginning([*texts, *(ended.text for ended in self._ended(place))] or [b""])
 
     def _steps(self, which: int, n_steps: int) -> None:
         model, places, rules, guesser = self._models[which], self._places, self._rules, self._guesser

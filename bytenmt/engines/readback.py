@@ -6,14 +6,13 @@ Waits for the device. Knows no models.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os.path import commonprefix
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bytenmt.decoding import Hypothesis
+from bytenmt.decoding import Hypothesis, shared_beginning
 from bytenmt.engines.choice import Beams
 from bytenmt.errors import BytenmtError
 
@@ -66,7 +65,7 @@ def sure(beams: Beams, row: int) -> bytes:
     step = np.concatenate([np.full(len(open_), int(beams.step[row])), ended_step[ended]])
     beam = np.concatenate([open_, ended_beam[ended]])
     texts = _texts(beams, index, step[None], beam[None])[0]
-    return commonprefix(texts) or b""
+    return shared_beginning(texts or [b""])
 
 
 def _texts(beams: Beams, rows: Tensor, step: Ints, beam: Ints) -> list[list[bytes]]:
