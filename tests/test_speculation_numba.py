@@ -175,7 +175,7 @@ def test_where_a_row_costs_as_much_as_any_nothing_is_tried() -> None:
 
 
 def test_prices_are_measured_again_when_the_engine_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numba_cpu, "MEASURED_FOR", 3)
+    monkeypatch.setattr(numba_cpu, "MEASURED_FOR", 1)
     one, requests = packed(model("convs2s")), some_requests(6, limit=60)
     expected = run(NumbaEngine([one], Options(), 2), requests)
     table = drafting([hypotheses[0].text for hypotheses in expected], "right")
