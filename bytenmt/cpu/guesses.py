@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.alphabet import BOS
-from bytenmt.cpu.places import RUNNING, Places
+from bytenmt.cpu.places import RUNNING, Places, Rules
 from bytenmt.cpu.vectors import compiled
 from bytenmt.draft import CHAIN, LONGEST_MATCH, MIX, ORDERS, PER_ORDER, SPREAD, Speculation
 
@@ -56,6 +56,14 @@ class Guesser(NamedTuple):
         table = speculation.table
         most = AS_MANY_AS_PAY if speculation.most is None else speculation.most
         return Guesser(table.tag, table.guess, table.reach, table.copy, np.array(ORDERS), most, price, trust)
+
+
+class Search(NamedTuple):
+    """What a pass is carried out for: the sentences, how their bytes are chosen, and what is guessed."""
+
+    places: Places
+    rules: Rules
+    guesser: Guesser
 
 
 @compiled

@@ -16,7 +16,7 @@ from bytenmt.alphabet import EOS
 from bytenmt.config import ModelConfig, architecture
 from bytenmt.cpu.barrier import COUNTERS
 from bytenmt.cpu.convolutional import bytenet, convs2s
-from bytenmt.cpu.guesses import Guesser
+from bytenmt.cpu.guesses import Guesser, Search
 from bytenmt.cpu.kernels import Crew, Model, Rows
 from bytenmt.cpu.machine import run
 from bytenmt.cpu.packed import Packed
@@ -54,8 +54,8 @@ def compile_machine() -> None:
     """Make the compiled entry ready: from Numba's cache in a moment, for the first time in half a minute."""
     nothing = Program(np.zeros((0, len(COLUMNS)), np.int64), 1)
     packed = Packed(np.zeros(64, np.uint8), nothing, nothing, Register(0, 0, 0), PRECISIONS[0], 0)
-    places, rules = Places.make(1, 1, 1, 0, 0), Rules.of(Options())
-    WorkingModel(packed, 1, 1, 1).steps(places, rules, Guesser.of(None, 1), 0, 1, 0, 1)
+    search = Search(Places.make(1, 1, 1, 0, 0), Rules.of(Options()), Guesser.of(None, 1))
+    WorkingModel(packed, 1, 1, 1).steps(search, 0, 1, 0, 1)
 
 
 class WorkingModel:
@@ -97,19 +97,11 @@ class WorkingModel:
         self._logits = np.array([packed.logits.start, packed.logits.stride, packed.logits.column], np.int64)
         self._step_rows = _rows(self._step_space, pass_rows)
 
-    def steps(
-        self,
-        places: Places,
-        rules: Rules,
-        guesser: Guesser,
-        which: int,
-        n_steps: int,
-        thread: int,
-        n_threads: int,
-    ) -> None:
+    def steps(self, search: Search, which: int, n_passes: int, thread: int, n_threads: int) -> None:
         """One thread's part of n passes over all running sentences; see machine.run."""
-        program, rows = self.packed.step, self._step_rows
-        self._run(program, rows, places, rules, guesser, which, n_steps, thread, n_threads)
+        crew = self._crew(thread, n_threads)
+        table, rows = self.packed.step.instructions, self._step_rows
+        run(table, self._logits, self._model(), rows, *search, which, n_passes, crew)
 
     def prepare(self, sources: Sequence[bytes | None], at: Sequence[int]) -> list[Rows]:
         """Make room for sentences at places; returns the encoder's calls."""
@@ -142,28 +134,11 @@ class WorkingModel:
             self._encode_space = aligned(self.packed.encode.row_floats * n_rows)
         return [self._call([texts[i] for i in group], [at[i] for i in group]) for group in calls]
 
-    def encode(
-        self, rows: Rows, places: Places, rules: Rules, guesser: Guesser, thread: int, n_threads: int
-    ) -> None:
+    def encode(self, rows: Rows, search: Search, thread: int, n_threads: int) -> None:
         """One thread's part of a call that prepare made."""
-        self._run(self.packed.encode, rows, places, rules, guesser, 0, 0, thread, n_threads)
-
-    def _run(
-        self,
-        program: Program,
-        rows: Rows,
-        places: Places,
-        rules: Rules,
-        guesser: Guesser,
-        which: int,
-        n_steps: int,
-        thread: int,
-        n_threads: int,
-    ) -> None:
-        """The compiled entry; see machine.py."""
         crew = self._crew(thread, n_threads)
-        table, logits = program.instructions, self._logits
-        run(table, logits, self._model(), rows, places, rules, guesser, which, n_steps, crew)
+        table = self.packed.encode.instructions
+        run(table, self._logits, self._model(), rows, *search, 0, 0, crew)
 
     def _crew(self, thread: int, n_threads: int) -> Crew:
         """What one of n threads must know of the others."""

@@ -12,7 +12,7 @@ from time import thread_time
 
 import numpy as np
 
-from bytenmt.cpu.guesses import AS_MANY_AS_PAY, AS_THEY_STAND, MOST_ROWS, Guesser
+from bytenmt.cpu.guesses import AS_MANY_AS_PAY, AS_THEY_STAND, MOST_ROWS, Guesser, Search
 from bytenmt.cpu.model import WorkingModel
 from bytenmt.cpu.packed import Packed
 from bytenmt.cpu.places import DONE, FREE, Places, Rules, mixed
@@ -82,7 +82,7 @@ class NumbaEngine:
             self._places.begin(place, request.limit, request.prefix, keys, options.sample, copied)
         for model in self._models:
             for rows in model.prepare([request.source for request in requests], free):
-                self._team.once(partial(model.encode, rows, self._places, self._rules, self._guesser))
+                self._team.once(partial(model.encode, rows, self._search()))
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)
         self._handles.update(zip(handles, free, strict=True))
@@ -119,8 +119,10 @@ class NumbaEngine:
         return shared_beginning([*texts, *(ended.text for ended in self._ended(place))] or [b""])
 
     def _steps(self, which: int, n_steps: int) -> None:
-        model, places, rules, guesser = self._models[which], self._places, self._rules, self._guesser
-        self._team.again(lambda *crew: model.steps(places, rules, guesser, which, n_steps, *crew))
+        self._team.again(partial(self._models[which].steps, self._search(), which, n_steps))
+
+    def _search(self) -> Search:
+        return Search(self._places, self._rules, self._guesser)
 
     def _measure(self) -> None:
         """Find out what a pass costs by its rows, while no sentence is there: up to a width from which on
