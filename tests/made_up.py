@@ -147,27 +147,56 @@ def naive_greedy(log_p: Distribution, limit: int, prefix: bytes = b"", n: int = 
 
 
 def naive_beam(
-    log_p: Distribution, limit: int, beam: int, n_best: int = 1, prefix: bytes = b"", n: int = 0
+    log_p: Distribution,
+    limit: int,
+    beam: int,
+    n_best: int = 1,
+    prefix: bytes = b"",
+    n: int = 0,
+    length_penalty: float = 1.0,
 ) -> list[tuple[bytes, float]]:
-    """Beam search in plain lists, length penalty 1. A text may end if its EOS is among the best
-    `beam` candidates; the best `beam` others go on. Over when `beam` have ended, or none that goes
-    on can still beat the n_best-th."""
+    """Beam search in plain lists. A text may end if its EOS is among the best `beam` candidates; the best
+    `beam` others go on. Over when the n_best-th is no worse than the best that goes on would be if it lost
+    nothing more: up to the limit, or, once `beam` have ended, right now."""
+
+    def ranked(total: float, n_bytes: int) -> float:
+        return float(total / (n_bytes + 1) ** length_penalty)
+
     going, ended = [(b"", 0.0)], []
-    while going and len(ended) < beam:
+    while going:
         candidates = []
         for text, total in going:
             row = log_p(text)
             candidates += [(total + row[byte], text, byte) for byte in followers(text, limit, prefix, n)]
         candidates.sort(key=lambda c: -c[0])
         ended += [(text, total) for total, text, byte in candidates[:beam] if byte == EOS]
-        ended.sort(key=lambda e: -e[1] / (len(e[0]) + 1))
-        on = [(text + bytes([byte]), total) for total, text, byte in candidates if byte != EOS]
-        going = on[:beam]
-        enough = len(ended) >= n_best
-        best = ended[n_best - 1][1] / (len(ended[n_best - 1][0]) + 1) if enough else -np.inf
-        if not going or going[0][1] / (limit + 1) <= best:
-            break
+        ended = sorted(ended, key=lambda e: -ranked(e[1], len(e[0])))[:beam]
+        going = [(text + bytes([byte]), total) for total, text, byte in candidates if byte != EOS][:beam]
+        if going and len(ended) >= n_best:
+            text, total = ended[n_best - 1]
+            worst, (text, total) = ranked(total, len(text)), going[0]
+            if ranked(total, limit) <= worst or (len(ended) == beam and ranked(total, len(text)) <= worst):
+                break
     return ended[:n_best]
+
+
+def peaked_distribution(seed: int, answer: bytes, junk_end: float = 0.01) -> Distribution:
+    """A confident model: each byte of the answer, then EOS, has most of the probability, and an EOS before it
+    about `junk_end`. Off the answer's path any byte may come, EOS among the likelier ones."""
+    anything = random_distribution(seed, peak=1.0, end=3.0)
+
+    def log_p(prefix: bytes) -> np.ndarray:
+        if not answer.startswith(prefix):
+            return anything(prefix)
+        sure = np.random.default_rng(zlib.crc32(prefix, seed)).uniform(0.9, 0.99)
+        p = np.exp(anything(prefix))
+        p[EOS] = 0.0
+        p *= (1 - sure - junk_end) / p.sum()
+        p[EOS] = junk_end
+        p[[*answer, EOS][len(prefix)]] += sure
+        return normalised(np.log(p))
+
+    return log_p
 
 
 def everything(log_p: Distribution, alphabet: bytes, limit: int) -> dict[bytes, float]:

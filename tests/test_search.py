@@ -12,7 +12,6 @@ from invariants import VARIANTS, WITH_SOURCE, AnyModel, make
 from made_up import (
     Distribution,
     FakeDecoder,
-    everything,
     few_bytes,
     naive_beam,
     naive_greedy,
@@ -175,29 +174,6 @@ def test_greedy_is_the_naive_loop(seed: int, limit: int, end: float, grain: floa
     assert found[0].score == pytest.approx(total / (len(text) + 1), abs=1e-9)
 
 
-@settings(max_examples=100)
-@given(
-    seed=st.integers(0, 10_000),
-    limit=st.integers(0, 9),
-    beam=st.integers(2, 5),
-    n_best=st.integers(1, 5),
-    end=st.sampled_from([-30.0, 5.0, 10.0, 14.0]),
-    grain=st.sampled_from([0.0, 4.0]),
-    prefix=st.sampled_from(PREFIXES),
-)
-def test_beam_search_is_the_naive_one(
-    seed: int, limit: int, beam: int, n_best: int, end: float, grain: float, prefix: bytes
-) -> None:
-    """The n best, in their order, are those of a beam search written with lists."""
-    log_p, limit = random_distribution(seed, end=end, grain=grain), max(limit, len(prefix))
-    n_best = min(n_best, beam)
-    found = run([log_p], [limit], Options(beam=beam, n_best=n_best), [prefix])[0]
-    expected = naive_beam(log_p, limit, beam, n_best, prefix)
-    assert [h.text for h in found] == [text for text, _ in expected]
-    for h, (_, total) in zip(found, expected, strict=True):
-        assert h.log_probability == pytest.approx(total, abs=1e-9)
-
-
 LETTERS_OF_MANY_BYTES = "ab é한환👍👎".encode()
 
 
@@ -273,22 +249,6 @@ def test_batch_mates_change_nothing(seed: int, beam: int) -> None:
     together = run(distributions, limits, some_options(beam))
     for log_p, limit, expected in zip(distributions, limits, together, strict=True):
         assert run([log_p], [limit], some_options(beam))[0] == expected
-
-
-LETTERS = b"ab\xc3\xa9\n"
-
-
-@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0])
-@pytest.mark.parametrize("seed", range(6))
-def test_a_wide_beam_finds_the_best_of_all(seed: int, length_penalty: float) -> None:
-    """With room for every prefix, the best hypothesis is the best of all valid texts."""
-    log_p = few_bytes(seed, LETTERS)
-    texts = everything(log_p, LETTERS.replace(b"\n", b""), limit=4)
-    best = max(texts, key=lambda text: texts[text] / (len(text) + 1) ** length_penalty)
-    found = run([log_p], [4], Options(beam=120, length_penalty=length_penalty))[0]
-    assert found[0].text == best
-    assert found[0].log_probability == pytest.approx(texts[best], abs=1e-9)
-    check_output([found], [4], 120)
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0])

@@ -14,7 +14,12 @@ report the chrF that they cost.
 With --draft every engine is compared with itself: with drafts, as many as pay and as many as there can be, it
 must give the bytes that it gives without, greedy and drawn. The numba engine has no near-ties there: its wide
 passes round as its steps do. Elsewhere a wide product may round otherwise than a narrow one: greedily and in
-fp32 near-ties are counted as above; draws and bf16 are only counted. Knows engines and runs; does not train.
+fp32 near-ties are counted as above; draws and bf16 are only counted.
+
+    python tools/check_engines.py runs/mine --src data/test.ko --ref data/test.en --lines 500 --quality
+
+With --quality the engines are held against greedy search instead of each other, by beam: see beams.py. Knows
+engines and runs; does not train.
 """
 
 from __future__ import annotations
@@ -29,6 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from beams import BEAMS, check_beams
 from bench import Record, show, write_json
 from drafts import How, bytes_per_pass, make_engine, read_lines, subject, take
 from drafts import requests_of as requests_of_run
@@ -192,6 +198,15 @@ def check_drafts(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
             yield tokens_record(case, verdict, len(asked), note), good
 
 
+def check_quality(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
+    """Every engine of the device, by beam."""
+    engines = ("torch", "numba" if options.device == "cpu" else "cuda-graph")
+    src, ref = options.src[: options.lines], options.ref[: options.lines]
+    for precision in options.precision:
+        able = engines if precision in ("fp32", "bf16") else engines[1:]
+        yield from check_beams(run, src, ref, able, precision, options.beam, options.threads)
+
+
 def check(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
     """Records of one run, each with whether it is as it must be."""
     device = pick_device(options.device)
@@ -241,6 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--lines", type=int, default=200)
     parser.add_argument("--beam", nargs="+", type=int)
     parser.add_argument("--draft", action="store_true", help="engines with drafts beside themselves without")
+    parser.add_argument("--quality", action="store_true", help="exact match and chrF by beam, beside greedy")
     parser.add_argument("--precision", nargs="+", choices=("fp32", "bf16", "int8", "w8a8"))
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=1)
@@ -248,15 +264,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.draft and (options.beam or options.ref):
         parser.error("--draft checks beam 1 against the engine itself: drop --beam and --ref")
-    options.beam = options.beam or [1, 4]
+    if options.quality and (options.draft or not options.ref):
+        parser.error("--quality scores the lines of --ref: give it, and drop --draft")
+    options.beam = options.beam or ([*BEAMS] if options.quality else [1, 4])
     integers = ["int8", "w8a8"] if options.device == "cpu" else []
-    options.precision = options.precision or ["fp32", "bf16", *integers]
+    options.precision = options.precision or (["fp32"] if options.quality else ["fp32", "bf16", *integers])
+    examine = check_drafts if options.draft else check_quality if options.quality else check
     records, failed = [], []
     try:
         options.src = read_lines(Path(options.src))
         options.ref = read_lines(Path(options.ref)) if options.ref else []
         for run in options.runs:
-            for record, good in (check_drafts if options.draft else check)(run, options):
+            for record, good in examine(run, options):
                 print(f"{record.case}: {record.value:.6g} ({record.reference})", file=sys.stderr)
                 records.append(record)
                 failed += [] if good else [record.case]

@@ -206,11 +206,21 @@ def go_on(places: Places, rules: Rules, place: int, best: Any, index: Any, n_fou
     for beam in range(beams):
         places.chosen[place, step, beam] = places.last[place, beam]
         places.parents[place, step, beam] = places.parent[place, beam]
-    reachable = NOTHING
-    if going > 0:
-        reachable = places.score[place, 0] / float(places.limit[place] + 1) ** rules.length_penalty
-    if places.n_finished[place] >= beams or not reachable > places.ranked[place, rules.n_best - 1]:
+    if is_over(places, rules, place, places.score[place, 0] if going > 0 else NOTHING):
         places.state[place] = DONE
+
+
+@compiled
+def is_over(places: Places, rules: Rules, place: int, best: float) -> bool:
+    """Whether no text that goes on is expected among the wanted hypotheses; see search_is_over in
+    engines/choice.py. best: the highest score of those that go on."""
+    worst_wanted = places.ranked[place, rules.n_best - 1]
+    if not best / float(places.limit[place] + 1) ** rules.length_penalty > worst_wanted:
+        return True
+    n_bytes = places.step[place] + 1
+    if places.n_finished[place] < rules.beam:
+        return False
+    return not best / float(n_bytes + 1) ** rules.length_penalty > worst_wanted
 
 
 @compiled

@@ -258,9 +258,28 @@ def beam_search(log_p: Tensor, beams: Beams, options: Options) -> Chosen:
 
     score, pick = best.masked_fill(ends, -torch.inf).sort(dim=1, descending=True, stable=True)
     score, pick = score[:, :b], pick[:, :b]
-    reachable = score[:, 0] / (beams.limit + 1).double() ** options.length_penalty
-    done = (finished.score[:, -1] > -torch.inf) | (reachable <= finished.score[:, options.n_best - 1])
+    done = search_is_over(score[:, 0], finished, beams.step + 1, beams.limit, options)
     return Chosen(byte.gather(1, pick), parent.gather(1, pick), score, finished, done)
+
+
+def search_is_over(
+    best: Tensor, finished: Finished, n_bytes: Tensor, limit: Tensor, options: Options
+) -> Tensor:
+    """Whether no text that goes on is expected among the wanted hypotheses: (n,) bool.
+
+    best (n,): the highest score of those that go on, after n_bytes (n,) of at most limit (n,). That as many
+    have ended as there are beams is not enough: a confident model lets an early EOS of little probability
+    among the best at nearly every step, and all of these are worse than the text that goes on. So the search
+    ends where they outrank it as it stands, or, however few they are, as it could become: with no further
+    loss, at its limit.
+    """
+
+    def ranked(length: Tensor) -> Tensor:
+        return best / (length + 1).double() ** options.length_penalty
+
+    worst_wanted = finished.score[:, options.n_best - 1]
+    all_ended = finished.score[:, -1] > -torch.inf
+    return (ranked(limit) <= worst_wanted) | (all_ended & (ranked(n_bytes) <= worst_wanted))
 
 
 def _ended(total: Tensor, step: Tensor, beam: Tensor, options: Options) -> Finished:
