@@ -10,7 +10,7 @@ import pytest
 import torch
 from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, build, make
 
-from bytenmt.alphabet import BOS
+from bytenmt.alphabet import BOS, EOS
 from bytenmt.cpu.model import pack
 from bytenmt.cpu.packed import Packed
 from bytenmt.cpu.panels import PRECISIONS, quantise
@@ -104,6 +104,21 @@ def test_without_a_source(name: str) -> None:
     of, options = model(name, seed=1), Options(beam=2, n_best=2)
     requests = some_requests(3, source=False)
     agree(ours(of, requests, options), theirs(of, requests, options))
+
+
+@pytest.mark.parametrize("beam", [2, 4, 8])
+def test_no_beam_is_below_greedy_on_a_confident_model(beam: int) -> None:
+    """Its end is never impossible, and so among the best few at every step: where the search stopped as soon
+    as four texts had ended, four of these twelve lines were worse than greedy."""
+    of = model("seq2seq")
+    with torch.no_grad():
+        of.decoder.output.weight.mul_(2)
+        of.decoder.output.bias.mul_(2)
+        of.decoder.output.weight[EOS], of.decoder.output.bias[EOS] = 0, 5
+    requests = [request._replace(limit=25) for request in some_requests(12)]
+    greedy = ours(of, requests, Options())
+    for found, (best,) in zip(ours(of, requests, Options(beam=beam)), greedy, strict=True):
+        assert found[0].score >= best.score - 1e-4
 
 
 def test_a_forced_prefix_and_an_empty_limit() -> None:
