@@ -157,7 +157,7 @@ def naive_beam(
 ) -> list[tuple[bytes, float]]:
     """Beam search in plain lists. A text may end if its EOS is among the best `beam` candidates; the best
     `beam` others go on. Over when the n_best-th is no worse than the best that goes on would be if it lost
-    nothing more: up to the limit, or, once `beam` have ended, right now."""
+    nothing more: up to the limit, or, once `beam` have ended, up to twice its bytes."""
 
     def ranked(total: float, n_bytes: int) -> float:
         return float(total / (n_bytes + 1) ** length_penalty)
@@ -175,7 +175,8 @@ def naive_beam(
         if going and len(ended) >= n_best:
             text, total = ended[n_best - 1]
             worst, (text, total) = ranked(total, len(text)), going[0]
-            if ranked(total, limit) <= worst or (len(ended) == beam and ranked(total, len(text)) <= worst):
+            soon = min(2 * len(text), limit)
+            if ranked(total, limit) <= worst or (len(ended) == beam and ranked(total, soon) <= worst):
                 break
     return ended[:n_best]
 

@@ -17,6 +17,7 @@ from bytenmt.cpu.guesses import Guesser, learn
 from bytenmt.cpu.places import DONE, RUNNING, Places, Rules
 from bytenmt.cpu.spans import exp_sum, largest
 from bytenmt.cpu.vectors import compiled
+from bytenmt.decoding import LOOK_AHEAD
 
 NOTHING = -np.inf
 GOLDEN, FIRST, SECOND = np.uint64(numbers.GOLDEN), np.uint64(numbers.FIRST), np.uint64(numbers.SECOND)
@@ -214,13 +215,13 @@ def go_on(places: Places, rules: Rules, place: int, best: Any, index: Any, n_fou
 def is_over(places: Places, rules: Rules, place: int, best: float) -> bool:
     """Whether no text that goes on is expected among the wanted hypotheses; see search_is_over in
     engines/choice.py. best: the highest score of those that go on."""
-    worst_wanted = places.ranked[place, rules.n_best - 1]
-    if not best / float(places.limit[place] + 1) ** rules.length_penalty > worst_wanted:
+    worst_wanted, limit = places.ranked[place, rules.n_best - 1], places.limit[place]
+    if not best / float(limit + 1) ** rules.length_penalty > worst_wanted:
         return True
-    n_bytes = places.step[place] + 1
     if places.n_finished[place] < rules.beam:
         return False
-    return not best / float(n_bytes + 1) ** rules.length_penalty > worst_wanted
+    soon = min(LOOK_AHEAD * (places.step[place] + 1), limit)
+    return not best / float(soon + 1) ** rules.length_penalty > worst_wanted
 
 
 @compiled

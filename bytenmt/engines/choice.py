@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from bytenmt.alphabet import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS, UTF8_NEXT, allowed_bytes
-from bytenmt.decoding import Options, Request
+from bytenmt.decoding import LOOK_AHEAD, Options, Request
 from bytenmt.engines.draw import draw, draw_key
 from bytenmt.engines.guard import Guard, banned
 from bytenmt.models.base import map_tensors
@@ -270,8 +270,8 @@ def search_is_over(
     best (n,): the highest score of those that go on, after n_bytes (n,) of at most limit (n,). That as many
     have ended as there are beams is not enough: a confident model lets an early EOS of little probability
     among the best at nearly every step, and all of these are worse than the text that goes on. So the search
-    ends where they outrank it as it stands, or, however few they are, as it could become: with no further
-    loss, at its limit.
+    ends where they outrank what that could become with no further loss, in as many bytes again; or, however
+    few have ended, at its limit.
     """
 
     def ranked(length: Tensor) -> Tensor:
@@ -279,7 +279,8 @@ def search_is_over(
 
     worst_wanted = finished.score[:, options.n_best - 1]
     all_ended = finished.score[:, -1] > -torch.inf
-    return (ranked(limit) <= worst_wanted) | (all_ended & (ranked(n_bytes) <= worst_wanted))
+    soon = torch.minimum(LOOK_AHEAD * n_bytes, limit)
+    return (ranked(limit) <= worst_wanted) | (all_ended & (ranked(soon) <= worst_wanted))
 
 
 def _ended(total: Tensor, step: Tensor, beam: Tensor, options: Options) -> Finished:
