@@ -29,8 +29,10 @@ KEPT = 16  # entries of one function: of the latest sources, machines and types
 DAY = 24 * 60 * 60  # seconds
 CHECKSUM_BYTES = 32
 
+# from (bytenmt.x) import (a, b), or import (bytenmt.x, bytenmt.y)
 _IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+(\w[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]*))", re.MULTILINE
+    r"^[ \t]*(?:from[ \t]+(bytenmt[\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+(bytenmt[^\n]*))",
+    re.MULTILINE,
 )
 
 
@@ -99,7 +101,7 @@ class Folder(NamedTuple):
         ground = next(folder for folder in (self.path, *self.path.parents) if os.path.lexists(folder))
         status = os.lstat(ground)
         if status.st_uid != os.geteuid() and not status.st_mode & stat.S_ISVTX:
-            raise PermissionError(errno.EACCES, "belongs to another user", str(ground))
+            raise PermissionError(errno.EACCES, "lies in another user's folder", str(ground))
 
     def _tidy(self, name: str) -> None:
         """Remove what nobody will ask for again: all but the function's latest, and what a killed process
@@ -207,10 +209,13 @@ def imported(file: Path) -> frozenset[Path]:
     computed with and names the rest for type checkers."""
     found = set()
     for package, names, modules in _IMPORT.findall(_read(file)):
-        dotted = [f"{package}.{name}" for name in _names(names)] if package else _names(modules)
-        for name in dotted:
-            found |= set(_files(name.split(".")))
-    return frozenset(found)
+        if not package:
+            found |= {_file(name) for name in _names(modules)}
+        elif (there := _file(package)) is None or there.name == "__init__.py":
+            found |= {there, *(_file(f"{package}.{name}") for name in _names(names))}
+        else:
+            found.add(there)
+    return frozenset(path for path in found if path is not None)
 
 
 def _names(listed: str) -> Iterator[str]:
@@ -219,13 +224,14 @@ def _names(listed: str) -> Iterator[str]:
     return (part.split()[0] for part in text.strip("() \t\r").split(",") if part.split())
 
 
-def _files(parts: list[str]) -> Iterator[Path]:
-    """bytenmt.cpu.places.DONE -> cpu/__init__.py, cpu/places.py."""
-    if parts[0] != PACKAGE.name:
-        return
-    for n in range(2, len(parts) + 1):
-        there = PACKAGE.joinpath(*parts[1:n])
-        yield from (path for path in (there.with_suffix(".py"), there / "__init__.py") if path.is_file())
+@cache
+def _file(module: str) -> Path | None:
+    """bytenmt.cpu.places -> cpu/places.py, bytenmt.cpu -> cpu/__init__.py; None for bytenmt, and if there is
+    no such file."""
+    parts = module.split(".")[1:]
+    there = PACKAGE.joinpath(*parts)
+    files = (there.with_suffix(".py"), there / "__init__.py") if parts else ()
+    return next((path for path in files if path.is_file()), None)
 
 
 @cache
