@@ -38,7 +38,7 @@ _IMPORT = re.compile(
 
 class Folder(NamedTuple):
     """A place for entries. owners: user ids whose files are read; mode: of the folder where it is made;
-    own: to be made only in what belongs to the user, and never a link: others can write around it."""
+    own: made only in what belongs to the user, or to all."""
 
     path: Path
     owners: frozenset[int]
@@ -49,10 +49,10 @@ class Folder(NamedTuple):
         """The payload of an entry; None where there is none to be trusted. A damaged one is thrown away."""
         path = self.path / name
         try:
-            self._check(self._status())
+            self._check()
             with open(path, "rb") as file:
                 status = os.fstat(file.fileno())
-                self._check(status)
+                self._check_status(status)
                 data = file.read()
         except OSError:
             return None
@@ -70,7 +70,7 @@ class Folder(NamedTuple):
         if self.own:
             self._check_ground()
         self.path.mkdir(self.mode, parents=True, exist_ok=True)
-        self._check(self._status())
+        self._check()
         temporary = self.path / f"{name}.{os.getpid()}.{os.urandom(4).hex()}{TEMPORARY}"
         try:
             with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
@@ -81,21 +81,26 @@ class Folder(NamedTuple):
             temporary.unlink(missing_ok=True)
         self._tidy(name)
 
-    def _status(self) -> os.stat_result:
-        return os.lstat(self.path) if self.own else os.stat(self.path)
+    def _check(self) -> None:
+        """Raises OSError where the folder is another's, or a link that another has made."""
+        self._check_status(os.stat(self.path))
+        if self.path.is_symlink():
+            self._check_status(os.lstat(self.path))
 
-    def _check(self, status: os.stat_result) -> None:
+    def _check_status(self, status: os.stat_result) -> None:
         """Raises OSError where others could have written what is read."""
         if os.name != "posix":  # access there is not told by owners and modes
             return
-        if stat.S_ISLNK(status.st_mode) or status.st_uid not in self.owners:
+        if status.st_uid not in self.owners:
             raise PermissionError(errno.EACCES, "belongs to another user", str(self.path))
+        if stat.S_ISLNK(status.st_mode):  # whose mode says nothing
+            return
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise PermissionError(errno.EACCES, "may be written by others", str(self.path))
 
     def _check_ground(self) -> None:
-        """Raises OSError where the folder would be made in another user's: with `sudo` the user's home stays
-        and root's files would be in the way there. A folder like /tmp is nobody's home."""
+        """Raises OSError where the folder would be made in another user's: `sudo` may leave a user's home to
+        root, whose files would be in the way there. What all may write to, like /tmp, is nobody's."""
         if os.name != "posix":
             return
         ground = next(folder for folder in (self.path, *self.path.parents) if os.path.lexists(folder))

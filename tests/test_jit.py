@@ -349,14 +349,19 @@ def test_the_users_folders_are_closed_to_others(tmp_path: Path) -> None:
     assert place.read("one-1") == b"x"
 
 
-def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
-    """Which another could have put among the temporary files."""
+def test_a_link_must_be_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another could have put one among the temporary files; to a larger disk the user's own may lead."""
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    place = Folder(tmp_path / "link", frozenset({USER}), 0o700, own=True)
-    with pytest.raises(PermissionError):
-        place.write("one-1", b"x")
-    assert list((tmp_path / "real").iterdir()) == []
+    place = of_the_user(tmp_path / "link")
+    place.write("one-1", b"x")
+    assert place.read("one-1") == b"x"
+    of_another = os.stat_result((0o120777, 0, 0, 1, USER + 1, 0, 0, 0, 0, 0))
+    monkeypatch.setattr("os.lstat", lambda path: of_another)
+    assert place.read("one-1") is None
+    with pytest.raises(PermissionError, match="another user"):
+        place.write("one-2", b"x")
+    assert len(list((tmp_path / "real").iterdir())) == 1
 
 
 def test_nothing_is_made_in_anothers_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
