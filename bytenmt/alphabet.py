@@ -2,11 +2,8 @@
 
 Ids 0x00 to 0xFF are the bytes themselves. UTF-8 never contains the bytes 0xF5 to 0xFF, so the
 control symbols take places there. This file knows numbers and bytes; it does not know files,
-tensors or models. It also holds `njit`, the one way in which this package compiles with Numba.
+tensors or models.
 """
-
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -110,17 +107,3 @@ def first_invalid(data: bytes) -> int:
 def repair(data: bytes) -> bytes:
     """The bytes with U+FFFD where they are not valid UTF-8, as Python's 'replace' puts it."""
     return data.decode("utf-8", "replace").encode("utf-8")
-
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def njit(function: Function) -> Function:
-    """Compile with Numba: without the interpreter lock, and kept on disk between runs.
-
-    The cache notices a change of the function's own file only, so a compiled function takes what
-    other files define (tables, sizes) as arguments.
-    """
-    import numba  # here: to read the constants above should not cost its import
-
-    return cast(Function, numba.njit(nogil=True, cache=True)(function))

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.alphabet import BOS, EOS, PAD, njit
+from bytenmt.alphabet import BOS, EOS, PAD
+from bytenmt.jit import njit
 from bytenmt.plan import EpochPlan, epoch_plan
 
 if TYPE_CHECKING:

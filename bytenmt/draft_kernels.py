@@ -1,4 +1,4 @@
-"""Kernels that count a draft table. They stand in one file because they call each other.
+"""Kernels that count a draft table.
 
 All positions of the text are put in order by the bytes that follow them, then by one byte of context after
 the other, so that equal contexts stand together and, among them, equal continuations. A chain takes the most
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bytenmt.alphabet import njit
+from bytenmt.jit import njit
 
 
 @njit

@@ -3,14 +3,13 @@
 The pairs are put into cells, one for each source length in a strip of target lengths, by counting; they are
 shuffled inside the cells, which the cache holds, and cut into batches along a path on which neighbours are
 alike: source lengths rise in one strip and fall in the next. Lengths count no EOS; a key is a length on a
-scale that is coarse for long ones. They stand together in one file because Numba's cache does not notice a
-change in another.
+scale that is coarse for long ones.
 """
 
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.alphabet import njit
+from bytenmt.jit import njit
 
 Lengths = npt.NDArray[np.int32]
 Counts = npt.NDArray[np.int32]

@@ -250,7 +250,7 @@ def _told_of_compiling() -> Iterator[None]:
     from bytenmt.cpu.machine import run
 
     def tell() -> None:
-        if run.stats.cache_misses:
+        if run.stats.cache_misses:  # type: ignore[attr-defined]
             what = "compiling the decode kernels for this machine, once: it takes about half a minute"
             print(f"bytenmt: {what}", file=sys.stderr, flush=True)
 

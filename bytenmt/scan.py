@@ -1,7 +1,6 @@
 """One read of a file's bytes: where its lines lie, and which of them are not UTF-8.
 
-Numba kernels over the memory map. They stand together in one file because Numba's cache does not notice a
-change in another. They know bytes and lengths; they do not know files or errors.
+Numba kernels over the memory map. They know bytes and lengths; they do not know files or errors.
 """
 
 from collections.abc import Callable
@@ -13,7 +12,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from bytenmt.alphabet import ACCEPT, njit
+from bytenmt.alphabet import ACCEPT
+from bytenmt.jit import njit
 
 Bytes = npt.NDArray[np.uint8]
 Lengths = npt.NDArray[np.int32]

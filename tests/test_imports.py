@@ -20,6 +20,8 @@ LAYERS: dict[str, int] = {
     "errors": ANY,
     "presets": 0,
     "alphabet": 0,
+    "kernel_cache": ANY,
+    "jit": 0,
     "decoding": 0,
     "config": 0,
     "scan": 1,

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 from bench import Record, show, write_json
 
-from bytenmt.alphabet import njit
 from bytenmt.batching import assemble
 from bytenmt.corpus import ParallelCorpus, TextFile
+from bytenmt.jit import njit
 from bytenmt.plan import epoch_plan
 
 DATA = Path(__file__).parent.parent / "data"

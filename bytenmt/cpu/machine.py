@@ -6,14 +6,9 @@ Knows the instructions; knows no models and no files.
 
 from __future__ import annotations
 
-from hashlib import sha256
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.alphabet import njit
 from bytenmt.cpu.choose import choose, gather_rows
 from bytenmt.cpu.guesses import Guesser, try_guesses
 from bytenmt.cpu.kernels import (
@@ -43,6 +38,7 @@ from bytenmt.cpu.program import Rows as RowKind
 from bytenmt.cpu.scans import gru_new, gru_reset, gru_scan, lstm_scan
 from bytenmt.cpu.spans import add, glu, layer_norm, lstm_step, multiplicative, relu, tanh
 from bytenmt.cpu.vectors import compiled
+from bytenmt.jit import njit
 
 Ints = npt.NDArray[np.int64]
 EPSILON = 1e-5  # of PyTorch's layer norm
@@ -212,56 +208,41 @@ def first_rows(rows: Rows, n: int) -> Rows:
     )
 
 
-def _digest() -> str:
-    """Of this folder's files: compiled code that was kept on disk goes with them."""
-    files = sorted(Path(__file__).parent.glob("*.py"))
-    return sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+@njit
+def run(
+    program: Ints,
+    logits: Ints,
+    model: Model,
+    rows: Rows,
+    places: Places,
+    rules: Rules,
+    guesser: Guesser,
+    which: int,
+    n_steps: int,
+    crew: Crew,
+) -> None:
+    """n passes of model `which` over all running sentences; the first model's begin with a draft, the
+    last one's choose the bytes. None: the program of an encoder, once, over the rows as they are given.
 
-
-def _entry(digest: str) -> Any:
-    """The compiled entry. Numba keeps it on disk by its own text and by `digest`, which it holds."""
-
-    @njit
-    def run(
-        program: Ints,
-        logits: Ints,
-        model: Model,
-        rows: Rows,
-        places: Places,
-        rules: Rules,
-        guesser: Guesser,
-        which: int,
-        n_steps: int,
-        crew: Crew,
-    ) -> int:
-        """n passes of model `which` over all running sentences; the first model's begin with a draft, the
-        last one's choose the bytes. None: the program of an encoder, once, over the rows as they are given.
-
-        logits (3,): start, stride and column of the register that holds them after a step.
-        """
-        if n_steps == 0:
-            execute(program, model, rows, places, crew)
-        for _ in range(n_steps):
-            if crew.thread == 0:
-                if which == 0:
-                    try_guesses(places, guesser)
-                begin_step(model, rows, places)
-            meet(crew)
-            n_rows = places.n_rows[0]
-            if n_rows == 0:
-                break
-            execute(program, model, first_rows(rows, n_rows), places, crew)
-            if crew.thread == 0:
-                start = rows.space + 4 * (logits[0] * rows.capacity + logits[2])
-                for row in range(n_rows):
-                    there = places.logits[which, row]
-                    copy(there.ctypes.data, start + 4 * row * logits[1], len(there))
-                if which == len(places.logits) - 1:
-                    choose(places, rules, guesser)
-            meet(crew)
-        return len(digest)
-
-    return run
-
-
-run = _entry(_digest())
+    logits (3,): start, stride and column of the register that holds them after a step.
+    """
+    if n_steps == 0:
+        execute(program, model, rows, places, crew)
+    for _ in range(n_steps):
+        if crew.thread == 0:
+            if which == 0:
+                try_guesses(places, guesser)
+            begin_step(model, rows, places)
+        meet(crew)
+        n_rows = places.n_rows[0]
+        if n_rows == 0:
+            break
+        execute(program, model, first_rows(rows, n_rows), places, crew)
+        if crew.thread == 0:
+            start = rows.space + 4 * (logits[0] * rows.capacity + logits[2])
+            for row in range(n_rows):
+                there = places.logits[which, row]
+                copy(there.ctypes.data, start + 4 * row * logits[1], len(there))
+            if which == len(places.logits) - 1:
+                choose(places, rules, guesser)
+        meet(crew)

@@ -51,7 +51,7 @@ def aligned(n_floats: int) -> Array:
 
 
 def compile_machine() -> None:
-    """Make the compiled entry ready: from Numba's cache in a moment, for the first time in half a minute."""
+    """Make the compiled entry ready: from the disk in a moment, for the first time in half a minute."""
     nothing = Program(np.zeros((0, len(COLUMNS)), np.int64), 1)
     packed = Packed(np.zeros(64, np.uint8), nothing, nothing, Register(0, 0, 0), PRECISIONS[0], 0)
     search = Search(Places.make(1, 1, 1, 0, 0), Rules.of(Options()), Guesser.of(None, 1))

@@ -46,8 +46,8 @@ Builder = Any
 
 
 def compiled(function: Function) -> Function:
-    """Compile with Numba, without the interpreter lock and without a cache of its own: Numba's notices a
-    change of one file only, and these functions stand in several. Who calls them keeps the whole."""
+    """Compile with Numba, without the interpreter lock and without being kept on disk: who calls these
+    functions keeps the whole."""
     return cast(Function, numba.njit(nogil=True)(function))
 
 

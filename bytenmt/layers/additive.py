@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from bytenmt.alphabet import njit
+from bytenmt.jit import njit
 from bytenmt.layers.threads import shares, spread
 
 Array = npt.NDArray[np.float32]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bytenmt.alphabet import njit
+from bytenmt.jit import njit
 from bytenmt.layers.threads import spread
 
 PARTS = 1 << 16  # a probability is a whole number of these

@@ -1,0 +1,76 @@
+"""`njit`, the one way in which this package compiles with Numba and keeps what is compiled on disk.
+
+Numba's own cache notices a change of the function's file only, cannot do without a folder to write to, and
+takes what it finds there for whole; kernel_cache.py does otherwise, and this file fits it to Numba. Knows
+Numba; knows no kernel.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import llvmlite
+import numba
+import numpy as np
+from numba.core.caching import NullCache
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+
+from bytenmt.kernel_cache import digest, entry_name, store
+
+VERSIONS = numba.__version__, llvmlite.__version__, np.__version__, EXTENSION_SUFFIXES[0]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def njit(function: Function) -> Function:
+    """Compile with Numba: without the interpreter lock, and kept on disk between runs.
+
+    What is kept goes with the function's file and all that this file imports from this package, so a compiled
+    function may use what other files define.
+    """
+    compiled: Any = numba.njit(nogil=True)(function)
+    compiled._cache = KernelCache(function)
+    return cast(Function, compiled)
+
+
+class KernelCache(NullCache):
+    """What Numba asks before it compiles, and gives what it has compiled."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        file = Path(inspect.getfile(function))
+        self._function, self._name = function, f"{file.stem}.{function.__qualname__}"
+        try:
+            # Now: what stands in the files later may not be what this process has read.
+            self._sources: str | None = digest(file)
+        except OSError:  # typed in, or in an archive
+            self._sources = None
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The function compiled for these types of its arguments, None if there is none."""
+        target_context.refresh()
+        name = self._entry(sig, target_context.codegen())
+        payload = store().read(name) if name else None
+        if payload is None:
+            return None
+        return CompileResult._rebuild(target_context, *pickle.loads(payload))  # type: ignore[no-untyped-call]
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        name = self._entry(sig, data.codegen)
+        if name and not data.library.has_dynamic_globals:  # they are addresses of this process
+            store().write(name, dumps(data._reduce()))  # type: ignore[no-untyped-call]
+
+    def _entry(self, types: Any, codegen: Any) -> str | None:
+        """The entry's name for these types on this machine."""
+        if self._sources is None:
+            return None
+        code = self._function.__code__
+        cells = [cell.cell_contents for cell in self._function.__closure__ or ()]
+        held = dumps(cells) if cells else None  # type: ignore[no-untyped-call]
+        which = code.co_firstlineno, code.co_code, held
+        return entry_name(self._name, types, codegen.magic_tuple(), VERSIONS, self._sources, *which)

@@ -1,0 +1,372 @@
+"""What is compiled and kept on disk: read only where it is whole, its own and of the present sources, and
+never needed."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import FORKSERVER
+from test_imports import MODULES, imports
+
+from bytenmt import jit, kernel_cache
+from bytenmt.kernel_cache import KEPT, PACKAGE, SUFFIX, VARIABLE, Folder, Store, digest, folders
+
+USER = os.geteuid()
+FACTOR = 3
+PATIENCE = 300  # seconds, on a machine with much to do
+RAN: list[str] = []  # what a planted entry has run
+
+
+def scaled(x: int) -> int:
+    return FACTOR * x
+
+
+def another_process(function: Callable[..., Any] = scaled) -> Any:
+    """The function as a process finds it that has not called it yet."""
+    return jit.njit(function)
+
+
+def was_kept(compiled: Any) -> bool:
+    """Call it; was it found on disk?"""
+    assert compiled(14) == 14 * FACTOR
+    hits, misses = sum(compiled.stats.cache_hits.values()), sum(compiled.stats.cache_misses.values())
+    assert hits + misses == 1
+    return hits == 1
+
+
+def entries(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"*{SUFFIX}"))
+
+
+def use(monkeypatch: pytest.MonkeyPatch, *places: Folder) -> None:
+    """Another process, which keeps entries in these places."""
+    fresh = Store(places)
+    monkeypatch.setattr(jit, "store", lambda: fresh)
+
+
+def of_the_user(path: Path) -> Folder:
+    return Folder(path, frozenset({USER}))
+
+
+def out_of_reach(tmp_path: Path) -> Folder:
+    """A folder that cannot be made, not even by root."""
+    (tmp_path / "file").touch()
+    return of_the_user(tmp_path / "file" / "kernels")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that holds the compiled function, and is the only place."""
+    use(monkeypatch, of_the_user(tmp_path / "kernels"))
+    assert not was_kept(another_process())
+    return tmp_path / "kernels"
+
+
+def test_a_function_is_compiled_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert was_kept(another_process())
+    assert len(entries(folder)) == len(list(folder.iterdir())) == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_types_are_told_apart(folder: Path) -> None:
+    compiled = another_process()
+    assert was_kept(compiled)
+    assert compiled(0.5) == 0.5 * FACTOR
+    assert len(entries(folder)) == 2
+
+
+def test_what_a_function_encloses_is_part_of_it(folder: Path) -> None:
+    def adding(n: int) -> Any:
+        return another_process(lambda x: x + n)
+
+    assert [adding(1)(1), adding(2)(1), adding(1)(1)] == [2, 3, 2]
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda whole: b"",
+    "garbage": lambda whole: bytes(range(256)) * 20,
+    "cut off": lambda whole: whole[: len(whole) // 2],
+    "one bit": lambda whole: whole[:-1000] + bytes([whole[-1000] ^ 1]) + whole[-999:],
+    "of something else": lambda whole: kernel_cache._checksum("other", pickle.dumps(1)) + pickle.dumps(1),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=list(DAMAGES))
+def test_a_damaged_entry_is_compiled_again(folder: Path, damage: Callable[[bytes], bytes]) -> None:
+    (entry,) = entries(folder)
+    whole = entry.read_bytes()
+    entry.write_bytes(damage(whole))
+    assert not was_kept(another_process())
+    assert entries(folder) == [entry]
+    assert was_kept(another_process())
+
+
+def test_a_damaged_entry_is_thrown_away(folder: Path) -> None:
+    (entry,) = entries(folder)
+    entry.write_bytes(b"")
+    assert of_the_user(folder).read(entry.name) is None
+    assert not entry.exists()
+
+
+def run_planted() -> None:
+    RAN.append("planted")
+
+
+class Planted:
+    """Runs where it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return run_planted, ()
+
+
+def plant(folder: Path, name: str) -> None:
+    folder.mkdir(exist_ok=True)
+    payload = pickle.dumps(Planted())
+    (folder / name).write_bytes(kernel_cache._checksum(name, payload) + payload)
+
+
+@pytest.mark.parametrize("how", ["folder of another", "folder open to others", "file open to others"])
+def test_what_others_can_write_is_not_read(
+    folder: Path, how: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Reading is unpickling, which runs what it says."""
+    (entry,) = entries(folder)
+    plant(folder, entry.name)
+    place, second = of_the_user(folder), folder.parent / "second"
+    if how == "folder of another":
+        place = place._replace(owners=frozenset({USER + 1}))
+    else:
+        (folder if how == "folder open to others" else entry).chmod(0o777)
+    use(monkeypatch, place, of_the_user(second))
+    assert not was_kept(another_process())
+    assert RAN == []
+    told = "belongs to another user" if how == "folder of another" else "may be written by others"
+    if how == "file open to others":  # which is replaced
+        assert was_kept(another_process()) and not second.exists()
+    else:
+        assert told in capsys.readouterr().err
+        assert len(entries(second)) == 1
+
+
+def test_a_planted_entry_would_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above tests something."""
+    monkeypatch.setattr("test_jit.RAN", [])
+    (entry,) = entries(folder)
+    plant(folder, entry.name)
+    with pytest.raises(TypeError):
+        another_process()(14)
+    assert RAN == ["planted"]
+
+
+def test_without_the_first_place_there_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which is told in one line, once, and where something is written; reading it again says nothing."""
+    places = out_of_reach(tmp_path), of_the_user(tmp_path / "second")
+    use(monkeypatch, *places)
+    compiled = another_process()
+    assert not was_kept(compiled)
+    assert compiled(0.5) == 0.5 * FACTOR
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"kept in {tmp_path / 'second'}, not in {places[0].path}" in line and VARIABLE in line
+    use(monkeypatch, *places)
+    assert was_kept(another_process())
+    assert capsys.readouterr().err == ""
+
+
+def test_without_any_place_each_run_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use(monkeypatch, out_of_reach(tmp_path))
+    for _ in range(2):
+        assert not was_kept(another_process())
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "not kept" in line and str(tmp_path) in line and VARIABLE in line
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
+def test_a_full_disk_stops_nothing(
+    folder: Path, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Full(io.FileIO):
+        def write(self, data: Any) -> int:
+            raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(kernel_cache, "open", Full, raising=False)
+    (entry,) = entries(folder)
+    entry.unlink()
+    use(monkeypatch, of_the_user(folder))
+    assert not was_kept(another_process())
+    assert list(folder.iterdir()) == []
+    (line,) = capsys.readouterr().err.splitlines()
+    assert os.strerror(code) in line
+
+
+def test_a_line_that_cannot_be_told_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with 2> on the same full disk, or 2>&-."""
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for stream in (Full(), None):
+        monkeypatch.setattr("sys.stderr", stream)
+        kernel_cache.tell("nobody reads this")
+
+
+def start_cold(barrier: Barrier, path: Path, results: Any) -> None:
+    store = Store([of_the_user(path)])
+    jit.store = lambda: store  # type: ignore[assignment]
+    compiled = another_process()
+    barrier.wait(PATIENCE)
+    results.put(compiled(14))
+
+
+def test_processes_that_start_together_do_not_meet(tmp_path: Path) -> None:
+    barrier, results = FORKSERVER.Barrier(3), FORKSERVER.SimpleQueue()
+    path = tmp_path / "kernels"
+    running = [FORKSERVER.Process(target=start_cold, args=(barrier, path, results)) for _ in range(3)]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join(PATIENCE)
+    assert [process.exitcode for process in running] == [0, 0, 0]
+    assert [results.get() for _ in running] == [14 * FACTOR] * 3
+    assert len(entries(path)) == len(list(path.iterdir())) == 1
+
+
+def test_old_entries_go(tmp_path: Path) -> None:
+    """All but a function's latest; other functions' stay, and so do those that are read now and then."""
+    place = of_the_user(tmp_path)
+    for i in range(KEPT):
+        place.write(f"one-{i:032}{SUFFIX}", b"")
+        os.utime(tmp_path / f"one-{i:032}{SUFFIX}", (i, i))
+    place.write(f"onetwo-{0:032}{SUFFIX}", b"")
+    (tmp_path / f"x-1{SUFFIX}.7.ab.tmp").touch()
+    os.utime(tmp_path / f"x-1{SUFFIX}.7.ab.tmp", (0, 0))
+    assert place.read(f"one-{0:032}{SUFFIX}") == b""
+    place.write(f"one-{KEPT:032}{SUFFIX}", b"")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert f"one-{1:032}{SUFFIX}" not in left
+    assert len(left) == KEPT + 1
+
+
+@pytest.fixture
+def edited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sources as they will be read: a file of the package with one more line."""
+    caches = digest, kernel_cache.imported
+
+    def edit(name: str) -> None:
+        read = kernel_cache._read
+        changed = {PACKAGE / name: kernel_cache._read(PACKAGE / name) + "\n# more\n"}
+        monkeypatch.setattr(kernel_cache, "_read", lambda path: changed.get(path) or read(path))
+        for one in caches:
+            one.cache_clear()
+
+    yield edit
+    for one in caches:
+        one.cache_clear()
+
+
+HOLDS = [
+    ("cpu/machine.py", "cpu/machine.py"),
+    ("cpu/machine.py", "cpu/vectors.py"),
+    ("cpu/machine.py", "alphabet.py"),
+    ("cpu/machine.py", "draft.py"),
+    ("cpu/machine.py", "decoding.py"),
+    ("cpu/machine.py", "jit.py"),
+    ("scan.py", "alphabet.py"),
+    ("batching.py", "alphabet.py"),
+    ("layers/additive.py", "layers/threads.py"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "other"), HOLDS)
+def test_an_edited_constant_is_compiled_in(kernel: str, other: str, edited: Callable[[str], None]) -> None:
+    """Of any file that the kernel's file imports, or that these import."""
+    before = digest(PACKAGE / kernel)
+    edited(other)
+    assert digest(PACKAGE / kernel) != before
+
+
+def test_what_is_not_compiled_in_costs_nothing(edited: Callable[[str], None]) -> None:
+    """Half a minute, after each edit of a command."""
+    before = digest(PACKAGE / "cpu/machine.py")
+    for other in ("cli.py", "trainer.py", "runtime.py", "translate.py", "cpu/model.py", "__init__.py"):
+        edited(other)
+    assert digest(PACKAGE / "cpu/machine.py") == before
+
+
+def test_an_edited_source_is_another_entry(folder: Path, edited: Callable[[str], None]) -> None:
+    """And the old one is there for who goes back."""
+    edited("jit.py")
+    compiled = another_process()
+    assert not was_kept(compiled)
+    assert len(entries(folder)) == 2
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_are_found(name: str) -> None:
+    """As Python's own parser finds them."""
+    known = {MODULES[one] for one in imports(MODULES[name]) if one != "__init__"}
+    assert known <= kernel_cache.imported(MODULES[name])
+
+
+def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package's, the user's, one of its own among the temporary files; a variable replaces the first."""
+    temporary = tmp_path / f"bytenmt-{USER}"
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    own = PACKAGE / "__pycache__" / "kernels"
+    home = Path("/home/somebody/.cache/bytenmt")
+    assert [place.path for place in folders()] == [own, home, temporary]
+    assert folders()[2].owners == {USER} and {USER, 0} <= folders()[0].owners
+    monkeypatch.setenv(VARIABLE, "/somewhere")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert [place.path for place in folders()] == [Path("/somewhere/bytenmt"), home, temporary]
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert folders()[1].path == Path("/caches/bytenmt")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # of a user whom the system does not know
+    assert [place.path for place in folders()] == [Path("/somewhere/bytenmt"), temporary]
+
+
+def test_the_users_folders_are_closed_to_others(tmp_path: Path) -> None:
+    place = Folder(tmp_path / "deep" / "own", frozenset({USER}), 0o700, own=True)
+    place.write("one-1", b"x")
+    assert place.path.stat().st_mode & 0o777 == 0o700
+    assert place.read("one-1") == b"x"
+
+
+def test_a_link_must_be_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another could have put one among the temporary files; to a larger disk the user's own may lead."""
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    place = of_the_user(tmp_path / "link")
+    place.write("one-1", b"x")
+    assert place.read("one-1") == b"x"
+    of_another = os.stat_result((0o120777, 0, 0, 1, USER + 1, 0, 0, 0, 0, 0))
+    monkeypatch.setattr("os.lstat", lambda path: of_another)
+    assert place.read("one-1") is None
+    with pytest.raises(PermissionError, match="another user"):
+        place.write("one-2", b"x")
+    assert len(list((tmp_path / "real").iterdir())) == 1
+
+
+def test_nothing_is_made_in_anothers_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Folder(tmp_path / ".cache" / "own", frozenset({USER, USER + 1}), 0o700, own=True)
+    monkeypatch.setattr("os.geteuid", lambda: USER + 1)
+    with pytest.raises(PermissionError, match="another user's"):
+        place.write("one-1", b"x")
+    assert list(tmp_path.iterdir()) == []
