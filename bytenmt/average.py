@@ -31,6 +31,8 @@ def average(paths: Sequence[Path], output: Path, last: int | None = None) -> lis
     config: Config | None = None
     for path in files:
         tensors, own, facts = read_weights(path)[1]
+        if "update" not in facts:
+            raise CheckpointError(f"{path} does not tell its update: average what training has saved")
         if config is not None:
             _check_same(path, (own, tensors), files[0], (config, total))
         for name, tensor in tensors.items():
