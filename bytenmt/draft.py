@@ -191,11 +191,13 @@ def read(run: Path, config: Config, facts: Mapping[str, Any]) -> Table:
     try:
         arrays, told = read_arrays(path)
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read ({error.strerror}): {advice}") from None
+        raise CheckpointError(
+            f"{path} is damaged or cut off ({error.strerror or 'it is missing'}): {advice}"
+        ) from None
     except ValueError as error:
         raise CheckpointError(f"{path} is damaged or cut off ({error}): {advice}") from None
     if told.get("holds") != "draft" or told.get("format") != FORMAT:
-        what = "holds {} in the format {}".format(*(shown(told.get(key, "")) for key in ("holds", "format")))
+        what = "holds {} in the format {}".format(*(shown(told.get(key)) for key in ("holds", "format")))
         raise CheckpointError(f"{path} {what}, expected a draft table of this version: {advice}")
     if told.get("run") != identity(config, facts):
         raise CheckpointError(f"{path} is the draft table of another run: {advice}")

@@ -23,9 +23,9 @@ def printable(text: str, longest: int = 300) -> str:
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in cut)
 
 
-def shown(text: str) -> str:
-    """The same of a name or a value: in quotes, and short."""
-    return f"'{printable(text, 60)}'"
+def shown(text: str | None) -> str:
+    """The same of a name or a value: in quotes, and short; None where there is none."""
+    return "None" if text is None else f"'{printable(text, 60)}'"
 
 
 class TextFact(Struct):

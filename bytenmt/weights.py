@@ -71,14 +71,14 @@ def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> Con
         require(path.stat().st_size, f"{path}", LESS)
         arrays, told = read_arrays(path)
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read ({error.strerror}): {advice}") from None
+        raise CheckpointError(f"{path} cannot be read ({error.strerror or error}): {advice}") from None
     except ValueError as error:
         raise CheckpointError(f"{path} is damaged or cut off ({error}): {advice}") from None
     if told.get("format") == "bytenmt 1":
         raise CheckpointError(f"{path} was written by an older version of bytenmt: train it again")
     if told.get("format") != FORMAT:
         raise CheckpointError(
-            f"{path} is not a bytenmt checkpoint: its format is {shown(told.get('format', ''))}"
+            f"{path} is not a bytenmt checkpoint: its format is {shown(told.get('format'))}"
         )
     if told.get("holds") != holds:
         holding = printable(told.get("holds", "nothing"))

@@ -270,7 +270,10 @@ def test_the_same_weights_with_another_trainer_state(run: Path) -> None:
     one, other = contents(1)
     facts = {"place": [1, None]}
     states = moments(
-        run, lambda: save_checkpoint(run, 1, one, {**other, "x": one["a"]}, CONFIG, facts, keep=1, best=False)
+        run,
+        lambda: save_checkpoint(
+            run, 1, one, {**other, "x": one["embedding.weight"]}, CONFIG, facts, keep=1, best=False
+        ),
     )
     for state in states:
         kept = json.loads(state["checkpoints.json"])["kept"][0]
