@@ -248,7 +248,7 @@ def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
 
 def parse_config(tree: Mapping[str, Any]) -> Config:
     """A nested dictionary -> Config; ConfigError names the path of what does not fit."""
-    endless = _not_finite(tree)
+    endless = _not_finite(tree) if isinstance(tree, Mapping) else None
     if endless is not None:
         raise ConfigError(f"configuration {printable(endless)}: expected a finite number")
     try:

@@ -81,8 +81,9 @@ def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> Con
             f"{path} is not a bytenmt checkpoint: its format is {shown(told.get('format'))}"
         )
     if told.get("holds") != holds:
-        holding = printable(told.get("holds", "nothing"))
-        raise CheckpointError(f"{path} holds {holding}, expected {holds}: {advice}")
+        raise CheckpointError(
+            f"{path} holds {printable(told.get('holds', 'nothing'), 60)}, expected {holds}: {advice}"
+        )
     try:
         config = parse_config(parse_json(told["config"]))
     except (ConfigError, KeyError, ValueError) as error:
