@@ -31,8 +31,10 @@ def average(paths: Sequence[Path], output: Path, last: int | None = None) -> lis
     config: Config | None = None
     for path in files:
         tensors, own, facts = read_weights(path)[1]
+        if "update" not in facts:
+            raise CheckpointError(f"{path} does not tell its update: average what training has saved")
         if config is not None:
-            _check_same(path, (own, tensors), files[0], (config, total))
+            _check_same(path, own, files[0], config)
         for name, tensor in tensors.items():
             total[name] = total[name].add_(tensor) if name in total else tensor.double().clone()
         if config is None or facts["update"] > max(updates):
@@ -66,15 +68,8 @@ def _files(paths: Sequence[Path], last: int | None) -> list[Path]:
     return [folders[0] / FOLDER / one.weights_name() for one in kept[-last if last else 0 :]]
 
 
-def _check_same(
-    path: Path,
-    its: tuple[Config, dict[str, Tensor]],
-    first: Path,
-    expected: tuple[Config, dict[str, Tensor]],
-) -> None:
+def _check_same(path: Path, config: Config, first: Path, other_config: Config) -> None:
     """Raise CheckpointError, naming the file, where it does not hold the first one's kind of model."""
-    config, tensors = its
-    other_config, others = expected
     arch, other_arch = architecture(config.model), architecture(other_config.model)
     if arch != other_arch:
         raise CheckpointError(f"{path} holds another architecture ({arch}) than {first} ({other_arch})")
@@ -84,6 +79,3 @@ def _check_same(
             raise CheckpointError(
                 f"{path} holds another model than {first}: its model.{key} is {value}, not {other_model[key]}"
             )
-    shapes, other_shapes = ({name: t.shape for name, t in part.items()} for part in (tensors, others))
-    if shapes != other_shapes:
-        raise CheckpointError(f"{path} has other tensors than {first}: one of them is not what it says")

@@ -7,6 +7,7 @@ out of range fails with its path. Knows no tensors and no files but the TOML tex
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -18,12 +19,21 @@ from msgspec import Meta, Struct
 
 from bytenmt.errors import ConfigError
 from bytenmt.presets import PRESETS, WITHOUT_SOURCE
+from bytenmt.untrusted import parse_toml, printable
 
 Positive = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
 Fraction = Annotated[float, Meta(ge=0.0, le=1.0)]
 Dropout = Annotated[float, Meta(ge=0.0, lt=1.0)]
-ConvLayer = tuple[Positive, Positive]  # channels, kernel width
+# Bounds of a model's sizes, far beyond what anybody trains: a configuration may come from a stranger, and
+# what is counted or built from it must end.
+Width = Annotated[int, Meta(ge=1, le=1 << 16)]
+Layers = Annotated[int, Meta(ge=1, le=256)]
+Kernel = Annotated[int, Meta(ge=1, le=1 << 10)]
+Dilation = Annotated[int, Meta(ge=1, le=1 << 12)]
+MOST_LAYERS = 256  # of a stack of convolutions
+LONGEST_FIELD = 1 << 14  # bytes before it that a convolutional prediction depends on: each is kept
+ConvLayer = tuple[Width, Kernel]  # channels, kernel width
 
 
 class _Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -33,7 +43,7 @@ class _Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class _Model(_Section, frozen=True, kw_only=True, tag_field="arch"):
     """What all five architectures have."""
 
-    d_embedding: Positive
+    d_embedding: Width
     source: bool = True  # false: a byte language model, without an encoder and without attention
     dropout: Dropout = 0.1
     tie_embedding: bool = False  # the output layer uses the byte embedding's table
@@ -42,8 +52,8 @@ class _Model(_Section, frozen=True, kw_only=True, tag_field="arch"):
 class Seq2SeqConfig(_Model, frozen=True, kw_only=True, tag="seq2seq"):
     """GRU encoder-decoder (Cho et al. 2014, Sutskever et al. 2014)."""
 
-    d_hidden: Positive
-    n_layers: Positive = 1
+    d_hidden: Width
+    n_layers: Layers = 1
     context: Literal["start", "every_step"] = "start"
     gru_reset: Literal["before", "after"] = "before"
     reverse_source: bool = True
@@ -52,14 +62,18 @@ class Seq2SeqConfig(_Model, frozen=True, kw_only=True, tag="seq2seq"):
     def __post_init__(self) -> None:
         if not self.source and self.context == "every_step":
             raise ValueError('context = "every_step" shows a source at every step: without one set "start"')
+        if self.d_hidden == 1 and self.context == "every_step":
+            raise ValueError(
+                'd_hidden = 1 leaves nothing to read out with context = "every_step": set 2 or more'
+            )
 
 
 class BahdanauConfig(_Model, frozen=True, kw_only=True, tag="bahdanau"):
     """Additive attention (Bahdanau et al. 2015)."""
 
-    d_hidden: Positive
-    d_attention: Positive
-    d_maxout: Positive
+    d_hidden: Width
+    d_attention: Width
+    d_maxout: Width
     read_out: Literal["previous", "current"] = "previous"  # the state that the read-out sees
     init: Literal["scaled", "paper"] = "scaled"
 
@@ -67,8 +81,8 @@ class BahdanauConfig(_Model, frozen=True, kw_only=True, tag="bahdanau"):
 class LuongConfig(_Model, frozen=True, kw_only=True, tag="luong"):
     """Stacked LSTM with global attention and input feeding (Luong et al. 2015)."""
 
-    d_hidden: Positive
-    n_layers: Positive = 2
+    d_hidden: Width
+    n_layers: Layers = 2
     score: Literal["dot", "general", "concat"] = "general"
     input_feeding: bool = True
     reverse_source: bool = False
@@ -82,21 +96,31 @@ class LuongConfig(_Model, frozen=True, kw_only=True, tag="luong"):
 class ByteNetConfig(_Model, frozen=True, kw_only=True, tag="bytenet"):
     """Dilated convolutions stacked on the encoder (Kalchbrenner et al. 2016)."""
 
-    d_channels: Positive  # the paper's d: inside a block; 2d between blocks
-    n_sets: Positive
-    dilations: Annotated[tuple[Positive, ...], Meta(min_length=1)] = (1, 2, 4, 8, 16)
-    kernel_width: Positive = 3
+    d_channels: Width  # the paper's d: inside a block; 2d between blocks
+    n_sets: Layers
+    dilations: Annotated[tuple[Dilation, ...], Meta(min_length=1, max_length=MOST_LAYERS)] = (1, 2, 4, 8, 16)
+    kernel_width: Kernel = 3
     block: Literal["relu", "multiplicative"] = "relu"
     unfolding_factor: Annotated[float, Meta(gt=0.0, le=16.0)] = 1.2  # a of |t^| = a|s| + b
-    unfolding_offset: Count = 0  # b, in bytes
+    unfolding_offset: Annotated[int, Meta(ge=0, le=1 << 12)] = 0  # b, in bytes
+
+    def __post_init__(self) -> None:
+        n_blocks = self.n_sets * len(self.dilations)
+        if n_blocks > MOST_LAYERS:
+            raise ValueError(
+                f"n_sets times the dilations are {n_blocks} blocks: expected {MOST_LAYERS} or fewer"
+            )
+        _check_field((self.kernel_width - 1) * sum(self.dilations) * self.n_sets)
 
 
 class ConvS2SConfig(_Model, frozen=True, kw_only=True, tag="convs2s"):
     """Gated convolutions with attention in every decoder layer (Gehring et al. 2017)."""
 
-    encoder_layers: tuple[ConvLayer, ...] = ()
-    decoder_layers: Annotated[tuple[ConvLayer, ...], Meta(min_length=1)]
-    n_positions: Count = 4096  # rows of the position tables, the last one shared by all beyond; 0: none
+    encoder_layers: Annotated[tuple[ConvLayer, ...], Meta(max_length=MOST_LAYERS)] = ()
+    decoder_layers: Annotated[tuple[ConvLayer, ...], Meta(min_length=1, max_length=MOST_LAYERS)]
+    n_positions: Annotated[int, Meta(ge=0, le=1 << 20)] = (
+        4096  # rows of the position tables, the last one shared by all beyond; 0: none
+    )
 
     def __post_init__(self) -> None:
         if self.source != bool(self.encoder_layers):
@@ -105,6 +129,15 @@ class ConvS2SConfig(_Model, frozen=True, kw_only=True, tag="convs2s"):
                 if self.source
                 else "encoder_layers would be ignored without a source: set it to []"
             )
+        _check_field(sum(kernel_width - 1 for _, kernel_width in self.decoder_layers))
+
+
+def _check_field(reach: int) -> None:
+    """Raise ValueError where so many bytes before a prediction would have to be kept."""
+    if reach > LONGEST_FIELD:
+        raise ValueError(
+            f"the receptive field is {reach + 1:,} bytes: expected {LONGEST_FIELD + 1:,} or fewer"
+        )
 
 
 CONVOLUTIONAL = ("bytenet", "convs2s")  # architectures whose training has no loop over time
@@ -180,8 +213,8 @@ def load_config(arch: str | None, preset: str | None, toml: str, settings: Itera
     in TOML syntax or plain words. Raises ConfigError.
     """
     try:
-        given = tomllib.loads(toml)
-    except tomllib.TOMLDecodeError as error:
+        given = parse_toml(toml)
+    except ValueError as error:
         raise ConfigError(f"the configuration file is not TOML: {error}") from None
     for setting in settings:
         _assign(given, setting)
@@ -215,16 +248,28 @@ def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
 
 def parse_config(tree: Mapping[str, Any]) -> Config:
     """A nested dictionary -> Config; ConfigError names the path of what does not fit."""
+    endless = _not_finite(tree) if isinstance(tree, Mapping) else None
+    if endless is not None:
+        raise ConfigError(f"configuration {printable(endless)}: expected a finite number")
     try:
         return msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$.")
+        what, _, where = printable(str(error)).partition(" - at `$.")
         path = where.rstrip("`")
         unknown = re.fullmatch("Object contains unknown field `(.*)`", what)
         if unknown:
             key = ".".join([path, unknown[1]]).lstrip(".")
             raise ConfigError(f"unknown key {key}: `bytenmt info ARCH` prints every key") from None
         raise ConfigError(f"configuration {path}: {what}" if path else f"configuration: {what}") from None
+
+
+def _not_finite(tree: Mapping[str, Any]) -> str | None:
+    """The path of a number in one of the sections that is infinite or none, which no bound tells."""
+    for section, values in tree.items():
+        for key, value in values.items() if isinstance(values, Mapping) else ():
+            if isinstance(value, float) and not math.isfinite(value):
+                return f"{section}.{key}"
+    return None
 
 
 def config_tree(config: Config) -> dict[str, Any]:

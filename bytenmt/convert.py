@@ -12,13 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
+from bytenmt.admission import SCALE
 from bytenmt.cpu.panels import quantise, round_to_bf16
 from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.parameters import TABLES
 from bytenmt.tensorfile import Array, entry, pack, replace_synced
-from bytenmt.weights import SCALE, check_output, metadata, read_run, restored
+from bytenmt.weights import check_output, metadata, read_run, restored
 
 V, G = ".v", ".g"  # a weight-normed matrix: its direction and its length
-TABLES = ("embedding.weight", "positions.weight")  # how the names of look-up tables end
 
 
 def convert(run: Path, output: Path, precision: str) -> list[str]:

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
 
 from bytenmt.alphabet import BOS
 from bytenmt.config import CONVOLUTIONAL, Config, ModelConfig, architecture, config_tree
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.tensorfile import entry, pack, read_arrays, replace_synced
+from bytenmt.untrusted import shown
 
 CHAIN = 8  # bytes of a draft at most
 ORDERS = (8, 6, 4, 3, 2)  # bytes of context, in the order in which they are looked up
@@ -190,21 +190,28 @@ def read(run: Path, config: Config, facts: Mapping[str, Any]) -> Table:
     advice = f"make it anew by `bytenmt convert {run} --draft`"
     try:
         arrays, told = read_arrays(path)
-    except (SafetensorError, OSError, KeyError) as error:
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} is damaged or cut off ({error.strerror or 'it is missing'}): {advice}"
+        ) from None
+    except ValueError as error:
         raise CheckpointError(f"{path} is damaged or cut off ({error}): {advice}") from None
     if told.get("holds") != "draft" or told.get("format") != FORMAT:
-        what = f"holds {told.get('holds')!r} in the format {told.get('format')!r}"
+        what = "holds {} in the format {}".format(*(shown(told.get(key)) for key in ("holds", "format")))
         raise CheckpointError(f"{path} {what}, expected a draft table of this version: {advice}")
     if told.get("run") != identity(config, facts):
         raise CheckpointError(f"{path} is the draft table of another run: {advice}")
-    like = empty(max(1, len(arrays.get("tag", ()))))
-    shapes = {name: (part.dtype, part.shape) for name, part in like._asdict().items()}
-    slots = len(like.tag)
+    slots = max(1, arrays["tag"].size if "tag" in arrays else 0)
+    shapes = {name: (part.dtype, part.shape) for name, part in empty(slots)._asdict().items()}
     if {n: (a.dtype, a.shape) for n, a in arrays.items()} != shapes or slots & (slots - 1):
         raise CheckpointError(f"{path} does not hold the arrays of a draft table: {advice}")
     table = Table(**arrays)
     if told.get("sha256") != _digest(table):
         raise CheckpointError(f"{path} is damaged (its SHA-256 differs): {advice}")
+    if any((part[:, 1:] > part[:, :-1]).any() for part in (table.reach, table.copy)):
+        raise CheckpointError(f"{path} holds chances that grow along a draft: {advice}")
+    if not ((table.gain >= 0) & (table.gain <= 1)).all():
+        raise CheckpointError(f"{path} tells of gains that are no shares: {advice}")
     return table
 
 

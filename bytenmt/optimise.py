@@ -15,20 +15,29 @@ import torch
 from torch import Tensor, nn
 
 from bytenmt.config import TrainConfig
+from bytenmt.untrusted import Count, shown
+
+# What an optimiser keeps of a parameter.
+KEPT: dict[str, set[str]] = {
+    "adamw": {"step", "exp_avg", "exp_avg_sq"},
+    "adadelta": {"step", "square_avg", "acc_delta"},
+    "nag": {"momentum_buffer"},
+    "sgd": set(),
+}
 
 
 class Progress(msgspec.Struct):
     """How far a run has come: with the tensors, all that a resume needs. What is random in an update is
     drawn from (seed, update, process), so that no random state need be kept."""
 
-    update: int = 0
-    epoch: int = 0
-    batch: int = 0  # the next batch of the epoch's plan
+    update: Count = 0
+    epoch: Count = 0
+    batch: Count = 0  # the next batch of the epoch's plan
     seconds: float = 0.0  # of training in all, validation included
     best: float | None = None  # of train.metric
-    best_update: int = 0
-    waited: int = 0  # validations since the best one
-    standstills: int = 0  # how often the plateau schedule has lowered the learning rate
+    best_update: Count = 0
+    waited: Count = 0  # validations since the best one
+    standstills: Count = 0  # how often the plateau schedule has lowered the learning rate
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], train: TrainConfig) -> torch.optim.Optimizer:
@@ -64,12 +73,23 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     }
 
 
-def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """The inverse of optimizer_tensors."""
+def restore_optimizer(
+    optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], train: TrainConfig
+) -> None:
+    """The inverse of optimizer_tensors. Raises ValueError for what this optimiser cannot have kept: its
+    kernels believe the shapes."""
     state: dict[int, dict[str, Tensor]] = {}
+    every = [p for group in optimizer.param_groups for p in group["params"]]
     for name, tensor in tensors.items():
         index, _, key = name.partition(".")
+        if not index.isdecimal() or int(index) >= len(every):
+            raise ValueError(f"{shown(name)} is of no parameter")
+        shape = () if key == "step" else every[int(index)].shape
+        if tensor.shape != shape or tensor.dtype != torch.float32:
+            raise ValueError(f"the optimiser's {shown(name)} has another shape or type than its parameter")
         state.setdefault(int(index), {})[key] = tensor
+    if any(parts.keys() != KEPT[train.optimizer] for parts in state.values()):
+        raise ValueError(f"the optimiser's state is not that of {train.optimizer}")
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
 

@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from bytenmt.errors import CheckpointError
 from bytenmt.tensorfile import Stored, replace_synced
+from bytenmt.untrusted import check_facts, printable, shown
 
 FORMAT = "bytenmt 2"
 CONFIG, METRICS = "config.toml", "metrics.jsonl"
@@ -87,14 +88,17 @@ def read_pointer(run: Path) -> Pointer:
     path = run / POINTER
     try:
         pointer = msgspec.json.decode(path.read_bytes(), type=Pointer)
+        for kept in pointer.kept:
+            check_facts(kept.facts)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # or neither UTF-8 nor an end
         raise CheckpointError(
-            f"{path} is damaged ({error}): give -m a weights file of {run / FOLDER}, or train again"
+            f"{path} is damaged ({printable(str(error))}):"
+            f" give -m a weights file of {run / FOLDER}, or train again"
         ) from None
     if pointer.format != FORMAT:
-        raise CheckpointError(f"{path} is of another version: its format is {pointer.format!r}")
+        raise CheckpointError(f"{path} is of another version: its format is {shown(pointer.format)}")
     return pointer
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.pointer import CONFIG
 from bytenmt.stream import Filter, follow
 from bytenmt.translate import Translator
+from bytenmt.untrusted import parse_toml
 from bytenmt.weights import read_config
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def configuration(
         raise BytenmtError(f"{run} already holds a run: go on with it by --resume, or give -o another folder")
     own = _leaves(config_tree(read_config(run)))
     given = {} if preset is None else _leaves(preset_tree(own["model.arch"], preset, own["model.source"]))
-    given |= _leaves(tomllib.loads(text))
+    given |= _leaves(parse_toml(text))
     as_settings = [f"{key}={json.dumps(value)}" for key, value in given.items()]
     wanted = load_config(arch, None, config_toml(read_config(run)), [*as_settings, *settings])
     for key, value in _leaves(config_tree(wanted)).items():
@@ -137,7 +137,7 @@ def _toml_text(path: Path) -> str:
     """The text of a TOML file. Raises ConfigError where it cannot be read as one."""
     try:
         text = path.read_text(encoding="utf-8")
-        tomllib.loads(text)
+        parse_toml(text)
     except OSError as error:
         raise ConfigError(f"--config {path} cannot be read: {error.strerror}") from None
     except ValueError as error:  # neither UTF-8 nor TOML

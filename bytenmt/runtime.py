@@ -23,6 +23,7 @@ from bytenmt.decoding import Engine, Options, Request
 from bytenmt.draft import CHAIN, FILE, Speculation, check_serial
 from bytenmt.draft import read as read_drafts
 from bytenmt.errors import BytenmtError, CheckpointError, DeviceError
+from bytenmt.memory import require, state_bytes
 from bytenmt.search import decode
 from bytenmt.weights import Contents, is_weights_file, read_run, restored
 
@@ -152,7 +153,27 @@ def load_runs(paths: Sequence[str | Path], choice: Choice) -> Runtime:
     limit = max(LONGEST_CHARACTER, min(run.config.data.max_source_bytes for run in runs))
     load = _numba if choice.engine == "numba" else _torch
     speculation = _speculation([Path(path) for path in paths], runs, choice)
-    return Runtime(_drafting(load(read, choice), speculation), source, limit, runs)
+    make = load(read, choice)
+    if choice.device == "cpu":
+        make = _in_memory(make, sum(state_bytes(run.config.model) for run in runs))
+    return Runtime(_drafting(make, speculation), source, limit, runs)
+
+
+def _in_memory(make: Maker, row_bytes: int) -> Maker:
+    """Engines whose states this machine's memory holds. row_bytes: of a row's state, all models together."""
+
+    def maker(options: Options, speculation: Speculation | None) -> EngineMaker:
+        engine = make(options, speculation)
+
+        def checked(capacity: int) -> Engine:
+            n_rows = capacity * options.beam
+            what = f"decoding {n_rows:,} hypotheses side by side"
+            require(n_rows * row_bytes, what, "lower --max-tokens or --beam-size")
+            return engine(capacity)
+
+        return checked
+
+    return maker
 
 
 def _speculation(paths: Sequence[Path], runs: Sequence[Run], choice: Choice) -> Speculation | None:

@@ -92,10 +92,16 @@ class StreamTrainer(Trainer):
         return {f"state.{i}": _interleaved(parts) for i, parts in enumerate(zip(*all_own, strict=True))}
 
     def _take_up(self, kept: Mapping[str, Tensor]) -> None:
-        if kept:
-            found = iter(kept[str(i)] for i in range(len(kept)))
-            own = slice(self.group.rank, None, self.group.size)
-            self.carried = map_tensors(lambda _: next(found)[own].to(self.device), self._start(1))
+        if not kept:
+            return
+        start = self._start(1)
+        expected = [(part.dtype, part.shape[1:]) for part in tensors(start)]
+        found = [kept[str(i)] for i in range(len(kept))]
+        if [(part.dtype, part.shape[1:]) for part in found] != expected:
+            raise ValueError("the carried state is not that of the model")
+        own = slice(self.group.rank, None, self.group.size)
+        parts = iter(found)
+        self.carried = map_tensors(lambda _: next(parts)[own].to(self.device), start)
 
 
 def _interleaved(parts: Sequence[Tensor]) -> Tensor:

@@ -17,9 +17,10 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from msgspec import Meta, Struct
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from bytenmt.errors import CheckpointError
+from bytenmt.untrusted import parse_json, printable, shown
 
 Array = npt.NDArray[Any]
 CHUNK = 1 << 22  # bytes hashed and written at a time
@@ -136,18 +137,23 @@ def pack(entries: Mapping[str, Entry], metadata: Mapping[str, str]) -> Iterator[
 
 
 def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """Tensors, as parts of one array of the file's bytes, and metadata of a safetensors file. Raises OSError
-    or SafetensorError."""
-    with safe_open(path, framework="np") as file:  # checks that header and size agree
-        metadata = file.metadata() or {}
+    """Tensors, as parts of one array of the file's bytes, and metadata of a safetensors file. Raises OSError,
+    or ValueError where it is not one, or holds types that NumPy has not."""
+    try:
+        with safe_open(path, framework="np") as file:  # checks that header and size agree
+            metadata = file.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(printable(str(error))) from None
     data = np.fromfile(path, np.uint8)
     first = 8 + int.from_bytes(data[:8].tobytes(), "little")
-    header = json.loads(data[8:first].tobytes())
+    header = parse_json(data[8:first].tobytes(), unique=True)  # what stands there twice is read in two ways
     header.pop("__metadata__", None)
     arrays = {}
     for name, told in header.items():
-        start, end = (first + offset for offset in told["data_offsets"])
-        arrays[name] = data[start:end].view(TYPES[told["dtype"]]).reshape(told["shape"])
+        kind, (start, end) = told["dtype"], (first + offset for offset in told["data_offsets"])
+        if kind not in TYPES:
+            raise ValueError(f"{shown(name)} is of the type {shown(kind)}: expected {', '.join(TYPES)}")
+        arrays[name] = data[start:end].view(TYPES[kind]).reshape(told["shape"])
     return arrays, metadata
 
 

@@ -21,6 +21,7 @@ from bytenmt.drafting import told
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.feeds import Feed, open_feed
 from bytenmt.loop import Loop
+from bytenmt.memory import require, training_bytes
 from bytenmt.optimise import stopped_early
 from bytenmt.pointer import CONFIG
 from bytenmt.report import Log, require_tensorboard
@@ -98,6 +99,7 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> Non
     """Settings that do not go together. Raises BytenmtError."""
     train = config.train
     arch = architecture(config.model)
+    require(training_bytes(config.model), "training this model", "take a smaller preset, or lower its sizes")
     if train.draft:
         check_serial(config.model, "train.draft")
     if train.compile and arch not in CONVOLUTIONAL:

@@ -35,6 +35,7 @@ from bytenmt.optimise import (
     restore_optimizer,
 )
 from bytenmt.pointer import read_pointer
+from bytenmt.untrusted import printable
 
 HIGHEST_BYTE = 0xF8  # no byte of UTF-8 is as high
 
@@ -125,16 +126,22 @@ class Trainer:
         if saved.config.model != self.config.model:
             raise CheckpointError(f"the checkpoint of update {saved.update} in {run} holds another model")
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "state": {}}
-        for name, tensor in saved.trainer.items():
-            part, _, rest = name.partition(".")
-            parts[part][rest] = tensor
-        load_weights(self.model, saved.weights, run)
-        if self.average is not None:
-            self.average = MovingAverage(self.parameters, self.config.train.ema)
-            load_weights(self.model, parts["model"], run)
-        restore_optimizer(self.optimizer, parts["optimizer"])
-        self._take_up(parts["state"])
-        self.progress = msgspec.convert(saved.facts["progress"], Progress)
+        try:
+            self.progress = msgspec.convert(saved.facts.get("progress"), Progress)
+            for name, tensor in saved.trainer.items():
+                part, _, rest = name.partition(".")
+                parts[part][rest] = tensor
+            load_weights(self.model, saved.weights, run)
+            if self.average is not None:
+                self.average = MovingAverage(self.parameters, self.config.train.ema)
+                load_weights(self.model, parts["model"], run)
+            restore_optimizer(self.optimizer, parts["optimizer"], self.config.train)
+            self._take_up(parts["state"])
+        except (KeyError, ValueError, RuntimeError, msgspec.ValidationError) as error:
+            raise CheckpointError(
+                f"the checkpoint of update {saved.update} in {run} does not fit its training"
+                f" ({printable(str(error))}): go on from another by --resume-from"
+            ) from None
         if best != self.progress.best_update:  # the one that was best then is not kept
             self.progress.best = None
         return saved.facts

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError
 
+from bytenmt.admission import SCALE, STORED, misfit
 from bytenmt.config import Config, architecture, config_tree, parse_config
 from bytenmt.errors import CheckpointError, ConfigError
+from bytenmt.memory import require, weight_bytes
 from bytenmt.pointer import CONFIG, FOLDER, FORMAT, Pointer, nearest, read_pointer
 from bytenmt.tensorfile import Array, Stored, damage, read_arrays
+from bytenmt.untrusted import check_facts, parse_json, parse_toml, printable, shown
 
-SCALE = ":scale"  # what is added to an int8 matrix' name for that of its scales
+LESS = "use a smaller model, or a machine with more memory"
 Which = Literal["best", "last"]
 
 
@@ -52,7 +53,8 @@ def restored(arrays: Mapping[str, Array]) -> dict[str, Array]:
             continue
         if name + SCALE in arrays:
             scales = arrays[name + SCALE].reshape(-1, *[1] * (array.ndim - 1))
-            array = array * scales  # int8 * float32 is float32
+            with np.errstate(over="ignore"):  # a huge scale: found out where it is computed with
+                array = array * scales  # int8 * float32 is float32
         elif array.dtype == np.uint16:
             array = (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
         whole[name] = array
@@ -66,20 +68,39 @@ def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> Con
     if problem:
         raise CheckpointError(f"{path} {problem}: {advice}")
     try:
+        require(path.stat().st_size, f"{path}", LESS)
         arrays, told = read_arrays(path)
-    except (SafetensorError, OSError) as error:
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read ({error.strerror or error}): {advice}") from None
+    except ValueError as error:
         raise CheckpointError(f"{path} is damaged or cut off ({error}): {advice}") from None
     if told.get("format") == "bytenmt 1":
         raise CheckpointError(f"{path} was written by an older version of bytenmt: train it again")
     if told.get("format") != FORMAT:
-        raise CheckpointError(f"{path} is not a bytenmt checkpoint: its format is {told.get('format')!r}")
+        raise CheckpointError(
+            f"{path} is not a bytenmt checkpoint: its format is {shown(told.get('format'))}"
+        )
     if told.get("holds") != holds:
-        raise CheckpointError(f"{path} holds {told.get('holds')}, expected {holds}: {advice}")
+        raise CheckpointError(
+            f"{path} holds {printable(told.get('holds', 'nothing'), 60)}, expected {holds}: {advice}"
+        )
     try:
-        config, facts = parse_config(json.loads(told["config"])), json.loads(told["facts"])
+        config = parse_config(parse_json(told["config"]))
     except (ConfigError, KeyError, ValueError) as error:
         raise CheckpointError(f"{path}: its configuration cannot be read: {error}") from None
-    return Contents(arrays, config, facts, told.get("precision", "fp32"))
+    try:
+        facts = check_facts(parse_json(told["facts"]))
+    except (KeyError, ValueError) as error:
+        raise CheckpointError(f"{path}: its facts cannot be read: {error}") from None
+    precision = told.get("precision", "fp32")
+    if precision not in STORED:
+        raise CheckpointError(f"{path} is in the precision {shown(precision)}: expected {', '.join(STORED)}")
+    if holds == "weights":
+        problem = misfit(arrays, config.model, precision)
+        if problem:
+            raise CheckpointError(f"{path} {problem}: {advice}")
+        require(path.stat().st_size + weight_bytes(config.model), f"{path}", LESS)
+    return Contents(arrays, config, facts, precision)
 
 
 def is_weights_file(path: Path) -> bool:
@@ -140,8 +161,8 @@ def read_config(run: Path) -> Config:
     if not path.is_file():
         raise CheckpointError(f"{run} is not a run folder: it has no {CONFIG}")
     try:
-        return parse_config(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ConfigError) as error:
+        return parse_config(parse_toml(path.read_text(encoding="utf-8")))
+    except (ValueError, ConfigError) as error:  # neither UTF-8 nor TOML, or no configuration
         raise CheckpointError(f"{path}: {error}") from None
 
 

@@ -33,10 +33,11 @@ from bytenmt.checkpoint import (
 from bytenmt.config import Config, config_toml, load_config
 from bytenmt.errors import CheckpointError
 from bytenmt.models import build_model
+from bytenmt.parameters import parameter_shapes
 from bytenmt.report import append_metrics, cut_metrics
 
 CPU = torch.device("cpu")
-CONFIG = load_config("bytenet", "tiny", "", [])
+CONFIG = load_config("seq2seq", "tiny", "", ["model.d_embedding=1", "model.d_hidden=1"])
 PACKAGE = str(Path(checkpoint.__file__).parent)
 
 
@@ -54,7 +55,10 @@ def contents(seed: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Weights and trainer state of a few numbers."""
     generator = torch.Generator().manual_seed(seed)
     return (
-        {"a": torch.randn(3, 5, generator=generator), "b": torch.randn(7, generator=generator)},
+        {
+            name: torch.randn(*shape, generator=generator)
+            for name, shape in parameter_shapes(CONFIG.model).items()
+        },
         {"moment": torch.randn(3, 5, generator=generator), "step": torch.tensor(seed)},
     )
 
@@ -266,7 +270,10 @@ def test_the_same_weights_with_another_trainer_state(run: Path) -> None:
     one, other = contents(1)
     facts = {"place": [1, None]}
     states = moments(
-        run, lambda: save_checkpoint(run, 1, one, {**other, "x": one["a"]}, CONFIG, facts, keep=1, best=False)
+        run,
+        lambda: save_checkpoint(
+            run, 1, one, {**other, "x": one["embedding.weight"]}, CONFIG, facts, keep=1, best=False
+        ),
     )
     for state in states:
         kept = json.loads(state["checkpoints.json"])["kept"][0]

@@ -5,6 +5,8 @@ Parameters have the names that the modules give them.
 
 from __future__ import annotations
 
+import numpy as np
+
 from bytenmt.config import ByteNetConfig, ConvS2SConfig
 from bytenmt.cpu.packed import Packed, Packing, Ring, Source
 from bytenmt.cpu.program import Array, Op, Register, Tensors, Writer
@@ -210,5 +212,6 @@ def _folded(tensors: Tensors, name: str) -> tuple[str, Array]:
     """A weight-normed matrix: g v / |v|, computed as layers/convolution.py does."""
     v, g = tensors[f"{name}.v"], tensors[f"{name}.g"]
     flat = v.reshape(len(v), -1)
-    length = (flat * flat).sum(axis=1) ** 0.5
-    return name, flat * (g / length)[:, None]
+    with np.errstate(all="ignore"):  # a direction of zeros or a huge one: its outcomes will be no numbers
+        length = (flat * flat).sum(axis=1) ** 0.5
+        return name, flat * (g / length)[:, None]

@@ -109,7 +109,7 @@ class Drafter:
     def words(self, beams: Beams) -> Tensor:
         """The last 8 bytes of each text, as draft.word_of: (n, 1) int64."""
         at = beams.step[:, None] - self._back
-        last = beams.history.byte[:, :, 0].gather(1, at.clamp(min=0)).long()
+        last = beams.history.byte[:, :, 0].gather(1, at.clamp(0, beams.history.byte.shape[1] - 1)).long()
         return (last.masked_fill(at < 0, BOS) << self._newest_lowest).sum(dim=1, keepdim=True)
 
     def continued(self, word: Tensor) -> tuple[Tensor, Tensor]:

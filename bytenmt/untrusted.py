@@ -1,0 +1,99 @@
+"""What stands as text in a file beside its numbers: JSON and TOML that anybody may have written.
+
+Nothing here believes a file: what cannot be read, has another type or is nested without end is a ValueError
+of one line. Knows no tensors and opens no files.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
+LONGEST_NUMBER = 100  # digits; what is longer is no number of anything
+
+
+def printable(text: str, longest: int = 300) -> str:
+    """A foreign text in a message: on one line, without control characters, and not too long."""
+    cut = text if len(text) <= longest else text[: longest - 1] + "…"
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in cut)
+
+
+def shown(text: str | None) -> str:
+    """The same of a name or a value: in quotes, and short; None where there is none."""
+    return "None" if text is None else f"'{printable(text, 60)}'"
+
+
+class TextFact(Struct):
+    """A text that a run was trained on, as a stream."""
+
+    path: str
+    bytes: Count
+    sha256: str
+
+
+class CorpusFact(Struct):
+    """The files of pairs that a run was trained on."""
+
+    src: str | None = None
+    tgt: str | None = None
+    tsv: str | None = None
+
+
+class _Facts(Struct):
+    """The facts that anything depends on; the others may be anything."""
+
+    update: Count = 0
+    pairs: Count = 0
+    source_bytes: Count = 0
+    target_bytes: Count = 0
+    corpora: list[CorpusFact] = []
+    texts: list[TextFact] = []
+
+
+def parse_json(text: str | bytes, unique: bool = False) -> Any:
+    """A JSON text; unique: no object has a key twice. Raises ValueError, also where it is nested without
+    end."""
+    try:
+        return json.loads(text, object_pairs_hook=_unique if unique else None, parse_int=_whole)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """A TOML text. Raises ValueError, of one line, also where it is nested without end."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(printable(str(error))) from None
+
+
+def check_facts(facts: Any) -> dict[str, Any]:
+    """Facts as they were read -> the same. Raises ValueError where one that is used has not its type."""
+    try:
+        msgspec.convert(facts, _Facts)
+    except msgspec.ValidationError as error:
+        raise ValueError(printable(str(error))) from None
+    assert isinstance(facts, dict), "a struct is made of nothing else"
+    return facts
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    whole: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in whole:
+            raise ValueError(f"it has {shown(key)} twice")
+        whole[key] = value
+    return whole
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > LONGEST_NUMBER:
+        raise ValueError(f"it holds a number of {len(digits)} digits")
+    return int(digits)
