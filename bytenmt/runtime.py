@@ -18,6 +18,7 @@ from threading import Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.alphabet import LONGEST_CHARACTER
+from bytenmt.bounds import THREADS
 from bytenmt.config import CONVOLUTIONAL, Config, architecture
 from bytenmt.decoding import Engine, Options, Request
 from bytenmt.draft import CHAIN, FILE, Speculation, check_serial
@@ -91,6 +92,8 @@ def choose(
             raise ValueError(f"{value!r} is none of {', '.join(known)}")
     if draft not in ("auto", "off", *range(1, CHAIN + 1)):
         raise ValueError(f"draft is {draft!r}, expected auto, off or 1 to {CHAIN}")
+    if threads is not None and not THREADS.hold(threads):
+        raise ValueError(f"threads is {threads!r}, expected {THREADS}")
     if engine == "numba" and device == "cuda":
         raise BytenmtError("--engine numba runs on the CPU: drop --device cuda, or use --engine cuda-graph")
     if engine == "cuda-graph" and device == "cpu":
