@@ -27,8 +27,9 @@ class Bounds(NamedTuple):
         return self.low <= value <= self.high and not (self.open and value == self.low)
 
     def __str__(self) -> str:
-        kind = "a whole number" if self.whole else "a number"
-        return f"{kind} {'above ' if self.open else 'from '}{self.low:g} to {self.high:g}"
+        if self.whole:
+            return f"a whole number from {int(self.low)} to {int(self.high):,}"
+        return f"a number {'above' if self.open else 'from'} {self.low:g} to {self.high:g}"
 
 
 def real(low: float, high: float, open: bool = False) -> Bounds:

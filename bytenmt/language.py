@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bytenmt.console import check_output, dash, standard_input, standard_input_size, writer
+from bytenmt.console import check_output, dash, say, standard_input, standard_input_size, writer
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.options import COUNT, DRAWN, ENGINE, FILE, MACHINE, MODEL, SAMPLING
 
@@ -105,7 +105,7 @@ def predict(
             shown.finish(lines)
     click.echo("\n".join(lines), err=per_byte)
     for line in missing:
-        click.echo(line, err=True)
+        say(line)
 
 
 def _stream(

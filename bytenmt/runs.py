@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from bytenmt.console import check_output
+from bytenmt.console import check_output, say
 from bytenmt.errors import BytenmtError
 from bytenmt.options import CORPORA, COUNT, ERRORS, FILE
 from bytenmt.presets import PRESETS
@@ -28,7 +28,7 @@ def average(paths: tuple[Path, ...], output: Path, last: int | None) -> None:
 
     check_output(output, *paths)
     for line in write_average(paths, output, last):
-        click.echo(line, err=True)
+        say(line)
 
 
 @click.command()
@@ -74,7 +74,7 @@ def convert(
 
         lines = write_converted(run, output, precision)
     for line in lines:
-        click.echo(line, err=True)
+        say(line)
 
 
 @click.command()

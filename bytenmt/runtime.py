@@ -23,7 +23,7 @@ from bytenmt.config import CONVOLUTIONAL, Config, architecture
 from bytenmt.decoding import Engine, Options, Request
 from bytenmt.draft import CHAIN, FILE, Speculation, check_serial
 from bytenmt.draft import read as read_drafts
-from bytenmt.errors import BytenmtError, CheckpointError, DeviceError
+from bytenmt.errors import BytenmtError, CheckpointError, DeviceError, printable
 from bytenmt.search import decode
 from bytenmt.weights import Contents, is_weights_file, read_run, restored
 
@@ -202,7 +202,7 @@ def _drafting(make: Maker, speculation: Speculation | None) -> Callable[[Options
 def _say(text: str) -> None:
     """A line on stderr, once in a job."""
     if os.environ.get("RANK", "0") == "0":
-        print(f"bytenmt: {text}", file=sys.stderr, flush=True)
+        print(f"bytenmt: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def precision_of(stored: str, choice: Choice) -> str:
