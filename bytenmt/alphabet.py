@@ -13,8 +13,10 @@ PAD = 0xFD  # padding is told from lengths; the value only makes mistakes visibl
 BOS = 0xFE
 EOS = 0xFF
 
+TAB = 0x09
 NEWLINE = 0x0A
 CARRIAGE_RETURN = 0x0D
+DELETE = 0x7F
 
 # The states of the automaton: what is still missing of the character that was begun.
 ACCEPT = 0  # nothing: between two characters
@@ -25,8 +27,9 @@ AFTER_E0 = 4  # two, the first not below 0xA0 (an overlong form)
 AFTER_ED = 5  # two, the first not above 0x9F (a surrogate)
 AFTER_F0 = 6  # three, the first not below 0x90 (an overlong form)
 AFTER_F4 = 7  # three, the first not above 0x8F (over U+10FFFF)
-REJECT = 8  # never left again
-N_STATES = 9
+AFTER_C2 = 8  # one; below 0xA0 it makes a control character (C1)
+REJECT = 9  # never left again
+N_STATES = 10
 
 FORBIDDEN = 255  # the cost of a byte that may not follow
 LONGEST_CHARACTER = 4  # bytes; no allowed byte costs more
@@ -34,7 +37,8 @@ LONGEST_CHARACTER = 4  # bytes; no allowed byte costs more
 # Unicode standard, table 3-7 (well-formed UTF-8): from state, first byte, last byte, to state.
 _TRANSITIONS = (
     (ACCEPT, 0x00, 0x7F, ACCEPT),
-    (ACCEPT, 0xC2, 0xDF, NEED_1),
+    (ACCEPT, 0xC2, 0xC2, AFTER_C2),
+    (ACCEPT, 0xC3, 0xDF, NEED_1),
     (ACCEPT, 0xE0, 0xE0, AFTER_E0),
     (ACCEPT, 0xE1, 0xEC, NEED_2),
     (ACCEPT, 0xED, 0xED, AFTER_ED),
@@ -49,8 +53,9 @@ _TRANSITIONS = (
     (AFTER_ED, 0x80, 0x9F, NEED_1),
     (AFTER_F0, 0x90, 0xBF, NEED_2),
     (AFTER_F4, 0x80, 0x8F, NEED_2),
+    (AFTER_C2, 0x80, 0xBF, ACCEPT),
 )
-_MISSING = (0, 1, 2, 3, 2, 2, 3, 3)  # bytes that each state but REJECT still needs
+_MISSING = (0, 1, 2, 3, 2, 2, 3, 3, 1)  # bytes that each state but REJECT still needs
 
 
 def _build_tables() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
@@ -72,10 +77,13 @@ def _build_tables() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
 UTF8_NEXT, UTF8_COST = _build_tables()
 
 
-def translation_cost() -> npt.NDArray[np.uint8]:
-    """A copy of UTF8_COST, (N_STATES, N_IDS) uint8, that forbids both bytes of a line's end."""
+def decoding_cost(line_ends: bool) -> npt.NDArray[np.uint8]:
+    """A copy of UTF8_COST, (N_STATES, N_IDS) uint8, that forbids the control characters, C0, DEL and C1, but
+    TAB and, where line_ends, those that end a line: a terminal takes the others for commands."""
     cost = UTF8_COST.copy()
-    cost[:, [NEWLINE, CARRIAGE_RETURN]] = FORBIDDEN
+    kept = {TAB, NEWLINE, CARRIAGE_RETURN} if line_ends else {TAB}
+    cost[ACCEPT, [byte for byte in (*range(0x20), DELETE) if byte not in kept]] = FORBIDDEN
+    cost[AFTER_C2, 0x80:0xA0] = FORBIDDEN
     return cost
 
 
@@ -83,10 +91,11 @@ def allowed_bytes(endless: bool) -> npt.NDArray[np.bool_]:
     """Which bytes may follow: (LONGEST_CHARACTER + 1, N_STATES, N_IDS) bool, by the bytes of room, so many or
     more, and by the state.
 
-    Of a line, see translation_cost; endless: of a text, which has line ends, and EOS only where no room is.
+    No control characters, see decoding_cost; endless: of a text, which has line ends, and EOS only where no
+    room is.
     """
     room = np.arange(LONGEST_CHARACTER + 1, dtype=np.uint8)[:, None, None]
-    allowed: npt.NDArray[np.bool_] = (UTF8_COST if endless else translation_cost()) <= room
+    allowed: npt.NDArray[np.bool_] = decoding_cost(line_ends=endless) <= room
     if endless:
         allowed[1:, :, EOS] = False
     return allowed

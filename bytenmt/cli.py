@@ -24,7 +24,18 @@ from bytenmt.console import (
 )
 from bytenmt.errors import BytenmtError
 from bytenmt.language import generate, predict
-from bytenmt.options import ANSWERS, DECODING, FILE, MODEL, MODELS, RUNTIME, TEXTS, TRAINING
+from bytenmt.options import (
+    ANSWERS,
+    COUNT,
+    COUNT_OR_NONE,
+    DECODING,
+    FILE,
+    MODEL,
+    MODELS,
+    RUNTIME,
+    TEXTS,
+    TRAINING,
+)
 from bytenmt.presets import PRESETS
 from bytenmt.runs import average, convert, info
 
@@ -52,7 +63,7 @@ for command in (predict, generate, average, convert, info):
 @TRAINING
 @click.option("--init-embedding", type=FILE, help="A run whose byte embedding to start from.")
 @click.option("--resume", is_flag=True, help="Go on where the run stopped; may raise its limits.")
-@click.option("--resume-from", type=click.IntRange(0), metavar="UPDATE", help="Go on from this checkpoint.")
+@click.option("--resume-from", type=COUNT_OR_NONE, metavar="UPDATE", help="Go on from this checkpoint.")
 @click.option("--tensorboard", is_flag=True, help="Write the metrics for TensorBoard too.")
 @RUNTIME
 def train(
@@ -117,7 +128,7 @@ def train(
 @click.option("-o", "--output", type=FILE, callback=dash, help="File; stdout by default.")
 @click.option(
     "--buffer-size",
-    type=click.IntRange(1),
+    type=COUNT,
     default=1000,
     show_default=True,
     help="Lines that are translated together at most.",

@@ -17,12 +17,13 @@ import msgspec
 import tomli_w
 from msgspec import Meta, Struct
 
+from bytenmt.bounds import MOST, TRAINING
 from bytenmt.errors import ConfigError
 from bytenmt.presets import PRESETS, WITHOUT_SOURCE
 from bytenmt.untrusted import parse_toml, printable
 
-Positive = Annotated[int, Meta(ge=1)]
-Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1, le=MOST)]
+Count = Annotated[int, Meta(ge=0, le=MOST)]
 Fraction = Annotated[float, Meta(ge=0.0, le=1.0)]
 Dropout = Annotated[float, Meta(ge=0.0, lt=1.0)]
 # Bounds of a model's sizes, far beyond what anybody trains: a configuration may come from a stranger, and
@@ -34,6 +35,14 @@ Dilation = Annotated[int, Meta(ge=1, le=1 << 12)]
 MOST_LAYERS = 256  # of a stack of convolutions
 LONGEST_FIELD = 1 << 14  # bytes before it that a convolutional prediction depends on: each is kept
 ConvLayer = tuple[Width, Kernel]  # channels, kernel width
+LONGEST_SETTING, DEEPEST_KEY = 20_000, 8  # characters of a `--set`; names in its key
+Length = Annotated[int, Meta(ge=1, le=1 << 20)]  # bytes of a window
+
+
+def _as_option(name: str) -> Meta:
+    """The bounds of what is an option of train too."""
+    low, high, above, _ = TRAINING[name]
+    return Meta(gt=low, le=high) if above else Meta(ge=low, le=high)
 
 
 class _Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -160,26 +169,31 @@ class DataConfig(_Section, frozen=True):
 class TrainConfig(_Section, frozen=True):
     """The training loop."""
 
-    seed: Count = 1
-    max_updates: Count = 20_000  # 0: no limit
-    max_minutes: Annotated[float, Meta(ge=0.0)] = 0.0  # of training in all, resumed or not; 0: no limit
-    max_tokens: Positive = 12_000  # bytes a batch, source plus target, padding counted, over all processes
-    window: Positive = 256  # without a source: bytes of each stream that a batch learns from
+    seed: Annotated[int, _as_option("seed")] = 1
+    max_updates: Annotated[int, _as_option("max_updates")] = 20_000  # 0: no limit
+    max_minutes: Annotated[float, _as_option("max_minutes")] = 0.0  # in all, resumed or not; 0: no limit
+    # Bytes a batch, source plus target, padding counted, over all processes.
+    max_tokens: Annotated[int, _as_option("max_tokens")] = 12_000
+    window: Length = 256  # without a source: bytes of each stream that a batch learns from
     valid_bytes: Positive = 200_000  # without a source: of the validation text, from its beginning on
-    context: Count = 0  # without a source, convolutional models: bytes read before them
-    update_freq: Positive = 1  # batches an update
-    round_to: Positive = 1  # batches are as wide as a multiple of it, so that the shapes are fewer
+    context: Annotated[int, Meta(ge=0, le=1 << 20)] = (
+        0  # without a source, convolutional models: bytes read before them
+    )
+    update_freq: Annotated[int, _as_option("update_freq")] = 1  # batches an update
+    round_to: Annotated[int, Meta(ge=1, le=1 << 16)] = (
+        1  # batches are as wide as a multiple of it, so that the shapes are fewer
+    )
     short_first: bool = False  # the first epoch goes from short pairs to long ones
     optimizer: Literal["adamw", "nag", "sgd", "adadelta"] = "adamw"
-    lr: Annotated[float, Meta(gt=0.0)] = 1e-3
+    lr: Annotated[float, _as_option("lr")] = 1e-3
     schedule: Literal["inverse_sqrt", "cosine", "constant", "plateau"] = "cosine"
     warmup_updates: Count = 200
     plateau_factor: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.1  # plateau: lr times it at each standstill
-    min_lr: Annotated[float, Meta(ge=0.0)] = 1e-4  # plateau: the end of training, as a share of lr
-    weight_decay: Annotated[float, Meta(ge=0.0)] = 0.01
+    min_lr: Fraction = 1e-4  # plateau: the end of training, as a share of lr
+    weight_decay: Annotated[float, Meta(ge=0.0, le=1e3)] = 0.01
     adam_beta2: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.98
     momentum: Dropout = 0.99  # nag
-    clip_norm: Annotated[float, Meta(ge=0.0)] = 1.0  # 0: no clipping
+    clip_norm: Annotated[float, Meta(ge=0.0, le=1e9)] = 1.0  # 0: no clipping
     label_smoothing: Dropout = 0.0
     byte_dropout: Dropout = 0.0  # share of the decoder's input bytes that it is not shown
     byte_dropout_kind: Literal["mask", "replace"] = "mask"  # by PAD, or by any byte of UTF-8
@@ -188,7 +202,9 @@ class TrainConfig(_Section, frozen=True):
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU
     compile: bool = False  # torch.compile, convolutional models only; minutes to compile, once a width
     metric: Literal["bits_per_byte", "chrf"] = "bits_per_byte"  # what the best checkpoint is best in
-    patience: Count = 0  # validations without a better one after which training ends; 0: no such end
+    patience: Annotated[int, _as_option("patience")] = (
+        0  # validations without a better one after which training ends; 0: no such end
+    )
     draft: bool = False  # count drafts of the text at the end, for convolutional models; see draft.py
     valid_every: Positive = 500  # updates
     valid_lines: Count = 200  # lines decoded for chrF and BLEU at every validation; 0: bits per byte only
@@ -236,7 +252,7 @@ def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
     unknown name."""
     if preset not in PRESETS:
         raise ConfigError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")
-    if arch not in PRESETS[preset]:
+    if not isinstance(arch, str) or arch not in PRESETS[preset]:
         known = ", ".join(PRESETS[preset])
         raise ConfigError(f"unknown architecture {arch!r}: expected one of {known}")
     tree: dict[str, Any] = {"model": {"arch": arch}}
@@ -295,10 +311,17 @@ def _assign(tree: dict[str, Any], setting: str) -> None:
     keys = path.strip().split(".")
     if not equals or not all(keys):
         raise ConfigError(f"--set {setting!r}: expected key=value, for example train.lr=1e-3")
+    if len(setting) > LONGEST_SETTING or len(keys) > DEEPEST_KEY:
+        raise ConfigError(
+            f"--set {setting[:40]!r}… has {len(setting):,} characters and {len(keys):,} names in its key:"
+            f" expected {LONGEST_SETTING:,} and {DEEPEST_KEY} at most"
+        )
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
+    except (ValueError, RecursionError):  # thousands of digits, or of brackets
+        raise ConfigError(f"--set {setting[:40]!r}…: the value is too long to read") from None
     for key in keys[:-1]:
         tree = tree.setdefault(key, {})
         if not isinstance(tree, dict):
@@ -306,13 +329,15 @@ def _assign(tree: dict[str, Any], setting: str) -> None:
     tree[keys[-1]] = value
 
 
-def _merge(tree: dict[str, Any], over: Mapping[str, Any]) -> None:
-    """Lay one nested dictionary over another, in place."""
+def _merge(tree: dict[str, Any], over: Mapping[str, Any], levels: int = DEEPEST_KEY) -> None:
+    """Lay one nested dictionary over another, in place. Raises ConfigError where it has too many levels."""
+    if not levels:
+        raise ConfigError(f"the configuration is nested over {DEEPEST_KEY} levels deep: expected sections")
     for key, value in over.items():
         if isinstance(value, Mapping) and isinstance(tree.get(key), dict):
-            _merge(tree[key], value)
+            _merge(tree[key], value, levels - 1)
         elif isinstance(value, Mapping):
             tree[key] = {}
-            _merge(tree[key], value)
+            _merge(tree[key], value, levels - 1)
         else:
             tree[key] = value

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from bytenmt.errors import BytenmtError
+from bytenmt.errors import BytenmtError, printable
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + the signal
 
@@ -25,9 +25,21 @@ INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + 
 class Program(click.Group):
     """Turns what can go wrong in a user's hands into one line and an exit code."""
 
+    def main(self, *args: Any, **more: Any) -> Any:
+        try:
+            return super().main(*args, **more)
+        except OSError as error:  # of --help and --version, which click writes before `invoke`
+            _tell(error)
+            sys.exit(1)
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        with _printable_usage():
+            return super().make_context(*args, **more)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _printable_usage():
+                return super().invoke(ctx)
         except BrokenPipeError:
             # Whoever read our output has gone; Python would complain when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -36,10 +48,34 @@ class Program(click.Group):
             ctx.exit(INTERRUPTED)
         except BytenmtError as error:
             click.echo(f"bytenmt: {error}", err=True)
+        except MemoryError:
+            click.echo(
+                "bytenmt: out of memory: lower what is kept at once, or give the program more", err=True
+            )
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            click.echo(f"bytenmt: {where}{error.strerror}", err=True)
+            _tell(error)
         ctx.exit(1)
+
+
+def say(text: object) -> None:
+    """A line on stderr that may hold names and texts of anybody's."""
+    click.echo(printable(text), err=True)
+
+
+def _tell(error: OSError) -> None:
+    say(f"bytenmt: {f'{error.filename}: ' if error.filename else ''}{error.strerror}")
+
+
+@contextmanager
+def _printable_usage() -> Iterator[None]:
+    """Usage errors, which click tells, name what was given."""
+    try:
+        yield
+    except click.UsageError as error:
+        told = error.format_message()
+        if told.isprintable() or (error.ctx is not None and error.message == error.ctx.get_help()):
+            raise
+        raise click.UsageError(printable(told), error.ctx) from None
 
 
 def dash(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:

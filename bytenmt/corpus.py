@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bytenmt.bounds import WEIGHT
 from bytenmt.errors import DataError
 from bytenmt.scan import Indices, Lengths, sort_out
 from bytenmt.textfile import BYTE_ORDER_MARK, LONGEST_LINE, TextFile, check_file, describe_mistake
@@ -237,8 +238,8 @@ class ParallelCorpus:
 
 def _files_of(pair: PairFiles) -> list[tuple[Path, bool]]:
     """The files to open, in order, and whether each is a table. Raises ValueError."""
-    if not 0 < pair.weight < float("inf"):
-        raise ValueError(f"the weight is {pair.weight}, expected a number above 0")
+    if not WEIGHT.hold(pair.weight):
+        raise ValueError(f"the weight is {pair.weight}, expected {WEIGHT}")
     if pair.tsv is not None and pair.src is None and pair.tgt is None:
         return [(pair.tsv, True)]
     if pair.tsv is None and pair.tgt is not None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from os.path import commonprefix
 from typing import NamedTuple, Protocol
 
+from bytenmt import bounds
+
 # A beam search goes on while its best open text would win if it grew to so many times its bytes at no loss.
 # With 1, three lines in 500 of a middling model ended below greedy search; with no bound but the length limit
 # the search took a third more steps.
@@ -27,6 +29,7 @@ class Options:
     and the byte's, on nothing else.
     no_repeat_ngram_size: no n characters come twice in a text where that leaves a choice; 0 is off.
     endless: a text, not a line: line ends are allowed, and it goes on as long as its limit lets it.
+    Raises ValueError for a number outside bounds.DECODING.
     """
 
     beam: int = 1
@@ -41,12 +44,9 @@ class Options:
     endless: bool = False
 
     def __post_init__(self) -> None:
-        if not 1 <= self.n_best <= self.beam:
+        bounds.check(vars(self), bounds.DECODING)
+        if self.n_best > self.beam:
             raise ValueError(f"n_best {self.n_best}, beam {self.beam}: expected 1 <= n_best <= beam")
-        if not self.temperature > 0 or not 0 < self.top_p <= 1 or self.top_k < 0:
-            raise ValueError(f"{self}: expected temperature > 0, 0 < top_p <= 1 and top_k >= 0")
-        if self.no_repeat_ngram_size < 0:
-            raise ValueError(f"no_repeat_ngram_size is {self.no_repeat_ngram_size}, expected at least 0")
 
 
 class Request(NamedTuple):

@@ -14,7 +14,7 @@ from bytenmt.errors import BytenmtError, CheckpointError, DataError
 from bytenmt.ngram import Bytes
 from bytenmt.pointer import read_pointer
 from bytenmt.reference import training_text
-from bytenmt.textfile import read_bytes
+from bytenmt.textfile import read_bytes, restored_path
 from bytenmt.weights import is_weights_file, read_config
 
 HINT = "give it by --src and --tgt, or --tsv"
@@ -84,5 +84,5 @@ def _corpus(
 
 def _files(sides: Mapping[str, str]) -> PairFiles:
     """As a run's facts tell them."""
-    src, tgt, tsv = (Path(sides[side]) if side in sides else None for side in ("src", "tgt", "tsv"))
+    src, tgt, tsv = (restored_path(sides[side]) if side in sides else None for side in ("src", "tgt", "tsv"))
     return PairFiles(src, tgt, tsv)

@@ -1,8 +1,29 @@
-"""What can go wrong in a user's hands: every such error is one line that says what to do."""
+"""What can go wrong in a user's hands: every such error is one line that says what to do.
+
+And how a foreign text, a file's name say, is shown in a line for a terminal.
+"""
+
+
+def printable(text: object) -> str:
+    """A text on one line in which nothing is a command for a terminal: what Python's repr would not show as
+    it is stands as an escape sequence, \\xff a byte of a file's name that is not UTF-8."""
+    whole = str(text)
+    if whole.isprintable():
+        return whole
+    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in whole)
+
+
+def _escaped(letter: str) -> str:
+    if "\udc80" <= letter <= "\udcff":  # how Python holds such a byte
+        return f"\\x{ord(letter) - 0xDC00:02x}"
+    return ascii(letter)[1:-1]
 
 
 class BytenmtError(Exception):
     """An error for the user: what was got, what was expected, what to do. The command exits with 1."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class ConfigError(BytenmtError):

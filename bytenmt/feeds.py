@@ -18,14 +18,14 @@ from bytenmt.corpus import PairFiles, ParallelCorpus
 from bytenmt.distributed import ALONE, Group
 from bytenmt.draft import TEXT_FACTS, Table
 from bytenmt.drafting import of_corpus, of_streams
-from bytenmt.errors import BytenmtError, ConfigError, DataError
+from bytenmt.errors import BytenmtError, ConfigError, DataError, printable
 from bytenmt.evaluate import bits_per_byte, log_probabilities, text_scores
 from bytenmt.inventory import inventory
 from bytenmt.plan import epoch_plan
 from bytenmt.runtime import of_models
 from bytenmt.stream_trainer import text_bits
 from bytenmt.streams import Streams, contiguous, windows
-from bytenmt.textfile import read_bytes
+from bytenmt.textfile import read_bytes, stored_path
 from bytenmt.trainer import Trainer
 from bytenmt.translate import Translator
 
@@ -76,7 +76,7 @@ def open_feed(
         feed = TextFeed(config, texts[:-1], texts[-1], group)
         report = [f"{text.path}: {len(text.data):,} bytes" for text in texts]
     if group.leads:
-        print("\n".join(report), file=sys.stderr)
+        print("\n".join(map(printable, report)), file=sys.stderr)
         group.barrier()
     return feed
 
@@ -144,7 +144,7 @@ class PairFeed:
             for lengths in (self.corpus.source_lengths, self.corpus.target_lengths)
         )
         corpora = [
-            {side: str(path.resolve()) for side, path in zip(SIDES, pair[:3], strict=True) if path}
+            {side: stored_path(path) for side, path in zip(SIDES, pair[:3], strict=True) if path}
             for pair in self._files
         ]
         counts = len(self.corpus), source, target
@@ -171,7 +171,7 @@ class Text:
     def facts(self) -> dict[str, Any]:
         """Where it lies, and what it is."""
         digest = hashlib.sha256(self.data.data).hexdigest()
-        return {"path": str(self.path.resolve()), "bytes": len(self.data), "sha256": digest}
+        return {"path": stored_path(self.path), "bytes": len(self.data), "sha256": digest}
 
 
 class TextFeed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from bytenmt import bounds
 from bytenmt.alphabet import first_invalid
 from bytenmt.decoding import Options, Request
 from bytenmt.runtime import Runtime
@@ -17,11 +18,12 @@ from bytenmt.translate import in_characters
 def generate(runtime: Runtime, prompt: bytes = b"", n_bytes: int = 1000, **options: Any) -> Iterator[bytes]:
     """The prompt and up to n_bytes more, drawn byte by byte: always valid UTF-8, line ends included.
 
-    runtime: of runs without a source. options: of decoding.Options (temperature, top_k, top_p, seed). It is
-    less than n_bytes only where the next character had no room.
+    runtime: of runs without a source; n_bytes: see bounds.N_BYTES. options: of decoding.Options (temperature,
+    top_k, top_p, seed). It is less than n_bytes only where the next character had no room.
     """
     if runtime.source:
         raise ValueError("the runs were trained with a source: expected language models")
+    bounds.check({"n_bytes": n_bytes}, {"n_bytes": bounds.N_BYTES})
     if first_invalid(prompt) >= 0:
         raise ValueError(f"the prompt {prompt!r} is not valid UTF-8")
     engine = runtime.maker(Options(sample=True, endless=True, **options))(1)

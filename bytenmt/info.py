@@ -9,7 +9,7 @@ import torch
 from bytenmt.config import Config, architecture, config_toml, load_config
 from bytenmt.draft import FILE, read
 from bytenmt.drafting import told
-from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.errors import BytenmtError, CheckpointError, printable
 from bytenmt.models import build_model
 from bytenmt.pointer import read_pointer
 from bytenmt.presets import PRESETS
@@ -42,7 +42,7 @@ def _drafts(run: Path, config: Config) -> list[str]:
     if not (run / FILE).is_file():
         return []
     try:
-        return [f"# {told(run / FILE, read(run, config, read_pointer(run).last_facts()))}"]
+        return [f"# {printable(told(run / FILE, read(run, config, read_pointer(run).last_facts())))}"]
     except CheckpointError as error:
         return [f"# {error}"]
 

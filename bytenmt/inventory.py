@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from bytenmt.corpus import ParallelCorpus
-from bytenmt.errors import DataError
+from bytenmt.errors import DataError, printable
 from bytenmt.scan import Indices, Lengths
 from bytenmt.textfile import LONGEST_LINE
 
@@ -71,13 +71,13 @@ def _rows(corpus: ParallelCorpus, p: int) -> Iterator[tuple[str, str, str]]:
         sides.insert(0, (part.src, "source", corpus.max_source_bytes))
     for text, side, limit in sides:
         for line in empty[text.lengths[empty] == 0].tolist():
-            yield str(text.path), str(line + 1), f"left out: {side} empty"
+            yield printable(text.path), str(line + 1), f"left out: {side} empty"
         over = text.lengths[too_long] > (limit or LONGEST_LINE)
         for line in too_long[over].tolist():
-            yield str(text.path), str(line + 1), f"left out: {side} longer than {limit} bytes"
+            yield printable(text.path), str(line + 1), f"left out: {side} longer than {limit} bytes"
     for text in part.files:
         for number in text.repaired.tolist():
-            yield str(text.path), str(number), "repaired: not UTF-8"
+            yield printable(text.path), str(number), "repaired: not UTF-8"
 
 
 def _describe_lengths(lengths: Lengths) -> str:
@@ -98,7 +98,7 @@ def _write(listing: Path, rows: Iterable[str]) -> None:
     """The rows of a report, under a line that names their columns."""
     try:
         listing.parent.mkdir(parents=True, exist_ok=True)
-        with open(listing, "w", encoding="utf-8", errors="surrogateescape") as file:
+        with open(listing, "w", encoding="utf-8") as file:
             file.writelines(f"{row}\n" for row in chain(["file\tline\treason"], rows))
     except OSError as error:
         raise DataError(

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bytenmt.console import check_output, dash, standard_input, standard_input_size, writer
+from bytenmt.console import check_output, dash, say, standard_input, standard_input_size, writer
 from bytenmt.errors import BytenmtError, DataError
-from bytenmt.options import ENGINE, FILE, MACHINE, MODEL, SAMPLING
+from bytenmt.options import COUNT, DRAWN, ENGINE, FILE, MACHINE, MODEL, SAMPLING
 
 if TYPE_CHECKING:  # they import PyTorch
     import torch
@@ -35,7 +35,7 @@ STDIN = "standard input"
 @click.option("--src", type=FILE, help="Its source, for a translation model.")
 @click.option("--per-byte", is_flag=True, help="Each byte's bits and rank on stdout, as JSON lines.")
 @click.option("--html", "page", type=FILE, help="A page to write that colours the text by its bits.")
-@click.option("--chunk", type=click.IntRange(1), help="Bytes that the model reads at once; default 1024.")
+@click.option("--chunk", type=COUNT, help="Bytes that the model reads at once; default 1024.")
 @click.option(
     "--reference/--no-reference",
     default=True,
@@ -105,7 +105,7 @@ def predict(
             shown.finish(lines)
     click.echo("\n".join(lines), err=per_byte)
     for line in missing:
-        click.echo(line, err=True)
+        say(line)
 
 
 def _stream(
@@ -169,9 +169,7 @@ def _stdin() -> Iterator[bytes]:
 @click.command()
 @MODEL
 @click.option("--prompt", default="", help="What the text begins with.")
-@click.option(
-    "--bytes", "n_bytes", type=click.IntRange(0), default=1000, show_default=True, help="Bytes after it."
-)
+@click.option("--bytes", "n_bytes", type=DRAWN, default=1000, show_default=True, help="Bytes after it.")
 @SAMPLING
 @ENGINE
 @MACHINE

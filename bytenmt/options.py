@@ -2,14 +2,57 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from bytenmt.bounds import BEAM, MOST, N_BYTES, THREADS, WEIGHT, Bounds
+from bytenmt.bounds import DECODING as OF
+from bytenmt.bounds import TRAINING as LEARNT
+
 MOST_DRAFTED = 8  # draft.CHAIN, which takes NumPy to import
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+LONGEST_VALUE = 40  # characters of a value that are told
+
+
+class Whole(click.IntRange):
+    """A whole number within bounds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        check_length(self, value, param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Real(click.FloatRange):
+    """A number within bounds; NaN, which click lets through, lies in none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        check_length(self, value, param, ctx)
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        return number
+
+
+def check_length(
+    kind: Whole | Real, value: Any, param: click.Parameter | None, ctx: click.Context | None
+) -> None:
+    """Fail where a value has more characters than any number in the range, without telling them all."""
+    if isinstance(value, str) and len(value) > LONGEST_VALUE:
+        told = f"{value[:LONGEST_VALUE]!r}… ({len(value)} characters)"
+        kind.fail(f"{told} is not in the range {kind._describe_range()}.", param, ctx)
+
+
+def within(bounds: Bounds) -> Whole | Real:
+    """The type of an option."""
+    if bounds.whole:
+        return Whole(int(bounds.low), int(bounds.high), min_open=bounds.open)
+    return Real(bounds.low, bounds.high, min_open=bounds.open)
 
 
 def options(*parts: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -46,7 +89,7 @@ MACHINE = options(
         default="auto",
         help="auto, the default, takes a GPU where there is one.",
     ),
-    click.option("--threads", type=click.IntRange(1), help="CPU threads."),
+    click.option("--threads", type=within(THREADS), help="CPU threads."),
 )
 ERRORS = click.option(
     "--errors",
@@ -69,7 +112,7 @@ TEXTS = options(
     click.option(
         "--weight",
         "weights",
-        type=click.FloatRange(0, 1000, min_open=True),
+        type=within(WEIGHT),
         multiple=True,
         help="How often the pairs of a corpus come in an epoch; one for each --tgt, then each --tsv.",
     ),
@@ -80,17 +123,19 @@ TEXTS = options(
 )
 # Short names of `--set train.…`; left out, they are None and the configuration holds.
 TRAINING = options(
-    click.option("--lr", type=click.FloatRange(0, min_open=True), help="Learning rate at its highest."),
-    click.option("--max-tokens", type=click.IntRange(1), help="Bytes of a batch, over all processes."),
-    click.option("--update-freq", type=click.IntRange(1), help="Batches an update."),
-    click.option("--max-updates", type=click.IntRange(0), help="Updates in all; 0 is no limit."),
+    click.option("--lr", type=within(LEARNT["lr"]), help="Learning rate at its highest."),
+    click.option(
+        "--max-tokens", type=within(LEARNT["max_tokens"]), help="Bytes of a batch, over all processes."
+    ),
+    click.option("--update-freq", type=within(LEARNT["update_freq"]), help="Batches an update."),
+    click.option("--max-updates", type=within(LEARNT["max_updates"]), help="Updates in all; 0 is no limit."),
     click.option(
         "--max-minutes",
-        type=click.FloatRange(0, min_open=True),
+        type=within(LEARNT["max_minutes"]._replace(open=True)),
         help="Minutes of training in all, resumed or not.",
     ),
-    click.option("--patience", type=click.IntRange(0), help="Validations to wait for a better one."),
-    click.option("--seed", type=click.IntRange(0), help="Of all that is random."),
+    click.option("--patience", type=within(LEARNT["patience"]), help="Validations to wait for a better one."),
+    click.option("--seed", type=within(LEARNT["seed"]), help="Of all that is random."),
     click.option(
         "--draft",
         is_flag=True,
@@ -109,6 +154,8 @@ def draft_option(ctx: click.Context, param: click.Parameter, value: str) -> str 
     return int(value)
 
 
+COUNT, COUNT_OR_NONE = within(Bounds(1, MOST)), within(Bounds(0, MOST))
+DRAWN = within(N_BYTES)
 ENGINE = options(
     click.option(
         "--engine",
@@ -136,16 +183,16 @@ ENGINE = options(
 SAMPLING = options(
     click.option(
         "--temperature",
-        type=click.FloatRange(0, 1000, min_open=True),
+        type=within(OF["temperature"]),
         help="Of the draws; below 1 for likelier bytes, default 1.",
     ),
-    click.option("--top-k", type=click.IntRange(0), help="Draw from the K likeliest bytes; 0: all."),
+    click.option("--top-k", type=within(OF["top_k"]), help="Draw from the K likeliest bytes; 0: all."),
     click.option(
         "--top-p",
-        type=click.FloatRange(0, 1, min_open=True),
+        type=within(OF["top_p"]),
         help="Draw from the fewest bytes of which the probabilities sum to it; default 1.",
     ),
-    click.option("--seed", type=click.IntRange(0), help="Of the draws; default 0."),
+    click.option("--seed", type=within(OF["seed"]), help="Of the draws; default 0."),
 )
 DECODING = options(
     ENGINE,
@@ -154,19 +201,19 @@ DECODING = options(
         "--beam-size",
         "--beam",
         "beam",
-        type=click.IntRange(1),
+        type=within(BEAM),
         help="Hypotheses kept; 1, the default, is greedy search.",
     ),
     click.option(
         "--length-penalty",
         "--lenpen",
         "length_penalty",
-        type=click.FloatRange(0, 10),
+        type=within(OF["length_penalty"]),
         help="Hypotheses are ranked by log p / length ** this; default 1.",
     ),
     click.option(
         "--no-repeat-ngram-size",
-        type=click.IntRange(0),
+        type=within(OF["no_repeat_ngram_size"]),
         metavar="N",
         help="No N characters come twice in a text; 0, the default, is off.",
     ),
@@ -176,23 +223,25 @@ DECODING = options(
     SAMPLING,
     click.option(
         "--max-len-a",
-        type=click.FloatRange(0, 1000),
+        type=within(OF["max_len_a"]),
         help="Output of at most a * |source| + b bytes; a is 3 by default.",
     ),
-    click.option("--max-len-b", type=click.IntRange(0), help="b of the same; 100 by default."),
+    click.option("--max-len-b", type=within(OF["max_len_b"]), help="b of the same; 100 by default."),
     click.option(
         "--max-source-bytes",
-        type=click.IntRange(4),
+        type=within(OF["max_source_bytes"]),
         help="A longer line is translated in pieces; default: as trained.",
     ),
     click.option(
         "--max-tokens",
-        type=click.IntRange(1),
+        type=within(OF["max_tokens"]),
         help="Source bytes side by side, padding and each beam counted; default 16000.",
     ),
 )
 ANSWERS = options(
-    click.option("--n-best", type=click.IntRange(1), help="Translations of each line; at most --beam-size."),
+    click.option(
+        "--n-best", type=within(OF["n_best"]), help="Translations of each line; at most --beam-size."
+    ),
     click.option("--prefix", help="What every translation begins with."),
     click.option(
         "--format",

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from bytenmt.alphabet import EOS, NEWLINE
+from bytenmt.errors import printable
 from bytenmt.figures import Whole
 
 SHOWN = 200_000  # bytes of text at most: a browser is slow with more
@@ -35,12 +36,12 @@ s:hover { outline: 2px solid #06c }
 
 
 class Page:
-    """out: where it is written; title: of the page, plain text; line_ends: whether EOS ends a line."""
+    """out: where it is written; title: of the page, any text; line_ends: whether EOS ends a line."""
 
     def __init__(self, out: BinaryIO, title: str, line_ends: bool = False) -> None:
         self._out, self._line_ends = out, line_ends
         self._n_shown = self._n_bytes = 0
-        name = html.escape(title)
+        name = html.escape(printable(title))
         self._write(
             f'<!DOCTYPE html>\n<html lang="mul">\n<meta charset="utf-8">\n<title>{name}</title>\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

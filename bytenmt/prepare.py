@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bytenmt.config import Config, config_toml, config_tree, load_config, preset_tree
+from bytenmt.config import DEEPEST_KEY, Config, config_toml, config_tree, load_config, preset_tree
 from bytenmt.corpus import PairFiles, ParallelCorpus, TextFile
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.pointer import CONFIG
@@ -126,7 +126,7 @@ def _leaves(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """A nested dictionary flat: {"train.lr": 1e-3, …}."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and path.count(".") < DEEPEST_KEY:  # load_config refuses what is deeper
             flat |= _leaves(value, f"{path}{key}.")
         else:
             flat[path + key] = value

@@ -15,7 +15,7 @@ import numpy as np
 
 from bytenmt.errors import DataError
 from bytenmt.ngram import ORDER, Bytes, NGram, Smoothing
-from bytenmt.textfile import read_bytes
+from bytenmt.textfile import read_bytes, restored_path
 
 NGRAM_BYTES = 1 << 25  # of training text that are counted at most: about 2 GB of memory and a minute
 PRESET = 9  # xz -9
@@ -100,7 +100,7 @@ def training_text(facts: Mapping[str, Any]) -> list[Bytes]:
     texts = facts.get("texts")
     if not texts:
         raise DataError("the run does not tell its training text")
-    return [_as_it_was(Path(text["path"]), text["bytes"], text["sha256"]) for text in texts]
+    return [_as_it_was(restored_path(text["path"]), text["bytes"], text["sha256"]) for text in texts]
 
 
 def _as_it_was(path: Path, n_bytes: int, sha256: str) -> Bytes:

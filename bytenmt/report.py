@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from tqdm import tqdm
 
-from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.errors import BytenmtError, CheckpointError, printable
 from bytenmt.pointer import METRICS
 from bytenmt.tensorfile import write_atomically
 
@@ -65,7 +65,7 @@ class Log:
         try:
             write_atomically(self.run / CURVE, learning_curve([json.loads(line) for line in lines]))
         except (CheckpointError, ValueError) as error:  # a full disk, or a record that it has cut off
-            tqdm.write(f"bytenmt: warning: no {CURVE}: {error}", file=sys.stderr)
+            tqdm.write(printable(f"bytenmt: warning: no {CURVE}: {error}"), file=sys.stderr)
 
 
 def require_tensorboard() -> None:
@@ -125,7 +125,7 @@ class Bar:
     def write(self, line: str) -> None:
         """A line above the bar."""
         if not self.quiet:
-            self.bar.write(line, file=sys.stderr)
+            self.bar.write(printable(line), file=sys.stderr)
         self.said = time.monotonic()
 
     def __enter__(self) -> Bar:

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import click
 
-from bytenmt.console import check_output
+from bytenmt.console import check_output, say
 from bytenmt.errors import BytenmtError
-from bytenmt.options import CORPORA, ERRORS, FILE
+from bytenmt.options import CORPORA, COUNT, ERRORS, FILE
 from bytenmt.presets import PRESETS
 
 
 @click.command()
 @click.argument("paths", metavar="RUN|FILE...", type=FILE, nargs=-1, required=True)
 @click.option("-o", "--output", type=FILE, required=True, help="The checkpoint file to write.")
-@click.option("--last", type=click.IntRange(1), metavar="K", help="The last K checkpoints of a run.")
+@click.option("--last", type=COUNT, metavar="K", help="The last K checkpoints of a run.")
 def average(paths: tuple[Path, ...], output: Path, last: int | None) -> None:
     """Write the mean of several checkpoints' weights, a file that -m takes.
 
@@ -28,7 +28,7 @@ def average(paths: tuple[Path, ...], output: Path, last: int | None) -> None:
 
     check_output(output, *paths)
     for line in write_average(paths, output, last):
-        click.echo(line, err=True)
+        say(line)
 
 
 @click.command()
@@ -74,7 +74,7 @@ def convert(
 
         lines = write_converted(run, output, precision)
     for line in lines:
-        click.echo(line, err=True)
+        say(line)
 
 
 @click.command()

@@ -18,11 +18,12 @@ from threading import Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.alphabet import LONGEST_CHARACTER
+from bytenmt.bounds import THREADS
 from bytenmt.config import CONVOLUTIONAL, Config, architecture
 from bytenmt.decoding import Engine, Options, Request
 from bytenmt.draft import CHAIN, FILE, Speculation, check_serial
 from bytenmt.draft import read as read_drafts
-from bytenmt.errors import BytenmtError, CheckpointError, DeviceError
+from bytenmt.errors import BytenmtError, CheckpointError, DeviceError, printable
 from bytenmt.memory import require, state_bytes
 from bytenmt.search import decode
 from bytenmt.weights import Contents, is_weights_file, read_run, restored
@@ -92,6 +93,8 @@ def choose(
             raise ValueError(f"{value!r} is none of {', '.join(known)}")
     if draft not in ("auto", "off", *range(1, CHAIN + 1)):
         raise ValueError(f"draft is {draft!r}, expected auto, off or 1 to {CHAIN}")
+    if threads is not None and not THREADS.hold(threads):
+        raise ValueError(f"threads is {threads!r}, expected {THREADS}")
     if engine == "numba" and device == "cuda":
         raise BytenmtError("--engine numba runs on the CPU: drop --device cuda, or use --engine cuda-graph")
     if engine == "cuda-graph" and device == "cpu":
@@ -220,7 +223,7 @@ def _drafting(make: Maker, speculation: Speculation | None) -> Callable[[Options
 def _say(text: str) -> None:
     """A line on stderr, once in a job."""
     if os.environ.get("RANK", "0") == "0":
-        print(f"bytenmt: {text}", file=sys.stderr, flush=True)
+        print(f"bytenmt: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def precision_of(stored: str, choice: Choice) -> str:

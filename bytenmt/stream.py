@@ -17,7 +17,7 @@ from threading import Condition, Thread
 from typing import BinaryIO, NamedTuple, Protocol
 
 from bytenmt.alphabet import first_invalid, repair
-from bytenmt.errors import DataError
+from bytenmt.errors import DataError, printable
 from bytenmt.textfile import BYTE_ORDER_MARK, TextFile, describe_mistake
 from bytenmt.translate import Answer, Translator, cut
 
@@ -233,7 +233,7 @@ class Bar:
         """n more lines or bytes are answered."""
 
     def say(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        print(printable(line), file=sys.stderr, flush=True)
 
 
 class _Shown(Bar):
@@ -248,7 +248,7 @@ class _Shown(Bar):
         self.bar.update(n)
 
     def say(self, line: str) -> None:
-        self.bar.write(line, file=sys.stderr)
+        self.bar.write(printable(line), file=sys.stderr)
 
 
 @contextmanager

@@ -100,7 +100,8 @@ def windows(
     first: int = 0,
 ) -> Iterator[Window]:
     """An epoch for models that see so far: windows of context + width bytes side by side, from an offset on
-    that is drawn for the epoch, in a drawn order. The context counts only at the beginning of a text.
+    that is drawn for the epoch, in a drawn order, and one that ends with the text: every byte counts in
+    every epoch. The context counts only at the beginning of a text.
 
     own: the rows that are wanted of a batch's n_rows, of which the last batch may have fewer; first: the
     batch to begin with. Every text has context + width bytes or more.
@@ -111,8 +112,11 @@ def windows(
         begin, offset = end - len(text), int(generator.integers(width))
         starts = np.arange(begin + offset, end - context - width + 1, width)
         starts = starts[starts > begin]
-        found += [np.array([begin]), starts]
-        skipped += [np.zeros(1, np.int64), np.full(len(starts), context)]
+        last = end - context - width
+        covered = int(starts[-1] if len(starts) else begin) + context + width
+        rest = np.array([last] if covered < end else [], np.int64)  # the bytes at the end, however few
+        found += [np.array([begin]), starts, rest]
+        skipped += [np.zeros(1, np.int64), np.full(len(starts), context), covered - rest]
     every, context_of = np.concatenate(found), np.concatenate(skipped)
     order = generator.permutation(len(every))
     for at in range(first * n_rows, len(every), n_rows):

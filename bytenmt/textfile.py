@@ -4,9 +4,11 @@ There is no preprocessing: a file is scanned once, for its lines and for bytes t
 and is then read in place. This file does not know pairs, batches, tensors or models.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import unquote_to_bytes
 
 import numpy as np
 
@@ -123,6 +125,19 @@ class TextFile:
         """Raise DataError where there is no line at all."""
         if not len(self):
             raise DataError(f"{self.path} is empty: expected a text file, one sentence a line")
+
+
+def stored_path(path: Path) -> str:
+    """A file's absolute name for JSON, which has no bytes: a file: address where it is not UTF-8."""
+    whole = path.resolve()
+    return str(whole) if first_invalid(os.fsencode(whole)) < 0 else whole.as_uri()
+
+
+def restored_path(stored: str) -> Path:
+    """The inverse."""
+    if not stored.startswith("file://"):
+        return Path(stored)
+    return Path(os.fsdecode(unquote_to_bytes(stored.removeprefix("file://"))))
 
 
 def check_file(path: Path) -> None:

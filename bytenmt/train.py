@@ -18,7 +18,7 @@ from bytenmt.distributed import ALONE, Group
 from bytenmt.draft import FILE, check_serial
 from bytenmt.draft import write as write_drafts
 from bytenmt.drafting import told
-from bytenmt.errors import BytenmtError, ConfigError
+from bytenmt.errors import BytenmtError, ConfigError, printable
 from bytenmt.feeds import Feed, open_feed
 from bytenmt.loop import Loop
 from bytenmt.memory import require, training_bytes
@@ -137,4 +137,4 @@ def _describe(trainer: Trainer) -> str:
 
 def _say(group: Group, text: str) -> None:
     if group.leads:
-        print(text, file=sys.stderr)
+        print(printable(text), file=sys.stderr)

@@ -9,7 +9,7 @@ import hashlib
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from bytenmt.optimise import (
 from bytenmt.pointer import read_pointer
 from bytenmt.untrusted import printable
 
-HIGHEST_BYTE = 0xF8  # no byte of UTF-8 is as high
+N_BYTES_OF_UTF8 = 243  # 0x00 to 0xBF and, after the two that begin nothing, 0xC2 to 0xF4
 
 
 class Trainer:
@@ -182,7 +182,7 @@ class Trainer:
         train, inputs = self.config.train, target_in
         if train.teacher_forcing < 1:
             # In a context of its own: autocast would keep weights without gradients for the loss.
-            with torch.no_grad(), self._precision():
+            with torch.no_grad(), self._precision(), without_dropout(self.model):
                 memory = self.model.encode(source, source_len)
                 inputs = draw_inputs(self.model, memory, inputs, train.teacher_forcing)
         if train.byte_dropout:
@@ -256,7 +256,18 @@ def drop_bytes(target_in: Tensor, share: float, kind: str) -> Tensor:
     hidden[:, 0] = False
     if kind == "mask":
         return target_in.masked_fill(hidden, PAD)
-    return torch.where(hidden, torch.randint_like(target_in, HIGHEST_BYTE), target_in)
+    drawn = torch.randint_like(target_in, N_BYTES_OF_UTF8)
+    return torch.where(hidden, drawn + 2 * (drawn >= 0xC0).to(drawn.dtype), target_in)
+
+
+@contextmanager
+def without_dropout(model: Model[Any, Any]) -> Iterator[None]:
+    """Inside, a model in training writes what it would write in use."""
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train()
 
 
 @torch.no_grad()

@@ -13,9 +13,10 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, NamedTuple
 
-from bytenmt.alphabet import LONGEST_CHARACTER, first_invalid
+from bytenmt import bounds
+from bytenmt.alphabet import first_invalid
 from bytenmt.decoding import Engine, Hypothesis, Options, Request
-from bytenmt.errors import DataError
+from bytenmt.errors import BytenmtError, DataError
 from bytenmt.runtime import Runtime, choose, load_runs
 from bytenmt.search import decode
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:  # it imports PyTorch
 
 MAX_TOKENS = 16_000  # source bytes side by side, padding counted, each beam counted
 MOST_SENTENCES = 1024  # side by side, however short
+HISTORY = (
+    1 << 30
+)  # bytes that what is chosen for sentences side by side may take; for one, four times as many
+PER_STEP, GUARDED = 8, 48  # bytes that an engine keeps for a byte of a hypothesis; with a repetition guard
 NUMBER_OF_PIECE = 1 << 40  # tells the draws of a line's pieces apart: more than there are lines
 NOTHING = Hypothesis(b"", 0.0, 0.0)  # the translation of an empty line
 
@@ -98,10 +103,8 @@ class Translator:
     _engines: dict[int, Engine] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.max_source_bytes < LONGEST_CHARACTER:
-            raise ValueError(f"max_source_bytes is {self.max_source_bytes}, expected at least 4")
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens is {self.max_tokens}, expected at least 1")
+        own = {name: value for name, value in vars(self).items() if name != "options"}
+        bounds.check(own, bounds.DECODING)
         if first_invalid(self.prefix) >= 0 or b"\n" in self.prefix or b"\r" in self.prefix:
             raise ValueError(f"the prefix {self.prefix!r} is not valid UTF-8 without a line end")
 
@@ -191,9 +194,13 @@ class Translator:
         if self.source and not text:
             return None
         prefix = b"" if place else self.prefix
-        limit = max(int(self.max_len_a * len(text)) + self.max_len_b, len(prefix))
+        limit = max(self._limit(len(text)), len(prefix))
         draws = number + place * NUMBER_OF_PIECE if self.options.sample else 0
         return Request(text if self.source else None, limit, prefix, draws)
+
+    def _limit(self, n_bytes: int) -> int:
+        """Bytes of output at most for so many of the source, the prefix left out of account."""
+        return int(self.max_len_a * n_bytes) + self.max_len_b
 
     def _decode(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """The hypotheses of each request, in their order; in a group of all processes' shares."""
@@ -224,8 +231,16 @@ class Translator:
             start = end
 
     def _capacity(self, n_bytes: int) -> int:
-        """Sentences side by side of which the longest has n_bytes."""
-        most = min(self.max_tokens // (self.options.beam * (n_bytes + 1)), MOST_SENTENCES)
+        """Sentences side by side of which the longest has n_bytes. Raises BytenmtError where the translation
+        of one would need more memory than there is any use for."""
+        beam, limit = self.options.beam, self._limit(n_bytes)
+        history = beam * (limit + 1) * (GUARDED if self.options.no_repeat_ngram_size else PER_STEP)
+        if history > 4 * HISTORY:
+            raise BytenmtError(
+                f"{beam} hypotheses of up to {limit:,} bytes need {history / 1e9:,.1f} GB of memory a line,"
+                f" expected {4 * HISTORY / 1e9:.1f} GB at most: lower --max-len-a, --max-len-b or --beam-size"
+            )
+        most = min(self.max_tokens // (beam * (n_bytes + 1)), MOST_SENTENCES, HISTORY // history)
         return 1 << max(1, most).bit_length() - 1
 
     @contextmanager

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from tqdm import tqdm
 
-from bytenmt.errors import DataError
+from bytenmt.errors import DataError, printable
 
 PIECE = 1 << 16  # packed bytes that are unpacked at once; what they unpack to is held in memory
 LARGE = 1 << 23  # packed bytes from which on a progress bar is shown
@@ -136,7 +136,7 @@ def _unpacked(path: Path, stop: Event) -> Iterator[bytes]:
     size = path.stat().st_size
     quiet = size < LARGE or not sys.stderr.isatty()
     damage: tuple[type[Exception], ...] = (zlib.error, lzma.LZMAError, *_zstd_errors())
-    layout = {"unit": "B", "unit_scale": True, "desc": f"unpacking {path.name}", "leave": False}
+    layout = {"unit": "B", "unit_scale": True, "desc": printable(f"unpacking {path.name}"), "leave": False}
     try:
         with open(path, "rb") as file, tqdm(total=size, disable=quiet, **layout) as bar:
             for piece in _streams(file, DECODERS[path.suffix]):

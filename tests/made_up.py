@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 import zlib
 from collections.abc import Callable
 from functools import lru_cache
@@ -107,11 +108,20 @@ def missing(begun: bytes) -> int | None:
     return None
 
 
+def is_control(ends: bytes) -> bool:
+    """Is the last character of this a control character other than TAB?"""
+    try:
+        character = ends[-1:].decode() if ends[-1] < 0x80 else ends[-2:].decode()
+    except UnicodeDecodeError:
+        return False
+    return len(character) == 1 and unicodedata.category(character) == "Cc" and character != "\t"
+
+
 def may_follow(text: bytes, byte: int, limit: int) -> bool:
-    """Is there valid UTF-8 without a line's end, `limit` bytes at most, that goes on like this?"""
+    """Is there valid UTF-8 without control characters, `limit` bytes at most, that goes on like this?"""
     if byte == EOS:
         return missing(text[-4:]) == 0 or missing(text) == 0
-    if byte in b"\r\n":
+    if is_control(text + bytes([byte])):
         return False
     more = missing(text + bytes([byte]))
     return more is not None and len(text) + 1 + more <= limit

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from made_up import FakeDecoder, few_bytes, missing, random_distribution
+from made_up import FakeDecoder, few_bytes, is_control, missing, random_distribution
 from made_up_engine import make_run
 
 from bytenmt.alphabet import (
@@ -18,7 +18,7 @@ from bytenmt.alphabet import (
     UTF8_COST,
     UTF8_NEXT,
     allowed_bytes,
-    translation_cost,
+    decoding_cost,
 )
 from bytenmt.decoding import Options, Request
 from bytenmt.engines.torch_engine import TorchEngine
@@ -40,17 +40,19 @@ def fake(*distributions: object) -> Runtime:
 
 
 def test_allowed_bytes_by_trying() -> None:
-    """Every state, room and byte: of a text all that can still become whole characters, EOS only at the end;
-    of a line the same as ever."""
+    """Every state, room and byte: of a text all that can still become whole characters, EOS only at the end,
+    and line ends alone of the control characters; of a line not even these."""
     begun = {ACCEPT: b"", 1: b"\xc3", 2: b"\xe1", 3: b"\xf1", 4: b"\xe0", 5: b"\xed", 6: b"\xf0", 7: b"\xf4"}
+    begun[8] = b"\xc2"
     line, text = allowed_bytes(False), allowed_bytes(True)
-    assert np.array_equal(line, translation_cost() <= np.arange(LONGEST_CHARACTER + 1)[:, None, None])
+    assert np.array_equal(line, decoding_cost(False) <= np.arange(LONGEST_CHARACTER + 1)[:, None, None])
     for state, start in begun.items():
         for byte in range(256):
             more = missing(start + bytes([byte]))
             assert (UTF8_NEXT[state, byte] == ACCEPT and byte != EOS) == (more == 0)
+            control = is_control(start + bytes([byte])) and byte not in b"\r\n"
             for room in range(LONGEST_CHARACTER + 1):
-                expected = more is not None and 1 + more <= room
+                expected = not control and more is not None and 1 + more <= room
                 if byte == EOS:
                     expected = state == ACCEPT and room == 0
                 assert text[room, state, byte] == expected

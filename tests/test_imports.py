@@ -18,6 +18,7 @@ ANY = -1
 LAYERS: dict[str, int] = {
     "__init__": ANY,
     "errors": ANY,
+    "bounds": ANY,
     "presets": 0,
     "alphabet": 0,
     "kernel_cache": ANY,

@@ -208,7 +208,7 @@ def test_logits(name: str) -> None:
 
 def test_int8_is_the_model_of_its_rounded_weights() -> None:
     """Every matrix of the step and the encoder rounded by rows, everything else as it was; inputs of 16 bits
-    cost less than a thousandth in a text's log-probability."""
+    cost less than two thousandths in a text's log-probability."""
     of, options, requests = model("bytenet-wide"), Options(), some_requests(8)
     rounded = build(ALL["bytenet-wide"], 0, 0.1).float()
     with torch.no_grad():
@@ -216,7 +216,7 @@ def test_int8_is_the_model_of_its_rounded_weights() -> None:
             if parameter.dim() > 1 and name != "embedding.weight":
                 q, scales = quantise(parameter.flatten(1).numpy())
                 parameter.copy_(torch.from_numpy(q * scales[:, None]).view_as(parameter))
-    agree(ours(of, requests, options, precision="int8"), theirs(rounded, requests, options), 1e-3)
+    agree(ours(of, requests, options, precision="int8"), theirs(rounded, requests, options), 2e-3)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "w8a8"])

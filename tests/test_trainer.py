@@ -17,12 +17,13 @@ from bytenmt.alphabet import BOS, PAD
 from bytenmt.batching import Batch, assemble
 from bytenmt.checkpoint import load_checkpoint, load_run
 from bytenmt.corpus import ParallelCorpus
+from bytenmt.device import to_device
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.feeds import LEFT_OUT, PairFeed
 from bytenmt.pointer import METRICS
 from bytenmt.report import CURVE, TENSORBOARD
 from bytenmt.train import train
-from bytenmt.trainer import Trainer, drop_bytes
+from bytenmt.trainer import Trainer, draw_inputs, drop_bytes
 
 __all__ = ["texts"]  # the fixture
 
@@ -110,7 +111,22 @@ def test_hidden_bytes(kind: str) -> None:
     if kind == "mask":
         assert (values == PAD).all()
     else:
-        assert values.max() < 0xF8 and len(values.unique()) == 0xF8
+        codes = [*range(0x800), *range(0x800, 0xD800, 64), *range(0xE000, 0x110000, 64)]
+        assert set(values.tolist()) == set("".join(map(chr, codes)).encode())
+
+
+def test_the_models_own_bytes_are_drawn_without_dropout(batch: Batch) -> None:
+    """What it would write in use; and dropout is on again behind it."""
+    trainer = Trainer(config("luong", "model.dropout=0.8", "train.teacher_forcing=0.5"), CPU)
+    on, model = to_device(batch, CPU), trainer.model.train()
+    torch.manual_seed(3)
+    drawn = trainer._inputs(on.target_in, on.source, on.source_len, on.target_len)
+    assert all(module.training for module in model.modules())
+    with torch.no_grad():
+        memory = model.eval().encode(on.source, on.source_len)
+    torch.manual_seed(3)
+    assert torch.equal(drawn, draw_inputs(model, memory, on.target_in, 0.5))
+    assert not torch.equal(drawn, on.target_in)
 
 
 def losses(run: Path, name: str = "train_bits_per_byte") -> list[float]:

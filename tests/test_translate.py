@@ -295,7 +295,7 @@ def test_the_package_gives_the_translator_alone() -> None:
 
 def test_misuse_is_told() -> None:
     for wrong in ({"max_source_bytes": 3}, {"max_tokens": 0}):
-        with pytest.raises(ValueError, match="expected at least"):
+        with pytest.raises(ValueError, match="expected a whole number from"):
             made_up(**wrong)  # type: ignore[arg-type]
     for prefix in (b"\xff", b"a\n", b"\r"):
         with pytest.raises(ValueError, match="is not valid UTF-8 without a line end"):

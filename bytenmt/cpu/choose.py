@@ -118,7 +118,8 @@ def log_softmax(logits: Any, row: int, merged: Any) -> None:
 
 @compiled
 def allow(places: Places, rules: Rules, place: int, beam: int, allowed: Any, text: Any) -> None:
-    """Which bytes may follow: the automaton under the length limit, the prefix, the repetition guard."""
+    """Which bytes may follow: what the prefix forces, else the automaton under the length limit and the
+    repetition guard."""
     step = places.step[place]
     room = min(places.limit[place] - step, LONGEST_CHARACTER)
     may = rules.allowed[room, places.automaton[place, beam]]
@@ -127,7 +128,7 @@ def allow(places: Places, rules: Rules, place: int, beam: int, allowed: Any, tex
     if step < places.n_prefix[place]:
         forced = places.prefix[place, step]
         for byte in range(N_IDS):
-            allowed[byte] = allowed[byte] and byte == forced
+            allowed[byte] = byte == forced
     elif rules.ngram > 0:
         at = beam
         for back in range(step - 1, -1, -1):

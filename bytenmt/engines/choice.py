@@ -88,9 +88,10 @@ class Choice:
         self.device = device
         may = torch.from_numpy(allowed_bytes(options.endless))
         other = ~torch.eye(N_IDS + 1, dtype=torch.bool)[:, 1:]
-        other[0] = False
         # forbidden (257, 5, N_STATES, 256) bool: by what is forced, the bytes of room, the automaton's state.
-        self._forbidden = (other[:, None, None] | ~may).to(device)
+        forbidden = other[:, None, None].repeat(1, *may.shape[:2], 1)
+        forbidden[0] = ~may  # nothing is forced; what is comes whatever it is: a prefix may hold controls
+        self._forbidden = forbidden.to(device)
         self._follow = torch.from_numpy(UTF8_NEXT).to(device).long()
 
     def begin(self, requests: Sequence[Request], history: int = 0) -> Beams:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bytenmt.layers.deferred import deferred
+from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 
 GRUReset = Literal["before", "after"]
 GRUUpdate = Literal["keep", "take"]
@@ -115,18 +116,21 @@ def last(x: Tensor, lengths: Tensor) -> Tensor:
 
 
 def initialise(model: nn.Module, fill: Callable[[Tensor], object] | None = None) -> None:
-    """Fill the linear maps under `model` with `fill`, biases 0, the GRUs' recurrent matrices orthogonal.
+    """Fill the linear maps under `model`, the embedding and the output layer with `fill`, biases 0, the GRUs'
+    recurrent matrices orthogonal.
 
     fill None scales with the width instead: Glorot and Bengio 2010's uniform distribution, recurrent
-    matrices orthogonal in LSTMs too, and a forget gate that starts open (Jozefowicz et al. 2015). The
-    fixed ranges of the papers were made for 1,000 units; at a few hundred, and fed by an embedding of the
-    same range, the signal all but vanishes on its way through two layers.
+    matrices orthogonal in LSTMs too, a forget gate that starts open (Jozefowicz et al. 2015), embedding and
+    output layer as they were made. The fixed ranges of the papers were made for 1,000 units; at a few hundred,
+    and fed by an embedding of the same range, the signal all but vanishes on its way through two layers.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
             (fill or nn.init.xavier_uniform_)(module.weight)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
+        elif fill is not None and isinstance(module, ByteEmbedding | OutputLayer):
+            fill(module.weight)
     for module in model.modules():
         if isinstance(module, GRU):
             for block in (*module.gates.weight.chunk(2), module.candidate.weight):

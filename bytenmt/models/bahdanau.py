@@ -77,7 +77,7 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         super().__init__()
         self.config = config
         paper = config.init == "paper"
-        self.embedding = ByteEmbedding(config.d_embedding, 0.01 if paper else 1.0)
+        self.embedding = ByteEmbedding(config.d_embedding, 1.0)
         self.encoder = BahdanauEncoder(config) if config.source else None
         self.decoder: BahdanauDecoder = BahdanauDecoder(config, self.embedding)
         initialise(self, partial(nn.init.normal_, std=0.01) if paper else None)

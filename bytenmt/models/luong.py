@@ -71,7 +71,7 @@ class Luong(Model[LuongMemory, LuongState]):
         self.config = config
         d = config.d_hidden
         paper = config.init == "paper"
-        self.embedding = ByteEmbedding(config.d_embedding, 0.06 if paper else 1.0)
+        self.embedding = ByteEmbedding(config.d_embedding, 1.0)
         self.encoder = module_list(
             LSTM(d if layer else config.d_embedding, d)
             for layer in range(config.n_layers if config.source else 0)

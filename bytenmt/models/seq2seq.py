@@ -62,7 +62,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         super().__init__()
         self.config = config
         paper = config.init == "paper"
-        self.embedding = ByteEmbedding(config.d_embedding, 0.01 if paper else 1.0)
+        self.embedding = ByteEmbedding(config.d_embedding, 1.0)
         self.encoder = module_list(
             GRU(config.d_hidden if layer else config.d_embedding, config.d_hidden, config.gru_reset)
             for layer in range(config.n_layers if config.source else 0)
