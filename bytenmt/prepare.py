@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bytenmt.config import Config, config_toml, config_tree, load_config, preset_tree
 from bytenmt.corpus import PairFiles, ParallelCorpus, TextFile
 from bytenmt.errors import BytenmtError, ConfigError
+from bytenmt.lock import refuse_if_taken
 from bytenmt.pointer import CONFIG
 from bytenmt.stream import Filter, follow
 from bytenmt.translate import Translator
@@ -51,6 +52,7 @@ def configuration(
     if not (run / CONFIG).is_file():
         return load_config(arch, preset, text, settings if source else ("model.source=false", *settings))
     if not resume:
+        refuse_if_taken(run)
         raise BytenmtError(f"{run} already holds a run: go on with it by --resume, or give -o another folder")
     own = _leaves(config_tree(read_config(run)))
     given = {} if preset is None else _leaves(preset_tree(own["model.arch"], preset, own["model.source"]))

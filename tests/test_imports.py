@@ -22,6 +22,7 @@ LAYERS: dict[str, int] = {
     "alphabet": 0,
     "decoding": 0,
     "config": 0,
+    "lock": 1,
     "scan": 1,
     "unpack": 1,
     "textfile": 1,
