@@ -33,7 +33,7 @@ def lock(path: Path) -> int | None:
             if not _locked(file, path):
                 os.close(file)
                 return None
-            # Whoever held it may have deleted or renamed it since we opened it: then it is no longer the file.
+            # Whoever held it may have deleted or renamed it since we opened it: then it is another file.
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(file), os.stat(path)):
                     return file
