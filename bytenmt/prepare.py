@@ -16,7 +16,7 @@ from bytenmt.config import Config, config_toml, config_tree, load_config, preset
 from bytenmt.corpus import PairFiles, ParallelCorpus, TextFile
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.lock import refuse_if_taken
-from bytenmt.pointer import CONFIG
+from bytenmt.pointer import CONFIG, has_checkpoint
 from bytenmt.stream import Filter, follow
 from bytenmt.translate import Translator
 from bytenmt.weights import read_config
@@ -49,7 +49,7 @@ def configuration(
     text = "" if file is None else _toml_text(file)
     if run.exists() and not run.is_dir():
         raise BytenmtError(f"{run} is a file: give the name of a folder to -o")
-    if not (run / CONFIG).is_file():
+    if not (run / CONFIG).is_file() and not has_checkpoint(run):
         return load_config(arch, preset, text, settings if source else ("model.source=false", *settings))
     if not resume:
         refuse_if_taken(run)
