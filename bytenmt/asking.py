@@ -5,10 +5,13 @@ Knows the options by name; prints nothing, and imports PyTorch only where an eng
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bytenmt import __version__
 from bytenmt.alphabet import first_invalid
 from bytenmt.answers import JsonLines, n_best_list
 from bytenmt.config import ATTENTIVE, architecture, fingerprint
@@ -96,6 +99,45 @@ def with_alignment(shape: Form | None, runtime: Runtime, choice: Choice, wanted:
     from bytenmt.alignment import Aligner
 
     return replace(shape, align=Aligner.load(files, choice.device).links)
+
+
+def made_with(
+    runtime: Runtime, choice: Choice, asked: Translator, shape: Form | None, buffer_size: int, errors: str
+) -> Callable[[], dict[str, Any]]:
+    """What makes all that the bytes of a translation depend on besides its lines, as JSON values by their
+    options' names."""
+
+    def make() -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "models": [_sha256(run.file) for run in runtime.runs],
+            "engine": choice.engine,
+            "device": choice.device,
+            "precision": [precision_of(run.precision, choice) for run in runtime.runs],
+            "draft": choice.draft,
+            "threads": choice.threads if choice.engine == "torch" else None,  # numba's give the same bits
+            "processes": asked.group.size if asked.group else 1,
+            "format": "stream" if shape is None else "jsonl" if isinstance(shape, JsonLines) else "text",
+            "alignment": isinstance(shape, JsonLines) and shape.align is not None,
+            "buffer-size": buffer_size,
+            "errors": errors,
+            "prefix": asked.prefix.decode(),
+            "max-len-a": asked.max_len_a,
+            "max-len-b": asked.max_len_b,
+            "max-source-bytes": asked.max_source_bytes,
+            "max-tokens": asked.max_tokens,
+        } | {name.replace("_", "-"): value for name, value in asdict(asked.options).items()}
+
+    return make
+
+
+def _sha256(file: Path) -> str:
+    """Of a weights file that was read just now. Raises BytenmtError."""
+    try:
+        with open(file, "rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        raise BytenmtError(f"{file} has gone while it was read ({error.strerror}): start again") from None
 
 
 def provenance(runtime: Runtime, choice: Choice) -> list[str]:

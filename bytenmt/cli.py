@@ -16,6 +16,7 @@ from bytenmt import __version__
 from bytenmt.console import (
     Program,
     check_output,
+    check_streams,
     commit,
     dash,
     standard_input,
@@ -126,6 +127,7 @@ def train(
 @MODELS
 @click.option("-i", "--input", type=FILE, callback=dash, help="Text file; stdin by default.")
 @click.option("-o", "--output", type=FILE, callback=dash, help="File; stdout by default.")
+@click.option("--resume", is_flag=True, help="Go on with -o after the lines that a stopped translation left.")
 @click.option(
     "--buffer-size",
     type=COUNT,
@@ -141,6 +143,7 @@ def translate(
     more_runs: tuple[Path, ...],
     input: Path | None,
     output: Path | None,
+    resume: bool,
     buffer_size: int,
     form: str,
     alignment: bool | None,
@@ -153,9 +156,10 @@ def translate(
     """Translate stdin to stdout, one line out for one line in.
 
     A line that comes alone is answered at once. An empty line stays empty. A file of -o is there
-    when it is whole. Under torchrun the lines are shared among the processes.
+    when it is whole; until then what is done is kept beside it, and the same command with --resume goes on.
+    Under torchrun the lines are shared among the processes.
     """
-    from bytenmt import asking, prepare
+    from bytenmt import asking, partial, prepare
     from bytenmt.runtime import load_runs, processes
     from bytenmt.stream import Filter, follow
 
@@ -165,6 +169,8 @@ def translate(
         leads = group is None or group.leads
         shape = asking.form(form, stream, alignment, given, group)
         check_output(output, input)
+        check_streams(input, output)
+        partial.check_resume(output, resume)
         text = prepare.text_file(input, errors) if input is not None and leads else None
         loaded = load_runs(runs + more_runs, choice)
         if not loaded.source:
@@ -174,8 +180,9 @@ def translate(
             follow(translator)
             return
         shape = asking.with_alignment(shape, loaded, choice, alignment)
-        with writer(output) as out:
-            answers = Filter(translator, out, shape, buffer_size)
+        made_with = asking.made_with(loaded, choice, translator, shape, buffer_size, errors)
+        with partial.keeping_writer(output, made_with, resume) as (out, kept):
+            answers = Filter(translator, out, shape, buffer_size, kept)
             if text is not None:
                 answers.file(text)
             else:

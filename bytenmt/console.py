@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 import click
 
@@ -115,6 +115,24 @@ def check_output(output: Path | None, *inputs: Path | None) -> None:
     for path in inputs:
         if path is not None and path.exists() and output.exists() and path.samefile(output):
             raise BytenmtError(f"{output} is the input too: give another file for the output")
+
+
+def check_streams(input: Path | None, output: Path | None) -> None:
+    """Raise BytenmtError where one file is both read and written; None is the standard stream."""
+    read, written = _regular(input, sys.stdin), _regular(output, sys.stdout)
+    if read is not None and written is not None and os.path.samestat(read, written):
+        raise BytenmtError(
+            f"{output or 'standard output'} is the input too: give another file for the output"
+        )
+
+
+def _regular(path: Path | None, stream: TextIO | None) -> os.stat_result | None:
+    """The status of a regular file, by its name or as a standard stream; None of anything else."""
+    try:
+        status = os.stat(path) if path is not None else os.fstat(stream.fileno()) if stream else None
+    except (OSError, ValueError):  # not there, or no file of the operating system
+        return None
+    return status if status is not None and stat.S_ISREG(status.st_mode) else None
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from bytenmt.plan import epoch_plan
 from bytenmt.runtime import of_models
 from bytenmt.stream_trainer import text_bits
 from bytenmt.streams import Streams, contiguous, windows
-from bytenmt.textfile import read_bytes, stored_path
+from bytenmt.textfile import check_whole, read_bytes, stored_path
 from bytenmt.trainer import Trainer
 from bytenmt.translate import Translator
 
@@ -138,7 +138,7 @@ class PairFeed:
         return record
 
     def facts(self) -> dict[str, Any]:
-        """The pairs and their bytes, and where they lie."""
+        """The pairs and their bytes, where they lie, and the digest of each file."""
         source, target = (
             int(lengths.sum(dtype="int64"))
             for lengths in (self.corpus.source_lengths, self.corpus.target_lengths)
@@ -148,7 +148,8 @@ class PairFeed:
             for pair in self._files
         ]
         counts = len(self.corpus), source, target
-        return dict(zip(TEXT_FACTS, counts, strict=True)) | {"corpora": corpora}
+        digests = [text.digest for part in self.corpus.parts for text in part.files]
+        return dict(zip(TEXT_FACTS, counts, strict=True)) | {"corpora": corpora, "digests": digests}
 
     def drafts(self) -> Table:
         """See Feed."""
@@ -157,6 +158,13 @@ class PairFeed:
     def check(self, run: Path, saved: Mapping[str, Any]) -> None:
         """See Feed."""
         now = self.facts()
+        before = saved.get("digests", now["digests"])  # older runs have none
+        if len(before) != len(now["digests"]):
+            raise _other_text(run, f"{len(before)} files, now {len(now['digests'])}")
+        files = [text.path for part in self.corpus.parts for text in part.files]
+        for path, old, new in zip(files, before, now["digests"], strict=True):
+            if old != new:
+                raise _changed(run, path)
         for name in TEXT_FACTS:
             if saved[name] != now[name]:
                 raise _other_text(run, f"{saved[name]} {name.replace('_', ' ')}, now {now[name]}")
@@ -172,6 +180,10 @@ class Text:
         """Where it lies, and what it is."""
         digest = hashlib.sha256(self.data.data).hexdigest()
         return {"path": stored_path(self.path), "bytes": len(self.data), "sha256": digest}
+
+    def check_whole(self) -> None:
+        """See textfile.check_whole."""
+        check_whole(self.path, self.data)
 
 
 class TextFeed:
@@ -219,13 +231,19 @@ class TextFeed:
                 if self._memory
                 else windows(self._streams, self._n_rows, rows, train.context, train.window, *place)
             )
-            for window in found:
+            while True:
+                for text in self._training:
+                    text.check_whole()
+                window = next(found, None)
+                if window is None:
+                    break
                 progress.batch += 1
                 yield window
             progress.epoch, progress.batch = progress.epoch + 1, 0
 
     def validate(self, trainer: Trainer) -> dict[str, float | str]:
         """Bits per byte of the validation text's first bytes."""
+        self._valid.check_whole()
         text = self._valid.data[: trainer.config.train.valid_bytes]
         bits = text_bits(trainer.model, text, trainer.device, trainer.group)
         return {"valid_bits_per_byte": bits / len(text)}
@@ -241,9 +259,19 @@ class TextFeed:
     def check(self, run: Path, saved: Mapping[str, Any]) -> None:
         """See Feed."""
         before, now = saved["texts"], self._texts
-        if [text["sha256"] for text in before] != [text["sha256"] for text in now]:
+        if len(before) != len(now):
             told = ", ".join(f"{text['path']} of {text['bytes']} bytes" for text in before)
             raise _other_text(run, told)
+        for text, old, new in zip(self._training, before, now, strict=True):
+            if old["sha256"] != new["sha256"]:
+                raise _changed(run, text.path)
+
+
+def _changed(run: Path, path: Path) -> BytenmtError:
+    return BytenmtError(
+        f"{path} is not the text that {run} was trained on, or has changed since: give the files that it"
+        " began with, in their order, or -o another folder"
+    )
 
 
 def _other_text(run: Path, told: str) -> BytenmtError:

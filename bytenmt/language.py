@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bytenmt.console import check_output, dash, say, standard_input, standard_input_size, writer
+from bytenmt.console import (
+    check_output,
+    check_streams,
+    dash,
+    say,
+    standard_input,
+    standard_input_size,
+    writer,
+)
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.options import COUNT, DRAWN, ENGINE, FILE, MACHINE, MODEL, SAMPLING
 
@@ -75,6 +83,8 @@ def predict(
     if file is not None:
         check_file(file)
     check_output(page, file, src)
+    for written in {page, None}:
+        check_streams(file, written)
     on = prepare.torch_device(device, threads)
     loaded = load_run(run, on)
     source = loaded.config.model.source

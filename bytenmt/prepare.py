@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from bytenmt.config import DEEPEST_KEY, Config, config_toml, config_tree, load_config, preset_tree
 from bytenmt.corpus import PairFiles, ParallelCorpus, TextFile
 from bytenmt.errors import BytenmtError, ConfigError
-from bytenmt.pointer import CONFIG
+from bytenmt.lock import refuse_if_taken
+from bytenmt.pointer import CONFIG, has_checkpoint
 from bytenmt.stream import Filter, follow
 from bytenmt.translate import Translator
 from bytenmt.untrusted import parse_toml
@@ -48,9 +49,10 @@ def configuration(
     text = "" if file is None else _toml_text(file)
     if run.exists() and not run.is_dir():
         raise BytenmtError(f"{run} is a file: give the name of a folder to -o")
-    if not (run / CONFIG).is_file():
+    if not (run / CONFIG).is_file() and not has_checkpoint(run):
         return load_config(arch, preset, text, settings if source else ("model.source=false", *settings))
     if not resume:
+        refuse_if_taken(run)
         raise BytenmtError(f"{run} already holds a run: go on with it by --resume, or give -o another folder")
     own = _leaves(config_tree(read_config(run)))
     given = {} if preset is None else _leaves(preset_tree(own["model.arch"], preset, own["model.source"]))

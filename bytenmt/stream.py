@@ -45,6 +45,16 @@ class Form(Protocol):
         ...
 
 
+class Kept(Protocol):
+    """An output that may be gone on with; see partial.Partial."""
+
+    n_answered: int
+
+    def skip(self, lines: Sequence[bytes]) -> None: ...
+
+    def add(self, lines: Sequence[bytes]) -> None: ...
+
+
 def plain(answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
     """A line for a line: the best translation."""
     return b"".join(answer.hypotheses[0].text + b"\n" for answer in answers)
@@ -57,7 +67,7 @@ class Waiting:
         self._lines: deque[Line] = deque()
         self._most_lines, self._most_bytes = most_lines, most_bytes
         self._n_bytes = 0
-        self._ended = False
+        self._ended = self._full = False
         self._error: Exception | None = None
         self._changed = Condition()
 
@@ -67,7 +77,10 @@ class Waiting:
             while self._lines and (
                 len(self._lines) >= self._most_lines or self._n_bytes + len(line.text) > self._most_bytes
             ):
+                self._full = True
+                self._changed.notify()
                 self._changed.wait()
+            self._full = False
             self._lines.append(line)
             self._n_bytes += len(line.text)
             self._changed.notify()
@@ -78,18 +91,25 @@ class Waiting:
             self._ended, self._error = True, error
             self._changed.notify()
 
-    def take(self, most: int, patience: float | None = None) -> tuple[list[Line], bool]:
+    def take(self, most: int, patience: float | None = None, whole: bool = False) -> tuple[list[Line], bool]:
         """Wait for a line, then take what is there; and whether there will be no other.
 
-        patience: seconds until it comes back without a line; None waits for ever. Raises what ended the
-        stream once the lines before it are taken.
+        patience: seconds until it comes back without a line; None waits for ever. whole: wait until there is
+        no room for more, so that the same lines come together whenever they come. Raises what ended the
+        stream once the lines before it are taken; the whole ones.
         """
+
+        def ready() -> bool:
+            enough = self._full or len(self._lines) >= most if whole else bool(self._lines)
+            return enough or self._ended
+
         with self._changed:
-            self._changed.wait_for(lambda: self._lines or self._ended, patience)
+            if not self._changed.wait_for(ready, patience):
+                return [], False
             lines = [self._lines.popleft() for _ in range(min(most, len(self._lines)))]
             self._n_bytes -= sum(len(line.text) for line in lines)
             self._changed.notify()
-            if self._error is not None and not lines:
+            if self._error is not None and (not lines or (whole and len(lines) < most)):
                 raise self._error
             return lines, self._ended and self._error is None and not self._lines
 
@@ -100,13 +120,15 @@ class Filter:
 
     form: how; None shows the bytes of each line as they are decoded. n_waiting: of the lines that are read
     ahead, and at most translated together. In a group this is for the leading process, while the
-    others follow.
+    others follow. kept: an output that tells which lines are answered already, and is told of others; what is
+    answered together then depends on the lines alone, not on when they come.
     """
 
     translator: Translator
     output: BinaryIO
     form: Form | None = plain
     buffer_size: int = BUFFER_SIZE
+    kept: Kept | None = None
 
     def file(self, text: TextFile) -> None:
         """Write a line for each line of a file, with a progress bar where stderr is a terminal."""
@@ -115,7 +137,8 @@ class Filter:
                 last = min(first + self.buffer_size, len(text))
                 now = time.monotonic()
                 lines = [Line(text.line(index), 1, now) for index in range(first, last)]
-                self._answer(lines, first, str(text.path), bar)
+                n_skipped = self._skip(lines, first, bar)
+                self._answer(lines[n_skipped:], first + n_skipped, str(text.path), bar)
         self._let_go()
 
     def stream(
@@ -139,10 +162,20 @@ class Filter:
         patience = HEARTBEAT if self._in_group() else None
         with progress(size, "B") as bar:
             while not ended:
-                lines, ended = waiting.take(self.buffer_size, patience)
-                self._answer(lines, n_answered, name, bar)
+                lines, ended = waiting.take(self.buffer_size, patience, whole=self.kept is not None)
+                n_skipped = self._skip(lines, n_answered, bar)
+                self._answer(lines[n_skipped:], n_answered + n_skipped, name, bar)
                 n_answered += len(lines)
         self._let_go()
+
+    def _skip(self, lines: Sequence[Line], first: int, bar: Bar) -> int:
+        """How many of these lines were answered before; `first` is the number of the first one, from 0."""
+        if self.kept is None or first >= self.kept.n_answered:
+            return 0
+        skipped = lines[: self.kept.n_answered - first]
+        self.kept.skip([line.text for line in skipped])
+        bar.update(sum(line.n_read for line in skipped))
+        return len(skipped)
 
     def _answer(self, lines: Sequence[Line], first: int, name: str, bar: Bar) -> None:
         """Translate lines and write them; `first` is the number of the first one, from 0."""
@@ -166,6 +199,8 @@ class Filter:
             now = time.monotonic()
             self.output.write(self.form(answers, first, [now - line.at for line in lines]))
             self.output.flush()
+        if self.kept is not None and texts:
+            self.kept.add(texts)
         bar.update(sum(line.n_read for line in lines))
 
     def _in_group(self) -> bool:

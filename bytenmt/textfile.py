@@ -1,9 +1,10 @@
 """A text file as data: its bytes in a memory map, and where each line lies.
 
-There is no preprocessing: a file is scanned once, for its lines and for bytes that are not UTF-8,
-and is then read in place. This file does not know pairs, batches, tensors or models.
+There is no preprocessing: a file is scanned once, for its lines, for bytes that are not UTF-8 and for a
+digest of all, and is then read in place. This file does not know pairs, batches, tensors or models.
 """
 
+import mmap
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ import numpy as np
 
 from bytenmt.alphabet import ACCEPT, EOS, REJECT, UTF8_NEXT, first_invalid, repair
 from bytenmt.errors import DataError
+from bytenmt.lostbytes import tell_of_lost_bytes
 from bytenmt.scan import Bytes, Indices, Lengths, invalid_lines, scan_lines, split_at_tabs
 from bytenmt.unpack import is_packed, unpack_into_cache, unpack_into_memory, unpacked
 
@@ -36,6 +38,7 @@ class TextFile:
     lengths (n,) int32: bytes of each line without its line end, after repair.
     side (r,) uint8: the repaired lines, one behind the other.
     repaired (k,) int64: the numbers, from 1, of the repaired lines.
+    digest: of the whole file's bytes, unpacked; see scan.scan_lines.
     """
 
     path: Path
@@ -44,6 +47,7 @@ class TextFile:
     lengths: Lengths
     side: Bytes
     repaired: Indices
+    digest: str
 
     @classmethod
     def open(cls, path: str | Path, errors: str = "replace", cache: Path | None = None) -> "TextFile":
@@ -72,7 +76,7 @@ class TextFile:
             raise ValueError(f'errors is {errors!r}, expected "replace" or "strict"')
         data = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
         marked = bytes(data[:3]) == BYTE_ORDER_MARK
-        starts, lengths, suspicious = scan_lines(data, len(BYTE_ORDER_MARK) if marked else 0)
+        starts, lengths, suspicious, digest = scan_lines(data, len(BYTE_ORDER_MARK) if marked else 0)
         if len(data) > LONGEST_LINE:
             _refuse_endless_lines(path, starts, len(data))
         invalid = invalid_lines(data, starts, lengths, suspicious, _TEXT_NEXT)
@@ -91,6 +95,7 @@ class TextFile:
             lengths=lengths,
             side=np.frombuffer(bytes(side), np.uint8),
             repaired=invalid + 1,
+            digest=f"{digest:016x}",
         )
 
     def split(self) -> "tuple[TextFile, TextFile]":
@@ -120,6 +125,10 @@ class TextFile:
     @property
     def n_repaired(self) -> int:
         return len(self.repaired)
+
+    def check_whole(self) -> None:
+        """See textfile.check_whole."""
+        check_whole(self.path, self.data)
 
     def require_lines(self) -> None:
         """Raise DataError where there is no line at all."""
@@ -182,9 +191,23 @@ def read_bytes(path: Path, cache: Path | None = None) -> Bytes:
             plain = unpack_into_cache(path, cache)
         if plain.stat().st_size == 0:  # which cannot be mapped
             return np.frombuffer(b"", np.uint8)
-        return np.asarray(np.memmap(plain, np.uint8, "r"))
+        tell_of_lost_bytes()
+        with open(plain, "rb") as file:
+            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
     except OSError as error:
         raise _unreadable(path, error) from error
+
+
+def check_whole(path: Path, data: Bytes) -> None:
+    """Before a mapped file is read: raise DataError where it has become shorter since read_bytes mapped it,
+    so that its last bytes are nowhere. path: what was mapped; data: the whole of it."""
+    if isinstance(data.base, memoryview) and isinstance(data.base.obj, mmap.mmap):
+        size = data.base.obj.size()
+        if size < len(data):
+            raise DataError(
+                f"{path} has become shorter while it was read ({size:,} bytes of {len(data):,}): give it"
+                " whole and start again; the last checkpoint of a training stands, and --resume goes on"
+            )
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:

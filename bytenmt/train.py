@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -20,6 +21,7 @@ from bytenmt.draft import write as write_drafts
 from bytenmt.drafting import told
 from bytenmt.errors import BytenmtError, ConfigError, printable
 from bytenmt.feeds import Feed, open_feed
+from bytenmt.lock import one_training
 from bytenmt.loop import Loop
 from bytenmt.memory import require, training_bytes
 from bytenmt.optimise import stopped_early
@@ -53,39 +55,40 @@ def train(
     one has stopped it.
     """
     _check(config, files, tensorboard)
-    feed = open_feed(run, config, files, valid, errors, group)
-    saved = resume and group.broadcast(has_checkpoint(run))
-    if saved and init_embedding is not None:
-        raise BytenmtError(f"--init-embedding would be ignored: {run} goes on from its own weights")
-    trainer = (Trainer if config.model.source else StreamTrainer)(config, device, group)
-    if init_embedding is not None:
-        load_embedding(trainer.model, init_embedding)
-    if saved:
-        feed.check(run, trainer.load(run, resume_from))
-    log = None
-    if group.leads:
-        run.mkdir(parents=True, exist_ok=True)
-        write_atomically(run / CONFIG, config_toml(config).encode())
-        log = Log(run, trainer.progress.update, tensorboard)
-    loop = Loop(run, trainer, feed, log)
-    progress = trainer.progress
-    if saved and loop.ended():
-        _say(group, f"{run} is finished at update {progress.update}")
+    with one_training(run) if group.leads else nullcontext():
+        feed = open_feed(run, config, files, valid, errors, group)
+        saved = resume and group.broadcast(has_checkpoint(run))
+        if saved and init_embedding is not None:
+            raise BytenmtError(f"--init-embedding would be ignored: {run} goes on from its own weights")
+        trainer = (Trainer if config.model.source else StreamTrainer)(config, device, group)
+        if init_embedding is not None:
+            load_embedding(trainer.model, init_embedding)
+        if saved:
+            feed.check(run, trainer.load(run, resume_from))
+        log = None
+        if group.leads:
+            run.mkdir(parents=True, exist_ok=True)
+            write_atomically(run / CONFIG, config_toml(config).encode())
+            log = Log(run, trainer.progress.update, tensorboard)
+        loop = Loop(run, trainer, feed, log)
+        progress = trainer.progress
+        if saved and loop.ended():
+            _say(group, f"{run} is finished at update {progress.update}")
+            _count_drafts(run, config, feed, group)
+            return
+        if saved:
+            _say(group, f"resuming {run} at update {progress.update}")
+        _say(group, _describe(trainer))
+        number = loop.go()
+        if number:
+            _say(group, f"stopped at update {progress.update}, saved; --resume goes on")
+            sys.exit(128 + number)
+        reason = stopped_early(config.train, progress)
+        why = f" ({reason})" if reason else ""
+        best = f"{config.train.metric.replace('_', ' ')} {progress.best:.4f}"
+        where = f"at update {progress.best_update}: {run}"
+        _say(group, f"finished at update {progress.update}{why}; best validation {best} {where}")
         _count_drafts(run, config, feed, group)
-        return
-    if saved:
-        _say(group, f"resuming {run} at update {progress.update}")
-    _say(group, _describe(trainer))
-    number = loop.go()
-    if number:
-        _say(group, f"stopped at update {progress.update}, saved; --resume goes on")
-        sys.exit(128 + number)
-    reason = stopped_early(config.train, progress)
-    why = f" ({reason})" if reason else ""
-    best = f"{config.train.metric.replace('_', ' ')} {progress.best:.4f}"
-    where = f"at update {progress.best_update}: {run}"
-    _say(group, f"finished at update {progress.update}{why}; best validation {best} {where}")
-    _count_drafts(run, config, feed, group)
 
 
 def _count_drafts(run: Path, config: Config, feed: Feed, group: Group) -> None:

@@ -141,8 +141,8 @@ def read_weights(path: Path, which: Which = "best") -> tuple[Path, Contents]:
 
 
 def read_run(path: Path, which: Which = "best") -> tuple[Path, Contents]:
-    """The same with the run folder's own configuration, where it is one. Raises CheckpointError."""
-    config = None if is_weights_file(path) else read_config(path)
+    """The same with the run folder's own configuration, where it has one. Raises CheckpointError."""
+    config = read_config(path) if (path / CONFIG).is_file() and not is_weights_file(path) else None
     file, contents = read_weights(path, which)
     if config is None:
         return file, contents
@@ -156,10 +156,11 @@ def read_run(path: Path, which: Which = "best") -> tuple[Path, Contents]:
 
 
 def read_config(run: Path) -> Config:
-    """The resolved configuration of a run folder. Raises CheckpointError."""
+    """The resolved configuration of a run folder; where its file is gone, that of the last checkpoint. Raises
+    CheckpointError."""
     path = run / CONFIG
     if not path.is_file():
-        raise CheckpointError(f"{run} is not a run folder: it has no {CONFIG}")
+        return read_weights(run, "last")[1].config
     try:
         return parse_config(parse_toml(path.read_text(encoding="utf-8")))
     except (ValueError, ConfigError) as error:  # neither UTF-8 nor TOML, or no configuration

@@ -124,11 +124,11 @@ def test_planted_faults_are_found(monkeypatch: pytest.MonkeyPatch, damage: str) 
         monkeypatch.setattr(corpus_module, "invalid_lines", lambda *a: true_invalid(*a)[:0])
     elif damage == "suspicious":
         monkeypatch.setattr(
-            corpus_module, "scan_lines", lambda *a: (*true_scan(*a)[:2], np.zeros(9, np.bool_))
+            corpus_module, "scan_lines", lambda *a: (*true_scan(*a)[:2], np.zeros(9, np.bool_), 0)
         )
     else:
         monkeypatch.setattr(
-            corpus_module, "scan_lines", lambda *a: (lambda s, n, c: (s, n + 1, c))(*true_scan(*a))
+            corpus_module, "scan_lines", lambda *a: (lambda s, n, c, d: (s, n + 1, c, d))(*true_scan(*a))
         )
     with pytest.raises(AssertionError):
         check(content)
