@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bytenmt.translate import Translator as Translator
+    from bytenmt.decoding.translator import Translator as Translator
 
 __version__ = "0.1.0"
 __all__ = ["Translator", "__version__"]
@@ -18,5 +18,5 @@ __all__ = ["Translator", "__version__"]
 def __getattr__(name: str) -> Any:
     """Translator, imported when it is asked for: `import bytenmt` imports nothing else."""
     if name == "Translator":
-        return import_module("bytenmt.translate").Translator
+        return import_module("bytenmt.decoding.translator").Translator
     raise AttributeError(f"module 'bytenmt' has no attribute {name!r}")

@@ -1,5 +1,5 @@
 """`python3 -m bytenmt` is the same program as `bytenmt`."""
 
-from bytenmt.cli import main
+from bytenmt.cli.main import main
 
 main()

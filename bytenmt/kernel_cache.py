@@ -231,7 +231,7 @@ def _names(listed: str) -> Iterator[str]:
 
 @cache
 def _file(module: str) -> Path | None:
-    """bytenmt.cpu.places -> cpu/places.py, bytenmt.cpu -> cpu/__init__.py; None for bytenmt, and if there is
+    """bytenmt.decoding.cpu.search.slots -> cpu/places.py, bytenmt.cpu -> cpu/__init__.py; None for bytenmt, and if there is
     no such file."""
     parts = module.split(".")[1:]
     there = PACKAGE.joinpath(*parts)

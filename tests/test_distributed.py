@@ -15,7 +15,7 @@ import torch.distributed as dist
 from click.testing import CliRunner
 from processes import Outcome, job, results
 
-from bytenmt.cli import main
+from bytenmt.cli.main import main
 from bytenmt.distributed import ALONE, Group, LostProcess, local_device, process_group
 from bytenmt.errors import BytenmtError, DataError, DeviceError
 

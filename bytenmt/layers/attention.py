@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bytenmt.layers.additive import FusedScore, applies
-from bytenmt.layers.deferred import Product, deferred
+from bytenmt.layers.deferred_matmul import Product, deferred
+from bytenmt.layers.fused_additive import FusedScore, applies
 
 
 def source_mask(source_len: Tensor, n_columns: int) -> Tensor:

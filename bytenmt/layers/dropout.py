@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bytenmt.jit import njit
-from bytenmt.layers.threads import spread
+from bytenmt.layers.parallel import spread
 
 PARTS = 1 << 16  # a probability is a whole number of these
 BLOCK = 2048  # elements a block: 512 words of random bits

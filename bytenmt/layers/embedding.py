@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.alphabet import N_IDS
+from bytenmt.utf8 import N_IDS
 
 
 class ByteEmbedding(nn.Module):

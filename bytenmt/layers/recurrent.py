@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from bytenmt.layers.deferred import deferred
+from bytenmt.layers.deferred_matmul import deferred
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 
 GRUReset = Literal["before", "after"]

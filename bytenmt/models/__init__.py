@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bytenmt.config import ModelConfig, architecture
+from bytenmt.config.schema import ModelConfig, architecture
 from bytenmt.models.bahdanau import Bahdanau
 from bytenmt.models.base import Model
 from bytenmt.models.bytenet import ByteNet

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.config import BahdanauConfig
+from bytenmt.config.schema import BahdanauConfig
 from bytenmt.layers.attention import AdditiveScore, attend, source_mask
-from bytenmt.layers.deferred import deferred
+from bytenmt.layers.deferred_matmul import deferred
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.recurrent import GRU, initialise, reverse

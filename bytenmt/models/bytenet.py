@@ -23,13 +23,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.alphabet import EOS
-from bytenmt.config import ByteNetConfig
+from bytenmt.config.schema import ByteNetConfig
 from bytenmt.layers.attention import source_mask
 from bytenmt.layers.convolution import Clock, Convolution, Taps, ring_capacity
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.models.base import Model, matrix_weights, module_list, no_source
+from bytenmt.utf8 import EOS
 
 
 class ByteNetMemory(NamedTuple):

@@ -22,13 +22,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.alphabet import N_IDS
-from bytenmt.config import ConvS2SConfig
+from bytenmt.config.schema import ConvS2SConfig
 from bytenmt.layers.attention import attend, dot_scores, source_mask
 from bytenmt.layers.convolution import Clock, Convolution, NormedLinear, Taps, ring_capacity
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer, PositionEmbedding
 from bytenmt.models.base import Model, matrix_weights, module_list, no_source
+from bytenmt.utf8 import N_IDS
 
 HALF = math.sqrt(0.5)
 

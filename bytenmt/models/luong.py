@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.config import LuongConfig
+from bytenmt.config.schema import LuongConfig
 from bytenmt.layers.attention import AdditiveScore, attend, source_mask
-from bytenmt.layers.deferred import deferred
+from bytenmt.layers.deferred_matmul import deferred
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.recurrent import LSTM, initialise, last, reverse

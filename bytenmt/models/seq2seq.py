@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bytenmt.config import Seq2SeqConfig
+from bytenmt.config.schema import Seq2SeqConfig
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.recurrent import GRU, initialise, last, reverse

@@ -1,0 +1,170 @@
+"""What the commands share: files in and out, and errors as one line with an exit code.
+
+Knows click and the operating system; knows no models, and imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+import click
+
+from bytenmt.errors import BytenmtError, printable
+
+INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + the signal
+
+
+class Program(click.Group):
+    """Turns what can go wrong in a user's hands into one line and an exit code."""
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        try:
+            return super().main(*args, **more)
+        except OSError as error:  # of --help and --version, which click writes before `invoke`
+            _tell(error)
+            sys.exit(1)
+
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        with _printable_usage():
+            return super().make_context(*args, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            with _printable_usage():
+                return super().invoke(ctx)
+        except BrokenPipeError:
+            # Whoever read our output has gone; Python would complain when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            ctx.exit(BROKEN_PIPE)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        except BytenmtError as error:
+            click.echo(f"bytenmt: {error}", err=True)
+        except MemoryError:
+            click.echo(
+                "bytenmt: out of memory: lower what is kept at once, or give the program more", err=True
+            )
+        except OSError as error:
+            _tell(error)
+        ctx.exit(1)
+
+
+def say(text: object) -> None:
+    """A line on stderr that may hold names and texts of anybody's."""
+    click.echo(printable(text), err=True)
+
+
+def _tell(error: OSError) -> None:
+    say(f"bytenmt: {f'{error.filename}: ' if error.filename else ''}{error.strerror}")
+
+
+@contextmanager
+def _printable_usage() -> Iterator[None]:
+    """Usage errors, which click tells, name what was given."""
+    try:
+        yield
+    except click.UsageError as error:
+        told = error.format_message()
+        if told.isprintable() or (error.ctx is not None and error.message == error.ctx.get_help()):
+            raise
+        raise click.UsageError(printable(told), error.ctx) from None
+
+
+def dash(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
+    """`-` is the standard stream, as if the option were left out."""
+    return None if path == Path("-") else path
+
+
+def standard_input() -> BufferedReader:
+    """Standard input under a reader of its own.
+
+    Python's own, sys.stdin.buffer, has a lock that a waiting thread would hold while the program
+    ends, which Python takes for a fatal error.
+    """
+    if sys.stdin is None:
+        raise BytenmtError("standard input is closed: give the text by -i FILE")
+    return open(sys.stdin.fileno(), "rb", closefd=False)
+
+
+def standard_input_size() -> int | None:
+    """Its bytes from here on where it is a regular file; None for a pipe or a terminal."""
+    if sys.stdin is None:
+        return None
+    status = os.fstat(sys.stdin.fileno())
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return status.st_size - os.lseek(sys.stdin.fileno(), 0, os.SEEK_CUR)
+
+
+def check_output(output: Path | None, *inputs: Path | None) -> None:
+    """Raise BytenmtError where `output` cannot be written or is one of the inputs."""
+    if output is None:
+        return
+    if output.is_dir():
+        raise BytenmtError(f"{output} is a directory: give the name of a file to write")
+    if not output.parent.is_dir():
+        raise BytenmtError(f"cannot write {output}: make the folder {output.parent} first")
+    for path in inputs:
+        if path is not None and path.exists() and output.exists() and path.samefile(output):
+            raise BytenmtError(f"{output} is the input too: give another file for the output")
+
+
+def check_streams(input: Path | None, output: Path | None) -> None:
+    """Raise BytenmtError where one file is both read and written; None is the standard stream."""
+    read, written = _regular(input, sys.stdin), _regular(output, sys.stdout)
+    if read is not None and written is not None and os.path.samestat(read, written):
+        raise BytenmtError(
+            f"{output or 'standard output'} is the input too: give another file for the output"
+        )
+
+
+def _regular(path: Path | None, stream: TextIO | None) -> os.stat_result | None:
+    """The status of a regular file, by its name or as a standard stream; None of anything else."""
+    try:
+        status = os.stat(path) if path is not None else os.fstat(stream.fileno()) if stream else None
+    except (OSError, ValueError):  # not there, or no file of the operating system
+        return None
+    return status if status is not None and stat.S_ISREG(status.st_mode) else None
+
+
+@contextmanager
+def writer(path: Path | None) -> Iterator[BinaryIO]:
+    """Standard output, or a file that is there only when it is whole."""
+    if path is None:
+        if sys.stdout is None:
+            raise BytenmtError("standard output is closed: give a file by -o FILE")
+        yield sys.stdout.buffer
+        return
+    path = path.resolve()  # a link stays one
+    if path.exists() and not path.is_file():  # a device or a named pipe
+        with open(path, "wb") as file:
+            yield file
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def commit() -> list[str]:
+    """["commit …"], with -dirty after a change, where this is a source checkout; else nothing."""
+    checkout = Path(__file__).parents[2]
+    if not (checkout / ".git").exists():
+        return []
+    command = ["git", "--no-optional-locks", "-C", str(checkout), "describe", "--always", "--dirty"]
+    try:
+        said = subprocess.run([*command, "--exclude=*"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return [f"commit {said.stdout.strip()}"]

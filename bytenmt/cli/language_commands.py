@@ -1,0 +1,217 @@
+"""The commands for language models: predict and generate. Parse, call, print; cli.py adds them to the others.
+
+The heavy imports stand inside the commands.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bytenmt.cli.console import (
+    check_output,
+    check_streams,
+    dash,
+    say,
+    standard_input,
+    standard_input_size,
+    writer,
+)
+from bytenmt.cli.options import COUNT, DRAWN, ENGINE, FILE, MACHINE, MODEL, SAMPLING
+from bytenmt.errors import BytenmtError, DataError
+
+if TYPE_CHECKING:  # they import PyTorch
+    import torch
+
+    from bytenmt.language.baselines import Reference
+    from bytenmt.language.surprisal import Surprise
+    from bytenmt.models.base import Model
+
+PIECE = 1 << 16  # bytes of stdin that are read at once
+STDIN = "standard input"
+
+
+@click.command()
+@MODEL
+@click.argument("file", type=FILE, callback=dash, required=False)
+@click.option("--src", type=FILE, help="Its source, for a translation model.")
+@click.option("--per-byte", is_flag=True, help="Each byte's bits and rank on stdout, as JSON lines.")
+@click.option("--html", "page", type=FILE, help="A page to write that colours the text by its bits.")
+@click.option("--chunk", type=COUNT, help="Bytes that the model reads at once; default 1024.")
+@click.option(
+    "--reference/--no-reference",
+    default=True,
+    help="Whether n-grams of the training text and xz stand beside the figure; they do by default.",
+)
+@click.option(
+    "--errors",
+    type=click.Choice(["replace", "strict"]),
+    help="For a translation model: invalid UTF-8 becomes U+FFFD (replace, the default) or is an error.",
+)
+@MACHINE
+def predict(
+    run: Path,
+    file: Path | None,
+    src: Path | None,
+    per_byte: bool,
+    page: Path | None,
+    chunk: int | None,
+    reference: bool,
+    errors: str | None,
+    device: str,
+    threads: int | None,
+) -> None:
+    """Print how many bits each byte of a text costs the model: of FILE, or stdin.
+
+    Any bytes of any length are one stream, read in constant memory. A translation model needs the text's
+    source by --src: bits per target byte, the ends of lines paid for too. With --per-byte the figures go to
+    stderr.
+    """
+    from bytenmt.cli import training_args
+    from bytenmt.data.text_file import check_file
+    from bytenmt.language.baselines import references
+    from bytenmt.language.html_report import Page
+    from bytenmt.language.summary import Figures, WholeCharacters, json_lines
+    from bytenmt.storage.checkpoint import load_run
+
+    if file is not None:
+        check_file(file)
+    check_output(page, file, src)
+    for written in {page, None}:
+        check_streams(file, written)
+    on = training_args.torch_device(device, threads)
+    loaded = load_run(run, on)
+    source = loaded.config.model.source
+    training_args.check_source(run, source, src)
+    if source and chunk is not None:
+        raise BytenmtError("--chunk would be ignored: a translation is read line by line")
+    if not source and errors is not None:
+        raise BytenmtError(f"--errors would be ignored: {run} reads any bytes")
+    beside, missing = references(loaded.facts, source) if reference else ([], [])
+    if src is None:
+        costs = _stream(loaded.model, on, file, chunk, beside)
+    else:
+        costs = _translations(loaded.model, on, file, src, errors, beside)
+    figures, whole = Figures(line_ends=source), WholeCharacters()
+    with ExitStack() as stack:
+        shown = Page(stack.enter_context(writer(page)), f"{file or STDIN} by {run}", source) if page else None
+        n_told = 0
+        for found in chain(costs, [None]):
+            ready = whole.add(found)
+            figures.add(ready)
+            if shown is not None:
+                shown.add(ready)
+            if per_byte and found is not None:
+                sys.stdout.buffer.write(json_lines(found, n_told))
+                n_told += len(found.data)
+        lines = [*figures.lines(), *(line for one in beside for line in one.lines())]
+        if shown is not None:
+            shown.finish(lines)
+    click.echo("\n".join(lines), err=per_byte)
+    for line in missing:
+        say(line)
+
+
+def _stream(
+    model: Model[Any, Any],
+    on: torch.device,
+    file: Path | None,
+    chunk: int | None,
+    beside: Sequence[Reference],
+) -> Iterator[Surprise]:
+    """What the bytes of a file, or of stdin, cost a model without a source; `beside` reads them too. With a
+    progress bar on a terminal."""
+    from bytenmt.cli.line_filter import progress
+    from bytenmt.data.decompress import is_packed
+    from bytenmt.data.text_file import pieces_of
+    from bytenmt.language.surprisal import CHUNK, stream
+
+    size = standard_input_size() if file is None else None if is_packed(file) else file.stat().st_size
+    empty = True
+    with progress(size, "B") as bar:
+        for found in stream(model, pieces_of(file) if file else _stdin(), on, chunk or CHUNK):
+            for one in beside:
+                one.add(found.data.tobytes())
+            yield found
+            bar.update(len(found.data))
+            empty = False
+    if empty:
+        raise DataError(f"{file or STDIN} is empty: expected text to predict")
+
+
+def _translations(
+    model: Model[Any, Any],
+    on: torch.device,
+    file: Path | None,
+    src: Path,
+    errors: str | None,
+    beside: Sequence[Reference],
+) -> Iterator[Surprise]:
+    """What the lines of a file, or of stdin, cost a translation model; `beside` reads all bytes of it."""
+    from bytenmt.cli import training_args
+    from bytenmt.data.corpus import ParallelCorpus, TextFile
+    from bytenmt.language.surprisal import translations
+
+    source = training_args.text_file(src, errors or "replace")
+    if file is None:
+        target = TextFile.from_bytes(b"".join(_stdin()), STDIN, errors or "replace")
+        target.require_lines()
+    else:
+        target = training_args.text_file(file, errors or "replace")
+    for one in beside:
+        one.add(target.data.tobytes())
+    yield from translations(model, ParallelCorpus.from_texts(source, target, keep_empty=True), on)
+
+
+def _stdin() -> Iterator[bytes]:
+    """Standard input, in the pieces in which it comes."""
+    with standard_input() as input:
+        while piece := input.read1(PIECE):
+            yield piece
+
+
+@click.command()
+@MODEL
+@click.option("--prompt", default="", help="What the text begins with.")
+@click.option("--bytes", "n_bytes", type=DRAWN, default=1000, show_default=True, help="Bytes after it.")
+@SAMPLING
+@ENGINE
+@MACHINE
+def generate(
+    run: Path,
+    prompt: str,
+    n_bytes: int,
+    engine: str,
+    precision: str,
+    draft: str | int,
+    device: str,
+    threads: int | None,
+    **sampling: Any,
+) -> None:
+    """Draw a text from a model without a source, and show it as it comes.
+
+    It is valid UTF-8, and the same again for the same --seed.
+    """
+    from bytenmt.cli import decoding_args
+    from bytenmt.decoding.loading import choose, load_runs
+    from bytenmt.language.generate import generate as drawn
+    from bytenmt.storage.weights import read_run
+
+    begins = decoding_args.utf8(prompt, "--prompt")
+    choice = choose(engine, device, precision, threads, draft)
+    if read_run(run)[1].config.model.source:
+        raise BytenmtError(f"{run} was trained with a source: use `bytenmt translate`, or another run")
+    runtime = load_runs([run], choice)
+    given = {name: value for name, value in sampling.items() if value is not None}
+    last = b""
+    for last in drawn(runtime, begins, n_bytes, **given):
+        sys.stdout.buffer.write(last)
+        sys.stdout.buffer.flush()
+    if sys.stdout.isatty() and not last.endswith(b"\n"):
+        click.echo()

@@ -1,0 +1,299 @@
+"""Lines read, answered and written in order, however many there are: translate's stdin and files.
+
+A stream is read by a thread of its own into a small buffer. Whoever sends a line and waits gets its answer
+at once; lines that come faster are answered together. Memory is bounded, and when the reader of our output
+is slow, so is our reading. Knows lines and a Translator; knows no models.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Condition, Thread
+from typing import BinaryIO, NamedTuple, Protocol
+
+from bytenmt.data.text_file import BYTE_ORDER_MARK, TextFile, describe_mistake
+from bytenmt.decoding.translator import Answer, Translator, cut
+from bytenmt.errors import DataError, printable
+from bytenmt.utf8 import first_invalid, repair
+
+BUFFER_SIZE = 1000  # lines that are translated together
+BUFFER_BYTES = 1 << 24  # of lines that wait
+LONGEST_LINE = 1 << 26  # bytes: what never ends is no line
+STANDARD_INPUT = "standard input"
+HEARTBEAT = 60.0  # seconds without a line until the other processes hear that there is none
+
+
+class Line(NamedTuple):
+    """text: valid UTF-8 without its end; n_read: bytes that it had in the stream; at: time.monotonic()
+    when it came."""
+
+    text: bytes
+    n_read: int
+    at: float
+
+
+class Form(Protocol):
+    """How answers are written."""
+
+    def __call__(self, answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
+        """first: the number of the first line, from 0; seconds: since each line came."""
+        ...
+
+
+class Kept(Protocol):
+    """An output that may be gone on with; see partial.Partial."""
+
+    n_answered: int
+
+    def skip(self, lines: Sequence[bytes]) -> None: ...
+
+    def add(self, lines: Sequence[bytes]) -> None: ...
+
+
+def plain(answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
+    """A line for a line: the best translation."""
+    return b"".join(answer.hypotheses[0].text + b"\n" for answer in answers)
+
+
+class Waiting:
+    """The lines between the reading thread and the one that answers: so many lines and bytes at most."""
+
+    def __init__(self, most_lines: int, most_bytes: int) -> None:
+        self._lines: deque[Line] = deque()
+        self._most_lines, self._most_bytes = most_lines, most_bytes
+        self._n_bytes = 0
+        self._ended = self._full = False
+        self._error: Exception | None = None
+        self._changed = Condition()
+
+    def put(self, line: Line) -> None:
+        """Add a line; waits until there is room, or nothing else."""
+        with self._changed:
+            while self._lines and (
+                len(self._lines) >= self._most_lines or self._n_bytes + len(line.text) > self._most_bytes
+            ):
+                self._full = True
+                self._changed.notify()
+                self._changed.wait()
+            self._full = False
+            self._lines.append(line)
+            self._n_bytes += len(line.text)
+            self._changed.notify()
+
+    def end(self, error: Exception | None = None) -> None:
+        """No line will come any more; error: why."""
+        with self._changed:
+            self._ended, self._error = True, error
+            self._changed.notify()
+
+    def take(self, most: int, patience: float | None = None, whole: bool = False) -> tuple[list[Line], bool]:
+        """Wait for a line, then take what is there; and whether there will be no other.
+
+        patience: seconds until it comes back without a line; None waits for ever. whole: wait until there is
+        no room for more, so that the same lines come together whenever they come. Raises what ended the
+        stream once the lines before it are taken; the whole ones.
+        """
+
+        def ready() -> bool:
+            enough = self._full or len(self._lines) >= most if whole else bool(self._lines)
+            return enough or self._ended
+
+        with self._changed:
+            if not self._changed.wait_for(ready, patience):
+                return [], False
+            lines = [self._lines.popleft() for _ in range(min(most, len(self._lines)))]
+            self._n_bytes -= sum(len(line.text) for line in lines)
+            self._changed.notify()
+            if self._error is not None and (not lines or (whole and len(lines) < most)):
+                raise self._error
+            return lines, self._ended and self._error is None and not self._lines
+
+
+@dataclass(frozen=True, eq=False)
+class Filter:
+    """Answers lines in their order.
+
+    form: how; None shows the bytes of each line as they are decoded. n_waiting: of the lines that are read
+    ahead, and at most translated together. In a group this is for the leading process, while the
+    others follow. kept: an output that tells which lines are answered already, and is told of others; what is
+    answered together then depends on the lines alone, not on when they come.
+    """
+
+    translator: Translator
+    output: BinaryIO
+    form: Form | None = plain
+    buffer_size: int = BUFFER_SIZE
+    kept: Kept | None = None
+
+    def file(self, text: TextFile) -> None:
+        """Write a line for each line of a file, with a progress bar where stderr is a terminal."""
+        with progress(len(text), " lines") as bar:
+            for first in range(0, len(text), self.buffer_size):
+                last = min(first + self.buffer_size, len(text))
+                now = time.monotonic()
+                lines = [Line(text.line(index), 1, now) for index in range(first, last)]
+                n_skipped = self._skip(lines, first, bar)
+                self._answer(lines[n_skipped:], first + n_skipped, str(text.path), bar)
+        self._let_go()
+
+    def stream(
+        self,
+        input: BinaryIO,
+        *,
+        errors: str = "replace",
+        name: str = STANDARD_INPUT,
+        size: int | None = None,
+    ) -> None:
+        """Write a line for each line of a stream.
+
+        errors: what to do with invalid UTF-8, "replace" (U+FFFD) or "strict": DataError with name,
+        line and byte offset, once the lines before it are answered. An OSError of the input is
+        raised here too. size: bytes of the stream, where they are known, for a progress bar.
+        """
+        waiting = Waiting(self.buffer_size, BUFFER_BYTES)
+        # A daemon: where this loop fails, the thread may be waiting for a line that never comes.
+        Thread(target=_read, args=(input, name, errors, waiting), daemon=True).start()
+        n_answered, ended = 0, False
+        patience = HEARTBEAT if self._in_group() else None
+        with progress(size, "B") as bar:
+            while not ended:
+                lines, ended = waiting.take(self.buffer_size, patience, whole=self.kept is not None)
+                n_skipped = self._skip(lines, n_answered, bar)
+                self._answer(lines[n_skipped:], n_answered + n_skipped, name, bar)
+                n_answered += len(lines)
+        self._let_go()
+
+    def _skip(self, lines: Sequence[Line], first: int, bar: Bar) -> int:
+        """How many of these lines were answered before; `first` is the number of the first one, from 0."""
+        if self.kept is None or first >= self.kept.n_answered:
+            return 0
+        skipped = lines[: self.kept.n_answered - first]
+        self.kept.skip([line.text for line in skipped])
+        bar.update(sum(line.n_read for line in skipped))
+        return len(skipped)
+
+    def _answer(self, lines: Sequence[Line], first: int, name: str, bar: Bar) -> None:
+        """Translate lines and write them; `first` is the number of the first one, from 0."""
+        group = self.translator.group
+        if group is not None and not group.leads:
+            raise ValueError("only the leading process reads and writes: the others follow()")
+        texts = [line.text for line in lines]
+        for warning in warnings_of_pieces(self.translator, texts, first, name):
+            bar.say(warning)
+        if self.form is None:
+            for number, text in enumerate(texts, first):
+                for part in self.translator.stream_bytes(text, number):
+                    self.output.write(part)
+                    self.output.flush()
+                self.output.write(b"\n")
+                self.output.flush()
+        else:
+            if group is not None:
+                group.broadcast((texts, first))
+            answers = self.translator.answer(texts, first)
+            now = time.monotonic()
+            self.output.write(self.form(answers, first, [now - line.at for line in lines]))
+            self.output.flush()
+        if self.kept is not None and texts:
+            self.kept.add(texts)
+        bar.update(sum(line.n_read for line in lines))
+
+    def _in_group(self) -> bool:
+        return self.translator.group is not None and self.translator.group.size > 1
+
+    def _let_go(self) -> None:
+        """The others need not follow any longer."""
+        if self.translator.group is not None:
+            self.translator.group.broadcast(None)
+
+
+def follow(translator: Translator) -> None:
+    """Take this process' share of what the leading one reads in a Filter, until its end."""
+    if translator.group is None or translator.group.leads:
+        raise ValueError("the leading process has nobody to follow")
+    nothing: tuple[list[bytes], int] | None = None
+    while (given := translator.group.broadcast(nothing)) is not None:
+        translator.answer(*given)
+
+
+def warnings_of_pieces(
+    translator: Translator, lines: Sequence[bytes], first: int, name: str
+) -> Iterator[str]:
+    """A warning for each line that is translated in pieces; `first` is the number of the first, from 0."""
+    limit = translator.max_source_bytes
+    for number, line in enumerate(lines, first + 1):
+        if translator.source and len(line) > limit:
+            yield (
+                f"bytenmt: warning: {name}, line {number} has {len(line)} bytes, over the {limit} of"
+                f" --max-source-bytes: translated in {len(cut(line, limit))} pieces"
+            )
+
+
+def _read(input: BinaryIO, name: str, errors: str, waiting: Waiting) -> None:
+    """The reading thread: put the lines of a stream."""
+    try:
+        number = 0
+        while line := input.readline(LONGEST_LINE + 1):
+            number += 1
+            if len(line) > LONGEST_LINE:
+                raise DataError(f"{name}, line {number} has over {LONGEST_LINE:,} bytes: cut it into lines")
+            waiting.put(Line(clean(line, name, number, errors), len(line), time.monotonic()))
+        waiting.end()
+    except (DataError, OSError) as error:
+        waiting.end(error)
+
+
+def clean(line: bytes, name: str, number: int, errors: str) -> bytes:
+    """A line as TextFile would give it: no line end, no byte order mark, valid UTF-8. number: from 1. Raises
+    DataError where errors is "strict" and it is not UTF-8."""
+    if line.endswith(b"\n"):
+        line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
+    if number == 1:
+        line = line.removeprefix(BYTE_ORDER_MARK)
+    valid = first_invalid(line) < 0
+    if not valid and errors == "strict":
+        raise DataError(describe_mistake(name, number, line))
+    return line if valid else repair(line)
+
+
+class Bar:
+    """How far it is, where nobody wants to see it; warnings go to stderr."""
+
+    def update(self, n: int) -> None:
+        """n more lines or bytes are answered."""
+
+    def say(self, line: str) -> None:
+        print(printable(line), file=sys.stderr, flush=True)
+
+
+class _Shown(Bar):
+    """The same on a terminal."""
+
+    def __init__(self, total: int, unit: str) -> None:
+        from tqdm import tqdm  # here: without a terminal its import is not worth its time
+
+        self.bar = tqdm(total=total, unit=unit, unit_scale=unit == "B", dynamic_ncols=True)
+
+    def update(self, n: int) -> None:
+        self.bar.update(n)
+
+    def say(self, line: str) -> None:
+        self.bar.write(printable(line), file=sys.stderr)
+
+
+@contextmanager
+def progress(total: int | None, unit: str) -> Iterator[Bar]:
+    """A bar where the total is known and stderr is a terminal."""
+    if total is None or sys.stderr is None or not sys.stderr.isatty():
+        yield Bar()
+        return
+    shown = _Shown(total, unit)
+    try:
+        yield shown
+    finally:
+        shown.bar.close()

@@ -1,0 +1,69 @@
+"""What a model costs, told without its weights: it is built on PyTorch's meta device; what a file holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from bytenmt.config.presets import PRESETS
+from bytenmt.config.schema import Config, architecture, config_toml, load_config
+from bytenmt.errors import BytenmtError, CheckpointError, printable
+from bytenmt.models import build_model
+from bytenmt.speculative.build import told
+from bytenmt.speculative.table import FILE, read
+from bytenmt.storage.manifest import read_pointer
+from bytenmt.storage.weights import is_weights_file, read_config, read_weights
+
+SOURCE_BYTES = 100  # the source at which a step's cost is told
+
+
+def information(what: str, preset: str | None, no_source: bool = False) -> str:
+    """What there is to say of an architecture by name, of a preset, without a source or with one; of a run
+    folder; or of a weights file. Raises BytenmtError."""
+    path = Path(what)
+    if what in PRESETS["small"]:
+        return describe(load_config(what, preset, "", ["model.source=false"] if no_source else []))
+    if not path.is_dir() and not is_weights_file(path):
+        names = ", ".join(PRESETS["small"])
+        raise BytenmtError(f"{what} is neither a run folder nor an architecture: {names}")
+    if preset is not None or no_source:
+        option = "--no-source" if preset is None else "--preset"
+        raise BytenmtError(f"{option} would be ignored: {what} has its own configuration")
+    if path.is_dir():
+        config = read_config(path)
+        return "\n".join([*_drafts(path, config), describe(config)])
+    contents = read_weights(path)[1]
+    return describe(contents.config, path, contents.precision)
+
+
+def _drafts(run: Path, config: Config) -> list[str]:
+    """A comment on a run folder's draft table, where there is one."""
+    if not (run / FILE).is_file():
+        return []
+    try:
+        return [f"# {printable(told(run / FILE, read(run, config, read_pointer(run).last_facts())))}"]
+    except CheckpointError as error:
+        return [f"# {error}"]
+
+
+def describe(config: Config, file: Path | None = None, precision: str = "fp32") -> str:
+    """Sizes and costs as TOML comments, then the configuration: together a file for --config. file: a weights
+    file that is described, whose matrices are in `precision`."""
+    with torch.device("meta"):
+        model = build_model(config.model)
+    n_parameters = sum(parameter.numel() for parameter in model.parameters())
+    field = model.receptive_field()
+    facts = {
+        "architecture": architecture(config.model),
+        "parameters": f"{n_parameters:,}",
+        "decoder weights": f"{model.decoder_weights():,}, read by every decode step",
+        "receptive field": "all target bytes" if field is None else f"{field:,} target bytes",
+        "a decode step": f"{model.step_cost(SOURCE_BYTES):,} multiply-accumulates a row,"
+        f" at a source of {SOURCE_BYTES} bytes",
+        "decoder state": f"{model.state_bytes():,} bytes a row, in {model.embedding.weight.dtype}",
+    }
+    if file is not None:
+        facts["weights file"] = f"{file.stat().st_size:,} bytes, matrices in {precision}"
+    lines = [f"# {name + ':':17}{value}" for name, value in facts.items()]
+    return "\n".join([*lines, "", config_toml(config)]).rstrip("\n")

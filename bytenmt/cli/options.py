@@ -1,0 +1,260 @@
+"""The options of the commands. Knows click and names; imports nothing heavy and checks no more than types."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from bytenmt.config.bounds import BEAM, MOST, N_BYTES, THREADS, WEIGHT, Bounds
+from bytenmt.config.bounds import DECODING as OF
+from bytenmt.config.bounds import TRAINING as LEARNT
+
+MOST_DRAFTED = 8  # draft.CHAIN, which takes NumPy to import
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+LONGEST_VALUE = 40  # characters of a value that are told
+
+
+class Whole(click.IntRange):
+    """A whole number within bounds."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        check_length(self, value, param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Real(click.FloatRange):
+    """A number within bounds; NaN, which click lets through, lies in none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        check_length(self, value, param, ctx)
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        return number
+
+
+def check_length(
+    kind: Whole | Real, value: Any, param: click.Parameter | None, ctx: click.Context | None
+) -> None:
+    """Fail where a value has more characters than any number in the range, without telling them all."""
+    if isinstance(value, str) and len(value) > LONGEST_VALUE:
+        told = f"{value[:LONGEST_VALUE]!r}… ({len(value)} characters)"
+        kind.fail(f"{told} is not in the range {kind._describe_range()}.", param, ctx)
+
+
+def within(bounds: Bounds) -> Whole | Real:
+    """The type of an option."""
+    if bounds.whole:
+        return Whole(int(bounds.low), int(bounds.high), min_open=bounds.open)
+    return Real(bounds.low, bounds.high, min_open=bounds.open)
+
+
+def options(*parts: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator, shown in this order."""
+
+    def add(command: Command) -> Command:
+        for part in reversed(parts):
+            command = part(command)
+        return command
+
+    return add
+
+
+FILE = click.Path(path_type=Path)
+MODEL = click.option(
+    "-m", "--model", "run", type=FILE, required=True, help="The run folder, or a checkpoint file."
+)
+MODELS = options(
+    click.option(
+        "-m",
+        "--model",
+        "runs",
+        type=FILE,
+        required=True,
+        multiple=True,
+        help="The run folder, or a checkpoint file; several (-m A B) decide together.",
+    ),
+    click.argument("more_runs", metavar="[RUN...]", type=FILE, nargs=-1),
+)
+MACHINE = options(
+    click.option(
+        "--device",
+        type=click.Choice(["auto", "cpu", "cuda"]),
+        default="auto",
+        help="auto, the default, takes a GPU where there is one.",
+    ),
+    click.option("--threads", type=within(THREADS), help="CPU threads."),
+)
+ERRORS = click.option(
+    "--errors",
+    type=click.Choice(["replace", "strict"]),
+    default="replace",
+    help="Invalid UTF-8 becomes U+FFFD (replace, the default) or is an error (strict).",
+)
+RUNTIME = options(
+    ERRORS,
+    MACHINE,
+)
+CORPORA = options(
+    click.option("--src", type=FILE, multiple=True, help="Source text."),
+    click.option("--tgt", type=FILE, multiple=True, help="Target text, line by line with --src."),
+    click.option("--tsv", type=FILE, multiple=True, help="Both in one file: source TAB target."),
+    click.option("--text", type=FILE, multiple=True, help="A text of any bytes to learn without a source."),
+)
+TEXTS = options(
+    CORPORA,
+    click.option(
+        "--weight",
+        "weights",
+        type=within(WEIGHT),
+        multiple=True,
+        help="How often the pairs of a corpus come in an epoch; one for each --tgt, then each --tsv.",
+    ),
+    click.option("--valid-src", type=FILE, help="Source text to validate on."),
+    click.option("--valid-tgt", type=FILE, help="Target text to validate on."),
+    click.option("--valid-tsv", type=FILE, help="Both in one file."),
+    click.option("--valid-text", type=FILE, help="A text to validate on, of --text."),
+)
+# Short names of `--set train.…`; left out, they are None and the configuration holds.
+TRAINING = options(
+    click.option("--lr", type=within(LEARNT["lr"]), help="Learning rate at its highest."),
+    click.option(
+        "--max-tokens", type=within(LEARNT["max_tokens"]), help="Bytes of a batch, over all processes."
+    ),
+    click.option("--update-freq", type=within(LEARNT["update_freq"]), help="Batches an update."),
+    click.option("--max-updates", type=within(LEARNT["max_updates"]), help="Updates in all; 0 is no limit."),
+    click.option(
+        "--max-minutes",
+        type=within(LEARNT["max_minutes"]._replace(open=True)),
+        help="Minutes of training in all, resumed or not.",
+    ),
+    click.option("--patience", type=within(LEARNT["patience"]), help="Validations to wait for a better one."),
+    click.option("--seed", type=within(LEARNT["seed"]), help="Of all that is random."),
+    click.option(
+        "--draft",
+        is_flag=True,
+        default=None,
+        help="Count at the end which bytes follow which, for `translate --draft`; convolutional models.",
+    ),
+)
+
+
+def draft_option(ctx: click.Context, param: click.Parameter, value: str) -> str | int:
+    """-> "auto", "off" or 1 to MOST_DRAFTED."""
+    if value in ("auto", "off"):
+        return value
+    if value not in map(str, range(1, MOST_DRAFTED + 1)):
+        raise click.BadParameter(f"{value!r} is none of auto, off, 1 to {MOST_DRAFTED}.", ctx, param)
+    return int(value)
+
+
+COUNT, COUNT_OR_NONE = within(Bounds(1, MOST)), within(Bounds(0, MOST))
+DRAWN = within(N_BYTES)
+ENGINE = options(
+    click.option(
+        "--engine",
+        type=click.Choice(["auto", "torch", "cuda-graph", "numba"]),
+        default="auto",
+        help="What decodes; auto, the default, takes the quickest for the device.",
+    ),
+    click.option(
+        "--precision",
+        type=click.Choice(["auto", "fp32", "bf16", "int8", "w8a8"]),
+        default="auto",
+        help="Of the weights; auto: fp32, bf16 by cuda-graph, what `convert` made by numba."
+        " w8a8 is int8 with inputs of 8 bits too, the quickest for many lines.",
+    ),
+    click.option(
+        "--draft",
+        callback=draft_option,
+        default="auto",
+        metavar="auto|off|N",
+        help="Guess N bytes a step by the run's draft table and check them at once; auto, the default: as"
+        " many as pay. The text stays the same.",
+    ),
+)
+# Left out, they are None, and the defaults of decoding.Options and of the Translator hold.
+SAMPLING = options(
+    click.option(
+        "--temperature",
+        type=within(OF["temperature"]),
+        help="Of the draws; below 1 for likelier bytes, default 1.",
+    ),
+    click.option("--top-k", type=within(OF["top_k"]), help="Draw from the K likeliest bytes; 0: all."),
+    click.option(
+        "--top-p",
+        type=within(OF["top_p"]),
+        help="Draw from the fewest bytes of which the probabilities sum to it; default 1.",
+    ),
+    click.option("--seed", type=within(OF["seed"]), help="Of the draws; default 0."),
+)
+DECODING = options(
+    ENGINE,
+    click.option(
+        "-b",
+        "--beam-size",
+        "--beam",
+        "beam",
+        type=within(BEAM),
+        help="Hypotheses kept; 1, the default, is greedy search.",
+    ),
+    click.option(
+        "--length-penalty",
+        "--lenpen",
+        "length_penalty",
+        type=within(OF["length_penalty"]),
+        help="Hypotheses are ranked by log p / length ** this; default 1.",
+    ),
+    click.option(
+        "--no-repeat-ngram-size",
+        type=within(OF["no_repeat_ngram_size"]),
+        metavar="N",
+        help="No N characters come twice in a text; 0, the default, is off.",
+    ),
+    click.option(
+        "--sample", is_flag=True, help="Draw every byte; --beam-size is the number of independent texts."
+    ),
+    SAMPLING,
+    click.option(
+        "--max-len-a",
+        type=within(OF["max_len_a"]),
+        help="Output of at most a * |source| + b bytes; a is 3 by default.",
+    ),
+    click.option("--max-len-b", type=within(OF["max_len_b"]), help="b of the same; 100 by default."),
+    click.option(
+        "--max-source-bytes",
+        type=within(OF["max_source_bytes"]),
+        help="A longer line is translated in pieces; default: as trained.",
+    ),
+    click.option(
+        "--max-tokens",
+        type=within(OF["max_tokens"]),
+        help="Source bytes side by side, padding and each beam counted; default 16000.",
+    ),
+)
+ANSWERS = options(
+    click.option(
+        "--n-best", type=within(OF["n_best"]), help="Translations of each line; at most --beam-size."
+    ),
+    click.option("--prefix", help="What every translation begins with."),
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(["text", "jsonl"]),
+        default="text",
+        help="text, the default: a line, or `number ||| text ||| score` with --n-best; jsonl: an object a"
+        " line, with scores and alignment.",
+    ),
+    click.option(
+        "--alignment/--no-alignment",
+        default=None,
+        help="Which source character each character is of, in jsonl; by default where there is attention.",
+    ),
+    click.option("--stream", is_flag=True, help="Show each line while it is decoded."),
+)

@@ -1,0 +1,214 @@
+"""An output file that outlives a kill: what is whole of it lies beside its place, with a note on it.
+
+    .NAME.part          answers to whole blocks of lines, and perhaps a part of another
+    .NAME.part.json     how many lines and bytes are whole, a digest of those lines, and what answered them
+
+The note is replaced atomically, after its bytes are on the disk, so that at any moment of a death it tells
+of bytes that are there. Knows lines and files; knows no models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import msgspec
+from msgspec import Meta, Struct
+
+from bytenmt.cli.console import writer
+from bytenmt.errors import BytenmtError
+from bytenmt.storage.lock import lock
+from bytenmt.storage.tensor_file import replace_synced
+
+FORMAT = "bytenmt part 1"
+EVERY = 1.0  # seconds of work, besides the last block, that a kill may cost: a sync takes milliseconds
+ANEW = "or leave out --resume to begin anew"
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Note(Struct, frozen=True, forbid_unknown_fields=True):
+    """lines: answered, from the first on; bytes: of their answers; read: the digest of the lines; made_with:
+    all that the answers depend on besides."""
+
+    format: str
+    lines: Count
+    bytes: Count
+    read: str
+    made_with: dict[str, Any]
+
+
+class Partial:
+    """The output of a translation. file: where the next answers are written; n_answered: the lines whose
+    answers were there when it was opened."""
+
+    def __init__(self, path: Path, file: BinaryIO, made_with: Mapping[str, Any], note: Note | None) -> None:
+        """path: of the whole file; file: of the part, at the end of what the note tells of."""
+        self.path, self.file = path, file
+        self.n_answered = note.lines if note else 0
+        self._begun = self._whole = self._safe = note  # at the beginning, now, and as the disk has it
+        self._made_with = dict(made_with)
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._lines, self._synced = 0, time.monotonic()
+
+    def skip(self, lines: Sequence[bytes]) -> None:
+        """Lines that were answered before. Raises BytenmtError where they are others than these."""
+        self._count(lines)
+        begun = self._begun
+        if begun is not None and self._lines == begun.lines and self._digest.hexdigest() != begun.read:
+            raise BytenmtError(
+                f"--resume: the first {self._lines:,} lines of the input are not those that {self.path} was"
+                f" begun with: give the same input, {ANEW}"
+            )
+
+    def add(self, lines: Sequence[bytes]) -> None:
+        """Lines whose answers are all written to the file now. Raises OSError."""
+        self._count(lines)
+        self._whole = Note(FORMAT, self._lines, self.file.tell(), self._digest.hexdigest(), self._made_with)
+        if time.monotonic() - self._synced >= EVERY:
+            self.sync()
+
+    def sync(self) -> None:
+        """What is whole outlives a kill from now on. Raises OSError."""
+        if self._whole is not None and self._whole is not self._safe:
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            replace_synced(note_path(self.path), [msgspec.json.encode(self._whole)])
+            self._safe, self._synced = self._whole, time.monotonic()
+
+    def finish(self) -> None:
+        """The part becomes the file. Raises BytenmtError where the input ended too early, OSError."""
+        if self._lines < self.n_answered:
+            raise BytenmtError(
+                f"--resume: the input has {self._lines:,} lines, and {self.path} was begun with more: give"
+                f" the same input, {ANEW}"
+            )
+        self.sync()
+        self.file.flush()
+        os.replace(part_path(self.path), self.path)
+        note_path(self.path).unlink(missing_ok=True)
+
+    def leave(self) -> None:
+        """After an error: keep what is whole and say so, or leave nothing."""
+        with suppress(OSError):
+            self.sync()
+        if self._safe is None:
+            with suppress(OSError):
+                part_path(self.path).unlink()
+        else:
+            _say(f"{self._safe.lines:,} translated lines are kept beside {self.path}: --resume goes on")
+
+    def _count(self, lines: Sequence[bytes]) -> None:
+        self._lines += len(lines)
+        for line in lines:
+            self._digest.update(line + b"\n")
+
+
+def part_path(path: Path) -> Path:
+    return path.with_name(f".{path.name}.part")
+
+
+def note_path(path: Path) -> Path:
+    return path.with_name(f".{path.name}.part.json")
+
+
+def check_resume(output: Path | None, resume: bool) -> None:
+    """Raise BytenmtError where there is no file that could be gone on with."""
+    if resume and not _is_file(output):
+        raise BytenmtError("--resume goes on with a file: give it by -o FILE")
+
+
+@contextmanager
+def keeping_writer(
+    output: Path | None, made_with: Callable[[], Mapping[str, Any]], resume: bool
+) -> Iterator[tuple[BinaryIO, Partial | None]]:
+    """Where to write answers; and for a regular file the Partial to tell of them, which becomes the file when
+    all has gone well. made_with: makes what the answers depend on, JSON values.
+
+    Raises BytenmtError where another process writes the same file, or where resume cannot go on.
+    """
+    if not _is_file(output):
+        with writer(output) as file:
+            yield file, None
+        return
+    assert output is not None
+    path = output.resolve()  # a link stays one
+    descriptor = lock(part_path(path))
+    if descriptor is None:
+        raise BytenmtError(f"another process is writing {path}: wait for it, or give another -o")
+    with open(descriptor, "r+b") as file:
+        size = os.fstat(descriptor).st_size
+        told = msgspec.json.decode(msgspec.json.encode(made_with()))
+        note = _continued(path, size, told) if resume and size else None
+        if note is None:
+            _begin_anew(path, size)
+        os.truncate(descriptor, note.bytes if note else 0)
+        file.seek(0, os.SEEK_END)
+        partial = Partial(path, file, told, note)
+        try:
+            yield file, partial
+            partial.finish()
+        except BaseException:
+            partial.leave()
+            raise
+
+
+def _is_file(output: Path | None) -> bool:
+    """A regular file, there or not yet; no device and no standard output."""
+    return output is not None and (output.is_file() or not output.exists())
+
+
+def _begin_anew(path: Path, size: int) -> None:
+    """Forget what a stopped translation left, aloud where it is something."""
+    try:
+        note = _read(path)
+    except BytenmtError:
+        note = None
+    if size and note is not None and note.lines:
+        _say(
+            f"beginning anew: the {note.lines:,} lines that a stopped translation left beside {path} are"
+            " given up; --resume would have gone on"
+        )
+    note_path(path).unlink(missing_ok=True)
+
+
+def _continued(path: Path, size: int, made_with: Mapping[str, Any]) -> Note | None:
+    """The note to go on from, None where nothing is whole yet. Raises BytenmtError where it does not fit."""
+    note = _read(path)
+    if note is None:
+        return None
+    if size < note.bytes:
+        raise BytenmtError(
+            f"--resume: {part_path(path)} has {size:,} bytes of {note.bytes:,}: it is damaged; leave out"
+            " --resume to begin anew"
+        )
+    for name in sorted(note.made_with.keys() | made_with.keys()):
+        before, now = note.made_with.get(name), made_with.get(name)
+        if before != now:
+            what = "another model" if name == "models" else f"{name} {before}, not {now}"
+            raise BytenmtError(f"--resume: {path} was begun with {what}: give the same again, {ANEW}")
+    return note
+
+
+def _read(path: Path) -> Note | None:
+    """The note of a file's part, if there is one. Raises BytenmtError where it is damaged."""
+    try:
+        note = msgspec.json.decode(note_path(path).read_bytes(), type=Note)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
+        raise BytenmtError(
+            f"--resume: {note_path(path)} cannot be read ({error}): leave out --resume to begin anew"
+        ) from None
+    if note.format != FORMAT:
+        raise BytenmtError(f"--resume: {note_path(path)} is of another version: leave out --resume")
+    return note
+
+
+def _say(text: str) -> None:
+    print(f"bytenmt: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,199 @@
+"""What a command needs before it starts: a run's configuration, a device, texts.
+
+Knows what the options of train mean together, and texts to translate, evaluate and score; prints nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bytenmt.cli.line_filter import Filter, follow
+from bytenmt.config.schema import DEEPEST_KEY, Config, config_toml, config_tree, load_config, preset_tree
+from bytenmt.config.untrusted import parse_toml
+from bytenmt.data.corpus import PairFiles, ParallelCorpus, TextFile
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import BytenmtError, ConfigError
+from bytenmt.storage.lock import refuse_if_taken
+from bytenmt.storage.manifest import CONFIG, has_checkpoint
+from bytenmt.storage.weights import read_config
+
+if TYPE_CHECKING:
+    import torch
+
+LIMITS = (
+    "train.max_updates",
+    "train.max_minutes",
+    "train.patience",
+    "train.draft",
+)  # what --resume may change
+
+
+def configuration(
+    run: Path,
+    resume: bool,
+    arch: str | None,
+    preset: str | None,
+    file: Path | None,
+    settings: tuple[str, ...],
+    source: bool = True,
+) -> Config:
+    """A fresh run's configuration; or that of the run to resume, with which the options must agree. source:
+    whether the texts of a fresh run have one.
+
+    Raises BytenmtError where `run` is taken, ConfigError for what does not fit.
+    """
+    text = "" if file is None else _toml_text(file)
+    if run.exists() and not run.is_dir():
+        raise BytenmtError(f"{run} is a file: give the name of a folder to -o")
+    if not (run / CONFIG).is_file() and not has_checkpoint(run):
+        return load_config(arch, preset, text, settings if source else ("model.source=false", *settings))
+    if not resume:
+        refuse_if_taken(run)
+        raise BytenmtError(f"{run} already holds a run: go on with it by --resume, or give -o another folder")
+    own = _leaves(config_tree(read_config(run)))
+    given = {} if preset is None else _leaves(preset_tree(own["model.arch"], preset, own["model.source"]))
+    given |= _leaves(parse_toml(text))
+    as_settings = [f"{key}={json.dumps(value)}" for key, value in given.items()]
+    wanted = load_config(arch, None, config_toml(read_config(run)), [*as_settings, *settings])
+    for key, value in _leaves(config_tree(wanted)).items():
+        if own.get(key) != value and key not in LIMITS:
+            raise ConfigError(
+                f"configuration {key} is {value!r}, but {run} was trained with {own.get(key)!r}:"
+                f" --resume changes only {', '.join(LIMITS)}"
+            )
+    return wanted
+
+
+def training_files(
+    src: Sequence[Path],
+    tgt: Sequence[Path],
+    tsv: Sequence[Path],
+    text: Sequence[Path],
+    weights: Sequence[float],
+) -> list[PairFiles]:
+    """The corpora that the options name, --tgt first, then --tsv; or the texts. Raises BytenmtError."""
+    if text and (src or tgt or tsv):
+        raise BytenmtError("--text is learnt without a source: give it alone, or --src and --tgt, or --tsv")
+    if text and weights:
+        raise BytenmtError("--weight would be ignored: it is for pairs")
+    if text:
+        return [PairFiles(tgt=path) for path in text]
+    if not tgt and not tsv:
+        raise BytenmtError("no text to train on: give --src and --tgt, or --tsv; or --text, without a source")
+    if tgt and not src:
+        raise BytenmtError("--tgt without --src: give both, or --text to learn a text without a source")
+    if src and len(src) != len(tgt):
+        raise BytenmtError(f"{len(src)} --src and {len(tgt)} --tgt: give one of each for every corpus")
+    files = [PairFiles(*pair) for pair in zip(src, tgt, strict=True)]
+    files += [PairFiles(tsv=path) for path in tsv]
+    if weights and len(weights) != len(files):
+        corpora = "1 corpus" if len(files) == 1 else f"{len(files)} corpora"
+        raise BytenmtError(f"{len(weights)} --weight for {corpora}: give one for each --tgt, then each --tsv")
+    if weights:
+        files = [pair._replace(weight=weight) for pair, weight in zip(files, weights, strict=True)]
+    return files
+
+
+def validation_files(
+    files: Sequence[PairFiles], src: Path | None, tgt: Path | None, tsv: Path | None, text: Path | None
+) -> PairFiles:
+    """The corpus or text to validate on, with a source as `files` have one. Raises BytenmtError."""
+    if not files[0].has_source:
+        if text is None or src or tgt or tsv:
+            raise BytenmtError("no text to validate on: give --valid-text, and no other")
+        return PairFiles(tgt=text)
+    if text is not None:
+        raise BytenmtError(
+            "--valid-text is for --text: give --valid-src and --valid-tgt, or --valid-tsv alone"
+        )
+    if (tgt is None) == (tsv is None):
+        raise BytenmtError("no text to validate on: give --valid-src and --valid-tgt, or --valid-tsv alone")
+    if tsv is not None and src is not None:
+        raise BytenmtError("--valid-src would be ignored: --valid-tsv has a source")
+    if src is None and tsv is None:
+        raise BytenmtError("--valid-tgt without --valid-src: give both")
+    return PairFiles(src, tgt, tsv)
+
+
+def named_settings(named: Mapping[str, Any]) -> tuple[str, ...]:
+    """Options like --lr as `--set` would have them."""
+    return tuple(f"train.{name}={json.dumps(value)}" for name, value in named.items() if value is not None)
+
+
+def _leaves(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """A nested dictionary flat: {"train.lr": 1e-3, …}."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and path.count(".") < DEEPEST_KEY:  # load_config refuses what is deeper
+            flat |= _leaves(value, f"{path}{key}.")
+        else:
+            flat[path + key] = value
+    return flat
+
+
+def _toml_text(path: Path) -> str:
+    """The text of a TOML file. Raises ConfigError where it cannot be read as one."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        parse_toml(text)
+    except OSError as error:
+        raise ConfigError(f"--config {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:  # neither UTF-8 nor TOML
+        raise ConfigError(f"--config {path} is not TOML: {error}") from None
+    return text
+
+
+def torch_device(name: str, threads: int | None) -> torch.device:
+    """The device to run on, this process' own under torchrun; the number of CPU threads set."""
+    import torch
+
+    from bytenmt.data.device import pick_device
+    from bytenmt.distributed import local_device
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return local_device(pick_device(name))
+
+
+def check_source(run: Path, has_source: bool, src: Path | None) -> None:
+    """Raise BytenmtError where a source is missing, or would be ignored; has_source: of the run."""
+    if has_source and src is None:
+        raise BytenmtError(f"{run} was trained with a source: give it by --src")
+    if src is not None and not has_source:
+        raise BytenmtError(f"{run} was trained without a source: leave out --src")
+
+
+def check_pairs(run: Path, has_source: bool, src: Path | None) -> None:
+    """The same where lines are scored, which a run without a source does not know."""
+    if not has_source:
+        raise BytenmtError(f"{run} was trained without a source: bytenmt predict evaluates it")
+    check_source(run, has_source, src)
+
+
+def text_file(path: Path, errors: str) -> TextFile:
+    """A text file with at least one line."""
+    text = TextFile.open(path, errors)
+    text.require_lines()
+    return text
+
+
+def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
+    """Two texts as a corpus of all their lines: empty ones and long ones are scored too."""
+    source = None if src is None else text_file(src, errors)
+    target = text_file(tgt, errors)
+    return ParallelCorpus.from_texts(source, target, keep_empty=True)
+
+
+def hypotheses(translator: Translator, corpus: ParallelCorpus) -> list[bytes]:
+    """The translation of every source line. In a group only the leading process gets them."""
+    assert corpus.src is not None
+    if translator.group is not None and not translator.group.leads:
+        follow(translator)
+        return []
+    output = io.BytesIO()
+    Filter(translator, output).file(corpus.src)
+    return output.getvalue().split(b"\n")[:-1]

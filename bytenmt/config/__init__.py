@@ -1,0 +1,1 @@
+"""What can be set, and the sizes that have names."""

@@ -1,0 +1,203 @@
+"""The bytes of the pairs of a batch as arrays, some batches ahead.
+
+This file does not know models or devices; arrays are NumPy's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.data.epoch_plan import EpochPlan, epoch_plan
+from bytenmt.jit import njit
+from bytenmt.utf8 import BOS, EOS, PAD
+
+if TYPE_CHECKING:
+    from bytenmt.data.corpus import ParallelCorpus
+    from bytenmt.data.text_file import TextFile
+
+__all__ = ["Batch", "EpochPlan", "assemble", "batches", "epoch_plan"]
+
+Bytes = npt.NDArray[np.uint8]
+Lengths = npt.NDArray[np.int32]
+Indices = npt.NDArray[np.int64]
+
+PREFETCH = 4  # batches that are assembled ahead
+CACHE_LINE = 64  # bytes
+
+
+class Batch(NamedTuple):
+    """One batch, or one process' share of it, which may have no row. Without a source, source is (n, 0) and
+    source_len all 0.
+
+    source (n, s) uint8: bytes, EOS, PAD; source_len (n,) int64: bytes with EOS.
+    target (n, t + 1) uint8: BOS, bytes, EOS, PAD; target_len (n,) int64: bytes with EOS, which is also bytes
+    with BOS.
+    """
+
+    source: Bytes
+    source_len: Indices
+    target: Bytes
+    target_len: Indices
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Ends of sentences; bytes of targets and of sources, EOS counted."""
+        return len(self.target_len), int(self.target_len.sum()), int(self.source_len.sum())
+
+    @property
+    def target_in(self) -> Bytes:
+        """(n, t) uint8: what the decoder reads; behind a shorter sentence stand EOS and PAD."""
+        return self.target[:, :-1]
+
+    @property
+    def target_out(self) -> Bytes:
+        """(n, t) uint8: what the decoder shall write: bytes, EOS, PAD."""
+        return self.target[:, 1:]
+
+
+@njit
+def _fill_row(text: Bytes, start: int, length: int, first: int, marks: Bytes, row: Bytes) -> None:
+    if first:
+        row[0] = marks[0]
+    # Views, because Numba asks of each index that it computes whether it counts from the end.
+    line, body, rest = text[start : start + length], row[first:], row[first + length + 1 :]
+    for place in range(len(line)):
+        body[place] = line[place]
+    body[length] = marks[1]
+    for place in range(len(rest)):
+        rest[place] = marks[2]
+
+
+@njit
+def _fill_rows(
+    data: Bytes,
+    side: Bytes,
+    starts: Indices,
+    ends: Indices,
+    rows: Indices,
+    first: int,
+    marks: Bytes,
+    out: Bytes,
+) -> int:
+    """Write lines of a TextFile into rows of out (n, width), each byte of a row once.
+
+    starts (k,) int64: where each line begins in data, or ~where in side; ends (n,) int64: bytes with EOS of
+    each row; rows (k,): the row of each line; marks (3,) uint8: BOS, EOS, PAD. first: 1 puts BOS in front, 0
+    nothing; EOS stands behind, then PAD. Returns a number that says nothing.
+    """
+    # Lines lie all over the memory: ask for all of them first, so that the waits overlap.
+    touched = 0
+    for k in range(len(starts)):
+        if starts[k] >= 0:
+            for place in range(starts[k], starts[k] + ends[rows[k]] - 1, CACHE_LINE):
+                touched ^= data[place]
+    for k in range(len(starts)):
+        length = ends[rows[k]] - 1
+        if starts[k] < 0:
+            _fill_row(side, ~starts[k], length, first, marks, out[rows[k]])
+        else:
+            _fill_row(data, starts[k], length, first, marks, out[rows[k]])
+    return touched
+
+
+_MARKS = np.array([BOS, EOS, PAD], np.uint8)
+
+
+def assemble(
+    corpus: ParallelCorpus,
+    indices: Indices,
+    round_to: int = 1,
+    widths: tuple[int, int] | None = None,
+    pin: bool = False,
+) -> Batch:
+    """The batch of these pairs; indices (n,) int64 of kept pairs, in the order of the rows.
+
+    Rows are as wide as the longest of them, rounded up to a multiple of `round_to`; widths (source, target),
+    EOS counted, makes them wider. pin: in page-locked memory, from which a GPU copies by itself. Raises
+    ValueError.
+    """
+    source_len = np.zeros(len(indices), np.int64)
+    if corpus.has_source:
+        source_len = corpus.source_lengths[indices].astype(np.int64) + 1
+    target_len = corpus.target_lengths[indices].astype(np.int64) + 1
+    needed = [-(-int(lens.max(initial=0)) // round_to) * round_to for lens in (source_len, target_len)]
+    source_width, target_width = needed if widths is None else widths
+    if source_width < needed[0] or target_width < needed[1]:
+        raise ValueError(f"widths are {widths}, expected at least {tuple(needed)}")
+    source = _empty((len(indices), source_width), pin)
+    target = _empty((len(indices), target_width + 1), pin)
+    part_of = np.searchsorted(corpus.bounds, indices, side="right") - 1
+    for p, part in enumerate(corpus.parts):
+        rows = np.flatnonzero(part_of == p)
+        if len(rows):
+            lines = corpus.lines[indices[rows]]
+            if part.src is not None:
+                _write(part.src, lines, rows, source_len, 0, source)
+            _write(part.tgt, lines, rows, target_len, 1, target)
+    if pin:
+        source_len, target_len = _pinned(source_len), _pinned(target_len)
+    return Batch(source, source_len, target, target_len)
+
+
+def _write(
+    text: TextFile, lines: Lengths | Indices, rows: Indices, ends: Indices, first: int, out: Bytes
+) -> None:
+    text.check_whole()
+    _fill_rows(text.data, text.side, text.starts[lines], ends, rows, first, _MARKS, out)
+
+
+def _empty(shape: tuple[int, int], pin: bool) -> Bytes:
+    """Memory for rows. PyTorch's allocator takes pinned memory back when the copies out of it have ended."""
+    if not pin:
+        return np.empty(shape, np.uint8)
+    import torch  # here: texts are read without it
+
+    rows: Bytes = torch.empty(shape, dtype=torch.uint8, pin_memory=True).numpy()
+    return rows
+
+
+def _pinned(values: Indices) -> Indices:
+    import torch
+
+    pinned: Indices = torch.from_numpy(values).pin_memory().numpy()
+    return pinned
+
+
+def batches(
+    corpus: ParallelCorpus,
+    plan: EpochPlan,
+    first: int = 0,
+    *,
+    share: tuple[int, int] = (0, 1),
+    round_to: int = 1,
+    pin: bool = False,
+) -> Iterator[Batch]:
+    """The batches of a plan from batch `first` on, a few of them assembled ahead by a thread.
+
+    share (rank, size): of each batch, the rows rank, rank + size, …; they may be none. round_to, pin: see
+    assemble. An error of the thread is raised here; the thread ends with the iterator.
+    """
+    rank, size = share
+    if not 0 <= rank < size:
+        raise ValueError(f"share is {share}, expected a rank from 0 to below the size")
+
+    def make(index: int) -> Batch:
+        return assemble(corpus, plan.batch(index)[rank::size], round_to, pin=pin)
+
+    thread = ThreadPoolExecutor(1, "batches")
+    try:
+        waiting: deque[Future[Batch]] = deque()
+        for index in range(first, plan.n_batches):
+            waiting.append(thread.submit(make, index))
+            if len(waiting) > PREFETCH:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        thread.shutdown(cancel_futures=True)

@@ -1,0 +1,183 @@
+"""Which pairs form a batch, and in which order: from the lengths of an epoch's pairs to its plan.
+
+A plan is a function of the lengths, the seed and the epoch alone, so that a run resumes from (epoch, batch
+index) and every process has the same one. How pairs of one length find together is told in packing.py. This
+file does not know texts, models or devices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bytenmt.data import bucketing
+from bytenmt.data.bucketing import LONGEST, Counts, Entries, Indices, Lengths, RandomState
+
+MOST_PAIRS = 2**31 - 1  # of an epoch, repeated ones counted each time
+EXACT_BITS = 9  # lengths below 2 ** 9 have cells of their own; longer ones share, two in a thousand apart
+
+
+class EpochPlan(NamedTuple):
+    """The batches of an epoch.
+
+    order (k,) int32: indices of kept pairs, batch beside batch.
+    bounds (n_batches + 1,) int64: where the batches lie in `order`.
+    shapes (n_batches, 2) int64: source and target width of each in bytes, EOS counted, rounded.
+    sequence (n_batches,) int64: which of them comes when.
+    """
+
+    order: Counts
+    bounds: Indices
+    shapes: Indices
+    sequence: Indices
+
+    @property
+    def n_batches(self) -> int:
+        return len(self.sequence)
+
+    @property
+    def n_bytes(self) -> int:
+        """What all batches cost together, padding counted."""
+        return int((np.diff(self.bounds) * self.shapes.sum(axis=1)).sum())
+
+    def batch(self, index: int) -> Indices:
+        """(n,) int64: the indices of the kept pairs that batch `index` holds."""
+        place = self.sequence[index]
+        return self.order[self.bounds[place] : self.bounds[place + 1]].astype(np.int64)
+
+    def widths(self, index: int) -> tuple[int, int]:
+        """Bytes of a source and of a target row of batch `index`, EOS and rounding counted."""
+        source, target = self.shapes[self.sequence[index]].tolist()
+        return source, target
+
+
+def epoch_plan(
+    source_lengths: Lengths,
+    target_lengths: Lengths,
+    max_tokens: int,
+    seed: int,
+    epoch: int,
+    *,
+    shuffle: bool = True,
+    round_to: int = 1,
+    bounds: Indices | None = None,
+    weights: Sequence[float] | None = None,
+    short_first: bool = False,
+) -> EpochPlan:
+    """Cut an epoch into batches of pairs of about one length.
+
+    source_lengths, target_lengths (m,) int32: bytes without EOS; all sources 0: there is none.
+    A batch of n pairs costs n * (longest source + longest target) bytes, each counted with EOS (a source
+    that is not there has none) and rounded up to a multiple of `round_to`, and at most `max_tokens`; a pair
+    that costs more alone is a batch alone. Which pairs meet is drawn anew in every epoch, and so is the
+    batches' order. shuffle=False: every pair once, sorted, the same in every epoch.
+    bounds (n_parts + 1,) int64, weights (n_parts,): the pairs bounds[p] to bounds[p + 1] come as often as
+    the whole part of weights[p] says, and a share of them, its fraction, once more, drawn anew.
+    short_first: the batches in order of their widths instead of a random one. Raises ValueError.
+    """
+    if len(source_lengths) != len(target_lengths):
+        raise ValueError(f"{len(source_lengths)} source and {len(target_lengths)} target lengths")
+    if max_tokens < 1 or round_to < 1:
+        raise ValueError(f"max_tokens is {max_tokens} and round_to {round_to}, expected at least 1")
+    if weights is not None and not shuffle:
+        raise ValueError("weights would be ignored: without shuffle every pair comes once")
+    state = np.array([_mix(_mix(seed) + epoch)], np.uint64)
+    copies = _copies(bounds, weights, len(target_lengths), state)
+    if len(target_lengths) == 0 or (len(copies) and not copies.any()):
+        nothing = np.zeros(0, np.int64)
+        return EpochPlan(np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros((0, 2), np.int64), nothing)
+    max_tokens, end = min(max_tokens, MOST_PAIRS), int(source_lengths.max() > 0)
+    random = state if shuffle else None
+    entries = _entries(source_lengths, target_lengths, copies, end, round_to, max_tokens // round_to, random)
+    # Else the batches would be cut at the same lengths in every epoch.
+    first = 1 + bucketing.random_below(state, max_tokens) if shuffle else max_tokens
+    order, cuts, shapes = bucketing.pack(
+        entries, source_lengths, target_lengths, end, round_to, max_tokens, first
+    )
+    sequence = np.arange(len(shapes))
+    if shuffle:
+        bucketing.shuffle(sequence, state)
+    if short_first:
+        sequence = sequence[np.argsort(shapes.sum(axis=1)[sequence], kind="stable")]
+    return EpochPlan(order, cuts, shapes, sequence)
+
+
+def _entries(
+    source: Lengths,
+    target: Lengths,
+    copies: Counts,
+    end: int,
+    round_to: int,
+    budget: int,
+    state: RandomState | None,
+) -> Entries:
+    """The pairs, packed, along the path on which batches are cut; shuffled in their cells where state is.
+
+    end: 1 where sources have an EOS, else 0; budget: of a batch, in units of round_to.
+    """
+    source_keys, source_values = _keys(int(source.max()), end, round_to)
+    target_keys, target_values = _keys(int(target.max()), 1, round_to)
+    counts = np.zeros((len(target_values), len(source_values)), np.int32)
+    bucketing.count(source, target, copies, source_keys, target_keys, counts)
+    # Other strips in every epoch; what they pad is flat around the least.
+    factor = (
+        bucketing.PLAIN
+        if state is None
+        else bucketing.PLAIN // 4 + bucketing.random_below(state, bucketing.PLAIN)
+    )
+    strip_of, n_strips = bucketing.strips(counts, source_values, target_values, budget, factor)
+    places = bucketing.first_places(counts, strip_of, n_strips)
+    entries = np.empty(int(copies.sum(dtype=np.int64)) if len(copies) else len(target), np.uint64)
+    rows = strip_of[target_keys] * np.int32(len(source_values))
+    bucketing.scatter(source, target, copies, source_keys, rows, places, entries)
+    if state is not None:
+        bucketing.shuffle_cells(entries, places, len(source_values), state)
+    return entries
+
+
+def _copies(
+    bounds: Indices | None, weights: Sequence[float] | None, n_pairs: int, state: RandomState
+) -> Counts:
+    """How often each pair comes (n_pairs,) int32; empty where each comes once."""
+    if weights is None or all(weight == 1 for weight in weights):
+        return np.zeros(0, np.int32)
+    if any(not 0 <= weight < math.inf for weight in weights):
+        raise ValueError(f"weights are {list(weights)}, expected numbers that are not negative")
+    if bounds is None or len(bounds) != len(weights) + 1 or bounds[0] != 0 or bounds[-1] != n_pairs:
+        raise ValueError(f"{len(weights)} weights, but the parts of {n_pairs} pairs are {bounds}")
+    sizes = [int(size) for size in np.diff(bounds)]
+    n_drawn = sum(math.ceil(weight) * size for weight, size in zip(weights, sizes, strict=True))
+    if n_drawn > MOST_PAIRS:
+        raise ValueError(f"{n_drawn} pairs an epoch, expected at most {MOST_PAIRS}: lower the weights")
+    whole = np.array([math.floor(weight) for weight in weights], np.int64)
+    # A random number before the cut: in the mean over the epochs the share is exact.
+    extra = np.array(
+        [
+            int((weight - math.floor(weight)) * size + int(bucketing.random(state)) / 2**64)
+            for weight, size in zip(weights, sizes, strict=True)
+        ],
+        np.int64,
+    )
+    return bucketing.draw_copies(bounds, whole, extra, state)
+
+
+def _keys(longest: int, end: int, round_to: int) -> tuple[Counts, Indices]:
+    """Lengths on a scale that is exact for short ones and ends at LONGEST.
+
+    Returns the key of each length without EOS (min(longest, LONGEST) + 1,) int32, and of each key the longest
+    length, with EOS, that has it (n_keys,) int64; lengths with EOS are counted in units of round_to.
+    """
+    units = (np.arange(min(longest, LONGEST) + 1) + end + round_to - 1) // round_to
+    shift = np.maximum(np.frexp(units.astype(np.float64))[1] - EXACT_BITS, 0)
+    keys = (units >> shift) + (shift << (EXACT_BITS - 1))
+    values = np.zeros(int(keys[-1]) + 1, np.int64)
+    np.maximum.at(values, keys, units)
+    return keys.astype(np.int32), values
+
+
+def _mix(value: int) -> int:
+    """64 bits that depend on all bits of `value`, so that (seed, epoch) pairs do not overlap."""
+    return int(bucketing.random(np.array([value % 2**64], np.uint64)))

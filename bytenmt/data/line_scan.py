@@ -1,0 +1,365 @@
+"""One read of a file's bytes: where its lines lie, which of them are not UTF-8, and a digest of all.
+
+Numba kernels over the memory map. They know bytes and lengths; they do not know files or errors.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from bytenmt.jit import njit
+from bytenmt.utf8 import ACCEPT
+
+Bytes = npt.NDArray[np.uint8]
+Lengths = npt.NDArray[np.int32]
+Indices = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Words = npt.NDArray[np.uint64]
+
+# The scan compares 64 bytes at once, whatever vectors the machine has, and has a bit for each of them.
+LANES = 64
+# It works in chunks that stay in the innermost cache: one look for line ends and non-ASCII bytes and,
+# where there are any, one for UTF-8 mistakes; memory is read once for both.
+CHUNK = 4096  # bytes, a multiple of LANES
+ONE = np.uint64(1)
+LAST_LANE = np.uint64(63)
+NO_LANE = np.uint64(0)
+# Of the digest: each word of a chunk has a key of its own, a multiple of the first number, and each chunk's
+# sum is multiplied by the second one on top of those before it.
+KEY, MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xFF51AFD7ED558CCD)
+HALF, LOW_HALF = np.uint64(32), np.uint64(0xFFFFFFFF)
+WORD = 8  # bytes
+_VECTOR = ir.VectorType(ir.IntType(8), LANES)
+
+
+def _bits(build: Callable[..., Any], n_before: int = 0) -> Any:
+    """Make (data, at) -> uint64, for compiled code: a bit for each of the bytes data[at : at + 64].
+
+    build(builder, here, *before) writes the comparison in LLVM's language, which Numba does not come to by
+    itself: it makes 64-bit numbers of bytes. `before` are the same bytes 1, 2 … n_before places earlier.
+    """
+
+    def typed(context: Any, data: Any, at: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            vectors = []
+            for back in range(n_before + 1):
+                place = builder.sub(arguments[1], ir.Constant(ir.IntType(64), back))
+                pointer = builder.bitcast(builder.gep(array.data, [place]), _VECTOR.as_pointer())
+                vectors.append(builder.load(pointer, align=1))
+            return builder.bitcast(build(builder, *vectors), ir.IntType(64))
+
+        return types.uint64(data, types.int64), generate
+
+    return intrinsic(typed)
+
+
+def _all(byte: int) -> Any:
+    return ir.Constant(_VECTOR, [byte] * LANES)
+
+
+def _equal_to(byte: int) -> Any:
+    return _bits(lambda builder, here: builder.icmp_unsigned("==", here, _all(byte)))
+
+
+def _wrong(builder: Any, byte: Any, before: Any, second: Any, third: Any) -> Any:
+    """Where a byte cannot follow the three before it in UTF-8.
+
+    A byte must be a continuation exactly where a lead byte asks for one, and four leads narrow the range
+    of the byte after them (alphabet.py tells which).
+    """
+
+    def compare(vector: Any, operator: str, value: int) -> Any:
+        return builder.icmp_unsigned(operator, vector, _all(value))
+
+    two, three, four = compare(before, ">=", 0xC0), compare(second, ">=", 0xE0), compare(third, ">=", 0xF0)
+    expected = builder.or_(two, builder.or_(three, four))
+    continuation = builder.icmp_signed("<", byte, _all(0xC0))  # signed: 0x80 to 0xBF alone lie below
+    wrong = builder.xor(expected, continuation)
+    terms = [compare(builder.and_(byte, _all(0xFE)), "==", 0xC0), compare(byte, ">=", 0xF5)]
+    for lead, operator, value in (
+        (0xE0, "<", 0xA0),
+        (0xED, ">=", 0xA0),
+        (0xF0, "<", 0x90),
+        (0xF4, ">=", 0x90),
+    ):
+        terms.append(builder.and_(compare(before, "==", lead), compare(byte, operator, value)))
+    for term in terms:
+        wrong = builder.or_(wrong, term)
+    return wrong
+
+
+_newlines, _returns, _tabs = _equal_to(0x0A), _equal_to(0x0D), _equal_to(0x09)
+_not_ascii = _bits(lambda builder, here: builder.icmp_unsigned(">=", here, _all(0x80)))
+_mistakes = _bits(_wrong, n_before=3)
+
+
+def _number(build: Callable[..., Any]) -> Any:
+    """Make (uint64) -> int64, for compiled code."""
+
+    def typed(context: Any, bits: Any) -> Any:
+        return types.int64(types.uint64), lambda _, builder, __, arguments: build(builder, arguments[0])
+
+    return intrinsic(typed)
+
+
+# The place of the lowest bit that is set, 64 where none is; and how many are set.
+_lowest = _number(lambda builder, bits: builder.cttz(bits, ir.Constant(ir.IntType(1), 0)))
+_count = _number(lambda builder, bits: builder.ctpop(bits))
+
+
+def _word_at(_: Any, data: Any, at: Any) -> Any:
+    """(data, at) -> the 8 bytes from data[at] on as uint64, for compiled code; `at` is any place."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        pointer = builder.gep(array.data, [arguments[1]])
+        return builder.load(builder.bitcast(pointer, ir.IntType(64).as_pointer()), align=1)
+
+    return types.uint64(data, types.int64), generate
+
+
+_word: Any = intrinsic(_word_at)
+
+
+@njit
+def _add_to_digest(digest: Words, data: Bytes, at: int, n_bytes: int) -> None:
+    """Take the bytes of a chunk, from data[at] on, into digest (1,) uint64.
+
+    The two halves of each word, each with its half of the word's key, are multiplied (UMAC's NH, Black et al.
+    1999): a sum that vectors compute as fast as the bytes come. It tells mistakes, not forgeries.
+    """
+    n_words = n_bytes // WORD
+    total = NO_LANE
+    for k in range(n_words):
+        word, key = _word(data, at + k * WORD), np.uint64(k + 1) * KEY
+        total += ((word + key) & LOW_HALF) * (((word >> HALF) + (key >> HALF)) & LOW_HALF)
+    rest = np.uint64(n_bytes)
+    for place in range(n_words * WORD, n_bytes):
+        rest = (rest << np.uint64(8)) | np.uint64(data[at + place])
+    mixed = (digest[0] ^ (total + rest)) * MIX
+    digest[0] = mixed ^ (mixed >> HALF)
+
+
+@njit
+def _find_lines(
+    text: Bytes, at: int, n_blocks: int, offset: int, starts: Indices, n_lines: int, return_before: np.uint64
+) -> tuple[int, np.uint64, np.uint64]:
+    """Note where lines begin after the newlines of n_blocks times 64 bytes, from text[at] on.
+
+    offset: what to add to a place in text for its place in the file. return_before: 1 where a carriage
+    return stands just before the bytes. Returns the number of lines that have ended, bits that are not
+    zero where a byte is not ASCII, and the same for a carriage return before a newline.
+    """
+    not_ascii, with_return = NO_LANE, NO_LANE
+    for block in range(n_blocks):
+        place = at + block * LANES
+        not_ascii |= _not_ascii(text, place)
+        hits, returns = _newlines(text, place), _returns(text, place)
+        with_return |= ((returns << ONE) | return_before) & hits
+        return_before = returns >> LAST_LANE
+        after = place + offset + 1
+        end = n_lines + _count(hits)
+        # Two are noted whether they are there or not, which is faster than to ask; the next
+        # lines overwrite what is noted in vain.
+        for k in range(1, 3):
+            starts[n_lines + k] = after + _lowest(hits)
+            hits &= hits - ONE
+        for k in range(n_lines + 3, end + 1):
+            starts[k] = after + _lowest(hits)
+            hits &= hits - ONE
+        n_lines = end
+    return n_lines, not_ascii, with_return
+
+
+@njit
+def _measure(data: Bytes, starts: Indices, lengths: Lengths, first: int, end: int, with_return: bool) -> None:
+    """Set the lengths of lines first to end, each of which has a newline."""
+    for line in range(first, end):
+        lengths[line] = starts[line + 1] - starts[line] - 1
+    if with_return:
+        for line in range(first, end):
+            if lengths[line] > 0 and data[starts[line + 1] - 2] == 0x0D:
+                lengths[line] -= 1
+
+
+@njit
+def _scan(
+    data: Bytes,
+    chunk: int,
+    n_lines: int,
+    starts: Indices,
+    lengths: Lengths,
+    suspicious: Flags,
+    digest: Words,
+) -> tuple[int, int]:
+    """Go on with scan_lines from a chunk on, to the end or to where there is no room for its lines.
+
+    Returns the chunk to go on with and the number of lines that have ended; after the last chunk,
+    of which nothing may be there, this is n_chunks + 1.
+    """
+    n_chunks = len(data) // CHUNK
+    last = np.zeros(LANES, np.uint8)
+    while chunk <= n_chunks and n_lines + CHUNK + 3 <= len(lengths):
+        begin = chunk * CHUNK
+        n_bytes = min(CHUNK, len(data) - begin)
+        n_blocks = n_bytes // LANES
+        return_before = np.uint64(chunk > 0 and data[begin - 1] == 0x0D)
+        found, not_ascii, with_return = _find_lines(data, begin, n_blocks, 0, starts, n_lines, return_before)
+        if n_bytes % LANES:
+            rest = begin + n_blocks * LANES
+            last[: n_bytes % LANES] = data[rest:]
+            return_before = np.uint64(rest > 0 and data[rest - 1] == 0x0D)
+            found, _, more = _find_lines(last, 0, 1, rest, starts, found, return_before)
+            with_return |= more
+        _measure(data, starts, lengths, n_lines, found, with_return != NO_LANE)
+        if 0 < chunk < n_chunks:
+            # A chunk of ASCII is innocent unless the one before may have left a character open.
+            wrong = NO_LANE
+            if not_ascii or data[begin - 1] >= 0x80:
+                for block in range(n_blocks):
+                    wrong |= _mistakes(data, begin + block * LANES)
+            if wrong:
+                # A lead byte before the newline would also excuse the first bytes of the next line.
+                suspicious[chunk] = suspicious[chunk + 1] = True
+        _add_to_digest(digest, data, begin, n_bytes)
+        chunk, n_lines = chunk + 1, found
+    return chunk, n_lines
+
+
+def scan_lines(data: Bytes, first: int = 0) -> tuple[Indices, Lengths, Flags, int]:
+    """Find all lines, and the chunks that may hold a UTF-8 mistake; and tell the bytes by a digest.
+
+    data (size,) uint8; first: where line 1 begins.
+    Returns starts (n,) int64, lengths (n,) int32, suspicious (size // CHUNK + 2,) bool, and 64 bits that are
+    others for nearly all other bytes, and the same on every machine. Of the suspicious chunks the first two
+    and what follows the last whole one always are: a character would have to be followed over the edge of
+    the data.
+    """
+    n_chunks = len(data) // CHUNK
+    suspicious = np.zeros(n_chunks + 2, np.bool_)
+    suspicious[[0, min(1, n_chunks), n_chunks]] = True
+    # Room that is never written to is never given memory by the operating system. NumPy asks for large
+    # pages here, Numba would not.
+    room = len(data) // 32 + 2 * CHUNK
+    starts, lengths = np.empty(room + 1, np.int64), np.empty(room, np.int32)
+    starts[0] = first
+    digest = np.zeros(1, np.uint64)
+    chunk, n_lines = _scan(data, 0, 0, starts, lengths, suspicious, digest)
+    while chunk <= n_chunks:
+        starts = np.concatenate((starts, np.empty_like(starts)))
+        lengths = np.concatenate((lengths, np.empty_like(lengths)))
+        chunk, n_lines = _scan(data, chunk, n_lines, starts, lengths, suspicious, digest)
+    if starts[n_lines] < len(data):  # the last line has no newline
+        lengths[n_lines] = len(data) - starts[n_lines]
+        n_lines += 1
+    return starts[:n_lines], lengths[:n_lines], suspicious, int(digest[0])
+
+
+@njit
+def invalid_lines(
+    data: Bytes, starts: Indices, lengths: Lengths, suspicious: Flags, following: npt.NDArray[np.uint8]
+) -> Indices:
+    """Indices of the lines that are not UTF-8: those in suspicious chunks, byte by byte.
+
+    following (states, 256) uint8: the automaton of a text.
+    """
+    invalid = np.empty(len(starts), np.int64)
+    n_invalid, line = 0, 0
+    for chunk in np.flatnonzero(suspicious):
+        # From the line that the chunk begins in. The newline belongs to its line: it is where a
+        # character that is cut off shows.
+        line = max(line, int(np.searchsorted(starts, chunk * CHUNK, "right")) - 1)
+        while line < len(starts) and starts[line] < (chunk + 1) * CHUNK:
+            state = ACCEPT
+            for place in range(starts[line], starts[line] + lengths[line]):
+                state = following[state, data[place]]
+            if state != ACCEPT:
+                invalid[n_invalid] = line
+                n_invalid += 1
+            line += 1
+    return invalid[:n_invalid].copy()
+
+
+@njit
+def split_at_tabs(
+    data: Bytes, side: Bytes, starts: Indices, lengths: Lengths
+) -> tuple[Indices, Lengths, Indices, Lengths, int]:
+    """Split each line of a TextFile at its first tab, and end it before its second.
+
+    Returns starts (n,) int64 and lengths (n,) int32 of the left parts, the same of the right ones, and
+    the first line that is not empty and has no tab, or -1. An empty line splits into two empty ones.
+    """
+    n_lines = len(starts)
+    left_starts, left_lengths = starts.copy(), np.zeros(n_lines, np.int32)
+    right_starts, right_lengths = starts.copy(), np.zeros(n_lines, np.int32)
+    for line in range(n_lines):
+        length = lengths[line]
+        if length == 0:
+            continue
+        start, text = starts[line], data
+        if start < 0:
+            start, text = ~start, side
+        tab = _find_tab(text, start, start + length)
+        if tab == start + length:
+            return left_starts, left_lengths, right_starts, right_lengths, line
+        left_lengths[line] = tab - start
+        right = tab + 1
+        right_starts[line] = right if starts[line] >= 0 else ~right
+        right_lengths[line] = _find_tab(text, right, start + length) - right
+    return left_starts, left_lengths, right_starts, right_lengths, -1
+
+
+@njit
+def _find_tab(text: Bytes, begin: int, end: int) -> int:
+    """Where the first tab is in text[begin:end]; `end` where there is none."""
+    while begin < end and begin + LANES <= len(text):
+        tabs = _tabs(text, begin)
+        if tabs:
+            return min(end, begin + int(_lowest(tabs)))
+        begin += LANES
+    for place in range(begin, end):
+        if text[place] == 0x09:
+            return place
+    return end
+
+
+@njit
+def sort_out(
+    source: Lengths, target: Lengths, max_source: int, max_target: int, keep_empty: bool
+) -> tuple[bool, Lengths, Indices, Indices]:
+    """Which pairs are kept: those with bytes on both sides (where that matters) and within the limits.
+
+    source, target (n,) int32: lengths without EOS. Returns whether all are kept (and then only empty
+    arrays), the kept lines (m,) int32, and two (k,) int64: the lines that are too long, and the empty
+    ones; a line with both faults counts as empty.
+    """
+    n_lines = len(target)
+    least = 0 if keep_empty else 1
+    n_faulty = 0
+    for line in range(n_lines):  # a vector loop, and for most corpora all there is to do
+        n_faulty += (
+            (min(source[line], target[line]) < least)
+            | (source[line] > max_source)
+            | (target[line] > max_target)
+        )
+    kept = np.empty(n_lines - n_faulty if n_faulty else 0, np.int32)
+    too_long, empty = np.empty(n_faulty, np.int64), np.empty(n_faulty, np.int64)
+    n_kept, n_long, n_empty = 0, 0, 0
+    if n_faulty:
+        for line in range(n_lines):
+            if min(source[line], target[line]) < least:
+                empty[n_empty] = line
+                n_empty += 1
+            elif source[line] > max_source or target[line] > max_target:
+                too_long[n_long] = line
+                n_long += 1
+            else:
+                kept[n_kept] = line
+                n_kept += 1
+    return n_faulty == 0, kept, too_long[:n_long].copy(), empty[:n_empty].copy()

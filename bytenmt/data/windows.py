@@ -1,0 +1,128 @@
+"""Texts as streams of bytes: which windows of them a language model learns from, in which order.
+
+Any bytes are data; there are no lines. BOS opens a stream, nothing ends it. An epoch is drawn from the seed
+and its number alone, so that a run can go on at any batch. Knows no models and no devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.utf8 import BOS
+
+Bytes = npt.NDArray[np.uint8]
+Indices = npt.NDArray[np.int64]
+
+
+class Window(NamedTuple):
+    """A batch of pieces of streams, one a row, or one process' share of it.
+
+    read (n, t) uint8: what the model reads, the byte before each of truth, or BOS; truth (n, t) uint8;
+    skipped (n,) int64: columns at each row's beginning that are context only; fresh: the rows' states begin
+    here; else they go on from the batch before.
+    """
+
+    read: Bytes
+    truth: Bytes
+    skipped: Indices
+    fresh: bool
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """No ends; bytes that count; no bytes of a source. As batching.Batch has them."""
+        return 0, self.truth.size - int(self.skipped.sum()), 0
+
+
+class Streams:
+    """Texts behind each other, round and round. texts: (size,) uint8 each, at least one byte."""
+
+    def __init__(self, texts: Sequence[Bytes]) -> None:
+        self.texts = texts
+        self.ends = np.cumsum([len(text) for text in texts])
+        self.n_bytes = int(self.ends[-1])
+
+    def window(self, starts: Indices, width: int, skipped: Indices, fresh: bool, open_all: bool) -> Window:
+        """The `width` bytes from each of `starts` (n,) on. A text's first byte has BOS before it, and with
+        open_all the first column of every row."""
+        rows = [self._bytes(start - 1, width + 1) for start in starts.tolist()]
+        both = np.stack(rows) if rows else np.zeros((0, width + 1), np.uint8)
+        read, truth = both[:, :-1].copy(), both[:, 1:]
+        for begin in [0, *self.ends[:-1].tolist()]:
+            column = (begin - starts) % self.n_bytes
+            inside = np.flatnonzero(column < width)
+            read[inside, column[inside]] = BOS
+        if open_all:
+            read[:, 0] = BOS
+        return Window(read, truth, skipped, fresh)
+
+    def _bytes(self, start: int, n: int) -> Bytes:
+        """n bytes from `start` on, across the texts' ends."""
+        pieces = []
+        while n > 0:
+            start %= self.n_bytes
+            index = int(np.searchsorted(self.ends, start, side="right"))
+            text = self.texts[index]
+            place = start - int(self.ends[index]) + len(text)
+            pieces.append(text[place : place + n])
+            start, n = start + len(pieces[-1]), n - len(pieces[-1])
+        return np.concatenate(pieces)
+
+
+def contiguous(
+    streams: Streams, n_rows: int, own: range, width: int, seed: int, epoch: int, first: int = 0
+) -> Iterator[Window]:
+    """An epoch for models with a memory: n_rows places, evenly apart and drawn for the epoch, from each of
+    which a row reads on, `width` bytes a batch. Every row opens with BOS: a fresh state always meets it.
+
+    own: the rows that are wanted of n_rows; first: the batch to begin with. The streams have n_rows * width
+    bytes or more.
+    """
+    each = streams.n_bytes // n_rows
+    offset = int(_generator(seed, epoch).integers(streams.n_bytes))
+    starts = offset + each * np.array(own, dtype=np.int64)
+    nothing = np.zeros(len(starts), np.int64)
+    for index in range(first, each // width):
+        yield streams.window(starts + index * width, width, nothing, index == 0, index == 0)
+
+
+def windows(
+    streams: Streams,
+    n_rows: int,
+    own: range,
+    context: int,
+    width: int,
+    seed: int,
+    epoch: int,
+    first: int = 0,
+) -> Iterator[Window]:
+    """An epoch for models that see so far: windows of context + width bytes side by side, from an offset on
+    that is drawn for the epoch, in a drawn order, and one that ends with the text: every byte counts in
+    every epoch. The context counts only at the beginning of a text.
+
+    own: the rows that are wanted of a batch's n_rows, of which the last batch may have fewer; first: the
+    batch to begin with. Every text has context + width bytes or more.
+    """
+    generator = _generator(seed, epoch)
+    found, skipped = [], []
+    for text, end in zip(streams.texts, streams.ends.tolist(), strict=True):
+        begin, offset = end - len(text), int(generator.integers(width))
+        starts = np.arange(begin + offset, end - context - width + 1, width)
+        starts = starts[starts > begin]
+        last = end - context - width
+        covered = int(starts[-1] if len(starts) else begin) + context + width
+        rest = np.array([last] if covered < end else [], np.int64)  # the bytes at the end, however few
+        found += [np.array([begin]), starts, rest]
+        skipped += [np.zeros(1, np.int64), np.full(len(starts), context), covered - rest]
+    every, context_of = np.concatenate(found), np.concatenate(skipped)
+    order = generator.permutation(len(every))
+    for at in range(first * n_rows, len(every), n_rows):
+        rows = order[at : at + n_rows][own.start :: own.step]
+        yield streams.window(every[rows], context + width, context_of[rows], True, False)
+
+
+def _generator(seed: int, epoch: int) -> np.random.Generator:
+    return np.random.default_rng([seed, epoch, 0x57])

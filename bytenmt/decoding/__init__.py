@@ -1,0 +1,1 @@
+"""Requests in, hypotheses out."""

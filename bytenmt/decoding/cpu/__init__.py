@@ -1,0 +1,1 @@
+"""Decoding on a CPU without PyTorch: packed weights, one compiled function."""

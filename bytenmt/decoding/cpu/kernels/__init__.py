@@ -1,0 +1,1 @@
+"""What the instructions of a program do to rows of numbers."""

@@ -1,0 +1,288 @@
+"""Functions and sums of contiguous float32 numbers, called from compiled code by address.
+
+A number's result has the same bits wherever it stands in a span. Destinations come first and may be a
+source, not overlap one. What is no number (NaN) stays none. Knows no weights and no models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from bytenmt.decoding.cpu.kernels.simd import (
+    INT_VECTOR,
+    LANES,
+    VECTOR,
+    Builder,
+    Value,
+    broadcast,
+    compiled,
+    emitted,
+    fold,
+    load,
+    load_first,
+    loop,
+    mask,
+    multiply_add,
+    spread,
+    spread_int,
+    store,
+    store_first,
+    whole,
+)
+
+# exp(x) = 2^n exp(r), |r| <= ln(2)/2: n from adding a number so large that its last bit is worth one;
+# ln(2) in two parts, of which n times the first is exact. The polynomial is that of Cephes' expf.
+_TO_INTEGER = 1.5 * 2.0**23
+_LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
+_EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5)
+_EXP_RANGE = -104.0, 89.0  # beyond, the result is 0 or infinite
+# tanh(x) = x p(x^2) / q(x^2), 1 in float32 beyond the range; the coefficients are those of Eigen's ptanh.
+_TANH_RANGE = 7.90531110763549805
+_TANH_P = (
+    -2.76076847742355e-16,
+    2.00018790482477e-13,
+    -8.60467152213735e-11,
+    5.12229709037114e-08,
+    1.48572235717979e-05,
+    6.37261928875436e-04,
+    4.89352455891786e-03,
+)
+_TANH_Q = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
+
+
+def least(b: Builder, x: Value, limit: float) -> Value:
+    """The smaller of x and a limit; NaN stays."""
+    return b.select(b.fcmp_ordered(">", x, spread(limit)), spread(limit), x)
+
+
+def greatest(b: Builder, x: Value, limit: float) -> Value:
+    return b.select(b.fcmp_ordered("<", x, spread(limit)), spread(limit), x)
+
+
+def _polynomial(b: Builder, x: Value, coefficients: tuple[float, ...]) -> Value:
+    value = spread(coefficients[0])
+    for coefficient in coefficients[1:]:
+        value = multiply_add(b, value, x, spread(coefficient))
+    return value
+
+
+def _power_of_two(b: Builder, n: Value) -> Value:
+    """2^n of a vector of integers from -126 to 127."""
+    return b.bitcast(b.shl(b.add(n, spread_int(127)), spread_int(23)), VECTOR)
+
+
+def exp_of(b: Builder, x: Value) -> Value:
+    x = greatest(b, least(b, x, _EXP_RANGE[1]), _EXP_RANGE[0])
+    moved = multiply_add(b, x, spread(1 / math.log(2)), spread(_TO_INTEGER))
+    n = b.fsub(moved, spread(_TO_INTEGER))
+    r = multiply_add(b, n, spread(-_LN2_HIGH), x)
+    r = multiply_add(b, n, spread(-_LN2_LOW), r)
+    p = multiply_add(b, _polynomial(b, r, _EXP), b.fmul(r, r), b.fadd(r, spread(1.0)))
+    # 2^n in two factors: n reaches beyond the exponents of normal numbers.
+    integer = b.sub(b.bitcast(moved, INT_VECTOR), b.bitcast(spread(_TO_INTEGER), INT_VECTOR))
+    half = b.ashr(integer, spread_int(1))
+    p = b.fmul(p, _power_of_two(b, half))
+    return b.fmul(p, _power_of_two(b, b.sub(integer, half)))
+
+
+def sigmoid_of(b: Builder, x: Value) -> Value:
+    return b.fdiv(spread(1.0), b.fadd(spread(1.0), exp_of(b, b.fsub(spread(-0.0), x))))
+
+
+def tanh_of(b: Builder, x: Value) -> Value:
+    x = greatest(b, least(b, x, _TANH_RANGE), -_TANH_RANGE)
+    square = b.fmul(x, x)
+    p = b.fmul(x, _polynomial(b, square, _TANH_P))
+    return b.fdiv(p, _polynomial(b, square, _TANH_Q))
+
+
+def span(n_sources: int, n_floats: int, compute: Callable[..., Value]) -> Any:
+    """Make (y, sources …, n, floats …): each of n numbers y is compute(builder, *sources, *floats)."""
+
+    def generate(b: Builder, destination: Value, *rest: Value) -> None:
+        sources, n = rest[:n_sources], rest[n_sources]
+        floats = [broadcast(b, value) for value in rest[n_sources + 1 :]]
+        end = b.and_(n, whole(-LANES))
+
+        def body(place: Value) -> list[Value]:
+            store(b, compute(b, *(load(b, source, place) for source in sources), *floats), destination, place)
+            return []
+
+        loop(b, end, LANES, [], body)
+        with b.if_then(b.icmp_signed("<", end, n)):
+            lanes = mask(b, b.sub(n, end))
+            values = [load_first(b, source, end, lanes) for source in sources]
+            store_first(b, compute(b, *values, *floats), destination, end, lanes)
+
+    return emitted(n_sources + 2, n_floats, generate)
+
+
+def _plus(b: Builder, x: Value, y: Value) -> Value:
+    return b.fadd(x, y)
+
+
+def _larger(b: Builder, x: Value, y: Value) -> Value:
+    """The larger of two; NaN if one is."""
+    return b.select(b.or_(b.fcmp_ordered(">", x, y), b.fcmp_unordered("uno", x, x)), x, y)
+
+
+def _sum(
+    n_sources: int,
+    n_floats: int,
+    compute: Callable[..., Value],
+    join: Callable[..., Value] = _plus,
+    start: float = 0.0,
+) -> Any:
+    """Make (sources …, n, floats …) -> float32: vector = compute(builder, vector, *sources, *floats) over
+    all, in four vectors that are joined last."""
+
+    def generate(b: Builder, *arguments: Value) -> Value:
+        sources, n = arguments[:n_sources], arguments[n_sources]
+        floats = [broadcast(b, value) for value in arguments[n_sources + 1 :]]
+
+        def four(place: Value, *sums: Value) -> list[Value]:
+            made = []
+            for k, value in enumerate(sums):
+                at = b.add(place, whole(k * LANES))
+                made.append(compute(b, value, *(load(b, source, at) for source in sources), *floats))
+            return made
+
+        def one(place: Value, value: Value) -> list[Value]:
+            return [compute(b, value, *(load(b, source, place) for source in sources), *floats)]
+
+        end_of_four, end = b.and_(n, whole(-4 * LANES)), b.and_(n, whole(-LANES))
+        _, *sums = loop(b, end_of_four, 4 * LANES, [spread(start)] * 4, four)
+        sums[0] = loop(b, end, LANES, [sums[0]], one, end_of_four)[1]
+        before = b.basic_block
+        with b.if_then(b.icmp_signed("<", end, n)):
+            lanes = mask(b, b.sub(n, end))
+            values = [load_first(b, source, end, lanes) for source in sources]
+            rest = b.select(lanes, compute(b, sums[1], *values, *floats), sums[1])
+            inside = b.basic_block
+        last = b.phi(VECTOR)
+        last.add_incoming(sums[1], before)
+        last.add_incoming(rest, inside)
+        whole_sum = join(b, join(b, sums[0], last), join(b, sums[2], sums[3]))
+        return fold(b, whole_sum, lambda low, high: join(b, low, high))
+
+    return emitted(n_sources + 1, n_floats, generate, types.float32)
+
+
+def _exp_from(b: Builder, x: Value, shift: Value) -> Value:
+    return exp_of(b, b.fsub(x, shift))
+
+
+def _glu(b: Builder, x: Value, gate: Value) -> Value:
+    return b.fmul(x, sigmoid_of(b, gate))
+
+
+def _relu(b: Builder, x: Value) -> Value:
+    return greatest(b, x, 0.0)
+
+
+def _gru_keep(b: Builder, z: Value, g: Value, h: Value) -> Value:
+    new = tanh_of(b, g)
+    return multiply_add(b, sigmoid_of(b, z), b.fsub(h, new), new)
+
+
+def _gru_take(b: Builder, z: Value, g: Value, h: Value) -> Value:
+    return multiply_add(b, sigmoid_of(b, z), b.fsub(tanh_of(b, g), h), h)
+
+
+def _lstm_cell(b: Builder, c: Value, i: Value, f: Value, g: Value) -> Value:
+    return multiply_add(b, sigmoid_of(b, f), c, b.fmul(sigmoid_of(b, i), tanh_of(b, g)))
+
+
+def _lstm_output(b: Builder, o: Value, c: Value) -> Value:
+    return b.fmul(sigmoid_of(b, o), tanh_of(b, c))
+
+
+def _multiplicative(b: Builder, h: Value, g1: Value, g2: Value, g3: Value, u: Value) -> Value:
+    """Kalchbrenner et al. 2016: g1 tanh(g2 h + g3 u), of the gates before sigma and u before tanh."""
+    new = b.fmul(sigmoid_of(b, g3), tanh_of(b, u))
+    return b.fmul(sigmoid_of(b, g1), tanh_of(b, multiply_add(b, sigmoid_of(b, g2), h, new)))
+
+
+def _normalise(b: Builder, x: Value, gain: Value, bias: Value, mean: Value, factor: Value) -> Value:
+    return multiply_add(b, b.fmul(b.fsub(x, mean), factor), gain, bias)
+
+
+def _square(b: Builder, sum_: Value, x: Value, mean: Value) -> Value:
+    far = b.fsub(x, mean)
+    return multiply_add(b, far, far, sum_)
+
+
+def _additive(b: Builder, sum_: Value, q: Value, k: Value, v: Value) -> Value:
+    part = b.fdiv(spread(2.0), multiply_add(b, q, k, spread(1.0)))
+    return multiply_add(b, v, b.fsub(spread(1.0), part), sum_)
+
+
+# Of spans: a destination y, sources, the count n, then float32 numbers.
+exp = span(1, 0, exp_of)  # (y, x, n)
+tanh = span(1, 0, tanh_of)  # (y, x, n)
+sigmoid = span(1, 0, sigmoid_of)  # (y, x, n)
+relu = span(1, 0, _relu)  # (y, x, n)
+glu = span(2, 0, _glu)  # (y, a, b, n): a * sigmoid(b)
+add = span(2, 0, _plus)  # (y, a, b, n): a + b
+multiply = span(2, 0, lambda b, x, y: b.fmul(x, y))  # (y, a, b, n): a * b
+add_product = span(3, 0, lambda b, x, y, z: multiply_add(b, y, z, x))  # (y, a, b, c, n): a + b * c
+scale = span(1, 1, lambda b, x, factor: b.fmul(x, factor))  # (y, x, n, factor): x * factor
+axpy = span(
+    2, 1, lambda b, x, y, factor: multiply_add(b, x, factor, y)
+)  # (y, x, a, n, factor): a + x * factor
+gru_keep = span(
+    3, 0, _gru_keep
+)  # (y, z, g, h, n), before sigma and tanh: sigma(z) h + (1 - sigma(z)) tanh(g)
+gru_take = span(3, 0, _gru_take)  # (y, z, g, h, n): (1 - sigma(z)) h + sigma(z) tanh(g)
+_exp_shifted = span(1, 1, _exp_from)  # (y, x, n, shift)
+_multiplicative_unit = span(5, 0, _multiplicative)
+_lstm_cells = span(4, 0, _lstm_cell)
+_lstm_outputs = span(2, 0, _lstm_output)
+_normalised = span(3, 2, _normalise)
+# Of sums: sources, the count n, then float32 numbers -> float32.
+dot = _sum(2, 0, lambda b, sum_, x, y: multiply_add(b, x, y, sum_))  # (x, y, n)
+total = _sum(1, 0, _plus)  # (x, n)
+squares = _sum(1, 1, _square)  # (x, n, mean): of the distances from a mean
+largest = _sum(1, 0, lambda b, most, x: _larger(b, x, most), _larger, -math.inf)  # (x, n)
+# (q, k, v, n): v . tanh(a + b) from q = exp(2 a) and k = exp(2 b), where neither overflows
+additive_dot = _sum(3, 0, _additive)
+
+
+@compiled
+def exp_sum(y: int, x: int, n: int, shift: float) -> np.float32:
+    """y = exp(x - shift); returns their sum."""
+    _exp_shifted(y, x, n, shift)
+    return np.float32(total(y, n))
+
+
+@compiled
+def softmax(y: int, x: int, n: int) -> None:
+    """y = exp(x) / sum of exp(x)."""
+    scale(y, y, n, np.float32(1) / np.float32(exp_sum(y, x, n, largest(x, n))))
+
+
+@compiled
+def layer_norm(y: int, x: int, gain: int, bias: int, n: int, epsilon: float) -> None:
+    """y = (x - mean) / sqrt(variance + epsilon) * gain + bias."""
+    mean = np.float32(total(x, n) / np.float32(n))
+    variance = squares(x, n, mean) / np.float32(n)
+    factor = np.float32(1) / np.sqrt(np.float32(variance + np.float32(epsilon)))
+    _normalised(y, x, gain, bias, n, mean, factor)
+
+
+@compiled
+def multiplicative(y: int, maps: int, h: int, n: int) -> None:
+    """y = the multiplicative unit of h; maps: g1, g2, g3, u, n numbers each, before their functions."""
+    _multiplicative_unit(y, h, maps, maps + 4 * n, maps + 8 * n, maps + 12 * n, n)
+
+
+@compiled
+def lstm_step(h: int, c: int, gates: int, n: int) -> None:
+    """c = sigma(f) * c + sigma(i) * tanh(g), h = sigma(o) * tanh(c); gates: i, f, g, o, n numbers each."""
+    _lstm_cells(c, c, gates, gates + 4 * n, gates + 8 * n, n)
+    _lstm_outputs(h, gates + 12 * n, c, n)

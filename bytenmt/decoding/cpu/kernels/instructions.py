@@ -1,0 +1,271 @@
+"""What instructions do to rows, and the rows themselves: registers, states, rings and memories by address.
+
+Compiled without a cache of its own, as part of machine.py. A thread does its share of the rows or of the
+panels of weights. Knows no models and no search.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from bytenmt.decoding.cpu.kernels.barrier import barrier
+from bytenmt.decoding.cpu.kernels.elementwise import (
+    additive_dot,
+    axpy,
+    dot,
+    exp_of,
+    exp_sum,
+    greatest,
+    largest,
+    least,
+    span,
+)
+from bytenmt.decoding.cpu.kernels.gemm import linear_panels
+from bytenmt.decoding.cpu.kernels.panels import PANEL
+from bytenmt.decoding.cpu.kernels.simd import FLOAT, Builder, Value, compiled, emitted, pointer, spread
+
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+WIDEST = (
+    20.0  # of an additive score's terms: products of two exponentials stay finite, and tanh(9) is 1 already
+)
+
+
+def _write(b: Builder, address: Value, i: Value, x: Value) -> None:
+    b.store(x, pointer(b, address, FLOAT, i))
+
+
+def _twice(b: Builder, x: Value) -> Value:
+    near = greatest(b, least(b, x, WIDEST), -WIDEST)
+    return exp_of(b, b.fadd(near, near))
+
+
+exponential = span(1, 0, _twice)  # (y, x, n): exp(2 x), x held within WIDEST
+copy = span(1, 0, lambda b, x: x)  # (y, x, n)
+zero = span(0, 0, lambda b: spread(0.0))  # (y, n)
+mean = span(2, 0, lambda b, x, y: b.fmul(b.fadd(x, y), spread(0.5**0.5)))  # (y, a, b, n): (a + b) sqrt(1/2)
+read = emitted(2, 0, lambda b, address, i: b.load(pointer(b, address, FLOAT, i)), types.float32)
+write = emitted(2, 1, _write)
+
+
+class Crew(NamedTuple):
+    """The threads of a call: this one's number, how many there are; addresses: where they meet, and scratch
+    of this one's own, for scratch_bytes of every matrix or the scores of a source."""
+
+    thread: int
+    n_threads: int
+    meeting: int
+    scratch: int
+
+
+class Model(NamedTuple):
+    """A packed model and what it keeps of the sentences at its places, for compiled code.
+
+    weights, hidden, past, memory: addresses; precision: its code; n_rows: places * beams. states
+    (_, 2): floats of a row before it, width. rings (_, 4): floats of a row before it, capacity, width,
+    dilation. items (_, 2): floats of a column before it, width; fixed (_, 2): the same of a place.
+    hidden: two banks of rows, which take turns; past: the rings; memory: at memory_at[place] floats from its
+    start the columns[place] columns of each item, then the fixed parts. source_len (p,): bytes with EOS.
+    ancestors (2, rows, h) uint8: the beam in whose rings stands the column of position q, at q mod h; two
+    banks as of hidden.
+    """
+
+    weights: int
+    precision: int
+    n_rows: int
+    hidden: int
+    past: int
+    memory: int
+    item_floats: int
+    states: Ints
+    rings: Ints
+    items: Ints
+    fixed: Ints
+    memory_at: Ints
+    columns: Ints
+    source_len: Ints
+    ancestors: npt.NDArray[np.uint8]
+
+
+class Rows(NamedTuple):
+    """The rows of a call.
+
+    space: address of the registers; capacity: rows that there is room for. ids (rows,) uint8: the byte that
+    each reads; position (rows,); of (rows,): a step's place, an encoder's sentence; beam (rows,) of a step.
+    In an encoder: first (n + 1,): columns before each sentence, longer ones first; place (n,): where its
+    memory goes.
+    """
+
+    space: int
+    capacity: int
+    ids: Bytes
+    position: Ints
+    of: Ints
+    beam: Ints
+    first: Ints
+    place: Ints
+
+
+@compiled
+def share(n: int, crew: Crew) -> tuple[int, int]:
+    """This thread's part of n pieces of work: first, last + 1."""
+    return n * crew.thread // crew.n_threads, n * (crew.thread + 1) // crew.n_threads
+
+
+@compiled
+def meet(crew: Crew) -> None:
+    """Wait for the other threads."""
+    if crew.n_threads > 1:
+        barrier(crew.meeting, crew.n_threads)
+
+
+@compiled
+def product(
+    model: Model,
+    crew: Crew,
+    y: int,
+    y_stride: int,
+    x: int,
+    x_stride: int,
+    n_rows: int,
+    w: int,
+    scales: int,
+    n: int,
+    m: int,
+    base: int,
+    base_stride: int,
+) -> None:
+    """y = base + W x: this thread's panels of n outputs, m inputs; base: an address, 0 for nothing."""
+    first, last = share((n + PANEL - 1) // PANEL, crew)
+    matrix = model.weights + w
+    scaled = model.weights + scales
+    linear_panels(
+        x, x_stride, n_rows, matrix, m, y, y_stride, first, last, model.precision, base, base_stride, scaled,
+        crew.scratch,
+    )  # fmt: skip
+
+
+@compiled
+def maxout(d: int, a: int, n: int) -> None:
+    """A row: the larger of each of n pairs."""
+    for i in range(n):
+        write(d, i, max(read(a, 2 * i), read(a, 2 * i + 1)))
+
+
+@compiled
+def read_ring(
+    model: Model, rows: Rows, step: int, ring: int, row: int, d: int, a: int, a_stride: int, taps: int
+) -> None:
+    """d = the taps, oldest first; the newest is a, which takes its slot in the row's own ring. Those from the
+    sentence's step on are of this pass' rows before it, at a's stride."""
+    capacity, width, dilation = model.rings[ring, 1], model.rings[ring, 2], model.rings[ring, 3]
+    place, beam, position = rows.of[row], rows.beam[row], rows.position[row]
+    n_beams = model.n_rows // len(model.columns)
+    start = model.past + 4 * model.rings[ring, 0] * model.n_rows
+    history = model.ancestors.shape[2]
+    for tap in range(taps - 1):
+        at = position - (taps - 1 - tap) * dilation
+        if at < 0:
+            zero(d + 4 * tap * width, width)
+        elif at >= step:
+            copy(d + 4 * tap * width, a - 4 * (position - at) * a_stride, width)
+        else:
+            owner = place * n_beams + model.ancestors[position & 1, place * n_beams + beam, at % history]
+            copy(d + 4 * tap * width, start + 4 * width * (owner * capacity + at % capacity), width)
+    own = (place * n_beams + beam) * capacity + position % capacity
+    copy(d + 4 * (taps - 1) * width, a, width)
+    copy(start + 4 * width * own, a, width)
+
+
+@compiled
+def inherit(model: Model, place: int, parents: Ints, position: int) -> None:
+    """A place's ancestors before the step of a position: those of the parents, and itself from here on."""
+    n_beams, history = len(parents), model.ancestors.shape[2]
+    now, before = model.ancestors[position & 1], model.ancestors[1 - (position & 1)]
+    for beam in range(n_beams):
+        row, parent = place * n_beams + beam, place * n_beams + parents[beam]
+        for at in range(history):
+            now[row, at] = before[parent, at]
+        now[row, position % history] = beam
+
+
+@compiled
+def state_at(model: Model, k: int, bank: int, row: int) -> int:
+    """The address of a state."""
+    start, width = model.states[k, 0], model.states[k, 1]
+    place: int = model.hidden + 4 * (start * 2 * model.n_rows + (bank * model.n_rows + row) * width)
+    return place
+
+
+@compiled
+def item_at(model: Model, place: int, k: int) -> int:
+    """The address of a memory's item."""
+    there: int = model.memory + 4 * (model.memory_at[place] + model.items[k, 0] * model.columns[place])
+    return there
+
+
+@compiled
+def fixed_at(model: Model, place: int, k: int) -> int:
+    """The address of a memory's fixed part."""
+    after = model.item_floats * model.columns[place]
+    there: int = model.memory + 4 * (model.memory_at[place] + after + model.fixed[k, 0])
+    return there
+
+
+@compiled
+def weigh(scores: int, n: int, values: int, width: int, factor: float, d: int) -> None:
+    """d = factor times the values' mean, weighed by the scores' softmax; zero of nothing. Spoils scores."""
+    zero(d, width)
+    if n == 0:
+        return
+    share_of_one = np.float32(factor) / exp_sum(scores, scores, n, largest(scores, n))
+    for j in range(n):
+        axpy(d, values + 4 * j * width, d, width, np.float32(share_of_one * read(scores, j)))
+
+
+@compiled
+def attend_dot(
+    model: Model, crew: Crew, place: int, d: int, width: int, query: int, k: int, v: int, root: int
+) -> None:
+    """Op.ATTEND_DOT of a row."""
+    n, n_query = model.columns[place], model.items[k, 1]
+    keys = item_at(model, place, k)
+    for j in range(n):
+        write(crew.scratch, j, dot(query, keys + 4 * j * n_query, n_query))
+    factor = math.sqrt(model.source_len[place]) if root else 1.0
+    weigh(crew.scratch, n, item_at(model, place, v), width, factor, d)
+
+
+@compiled
+def attend_additive(
+    model: Model, crew: Crew, place: int, d: int, width: int, query: int, w: int, k: int, v: int
+) -> None:
+    """Op.ATTEND_ADDITIVE of a row; spoils the query."""
+    n, n_query = model.columns[place], model.items[k, 1]
+    keys = item_at(model, place, k)
+    exponential(query, query, n_query)
+    for j in range(n):
+        write(crew.scratch, j, additive_dot(query, keys + 4 * j * n_query, model.weights + w, n_query))
+    weigh(crew.scratch, n, item_at(model, place, v), width, 1.0, d)
+
+
+@compiled
+def window(rows: Rows, row: int, d: int, a: int, a_stride: int, width: int, taps: int, dilation: int) -> None:
+    """d = the columns around a row's, zero outside of its sentence; a: the first row's column.
+
+    An even number of taps looks one column further to the right.
+    """
+    sentence = rows.of[row]
+    first = row - (taps - 1) * dilation // 2
+    for tap in range(taps):
+        at = first + tap * dilation
+        if rows.first[sentence] <= at < rows.first[sentence + 1]:
+            copy(d + 4 * tap * width, a + 4 * at * a_stride, width)
+        else:
+            zero(d + 4 * tap * width, width)

@@ -1,0 +1,1 @@
+"""A model's decode step as a program over packed weights."""

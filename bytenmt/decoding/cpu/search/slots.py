@@ -1,0 +1,185 @@
+"""Sentences at their places: what the search knows of each, as arrays that compiled code shares with Python.
+
+Knows no models and no rule by which a byte is chosen; choose.py does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.decoding.interface import Options
+from bytenmt.speculative.table import CHAIN
+from bytenmt.utf8 import ACCEPT, BOS, N_IDS, UTF8_NEXT, allowed_bytes
+
+Ints = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+Bytes = npt.NDArray[np.uint8]
+
+FREE, RUNNING, DONE = 0, 1, 2  # a place's state
+
+# splitmix64 (Steele, Lea and Flood 2014)
+GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+class Rules(NamedTuple):
+    """decoding.Options and the alphabet's tables, as compiled code takes them. allowed (5, 10, 256), see
+    alphabet.allowed_bytes; follow (10, 256)."""
+
+    beam: int
+    n_best: int
+    length_penalty: float
+    sample: bool
+    temperature: float
+    top_k: int
+    top_p: float
+    ngram: int
+    allowed: npt.NDArray[np.bool_]
+    follow: Bytes
+
+    @staticmethod
+    def of(options: Options) -> Rules:
+        return Rules(
+            options.beam,
+            options.n_best,
+            options.length_penalty,
+            options.sample,
+            options.temperature,
+            options.top_k,
+            options.top_p,
+            options.no_repeat_ngram_size,
+            allowed_bytes(options.endless),
+            UTF8_NEXT,
+        )
+
+
+class Places(NamedTuple):
+    """What the search knows of the sentence at each of p places, b beams each.
+
+    state (p,) int64: FREE, RUNNING or DONE; step, limit, n_prefix (p,) int64; prefix (p, _) uint8.
+    last (p, b) uint8: the byte to read next; parent (p, b) int64: the beam that read what was before it;
+    automaton (p, b) uint8; score (p, b) float64: log-probability so far; keys (p, b) uint64: of the draws.
+    n_finished (p,) int64; ranked, log_p (p, b) float64, at, who (p, b) int64: finished hypotheses, best
+    first: score, log-probability, step and beam of EOS.
+    chosen (p, t, b) uint8, parents (p, t, b) uint16: what was chosen at every step, and whose child it is.
+    source (p, _) uint8, n_source (p,) int64: bytes to copy from; drafted (p, 8) uint8: guesses of what comes
+    after `last`, of which n_drafted (p,) int64 are tried, and hope (p, 8) float64, the chance that as many
+    of them come; passes (p,) int64 of the decoder. Only of b = 1.
+    rows (r, 3) int64: place, beam and column of each row of the pass, 0 the one that reads `last`, then the
+    drafted ones; r is p * b or more; n_rows (1,) int64.
+    logits (k, r, 256) float32: a pass' outcome in each of k models, a row as in rows.
+    """
+
+    state: Ints
+    step: Ints
+    limit: Ints
+    n_prefix: Ints
+    prefix: Bytes
+    last: Bytes
+    parent: Ints
+    automaton: Bytes
+    score: Reals
+    keys: npt.NDArray[np.uint64]
+    n_finished: Ints
+    ranked: Reals
+    log_p: Reals
+    at: Ints
+    who: Ints
+    chosen: Bytes
+    parents: npt.NDArray[np.uint16]
+    source: Bytes
+    n_source: Ints
+    drafted: Bytes
+    n_drafted: Ints
+    hope: Reals
+    passes: Ints
+    rows: Ints
+    n_rows: Ints
+    logits: npt.NDArray[np.float32]
+
+    @staticmethod
+    def make(
+        n_places: int, beam: int, n_models: int, length: int, prefix: int, source: int = 0, n_rows: int = 0
+    ) -> Places:
+        """Free places for outputs of at most `length` bytes, prefixes of at most `prefix` and sources of
+        `source` bytes to copy from; n_rows: of a pass at most, if more than places times beams."""
+
+        each = (n_places, beam)
+        n_rows = max(n_rows, n_places * beam)
+        steps = (n_places, length + 1, beam)
+        return Places(
+            state=np.zeros(n_places, np.int64),
+            step=np.zeros(n_places, np.int64),
+            limit=np.zeros(n_places, np.int64),
+            n_prefix=np.zeros(n_places, np.int64),
+            prefix=np.zeros((n_places, max(1, prefix)), np.uint8),
+            last=np.full(each, BOS, np.uint8),
+            parent=np.zeros(each, np.int64),
+            automaton=np.zeros(each, np.uint8),
+            score=np.zeros(each),
+            keys=np.zeros(each, np.uint64),
+            n_finished=np.zeros(n_places, np.int64),
+            ranked=np.full(each, -np.inf),
+            log_p=np.full(each, -np.inf),
+            at=np.zeros(each, np.int64),
+            who=np.zeros(each, np.int64),
+            chosen=np.zeros(steps, np.uint8),
+            parents=np.zeros(steps, np.uint16),
+            source=np.zeros((n_places, max(1, source)), np.uint8),
+            n_source=np.zeros(n_places, np.int64),
+            drafted=np.zeros((n_places, CHAIN), np.uint8),
+            n_drafted=np.zeros(n_places, np.int64),
+            hope=np.zeros((n_places, CHAIN)),
+            passes=np.zeros(n_places, np.int64),
+            rows=np.zeros((n_rows, 3), np.int64),
+            n_rows=np.zeros(1, np.int64),
+            logits=np.zeros((n_models, n_rows, N_IDS), np.float32),
+        )
+
+    def grown(self, length: int, prefix: int, source: int) -> Places:
+        """The same with room for longer outputs, prefixes and sources."""
+        n_places, beam = self.last.shape
+        new = Places.make(n_places, beam, len(self.logits), length, prefix, source, len(self.rows))
+        pairs: list[tuple[Any, Any]] = list(zip(self, new, strict=True))
+        for was, now in pairs:
+            now[tuple(slice(n) for n in was.shape)] = was
+        return new
+
+    def begin(
+        self, place: int, limit: int, prefix: bytes, keys: list[int], sample: bool, source: bytes = b""
+    ) -> None:
+        """Put a new sentence at a place; source: to copy from."""
+        self.state[place], self.step[place], self.limit[place] = RUNNING, 0, limit
+        self.prefix[place, : len(prefix)] = np.frombuffer(prefix, np.uint8)
+        self.n_prefix[place] = len(prefix)
+        self.last[place], self.automaton[place] = BOS, ACCEPT
+        self.parent[place] = np.arange(self.parent.shape[1]) if sample else 0
+        self.score[place] = 0.0 if sample else -np.inf
+        self.score[place, 0] = 0.0
+        self.keys[place] = keys
+        self.n_finished[place] = 0
+        self.source[place, : len(source)] = np.frombuffer(source, np.uint8)
+        self.n_source[place] = len(source)
+        self.n_drafted[place] = self.passes[place] = 0
+        self.ranked[place] = self.log_p[place] = -np.inf
+
+    def text(self, place: int, step: int, beam: int) -> bytes:
+        """The bytes chosen before a step on the way to a beam."""
+        if self.last.shape[1] == 1:
+            return self.chosen[place, :step, 0].tobytes()
+        made = bytearray(step)
+        for at in range(step - 1, -1, -1):
+            made[at] = self.chosen[place, at, beam]
+            beam = int(self.parents[place, at, beam])
+        return bytes(made)
+
+
+def mixed(x: int) -> int:
+    """splitmix64 of a number, on the host."""
+    mask = (1 << 64) - 1
+    x = (x + GOLDEN) & mask
+    x = ((x ^ (x >> 30)) * FIRST) & mask
+    x = ((x ^ (x >> 27)) * SECOND) & mask
+    return x ^ (x >> 31)

@@ -1,0 +1,226 @@
+"""A packed model at work: what it keeps of the sentences at its places, and its two calls.
+
+Knows programs and memory; knows no search beyond its Places, and no files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.config.schema import ModelConfig, architecture
+from bytenmt.decoding.cpu.interpreter import run
+from bytenmt.decoding.cpu.kernels.barrier import COUNTERS
+from bytenmt.decoding.cpu.kernels.gemm import scratch_bytes
+from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows
+from bytenmt.decoding.cpu.kernels.panels import PRECISIONS
+from bytenmt.decoding.cpu.program.convolutional import bytenet, convs2s
+from bytenmt.decoding.cpu.program.instructions import ALIGNMENT, COLUMNS, Op, Program, Register, Tensors
+from bytenmt.decoding.cpu.program.packed_model import Packed
+from bytenmt.decoding.cpu.program.recurrent import bahdanau, luong, seq2seq
+from bytenmt.decoding.cpu.search.drafter import Guesser, Search
+from bytenmt.decoding.cpu.search.slots import Places, Rules
+from bytenmt.decoding.interface import Options
+from bytenmt.utf8 import EOS
+
+Array = npt.NDArray[np.float32]
+PACK: Mapping[str, Callable[[Tensors, Any, str], Packed]] = {
+    "seq2seq": seq2seq,
+    "bahdanau": bahdanau,
+    "luong": luong,
+    "bytenet": bytenet,
+    "convs2s": convs2s,
+}
+ENCODED_TOGETHER = 1024  # columns of sources in one call at most, of a longer source all
+
+
+def pack(tensors: Tensors, config: ModelConfig, precision: str) -> Packed:
+    """A model's weights (float32, by its parameters' names) ready to run, in a precision of PRECISIONS."""
+    return PACK[architecture(config)](tensors, config, precision)
+
+
+def aligned(n_floats: int) -> Array:
+    """Zeros that begin on a cache line."""
+    space = np.zeros(n_floats + ALIGNMENT // 4, np.float32)
+    first = -space.ctypes.data % ALIGNMENT // 4
+    return space[first : first + n_floats]
+
+
+def compile_machine() -> None:
+    """Make the compiled entry ready: from the disk in a moment, for the first time in half a minute."""
+    nothing = Program(np.zeros((0, len(COLUMNS)), np.int64), 1)
+    packed = Packed(np.zeros(64, np.uint8), nothing, nothing, Register(0, 0, 0), PRECISIONS[0], 0)
+    search = Search(Places.make(1, 1, 1, 0, 0), Rules.of(Options()), Guesser.of(None, 1))
+    WorkingModel(packed, 1, 1, 1).steps(search, 0, 1, 0, 1)
+
+
+class WorkingModel:
+    """One packed model and the sentences at its places; the search's Places are shared by an ensemble."""
+
+    def __init__(
+        self, packed: Packed, n_places: int, beam: int, n_threads: int, n_rows: int = 0, drafted: int = 0
+    ) -> None:
+        """n_rows: of a pass at most, if more than places times beams; drafted: columns of a pass that may be
+        taken back."""
+        self.packed = packed
+        self._n_places, self._n_rows, self._n_threads = n_places, n_places * beam, n_threads
+        self._hidden = aligned(2 * sum(packed.states) * self._n_rows)
+        rings = [(ring.capacity + drafted, ring.width, ring.dilation) for ring in packed.rings]
+        floats = [capacity * width for capacity, width, _ in rings]
+        self._past = aligned(sum(floats) * self._n_rows)
+        history = max((capacity for capacity, _, _ in rings), default=1)
+        self._ancestors = np.zeros((2, self._n_rows, history), np.uint8)
+        self._columns, self._source_len = (np.zeros(n_places, np.int64) for _ in range(2))
+        self._tables = (
+            _table(_before(packed.states), packed.states),
+            _table(_before(floats), *([ring[i] for ring in rings] for i in range(3))),
+            _table(_before(packed.items), packed.items),
+            _table(_before(packed.fixed), packed.fixed),
+        )
+        inputs = [
+            program.instructions[program.instructions[:, 0] == Op.LINEAR, 15] for program in packed[1:3]
+        ]
+        widest = max([int(part.max(initial=1)) for part in inputs] + list(packed.states))
+        self._product_bytes = scratch_bytes(widest)
+        self._memory_at = np.zeros(n_places, np.int64)
+        self._region, self._memory = 0, aligned(0)
+        self._scratch_floats, self._scratch = 0, aligned(0)
+        self._reserve(0)
+        pass_rows = max(n_rows, self._n_rows)
+        self._step_space = aligned(packed.step.row_floats * pass_rows)
+        self._encode_space, self._encode_rows = aligned(0), 0
+        self._meeting = np.zeros(COUNTERS, np.int64)
+        self._logits = np.array([packed.logits.start, packed.logits.stride, packed.logits.column], np.int64)
+        self._step_rows = _rows(self._step_space, pass_rows)
+
+    def steps(self, search: Search, which: int, n_passes: int, thread: int, n_threads: int) -> None:
+        """One thread's part of n passes over all running sentences; see machine.run."""
+        crew = self._crew(thread, n_threads)
+        table, rows = self.packed.step.instructions, self._step_rows
+        run(table, self._logits, self._model(), rows, *search, which, n_passes, crew)
+
+    def prepare(self, sources: Sequence[bytes | None], at: Sequence[int]) -> list[Rows]:
+        """Make room for sentences at places; returns the encoder's calls."""
+        texts = [None if source is None else self._reading(source) for source in sources]
+        order = sorted(range(len(texts)), key=lambda i: -_length(texts[i]))
+        for i in order:
+            source = sources[i]
+            n_bytes = 0 if source is None else len(source) + 1
+            self._source_len[at[i]] = n_bytes
+            self._columns[at[i]] = self._unfolded(n_bytes)
+        self._reserve(max(self._columns[place] for place in at))
+        hidden = self._hidden.reshape(-1)
+        begin = 0
+        for width in self.packed.states:
+            bank = hidden[begin : begin + self._n_rows * width].reshape(self._n_places, -1)
+            bank[list(at)] = 0
+            begin += 2 * self._n_rows * width
+        calls, group, n_columns = [], list[int](), 0
+        for i in order:
+            if group and n_columns + _length(texts[i]) > ENCODED_TOGETHER:
+                calls.append(group)
+                group, n_columns = [], 0
+            group.append(i)
+            n_columns += _length(texts[i])
+        calls.append(group)
+        # Before any call is made: all of them lie in one space, and in this order.
+        n_rows = max(max(len(group), sum(_length(texts[i]) for i in group)) for group in calls)
+        if n_rows > self._encode_rows:
+            self._encode_rows = n_rows
+            self._encode_space = aligned(self.packed.encode.row_floats * n_rows)
+        return [self._call([texts[i] for i in group], [at[i] for i in group]) for group in calls]
+
+    def encode(self, rows: Rows, search: Search, thread: int, n_threads: int) -> None:
+        """One thread's part of a call that prepare made."""
+        crew = self._crew(thread, n_threads)
+        table = self.packed.encode.instructions
+        run(table, self._logits, self._model(), rows, *search, 0, 0, crew)
+
+    def _crew(self, thread: int, n_threads: int) -> Crew:
+        """What one of n threads must know of the others."""
+        scratch = self._scratch.ctypes.data + 4 * thread * self._scratch_floats
+        return Crew(thread, n_threads, self._meeting.ctypes.data, scratch)
+
+    def _model(self) -> Model:
+        """For compiled code."""
+        tables = self._tables
+        return Model(
+            self.packed.weights.ctypes.data,
+            PRECISIONS.index(self.packed.precision),
+            self._n_rows,
+            self._hidden.ctypes.data,
+            self._past.ctypes.data,
+            self._memory.ctypes.data,
+            sum(self.packed.items),
+            *tables,
+            self._memory_at,
+            self._columns,
+            self._source_len,
+            self._ancestors,
+        )
+
+    def _reading(self, source: bytes) -> bytes:
+        """The bytes that the encoder reads: in its order, EOS once, or to the end of the unfolded columns."""
+        text = source[::-1] if self.packed.source.reverse else source
+        return text.ljust(max(len(source) + 1, self._unfolded(len(source) + 1)), bytes([EOS]))
+
+    def _unfolded(self, n_bytes: int) -> int:
+        """Columns of memory of a source of n bytes, EOS counted; 0 of none."""
+        if self.packed.source.unfolding is None or n_bytes == 0:
+            return n_bytes
+        factor, offset = self.packed.source.unfolding
+        return math.ceil(factor * n_bytes + offset - 1e-9)  # see models/bytenet.py
+
+    def _reserve(self, n_columns: int) -> None:
+        """Room for memories of that many columns at every place, and for their scores."""
+        region = sum(self.packed.items) * n_columns + sum(self.packed.fixed)
+        if region > self._region:
+            grown = aligned(region * self._n_places).reshape(self._n_places, region)
+            grown[:, : self._region] = self._memory.reshape(self._n_places, self._region)
+            self._region, self._memory = region, grown.reshape(-1)
+            self._memory_at = np.arange(self._n_places) * region
+        floats = -(-max(4 * n_columns, self._product_bytes) // ALIGNMENT) * ALIGNMENT // 4
+        if floats > self._scratch_floats:
+            self._scratch_floats, self._scratch = floats, aligned(floats * self._n_threads)
+
+    def _call(self, texts: list[bytes | None], places: list[int]) -> Rows:
+        """One call of the encoder, longer sentences first."""
+        lengths = [_length(text) for text in texts]
+        first = np.cumsum([0, *lengths])
+        of = np.repeat(np.arange(len(texts)), lengths)
+        return Rows(
+            self._encode_space.ctypes.data,
+            self._encode_rows,
+            np.frombuffer(b"".join(text or b"" for text in texts), np.uint8).copy(),
+            np.arange(first[-1]) - first[of],
+            of,
+            np.zeros(0, np.int64),
+            first,
+            np.array(places),
+        )
+
+
+def _length(text: bytes | None) -> int:
+    return 0 if text is None else len(text)
+
+
+def _rows(space: Array, capacity: int) -> Rows:
+    """A step's rows, filled by the step itself."""
+    position, of, beam = (np.zeros(capacity, np.int64) for _ in range(3))
+    nothing = np.zeros(0, np.int64)
+    return Rows(
+        space.ctypes.data, capacity, np.zeros(capacity, np.uint8), position, of, beam, nothing, nothing
+    )
+
+
+def _table(*columns: Sequence[int]) -> npt.NDArray[np.int64]:
+    return np.array(list(zip(*columns, strict=True)), np.int64).reshape(-1, len(columns))
+
+
+def _before(widths: Sequence[int]) -> list[int]:
+    """The sum of those before each."""
+    return [sum(widths[:i]) for i in range(len(widths))]

@@ -1,0 +1,111 @@
+"""What a translation is asked for and what it yields: the words that the decode loop, the engines and the
+Translator share. Knows no models, no tensors and no files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os.path import commonprefix
+from typing import NamedTuple, Protocol
+
+from bytenmt.config import bounds
+
+# A beam search goes on while its best open text would win if it grew to so many times its bytes at no loss.
+# With 1, three lines in 500 of a middling model ended below greedy search; with no bound but the length limit
+# the search took a third more steps.
+LOOK_AHEAD = 2
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the search chooses.
+
+    beam: hypotheses kept of a sentence, 1 is greedy. n_best: how many are wanted, at most `beam`.
+    length_penalty: hypotheses are ranked by log_probability / (bytes + 1) ** length_penalty.
+    sample: draw every byte instead; `beam` is then the number of independent texts. temperature divides the
+    logits, then top_k keeps the likeliest bytes (0: all) and top_p the fewest whose probabilities, after
+    the temperature, reach that sum. seed: of the draws, which depend on it, the request's number, the text's
+    and the byte's, on nothing else.
+    no_repeat_ngram_size: no n characters come twice in a text where that leaves a choice; 0 is off.
+    endless: a text, not a line: line ends are allowed, and it goes on as long as its limit lets it.
+    Raises ValueError for a number outside bounds.DECODING.
+    """
+
+    beam: int = 1
+    n_best: int = 1
+    length_penalty: float = 1.0
+    sample: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+    no_repeat_ngram_size: int = 0
+    endless: bool = False
+
+    def __post_init__(self) -> None:
+        bounds.check(vars(self), bounds.DECODING)
+        if self.n_best > self.beam:
+            raise ValueError(f"n_best {self.n_best}, beam {self.beam}: expected 1 <= n_best <= beam")
+
+
+class Request(NamedTuple):
+    """One sentence to decode.
+
+    source: valid UTF-8 without EOS, None for a model without a source. limit: bytes of output at most, EOS
+    not counted. prefix: valid UTF-8 that the output begins with, at most `limit` bytes, a line end only
+    where Options.endless; its log-probability is part of the hypothesis'. number: tells its draws from
+    those of other requests.
+    """
+
+    source: bytes | None
+    limit: int
+    prefix: bytes = b""
+    number: int = 0
+
+
+class Hypothesis(NamedTuple):
+    """text: bytes without EOS; log_probability: natural log, EOS included, the model's own without mask or
+    temperature; score: what it was ranked by, log_probability / (bytes + 1) ** length_penalty; passes: of the
+    decoder, where some of the bytes were drafted, else 0."""
+
+    text: bytes
+    log_probability: float
+    score: float
+    passes: int = 0
+
+
+def shared_beginning(texts: Sequence[bytes]) -> bytes:
+    """What all texts begin with; one or more."""
+    if len(texts) == 1:
+        return texts[0]  # which commonprefix would compare with itself, byte by byte
+    return commonprefix(list(texts)) or b""
+
+
+class Engine(Protocol):
+    """Sentences decoded side by side, each at its own place. What a sentence yields does not depend on the
+    others."""
+
+    capacity: int  # sentences at most
+
+    def room(self) -> int:
+        """Sentences that `admit` would take now."""
+        ...
+
+    def admit(self, requests: list[Request]) -> list[int]:
+        """Encode the sources and begin; at most room() of them. Returns a handle for each."""
+        ...
+
+    def advance(self, n_steps: int) -> None:
+        """n steps of all sentences that are not done; with drafts n passes, or as many as probably give n
+        bytes. Does not wait for the device."""
+        ...
+
+    def finished(self) -> list[tuple[int, list[Hypothesis]]]:
+        """Handles and hypotheses, best first, of the sentences done since the last call; their places are
+        free again. Waits for the device."""
+        ...
+
+    def so_far(self, handle: int) -> bytes:
+        """The bytes that a running sentence will surely begin with (beam 1: all chosen ones)."""
+        ...

@@ -1,0 +1,1 @@
+"""Decoding in plain PyTorch, on any device; the reference."""

@@ -1,0 +1,297 @@
+"""Which bytes go on: one step of the search, greedy, beam or sampling, in plain PyTorch on any device.
+
+What comes out is valid UTF-8 by construction: at every step a byte is allowed if the character that it begins
+or goes on with can still be finished under the length limit, and EOS only between characters. The mask comes
+after the log-softmax, so that a hypothesis' score stays the models' own log-probability. Where bytes are
+drafted, one pass makes the choices of several steps and keeps those that the steps alone would have made. All
+shapes are constant and nothing waits for the device, so that a CUDA graph can hold a step. Knows no models,
+nor where drafts come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from bytenmt.decoding.interface import LOOK_AHEAD, Options, Request
+from bytenmt.decoding.pytorch.ngram_blocking import Guard, banned
+from bytenmt.decoding.pytorch.sampling import draw, draw_key
+from bytenmt.models.base import map_tensors
+from bytenmt.utf8 import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS, UTF8_NEXT, allowed_bytes
+
+
+class Finished(NamedTuple):
+    """Hypotheses that have ended, each (n, b): score float64 that ranks them, log_probability float64, step
+    and beam int64 at which EOS was chosen. Where there is none both scores are -inf and the step is -1.
+
+    In a beam search they stand best first, otherwise each in the column of its row.
+    """
+
+    score: Tensor
+    log_probability: Tensor
+    step: Tensor
+    beam: Tensor
+
+
+class History(NamedTuple):
+    """What was chosen, written in place: byte (n, T, b) uint8, and parent (n, T, b) int32, the beam of the
+    step before that it went on from. T: one more than the highest limit."""
+
+    byte: Tensor
+    parent: Tensor
+
+
+class Beams(NamedTuple):
+    """n sentences, each with b beams (in sampling: b texts).
+
+    step, limit (n,) int64: bytes chosen, and at most; done (n,) bool.
+    forced (n, T) int16: one more than the byte that must come at each step, 0 where any may.
+    key (n, b) int64: of each text's draws.
+    last (n, b) uint8: the byte chosen last, BOS first; parent (n, b) int64: the beam that it went on from.
+    automaton (n, b) int64: see alphabet; score (n, b) float64: log-probability so far.
+    guard: T is 0 where repetition is not guarded against. passes (n,) int64: that have read drafted bytes.
+    """
+
+    step: Tensor
+    limit: Tensor
+    done: Tensor
+    forced: Tensor
+    key: Tensor
+    last: Tensor
+    parent: Tensor
+    automaton: Tensor
+    score: Tensor
+    finished: Finished
+    history: History
+    guard: Guard
+    passes: Tensor
+
+
+class Chosen(NamedTuple):
+    """A step's outcome: byte, parent (n, b) int64, score (n, b) float64, finished, done (n,) bool."""
+
+    byte: Tensor
+    parent: Tensor
+    score: Tensor
+    finished: Finished
+    done: Tensor
+
+
+class Choice:
+    """The search of one set of options on one device."""
+
+    def __init__(self, options: Options, device: torch.device) -> None:
+        self.options = options
+        self.device = device
+        may = torch.from_numpy(allowed_bytes(options.endless))
+        other = ~torch.eye(N_IDS + 1, dtype=torch.bool)[:, 1:]
+        # forbidden (257, 5, N_STATES, 256) bool: by what is forced, the bytes of room, the automaton's state.
+        forbidden = other[:, None, None].repeat(1, *may.shape[:2], 1)
+        forbidden[0] = ~may  # nothing is forced; what is comes whatever it is: a prefix may hold controls
+        self._forbidden = forbidden.to(device)
+        self._follow = torch.from_numpy(UTF8_NEXT).to(device).long()
+
+    def begin(self, requests: Sequence[Request], history: int = 0) -> Beams:
+        """Sentences before their first byte; room for a history of at least so many steps."""
+        n, b = len(requests), self.options.beam
+        history = max([history, *(request.limit + 1 for request in requests)])
+        forced = torch.zeros(n, history, dtype=torch.int16)
+        for row, request in zip(forced, requests, strict=True):
+            row[: len(request.prefix)] = torch.tensor(list(request.prefix), dtype=torch.int16) + 1
+        keys = [[draw_key(self.options.seed, request.number, j) for j in range(b)] for request in requests]
+        score = torch.zeros(n, b, dtype=torch.float64)
+        nothing = torch.full_like(score, -torch.inf)
+        zero = torch.zeros(n, b, dtype=torch.int64)
+        if not self.options.sample:
+            score[:, 1:] = -torch.inf  # all beams begin alike: one of them is enough
+        beams = Beams(
+            step=zero[:, 0],
+            limit=torch.tensor([request.limit for request in requests], dtype=torch.int64),
+            done=torch.zeros(n, dtype=torch.bool),
+            forced=forced,
+            key=torch.tensor(keys, dtype=torch.int64).view(n, b),
+            last=torch.full((n, b), BOS, dtype=torch.uint8),
+            parent=torch.arange(b).repeat(n, 1),
+            automaton=torch.full((n, b), ACCEPT, dtype=torch.int64),
+            score=score,
+            finished=Finished(nothing, nothing, zero - 1, zero),
+            history=History(
+                torch.zeros(n, history, b, dtype=torch.uint8), torch.zeros(n, history, b, dtype=torch.int32)
+            ),
+            guard=Guard.begin(n, history if self.options.no_repeat_ngram_size else 0, b),
+            passes=zero[:, 0],
+        )
+        return map_tensors(lambda part: part.to(self.device), beams)
+
+    def step(self, log_p: Tensor, beams: Beams) -> Beams:
+        """log_p (n, b, 256): the models' log-probabilities of the next byte. The history is written in place,
+        the rest of the answer is fresh."""
+        log_p = allowed(log_p, self._mask(beams))
+        if self.options.beam > 1 and not self.options.sample:
+            return self._go_on(beams, beam_search(log_p, beams, self.options))
+        byte = self._byte(log_p, beams.key, beams.step)
+        score = beams.score + log_p.gather(2, byte[:, :, None])[:, :, 0]
+        return self._go_on(beams, each_row(byte, score, beams, self.options))
+
+    def verify(self, log_p: Tensor, draft: Tensor, beams: Beams) -> tuple[Beams, Tensor]:
+        """The choices of m + 1 steps of one beam at once; draft (n, m) int64: the bytes that are guessed.
+
+        log_p (n, m + 1, 256): what follows the last byte, and each drafted one if all before it are right.
+        A text takes the choices that agree with the draft and the first that does not, or the last; EOS ends
+        it. Returns the beams after, and how many of the m + 1 columns (n,) int64 have been read in vain.
+        """
+        n, m = draft.shape
+        column = torch.arange(m + 1, device=draft.device)
+        automaton = [beams.automaton]
+        for j in range(m):
+            automaton.append(self._follow[automaton[-1], draft[:, j : j + 1]])
+        along = torch.cat(automaton, dim=1)
+        at = _at(beams, column)
+        room = ((beams.limit - beams.step)[:, None] - column).clamp(0, LONGEST_CHARACTER)
+        log_p = allowed(log_p, self._forbidden[beams.forced.gather(1, at).long(), room, along])
+        # A draw depends on the sum of key and step: the column may be added to either.
+        byte = self._byte(log_p, beams.key + column, beams.step)
+        right = (byte[:, :m] == draft) & (draft != EOS)
+        n_right = right.long().cumprod(dim=1).sum(dim=1, keepdim=True)
+
+        # What is not taken is written too: the next pass writes over it, and at the limit no text has a byte.
+        beams.history.byte.scatter_(1, at[:, :, None], byte.to(torch.uint8)[:, :, None])
+        costs = log_p.gather(2, byte[:, :, None])[:, :, 0].double()
+        score = torch.cat([beams.score, costs], dim=1).cumsum(dim=1).gather(1, n_right + 1)
+        last, running = byte.gather(1, n_right), ~beams.done
+        at_last = beams._replace(step=beams.step + n_right[:, 0])
+        chosen = each_row(last, score, at_last, self.options)
+        step = torch.where(running, at_last.step + 1, beams.step)
+        after = beams._replace(
+            step=step,
+            done=beams.done | chosen.done | (step > beams.limit),
+            last=last.to(torch.uint8),
+            automaton=self._follow[along.gather(1, n_right), last],
+            score=score,
+            finished=chosen.finished,
+            passes=beams.passes + running,
+        )
+        return after, m - n_right[:, 0]
+
+    def _byte(self, log_p: Tensor, key: Tensor, step: Tensor) -> Tensor:
+        """The byte that each text takes, drawn or the likeliest: log_p (n, b, 256), key (n, b), step (n,)
+        -> (n, b) int64."""
+        if self.options.sample:
+            return draw(log_p, key, step, self.options)
+        return log_p.max(dim=2).indices
+
+    def _mask(self, beams: Beams) -> Tensor:
+        """The bytes that may not follow: (n, b, 256) bool."""
+        room = (beams.limit - beams.step).clamp(0, LONGEST_CHARACTER)[:, None]
+        forced = beams.forced.gather(1, _at(beams)).long()
+        forbidden = self._forbidden[forced, room, beams.automaton]
+        if self.options.no_repeat_ngram_size:
+            strict = forbidden | self._repeats(beams)
+            # A byte that is forced, or the only one that ends a character, comes all the same.
+            forbidden = torch.where(strict.all(dim=2, keepdim=True), forbidden, strict)
+        return forbidden
+
+    def _repeats(self, beams: Beams) -> Tensor:
+        """The bytes that complete n characters which the text already has in a row: (n, b, 256) bool."""
+        completes = self._follow[beams.automaton] == ACCEPT
+        completes[:, :, EOS].fill_(False)
+        within = beams.automaton != ACCEPT
+        return banned(beams.guard, beams.step, within, self.options.no_repeat_ngram_size) & completes
+
+    def _go_on(self, beams: Beams, chosen: Chosen) -> Beams:
+        """The sentences after a step; what is done stays as it is."""
+        history = beams.history
+        # A done sentence writes where nobody reads: its last step is the one past its bytes.
+        at = _at(beams)[:, :, None].expand(-1, 1, self.options.beam)
+        byte = chosen.byte.to(torch.uint8)
+        history.byte.scatter_(1, at, byte[:, None])
+        history.parent.scatter_(1, at, chosen.parent[:, None].to(torch.int32))
+        automaton = beams.automaton.gather(1, chosen.parent)
+        guard = beams.guard
+        if self.options.no_repeat_ngram_size:
+            guard = guard.go_on(byte, chosen.parent, at)
+        step = beams.step + ~beams.done
+        return beams._replace(
+            step=step,
+            done=beams.done | chosen.done | (step > beams.limit),
+            last=byte,
+            parent=chosen.parent,
+            automaton=self._follow[automaton, chosen.byte],
+            score=chosen.score,
+            finished=chosen.finished,
+            guard=guard,
+        )
+
+
+def allowed(log_p: Tensor, forbidden: Tensor) -> Tensor:
+    """log_p (n, b, 256) with -inf where forbidden (n, b, 256) bool, and where it is no number."""
+    log_p = log_p.masked_fill(forbidden, -torch.inf)
+    return log_p.nan_to_num(nan=-torch.inf, neginf=-torch.inf)
+
+
+def each_row(byte: Tensor, score: Tensor, beams: Beams, options: Options) -> Chosen:
+    """Every row is a text of its own, that takes this byte: byte (n, b) int64, score (n, b) with it."""
+    running = (beams.finished.step < 0) & ~beams.done[:, None]
+    ends = (byte == EOS) & running
+    ended = _ended(score, beams.step, beams.parent, options)
+    finished = Finished(*(torch.where(ends, *pair) for pair in zip(ended, beams.finished, strict=True)))
+    done = (finished.step >= 0).all(dim=1)
+    return Chosen(byte, beams.parent, score, finished, done)
+
+
+def beam_search(log_p: Tensor, beams: Beams, options: Options) -> Chosen:
+    """The b best of all continuations go on; those among the b best that end are finished."""
+    b = options.beam
+    # As many non-EOS candidates as beams are among the best 2 b: each beam has one EOS.
+    total = (beams.score[:, :, None] + log_p).flatten(1)
+    best, index = (part[:, : 2 * b] for part in total.sort(dim=1, descending=True, stable=True))
+    parent, byte = index // N_IDS, index % N_IDS
+
+    ends = byte == EOS
+    over = ~ends[:, :b] | beams.done[:, None]
+    ended = _ended(best[:, :b].masked_fill(over, -torch.inf), beams.step, parent[:, :b], options)
+    both = [torch.cat(pair, dim=1) for pair in zip(beams.finished, ended, strict=True)]
+    pick = both[0].sort(dim=1, descending=True, stable=True).indices[:, :b]
+    finished = Finished(*(part.gather(1, pick) for part in both))
+
+    score, pick = best.masked_fill(ends, -torch.inf).sort(dim=1, descending=True, stable=True)
+    score, pick = score[:, :b], pick[:, :b]
+    done = search_is_over(score[:, 0], finished, beams.step + 1, beams.limit, options)
+    return Chosen(byte.gather(1, pick), parent.gather(1, pick), score, finished, done)
+
+
+def search_is_over(
+    best: Tensor, finished: Finished, n_bytes: Tensor, limit: Tensor, options: Options
+) -> Tensor:
+    """Whether no text that goes on is expected among the wanted hypotheses: (n,) bool.
+
+    best (n,): the highest score of those that go on, after n_bytes (n,) of at most limit (n,). That as many
+    have ended as there are beams is not enough: a confident model lets an early EOS of little probability
+    among the best at nearly every step, and all of these are worse than the text that goes on. So the search
+    ends where they outrank what that could become with no further loss, in as many bytes again; or, however
+    few have ended, at its limit.
+    """
+
+    def ranked(length: Tensor) -> Tensor:
+        return best / (length + 1).double() ** options.length_penalty
+
+    worst_wanted = finished.score[:, options.n_best - 1]
+    all_ended = finished.score[:, -1] > -torch.inf
+    soon = torch.minimum(LOOK_AHEAD * n_bytes, limit)
+    return (ranked(limit) <= worst_wanted) | (all_ended & (ranked(soon) <= worst_wanted))
+
+
+def _ended(total: Tensor, step: Tensor, beam: Tensor, options: Options) -> Finished:
+    """Hypotheses that end at this step: total, beam (n, b), step (n,)."""
+    score = total / ((step + 1).double() ** options.length_penalty)[:, None]
+    return Finished(score, total, step[:, None].expand_as(beam), beam)
+
+
+def _at(beams: Beams, ahead: Tensor | None = None) -> Tensor:
+    """Each sentence's column of the history and of what is forced: (n, 1) int64; ahead (k,) int64: the
+    columns so many steps further on, (n, k)."""
+    step = beams.step[:, None] if ahead is None else beams.step[:, None] + ahead
+    return step.clamp(max=beams.forced.shape[1] - 1)

@@ -1,0 +1,71 @@
+"""Sampling: which byte is drawn, by a hash of whose byte it is.
+
+A draw depends on the seed, the request's number, the text's and the byte's, on nothing else: not on other
+sentences, nor on the order of anything. Knows no search.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bytenmt.decoding.interface import Options
+
+WORD = (1 << 64) - 1
+GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+def mix(x: int) -> int:
+    """Steele, Lea and Flood 2014: splitmix64's next number, all arithmetic modulo 2^64."""
+    x = (x + GOLDEN) & WORD
+    x = ((x ^ (x >> 30)) * FIRST) & WORD
+    x = ((x ^ (x >> 27)) * SECOND) & WORD
+    return x ^ (x >> 31)
+
+
+def signed(x: int) -> int:
+    """The int64 with the bits of an unsigned word."""
+    return x - (1 << 64) if x >> 63 else x
+
+
+def draw_key(seed: int, number: int, text: int) -> int:
+    """The key of one text's draws, as int64."""
+    return signed(mix((mix((mix(seed & WORD) + number) & WORD) + text) & WORD))
+
+
+def uniform(key: Tensor, step: Tensor) -> Tensor:
+    """key, step int64 of one shape -> float64 in [0, 1), multiples of 2^-24: mix(key + step) >> 40."""
+
+    def shifted(x: Tensor, by: int) -> Tensor:
+        return (x >> by) & ((1 << (64 - by)) - 1)  # int64 shifts its sign in
+
+    x = key + step + signed(GOLDEN)
+    x = (x ^ shifted(x, 30)) * signed(FIRST)
+    x = (x ^ shifted(x, 27)) * signed(SECOND)
+    return shifted(x ^ shifted(x, 31), 40).double() / (1 << 24)
+
+
+def draw(log_p: Tensor, key: Tensor, step: Tensor, options: Options) -> Tensor:
+    """log_p (n, b, 256), -inf where not allowed; key (n, b), step (n,) int64 -> bytes (n, b) int64.
+
+    The first byte in the order of their values at which the running sum of the kept probabilities exceeds
+    the uniform number's share of their total.
+    """
+    scaled = log_p.double() / options.temperature
+    if options.top_k or options.top_p < 1:
+        scaled = scaled.masked_fill(~kept(scaled, options.top_k, options.top_p), -torch.inf)
+    weights = (scaled - scaled.amax(dim=2, keepdim=True)).exp()
+    running = weights.cumsum(dim=2)
+    share = uniform(key, step[:, None].expand_as(key)) * running[:, :, -1]
+    return (running <= share[:, :, None]).sum(dim=2)
+
+
+def kept(scaled: Tensor, top_k: int, top_p: float) -> Tensor:
+    """The likeliest bytes: scaled (n, b, 256) float64 -> bool. Of equal ones the lower byte comes first."""
+    ordered, order = scaled.sort(dim=2, descending=True, stable=True)
+    if top_k:
+        ordered[:, :, top_k:].fill_(-torch.inf)
+    before = F.pad(ordered.softmax(dim=2).cumsum(dim=2)[:, :, :-1], (1, 0))
+    keep = (ordered > -torch.inf) & (before < top_p)
+    return torch.zeros_like(keep).scatter(2, order, keep)

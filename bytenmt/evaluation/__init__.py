@@ -1,0 +1,1 @@
+"""Scores of translations, and which source character is meant."""

@@ -1,0 +1,111 @@
+"""What a figure of a language model is held against: a byte n-gram of the run's own training text, and xz.
+
+Both read the evaluated bytes as they come. Knows files and bytes; no models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from bytenmt.data.text_file import read_bytes, restored_path
+from bytenmt.errors import DataError
+from bytenmt.language.ngram import ORDER, Bytes, NGram, Smoothing
+
+NGRAM_BYTES = 1 << 25  # of training text that are counted at most: about 2 GB of memory and a minute
+PRESET = 9  # xz -9
+NAMES: dict[Smoothing, str] = {"witten-bell": "Witten-Bell", "kneser-ney": "modified Kneser-Ney"}
+
+
+class Reference(Protocol):
+    """What reads the evaluated bytes too."""
+
+    def add(self, data: bytes) -> None:
+        """The next bytes."""
+
+    def lines(self) -> Iterator[str]:
+        """For people; the stream has ended."""
+
+
+def references(facts: Mapping[str, Any], source: bool) -> tuple[list[Reference], list[str]]:
+    """Those that a run can be held against, and why one is missing. facts, source: of the run; with a source
+    there is no n-gram: it reads none."""
+    if source:
+        return [Packed()], []
+    try:
+        return [Counted(training_text(facts)), Packed()], []
+    except DataError as error:
+        return [Packed()], [f"no n-gram beside it: {error}"]
+
+
+class Packed:
+    """What `xz -9` makes of a stream."""
+
+    def __init__(self) -> None:
+        self._packer = lzma.LZMACompressor(preset=PRESET)
+        self._n_packed = self._n_bytes = 0
+
+    def add(self, data: bytes) -> None:
+        """The next bytes."""
+        self._n_bytes += len(data)
+        self._n_packed += len(self._packer.compress(data))
+
+    def lines(self) -> Iterator[str]:
+        """For people; the stream has ended."""
+        self._n_packed += len(self._packer.flush())
+        yield f"reference, xz -{PRESET}: {8 * self._n_packed / max(1, self._n_bytes):.4f}"
+
+
+class Counted:
+    """What n-grams of a text make of a stream. training: the text's files as bytes (uint8)."""
+
+    def __init__(self, training: Sequence[Bytes]) -> None:
+        n_bytes = sum(map(len, training))
+        self._share = ""
+        if n_bytes > NGRAM_BYTES:
+            self._share = f" (of the first {NGRAM_BYTES} of {n_bytes} bytes)"
+            starts = np.cumsum([0, *map(len, training)])
+            training = [
+                text[: max(0, NGRAM_BYTES - start)]
+                for text, start in zip(training, starts.tolist(), strict=False)
+            ]
+        self._models = {smoothing: NGram.of(training, ORDER, smoothing) for smoothing in NAMES}
+        self._bits = dict.fromkeys(NAMES, 0.0)
+        self._n_bytes = 0
+        self._before = np.zeros(ORDER, np.uint8)
+
+    def add(self, data: bytes) -> None:
+        """The next bytes."""
+        text = np.frombuffer(data, np.uint8)
+        for smoothing, model in self._models.items():
+            self._bits[smoothing] += float(model.bits(text, self._before).sum())
+        self._before = np.concatenate([self._before, text])[-ORDER:]
+        self._n_bytes += len(text)
+
+    def lines(self) -> Iterator[str]:
+        """For people; the stream has ended."""
+        for smoothing, bits in self._bits.items():
+            figure = bits / max(1, self._n_bytes)
+            yield f"reference, order-{ORDER} n-gram, {NAMES[smoothing]}{self._share}: {figure:.4f}"
+
+
+def training_text(facts: Mapping[str, Any]) -> list[Bytes]:
+    """The streams that a run was trained on, by its facts. Raises DataError where they are not told, or not
+    there any more as they were."""
+    texts = facts.get("texts")
+    if not texts:
+        raise DataError("the run does not tell its training text")
+    return [_as_it_was(restored_path(text["path"]), text["bytes"], text["sha256"]) for text in texts]
+
+
+def _as_it_was(path: Path, n_bytes: int, sha256: str) -> Bytes:
+    """A file's bytes, checked."""
+    data = read_bytes(path)
+    if len(data) != n_bytes or hashlib.sha256(data.data).hexdigest() != sha256:
+        raise DataError(f"the training text {path} is not what it was")
+    return data

@@ -1,0 +1,105 @@
+"""A page that colours a text by what each character cost the model, written as it comes.
+
+The browser puts what is written last, the figures, on top. Knows surprises; no models, and no files but the
+one that it is given.
+"""
+
+from __future__ import annotations
+
+import html
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+from bytenmt.errors import printable
+from bytenmt.language.summary import Whole
+from bytenmt.utf8 import EOS, NEWLINE
+
+SHOWN = 200_000  # bytes of text at most: a browser is slow with more
+BOUNDS = (0.25, 0.5, 1, 2, 3, 4, 6, 8, 12)  # bits of a character at which the next colour begins
+COLOURS = ("fffff4", "fff6cf", "feebaa", "fed67f", "feb54f", "f98d2b", "e8631a", "c4410d", "8f2d0a", "571b08")
+INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+STYLE = """
+:root { color-scheme: light }
+body { display: flex; flex-direction: column; margin: 2rem auto; max-width: 72rem; padding: 0 1rem;
+  font: 16px/1.5 system-ui, sans-serif; color: #1c1c1c; background: #fff }
+header { order: -2 } footer { order: -1 }
+h1 { font-size: 1.3rem; margin: 0 }
+footer pre { overflow-x: auto; font-size: .85rem; line-height: 1.4 }
+main { white-space: pre-wrap; overflow-wrap: anywhere; font: 15px/1.75 ui-monospace, monospace; tab-size: 4;
+  border-top: 1px solid #ccc; padding-top: 1rem }
+s { text-decoration: none; padding: .12em 0 }
+s:hover { outline: 2px solid #06c }
+.legend s { display: inline-block; padding: .1em .6em; font-size: .85rem }
+"""
+
+
+class Page:
+    """out: where it is written; title: of the page, any text; line_ends: whether EOS ends a line."""
+
+    def __init__(self, out: BinaryIO, title: str, line_ends: bool = False) -> None:
+        self._out, self._line_ends = out, line_ends
+        self._n_shown = self._n_bytes = 0
+        name = html.escape(printable(title))
+        self._write(
+            f'<!DOCTYPE html>\n<html lang="mul">\n<meta charset="utf-8">\n<title>{name}</title>\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<style>{STYLE}{''.join(_rules())}</style>\n<header><h1>{name}</h1>\n"
+            "<p>Each character's colour says how many bits it cost; point at one to see its bytes.</p>\n"
+            f'<p class="legend">{"".join(_legend())}</p></header>\n<main>'
+        )
+
+    def add(self, found: Whole) -> None:
+        """The next characters, as far as the page goes."""
+        self._n_bytes += len(found.surprise.data)
+        if self._n_shown < SHOWN:
+            self._write("".join(self._marked(found)))
+
+    def finish(self, lines: Iterable[str]) -> None:
+        """The figures, and the end of the page."""
+        figures = html.escape("\n".join(lines))
+        left = f"<p>The text's first {self._n_shown} bytes of {self._n_bytes}:</p>\n"
+        self._write(f"</main>\n<footer><pre>{figures}</pre>\n")
+        self._write(f"{left if self._n_shown < self._n_bytes else ''}</footer>\n</html>\n")
+
+    def _marked(self, found: Whole) -> Iterator[str]:
+        data, bits, rank = (part.tolist() for part in found.surprise)
+        start = 0
+        for name, n_bytes in zip(found.characters.names(), found.characters.n_bytes.tolist(), strict=True):
+            if self._n_shown >= SHOWN:
+                return
+            own = slice(start, start + n_bytes)
+            total = sum(bits[own])
+            told = ", ".join(
+                f"{byte:02X}: {cost:.2f} bits, rank {place + 1}"
+                for byte, cost, place in zip(data[own], bits[own], rank[own], strict=True)
+            )
+            if n_bytes > 1:
+                told = f"{total:.2f} bits; {told}"
+            ends = data[start] == NEWLINE or self._line_ends and data[start] == EOS
+            text = "↵" if ends else html.escape(visible(name))
+            yield f'<s class=c{bisect_right(BOUNDS, total)} title="{told}">{text}</s>' + "\n" * ends
+            start += n_bytes
+            self._n_shown += n_bytes
+
+    def _write(self, text: str) -> None:
+        self._out.write(text.encode("utf-8"))
+
+
+def visible(name: str) -> str:
+    """A character as it can be seen: what has no shape by its number."""
+    if len(name) > 1 or name == "\t" or unicodedata.category(name) not in INVISIBLE:
+        return name
+    return chr(0x2400 + ord(name)) if ord(name) < 0x20 else f"⟨U+{ord(name):04X}⟩"
+
+
+def _rules() -> Iterator[str]:
+    for number, colour in enumerate(COLOURS):
+        ink = "; color: #fff" if number >= len(COLOURS) - 3 else ""
+        yield f".c{number} {{ background: #{colour}{ink} }}\n"
+
+
+def _legend() -> Iterator[str]:
+    for number, (low, high) in enumerate(zip((0, *BOUNDS), (*BOUNDS, None), strict=True)):
+        yield f"<s class=c{number}>{f'{low} to {high}' if high else f'{low} bits and more'}</s>"

@@ -1,0 +1,141 @@
+"""The score v^T tanh(q + k) of additive attention over many steps on a CPU, without a tensor of that size.
+
+With E_q = exp(2 q) and E_k = exp(2 k), tanh(q + k) = 1 - 2 / (1 + E_q E_k): the keys' exponentials are taken
+once for all steps, a step costs one division an element, and its backward makes the same from the same
+again instead of keeping it. Exact to rounding in float32 while |k| stays below LIMIT: where E_q overflows or
+is zero tanh is 1 or -1 then anyway. Knows no weights but v.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from bytenmt.jit import njit
+from bytenmt.layers.parallel import shares, spread
+
+Array = npt.NDArray[np.float32]
+LIMIT = 20.0  # exp(2 k) is far from overflow and from zero, so that no infinity meets a zero
+
+
+@njit
+def add_scores(q: Array, k: Array, v: Array, scores: Array, first: int, last: int) -> None:
+    """scores (n, b, s) of sentences first to last - 1, from v (d,), exponentials q (n, b, d), k (n, s, d)."""
+    one, two = np.float32(1), np.float32(2)
+    _, s, d = k.shape
+    whole = d // 64 * 64
+    partial = np.empty(64, np.float32)
+    for i in range(first, last):
+        for row in range(q.shape[1]):
+            for j in range(s):
+                partial[:] = np.float32(0)
+                for c in range(0, whole, 64):
+                    for lane in range(64):
+                        e = q[i, row, c + lane] * k[i, j, c + lane]
+                        partial[lane] += v[c + lane] * (one - np.divide(two, one + e))
+                for lane in range(d - whole):
+                    e = q[i, row, whole + lane] * k[i, j, whole + lane]
+                    partial[lane] += v[whole + lane] * (one - np.divide(two, one + e))
+                total = np.float32(0)
+                for lane in range(64):
+                    total += partial[lane]
+                scores[i, row, j] = total
+
+
+@njit
+def add_gradients(
+    q: Array, k: Array, v: Array, given: Array, d_q: Array, d_k: Array, d_v: Array, first: int, last: int
+) -> None:
+    """From given (n, b, s), the scores' gradient: adds to d_q (n, b, d), d_k (n, s, d) and d_v (d,) those by
+    q and k themselves (not their exponentials) and by v."""
+    one, two, four = np.float32(1), np.float32(2), np.float32(4)
+    _, s, d = k.shape
+    for i in range(first, last):
+        for row in range(q.shape[1]):
+            for j in range(s):
+                g = given[i, row, j]
+                for c in range(d):
+                    u = np.divide(one, one + q[i, row, c] * k[i, j, c])
+                    d_v[c] += g * (one - two * u)
+                    y = g * v[c] * four * u * (one - u)
+                    d_q[i, row, c] += y
+                    d_k[i, j, c] += y
+
+
+def applies(keys: Tensor) -> bool:
+    """Whether these keys may take the fused path: float32 or bf16 on a CPU, in range."""
+    kind = keys.device.type == "cpu" and keys.dtype in (torch.float32, torch.bfloat16)
+    return kind and keys.numel() > 0 and bool(keys.detach().abs().amax() < LIMIT)
+
+
+class FusedScore:
+    """Of keys (n, s, d) and v (d,), for one run of a loop: shares (n, b, d) -> scores (n, b, s) float32."""
+
+    def __init__(self, keys: Tensor, v: Tensor) -> None:
+        self.exponentials = (2 * keys.detach().float()).exp().contiguous()
+        self.v = v.detach().float().contiguous()
+        self.d_keys: Tensor | None = None
+        self.d_v: Tensor | None = None
+        self._token: Tensor = _Gather.apply(keys, v, self)  # type: ignore[no-untyped-call]
+
+    def __call__(self, shares: Tensor) -> Tensor:
+        scores: Tensor = _Step.apply(shares, self._token, self)  # type: ignore[no-untyped-call]
+        return scores
+
+    def forward(self, q: Tensor) -> Tensor:
+        """q (n, b, d): exponentials -> scores (n, b, s)."""
+        k = self.exponentials
+        scores = q.new_empty(*q.shape[:2], k.shape[1])
+        arrays = q.numpy(), k.numpy(), self.v.numpy(), scores.numpy()
+        spread(lambda _, first, last: add_scores(*arrays, first, last), len(k))
+        return scores
+
+    def backward(self, q: Tensor, given: Tensor) -> Tensor:
+        """given (n, b, s): the scores' gradient -> the shares' (n, b, d); the others' are added up here."""
+        if self.d_keys is None or self.d_v is None:
+            self.d_keys = torch.zeros_like(self.exponentials)
+            self.d_v = self.v.new_zeros(len(shares(len(q))), len(self.v))
+        d_q = torch.zeros_like(q)
+        arrays = q.numpy(), self.exponentials.numpy(), self.v.numpy(), given.float().contiguous().numpy()
+        d_q_, d_k, d_v = d_q.numpy(), self.d_keys.numpy(), self.d_v.numpy()
+        spread(lambda i, a, b: add_gradients(*arrays, d_q_, d_k, d_v[i], a, b), len(q))
+        return d_q
+
+
+class _Gather(Function):
+    """keys, v -> a token that every step takes, so that this backward runs after all of theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, keys: Tensor, v: Tensor, score: FusedScore) -> Tensor:
+        ctx.score, ctx.kinds = score, (keys.dtype, v.dtype)
+        return v.new_zeros(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, Tensor, None]:
+        d_keys, d_v = ctx.score.d_keys, ctx.score.d_v.sum(dim=0)
+        ctx.score.d_keys = ctx.score.d_v = None
+        return d_keys.to(ctx.kinds[0]), d_v.to(ctx.kinds[1]), None
+
+
+class _Step(Function):
+    """The scores of one step."""
+
+    @staticmethod
+    def forward(ctx: Any, shares: Tensor, token: Tensor, score: FusedScore) -> Tensor:
+        ctx.score, ctx.kind = score, shares.dtype
+        q = (2 * shares.float()).exp().contiguous()
+        ctx.save_for_backward(q)
+        return score.forward(q)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, given: Tensor) -> tuple[Tensor, Tensor, None]:
+        (q,) = ctx.saved_tensors
+        return ctx.score.backward(q, given).to(ctx.kind), given.new_zeros(()), None

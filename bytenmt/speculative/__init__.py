@@ -1,0 +1,1 @@
+"""Draft tables: counted from a run's training text, stored, looked up."""

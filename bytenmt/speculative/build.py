@@ -1,0 +1,88 @@
+"""The draft table of a run, from the text that it learnt or from another. Knows runs and texts; no models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bytenmt.config.schema import Config
+from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.text_file import read_bytes, restored_path
+from bytenmt.errors import BytenmtError, CheckpointError, DataError
+from bytenmt.language.baselines import training_text
+from bytenmt.language.ngram import Bytes
+from bytenmt.speculative.counting import MOST_BYTES, counted, pieces
+from bytenmt.speculative.table import Table, check_serial, write
+from bytenmt.storage.manifest import read_pointer
+from bytenmt.storage.weights import is_weights_file, read_config
+
+HINT = "give it by --src and --tgt, or --tsv"
+
+
+def write_table(run: Path, given: Sequence[PairFiles], errors: str) -> list[str]:
+    """Count the drafts of a run and keep them in its folder. given: texts to count; none: those that it was
+    trained on, where they still lie. Returns what to tell the user, a line each. Raises BytenmtError."""
+    if is_weights_file(run):
+        raise CheckpointError(f"--draft: {run} is a weights file; give the run folder, where drafts are kept")
+    config, facts = read_config(run), read_pointer(run).last_facts()
+    check_serial(config.model, f"--draft: {run}")
+    if given and given[0].has_source != config.model.source:
+        expected = (
+            "with a source: give --src and --tgt" if config.model.source else "without a source: give --text"
+        )
+        raise BytenmtError(f"--draft: {run} was trained {expected}")
+    if config.model.source:
+        table = of_corpus(_corpus(run, config, facts, given, errors))
+    else:
+        paths = [pair.tgt for pair in given if pair.tgt is not None]
+        table = of_streams([read_bytes(path) for path in paths] if paths else training_text(facts))
+    return [told(write(run, table, config, facts), table)]
+
+
+def told(path: Path, table: Table) -> str:
+    """A line on a table: its size, and what it is worth."""
+    n_owned, n_bytes = int((table.tag > 0).sum()), path.stat().st_size
+    gain = ", ".join(f"{100 * share:.0f}" for share in table.gain)
+    return f"{path}: {n_bytes:,} bytes, {n_owned:,} contexts; right to byte 1, 2, …, held out: {gain} %"
+
+
+def of_corpus(corpus: ParallelCorpus) -> Table:
+    """The drafts of pairs."""
+    chosen = _evenly(corpus)
+    sources = [corpus.source(k) for k in chosen] if corpus.has_source else None
+    return counted([corpus.target(k) for k in chosen], sources)
+
+
+def of_streams(texts: Sequence[Bytes]) -> Table:
+    """The drafts of texts without a source."""
+    return counted([piece for text in texts for piece in pieces(text)], ended=False)
+
+
+def _evenly(corpus: ParallelCorpus) -> range:
+    """Pairs from all over a corpus, of which enough is left to choose from."""
+    n_bytes = int(corpus.target_lengths.sum(dtype="int64"))
+    return range(0, len(corpus), max(1, n_bytes // (2 * MOST_BYTES)))
+
+
+def _corpus(
+    run: Path, config: Config, facts: Mapping[str, Any], given: Sequence[PairFiles], errors: str
+) -> ParallelCorpus:
+    """The pairs to count. Raises DataError where they are not known or not what they were."""
+    files = list(given) or [_files(one) for one in facts.get("corpora", [])]
+    if not files:
+        raise DataError(f"--draft: {run} does not tell its training text: {HINT}")
+    limits = config.data.max_source_bytes, config.data.max_target_bytes
+    corpus = ParallelCorpus.open_all(files, errors, *limits, cache=run / "cache")
+    corpus.require_pairs()
+    n_bytes = int(corpus.target_lengths.sum(dtype="int64"))
+    if not given and (len(corpus), n_bytes) != (facts["pairs"], facts["target_bytes"]):
+        names = " and ".join(part.name for part in corpus.parts)
+        raise DataError(f"--draft: the training text {names} is not what it was: {HINT}")
+    return corpus
+
+
+def _files(sides: Mapping[str, str]) -> PairFiles:
+    """As a run's facts tell them."""
+    src, tgt, tsv = (restored_path(sides[side]) if side in sides else None for side in ("src", "tgt", "tsv"))
+    return PairFiles(src, tgt, tsv)

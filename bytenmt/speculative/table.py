@@ -1,0 +1,222 @@
+"""Drafts: bytes that a text probably goes on with, guessed from a table or copied from the source.
+
+A convolutional decoder checks several guessed bytes in about the time of one step; a draft may hold any
+bytes at all, a wrong one costs only time. The table is direct mapped: the chains of bytes that most often
+followed a context in the training text, where contexts that hash to one slot compete for it. Engines import
+the constants and look up as `Table.draft` does, which is their reference. Knows bytes and the table's file;
+knows no models, compiles nothing, and does not know how a table is counted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.config.schema import CONVOLUTIONAL, Config, ModelConfig, architecture, config_tree
+from bytenmt.config.untrusted import shown
+from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.storage.tensor_file import entry, pack, read_arrays, replace_synced
+from bytenmt.utf8 import BOS
+
+CHAIN = 8  # bytes of a draft at most
+ORDERS = (8, 6, 4, 3, 2)  # bytes of context, in the order in which they are looked up
+LONGEST_MATCH = 8  # bytes of the text that are looked for in the source: a longer match counts as one of 8
+# hash of the last k bytes, modulo 2 ** 64, key = word & KEYS[k], newest byte lowest:
+#   h = (key ^ (k * PER_ORDER)) * SPREAD;  h ^= h >> 32;  h *= MIX;  slot = h >> (64 - log2 slots);
+#   tag = (h & 0xFFFFFFFF) | 1
+PER_ORDER = 0xBF58476D1CE4E5B9
+SPREAD = 0x9E3779B97F4A7C15
+MIX = 0x94D049BB133111EB
+WORD = (1 << 64) - 1
+KEYS = tuple((1 << 8 * k) - 1 for k in range(9))  # the mask of a context of k bytes
+START = int.from_bytes(bytes([BOS]) * 8, "big")  # the word at the beginning of a text
+
+FILE, FORMAT = "draft.safetensors", f"bytenmt draft 1, orders {ORDERS}"  # in the run folder
+# What a run may change between its beginning and its end, and facts that tell the text that it learnt.
+CHANGEABLE = ("max_updates", "max_minutes", "patience", "draft")
+TEXT_FACTS = ("pairs", "source_bytes", "target_bytes")
+
+Array = npt.NDArray[Any]
+
+
+class Draft(NamedTuple):
+    """guess: the bytes; reach: the chance in 255ths that each of them and all before it are right."""
+
+    guess: bytes
+    reach: tuple[int, ...]
+
+
+NOTHING = Draft(b"", ())
+
+
+class Table(NamedTuple):
+    """What is guessed after which context. slots: a power of two.
+
+    tag (slots,) uint32: of the context that owns a slot, 0: nobody. guess (slots,) uint64: the drafted
+    bytes, the first one lowest, 0 behind the last one. reach (slots, CHAIN) uint8: the chance in 255ths that
+    the first j + 1 of them are all right, not growing with j, 0 where nothing is drafted. copy
+    (LONGEST_MATCH + 1, CHAIN) uint8: [L, j] the same of what follows in the source a match of L bytes
+    (copy[0] = 0; zeros for a run without a source). gain (CHAIN,) float32: the share of held-out positions
+    at which the first j + 1 drafted bytes are right.
+    """
+
+    tag: Array
+    guess: Array
+    reach: Array
+    copy: Array
+    gain: Array
+
+    def draft(self, word: int, source: bytes | None = None) -> Draft:
+        """What is drafted behind `word` (see word_of): the table's chain, or the source's where the sum of
+        its reach is larger. source: without EOS, None where there is none."""
+        own = self.continued(word)
+        copied = self.copied(word, source) if source is not None else NOTHING
+        return copied if sum(copied.reach) > sum(own.reach) else own
+
+    def continued(self, word: int) -> Draft:
+        """The chain of the longest context that has a slot."""
+        shift = 64 - (len(self.tag).bit_length() - 1)
+        for order in ORDERS:
+            h = hashed(word, order)
+            slot = h >> shift
+            if int(self.tag[slot]) == tag_of(h):
+                reach = [value for value in self.reach[slot].tolist() if value]
+                guess = int(self.guess[slot]).to_bytes(CHAIN, "little")
+                return Draft(guess[: len(reach)], tuple(reach))
+        return NOTHING
+
+    def copied(self, word: int, source: bytes) -> Draft:
+        """What follows in the source its longest match with the text's end, of equal ones the last; a match
+        has a byte behind it."""
+        last = word.to_bytes(8, "big")
+        length, at = 0, 0
+        for end in range(1, len(source)):
+            matched = 0
+            while matched < min(end, LONGEST_MATCH) and source[end - 1 - matched] == last[7 - matched]:
+                matched += 1
+            if matched and matched >= length:
+                length, at = matched, end
+        reach = [value for value in self.copy[length].tolist() if value]
+        guess = source[at : at + len(reach)] if length else b""
+        return Draft(guess, tuple(reach[: len(guess)]))
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """table: of drafts. most: drafted bytes a pass at most, 1 to CHAIN, taken whatever their chance; None: as
+    many as pay."""
+
+    table: Table
+    most: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.most is not None and not 1 <= self.most <= CHAIN:
+            raise ValueError(f"most is {self.most}, expected 1 to {CHAIN}")
+
+
+def word_of(text: bytes) -> int:
+    """The last 8 bytes of a text, the newest lowest, behind as many BOS as it takes."""
+    return int.from_bytes((bytes([BOS]) * 8 + text)[-8:], "big")
+
+
+def longer(word: int, byte: int) -> int:
+    """The word of the text with one more byte."""
+    return (word << 8 | byte) & WORD
+
+
+def hashed(word: int, order: int) -> int:
+    """Of the last `order` bytes."""
+    h = ((word & KEYS[order]) ^ (order * PER_ORDER & WORD)) * SPREAD & WORD
+    return (h ^ h >> 32) * MIX & WORD
+
+
+def tag_of(h: int) -> int:
+    """What a slot tells of its owner, never 0."""
+    return h & 0xFFFFFFFF | 1
+
+
+def empty(slots: int = 2) -> Table:
+    """A table that drafts nothing."""
+    return Table(
+        np.zeros(slots, np.uint32),
+        np.zeros(slots, np.uint64),
+        np.zeros((slots, CHAIN), np.uint8),
+        np.zeros((LONGEST_MATCH + 1, CHAIN), np.uint8),
+        np.zeros(CHAIN, np.float32),
+    )
+
+
+def check_serial(config: ModelConfig, what: str) -> None:
+    """Raise BytenmtError, which begins with `what`, for an architecture that cannot check several bytes at
+    once."""
+    arch = architecture(config)
+    if arch not in CONVOLUTIONAL:
+        raise BytenmtError(
+            f"{what}: the steps of {arch} are serial; drafts are for {' and '.join(CONVOLUTIONAL)}: drop it"
+        )
+
+
+def identity(config: Config, facts: Mapping[str, Any]) -> str:
+    """What tells a run from others, resumed or not: its configuration and its text. facts: what is saved
+    beside its weights."""
+    tree = config_tree(config)
+    tree["train"] = {key: value for key, value in tree["train"].items() if key not in CHANGEABLE}
+    text = [facts.get(name) for name in TEXT_FACTS]
+    text += [one["sha256"] for one in facts.get("texts", [])]
+    return hashlib.sha256(json.dumps([tree, text], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def write(run: Path, table: Table, config: Config, facts: Mapping[str, Any]) -> Path:
+    """Into the run folder; returns the file. Raises CheckpointError."""
+    path = run / FILE
+    told = {"format": FORMAT, "holds": "draft", "run": identity(config, facts), "sha256": _digest(table)}
+    try:
+        replace_synced(path, pack({name: entry(part) for name, part in table._asdict().items()}, told))
+    except OSError as error:
+        raise CheckpointError(f"cannot write {path}: {error.strerror}") from None
+    return path
+
+
+def read(run: Path, config: Config, facts: Mapping[str, Any]) -> Table:
+    """That of the run folder, checked. Raises CheckpointError, which names the file."""
+    path = run / FILE
+    advice = f"make it anew by `bytenmt convert {run} --draft`"
+    try:
+        arrays, told = read_arrays(path)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} is damaged or cut off ({error.strerror or 'it is missing'}): {advice}"
+        ) from None
+    except ValueError as error:
+        raise CheckpointError(f"{path} is damaged or cut off ({error}): {advice}") from None
+    if told.get("holds") != "draft" or told.get("format") != FORMAT:
+        what = "holds {} in the format {}".format(*(shown(told.get(key)) for key in ("holds", "format")))
+        raise CheckpointError(f"{path} {what}, expected a draft table of this version: {advice}")
+    if told.get("run") != identity(config, facts):
+        raise CheckpointError(f"{path} is the draft table of another run: {advice}")
+    slots = max(1, arrays["tag"].size if "tag" in arrays else 0)
+    shapes = {name: (part.dtype, part.shape) for name, part in empty(slots)._asdict().items()}
+    if {n: (a.dtype, a.shape) for n, a in arrays.items()} != shapes or slots & (slots - 1):
+        raise CheckpointError(f"{path} does not hold the arrays of a draft table: {advice}")
+    table = Table(**arrays)
+    if told.get("sha256") != _digest(table):
+        raise CheckpointError(f"{path} is damaged (its SHA-256 differs): {advice}")
+    if any((part[:, 1:] > part[:, :-1]).any() for part in (table.reach, table.copy)):
+        raise CheckpointError(f"{path} holds chances that grow along a draft: {advice}")
+    if not ((table.gain >= 0) & (table.gain <= 1)).all():
+        raise CheckpointError(f"{path} tells of gains that are no shares: {advice}")
+    return table
+
+
+def _digest(table: Table) -> str:
+    digest = hashlib.sha256()
+    for part in table:
+        digest.update(np.ascontiguousarray(part).data)
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""The run folder and the weights files in it."""

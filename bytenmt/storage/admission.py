@@ -1,0 +1,82 @@
+"""The gate of the weights: are the tensors of a file those of the model that it describes?
+
+Names, shapes, types and numbers are held against the configuration before anything is computed from them, for
+every engine and every command alike. Knows how weights are stored in each precision; reads no files, imports
+no PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from bytenmt.config.schema import ModelConfig
+from bytenmt.config.untrusted import shown
+from bytenmt.storage.parameters import is_matrix, parameter_shapes
+from bytenmt.storage.tensor_file import NAMES, Array
+
+STORED: dict[str, str] = {
+    "fp32": "F32",
+    "bf16": "BF16",
+    "int8": "I8",
+}  # a precision: the type of its matrices
+SCALE = ":scale"  # what is added to an int8 matrix' name for that of its scales
+CHUNK = 1 << 16  # numbers that are looked at together: they stay in the cache
+EXPONENT = np.uint16(0x7F80)  # of bfloat16: all of it set means infinite or no number
+
+Kinds = dict[str, tuple[str, tuple[int, ...]]]  # a tensor's type and shape by its name
+
+
+def expected(config: ModelConfig, precision: str) -> Kinds:
+    """What a weights file of a model holds, in a precision of STORED."""
+    kinds: Kinds = {}
+    for name, shape in parameter_shapes(config).items():
+        matrix = is_matrix(name, shape)
+        kinds[name] = (STORED[precision] if matrix else "F32"), shape
+        if matrix and precision == "int8":
+            kinds[name + SCALE] = "F32", shape[:1]
+    return kinds
+
+
+def misfit(arrays: Mapping[str, Array], config: ModelConfig, precision: str) -> str | None:
+    """What is wrong with the tensors of a weights file, in words that follow its name; None where they are
+    those of the model, and finite.
+
+    arrays: as they are stored, bfloat16 as its bits in uint16; precision: that of STORED that the file
+    tells.
+    """
+    kinds = expected(config, precision)
+    own: Kinds = {name: (NAMES[array.dtype], array.shape) for name, array in arrays.items()}
+    wrong = sorted(name for name in own.keys() | kinds.keys() if own.get(name) != kinds.get(name))
+    if wrong:
+        first = wrong[0]
+        count = "1 tensor differs" if len(wrong) == 1 else f"{len(wrong)} tensors differ"
+        return (
+            f"does not fit the model that it describes: {count}, first {shown(first)},"
+            f" which is {_told(own.get(first))}, expected {_told(kinds.get(first))}"
+        )
+    for name, array in arrays.items():
+        if not finite(array):
+            return f"is not usable: {shown(name)} holds what is no number, its training has diverged"
+    return None
+
+
+def finite(array: Array) -> bool:
+    """Are all of an array's numbers finite? bfloat16 comes as its bits, uint16; whole numbers always are."""
+    flat = array.reshape(-1)
+    for start in range(0, flat.size, CHUNK):
+        part = flat[start : start + CHUNK]
+        if part.dtype == np.uint16:
+            if ((part & EXPONENT) == EXPONENT).any():
+                return False
+        elif part.dtype.kind == "f" and not np.isfinite(part).all():
+            return False
+    return True
+
+
+def _told(kind: tuple[str, tuple[int, ...]] | None) -> str:
+    """A type and a shape for people."""
+    if kind is None:
+        return "missing"
+    return f"{kind[0]} {' x '.join(map(str, kind[1])) or 'of one number'}"

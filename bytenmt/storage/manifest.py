@@ -1,0 +1,155 @@
+"""What a run folder keeps: checkpoints.json, the names of the files that it stands for, and their rotation.
+
+Knows the files by name, size and SHA-256; not what is in them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from bytenmt.config.untrusted import check_facts, printable, shown
+from bytenmt.errors import CheckpointError
+from bytenmt.storage.tensor_file import Stored, replace_synced
+
+FORMAT = "bytenmt 2"
+CONFIG, METRICS = "config.toml", "metrics.jsonl"
+POINTER, FOLDER = "checkpoints.json", "checkpoints"
+OLDER = ("best.safetensors", "last.safetensors", "trainer.safetensors")  # what "bytenmt 1" left
+OURS = re.compile(r"update-\d{8,}(-2)?(\.trainer)?\.safetensors|\.update-.*\.tmp")
+
+
+class Kept(Struct, frozen=True, forbid_unknown_fields=True):
+    """One checkpoint in the pointer. trainer is None where only the weights stay, which is so of a best
+    one that is older than the last few. slot: 1, or 2 where an update is saved again while its older
+    files still stand under the first names."""
+
+    update: Annotated[int, Meta(ge=0)]
+    weights: Stored
+    trainer: Stored | None
+    facts: dict[str, Any]
+    slot: Literal[1, 2] = 1
+
+    def weights_name(self) -> str:
+        return f"update-{self.update:08d}{'' if self.slot == 1 else '-2'}.safetensors"
+
+    def trainer_name(self) -> str:
+        return self.weights_name().replace(".safetensors", ".trainer.safetensors")
+
+    def names(self) -> set[str]:
+        return {self.weights_name()} | ({self.trainer_name()} if self.trainer else set())
+
+
+class Pointer(Struct, frozen=True, forbid_unknown_fields=True):
+    """checkpoints.json: the kept checkpoints by update, the best of them and the last."""
+
+    format: str
+    kept: list[Kept]
+    best: int | None
+    last: int
+
+    def __post_init__(self) -> None:
+        updates = [kept.update for kept in self.kept]
+        if not updates or updates != sorted(set(updates)) or self.last != updates[-1]:
+            raise ValueError("its updates are out of order")
+        if self.best is not None and self.best not in updates:
+            raise ValueError("its best update is not kept")
+
+    def find(self, update: int) -> Kept | None:
+        return next((kept for kept in self.kept if kept.update == update), None)
+
+    def last_facts(self) -> dict[str, Any]:
+        return self.kept[-1].facts
+
+    def names(self) -> set[str]:
+        return {name for kept in self.kept for name in kept.names()}
+
+
+def has_checkpoint(run: Path) -> bool:
+    """Is there anything to go on from? Raises CheckpointError where an older version trained the run."""
+    if (run / POINTER).is_file():
+        return True
+    if any((run / name).is_file() for name in OLDER):
+        raise CheckpointError(f"{run} was written by an older version of bytenmt: train it again")
+    return False
+
+
+def read_pointer(run: Path) -> Pointer:
+    """What a run folder keeps. Raises CheckpointError."""
+    if not has_checkpoint(run):
+        if not (run / CONFIG).is_file():
+            raise CheckpointError(f"{run} is not a run folder: it has no {CONFIG}")
+        raise CheckpointError(f"{run} has no checkpoint yet: training has not saved anything there")
+    path = run / POINTER
+    try:
+        pointer = msgspec.json.decode(path.read_bytes(), type=Pointer)
+        for kept in pointer.kept:
+            check_facts(kept.facts)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # or neither UTF-8 nor an end
+        raise CheckpointError(
+            f"{path} is damaged ({printable(str(error))}):"
+            f" give -m a weights file of {run / FOLDER}, or train again"
+        ) from None
+    if pointer.format != FORMAT:
+        raise CheckpointError(f"{path} is of another version: its format is {shown(pointer.format)}")
+    return pointer
+
+
+def write_pointer(run: Path, pointer: Pointer) -> None:
+    """Atomically. Raises OSError."""
+    replace_synced(run / POINTER, [msgspec.json.format(msgspec.json.encode(pointer), indent=1)])
+
+
+def nearest(updates: list[int], update: int) -> int:
+    """The one before an update, else the first after it."""
+    return max((other for other in updates if other < update), default=updates[0])
+
+
+def in_free_slot(before: Pointer | None, new: Kept) -> Kept:
+    """The checkpoint under names where it overwrites nothing that the pointer relies on: the other slot's
+    where the same update was saved before with other contents."""
+    old = before.find(new.update) if before else None
+    if old is None:
+        return new
+    same = old.weights == new.weights and old.trainer in (None, new.trainer)
+    other: Literal[1, 2] = 2 if old.slot == 1 else 1
+    return msgspec.structs.replace(new, slot=old.slot if same else other)
+
+
+def rotated(before: Pointer | None, new: Kept, keep: int, best: bool) -> Pointer:
+    """The pointer with a new last checkpoint: the last `keep` stay, and the best one's weights."""
+    older = [kept for kept in before.kept if kept.update < new.update] if before else []
+    best_update = new.update if best else before.best if before else None
+    if best_update is not None and best_update > new.update:
+        best_update = None
+    all_kept = [*older, new]
+    stay = [kept for kept in all_kept[:-keep] if kept.update == best_update]
+    stay = [msgspec.structs.replace(kept, trainer=None) for kept in stay]
+    return Pointer(FORMAT, stay + all_kept[-keep:], best_update, new.update)
+
+
+def take_back(run: Path, written: list[Path]) -> None:
+    """After a failed save: delete what was written, unless the pointer names it already."""
+    named = read_pointer(run).names() if has_checkpoint(run) else set()
+    for path in written:
+        if path.name not in named:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def clear(run: Path, pointer: Pointer) -> None:
+    """Delete checkpoints that the pointer does not name, and what killed writes left; files of other names
+    stay. A file that cannot be deleted is tried again by the next save."""
+    gone = [path for path in (run / FOLDER).glob("*") if OURS.fullmatch(path.name)]
+    gone += [path for name in (POINTER, CONFIG, METRICS) for path in run.glob(f".{name}.*.tmp")]
+    for path in gone:
+        if path.name not in pointer.names():
+            with contextlib.suppress(OSError):
+                path.unlink()

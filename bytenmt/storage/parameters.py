@@ -1,0 +1,190 @@
+"""The parameters of every architecture, by name and shape, told from the configuration alone.
+
+It is what a weights file is held against before anybody computes with it, and what a model's size is counted
+from before it is built. Knows the names that the modules in models/ give; imports neither them nor PyTorch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any
+
+from bytenmt.config.schema import (
+    BahdanauConfig,
+    ByteNetConfig,
+    ConvLayer,
+    ConvS2SConfig,
+    LuongConfig,
+    ModelConfig,
+    Seq2SeqConfig,
+    architecture,
+)
+from bytenmt.utf8 import N_IDS
+
+Shapes = dict[str, tuple[int, ...]]
+TABLE = "embedding.weight"  # of the bytes, which all architectures have
+TABLES = (TABLE, "positions.weight")  # how the names of look-up tables end
+
+
+def parameter_shapes(config: ModelConfig) -> Shapes:
+    """Name -> shape of each parameter of a model; a shared one once, under its first name."""
+    own: Shapes = _OF[architecture(config)](config)
+    return {TABLE: (N_IDS, config.d_embedding)} | own
+
+
+def n_parameters(config: ModelConfig) -> int:
+    """Numbers in all of them."""
+    return sum(map(math.prod, parameter_shapes(config).values()))
+
+
+def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
+    """Is it multiplied with, so that `convert` stores it in fewer bytes? Vectors and tables are not."""
+    return len(shape) > 1 and not name.endswith(TABLES)
+
+
+def _seq2seq(config: Seq2SeqConfig) -> Shapes:
+    """See models/seq2seq.py."""
+    d, n_layers = config.d_hidden, config.n_layers
+    every_step = config.context == "every_step"
+    shapes: Shapes = {}
+    for layer in range(n_layers):
+        if config.source:
+            shapes |= _gru(f"encoder.{layer}", d if layer else config.d_embedding, d)
+        first = config.d_embedding + (d if every_step else 0)
+        shapes |= _gru(f"decoder.layers.{layer}", d if layer else first, d)
+    if every_step:
+        shapes |= _linear("decoder.context", d, d, bias=False)
+        shapes |= _linear("decoder.start", d, n_layers * d, bias=False)
+        shapes |= _linear("decoder.maxout", 2 * d + config.d_embedding, d // 2 * 2)
+    return shapes | _output(config, d // 2 if every_step else d)
+
+
+def _bahdanau(config: BahdanauConfig) -> Shapes:
+    """See models/bahdanau.py."""
+    d, d_embedding = config.d_hidden, config.d_embedding
+    d_context = 2 * d if config.source else 0
+    shapes: Shapes = {}
+    if config.source:
+        shapes |= _gru("encoder.forwards", d_embedding, d) | _gru("encoder.backwards", d_embedding, d)
+        shapes |= _linear("encoder.keys", 2 * d, config.d_attention, bias=False)
+        shapes |= _linear("decoder.start", d, d) | _score(d, config.d_attention)
+    shapes |= _gru("decoder.cell", d_embedding + d_context, d)
+    shapes |= _linear("decoder.maxout", d + d_embedding + d_context, 2 * config.d_maxout)
+    return shapes | _output(config, config.d_maxout)
+
+
+def _luong(config: LuongConfig) -> Shapes:
+    """See models/luong.py."""
+    d = config.d_hidden
+    first = config.d_embedding + (d if config.input_feeding else 0)
+    shapes: Shapes = {}
+    for layer in range(config.n_layers):
+        if config.source:
+            shapes |= _lstm(f"encoder.{layer}", d if layer else config.d_embedding, d)
+        shapes |= _lstm(f"decoder.layers.{layer}", d if layer else first, d)
+    if config.source:
+        shapes |= _linear("decoder.combine", 2 * d, d, bias=False)
+        shapes |= {} if config.score == "dot" else _linear("keys", d, d, bias=False)
+        shapes |= _score(d, d) if config.score == "concat" else {}
+    return shapes | _output(config, d, bias=False)
+
+
+def _bytenet(config: ByteNetConfig) -> Shapes:
+    """See models/bytenet.py."""
+    d = config.d_channels
+    shapes: Shapes = {}
+    for side in ("encoder", "decoder") if config.source else ("decoder",):
+        for index in range(len(config.dilations) * config.n_sets):
+            shapes |= _bytenet_block(f"{side}.blocks.{index}", config)
+    if config.source:
+        shapes |= _linear("encoder.input", config.d_embedding, 2 * d) | _linear("encoder.output", 2 * d, d)
+    shapes |= _linear("decoder.input", config.d_embedding, d if config.source else 2 * d)
+    return shapes | _linear("decoder.head", 2 * d, 2 * d) | _output(config, 2 * d)
+
+
+def _bytenet_block(name: str, config: ByteNetConfig) -> Shapes:
+    d, multiplicative = config.d_channels, config.block == "multiplicative"
+    shapes: Shapes = {}
+    for norm, width in (("norm_in", 2 * d), ("norm_mid", d), ("norm_out", d)):
+        shapes |= {f"{name}.{norm}.weight": (width,), f"{name}.{norm}.bias": (width,)}
+    d_maps = 4 * d if multiplicative else d
+    shapes[f"{name}.convolution.plain"] = (d_maps, config.kernel_width, d)
+    shapes[f"{name}.convolution.bias"] = (d_maps,)
+    shapes |= _linear(f"{name}.unit", d, 4 * d) if multiplicative else {}
+    return shapes | _linear(f"{name}.reduce", 2 * d, d) | _linear(f"{name}.expand", d, 2 * d)
+
+
+def _convs2s(config: ConvS2SConfig) -> Shapes:
+    """See models/convs2s.py."""
+    f = config.d_embedding
+    shapes: Shapes = {"target_positions.weight": (config.n_positions, f)} if config.n_positions else {}
+    if config.source:
+        shapes |= {"encoder.positions.weight": (config.n_positions, f)} if config.n_positions else {}
+        shapes |= _stack("encoder", config.encoder_layers, f)
+        shapes |= _normed("encoder.output", config.encoder_layers[-1][0], f)
+    shapes |= _stack("decoder", config.decoder_layers, f)
+    for index, (width, _) in enumerate(config.decoder_layers if config.source else ()):
+        shapes |= _normed(f"decoder.layers.{index}.query", width, f)
+        shapes |= _normed(f"decoder.layers.{index}.context", f, width)
+    shapes |= _normed("decoder.last", config.decoder_layers[-1][0], f)
+    return shapes | (_output(config, f) if config.tie_embedding else _normed("decoder.output", f, N_IDS))
+
+
+def _stack(side: str, layers: tuple[ConvLayer, ...], f: int) -> Shapes:
+    """The input's map and the gated layers of one side."""
+    shapes = _normed(f"{side}.input", f, layers[0][0])
+    kernels = [kernel_width for _, kernel_width in layers]
+    widths = [layers[0][0], *(width for width, _ in layers)]
+    for index, (kernel_width, (d_input, d_output)) in enumerate(zip(kernels, pairwise(widths), strict=True)):
+        name = f"{side}.layers.{index}"
+        shapes[f"{name}.convolution.normed.v"] = (2 * d_output, kernel_width, d_input)
+        shapes[f"{name}.convolution.normed.g"] = shapes[f"{name}.convolution.bias"] = (2 * d_output,)
+        shapes |= _normed(f"{name}.residual", d_input, d_output) if d_input != d_output else {}
+    return shapes
+
+
+def _output(config: ModelConfig, d_input: int, bias: bool = True) -> Shapes:
+    """OutputLayer of layers/embedding.py."""
+    shapes: Shapes = {"decoder.output.bias": (N_IDS,)} if bias else {}
+    if not config.tie_embedding:
+        shapes["decoder.output.weight"] = (N_IDS, d_input)
+    elif d_input != config.d_embedding:
+        shapes |= _linear("decoder.output.projection", d_input, config.d_embedding)
+    return shapes
+
+
+def _linear(name: str, d_input: int, d_output: int, bias: bool = True) -> Shapes:
+    weight: Shapes = {f"{name}.weight": (d_output, d_input)}
+    return weight | ({f"{name}.bias": (d_output,)} if bias else {})
+
+
+def _normed(name: str, d_input: int, d_output: int) -> Shapes:
+    """A weight-normed linear map: direction, length and bias."""
+    weight = f"{name}.weight"
+    return {f"{weight}.v": (d_output, d_input), f"{weight}.g": (d_output,), f"{name}.bias": (d_output,)}
+
+
+def _score(d_query: int, d_attention: int) -> Shapes:
+    """The additive score."""
+    query = _linear("decoder.score.query", d_query, d_attention, bias=False)
+    return query | {"decoder.score.v": (d_attention,)}
+
+
+def _gru(name: str, d_input: int, d: int) -> Shapes:
+    u = _linear(f"{name}.gates", d, 2 * d, bias=False) | _linear(f"{name}.candidate", d, d, bias=False)
+    return _linear(f"{name}.input", d_input, 3 * d) | u
+
+
+def _lstm(name: str, d_input: int, d: int) -> Shapes:
+    return _linear(f"{name}.input", d_input, 4 * d) | _linear(f"{name}.recurrent", d, 4 * d, bias=False)
+
+
+_OF: Mapping[str, Callable[[Any], Shapes]] = {
+    "seq2seq": _seq2seq,
+    "bahdanau": _bahdanau,
+    "luong": _luong,
+    "bytenet": _bytenet,
+    "convs2s": _convs2s,
+}

@@ -1,0 +1,85 @@
+"""Weights in fewer bytes: a weights file whose matrices are bfloat16, or int8 with a scale for each output.
+
+Vectors and look-up tables stay float32. A weight-normed matrix is folded, rounded, and stored as its own
+direction, whose length is stored anew, so that a model reads it as any other. Knows weights by their names;
+imports no PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from bytenmt.decoding.cpu.kernels.panels import quantise, round_to_bf16
+from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.storage.admission import SCALE
+from bytenmt.storage.parameters import TABLES
+from bytenmt.storage.tensor_file import Array, entry, pack, replace_synced
+from bytenmt.storage.weights import check_output, metadata, read_run, restored
+
+V, G = ".v", ".g"  # a weight-normed matrix: its direction and its length
+
+
+def convert(run: Path, output: Path, precision: str) -> list[str]:
+    """Write the weights of a run, its best checkpoint, or of a weights file as another weights file.
+
+    precision: fp32, bf16 or int8. Returns what to tell the user, a line each. Raises CheckpointError, and
+    writes nothing then.
+    """
+    check_output(output, [run])
+    file, contents = read_run(run)
+    if output.exists() and output.samefile(file):
+        raise CheckpointError(f"-o {output} is an input too: give another name")
+    arrays = rounded(restored(contents.arrays), precision)
+    told = metadata(contents.config, contents.facts, "weights", precision)
+    try:
+        replace_synced(output, pack({name: entry(array) for name, array in arrays.items()}, told))
+    except OSError as error:
+        raise CheckpointError(f"cannot write {output}: {error.strerror}") from None
+    before, after = file.stat().st_size, output.stat().st_size
+    return [f"{output}: {after:,} bytes in {precision}, of {before:,} in {contents.precision}"]
+
+
+def rounded(arrays: Mapping[str, Array], precision: str) -> dict[str, Array]:
+    """A model's float32 weights by name -> as they are stored; weights.restored is the way back."""
+    if precision == "fp32":
+        return dict(arrays)
+    stored: dict[str, Array] = {}
+    for name, array in arrays.items():
+        if name.endswith(G) and name.removesuffix(G) + V in arrays:
+            continue  # comes with its direction
+        length = name.removesuffix(V) + G
+        if name.endswith(V) and length in arrays:
+            stored |= _rounded_norm(name, array, length, arrays[length], precision)
+        elif array.ndim < 2 or name.endswith(TABLES):
+            stored[name] = array
+        else:
+            stored |= _rounded(name, array, precision)
+    return stored
+
+
+def _rounded(name: str, array: Array, precision: str) -> dict[str, Array]:
+    """One matrix (n_output, ...) float32."""
+    if not np.isfinite(array).all():
+        raise BytenmtError(f"{name} holds what is no number: the training has diverged")
+    if precision == "bf16":
+        return {name: round_to_bf16(array)}
+    q, scales = quantise(array.reshape(len(array), -1))
+    return {name: q.reshape(array.shape), name + SCALE: scales}
+
+
+def _rounded_norm(name: str, v: Array, length: str, g: Array, precision: str) -> dict[str, Array]:
+    """A weight g v / |v|: v (n_output, ...), g (n_output,) float32. A row of zeros keeps some direction, for
+    which any will do, and length 0."""
+    flat = v.reshape(len(v), -1).astype(np.float64)
+    folded = (flat * (g / np.linalg.norm(flat, axis=1))[:, None]).astype(np.float32)
+    stored = _rounded(name, folded, precision)
+    lengths = np.linalg.norm(restored(stored)[name].astype(np.float64), axis=1).astype(np.float32)
+    nothing = lengths == 0
+    if nothing.any():
+        folded[nothing, 0] = 1
+        stored = _rounded(name, folded, precision)
+    stored[name] = stored[name].reshape(v.shape)
+    return stored | {length: lengths}

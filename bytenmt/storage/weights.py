@@ -1,0 +1,189 @@
+"""The weights of a run folder or a weights file, read without PyTorch: NumPy arrays by parameter names.
+
+A weights file may be a checkpoint of a run, or a converted one, whose matrices are bfloat16 or int8 with a
+scale for each output; `restored` makes float32 of either. Knows runs and files; knows no models, and
+writes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from bytenmt.config.schema import Config, architecture, config_tree, parse_config
+from bytenmt.config.untrusted import check_facts, parse_json, parse_toml, printable, shown
+from bytenmt.errors import CheckpointError, ConfigError
+from bytenmt.storage.admission import SCALE, STORED, misfit
+from bytenmt.storage.manifest import CONFIG, FOLDER, FORMAT, Pointer, nearest, read_pointer
+from bytenmt.storage.memory import require, weight_bytes
+from bytenmt.storage.tensor_file import Array, Stored, damage, read_arrays
+
+LESS = "use a smaller model, or a machine with more memory"
+Which = Literal["best", "last"]
+
+
+class Contents(NamedTuple):
+    """Of a file. arrays: as they are stored; facts: what was saved beside them (update, bits_per_byte, …);
+    precision: of the matrices, "fp32", "bf16" or "int8"."""
+
+    arrays: dict[str, Array]
+    config: Config
+    facts: dict[str, Any]
+    precision: str
+
+
+def metadata(config: Config, facts: Mapping[str, Any], holds: str, precision: str = "fp32") -> dict[str, str]:
+    """What a file tells of itself; holds: "weights" or "trainer"; facts: JSON values."""
+    told = {"format": FORMAT, "holds": holds}
+    told |= {"config": json.dumps(config_tree(config)), "facts": json.dumps(dict(facts))}
+    return told if precision == "fp32" else told | {"precision": precision}
+
+
+def restored(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Arrays as they are stored -> as a model has them: bfloat16 (its bits, uint16) and int8 become float32,
+    what has another type stays."""
+    whole: dict[str, Array] = {}
+    for name, array in arrays.items():
+        if name.endswith(SCALE):
+            continue
+        if name + SCALE in arrays:
+            scales = arrays[name + SCALE].reshape(-1, *[1] * (array.ndim - 1))
+            with np.errstate(over="ignore"):  # a huge scale: found out where it is computed with
+                array = array * scales  # int8 * float32 is float32
+        elif array.dtype == np.uint16:
+            array = (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        whole[name] = array
+    return whole
+
+
+def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> Contents:
+    """A file of weights or trainer state, checked against what was written where that is known; advice:
+    for the user whose file is no good. Raises CheckpointError."""
+    problem = damage(path, stored) if stored else None if path.is_file() else "is missing"
+    if problem:
+        raise CheckpointError(f"{path} {problem}: {advice}")
+    try:
+        require(path.stat().st_size, f"{path}", LESS)
+        arrays, told = read_arrays(path)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read ({error.strerror or error}): {advice}") from None
+    except ValueError as error:
+        raise CheckpointError(f"{path} is damaged or cut off ({error}): {advice}") from None
+    if told.get("format") == "bytenmt 1":
+        raise CheckpointError(f"{path} was written by an older version of bytenmt: train it again")
+    if told.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{path} is not a bytenmt checkpoint: its format is {shown(told.get('format'))}"
+        )
+    if told.get("holds") != holds:
+        raise CheckpointError(
+            f"{path} holds {printable(told.get('holds', 'nothing'), 60)}, expected {holds}: {advice}"
+        )
+    try:
+        config = parse_config(parse_json(told["config"]))
+    except (ConfigError, KeyError, ValueError) as error:
+        raise CheckpointError(f"{path}: its configuration cannot be read: {error}") from None
+    try:
+        facts = check_facts(parse_json(told["facts"]))
+    except (KeyError, ValueError) as error:
+        raise CheckpointError(f"{path}: its facts cannot be read: {error}") from None
+    precision = told.get("precision", "fp32")
+    if precision not in STORED:
+        raise CheckpointError(f"{path} is in the precision {shown(precision)}: expected {', '.join(STORED)}")
+    if holds == "weights":
+        problem = misfit(arrays, config.model, precision)
+        if problem:
+            raise CheckpointError(f"{path} {problem}: {advice}")
+        require(path.stat().st_size + weight_bytes(config.model), f"{path}", LESS)
+    return Contents(arrays, config, facts, precision)
+
+
+def is_weights_file(path: Path) -> bool:
+    """By its name: a weights file, there or not, and no run folder."""
+    return path.suffix == ".safetensors" and not path.is_dir()
+
+
+def check_output(output: Path, files: Sequence[Path]) -> None:
+    """Before anything is read: a new name for a weights file, in a folder that is there, not one of the files
+    that it is made from. Raises CheckpointError."""
+    if not is_weights_file(output):
+        raise CheckpointError(f"-o {output}: give a name that ends in .safetensors")
+    if not output.parent.is_dir():
+        raise CheckpointError(f"-o {output}: make the folder {output.parent} first")
+    if any(output.exists() and path.exists() and output.samefile(path) for path in files):
+        raise CheckpointError(f"-o {output} is an input too: give another name")
+    if output.resolve().parent.name == FOLDER and output.name.startswith("update-"):
+        raise CheckpointError(f"-o {output} is the name of a run's own checkpoint: give another name")
+
+
+def read_weights(path: Path, which: Which = "best") -> tuple[Path, Contents]:
+    """The weights of a run folder, or of a weights file: its path and contents. Raises CheckpointError.
+
+    which: where none was validated yet, the best is the last. A file that its run's pointer names is
+    checked against it; another one has only its own structure.
+    """
+    if is_weights_file(path):
+        return path, read_file(path, "weights", _stored(path), "use another checkpoint")
+    pointer = read_pointer(path)
+    while True:
+        try:
+            return _read_kept(path, pointer, which)
+        except CheckpointError:
+            now = read_pointer(path)
+            if now == pointer:
+                raise
+            pointer = now  # training went on meanwhile and deleted the older file
+
+
+def read_run(path: Path, which: Which = "best") -> tuple[Path, Contents]:
+    """The same with the run folder's own configuration, where it has one. Raises CheckpointError."""
+    config = read_config(path) if (path / CONFIG).is_file() and not is_weights_file(path) else None
+    file, contents = read_weights(path, which)
+    if config is None:
+        return file, contents
+    if contents.config.model != config.model:
+        arch, expected = (architecture(c.model) for c in (contents.config, config))
+        raise CheckpointError(
+            f"{file} holds another model ({arch}) than {path / CONFIG} describes ({expected}):"
+            " put the file back where it came from"
+        )
+    return file, contents._replace(config=config)
+
+
+def read_config(run: Path) -> Config:
+    """The resolved configuration of a run folder; where its file is gone, that of the last checkpoint. Raises
+    CheckpointError."""
+    path = run / CONFIG
+    if not path.is_file():
+        return read_weights(run, "last")[1].config
+    try:
+        return parse_config(parse_toml(path.read_text(encoding="utf-8")))
+    except (ValueError, ConfigError) as error:  # neither UTF-8 nor TOML, or no configuration
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def _read_kept(run: Path, pointer: Pointer, which: Which) -> tuple[Path, Contents]:
+    """The best or last weights that a pointer names."""
+    update = pointer.last if which == "last" or pointer.best is None else pointer.best
+    names = {kept.update: kept.weights_name() for kept in pointer.kept}
+    stored = next(kept.weights for kept in pointer.kept if kept.update == update)
+    path = run / FOLDER / names.pop(update)
+    advice = "no other checkpoint is kept: train again"
+    if names:
+        advice = f"give -m {run / FOLDER / names[nearest(list(names), update)]}"
+    return path, read_file(path, "weights", stored, advice)
+
+
+def _stored(path: Path) -> Stored | None:
+    """What a run's pointer, where there is one, says of a weights file."""
+    file = path.resolve()
+    with contextlib.suppress(CheckpointError):  # a damaged pointer is no reason to refuse a file
+        for kept in read_pointer(file.parent.parent).kept if file.parent.name == FOLDER else []:
+            if kept.weights_name() == file.name:
+                return kept.weights
+    return None

@@ -1,0 +1,1 @@
+"""A run from its files to its end."""

@@ -1,0 +1,147 @@
+"""Training on streams: an update over windows of them, with the state of recurrent models carried from one
+to the next without its gradient (truncated back-propagation through time).
+
+Does not know architectures, nor where the windows come from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bytenmt.config.schema import CONVOLUTIONAL, Config, architecture
+from bytenmt.data.windows import Bytes, Window
+from bytenmt.distributed import ALONE, Group
+from bytenmt.models.base import Model, concatenate, map_tensors, select, tensors
+from bytenmt.training.trainer import Trainer, drop_bytes, masked_loss
+from bytenmt.utf8 import BOS
+
+WARM, SIDE_BY_SIDE, AT_ONCE = 512, 64, 256  # of text_bits: bytes read first; rows at most; columns a call
+
+
+class StreamTrainer(Trainer):
+    """See trainer.Trainer; batches are Windows. carried: the state after the last one, this process' rows."""
+
+    def __init__(self, config: Config, device: torch.device, group: Group = ALONE) -> None:
+        super().__init__(config, device, group)
+        self._carries = architecture(config.model) not in CONVOLUTIONAL
+        self.carried: Any = None
+
+    def _gradients(self, batches: Sequence[Any], target_bytes: int) -> Tensor:
+        nats = torch.zeros((), dtype=torch.float64, device=self.device)
+        carried = self.carried
+        for window in batches:
+            carried, part_nats = self._window_gradients(window, carried, target_bytes)
+            nats += part_nats
+        self.carried = carried if self._carries else None
+        return nats
+
+    def _window_gradients(self, window: Window, before: Any, target_bytes: int) -> tuple[Any, Tensor]:
+        """Forward and backward over a window; returns the state after it, and its nats."""
+        n = len(window.read)
+        step = max(1, -(-n // self.n_splits))
+        nats = torch.zeros((), dtype=torch.float64, device=self.device)
+        after = []
+        for begin in range(0, n, step):
+            rows = torch.arange(begin, min(n, begin + step), device=self.device)
+            read, truth, skipped = (
+                torch.from_numpy(part[begin : begin + step]).to(self.device) for part in window[:3]
+            )
+            if self.config.train.byte_dropout:
+                read = drop_bytes(read, self.config.train.byte_dropout, self.config.train.byte_dropout_kind)
+            state = self._start(len(read)) if window.fresh else select(before, rows)
+            with self._precision():
+                loss, part_nats, state = self._loss(read, truth, skipped, state)
+            (loss / target_bytes).backward()
+            nats += part_nats
+            after.append(map_tensors(lambda part: part.detach(), state))
+        return concatenate(after) if after and self._carries else None, nats
+
+    def _start(self, n: int) -> Any:
+        """The state before a stream's first byte, n rows."""
+        return self.model.start(self._memory(n))
+
+    def _memory(self, n: int) -> Any:
+        lengths = torch.zeros(n, dtype=torch.int64, device=self.device)
+        return self.model.encode(torch.zeros(n, 0, dtype=torch.uint8, device=self.device), lengths)
+
+    def _plain_loss(self, *tensors: Any) -> Any:
+        """read, truth (n, t) uint8, skipped (n,) int64, state of n rows -> the summed loss, the nats, and the
+        state after."""
+        read, truth, skipped, state = tensors
+        logits, state = self.model(read, self._memory(len(read)), state)
+        real = torch.arange(read.shape[1], device=read.device) >= skipped[:, None]
+        return *masked_loss(logits, truth, real, self.config.train.label_smoothing), state
+
+    def _n_rows(self, batch: Any) -> int:
+        return len(batch.read)
+
+    def _kept(self) -> dict[str, Tensor]:
+        """The carried states of all processes' rows, in the order of the rows."""
+        if not self._carries:
+            return {}
+        own = [] if self.carried is None else [part.cpu() for part in tensors(self.carried)]
+        all_own = self.group.gather(own)
+        if all_own is None:
+            return {}
+        return {f"state.{i}": _interleaved(parts) for i, parts in enumerate(zip(*all_own, strict=True))}
+
+    def _take_up(self, kept: Mapping[str, Tensor]) -> None:
+        if not kept:
+            return
+        start = self._start(1)
+        expected = [(part.dtype, part.shape[1:]) for part in tensors(start)]
+        found = [kept[str(i)] for i in range(len(kept))]
+        if [(part.dtype, part.shape[1:]) for part in found] != expected:
+            raise ValueError("the carried state is not that of the model")
+        own = slice(self.group.rank, None, self.group.size)
+        parts = iter(found)
+        self.carried = map_tensors(lambda _: next(parts)[own].to(self.device), start)
+
+
+def _interleaved(parts: Sequence[Tensor]) -> Tensor:
+    """The rows of all, process i's at i, i + size, …"""
+    whole = parts[0].new_zeros(sum(map(len, parts)), *parts[0].shape[1:])
+    for rank, part in enumerate(parts):
+        whole[rank :: len(parts)] = part
+    return whole
+
+
+@torch.no_grad()
+def text_bits(model: Model[Any, Any], text: Bytes, device: torch.device, group: Group = ALONE) -> float:
+    """The bits that a text (n,) uint8 costs a model in evaluation mode; the same in all processes, which
+    share the work.
+
+    Read as up to SIDE_BY_SIDE pieces at once, each after the WARM bytes before it: a receptive field within
+    them gives what one stream gives, and a recurrent model very nearly so.
+    """
+    n_rows = max(1, min(SIDE_BY_SIDE, len(text) // (2 * WARM)))
+    each = -(-len(text) // n_rows)
+    bits = torch.zeros((), dtype=torch.float64, device=device)
+    begins = torch.tensor(
+        range(0, len(text), each)[group.rank :: group.size], dtype=torch.int64, device=device
+    )
+    if len(begins):
+        every = torch.from_numpy(np.array(text)).to(device)
+        starts = (begins - WARM).clamp(min=0)
+        stops = (begins + each).clamp(max=len(text))
+        memory = model.encode(
+            torch.zeros(len(begins), 0, dtype=torch.uint8, device=device), torch.zeros_like(begins)
+        )
+        state = model.start(memory)
+        for column in range(0, int((stops - starts).max()), AT_ONCE):
+            place = starts[:, None] + torch.arange(column, column + AT_ONCE, device=device)
+            place = place[:, : int((stops - starts).max()) - column]
+            read = every[(place - 1).clamp(0, len(text) - 1)]
+            read = torch.where(place == 0, BOS, read)
+            logits, state = model(read, memory, state)
+            counts = (place >= begins[:, None]) & (place < stops[:, None])
+            bits += masked_loss(logits, every[place.clamp(max=len(text) - 1)], counts, 0.0)[1] / math.log(2)
+    bits = bits.cpu()
+    group.add_up(bits)
+    return float(bits)

@@ -1,0 +1,209 @@
+"""The training loop: updates until a limit, a standstill or a signal, with validation and checkpoints.
+
+All processes of a group go through it together and agree on every number that decides something. Does not
+know architectures, nor what an update is.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.training.metrics import Bar, Log
+from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
+from bytenmt.training.task import Feed
+from bytenmt.training.trainer import Trainer
+
+
+class _Meter:
+    """What happened since the last log record, read from the device only there."""
+
+    def __init__(self) -> None:
+        self.nats: list[Tensor] = []
+        self.norm = torch.zeros(())
+        self.target_bytes = self.all_bytes = 0
+        self.waited = 0.0  # seconds, for batches
+        self.started = time.monotonic()
+
+    def read(self, nats: float) -> dict[str, float]:
+        """The record; nats: those of all processes."""
+        seconds = time.monotonic() - self.started
+        return {
+            "train_bits_per_byte": nats / math.log(2) / max(1, self.target_bytes),
+            "gradient_norm": float(self.norm),
+            "bytes_per_second": self.all_bytes / seconds,
+            "waiting_for_data": self.waited / seconds,
+        }
+
+
+class Loop:
+    """One run of updates. log: None in all processes but the leading one."""
+
+    def __init__(
+        self,
+        run: Path,
+        trainer: Trainer,
+        feed: Feed,
+        log: Log | None,
+    ) -> None:
+        self.run = run
+        self.trainer = trainer
+        self.group = trainer.group
+        self.progress = trainer.progress
+        self.settings = trainer.config.train
+        self.feed = feed
+        self.log = log
+        self.facts = feed.facts()
+        self.meter = _Meter()
+        self.last_tick = time.monotonic()
+        self.bar = Bar(fraction_done(self.settings, self.progress), quiet=log is None)
+
+    def go(self) -> int:
+        """Update until the end; returns the signal that ended it, or 0."""
+        progress, settings = self.progress, self.settings
+        shares = self.feed.shares(self.trainer)
+        self.trainer.model.train()
+        with _signals(patient=self.group.size > 1) as received, self.bar:
+            end = signalled = False
+            while not end:
+                signalled = self._update(shares, received)
+                end = signalled or self.ended()
+                valid_due = (end and not signalled) or progress.update % settings.valid_every == 0
+                save_due = end or progress.update % settings.save_every == 0
+                if valid_due or save_due or progress.update % settings.log_every == 0:
+                    self._write_record()
+                before = progress.best, progress.best_update
+                better = valid_due and self._validate()
+                end = end or self.ended()
+                if better or save_due or end:
+                    self._save(better, before, end)
+            return received[0] if received else int(signal.SIGTERM) * signalled
+
+    def ended(self) -> bool:
+        """Whether a limit is reached, or nothing gets better."""
+        return fraction_done(self.settings, self.progress) >= 1 or bool(
+            stopped_early(self.settings, self.progress)
+        )
+
+    def _update(self, shares: Iterator[Any], received: list[int]) -> bool:
+        """One update; returns whether any process has got a signal."""
+        asked = time.monotonic()
+        step = list(islice(shares, self.settings.update_freq))
+        self.meter.waited += time.monotonic() - asked
+        counts = [sum(count) for count in zip(*(batch.counts for batch in step), strict=True)]
+        sums = self._agree(*counts, len(received))
+        n_ends, target_bytes, source_bytes, n_signals = (int(value) for value in sums)
+        nats, self.meter.norm = self.trainer.update(step, target_bytes)
+        self.meter.nats.append(nats)
+        self.meter.target_bytes += target_bytes - n_ends
+        self.meter.all_bytes += target_bytes + source_bytes
+        return n_signals > 0
+
+    def _agree(self, *values: float) -> list[float]:
+        """The sums of values over all processes; and the leading one's clock becomes that of all."""
+        now = time.monotonic()
+        sums = torch.tensor([*values, (now - self.last_tick) * self.group.leads], dtype=torch.float64)
+        self.last_tick = now
+        self.group.add_up(sums)
+        *totals, seconds = sums.tolist()
+        self.progress.seconds += seconds
+        return totals
+
+    def _write_record(self) -> None:
+        """What happened since the last record. Raises BytenmtError where training has diverged."""
+        (nats,) = self._agree(float(torch.stack(self.meter.nats).double().sum()))
+        if not math.isfinite(nats):
+            raise BytenmtError(
+                "training has diverged (the loss is not a number): lower train.lr or raise"
+                " train.warmup_updates; the last checkpoint stands"
+            )
+        record = self.meter.read(nats)
+        self._log(record)
+        text = (
+            f"update {self.progress.update}, {record['train_bits_per_byte']:.3f} bits/byte,"
+            f" {record['bytes_per_second'] / 1000:.1f} kB/s"
+        )
+        self.bar.show(fraction_done(self.settings, self.progress), text)
+        self.meter = _Meter()
+
+    def _log(self, values: Mapping[str, float | str]) -> None:
+        progress, settings = self.progress, self.settings
+        place = {
+            "update": progress.update,
+            "epoch": progress.epoch,
+            "seconds": round(progress.seconds, 3),
+            "lr": settings.lr * lr_factor(settings, progress),
+        }
+        if self.log is not None:
+            self.log.write({**place, **values})
+
+    def _validate(self) -> bool:
+        """Score the validation set; returns whether the weights are the best so far."""
+        progress, settings = self.progress, self.settings
+        with self.trainer.averaged():
+            model = self.trainer.model.eval()
+            record = self.group.broadcast(self.feed.validate(self.trainer))
+            model.train()
+        self._agree()
+        value = record[f"valid_{settings.metric}"]
+        assert isinstance(value, float)
+        best = progress.best
+        better = best is None or (value > best if settings.metric == "chrf" else value < best)
+        if better:
+            progress.best, progress.best_update, progress.waited = value, progress.update, 0
+        else:
+            progress.waited += 1
+            progress.standstills += 1
+        self._log(record)
+        if self.log is not None:
+            self.log.draw(at_once=self.ended())
+        told = ", ".join(
+            f"{name.removeprefix('valid_').replace('_', ' ')} {value:.4g}"
+            for name, value in record.items()
+            if isinstance(value, float)
+        )
+        self.bar.write(f"update {progress.update}, {progress.seconds / 60:.1f} min: {told}")
+        self.meter = _Meter()
+        return better
+
+    def _save(self, better: bool, before: tuple[float | None, int], end: bool) -> None:
+        """A checkpoint. A failure ends nothing before the end; `before` is the best one until now."""
+        try:
+            self.trainer.save(self.run, better, self.facts)
+        except CheckpointError as error:
+            if end:
+                raise
+            self.progress.best, self.progress.best_update = before
+            self.bar.write(f"bytenmt: warning: {error}; training goes on, the checkpoints before stand")
+
+
+@contextmanager
+def _signals(patient: bool) -> Iterator[list[int]]:
+    """Collects SIGINT and SIGTERM, so that an update is never cut in half; a second one is not held.
+
+    patient: it is, because torchrun passes on what the terminal has sent already.
+    """
+    received: list[int] = []
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        if received and not patient:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    before = {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

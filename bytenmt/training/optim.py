@@ -1,0 +1,164 @@
+"""Optimisers, learning-rate schedules and the moving average of the weights.
+
+Knows parameters and the configuration; does not know models or batches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor, nn
+
+from bytenmt.config.schema import TrainConfig
+from bytenmt.config.untrusted import Count, shown
+
+# What an optimiser keeps of a parameter.
+KEPT: dict[str, set[str]] = {
+    "adamw": {"step", "exp_avg", "exp_avg_sq"},
+    "adadelta": {"step", "square_avg", "acc_delta"},
+    "nag": {"momentum_buffer"},
+    "sgd": set(),
+}
+
+
+class Progress(msgspec.Struct):
+    """How far a run has come: with the tensors, all that a resume needs. What is random in an update is
+    drawn from (seed, update, process), so that no random state need be kept."""
+
+    update: Count = 0
+    epoch: Count = 0
+    batch: Count = 0  # the next batch of the epoch's plan
+    seconds: float = 0.0  # of training in all, validation included
+    best: float | None = None  # of train.metric
+    best_update: Count = 0
+    waited: Count = 0  # validations since the best one
+    standstills: Count = 0  # how often the plateau schedule has lowered the learning rate
+
+
+def build_optimizer(parameters: Iterable[nn.Parameter], train: TrainConfig) -> torch.optim.Optimizer:
+    """The optimiser of train.optimizer; vectors and scalars have no weight decay.
+
+    nag is Nesterov's accelerated gradient (Gehring et al. 2017: momentum 0.99); adadelta has
+    rho 0.95 and epsilon 1e-6 (Bahdanau et al. 2015; its paper's lr is 1); sgd has no momentum (Luong et
+    al. 2015).
+    """
+    every = list(parameters)
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in every if p.dim() > 1], "weight_decay": train.weight_decay},
+        {"params": [p for p in every if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if train.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=train.lr, betas=(0.9, train.adam_beta2), fused=True)
+    if train.optimizer == "adadelta":
+        return torch.optim.Adadelta(groups, lr=train.lr, rho=0.95, eps=1e-6, foreach=True)
+    if train.optimizer == "nag":
+        return torch.optim.SGD(groups, lr=train.lr, momentum=train.momentum, nesterov=True, fused=True)
+    return torch.optim.SGD(groups, lr=train.lr, fused=True)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Its state as flat names: "3.exp_avg" is exp_avg of parameter 3."""
+    state = optimizer.state_dict()["state"]
+    return {
+        f"{index}.{name}": tensor
+        for index, parts in state.items()
+        for name, tensor in parts.items()
+        if tensor is not None
+    }
+
+
+def restore_optimizer(
+    optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], train: TrainConfig
+) -> None:
+    """The inverse of optimizer_tensors. Raises ValueError for what this optimiser cannot have kept: its
+    kernels believe the shapes."""
+    state: dict[int, dict[str, Tensor]] = {}
+    every = [p for group in optimizer.param_groups for p in group["params"]]
+    for name, tensor in tensors.items():
+        index, _, key = name.partition(".")
+        if not index.isdecimal() or int(index) >= len(every):
+            raise ValueError(f"{shown(name)} is of no parameter")
+        shape = () if key == "step" else every[int(index)].shape
+        if tensor.shape != shape or tensor.dtype != torch.float32:
+            raise ValueError(f"the optimiser's {shown(name)} has another shape or type than its parameter")
+        state.setdefault(int(index), {})[key] = tensor
+    if any(parts.keys() != KEPT[train.optimizer] for parts in state.values()):
+        raise ValueError(f"the optimiser's state is not that of {train.optimizer}")
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def fraction_done(train: TrainConfig, progress: Progress) -> float:
+    """How much of the run's limits is used, 0 to 1; 0 where there is no limit."""
+    shares = [0.0]
+    if train.max_updates:
+        shares.append(progress.update / train.max_updates)
+    if train.max_minutes:
+        shares.append(progress.seconds / (60 * train.max_minutes))
+    return min(1.0, max(shares))
+
+
+def stopped_early(train: TrainConfig, progress: Progress) -> str:
+    """Why training ends before its limits, or ""."""
+    if train.patience and progress.waited >= train.patience:
+        return f"no better {train.metric.replace('_', ' ')} for {progress.waited} validations"
+    if train.schedule == "plateau" and train.plateau_factor**progress.standstills < train.min_lr:
+        return "the learning rate has fallen below train.min_lr"
+    return ""
+
+
+def lr_factor(train: TrainConfig, progress: Progress) -> float:
+    """The schedule: a share of train.lr, linear warm-up first.
+
+    cosine falls to zero as the run's limit (updates or minutes, whichever is nearer) is used up;
+    inverse_sqrt falls as 1/sqrt(update) after the warm-up (Vaswani et al. 2017); plateau falls by
+    train.plateau_factor at each validation that is no better than the best (Gehring et al. 2017).
+    """
+    update, warmup = progress.update + 1, max(1, train.warmup_updates)
+    if update < warmup:
+        return update / warmup
+    if train.schedule == "inverse_sqrt":
+        return math.sqrt(warmup / update)
+    if train.schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * fraction_done(train, progress)))
+    if train.schedule == "plateau":
+        return float(train.plateau_factor**progress.standstills)
+    return 1.0
+
+
+class MovingAverage:
+    """An exponential moving average of weights, one tensor a parameter.
+
+    average <- decay average + (1 - decay) weight, with a decay of at most (1 + u) / (10 + u) at update u, so
+    that the first, random weights are soon forgotten.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter], decay: float) -> None:
+        self.parameters = parameters
+        self.decay = decay
+        self.tensors = [p.detach().clone() for p in parameters]
+
+    @torch.no_grad()
+    def add(self, update: int) -> None:
+        """Take in the weights after an update."""
+        decay = min(self.decay, (1 + update) / (10 + update))
+        torch._foreach_lerp_(self.tensors, list(self.parameters), 1 - decay)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Inside, the parameters hold the average."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for i, parameter in enumerate(self.parameters):
+            parameter.data, self.tensors[i] = self.tensors[i], parameter.data

@@ -1,0 +1,143 @@
+"""A training run from its files to its end: corpora, trainer, resume, and the loop.
+
+Does not know architectures.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+import torch
+
+from bytenmt.config.schema import CONVOLUTIONAL, Config, architecture, config_toml, fingerprint
+from bytenmt.data.corpus import PairFiles
+from bytenmt.distributed import ALONE, Group
+from bytenmt.errors import BytenmtError, ConfigError, printable
+from bytenmt.speculative.build import told
+from bytenmt.speculative.table import FILE, check_serial
+from bytenmt.speculative.table import write as write_drafts
+from bytenmt.storage.checkpoint import has_checkpoint, load_embedding, write_atomically
+from bytenmt.storage.lock import one_training
+from bytenmt.storage.manifest import CONFIG
+from bytenmt.storage.memory import require, training_bytes
+from bytenmt.training.language_model_trainer import StreamTrainer
+from bytenmt.training.loop import Loop
+from bytenmt.training.metrics import Log, require_tensorboard
+from bytenmt.training.optim import stopped_early
+from bytenmt.training.task import Feed, open_feed
+from bytenmt.training.trainer import Trainer
+
+WIDTHS_TO_COMPILE = 16  # the least train.round_to with which train.compile makes sense
+
+
+def train(
+    run: Path,
+    config: Config,
+    *,
+    files: Sequence[PairFiles],
+    valid: PairFiles,
+    device: torch.device,
+    errors: str = "replace",
+    resume: bool = False,
+    resume_from: int | None = None,
+    init_embedding: Path | None = None,
+    tensorboard: bool = False,
+    group: Group = ALONE,
+) -> None:
+    """Train a model into the folder `run`, as one process of `group`.
+
+    files, valid: all with a source, pairs, or all targets alone, texts whose streams are learnt. resume: go
+    on from the run's last checkpoint where there is one, or from that of update resume_from. Raises
+    BytenmtError before anything is written where an input cannot be used; exits with 128 + the signal where
+    one has stopped it.
+    """
+    _check(config, files, tensorboard)
+    with one_training(run) if group.leads else nullcontext():
+        feed = open_feed(run, config, files, valid, errors, group)
+        saved = resume and group.broadcast(has_checkpoint(run))
+        if saved and init_embedding is not None:
+            raise BytenmtError(f"--init-embedding would be ignored: {run} goes on from its own weights")
+        trainer = (Trainer if config.model.source else StreamTrainer)(config, device, group)
+        if init_embedding is not None:
+            load_embedding(trainer.model, init_embedding)
+        if saved:
+            feed.check(run, trainer.load(run, resume_from))
+        log = None
+        if group.leads:
+            run.mkdir(parents=True, exist_ok=True)
+            write_atomically(run / CONFIG, config_toml(config).encode())
+            log = Log(run, trainer.progress.update, tensorboard)
+        loop = Loop(run, trainer, feed, log)
+        progress = trainer.progress
+        if saved and loop.ended():
+            _say(group, f"{run} is finished at update {progress.update}")
+            _count_drafts(run, config, feed, group)
+            return
+        if saved:
+            _say(group, f"resuming {run} at update {progress.update}")
+        _say(group, _describe(trainer))
+        number = loop.go()
+        if number:
+            _say(group, f"stopped at update {progress.update}, saved; --resume goes on")
+            sys.exit(128 + number)
+        reason = stopped_early(config.train, progress)
+        why = f" ({reason})" if reason else ""
+        best = f"{config.train.metric.replace('_', ' ')} {progress.best:.4f}"
+        where = f"at update {progress.best_update}: {run}"
+        _say(group, f"finished at update {progress.update}{why}; best validation {best} {where}")
+        _count_drafts(run, config, feed, group)
+
+
+def _count_drafts(run: Path, config: Config, feed: Feed, group: Group) -> None:
+    """The draft table, where it is asked for and not there yet."""
+    if config.train.draft and group.leads and not (run / FILE).is_file():
+        table = feed.drafts()
+        _say(group, told(write_drafts(run, table, config, feed.facts()), table))
+
+
+def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> None:
+    """Settings that do not go together. Raises BytenmtError."""
+    train = config.train
+    arch = architecture(config.model)
+    require(training_bytes(config.model), "training this model", "take a smaller preset, or lower its sizes")
+    if train.draft:
+        check_serial(config.model, "train.draft")
+    if train.compile and arch not in CONVOLUTIONAL:
+        raise ConfigError(f"train.compile would unroll the steps of {arch}: leave it off")
+    if config.model.source != files[0].has_source:
+        raise ConfigError(
+            f"model.source is {str(config.model.source).lower()}, but the text has"
+            f" {'a' if files[0].has_source else 'no'} source: give the other, or set it otherwise"
+        )
+    if train.compile and config.model.source and train.round_to < WIDTHS_TO_COMPILE:
+        raise ConfigError(
+            f"train.compile compiles for every width of a batch: set train.round_to={4 * WIDTHS_TO_COMPILE}"
+            " or so, that they are few"
+        )
+    if train.schedule == "cosine" and not (train.max_updates or train.max_minutes):
+        raise ConfigError(
+            "train.schedule = cosine needs an end: give --max-minutes or train.max_updates,"
+            " or set train.schedule=inverse_sqrt"
+        )
+    if train.metric == "chrf" and not (files[0].has_source and train.valid_lines):
+        raise ConfigError("train.metric = chrf needs a source, and train.valid_lines above 0")
+    if tensorboard:
+        require_tensorboard()
+
+
+def _describe(trainer: Trainer) -> str:
+    n_parameters = sum(p.numel() for p in trainer.parameters)
+    processes = f", {trainer.group.size} processes" if trainer.group.size > 1 else ""
+    return (
+        f"{architecture(trainer.config.model)}, {n_parameters:,} parameters"
+        f" ({trainer.model.decoder_weights():,} in the decoder), {trainer.device}{processes},"
+        f" configuration {fingerprint(trainer.config)}"
+    )
+
+
+def _say(group: Group, text: str) -> None:
+    if group.leads:
+        print(printable(text), file=sys.stderr)

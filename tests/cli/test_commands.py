@@ -1,0 +1,582 @@
+"""The commands as a user meets them: what they print, and one line for what can go wrong."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from made_up_engine import warm_up
+
+import bytenmt
+from bytenmt import __version__
+from bytenmt.cli.console import writer
+from bytenmt.cli.main import main
+from bytenmt.config.schema import CONVOLUTIONAL, Config, config_toml, load_config, parse_config
+from bytenmt.data.corpus import PairFiles
+from bytenmt.distributed import ALONE
+from bytenmt.models import MODELS, build_model
+from bytenmt.storage.checkpoint import save_checkpoint, weights
+from bytenmt.storage.manifest import CONFIG
+from bytenmt.training import run as training
+
+# So that a child in another folder finds the package under test.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
+SMALL = ["model.d_hidden=12", "model.d_embedding=8"]
+SHORT = "--max-len-b 5 --max-len-a 0.1"
+COMMANDS = ["train", "translate", "evaluate", "score", "average", "convert", "info", "predict", "generate"]
+
+
+def make_run(folder: Path, arch: str = "luong", settings: tuple[str, ...] = (), seed: int = 0) -> Path:
+    """A run folder as training leaves it, of random weights."""
+    folder.mkdir()
+    small = SMALL if arch not in CONVOLUTIONAL else ["model.d_embedding=8"]
+    config = load_config(arch, "tiny", "", [*small, *settings])
+    torch.manual_seed(seed)
+    model = build_model(config.model)
+    (folder / CONFIG).write_text(config_toml(config), encoding="utf-8")
+    save_checkpoint(folder, 70, weights(model), {}, config, {}, keep=1, best=True)
+    return folder
+
+
+WEIGHTS = Path("checkpoints") / "update-00000070.safetensors"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
+    warm_up(tmp_path_factory.mktemp("compiled"))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder: a run, one without a source, and texts good and bad."""
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "run")
+    make_run(tmp_path / "no_source", settings=("model.source=false",))
+    make_run(tmp_path / "plain", "seq2seq")
+    files = {
+        "src": "one\n두 번째\n\nfour\n".encode(),
+        "tgt": b"eins\nzwei\ndrei\n\n",
+        "three": b"a\nb\nc\n",
+        "empty": b"",
+        "table": b"one\teins\nno tab\n",
+        "invalid": b"fine\nbad \xff\nfine\nfine\n",
+        "wrong.toml": b"[model\n",
+        "unknown.toml": b"[train]\nlearning_rate = 1\n",
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(files["src"]))
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(files["src"])[:-12])
+    return tmp_path
+
+
+def invoke(command: str) -> Result:
+    return CliRunner().invoke(main, command.split())
+
+
+def accepted(command: str) -> str:
+    result = invoke(command)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def listing(folder: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path): path.read_bytes() for path in files}
+
+
+def refused(command: str) -> str:
+    """The one line on stderr; nothing on stdout, nothing written."""
+    before = listing(Path.cwd())
+    result = invoke(command)
+    assert result.exit_code == 1, (result.stderr, result.exception)
+    assert re.fullmatch(r"bytenmt: [^\n]+\n", result.stderr), result.stderr
+    assert result.stdout == ""
+    assert listing(Path.cwd()) == before
+    return result.stderr
+
+
+EVALUATE = "evaluate -m run"
+SCORE = "score -m run"
+TRANSLATE = "translate -m run"
+# One update: where a fault lets the command through, the test fails soon.
+TRAIN = "train -o new --arch luong --tgt tgt --valid-tgt tgt --set train.max_updates=1"
+TEXT = "train -o new --arch luong --text tgt --valid-text tgt --set train.max_updates=1"
+PAIRS = "train -o new --src src --tgt tgt --valid-src src --valid-tgt tgt"
+BAD: list[tuple[str, str]] = [
+    (f"{EVALUATE} --src three --ref tgt", "three has 3 lines and tgt has 4"),
+    (f"{SCORE} --src three --tgt tgt", "three has 3 lines and tgt has 4"),
+    (f"{EVALUATE} --src none --ref tgt", "none does not exist"),
+    (f"{EVALUATE} --src empty --ref empty", "empty is empty"),
+    (f"{SCORE} --src src --tgt run", "run is a directory"),
+    (f"{SCORE} --src invalid --tgt tgt --errors strict", "invalid, line 2, byte offset 4: 0xFF"),
+    (f"{EVALUATE} --ref tgt", "trained with a source: give it by --src"),
+    ("score -m no_source --src src --tgt tgt", "trained without a source: bytenmt predict"),
+    ("evaluate -m no_source --ref tgt", "trained without a source: bytenmt predict"),
+    (f"{EVALUATE} --src src --ref tgt --hyp-out tgt", "tgt is the input too"),
+    (f"{EVALUATE} --src src --ref tgt --lenpen 0.6", "give --beam-size 2"),
+    (f"{TRANSLATE} -i none", "none does not exist"),
+    (f"{TRANSLATE} -i empty", "empty is empty"),
+    (f"{TRANSLATE} -i cut.gz", "cut.gz is cut off"),
+    (f"{TRANSLATE} -i invalid --errors strict -o out", "invalid, line 2, byte offset 4: 0xFF"),
+    (f"{TRANSLATE} -i src -o src", "src is the input too"),
+    (f"{TRANSLATE} -i src -o ./run/../src", "src is the input too"),
+    (f"{TRANSLATE} -i src -o run", "run is a directory"),
+    (f"{TRANSLATE} -i src -o there/out", "make the folder there first"),
+    (f"{TRANSLATE} -i src --length-penalty 0.5 -b 1", "give --beam-size 2"),
+    (f"{TRANSLATE} -i src --n-best 2", "--n-best 2 of --beam-size 1: give --beam-size 2"),
+    (f"{TRANSLATE} -i src --n-best 5 -b 4", "--n-best 5 of --beam-size 4: give --beam-size 5"),
+    (f"{TRANSLATE} -i src --temperature 0.5", "--temperature would be ignored: give --sample"),
+    (f"{TRANSLATE} -i src --top-k 5", "--top-k would be ignored: give --sample"),
+    (f"{TRANSLATE} -i src --top-p 0.5 -b 2", "--top-p would be ignored: give --sample"),
+    (f"{TRANSLATE} -i src --seed 1", "--seed would be ignored: give --sample"),
+    (f"{TRANSLATE} -i src --prefix a\udcff", "--prefix is not UTF-8: its byte 1 is 0xFF"),
+    (f"{TRANSLATE} -i src --prefix \udced\udca0\udc80", "--prefix is not UTF-8: its byte 0 is 0xED"),
+    (f"{TRANSLATE} -i src --alignment", "--alignment would be ignored: give --format jsonl"),
+    (f"{TRANSLATE} -i src --no-alignment", "--alignment would be ignored: give --format jsonl"),
+    ("translate -m plain -i src --alignment --format jsonl", "no run here has attention"),
+    (f"{TRANSLATE} -i src --stream --format jsonl", "--stream shows plain text"),
+    (f"{TRANSLATE} -i src --stream -b 2", "--stream shows what is sure"),
+    (f"{TRANSLATE} -i src --engine numba --device cuda", "--engine numba runs on the CPU"),
+    (f"{TRANSLATE} -i src --engine cuda-graph --device cpu", "--engine cuda-graph runs on a GPU"),
+    (
+        f"{TRANSLATE} -i src --engine torch --device cpu --precision int8",
+        "--precision int8 is for --engine numba",
+    ),
+    (f"{TRANSLATE} -i src --engine torch --precision w8a8", "--precision w8a8 is for --engine numba"),
+    (f"{EVALUATE} --src src --ref tgt --engine numba --device cuda", "--engine numba runs on the CPU"),
+    ("translate -m run -m no_source -i src", "run was trained with a source and no_source without"),
+    ("translate -m no_source run -i src", "no_source was trained without a source and run with"),
+    ("translate -m run none -i src", "none is not a run folder"),
+    ("evaluate -m run no_source --src src --ref tgt", "they cannot be asked together"),
+    ("translate -m no_source -i src", "without a source: it cannot translate"),
+    ("translate -m none -i src", "none is not a run folder"),
+    ("translate -m src -i src", "src is not a run folder"),
+    (f"{TRAIN} --src src", "--valid-tgt without --valid-src"),
+    (f"{TRAIN} --valid-src src", "--tgt without --src"),
+    (f"{TRAIN} --text tgt", "--text is learnt without a source"),
+    ("train -o new --arch luong --text tgt --valid-text tgt --weight 2", "--weight would be ignored"),
+    ("train -o new --arch luong --text tgt --valid-tgt tgt", "no text to validate on: give --valid-text"),
+    (
+        "train -o new --arch luong --text tgt --valid-text tgt --valid-src src",
+        "give --valid-text, and no other",
+    ),
+    ("train -o new --arch luong --text tgt --valid-text tgt", "tgt has 16 bytes, less than one window"),
+    ("train -o new --arch luong --text . --valid-text tgt", ". is a directory"),
+    (f"{TEXT} --set model.source=true", "model.source is true, but the text has no source"),
+    (f"{TEXT} --set model.input_feeding=true", "without a source set it to false"),
+    (f"{TRAIN} --src src --valid-text tgt", "--valid-text is for --text"),
+    (f"{TRAIN} --src src --src src --valid-src src", "2 --src and 1 --tgt"),
+    (f"{TRAIN} --tgt tgt --src src --src none --valid-src src", "none does not exist"),
+    (f"{TRAIN} --tsv table --valid-src src", "--tgt without --src"),
+    (f"{TRAIN} --src src --valid-src src --tsv table", "table, line 2 has no tab"),
+    (f"{TRAIN} --src src --valid-src src --weight 1 --weight 2", "2 --weight for 1 corpus"),
+    (f"{TRAIN} --src src --valid-src src --tsv table --weight 1", "1 --weight for 2 corpora"),
+    (f"{TRAIN} --src src --valid-src src --valid-tsv table", "no text to validate on"),
+    ("train -o new --arch luong --valid-tgt tgt", "no text to train on"),
+    ("train -o new --arch luong --tgt tgt --src src", "no text to validate on"),
+    (
+        "train -o new --arch luong --tsv table --valid-tsv table --valid-src src",
+        "--valid-src would be ignored",
+    ),
+    (f"{TRAIN} --src src --valid-src src --set train.metric=chrf --set train.valid_lines=0", "chrf needs"),
+    (f"{TRAIN} --src src --valid-src src --set train.compile=true", "would unroll"),
+    (f"{PAIRS} --arch bytenet --set train.compile=true", "train.round_to=64"),
+    (f"{TRAIN} --src three --valid-src src", "three has 3 lines and tgt has 4"),
+    (f"{TRAIN} --src none --valid-src src", "none does not exist"),
+    (f"{TRAIN} --src invalid --valid-src src --errors strict", "line 2, byte offset 4: 0xFF"),
+    (f"{PAIRS} --arch bytenet --set model.source=false", "model.source is false, but the text has a source"),
+    (f"{TEXT} --set train.learning_rate=1", "learning_rate"),
+    (f"{TEXT} --set train.lr=fast", "train.lr"),
+    (f"{TEXT} --config unknown.toml", "learning_rate"),
+    (f"{TEXT} --config wrong.toml", "wrong.toml is not TOML"),
+    (f"{TEXT} --config invalid", "invalid is not TOML"),
+    (f"{TEXT} --config none", "--config none cannot be read"),
+    (f"{TEXT} --preset huge", "unknown preset 'huge'"),
+    ("train -o new --arch lstm --text tgt --valid-text tgt", "unknown architecture 'lstm'"),
+    ("train -o new --text tgt --valid-text tgt", "no architecture: give --arch"),
+    ("train -o run --arch luong --text tgt --valid-text tgt", "run already holds a run"),
+    ("train -o src --arch luong --text tgt --valid-text tgt", "src is a file"),
+    ("train -o new --resume --text tgt --valid-text tgt", "no architecture: give --arch"),
+    ("average -o out none", "none"),
+    ("average -o out src", "src"),
+    ("average -o src src", "src is the input too"),
+    ("convert none -o new.safetensors --precision bf16", "none is not a run folder"),
+    ("convert run -o new --precision bf16", "give a name that ends in .safetensors"),
+    ("convert run -o there/new.safetensors --precision int8", "make the folder there first"),
+    (f"convert run/{WEIGHTS} -o run/{WEIGHTS} --precision int8", "is an input too"),
+    ("convert run -o run/checkpoints/update-00000001.safetensors --precision int8", "a run's own checkpoint"),
+    ("info none.safetensors", "none.safetensors is missing"),
+    (f"info run/{WEIGHTS} --preset tiny", "--preset would be ignored"),
+    ("info run --no-source", "--no-source would be ignored"),
+    ("info none", "neither a run folder nor an architecture"),
+    ("info run --preset tiny", "--preset would be ignored"),
+    ("info luong --preset huge", "unknown preset 'huge'"),
+]
+
+
+@pytest.mark.parametrize(("command", "told"), BAD)
+def test_bad_input_is_one_line(place: Path, command: str, told: str) -> None:
+    """Exit code 1, nothing on stdout, nothing written."""
+    assert told in refused(command)
+
+
+@pytest.mark.parametrize("command", [f"{TRANSLATE} -i src", f"{SCORE} --src src --tgt tgt"])
+def test_bad_checkpoints_are_one_line(place: Path, command: str) -> None:
+    best = place / "run" / WEIGHTS
+    whole = best.read_bytes()
+    best.write_bytes(whole[:-100])
+    assert "damaged" in refused(command)
+    best.unlink()
+    assert f"{WEIGHTS} is missing" in refused(command)
+    shutil.rmtree(place / "run")
+    make_run(place / "other", "seq2seq").rename(place / "run")
+    shutil.copy(place / "no_source" / CONFIG, place / "run" / CONFIG)
+    assert "holds another model (seq2seq)" in refused(command)
+    (place / "run" / "checkpoints.json").unlink()
+    assert "has not saved" in refused(command)
+
+
+def test_a_checkpoint_file_is_a_model_too(place: Path) -> None:
+    """A weights file of a run, and the mean of two, translate; the mean of equal ones as they do."""
+    whole = accepted(f"{TRANSLATE} -i src {SHORT}")
+    assert accepted(f"translate -m run/{WEIGHTS} -i src {SHORT}") == whole
+    accepted(f"average -o mean.safetensors run/{WEIGHTS} run/{WEIGHTS}")
+    assert accepted(f"translate -m mean.safetensors -i src {SHORT}") == whole
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"{TRANSLATE} -i src",
+        f"{EVALUATE} --src src --ref tgt",
+        f"{SCORE} --src src --tgt tgt",
+        TRAIN,
+    ],
+)
+def test_a_gpu_that_is_not_there(place: Path, command: str) -> None:
+    assert "no GPU is available" in refused(f"{command} --device cuda")
+
+
+def test_translate_reads_and_writes_files(place: Path) -> None:
+    """A line for each; the same from a packed file, through aliases and on stdout."""
+    assert accepted(f"{TRANSLATE} {SHORT} -i src -o out") == ""
+    out = (place / "out").read_bytes()
+    assert out.count(b"\n") == 4 and out.split(b"\n")[2] == b""
+    accepted(f"translate --model run --input packed.gz --output packed --beam 1 {SHORT}")
+    assert (place / "packed").read_bytes() == out
+    assert accepted(f"{TRANSLATE} {SHORT} -i src -o -").encode() == out
+    accepted(f"{TRANSLATE} {SHORT} -i src -o out -b 3 --lenpen 0.6 --threads 1")
+    assert (place / "out").read_bytes().count(b"\n") == 4
+    assert not list(place.glob(".*.tmp"))
+
+
+def test_an_output_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    """A failure leaves an older file as it was; a link stays a link."""
+    (tmp_path / "old").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("old")
+    for name in ("old", "new"):
+        with pytest.raises(KeyboardInterrupt), writer(tmp_path / name) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+    assert listing(tmp_path) == {str(tmp_path / "old"): b"old", str(tmp_path / "link"): b"old"}
+    with writer(tmp_path / "link") as file:
+        file.write(b"new")
+    assert (tmp_path / "old").read_bytes() == b"new" and (tmp_path / "link").is_symlink()
+
+
+def test_evaluate_prints_its_scores(place: Path) -> None:
+    """In the form that scripts read; the translations are kept on request."""
+    command = f"{EVALUATE} --src src --ref tgt --hyp-out hyp --tokenize char {SHORT} --precision fp32"
+    said = accepted(command).splitlines()
+    patterns = [
+        r"chrF \d+\.\d\d  \S*\|version:\S+",
+        r"BLEU \d+\.\d\d  \S*tok:char\S*",
+        r"exact match: \d+\.\d %",
+        r"bits per byte: \d+\.\d{4}",
+        rf"bytenmt {__version__}, configuration [0-9a-f]{{8}}, update 70, engine \S+ fp32"
+        r"(, commit [0-9a-f]+\S*)?",
+    ]
+    for pattern, text in zip(patterns, said, strict=True):
+        assert re.fullmatch(pattern, text), text
+    hypotheses = (place / "hyp").read_bytes()
+    assert hypotheses == accepted(f"{TRANSLATE} {SHORT} -i src").encode()
+    (place / "hyp").rename("ref")
+    again = accepted(f"{EVALUATE} --src src --ref ref {SHORT}")
+    assert "exact match: 100.0 %" in again and "chrF 100.00" in again
+
+
+def test_a_line_longer_than_trained_on_is_cut(place: Path) -> None:
+    """Unless told otherwise."""
+    make_run(place / "brief", settings=("data.max_source_bytes=6",))
+    warning = invoke(f"translate -m brief -i src {SHORT}").stderr
+    assert "src, line 2 has 10 bytes, over the 6 of --max-source-bytes" in warning
+    assert not invoke(f"translate -m brief -i src {SHORT} --max-source-bytes 10").stderr
+
+
+def test_score_tells_of_every_pair(place: Path) -> None:
+    """Empty lines are scored too, and all lines together make evaluate's bits per byte."""
+    said = accepted(f"{SCORE} --src src --tgt tgt")
+    rows = [line.split("\t") for line in said.splitlines()]
+    assert len(rows) == 4
+    for (nats, bits), text in zip(rows, ["eins", "zwei", "drei", ""], strict=True):
+        expected = -float(nats) / math.log(2) / len(text) if text else math.inf
+        assert float(bits) == pytest.approx(expected, abs=1e-5)
+        assert float(nats) < 0
+    whole = -sum(float(nats) for nats, _ in rows) / math.log(2) / 12
+    said = accepted(f"{EVALUATE} --src src --ref tgt {SHORT}")
+    assert f"bits per byte: {whole:.4f}" in said
+
+
+@pytest.mark.parametrize("arch", MODELS)
+def test_info_is_a_configuration(arch: str) -> None:
+    """Facts, then TOML that parses to the preset; quick for the largest too."""
+    said = accepted(f"info {arch} --preset paper")
+    assert parse_config(tomllib.loads(said)) == load_config(arch, "paper", "", [])
+    names = ["parameters", "decoder weights", "receptive field", "a decode step", "decoder state"]
+    assert all(re.search(rf"^# {name}: +\w", said, re.MULTILINE) for name in names)
+
+
+def test_info_of_a_run(place: Path) -> None:
+    said = accepted("info run")
+    assert parse_config(tomllib.loads(said)) == load_config("luong", "tiny", "", SMALL)
+    model = build_model(load_config("luong", "tiny", "", SMALL).model)
+    n_parameters = sum(parameter.numel() for parameter in model.parameters())
+    assert re.search(rf"^# parameters: +{n_parameters:,}$", said, re.MULTILINE)
+
+
+class Call:
+    """Stands in for training.train and keeps what it was called with."""
+
+    def __call__(self, run: Path, config: Config, **rest: Any) -> None:
+        self.run, self.config, self.rest = run, config, rest
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, place: Path) -> Call:
+    call = Call()
+    monkeypatch.setattr(training, "train", call)
+    return call
+
+
+def test_train_hands_over(call: Call) -> None:
+    options = "--preset tiny --set train.lr=5e-4 --max-minutes 3 --errors strict --device cpu"
+    accepted(f"{TRAIN} --src src --valid-src src --init-embedding run {options}")
+    settings = ["train.max_updates=1", "train.lr=5e-4", "train.max_minutes=3.0"]
+    assert call.run == Path("new")
+    assert call.config == load_config("luong", "tiny", "", settings)
+    assert call.rest == {
+        "files": [PairFiles(Path("src"), Path("tgt"))],
+        "valid": PairFiles(Path("src"), Path("tgt")),
+        "device": torch.device("cpu"),
+        "errors": "strict",
+        "resume": False,
+        "resume_from": None,
+        "init_embedding": Path("run"),
+        "tensorboard": False,
+        "group": ALONE,
+    }
+
+
+def test_train_takes_several_corpora(call: Call) -> None:
+    weights = "--weight 1 --weight 0.5 --weight 3"
+    accepted(f"{TRAIN} --src src --tgt three --src src --tsv table {weights} --valid-src src")
+    assert call.rest["files"] == [
+        PairFiles(Path("src"), Path("tgt"), weight=1.0),
+        PairFiles(Path("src"), Path("three"), weight=0.5),
+        PairFiles(tsv=Path("table"), weight=3.0),
+    ]
+
+
+def test_short_names_are_settings(call: Call) -> None:
+    """--lr 0.5 is --set train.lr=0.5, and so on."""
+    names = {"lr": 0.5, "max_tokens": 70, "update_freq": 2, "max_updates": 9, "patience": 4, "seed": 8}
+    options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in names.items())
+    accepted(f"{TEXT} {options}")
+    settings = [f"train.{name}={value}" for name, value in names.items()]
+    assert call.config == load_config("luong", None, "", [*settings, "model.source=false"])
+
+
+def test_resume_from(call: Call) -> None:
+    accepted(f"{RESUME.replace('--resume', '')} --resume-from 70")
+    assert call.rest["resume"] is True and call.rest["resume_from"] == 70
+
+
+def test_train_without_a_source(call: Call) -> None:
+    accepted(TEXT)
+    assert call.config == load_config("luong", None, "", ["train.max_updates=1", "model.source=false"])
+    assert call.rest["files"] == [PairFiles(None, Path("tgt"))]
+    assert call.rest["valid"] == PairFiles(None, Path("tgt"))
+
+
+def test_train_takes_what_info_prints(call: Call, place: Path) -> None:
+    (place / "mine.toml").write_text(accepted("info bytenet --preset tiny"))
+    texts = "--src src --valid-src src --tgt tgt --valid-tgt tgt"
+    accepted(f"train -o new --config mine.toml {texts}")
+    assert call.config == load_config("bytenet", "tiny", "", [])
+
+
+RESUME = "train -o run --resume --src src --valid-src src --tgt tgt --valid-tgt tgt"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        "--arch luong",
+        "--set train.lr=2e-3",
+        "--preset tiny --set model.d_hidden=12 --set model.d_embedding=8 --arch luong",
+        "--config run/config.toml",
+    ],
+)
+def test_resume_takes_the_runs_configuration(call: Call, options: str) -> None:
+    """Options may be left out or agree."""
+    accepted(f"{RESUME} {options}")
+    assert call.config == load_config("luong", "tiny", "", SMALL)
+    assert call.rest["resume"] is True
+
+
+def test_resume_may_change_the_limits(call: Call) -> None:
+    accepted(f"{RESUME} --max-minutes 7 --set train.max_updates=90")
+    limits = ["train.max_minutes=7.0", "train.max_updates=90"]
+    assert call.config == load_config("luong", "tiny", "", [*SMALL, *limits])
+
+
+def test_a_preset_does_not_reset_the_limits(call: Call, place: Path) -> None:
+    limit = ("train.max_updates=90",)
+    shutil.rmtree(place / "run")
+    make_run(place / "run", settings=limit)
+    given = " ".join(f"--set {setting}" for setting in SMALL)
+    accepted(f"{RESUME} --preset tiny {given}")
+    assert call.config.train.max_updates == 90
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--arch seq2seq", "model.arch"),
+        ("--preset base", "model.d_"),
+        ("--set model.d_hidden=13", "model.d_hidden is 13, but run was trained with 12"),
+        ("--set train.lr=1.0", "train.lr"),
+        ("--config unknown.toml", "learning_rate"),
+    ],
+)
+def test_resume_refuses_what_differs(call: Call, options: str, told: str) -> None:
+    """The error names the key."""
+    assert told in refused(f"{RESUME} {options}")
+
+
+def test_resume_with_or_without_a_source(place: Path) -> None:
+    assert "model.source" in refused("train -o run --resume --text tgt --valid-text tgt")
+    assert "has a source" in refused(RESUME.replace("-o run", "-o no_source"))
+
+
+def test_version() -> None:
+    assert accepted("--version").strip() == f"bytenmt, version {__version__}"
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """Of the program and of every command."""
+    code = (
+        "import sys; from bytenmt.cli.main import main\n"
+        f"for command in ([], *([name] for name in {COMMANDS})):\n"
+        "    main([*command, '--help'], standalone_mode=False)\n"
+        "print('heavy:', {'torch', 'numba', 'numpy', 'sacrebleu'} & set(sys.modules))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ENVIRONMENT
+    )
+    assert "heavy: set()" in run.stdout
+    assert run.stdout.count("Usage:") == 1 + len(COMMANDS)
+    for name in (
+        "--init-embedding",
+        "--lenpen",
+        "--hyp-out",
+        "--max-source-bytes",
+        "RUN|FILE|ARCH",
+        "--top-p",
+    ):
+        assert name in run.stdout
+
+
+@pytest.mark.parametrize("prefix", ["a\nb", "a\r"])
+def test_a_prefix_is_part_of_a_line(place: Path, prefix: str) -> None:
+    result = CliRunner().invoke(main, [*TRANSLATE.split(), "--prefix", prefix])
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "--prefix holds a line end" in result.stderr
+
+
+def test_several_runs_vote(place: Path) -> None:
+    """`-m A B` is `-m A -m B`; their order is of no weight, and each alone says something else."""
+    make_run(place / "other", "bytenet", settings=("model.d_channels=8",), seed=3)
+    both = accepted(f"translate -m run other -i src {SHORT}")
+    assert both == accepted(f"translate -m other -m run -i src {SHORT}")
+    assert both == accepted(f"translate -m other -m run -i src {SHORT} --engine torch --device cpu")
+    alone = accepted(f"translate -m other -i src {SHORT}")
+    assert alone == accepted(f"translate -m other other -i src {SHORT}") != both
+    said = accepted(f"{EVALUATE} other --src src --ref tgt {SHORT}").splitlines()
+    assert said[-1].count("configuration") == said[-1].count("update 70") == 2
+    bits = [
+        float(accepted(f"evaluate -m {runs} --src src --ref tgt {SHORT}").splitlines()[3].split()[-1])
+        for runs in ("run", "other", "run other")
+    ]
+    assert bits[2] < max(bits[:2]) and bits[2] not in bits[:2]
+
+
+def test_draws_are_repeated_by_their_seed(place: Path) -> None:
+    """And are others with another; the number of a line, not its buffer, tells what is drawn."""
+    command = f"{TRANSLATE} {SHORT} -i same --sample --temperature 1.5"
+    (place / "same").write_bytes(b"one\n" * 20)
+    first = accepted(f"{command} --seed 1")
+    assert first == accepted(f"{command} --seed 1 --buffer-size 3 --max-tokens 5")
+    assert len(set(first.split("\n"))) > 10
+    assert first != accepted(f"{command} --seed 2")
+    assert set(accepted(f"{command} --top-k 1").split("\n")[:-1]) == set(
+        accepted(f"{TRANSLATE} {SHORT} -i same").split("\n")[:-1]
+    )
+
+
+def test_what_is_shown_while_decoded_is_the_same(place: Path) -> None:
+    assert accepted(f"{TRANSLATE} {SHORT} -i src --stream") == accepted(f"{TRANSLATE} {SHORT} -i src")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"{TRANSLATE} --device cpu -i src",
+        f"{TRANSLATE} no_need --device cpu -i src -b 2 --n-best 2 --format jsonl --no-alignment",
+        f"{TRANSLATE} --engine numba -i src --sample --stream",
+        "convert run -o new.safetensors --precision int8",
+    ],
+)
+def test_a_line_is_translated_without_pytorch(place: Path, command: str) -> None:
+    """Nothing imports it, nor what only training needs."""
+    make_run(place / "no_need", "convs2s", settings=("model.decoder_layers=[[8,3]]",))
+    code = (
+        "import sys; from bytenmt.cli.main import main\n"
+        f"main({command.split()!r}, standalone_mode=False)\n"
+        "print('heavy:', {'torch', 'sacrebleu', 'bytenmt.distributed'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT)
+    assert (run.returncode, run.stdout.splitlines()[-1:]) == (0, ["heavy: set()"]), run.stderr
+
+
+def test_closed_standard_streams_are_told_of(place: Path) -> None:
+    """`<&-` and `>&-`."""
+    program = f"{sys.executable} -m bytenmt {TRANSLATE}"
+    for command in (f"{program} <&-", f"{program} -i src >&-"):
+        run = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=ENVIRONMENT)
+        assert run.returncode == 1 and run.stderr.count("\n") == 1
+        assert "is closed: give" in run.stderr

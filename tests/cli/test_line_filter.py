@@ -1,0 +1,475 @@
+"""Lines as they come: each answered, in order, at once where it comes alone, in bounded memory."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from made_up_engine import MadeUpEngine, make_run, small_model, warm_up
+from processes import job, results
+
+import bytenmt
+from bytenmt.cli import line_filter as module
+from bytenmt.cli.line_filter import Filter, Line, Waiting, follow
+from bytenmt.data.text_file import TextFile
+from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.loading import of_models
+from bytenmt.decoding.translator import Translator
+from bytenmt.distributed import Group
+from bytenmt.errors import DataError
+from bytenmt.models import MODELS
+
+CPU = torch.device("cpu")
+# So that a child in another folder finds the package under test.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
+LONG = b"x" * 12_000 + b" " + "가나 다".encode() * 799 + b"\xff!" + b"z" * 7  # 20,000 bytes, repaired
+KINDS = [
+    b"",
+    b"a plain line",
+    b"dos\r",
+    b"nul\0\0nul",
+    b"\xff\xfe\x80 bytes",
+    b"cut off \xec\x95",
+    "오후 3시 40분".encode(),
+    "\U0001f600 \u2028 \x85 \x0b\x0c".encode(),
+    b"\r",
+    b"\r\r",
+    b"   ",
+    b"\xef\xbb\xbf marked",
+    b"\xed\xa0\x80 surrogate",
+    b"\t",
+]
+
+
+def make(arch: str = "luong", **options: Any) -> Translator:
+    """Of a random model."""
+    short = {"max_len_a": 0.01, "max_len_b": 9}
+    return Translator.of_runtime(of_models([small_model(arch)], CPU), **{**short, **options})
+
+
+def made_up(admitted: list[list[Request]] | None = None, **options: Any) -> Translator:
+    """Of an engine whose answers anybody can tell."""
+    notes = [] if admitted is None else admitted
+    return Translator(lambda capacity: MadeUpEngine(capacity, Options(), notes), options=Options(), **options)
+
+
+def rubbish(n_lines: int = 200) -> bytes:
+    """The lines of KINDS in a mix, one of 20,000 bytes, the last one without its newline."""
+    draw = random.Random(3)
+    lines = [draw.choice(KINDS) for _ in range(n_lines)]
+    lines[n_lines // 2] = LONG
+    lines[-1] = b"the end"
+    return b"\n".join(lines)
+
+
+def answers(translator: Translator, text: bytes, buffer_size: int = 1000, **options: Any) -> list[bytes]:
+    output = io.BytesIO()
+    Filter(translator, output, buffer_size=buffer_size).stream(io.BytesIO(text), **options)
+    assert not output.getvalue() or output.getvalue().endswith(b"\n")
+    return output.getvalue().split(b"\n")[:-1]
+
+
+# What is read and written.
+
+
+@pytest.mark.parametrize("arch", MODELS)
+def test_rubbish_gives_a_valid_line_for_each(arch: str) -> None:
+    """200 lines of all that can be wrong with a text."""
+    found = answers(make(arch), rubbish())
+    assert len(found) == 200
+    for line in found:
+        line.decode("utf-8")
+        assert b"\r" not in line
+    sources = list(TextFile.from_bytes(rubbish(), "rubbish"))
+    assert all(answer == b"" for answer, source in zip(found, sources, strict=True) if not source)
+    assert sum(bool(line) for line in found) > 100, "a model that says nothing tests nothing"
+
+
+@given(st.lists(st.sampled_from([b"\n", b"\r\n", b"\r", b"ab", b"\xff", b"\xef\xbb\xbf", b"\0"])))
+def test_stream_and_file_read_the_same_lines(parts: list[bytes]) -> None:
+    """Line ends, a byte order mark and repairs as the corpus has them."""
+    content = b"".join(parts)
+    assume(content != b"\xef\xbb\xbf")  # a mark alone: no line of a file, one of a stream
+    lines = [module.clean(line, "x", number, "replace") for number, line in enumerate(io.BytesIO(content), 1)]
+    assert lines == list(TextFile.from_bytes(content, "x"))
+
+
+def test_stream_and_file_answer_the_same() -> None:
+    """Whatever the buffer, drawn or not."""
+    text = rubbish(30)
+    for options in ({}, {"sample": True}):
+        output = io.BytesIO()
+        Filter(make(**options), output, buffer_size=7).file(TextFile.from_bytes(text, "x"))
+        assert output.getvalue().split(b"\n")[:-1] == answers(make(**options), text, buffer_size=4)
+
+
+def test_shown_while_decoded_it_is_the_same() -> None:
+    text = rubbish(30)
+    output = io.BytesIO()
+    Filter(make(), output, form=None).stream(io.BytesIO(text))
+    assert output.getvalue().split(b"\n")[:-1] == answers(make(), text)
+
+
+def test_every_character_is_shown_at_once() -> None:
+    """Written and flushed whole, one after another."""
+    seen: list[bytes] = []
+
+    class Terminal(io.BytesIO):
+        def flush(self) -> None:
+            seen.append(self.getvalue())
+
+    Filter(made_up(), Terminal(), form=None).stream(io.BytesIO("가😀b\nc\n".encode()))
+    assert seen == [text.encode() for text in ("가", "가😀", "가😀B", "가😀B0")] + [
+        "가😀B0\n".encode() + text for text in (b"", b"C", b"C0", b"C0\n")
+    ]
+
+
+def test_strict_answers_what_came_before_and_names_the_byte() -> None:
+    output = io.BytesIO()
+    with pytest.raises(DataError, match=r"standard input, line 3, byte offset 4: 0xFF"):
+        Filter(make(), output).stream(io.BytesIO(b"one\ntwo\nbad \xff\nfour\n"), errors="strict")
+    assert output.getvalue().count(b"\n") == 2
+
+
+def test_a_failing_input_is_raised() -> None:
+    class Failing(io.BytesIO):
+        def readline(self, size: int | None = -1) -> bytes:
+            line = super().readline(size)
+            if not line:
+                raise OSError(5, "Input/output error")
+            return line
+
+    output = io.BytesIO()
+    with pytest.raises(OSError, match="Input/output"):
+        Filter(make(), output).stream(Failing(b"one\n"))
+    assert output.getvalue().count(b"\n") == 1
+
+
+def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it has filled the memory."""
+    monkeypatch.setattr(module, "LONGEST_LINE", 1000)
+    output, endless = io.BytesIO(), io.BytesIO(b"one\n" + b"x" * 10_000)
+    with pytest.raises(DataError, match="standard input, line 2 has over 1,000 bytes"):
+        Filter(made_up(), output).stream(endless)
+    assert output.getvalue() == b"ONE0\n" and endless.tell() < 1100
+
+
+def test_the_warning_names_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line on stderr for the long line, none for the others, also in a later buffer."""
+    text = b"short\n" * 6 + b"a " * 100 + b"\nshort\n"
+    answers(made_up(max_source_bytes=50), text, buffer_size=2)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "standard input, line 7 has 200 bytes" in lines[0] and "4 pieces" in lines[0]
+
+
+def test_a_line_of_a_million_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    """In pieces, none of them lost."""
+    line = b"word " * 200_000
+    (found,) = answers(made_up(), line + b"\n")
+    assert found.replace(b"0", b"") == line.upper()
+    assert "has 1000000 bytes" in capsys.readouterr().err
+
+
+# Between the reading thread and the one that answers.
+
+
+def test_what_waits_is_bounded() -> None:
+    """By lines and by bytes; a line over all bounds waits alone."""
+    waiting = Waiting(most_lines=3, most_bytes=10)
+    arrived: list[int] = []
+
+    def put() -> None:
+        for k, n_bytes in enumerate([1, 1, 1, 1, 8, 1, 50, 1]):
+            waiting.put(Line(b"x" * n_bytes, n_bytes, 0.0))
+            arrived.append(k)
+        waiting.end()
+
+    thread = threading.Thread(target=put, daemon=True)
+    thread.start()
+    taken: list[list[int]] = []
+    for n_arrived in (3, 5, 6, 7, 8):
+        give_up = time.monotonic() + 20
+        while len(arrived) < n_arrived and time.monotonic() < give_up:
+            time.sleep(0.001)
+        time.sleep(0.02)
+        assert len(arrived) == n_arrived
+        lines, ended = waiting.take(2 if n_arrived == 3 else 9)
+        taken.append([len(line.text) for line in lines])
+    assert taken == [[1, 1], [1, 1, 8], [1], [50], [1]]
+    assert waiting.take(9, 20.0) == ([], True) or ended
+
+
+def test_order_is_kept_whatever_comes_together() -> None:
+    """Lines that trickle and lines that flood, through pipes."""
+    draw = random.Random(1)
+    lines = [b"line %d" % number for number in range(3000)]
+    reading, writing = os.pipe()
+
+    def send() -> None:
+        with open(writing, "wb", buffering=0) as file:
+            at = 0
+            while at < len(lines):
+                n = draw.choice([1, 1, 2, 300])
+                file.write(b"".join(line + b"\n" for line in lines[at : at + n]))
+                at += n
+                time.sleep(draw.choice([0, 0, 0.001]))
+
+    threading.Thread(target=send, daemon=True).start()
+    output = io.BytesIO()
+    admitted: list[list[Request]] = []
+    with open(reading, "rb") as file:
+        Filter(made_up(admitted), output, buffer_size=200).stream(file)
+    assert output.getvalue().split(b"\n")[:-1] == [line.upper() + b"0" for line in lines]
+    assert max(map(len, admitted)) > 20, "nothing came together"
+
+
+def test_a_slow_reader_of_answers_slows_the_reading() -> None:
+    """Behind an output that takes nothing, only so much is read."""
+    n_read = 0
+
+    class Endless(io.BytesIO):
+        def readline(self, size: int | None = -1) -> bytes:
+            nonlocal n_read
+            n_read += 1
+            return b"line\n"
+
+    class Stuck(io.BytesIO):
+        def write(self, _: Any) -> int:
+            before = -1
+            while before != n_read:
+                before = n_read
+                time.sleep(0.05)
+            raise BrokenPipeError(32, "Broken pipe")
+
+    with pytest.raises(BrokenPipeError):
+        Filter(made_up(), Stuck(), buffer_size=50).stream(Endless())
+    assert n_read <= 2 * 50 + 2
+
+
+# A person at a terminal.
+
+
+def test_a_bar_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On stderr, where it is a terminal and the size is known; warnings stand beside it."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    text = b"one\ntwo\n" + b"a " * 30 + b"\n"
+    for size, shown in ((len(text), True), (None, False)):
+        monkeypatch.setattr(sys, "stderr", Terminal())
+        assert len(answers(made_up(max_source_bytes=50), text, size=size)) == 3
+        said = sys.stderr.getvalue()
+        assert ("100%" in said) == shown and "translated in 2 pieces\n" in said
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert len(answers(made_up(), text, size=len(text))) == 3
+    assert sys.stderr.getvalue() == ""
+
+
+# The program, with pipes.
+
+
+@contextmanager
+def coprocess(folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`bytenmt translate` with open pipes, killed after two minutes at the latest."""
+    command = [sys.executable, "-m", "bytenmt", "translate", "-m", "run", "--threads=1", "--device=cpu"]
+    command += ["--max-len-a=0.1", "--max-len-b=5", *options]
+    pipe = subprocess.PIPE
+    # A job in a shell's background ignores interrupts, and so would this child of it.
+    listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, env=ENVIRONMENT, cwd=folder, preexec_fn=listen
+    ) as process:
+        guard = signal.signal(signal.SIGALRM, lambda *_: process.kill())
+        signal.alarm(120)
+        try:
+            yield process
+        finally:
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, guard)
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run."""
+    folder = tmp_path_factory.mktemp("place")
+    warm_up(folder)
+    make_run(folder / "run")
+    return folder
+
+
+def ask(process: subprocess.Popen[bytes], line: bytes) -> bytes:
+    """Send a line and wait for its answer, before anything else is sent."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(line + b"\n")
+    process.stdin.flush()
+    answer = process.stdout.readline()
+    assert answer.endswith(b"\n"), "no answer to a line alone"
+    return answer[:-1]
+
+
+def test_a_line_alone_is_answered_at_once_and_ctrl_c_is_quiet(place: Path) -> None:
+    """A coprocess waits for each answer; then an interrupt while the program waits for a line."""
+    with coprocess(place) as process:
+        lines = [b"one", b"", "두 번째".encode(), b"one\r", *(b"%d" % k for k in range(40))]
+        found = [ask(process, line) for line in lines]
+        assert found[1] == b"" and found[0] == found[3] != b""
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+        assert (out, err, process.returncode) == (b"", b"", 130)
+    with coprocess(place) as process:
+        out, err = process.communicate(b"\n".join(lines))
+        assert (out.split(b"\n")[:-1] == found, err, process.returncode) == (True, b"", 0)
+
+
+def test_ctrl_c_in_the_middle_is_quiet(place: Path) -> None:
+    """While lines are decoded and others wait."""
+    with coprocess(place) as process:
+        assert process.stdin is not None
+        ask(process, b"one")
+        process.stdin.write(b"".join(b"%d\n" % k for k in range(1000)))
+        process.stdin.flush()
+        time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+        assert (err, process.returncode) == (b"", 130)
+
+
+def test_strict_ends_while_the_input_is_open(place: Path) -> None:
+    """One line on stderr, though the reading thread still waits."""
+    with coprocess(place, "--errors", "strict") as process:
+        ask(process, b"one")
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(b"bad \xff\n")
+        process.stdin.flush()
+        assert process.wait() == 1
+        told = process.stderr.read()
+        assert told.count(b"\n") == 1
+        assert told.startswith(b"bytenmt: standard input, line 2, byte offset 4: 0xFF")
+
+
+def test_a_closed_pipe_is_quiet(place: Path) -> None:
+    """As under `| head -1`."""
+    with coprocess(place, "--stream") as process:
+        ask(process, b"one")
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        process.stdin.write(b"two\n")
+        process.stdin.flush()
+        assert process.wait() == 141
+        assert process.stderr.read() == b""
+
+
+# Several processes.
+
+
+def shared(group: Group, arch: str) -> bytes:
+    """What the leading process writes."""
+    translator = make(arch, max_tokens=200, group=group)
+    text = rubbish(32)
+    output = io.BytesIO()
+    if group.leads:
+        Filter(translator, output, buffer_size=11).stream(io.BytesIO(text))
+        Filter(translator, output, buffer_size=9).file(TextFile.from_bytes(text, "x"))
+    else:
+        follow(translator)
+        follow(translator)
+    return output.getvalue()
+
+
+def test_processes_answer_as_one() -> None:
+    first, second = results(shared, "luong")
+    alone = b"\n".join([*answers(make(), rubbish(32)), b""])
+    assert (first == alone * 2, second) == (True, b"")
+
+
+def one_by_one(group: Group, pause: float) -> bool:
+    """A line comes when the one before it is answered; between them is a pause."""
+    translator = make(group=group)
+    output = io.BytesIO()
+
+    class Asking(io.BytesIO):
+        def readline(self, size: int | None = -1) -> bytes:
+            n_answered = self.tell() // 4
+            time.sleep(pause)
+            give_up = time.monotonic() + 20
+            while output.getvalue().count(b"\n") < n_answered:
+                if time.monotonic() > give_up:
+                    raise OSError(110, "no answer to the line before")
+                time.sleep(0.01)
+            return super().readline(size)
+
+    if group.leads:
+        Filter(translator, output).stream(Asking(b"one\ntwo\nsix\n"))
+    else:
+        follow(translator)
+    return output.getvalue().count(b"\n") == 3
+
+
+def test_processes_answer_a_line_at_once() -> None:
+    assert results(one_by_one, 0.0) == [True, False]
+
+
+def patient(group: Group) -> bool:
+    module.HEARTBEAT = 0.2  # the process is this test's own
+    return one_by_one(group, 1.2)
+
+
+def test_processes_wait_for_a_late_line() -> None:
+    """However long: longer than the time after which a silent process counts as lost."""
+    assert results(patient, timeout=0.8) == [True, False]
+
+
+class _Closed(io.BytesIO):
+    def write(self, _: Any) -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def failing(group: Group, closed: bool) -> None:
+    translator = make(group=group)
+    if group.leads:
+        output = _Closed() if closed else io.BytesIO()
+        try:
+            Filter(translator, output).stream(io.BytesIO(b"one\ntwo\nbad \xff\n"), errors="strict")
+        finally:
+            assert closed or output.getvalue().count(b"\n") == 2
+    else:
+        follow(translator)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_an_error_of_the_leading_process_ends_all(closed: bool) -> None:
+    """An input that cannot be read, an output that nobody reads: one message, the others leave quietly."""
+    leading, following = job(failing, closed)
+    assert isinstance(leading.error, BrokenPipeError if closed else DataError)
+    assert isinstance(following.error, SystemExit) and following.error.code == 1
+
+
+def test_only_the_leading_process_reads() -> None:
+    following = make(group=Group(1, 2))
+    with pytest.raises(ValueError, match="the others follow"):
+        Filter(following, io.BytesIO()).stream(io.BytesIO(b"one\n"))
+    with pytest.raises(ValueError, match="the others follow"):
+        Filter(following, io.BytesIO()).file(TextFile.from_bytes(b"one\n", "x"))
+    for alone in (make(), make(group=Group(0, 2))):
+        with pytest.raises(ValueError, match="nobody to follow"):
+            follow(alone)

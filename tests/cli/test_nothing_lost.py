@@ -1,0 +1,483 @@
+"""Nothing is lost and nothing mixed: one writer of a run, texts that change, outputs that stay."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from made_up_engine import make_run, warm_up
+from processes import job
+from test_train import config
+
+import bytenmt
+from bytenmt.cli import main as cli_module
+from bytenmt.cli import partial_output as partial_module
+from bytenmt.cli.main import main
+from bytenmt.config.schema import Config
+from bytenmt.data.batches import assemble, epoch_plan
+from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.line_scan import CHUNK, KEY, MIX, scan_lines
+from bytenmt.data.text_file import check_whole, read_bytes
+from bytenmt.distributed import Group
+from bytenmt.errors import BytenmtError, DataError
+from bytenmt.storage import lock as lock_module
+from bytenmt.storage.checkpoint import load_checkpoint
+from bytenmt.storage.lock import LOCK, one_training
+from bytenmt.storage.manifest import CONFIG
+from bytenmt.training.run import train
+
+CPU = torch.device("cpu")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> dict[str, Any]:
+    """Forty pairs to train on, five to validate, as train() takes them."""
+    for name, n in (("src", 40), ("tgt", 40), ("valid", 5)):
+        draw = random.Random(name)
+        lines = ["".join(draw.choices(["하나", "둘", "three", "x "], k=4)) for _ in range(n)]
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    valid = tmp_path / "valid"
+    return {
+        "files": [PairFiles(tmp_path / "src", tmp_path / "tgt")],
+        "valid": PairFiles(valid, valid),
+        "device": CPU,
+    }
+
+
+def settings(n_updates: int) -> Config:
+    return config("luong", f"train.max_updates={n_updates}", "train.save_every=1", "train.valid_lines=0")
+
+
+# ---- one training a run folder
+
+
+def test_a_second_training_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
+    """In one line that names the first; nothing of the run is touched, and its lock goes with it."""
+    run = tmp_path / "run"
+    with one_training(run):
+        who = f"process {os.getpid()} on "
+        for resume in (False, True):
+            with pytest.raises(BytenmtError, match=f"^{run} is being trained by {who}.* since .*-o another"):
+                train(run, settings(2), **texts, resume=resume)
+        (run / CONFIG).write_text("")
+        again = CliRunner().invoke(main, ["train", "-o", str(run), "--text", "x", "--valid-text", "x"])
+        assert again.exit_code == 1 and who in again.stderr and again.stderr.count("\n") == 1
+        assert {path.name for path in run.iterdir()} == {LOCK, CONFIG}
+    assert {path.name for path in run.iterdir()} == {CONFIG}
+    train(run, settings(2), **texts)
+    assert not (run / LOCK).exists()
+
+
+def test_the_lock_of_a_killed_training_is_free(tmp_path: Path) -> None:
+    """The kernel lets it go, whatever the file that is left says."""
+    run = tmp_path / "run"
+    ready, told = os.pipe()
+    pid = os.fork()
+    if not pid:
+        with one_training(run):
+            os.write(told, b"x")
+            time.sleep(60)
+        os._exit(0)
+    os.read(ready, 1)
+    with pytest.raises(BytenmtError, match=f"process {pid} on"), one_training(run):
+        pass
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert (run / LOCK).exists()
+    with one_training(run):
+        assert f"process {os.getpid()} on" in (run / LOCK).read_text()
+
+
+def test_a_lock_file_that_was_deleted_meanwhile_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between opening and locking the holder may end and another begin: two would hold a lock each."""
+    path, taken, real = tmp_path / "x", [], fcntl.flock
+
+    def late(file: int, operation: int) -> None:
+        if not taken:
+            path.unlink()
+            taken.append(os.open(path, os.O_RDWR | os.O_CREAT))
+            real(taken[0], fcntl.LOCK_EX)
+        real(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    assert lock_module.lock(path) is None
+
+
+def test_a_file_system_without_locks_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none(file: int, operation: int) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with one_training(tmp_path / "run"):
+        pass
+    assert re.fullmatch(".*without locks: let no other process write there\n", capsys.readouterr().err)
+
+
+def train_in_group(group: Group, run: Path, texts: dict[str, Any]) -> None:
+    train(run, settings(2), **texts, group=group)
+
+
+def test_processes_of_one_job_share_the_lock(texts: dict[str, Any], tmp_path: Path) -> None:
+    """The leading one holds it; where it is refused all leave, and it alone says why."""
+    run = tmp_path / "run"
+    with one_training(run):
+        errors = [outcome.error for outcome in job(train_in_group, run, texts)]
+        assert "is being trained by" in str(errors[0]) and not isinstance(errors[1], type(errors[0]))
+    assert [outcome.error for outcome in job(train_in_group, run, texts)] == [None, None]
+
+
+# ---- texts that change
+
+
+def test_the_digest_is_that_of_the_bytes(tmp_path: Path) -> None:
+    """Held against the same sum in Python; every byte counts, its place too, and no alignment does."""
+
+    def expected(data: bytes) -> int:
+        digest = 0
+        for begin in range(0, len(data) // CHUNK * CHUNK + 1, CHUNK):
+            chunk = data[begin : begin + CHUNK]
+            total = n = len(chunk)
+            for k in range(n // 8):
+                word, key = int.from_bytes(chunk[8 * k : 8 * k + 8], "little"), (k + 1) * int(KEY) % 2**64
+                total += ((word + key) % 2**32) * (((word >> 32) + (key >> 32)) % 2**32)
+            rest = n
+            for byte in chunk[n // 8 * 8 :]:
+                rest = rest << 8 | byte
+            mixed = ((digest ^ (total - n + rest) % 2**64) * int(MIX)) % 2**64
+            digest = mixed ^ mixed >> 32
+        return digest
+
+    draw = np.random.default_rng(5)
+    seen = set()
+    for size in (0, 1, 7, 8, 100, CHUNK - 1, CHUNK, 3 * CHUNK + 13):
+        data = draw.integers(0, 256, size + 3).astype(np.uint8)[3:]
+        assert scan_lines(data)[3] == expected(data.tobytes())
+        seen.add(scan_lines(data)[3])
+        for place in {0, size // 2, size - 1} if size else ():
+            other = data.copy()
+            other[place] ^= 1
+            seen.add(scan_lines(other)[3])
+    assert len(seen) == 1 + 2 + 6 * 4
+    many = b"\n" * (5 * CHUNK)  # more lines than there is room for at first: read on from a chunk
+    assert scan_lines(np.frombuffer(many, np.uint8))[3] == expected(many)
+
+
+def test_a_corpus_edited_to_equal_size_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
+    """Two lines change places: as many pairs and bytes as before, but not the same pairs."""
+    run, target = tmp_path / "run", tmp_path / "tgt"
+    train(run, settings(1), **texts)
+    whole = target.read_bytes()
+    lines = whole.split(b"\n")
+    lines[2], lines[5] = lines[5], lines[2]
+    target.write_bytes(b"\n".join(lines))
+    with pytest.raises(BytenmtError, match=f"^{target} is not the text that {run} was trained on"):
+        train(run, settings(2), **texts, resume=True)
+    target.write_bytes(whole)
+    train(run, settings(2), **texts, resume=True)
+    assert load_checkpoint(run).update == 2
+
+
+def test_a_stream_edited_to_equal_size_is_named(tmp_path: Path) -> None:
+    for name in "abv":
+        (tmp_path / name).write_bytes(name.encode() * 300)
+    texts = {
+        "files": [PairFiles(tgt=tmp_path / name) for name in "ab"],
+        "valid": PairFiles(tgt=tmp_path / "v"),
+    }
+    own = ("model.source=false", "train.window=20", "train.context=0", "train.valid_lines=0")
+    train(tmp_path / "run", config("luong", *own, "train.max_updates=1"), **texts, device=CPU)
+    (tmp_path / "b").write_bytes(b"b" * 299 + b"c")
+    with pytest.raises(BytenmtError, match=f"^{tmp_path / 'b'} is not the text"):
+        train(
+            tmp_path / "run", config("luong", *own, "train.max_updates=2"), **texts, device=CPU, resume=True
+        )
+
+
+def test_a_corpus_that_shrinks_is_one_line(tmp_path: Path) -> None:
+    """Told by whoever would read the bytes that are not there."""
+    for name in ("src", "tgt"):
+        (tmp_path / name).write_bytes(b"a line of text\n" * 2000)
+    corpus = ParallelCorpus.open(tmp_path / "src", tmp_path / "tgt")
+    plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, 500, seed=1, epoch=0)
+    assemble(corpus, plan.batch(0))
+    os.truncate(tmp_path / "tgt", 100)
+    with pytest.raises(
+        DataError, match="tgt has become shorter while it was read .100 bytes of 30,000.*stands"
+    ):
+        assemble(corpus, plan.batch(1))
+    data = read_bytes(tmp_path / "src")
+    check_whole(tmp_path / "src", data)
+    os.truncate(tmp_path / "src", 29_999)
+    with pytest.raises(DataError, match="29,999 bytes"):
+        check_whole(tmp_path / "src", data)
+
+
+def test_lost_bytes_are_one_line(tmp_path: Path) -> None:
+    """SIGBUS, where a file shrinks between the check and the read: exit code 1 and no traceback."""
+    path = tmp_path / "text"
+    path.write_bytes(b"a line\n" * 20_000)
+    program = (
+        "import os, sys\nfrom bytenmt.data.text_file import TextFile\ntext = TextFile.open(sys.argv[1])\n"
+    )
+    program += "os.truncate(sys.argv[1], 0)\nprint(text.line(19_000))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", program, path], env=ENVIRONMENT, capture_output=True, text=True
+    )
+    assert done.returncode == 1 and done.stdout == ""
+    assert re.fullmatch("bytenmt: a file was cut short, or its disk failed, .*checkpoint.*\n", done.stderr)
+
+
+# ---- a run without its config.toml
+
+
+def test_a_run_without_its_configuration(texts: dict[str, Any], tmp_path: Path) -> None:
+    """The checkpoint holds it: for every command, and for a training, which writes it again; and a new
+    training does not take the folder for an empty one."""
+    run = tmp_path / "run"
+    train(run, settings(2), **texts)
+    written = (run / CONFIG).read_text()
+    (run / CONFIG).unlink()
+    source, target = tmp_path / "src", tmp_path / "tgt"
+    for line in (
+        f"info {run}",
+        f"translate -m {run} -i {source} --max-len-a 0 --max-len-b 3",
+        f"score -m {run} --src {source} --tgt {target}",
+        f"average {run} -o {tmp_path / 'mean.safetensors'}",
+        f"convert {run} -o {tmp_path / 'less.safetensors'} --precision bf16",
+    ):
+        done = CliRunner().invoke(main, line.split())
+        assert done.exit_code == 0, done.output
+    options = (
+        f"--src {source} --tgt {target} --valid-src {tmp_path / 'valid'} --valid-tgt {tmp_path / 'valid'}"
+    )
+    anew = CliRunner().invoke(main, f"train -o {run} --arch luong {options}".split())
+    assert anew.exit_code == 1 and "already holds a run" in anew.stderr
+    more = CliRunner().invoke(main, f"train -o {run} --resume {options} --max-updates 3 --threads 1".split())
+    assert more.exit_code == 0, more.output
+    assert load_checkpoint(run).update == 3
+    assert (run / CONFIG).read_text() == written.replace("max_updates = 2", "max_updates = 3")
+
+
+# ---- input and output
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    warm_up(folder)
+    return make_run(folder / "run")
+
+
+@pytest.mark.parametrize("how", ["-o f", "-o hard", "-o soft", ">> f", "-i f >> f", "-i f >> hard"])
+def test_an_input_is_not_replaced(how: str, model: Path, tmp_path: Path) -> None:
+    """By whatever name the output is the same file as the input."""
+    text = tmp_path / "f"
+    text.write_bytes(b"one\ntwo\n")
+    os.link(text, tmp_path / "hard")
+    (tmp_path / "soft").symlink_to(text)
+    standard = "" if "-i" in how else "< f"
+    command = f"{sys.executable} -m bytenmt translate -m {model} --max-len-a 0 --max-len-b 3 {standard} {how}"
+    done = subprocess.run(command, shell=True, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, timeout=60)
+    assert done.returncode == 1 and b"is the input too: give another file" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+    assert text.read_bytes() == b"one\ntwo\n" and len(list(tmp_path.iterdir())) == 3
+
+
+# ---- a translation that is killed
+
+
+class DeathError(BaseException):
+    """What no command expects."""
+
+
+LINES = [f"줄 {number} {'x' * (number * 7 % 23)}".encode() for number in range(60)]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(partial_module, "EVERY", 0.0)
+    (tmp_path / "in").write_bytes(b"\n".join(LINES) + b"\n")
+    return tmp_path
+
+
+def translate(model: Path, *more: str, dies_after: int | None = None, stdin: bytes | None = None) -> Any:
+    """Of the file `in`, or of stdin, in blocks of 7 lines; ends before block `dies_after` is noted."""
+    command = ["translate", "-m", str(model), "-o", "out", "--buffer-size", "7", "--max-len-b", "9", *more]
+    command += [] if stdin is not None else ["-i", "in"]
+    with pytest.MonkeyPatch.context() as patch:
+        real, n_added = partial_module.Partial.add, 0
+
+        def add(self: Any, lines: Sequence[bytes]) -> None:
+            nonlocal n_added
+            if n_added == dies_after:
+                self.leave = self.file.flush  # nobody is there to keep anything
+                raise DeathError
+            n_added += 1
+            real(self, lines)
+
+        patch.setattr(partial_module.Partial, "add", add)
+        if stdin is not None:
+            patch.setattr(cli_module, "standard_input", lambda: io.BytesIO(stdin))
+            patch.setattr(cli_module, "standard_input_size", lambda: None)
+        if dies_after is None:
+            return CliRunner().invoke(main, command, catch_exceptions=False)
+        with pytest.raises(DeathError):
+            CliRunner().invoke(main, command, catch_exceptions=False)
+        return None
+
+
+FORMS = {
+    "text": "",
+    "n-best": "-b 3 --n-best 2",
+    "jsonl": "--format jsonl -b 2",
+    "sampling": "--sample --seed 5",
+    "stream": "--stream",
+    "bf16": "--precision bf16",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_translation_goes_on(form: str, model: Path, place: Path) -> None:
+    """Killed twice, the file has the bytes of one in one go, and what was answered is not answered again."""
+
+    def text() -> bytes:  # the time that a line took is its own
+        return re.sub(rb',"seconds":[^,}]*', b"", (place / "out").read_bytes())
+
+    more = FORMS[form].split()
+    assert translate(model, *more).exit_code == 0
+    whole = text()
+    (place / "out").unlink()
+    translate(model, *more, dies_after=3)
+    assert not (place / "out").exists()
+    translate(model, *more, "--resume", dies_after=2)
+    noted = (place / ".out.part.json").read_text()
+    assert '"lines":35,' in noted
+    with open(place / ".out.part", "ab") as file:
+        file.write(b"half a li")
+    done = translate(model, *more, "--resume")
+    assert done.exit_code == 0 and done.stderr == ""
+    assert text() == whole
+    assert {path.name for path in place.iterdir()} == {"in", "out"}
+
+
+def test_a_stream_goes_on(model: Path, place: Path) -> None:
+    """Lines from standard input too, which are read again and not answered again."""
+    given = (place / "in").read_bytes()
+    assert translate(model, stdin=given).exit_code == 0
+    whole = (place / "out").read_bytes()
+    translate(model, dies_after=4, stdin=given)
+    assert translate(model, "--resume", stdin=given).exit_code == 0
+    assert (place / "out").read_bytes() == whole
+    translate(model, dies_after=4, stdin=given)
+    short = translate(model, "--resume", stdin=given[:100])
+    assert short.exit_code == 1 and "was begun with more: give the same input" in short.stderr
+    assert translate(model, "--resume").exit_code == 0  # the same lines as a file
+    assert (place / "out").read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("-b 2", "begun with beam 1, not 2"),
+        ("--prefix a", "begun with prefix"),
+        ("--max-len-b 8", "begun with max-len-b 9, not 8"),
+        ("--format jsonl", "begun with .*alignment|begun with format"),
+        ("--buffer-size 8", "begun with buffer-size 7, not 8"),
+        ("--engine torch", "begun with engine numba, not torch"),
+        ("--errors strict", "begun with errors replace"),
+        ("-m other", "begun with another model"),
+        ("changed", "the first 14 lines of the input are not those"),
+        ("shorter", "the input has 10 lines"),
+        ("note", "cannot be read"),
+        ("part", "it is damaged"),
+    ],
+)
+def test_another_translation_is_refused(more: str, told: str, model: Path, place: Path) -> None:
+    """One line; what was kept still is, and the first command goes on."""
+    translate(model)
+    whole = (place / "out").read_bytes()
+    translate(model, dies_after=2)
+    names = "in", ".out.part", ".out.part.json"
+    before = {name: (place / name).read_bytes() for name in names}
+    options, run = more.split() if more.startswith("-") else [], model
+    if more == "-m other":
+        options, run = [], make_run(place / "other", seed=1)
+    elif more == "changed":
+        (place / "in").write_bytes(before["in"].replace(b"x\n", b"y\n", 1))
+    elif more == "shorter":
+        (place / "in").write_bytes(b"\n".join(LINES[:10]) + b"\n")
+    elif more == "note":
+        (place / names[2]).write_bytes(before[names[2]][:-9])
+    elif more == "part":
+        (place / names[1]).write_bytes(before[names[1]][:9])
+    done = translate(run, *options, "--resume")
+    assert done.exit_code == 1 and re.search(told, done.stderr), done.output
+    said = [line for line in done.stderr.splitlines() if "are kept beside" not in line]
+    assert len(said) == 1 and said[0].startswith("bytenmt: --resume: ")
+    for name in names:
+        if more not in ("note", "part"):
+            assert name == "in" or before[name].startswith((place / name).read_bytes())
+        (place / name).write_bytes(before[name])
+    assert translate(model, "--resume").exit_code == 0
+    assert (place / "out").read_bytes() == whole
+
+
+def test_what_is_left_is_told(model: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an error, which keeps it, and by a translation that begins anew; and one writes at a time."""
+    refused = CliRunner().invoke(main, ["translate", "-m", str(model), "--resume"], input="a\n")
+    assert refused.exit_code == 1 and "give it by -o FILE" in refused.stderr
+    translate(model)
+    whole = (place / "out").read_bytes()
+    given = b"\n".join([*LINES[:20], b"bad \xff", *LINES[20:]])
+    failed = translate(model, "--errors", "strict", stdin=given)
+    assert failed.exit_code == 1 and "14 translated lines are kept beside" in failed.stderr
+    anew = translate(model)
+    assert anew.exit_code == 0 and "the 14 lines that a stopped translation left" in anew.stderr
+    assert (place / "out").read_bytes() == whole
+    early = translate(model, "--errors", "strict", stdin=b"\xff")
+    assert early.exit_code == 1 and early.stderr.count("\n") == 1
+    assert {path.name for path in place.iterdir()} == {"in", "out"}
+    file = lock_module.lock(place / ".out.part")
+    assert file is not None
+    second = translate(model)
+    assert second.exit_code == 1 and "another process is writing" in second.stderr
+    os.close(file)
+
+
+def test_kill_9(model: Path, tmp_path: Path) -> None:
+    """Real deaths, after the first blocks: the output is that of a command that lived."""
+    (tmp_path / "in").write_bytes(b"\n".join(LINES * 100) + b"\n")
+    eager = "from bytenmt import partial\npartial.EVERY = 0.0\nfrom bytenmt.cli.main import main\nmain()"
+    command = [sys.executable, "-c", eager, "translate", "-m", str(model), "-i", "in", "--buffer-size", "50"]
+    command += ["--max-len-a", "1", "--max-len-b", "5", "-o"]
+    subprocess.run([*command, "whole"], cwd=tmp_path, env=ENVIRONMENT, check=True)
+    note, told = tmp_path / ".out.part.json", b""
+    for _ in range(2):
+        child = subprocess.Popen([*command, "out", "--resume"], cwd=tmp_path, env=ENVIRONMENT)
+        while child.poll() is None and (not note.exists() or note.read_bytes() == told):
+            time.sleep(0.001)
+        child.kill()
+        assert child.wait() == -signal.SIGKILL
+        told = note.read_bytes()
+    subprocess.run([*command, "out", "--resume"], cwd=tmp_path, env=ENVIRONMENT, check=True)
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()

@@ -1,0 +1,74 @@
+"""How answers are written: every field of a JSON line, and n-best lists."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from made_up_engine import make_run
+
+from bytenmt.cli.main import main
+from bytenmt.cli.output_formats import JsonLines, n_best_list
+from bytenmt.decoding.interface import Hypothesis
+from bytenmt.decoding.translator import Answer, Piece, Translator
+
+LINES = ["one", "", "두 번째"]
+SHORT: dict[str, Any] = {"max_len_a": 0.1, "max_len_b": 9, "device": "cpu"}
+
+
+def lines_of(text: str) -> list[str]:
+    """A random model writes what str.splitlines takes for line ends."""
+    return text.split("\n")[:-1]
+
+
+def test_the_command_writes_what_the_translator_finds(tmp_path: Path) -> None:
+    """As JSON lines with and without n-best, and as n-best lists, which Moses made known."""
+    make_run(tmp_path / "run")
+    (tmp_path / "src").write_text("\n".join(LINES) + "\n")
+    expected = Translator.load(tmp_path / "run", beam=3, n_best=2, **SHORT).n_best(LINES)
+    files = ["-m", f"{tmp_path}/run", "-i", f"{tmp_path}/src"]
+    command = ["translate", *files, *["--max-len-a", "0.1", "--max-len-b", "9", "--device", "cpu", "-b", "3"]]
+
+    def said(*options: str) -> list[str]:
+        return lines_of(CliRunner().invoke(main, [*command, *options]).stdout)
+
+    records = [json.loads(line) for line in said("--n-best", "2", "--format=jsonl")]
+    for number, (record, hypotheses) in enumerate(zip(records, expected, strict=True), 1):
+        assert record["line"] == number and 0 <= record["seconds"] < 60
+        bits = [-h.log_probability / np.log(2) / len(h.text) if h.text else None for h in hypotheses]
+        for one, h, expected_bits in zip(record["n_best"], hypotheses, bits, strict=True):
+            assert one["text"].encode() == h.text and one["bits_per_byte"] == pytest.approx(expected_bits)
+            assert (one["score"], one["log_probability"]) == (h.score, h.log_probability)
+        assert record["n_best"][0].items() <= record.items()
+        assert list(record)[:6] == ["line", "text", "score", "log_probability", "bits_per_byte", "n_best"]
+    bests = [json.loads(line) for line in said("--format=jsonl")]
+    assert all("n_best" not in record for record in bests)
+    assert [record["text"] for record in bests] == [record["text"] for record in records]
+    assert said("--n-best", "2") == [
+        f"{number} ||| {h.text.decode()} ||| {h.score:.6f}"
+        for number, hypotheses in enumerate(expected)
+        for h in hypotheses
+    ]
+
+
+def test_numbers_go_on_from_buffer_to_buffer() -> None:
+    """JSON lines count from 1, as editors do; n-best lists from 0, as Moses did."""
+    answer = Answer([Hypothesis("é".encode(), -1.5, -0.5)], [Piece(b"x", b"")], [])
+    assert n_best_list([answer, answer], 7, [0.0, 0.0]).decode().split("\n")[:2] == [
+        "7 ||| é ||| -0.500000",
+        "8 ||| é ||| -0.500000",
+    ]
+    written = JsonLines()([answer, answer], 7, [0.25, 0.5])
+    assert "é".encode() in written
+    told = [json.loads(line) for line in written.splitlines()]
+    assert [(record["line"], record["seconds"]) for record in told] == [(8, 0.25), (9, 0.5)]
+
+
+def test_a_score_that_is_no_number_is_null() -> None:
+    """JSON has none of its own."""
+    answer = Answer([Hypothesis(b"a", -np.inf, -np.inf)], [Piece(b"x", b"")], [])
+    assert json.loads(JsonLines()([answer], 0, [0.0]))["score"] is None

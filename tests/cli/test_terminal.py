@@ -1,0 +1,132 @@
+"""What reaches a terminal: foreign names and texts as they can be seen, and one line for what went wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from io import BytesIO
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from bytenmt.cli.line_filter import Bar
+from bytenmt.cli.main import main
+from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus_report import inventory
+from bytenmt.data.text_file import restored_path, stored_path
+from bytenmt.errors import BytenmtError, DataError, printable
+from bytenmt.language.baselines import training_text
+from bytenmt.language.html_report import Page
+from bytenmt.training.task import PairFeed, Text
+
+HOSTILE = "e\x1b[31mvil\x9b2J\x7f\x00\nname\r"
+SHOWN = r"e\x1b[31mvil\x9b2J\x7f\x00\nname\r"
+A_FILE = HOSTILE.replace("\x00", "")
+UNDECODABLE = os.fsdecode(b"caf\xe9.txt")
+
+
+def test_printable() -> None:
+    assert printable(HOSTILE) == SHOWN
+    assert printable("한국어 é 🙂\u00a0") == r"한국어 é 🙂\xa0"
+    assert printable(UNDECODABLE) == r"caf\xe9.txt"
+    assert printable("\ud800 \u202e \u2028 \t") == r"\ud800 \u202e \u2028 \t"
+    assert printable(Path("plain")) == "plain"
+
+
+def test_an_error_is_one_line_however_it_is_told() -> None:
+    """Of any kind, within another one's words too."""
+    error = DataError(f"{HOSTILE} does not exist")
+    assert str(error) == f"{error}" == f"{SHOWN} does not exist"
+    assert str(BytenmtError(f"no: {error}")) == f"no: {SHOWN} does not exist"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["translate", "-m", A_FILE],
+        ["translate", "-m", "no", "-o", f"{A_FILE}/x"],
+        ["translate", "-m", "no", "-i", "no", "--device", A_FILE],
+        ["translate", f"--{A_FILE}"],
+        ["predict", "-m", "no", A_FILE, A_FILE],
+        ["predict", "-m", "no", A_FILE],
+        ["predict", "-m", "no", f"{A_FILE}.bz2"],
+        ["info", A_FILE],
+        ["info", f"{A_FILE}.safetensors"],
+        ["average", A_FILE, "-o", "x.safetensors"],
+        ["train", "-o", "no", "--arch", A_FILE, "--text", A_FILE, "--valid-text", A_FILE],
+        [A_FILE],
+        [f"--{A_FILE}"],
+    ],
+)
+def test_no_name_reaches_the_terminal_as_it_is(arguments: list[str]) -> None:
+    told = CliRunner().invoke(main, arguments, color=True)
+    assert told.exit_code in (1, 2) and not isinstance(told.exception, UnicodeError)
+    lines = told.output.splitlines()
+    assert lines and all(line.isprintable() for line in lines), told.output
+    assert "x1b[31mvil" in lines[-1]
+
+
+def test_usage_is_still_told() -> None:
+    """An option's mistake behind the usage, as ever; no arguments show the help."""
+    told = CliRunner().invoke(main, ["translate", f"--{A_FILE}"]).output.splitlines()
+    assert told[0].startswith("Usage:") and told[-1].startswith("Error: No such option")
+    assert len(CliRunner().invoke(main, []).output.splitlines()) > 10
+
+
+def test_warnings_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Those of lines in pieces, and the report on a corpus."""
+    Bar().say(f"bytenmt: warning: {HOSTILE}")
+    assert capsys.readouterr().err == f"bytenmt: warning: {SHOWN}\n"
+    path = tmp_path / A_FILE
+    path.write_bytes(b"a\n" + b"\n" * 12 + b"b\xff\n")
+    corpus = ParallelCorpus.open(path, path)
+    inventory(corpus, tmp_path / "listing")
+    rows = (tmp_path / "listing").read_text().splitlines()
+    assert len(rows) == 27 and all(
+        row.count("\t") == 2 and row.replace("\t", "").isprintable() for row in rows
+    )
+
+
+@pytest.mark.parametrize("name", [UNDECODABLE, A_FILE])
+def test_a_page_of_a_file_of_any_name(name: str) -> None:
+    out = BytesIO()
+    Page(out, f"{name} by run").finish(["1"])
+    assert f"<title>{printable(name)} by run</title>" in out.getvalue().decode()
+
+
+@pytest.mark.parametrize("name", [UNDECODABLE, A_FILE, "plain", "100%41"])
+def test_a_text_of_any_name_is_found_again(name: str, tmp_path: Path) -> None:
+    """Its name stands in a checkpoint's JSON, which has no bytes."""
+    path = tmp_path / name
+    path.write_bytes(b"some text\n")
+    assert restored_path(msgspec.json.decode(msgspec.json.encode(stored_path(path)))) == path.resolve()
+    facts = {"texts": [Text(path, tmp_path).facts()]}
+    msgspec.json.encode(facts)
+    assert training_text(facts)[0].tobytes() == b"some text\n"
+    corpus = ParallelCorpus.open(path, path)
+    msgspec.json.encode(PairFeed(corpus, corpus, [PairFiles(path, path)]).facts())
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["translate", "--help"], []])
+def test_help_to_a_full_device(arguments: list[str]) -> None:
+    """One line, exit code 1; without arguments the help goes to stderr, as ever."""
+    with open("/dev/full", "wb") as full:
+        told = subprocess.run(
+            [sys.executable, "-m", "bytenmt", *arguments], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    if arguments:
+        assert (told.returncode, told.stderr) == (1, "bytenmt: No space left on device\n")
+    else:
+        assert told.returncode == 2 and "Commands:" in told.stderr
+
+
+def test_out_of_memory_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def greedy(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("bytenmt.cli.model_summary.information", greedy)
+    told = CliRunner().invoke(main, ["info", "luong"])
+    assert told.exit_code == 1 and told.output.startswith("bytenmt: out of memory: ")

@@ -1,0 +1,244 @@
+"""Sizes of the presets, and the rules of the configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from bytenmt.config.presets import PRESETS
+from bytenmt.config.schema import Config, config_toml, fingerprint, load_config, parse_config, preset_tree
+from bytenmt.errors import ConfigError
+from bytenmt.models import MODELS, build_model
+from bytenmt.models.base import Model
+
+NOMINAL = {"tiny": 0.6e6, "small": 3e6, "base": 10e6, "large": 25e6}  # decoder weights
+
+
+def on_meta(arch: str, preset: str, *settings: str) -> Model[Any, Any]:
+    """A preset's model without its numbers."""
+    with torch.device("meta"):
+        return build_model(load_config(arch, preset, "", settings).model)
+
+
+def test_presets_and_models_have_the_same_names() -> None:
+    """Every preset has all five architectures."""
+    assert all(set(sizes) == set(MODELS) for sizes in PRESETS.values())
+    assert set(PRESETS) == {*NOMINAL, "paper"}
+
+
+@pytest.mark.parametrize("preset", NOMINAL)
+def test_decoder_weights(preset: str) -> None:
+    """All five within 20 % of each other and of the preset's nominal size; tiny never above a million."""
+    weights = {arch: on_meta(arch, preset).decoder_weights() for arch in MODELS}
+    assert max(weights.values()) <= 1.2 * min(weights.values())
+    for arch, count in weights.items():
+        assert count == pytest.approx(NOMINAL[preset], rel=0.2), arch
+        assert preset != "tiny" or count <= 1e6, arch
+
+
+@pytest.mark.parametrize("preset", NOMINAL)
+def test_decoder_weights_without_a_source(preset: str) -> None:
+    """The same number, within 20 % of the preset's size; base has at most 11 million in all."""
+    for arch in MODELS:
+        model = on_meta(arch, preset, "model.source=false")
+        assert model.decoder_weights() == pytest.approx(NOMINAL[preset], rel=0.2), arch
+        assert preset != "base" or sum(p.numel() for p in model.parameters()) <= 11e6
+        assert model.embedding.weight.shape == on_meta(arch, preset).embedding.weight.shape
+
+
+@pytest.mark.parametrize(
+    ("arch", "setting", "told"),
+    [
+        ("seq2seq", "model.context=every_step", "every step"),
+        ("luong", "model.input_feeding=true", "input_feeding"),
+        ("convs2s", "model.encoder_layers=[[8,3]]", "would be ignored"),
+    ],
+)
+def test_what_needs_a_source_is_refused_without_one(arch: str, setting: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        load_config(arch, "tiny", "", ["model.source=false", setting])
+
+
+def test_convs2s_needs_an_encoder_with_a_source() -> None:
+    with pytest.raises(ConfigError, match="encoder_layers is empty"):
+        load_config("convs2s", "tiny", "", ["model.encoder_layers=[]"])
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_one_embedding_width(preset: str) -> None:
+    """A preset's byte embedding fits all five architectures, and can be tied with the output."""
+    shapes = {tuple(on_meta(arch, preset).embedding.weight.shape) for arch in MODELS}
+    assert len(shapes) == 1
+    for arch in MODELS:
+        model = on_meta(arch, preset, "model.tie_embedding=true")
+        assert model.decoder.output.weight is model.embedding.weight  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("preset", NOMINAL)
+@pytest.mark.parametrize("arch", ["convs2s", "bytenet"])
+def test_receptive_field_is_wide_enough_for_bytes(arch: str, preset: str) -> None:
+    """At least 60 bytes."""
+    field = on_meta(arch, preset).receptive_field()
+    assert field is not None and field >= 60
+
+
+def test_papers_receptive_fields() -> None:
+    """ByteNet's formula 1 + sum (k-1) r over 6 sets of 1..16; ConvS2S' 13 layers of kernel 3."""
+    assert on_meta("bytenet", "paper").receptive_field() == 373
+    assert on_meta("convs2s", "paper").receptive_field() == 27
+    assert on_meta("luong", "paper").receptive_field() is None
+
+
+def test_published_widths() -> None:
+    """The paper presets are the papers' sizes."""
+    sizes = PRESETS["paper"]
+    assert sizes["bytenet"]["model"]["d_channels"] == 800
+    assert sizes["bahdanau"]["model"]["d_hidden"] == 1000
+    assert sizes["bahdanau"]["model"]["d_maxout"] == 500
+    assert sizes["luong"]["model"]["n_layers"] == 4
+    assert [len(sizes["convs2s"]["model"]["decoder_layers"])] == [15]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("arch", MODELS)
+def test_toml_round_trip(arch: str, preset: str) -> None:
+    """A resolved configuration, written out and read back, is the same."""
+    for settings in (["train.seed=7"], ["train.seed=7", "model.source=false"]):
+        round_trip(load_config(arch, preset, "", settings))
+    assert fingerprint(load_config(arch, preset, "", [])) != fingerprint(
+        load_config(arch, preset, "", ["train.seed=8"])
+    )
+
+
+def round_trip(config: Config) -> None:
+    text = config_toml(config)
+    again = load_config(None, None, text, [])
+    assert again == config
+    assert fingerprint(again) == fingerprint(config)
+
+
+@pytest.mark.parametrize(
+    ("setting", "path"),
+    [
+        ("train.lerning_rate=1", "train"),
+        ("nonsense.lr=1", "nonsense"),
+        ("model.d_hiden=3", "model"),
+        ("train.lr=fast", "train.lr"),
+        ("train.lr=0", "train.lr"),
+        ("train.lr=-1.0", "train.lr"),
+        ("train.max_tokens=0", "train.max_tokens"),
+        ("train.max_tokens=1.5", "train.max_tokens"),
+        ("train.seed=true", "train.seed"),
+        ("train.teacher_forcing=1.5", "train.teacher_forcing"),
+        ("train.schedule=linear", "train.schedule"),
+        ("model.dropout=1.0", "model.dropout"),
+        ("model.d_hidden=0", "model.d_hidden"),
+        ("model.context=end", "model.context"),
+        ("model=3", "model"),
+        ("train=3", "train"),
+        ("model.source=1", "model.source"),
+    ],
+)
+def test_what_does_not_fit_is_named(setting: str, path: str) -> None:
+    """An unknown key, a wrong type and a value out of range each name their path, in one line."""
+    with pytest.raises(ConfigError) as error:
+        load_config("seq2seq", "tiny", "", [setting])
+    assert path in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "path"),
+    [
+        ("model.dilations=[]", "model.dilations"),
+        ("model.dilations=[1, 0]", "model.dilations"),
+        ("model.unfolding_factor=0.0", "model.unfolding_factor"),
+        ("model.unfolding_offset=-1", "model.unfolding_offset"),
+    ],
+)
+def test_what_does_not_fit_in_bytenet(setting: str, path: str) -> None:
+    """The same of lists."""
+    with pytest.raises(ConfigError, match=path.replace(".", r"\.")):
+        load_config("bytenet", "tiny", "", [setting])
+
+
+@pytest.mark.parametrize("setting", ["train.lr", "=3", "train..lr=1", "train.lr.x=1", ""])
+def test_a_malformed_setting_is_an_error(setting: str) -> None:
+    """--set takes key=value."""
+    with pytest.raises(ConfigError):
+        load_config("seq2seq", "tiny", "[train]\nlr = 0.1", [setting])
+
+
+def test_settings_are_toml_or_plain_words() -> None:
+    """Numbers, truth values, lists and words."""
+    settings = [
+        "train.lr=1e-4",
+        "train.schedule=constant",
+        'train.precision="fp32"',
+        "data.max_source_bytes=9",
+        "model.encoder_layers=[[8, 3], [8, 5]]",
+        " train.seed = 9 ",
+    ]
+    config = load_config("convs2s", "tiny", "", settings)
+    assert config.train.lr == 1e-4
+    assert config.train.schedule == "constant"
+    assert config.train.precision == "fp32"
+    assert config.data.max_source_bytes == 9
+    assert msgspec.to_builtins(config.model)["encoder_layers"] in (
+        [[8, 3], [8, 5]],
+        ((8, 3), (8, 5)),
+    )
+    assert config.train.seed == 9
+
+
+def test_preset_under_file_under_settings() -> None:
+    """A file overrides the preset, --set overrides the file, what neither names stays."""
+    text = "[train]\nlr = 0.5\nwarmup_updates = 3\n[model]\ndropout = 0.25\n"
+    config = load_config("luong", "tiny", text, ["train.lr=0.75"])
+    assert (config.train.lr, config.train.warmup_updates) == (0.75, 3)
+    assert config.train.max_tokens == PRESETS["tiny"]["luong"]["train"]["max_tokens"]
+    assert config.model.dropout == 0.25
+    assert config.model.d_embedding == 64
+
+
+def test_the_architecture_may_stand_in_the_file() -> None:
+    """Either place will do, both if they agree."""
+    text = '[model]\narch = "bytenet"\n'
+    assert load_config(None, "tiny", text, []) == load_config("bytenet", "tiny", "", [])
+    assert load_config("bytenet", "tiny", text, []) == load_config("bytenet", "tiny", "", [])
+    with pytest.raises(ConfigError, match="--arch"):
+        load_config("luong", "tiny", text, [])
+
+
+@pytest.mark.parametrize(
+    ("arch", "preset", "toml", "told"),
+    [
+        ("transformer", "tiny", "", "transformer"),
+        ("luong", "huge", "", "huge"),
+        (None, None, "", "--arch"),
+        ("luong", "tiny", "[train\n", "TOML"),
+        ("luong", "tiny", "model = 3", "model"),
+        (None, "tiny", "[model]\narch = 3\n", "3"),
+    ],
+)
+def test_bad_names_and_files(arch: str | None, preset: str | None, toml: str, told: str) -> None:
+    """One line that says what was got."""
+    with pytest.raises(ConfigError, match=told):
+        load_config(arch, preset, toml, [])
+
+
+def test_configuration_is_frozen() -> None:
+    """Nobody changes a configuration under way."""
+    config = parse_config(preset_tree("luong", "tiny"))
+    with pytest.raises(AttributeError):
+        config.train.lr = 1.0  # type: ignore[misc]
+
+
+def test_presets_are_not_shared() -> None:
+    """Resolving one configuration changes no preset."""
+    before = repr(PRESETS)
+    load_config("convs2s", "tiny", "[train]\nlr = 0.5", ["model.dropout=0.9"])
+    assert repr(PRESETS) == before

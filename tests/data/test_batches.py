@@ -1,0 +1,229 @@
+"""Assembly against plain Python, in shares, of one text and of several; the thread that works ahead."""
+
+import random
+import threading
+import time
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytenmt.data import batches as batching
+from bytenmt.data.batches import Batch, assemble, batches
+from bytenmt.data.corpus import PairFiles, ParallelCorpus, TextFile
+from bytenmt.data.device import to_device
+from bytenmt.data.epoch_plan import EpochPlan, epoch_plan
+from bytenmt.utf8 import BOS, EOS, PAD
+
+
+def plain_batch(sources: list[bytes] | None, targets: list[bytes], round_to: int = 1) -> list[object]:
+    """source, source_len, target and target_len as lists."""
+
+    def rows(lines: list[bytes], extra: int) -> list[list[int]]:
+        width = -(-max((len(line) - extra for line in lines), default=0) // round_to) * round_to + extra
+        return [[*line] + [PAD] * (width - len(line)) for line in lines]
+
+    end, begin = bytes([EOS]), bytes([BOS])
+    return [
+        [[]] * len(targets) if sources is None else rows([line + end for line in sources], 0),
+        [0] * len(targets) if sources is None else [len(line) + 1 for line in sources],
+        rows([begin + line + end for line in targets], 1),
+        [len(line) + 1 for line in targets],
+    ]
+
+
+@cache
+def mixed_texts(n: int, seed: int = 4) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    draw = random.Random(seed)
+    pieces = [b"word ", "한국".encode(), b"\xff", b"\xe2\x82", b"\x00", "😀".encode()]
+    source, target = (
+        tuple(b"".join(draw.choices(pieces, k=draw.randrange(1, 12))) for _ in range(n)) for _ in "st"
+    )
+    return source, target
+
+
+def repaired(line: bytes) -> bytes:
+    return line.decode("utf-8", "replace").encode()
+
+
+@pytest.fixture(params=[True, False], ids=["source", "no source"])
+def corpus(request: pytest.FixtureRequest, tmp_path: Path) -> ParallelCorpus:
+    source, target = mixed_texts(300)
+    target = (*target[:7], b"", *target[8:])  # left out, so that pairs and lines differ
+    (tmp_path / "s").write_bytes(b"\r\n".join(source))
+    (tmp_path / "t").write_bytes(b"\n".join(target) + b"\n")
+    return ParallelCorpus.open(tmp_path / "s" if request.param else None, tmp_path / "t")
+
+
+def plan_of(corpus: ParallelCorpus, max_tokens: int, round_to: int = 1) -> EpochPlan:
+    return epoch_plan(corpus.source_lengths, corpus.target_lengths, max_tokens, 1, 0, round_to=round_to)
+
+
+def check_batch(corpus: ParallelCorpus, indices: list[int], batch: Batch, round_to: int = 1) -> None:
+    source, target = mixed_texts(300)
+    lines = [index + (index >= 7) for index in indices]
+    expected = plain_batch(
+        [repaired(source[line]) for line in lines] if corpus.has_source else None,
+        [repaired(target[line]) for line in lines],
+        round_to,
+    )
+    assert [part.tolist() for part in batch] == expected
+    assert [part.dtype for part in batch] == [np.uint8, np.int64, np.uint8, np.int64]
+    assert batch.source.ndim == batch.target.ndim == 2
+    assert batch.target_in.shape == batch.target_out.shape
+    assert (batch.target_in[:, :1] == BOS).all()
+    assert np.array_equal(batch.target_in[:, 1:], batch.target_out[:, :-1])
+
+
+@pytest.mark.parametrize("round_to", [1, 8])
+def test_assembly_equals_plain_python(corpus: ParallelCorpus, round_to: int) -> None:
+    n_repaired = corpus.parts[0].tgt.n_repaired
+    assert 50 < n_repaired < 290
+    for indices in ([0], [298, 7, 6], list(range(299))):
+        check_batch(corpus, indices, assemble(corpus, np.array(indices), round_to), round_to)
+
+
+def test_assembly_of_one_known_pair() -> None:
+    corpus = ParallelCorpus.from_texts(
+        TextFile.from_bytes(b"hi\nyou\n", "s"), TextFile.from_bytes(b"abc\nd\xff\n", "t")
+    )
+    batch = assemble(corpus, np.array([1, 0]))
+    assert batch.source.tolist() == [[121, 111, 117, 255], [104, 105, 255, 253]]
+    assert batch.target.tolist() == [[254, 100, 0xEF, 0xBF, 0xBD, 255], [254, 97, 98, 99, 255, 253]]
+    assert batch.target_in.tolist() == [[254, 100, 0xEF, 0xBF, 0xBD], [254, 97, 98, 99, 255]]
+    assert batch.target_out.tolist() == [[100, 0xEF, 0xBF, 0xBD, 255], [97, 98, 99, 255, 253]]
+    assert batch.source_len.tolist() == [4, 3] and batch.target_len.tolist() == [5, 4]
+    wider = assemble(corpus, np.array([1]), widths=(6, 8))
+    assert wider.source.tolist() == [[121, 111, 117, 255, 253, 253]] and wider.target.shape == (1, 9)
+    with pytest.raises(ValueError, match="at least"):
+        assemble(corpus, np.array([1]), widths=(3, 8))
+
+
+def test_a_batch_of_no_rows(corpus: ParallelCorpus) -> None:
+    batch = assemble(corpus, np.zeros(0, np.int64), 8)
+    assert [part.shape for part in batch] == [(0, 0), (0,), (0, 1), (0,)]
+    assert batch.target_in.shape == batch.target_out.shape == (0, 0)
+
+
+def test_several_parts_in_one_batch(tmp_path: Path) -> None:
+    """Files, a table, files again: rows in the order of the indices, whatever their part."""
+    texts = [mixed_texts(40, seed) for seed in range(3)]
+    for seed, (source, target) in enumerate(texts):
+        (tmp_path / f"s{seed}").write_bytes(b"\n".join(source))
+        (tmp_path / f"t{seed}").write_bytes(b"\n".join(target))
+    (tmp_path / "table").write_bytes(b"\n".join(s + b"\t" + t for s, t in zip(*texts[1], strict=True)))
+    files = [
+        PairFiles(tmp_path / "s0", tmp_path / "t0"),
+        PairFiles(tsv=tmp_path / "table"),
+        PairFiles(tmp_path / "s2", tmp_path / "t2"),
+    ]
+    corpus = ParallelCorpus.open_all(files)
+    sources, targets = ([repaired(line) for text in texts for line in text[side]] for side in (0, 1))
+    for indices in ([0, 119, 40, 39, 79, 80], [45, 44], random.Random(1).sample(range(120), 120)):
+        batch = assemble(corpus, np.array(indices))
+        expected = plain_batch([sources[i] for i in indices], [targets[i] for i in indices])
+        assert [part.tolist() for part in batch] == expected
+
+
+@given(
+    st.lists(st.tuples(st.binary(max_size=9), st.booleans()), min_size=1, max_size=9), st.sampled_from("01")
+)
+def test_rows_are_written_as_uncompiled(lines: list[tuple[bytes, bool]], first: str) -> None:
+    data, side = (
+        np.frombuffer(b"".join(t for t, aside in lines if aside == which), np.uint8) for which in (0, 1)
+    )
+    place, starts = [0, 0], []
+    for text, aside in lines:
+        starts.append(~place[1] if aside else place[0])
+        place[aside] += len(text)
+    rows = np.arange(len(lines))[::-1].copy()
+    ends = np.array([len(text) + 1 for text, _ in lines[::-1]])
+    arguments = data, side, np.array(starts), ends, rows, int(first), batching._MARKS
+    compiled, plain = np.zeros((2, len(lines), 12), np.uint8)
+    batching._fill_rows(*arguments, compiled)
+    batching._fill_rows.py_func(*arguments, plain)
+    expected = [[BOS] * int(first) + [*text, EOS] for text, _ in lines[::-1]]
+    assert compiled.tolist() == plain.tolist() == [row + [PAD] * (12 - len(row)) for row in expected]
+
+
+@pytest.mark.parametrize("round_to", [1, 8])
+def test_batches_follow_the_plan_from_any_batch(corpus: ParallelCorpus, round_to: int) -> None:
+    plan = plan_of(corpus, 1000, round_to)
+    for first in (0, 3, plan.n_batches - 1, plan.n_batches):
+        found = list(batches(corpus, plan, first, round_to=round_to))
+        assert len(found) == plan.n_batches - first
+        for k, batch in enumerate(found, first):
+            check_batch(corpus, plan.batch(k).tolist(), batch, round_to)
+            assert (batch.source.shape[1], batch.target_in.shape[1]) == plan.widths(k)
+            assert len(batch.source) == 1 or batch.source.size + batch.target_in.size <= 1000
+
+
+@pytest.mark.parametrize("size", [2, 3, 50])
+def test_shares_are_a_partition_of_each_batch(corpus: ParallelCorpus, size: int) -> None:
+    """Row k of a batch is row k // size of process k % size, which has as many batches as all have."""
+    plan = plan_of(corpus, 700, 8)
+    shares = [list(batches(corpus, plan, share=(rank, size), round_to=8)) for rank in range(size)]
+    for k in range(plan.n_batches):
+        indices = plan.batch(k).tolist()
+        for rank in range(size):
+            check_batch(corpus, indices[rank::size], shares[rank][k], 8)
+    assert all(len(share) == plan.n_batches for share in shares)
+    for wrong in ((size, size), (-1, size)):
+        with pytest.raises(ValueError, match="share"):
+            next(batches(corpus, plan, share=wrong))
+
+
+def test_tensors_are_the_batch(corpus: ParallelCorpus) -> None:
+    batch = assemble(corpus, np.array([5, 9]), 8)
+    on = to_device(batch, torch.device("cpu"))
+    for name in ("source", "source_len", "target", "target_len", "target_in", "target_out"):
+        assert getattr(on, name).numpy().tolist() == getattr(batch, name).tolist()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+def test_pinned_batches(corpus: ParallelCorpus) -> None:
+    plan = plan_of(corpus, 700)
+    device = torch.device("cuda")
+    moved = [to_device(batch, device) for batch in batches(corpus, plan, pin=True)]
+    for k, on in enumerate(moved):
+        check_batch(corpus, plan.batch(k).tolist(), Batch(*(part.cpu().numpy() for part in on)))
+    pinned = assemble(corpus, plan.batch(0), pin=True)
+    assert all(torch.from_numpy(part).is_pinned() for part in pinned if part.size)
+
+
+def workers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("batches")]
+
+
+def test_few_batches_are_ahead_and_the_thread_ends(
+    corpus: ParallelCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assembled: list[object] = []
+    monkeypatch.setattr(batching, "assemble", lambda *args, **options: assembled.append(args))
+    plan = plan_of(corpus, 200)
+    assert plan.n_batches > 20
+    stream = batches(corpus, plan)
+    for taken in range(1, 4):
+        next(stream)
+        time.sleep(0.05)
+        assert len(assembled) == taken + batching.PREFETCH
+    assert len(workers()) == 1
+    stream.close()  # what leaving a for loop does
+    assert workers() == []
+
+
+def test_an_error_of_the_thread_reaches_the_consumer(
+    corpus: ParallelCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object, **options: object) -> Batch:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(batching, "assemble", broken)
+    plan = plan_of(corpus, 500)
+    with pytest.raises(RuntimeError, match="planted"):
+        next(batches(corpus, plan))
+    assert workers() == []

@@ -1,0 +1,476 @@
+"""Lines, repair and refusal, against a plain reading of the same bytes by Python."""
+
+import gzip
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bytenmt.data import corpus as pairing
+from bytenmt.data import text_file as corpus_module
+from bytenmt.data.corpus import PairFiles, ParallelCorpus, TextFile
+from bytenmt.data.corpus_report import inventory
+from bytenmt.data.line_scan import CHUNK, LANES
+from bytenmt.errors import BytenmtError, DataError
+
+
+def expected_lines(content: bytes) -> tuple[list[bytes], list[int]]:
+    """The lines after repair and the numbers of the repaired, in plain Python."""
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    raw = content.split(b"\n")
+    unended = raw.pop()
+    lines = [line.removesuffix(b"\r") for line in raw] + ([unended] if unended else [])
+    repaired = [line.decode("utf-8", "replace").encode() for line in lines]
+    pairs = zip(lines, repaired, strict=True)
+    return repaired, [number for number, (old, new) in enumerate(pairs, 1) if old != new]
+
+
+def check(content: bytes) -> None:
+    text = TextFile.from_bytes(content, "x")
+    lines, repaired = expected_lines(content)
+    # One value each: of long lists pytest would write out the difference, which takes minutes.
+    same_lines = list(text) == lines
+    same_lengths = text.lengths.tolist() == [len(line) for line in lines]
+    same_repaired = text.repaired.tolist() == repaired
+    assert same_lines and same_lengths and same_repaired
+    assert text.starts.dtype == np.int64 and text.lengths.dtype == np.int32
+    assert text.data.dtype == text.side.dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    "content, lines",
+    [
+        (b"", []),
+        (b"\n", [b""]),
+        (b"a", [b"a"]),
+        (b"a\n", [b"a"]),
+        (b"a\n\n", [b"a", b""]),
+        (b"\n\na", [b"", b"", b"a"]),
+        (b"a\r\nb\r\n", [b"a", b"b"]),
+        (b"\r\n\r\r\n\r", [b"", b"\r", b"\r"]),
+        (b"a\rb\n", [b"a\rb"]),
+        (b"\xef\xbb\xbf", []),
+        (b"\xef\xbb\xbfa\nb", [b"a", b"b"]),
+        (b"\xef\xbb\xbf\n", [b""]),
+        (b"a\n\xef\xbb\xbfb\n", [b"a", b"\xef\xbb\xbfb"]),
+        (b"\x00\n\x00\x00", [b"\x00", b"\x00\x00"]),
+        (b"\xe2\x82\n\x82\n", [b"\xef\xbf\xbd", b"\xef\xbf\xbd"]),
+        (b"\xe2\x82\r\n\xac", [b"\xef\xbf\xbd", b"\xef\xbf\xbd"]),
+        (b"a\xf0\x9f\x98", [b"a\xef\xbf\xbd"]),
+        (b"\xff\xfe\xfd", [b"\xef\xbf\xbd" * 3]),
+    ],
+)
+def test_lines(tmp_path: Path, content: bytes, lines: list[bytes]) -> None:
+    plain, packed = tmp_path / "text", tmp_path / "text.gz"
+    plain.write_bytes(content)
+    packed.write_bytes(gzip.compress(content))
+    assert list(TextFile.open(plain)) == lines
+    assert list(TextFile.open(packed)) == lines
+    check(content)
+
+
+PIECES = [
+    b"\n", b"\r\n", b"\r", b"\x00", b"plain words ", b"x" * 60, "é".encode(), "한국어 ".encode(),
+    "😀".encode(), b"\x0b", b"\x8a", b"\x09",
+]  # fmt: skip
+FAULTS = [
+    b"\xff", b"\xe2\x82", b"\xf0\x9f", b"\x80", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80",
+    b"\xe0\x80\x80", b"\xf0\x80\x80\x80", b"\xf5\x80\x80\x80", b"\xff\xbf\xbf\xbf", b"\xc3\n",
+    b"\xe2\n\x82", b"\xf0\n\x82\x83", b"\xf0\x9f\n\x83",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("n_faults", [0, 1, 30])
+def test_large_random_texts(n_faults: int) -> None:
+    draw = random.Random(n_faults)
+    for _ in range(25):
+        pieces = draw.choices(PIECES[:-2], k=draw.randrange(6000))
+        for _ in range(min(n_faults, len(pieces))):
+            pieces.insert(draw.randrange(len(pieces)), draw.choice(FAULTS))
+        check(b"".join(pieces))
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, "한".encode(), "😀".encode(), b"\n", b"\r\n"])
+def test_chunk_borders(fault: bytes) -> None:
+    """Every alignment of a piece to the borders of chunks, of what is compared at once and of the file."""
+    for around in (0, LANES, CHUNK, CHUNK + LANES, 2 * CHUNK, 3 * CHUNK):
+        for place in range(max(0, around - 5), around + 3):
+            check(b"a" * place + fault)
+            check(b"a" * place + fault + b"b" * (2 * CHUNK + 3))
+            check("é".encode() * (place // 2) + fault + b"\n" + b"b" * CHUNK)
+            check((b"line\n" * CHUNK)[:place] + fault + b"\nb" * CHUNK)
+
+
+def test_empty_lines_only() -> None:
+    """Each byte is a line end: more lines than the scan makes room for at first."""
+    check(b"\n" * (5 * CHUNK + 3))
+    check(b"\r\n" * (5 * CHUNK) + b"z")
+
+
+def test_neighbours_of_newline_are_no_newline() -> None:
+    """The search by words must not carry from a newline into 0x0B beside it, nor see 0x8A."""
+    for neighbour in (b"\x0b", b"\x09", b"\x8a", b"\x00", b"\xff"):
+        check((b"\n" + neighbour + neighbour + b"\n") * 50)
+        check((neighbour + b"\n") * 70)
+
+
+@pytest.mark.parametrize("damage", ["mistakes", "suspicious", "carriage return"])
+def test_planted_faults_are_found(monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    true_scan, true_invalid = corpus_module.scan_lines, corpus_module.invalid_lines
+    content = b"a\r\n" * CHUNK + b"\xff\n" + b"b\n" * CHUNK
+    check(content)
+    if damage == "mistakes":
+        monkeypatch.setattr(corpus_module, "invalid_lines", lambda *a: true_invalid(*a)[:0])
+    elif damage == "suspicious":
+        monkeypatch.setattr(
+            corpus_module, "scan_lines", lambda *a: (*true_scan(*a)[:2], np.zeros(9, np.bool_), 0)
+        )
+    else:
+        monkeypatch.setattr(
+            corpus_module, "scan_lines", lambda *a: (lambda s, n, c, d: (s, n + 1, c, d))(*true_scan(*a))
+        )
+    with pytest.raises(AssertionError):
+        check(content)
+
+
+def test_clean_chunks_are_not_suspected() -> None:
+    """Else every line would be checked byte by byte, which is right but slow."""
+    for content in ("한국어\n".encode() * 5 * CHUNK, b"plain\n" * 5 * CHUNK):
+        data = np.frombuffer(content, np.uint8)
+        suspicious = corpus_module.scan_lines(data)[2]
+        assert np.flatnonzero(suspicious).tolist() == [0, 1, len(content) // CHUNK]
+
+
+@pytest.mark.parametrize(
+    "content, line, offset",
+    [
+        (b"\xff", 1, 0),
+        (b"ab\ncaf\xe9\n\xff\n", 2, 3),
+        (b"ok\r\nab\xe2\x82\r\nok\n", 2, 2),
+        (b"\xef\xbb\xbfab\xc3", 1, 2),
+        ("한국\n".encode() * 3000 + b"ab\xed\xa0\x80\n" + b"x\n" * 3000, 3001, 2),
+    ],
+)
+def test_strict_names_the_place(tmp_path: Path, content: bytes, line: int, offset: int) -> None:
+    path = tmp_path / "broken.txt"
+    path.write_bytes(content)
+    with pytest.raises(BytenmtError) as caught:
+        TextFile.open(path, errors="strict")
+    assert str(caught.value).startswith(f"{path}, line {line}, byte offset {offset}: ")
+    assert TextFile.open(path).n_repaired >= 1
+
+
+def test_strict_takes_valid_text() -> None:
+    assert list(TextFile.from_bytes("é\n한".encode(), "x", "strict")) == [
+        "é".encode(),
+        "한".encode(),
+    ]
+    with pytest.raises(ValueError, match="ignore"):
+        TextFile.from_bytes(b"", "x", "ignore")
+
+
+def test_plain_file_is_mapped_and_read_only(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes(b"abc\n")
+    text = TextFile.open(path)
+    assert isinstance(text.data.base, np.memmap)
+    assert not text.data.flags.writeable and not text.side.flags.writeable
+
+
+def one_line(caught: pytest.ExceptionInfo[BytenmtError], *parts: object) -> None:
+    message = str(caught.value)
+    assert "\n" not in message
+    for part in parts:
+        assert str(part) in message
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    def refuse(path: Path, *parts: object) -> None:
+        with pytest.raises(BytenmtError) as caught:
+            TextFile.open(path)
+        one_line(caught, path, *parts)
+
+    packed = gzip.compress(random.Random(0).randbytes(5000))
+    files = {
+        "cut.gz": (packed[:-3000], "cut off"),
+        "no.gz": (b"plain text", "no sound .gz"),
+        "bad.gz": (packed[:-8] + b"\0" * 8, "no sound .gz"),
+        "bad2.gz": (packed[:10] + b"\xff" * 50 + packed[60:], "no sound .gz"),
+        "text.bz2": (b"", "unpack it"),
+    }
+    refuse(tmp_path / "missing", "does not exist")
+    refuse(tmp_path, "is a directory")
+    refuse(Path("/dev/null"), "no regular file")
+    for name, (content, part) in files.items():
+        (tmp_path / name).write_bytes(content)
+        refuse(tmp_path / name, part)
+
+
+def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_rights(*args: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    path = tmp_path / "text"
+    path.write_bytes(b"a\n")
+    monkeypatch.setattr(corpus_module.np, "memmap", no_rights)
+    with pytest.raises(BytenmtError) as caught:
+        TextFile.open(path)
+    one_line(caught, path, "Permission denied")
+
+
+def pair_files(tmp_path: Path, source: bytes, target: bytes) -> tuple[Path, Path]:
+    paths = tmp_path / "s.txt", tmp_path / "t.txt"
+    for path, content in zip(paths, (source, target), strict=True):
+        path.write_bytes(content)
+    return paths
+
+
+def test_parallel_corpus(tmp_path: Path) -> None:
+    source = b"four\n\nabcdef\nab\xff\nx\nabcde\n"
+    target = b"uno\ntwo, and too long\nxx\nabcd\n\r\nabcdefgh\n"
+    paths = pair_files(tmp_path, source, target)
+    corpus = ParallelCorpus.open(*paths, "replace", 5, 8)
+    assert corpus.lines.tolist() == [0, 3, 5] and len(corpus) == 3
+    assert corpus.source_lengths.tolist() == [4, 5, 5]
+    assert corpus.target_lengths.tolist() == [3, 4, 8]
+    assert corpus.left_out[0].too_long.tolist() == [2] and corpus.left_out[0].empty.tolist() == [1, 4]
+    assert inventory(corpus) == [
+        f"{paths[0]} and {paths[1]}: 3 pairs",
+        "source: 14 bytes, longest line 5",
+        "target: 15 bytes, longest line 8",
+        "left out, longer than 5 source or 8 target bytes: 1 (line 3)",
+        "left out, empty: 2 (lines 2, 5)",
+        f"repaired, not UTF-8 in {paths[0]}: 1 (line 4)",
+    ]
+    assert ParallelCorpus.open(*paths, "replace", 4, 8).left_out[0].too_long.tolist() == [2, 3, 5]
+    assert ParallelCorpus.open(*paths, "replace", 5, 7).left_out[0].too_long.tolist() == [2, 5]
+    assert ParallelCorpus.open(*paths).lines.tolist() == [0, 2, 3, 5]
+    with pytest.raises(BytenmtError):
+        ParallelCorpus.open(*paths, "strict")
+
+
+def test_corpus_without_source(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_bytes(b"abc\n\nde\nabcdef")
+    corpus = ParallelCorpus.open(None, path, max_source_bytes=1, max_target_bytes=5)
+    assert corpus.src is None and corpus.lines.tolist() == [0, 2]
+    assert corpus.source_lengths.tolist() == [0, 0]
+    assert corpus.target_lengths.tolist() == [3, 2]
+    assert corpus.left_out[0].too_long.tolist() == [3] and corpus.left_out[0].empty.tolist() == [1]
+    assert inventory(corpus)[1:3] == [
+        "target: 5 bytes, longest line 3",
+        "left out, longer than 5 target bytes: 1 (line 4)",
+    ]
+
+
+def test_report_names_ten_lines(tmp_path: Path) -> None:
+    """And writes all of them to a file, of every kind, where there are more of one."""
+    source, target = b"\n" * 1012 + b"a\n\xff\n\n", b"b\n" * 1013 + b"c\n\n"
+    paths = pair_files(tmp_path, source, target)
+    corpus = ParallelCorpus.open(*paths, max_source_bytes=2)
+    numbers = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10"
+    assert inventory(corpus)[-2] == f"left out, empty: 1,013 (lines {numbers} and 1,003 more)"
+    listing = tmp_path / "run" / "lines.tsv"
+    last = inventory(corpus, listing)[-2:]
+    assert last[0] == f"left out, empty: 1,013 (lines {numbers} and 1,003 more, see {listing})"
+    assert last[1] == f"repaired, not UTF-8 in {paths[0]}: 1 (line 1014)"
+    expected = [("file", "line", "reason")]
+    expected += [(str(paths[0]), str(line), "left out: source empty") for line in [*range(1, 1013), 1015]]
+    expected.append((str(paths[0]), "1014", "left out: source longer than 2 bytes"))
+    expected.append((str(paths[1]), "1015", "left out: target empty"))
+    expected.append((str(paths[0]), "1014", "repaired: not UTF-8"))
+    found = [tuple(line.split("\t")) for line in listing.read_text().splitlines()]
+    same = found == expected
+    assert same
+    ten = ParallelCorpus.open(*pair_files(tmp_path, b"\n" * 10 + b"a", b"b\n" * 11))
+    inventory(ten, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(BytenmtError, match="cannot be written .Is a directory."):
+        inventory(corpus, tmp_path)
+
+
+def random_columns(draw: random.Random) -> list[bytes]:
+    pieces = [piece for piece in PIECES if piece not in (b"\n", b"\r\n", b"\r", b"\x09")] + FAULTS[:-4]
+    return [b"".join(draw.choices(pieces, k=draw.randrange(4))) for _ in range(draw.randrange(2, 5))]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_tables(tmp_path: Path, end: bytes) -> None:
+    """The columns of a table are what Python's split makes of its repaired lines."""
+    draw = random.Random(5)
+    rows = [[b""] if draw.randrange(9) == 0 else random_columns(draw) for _ in range(700)]
+    path = tmp_path / "t.tsv"
+    for n_rows in (0, 1, 2, 700):
+        content = end.join(b"\t".join(row) for row in rows[:n_rows])
+        path.write_bytes(b"\xef\xbb\xbf" + content + end)
+        lines, repaired = expected_lines(content + end)
+        columns = [(line.split(b"\t") + [b""])[:2] for line in lines]
+        source, target = TextFile.open_tsv(path)
+        same_source = list(source) == [column[0] for column in columns]
+        same_target = list(target) == [column[1] for column in columns]
+        same_lengths = target.lengths.tolist() == [len(column[1]) for column in columns]
+        assert same_source and same_target and same_lengths and source.data is target.data
+        assert source.repaired.tolist() == target.repaired.tolist() == repaired
+        assert n_rows < 700 or len(repaired) > 100
+
+
+def test_tab_at_any_place() -> None:
+    """Around the 64 bytes that are looked at together, to the last byte of the file and beyond the line."""
+    for length in (*range(1, 4), *range(60, 70), *range(124, 132)):
+        for place in range(length):
+            line = b"a" * place + b"\t" + b"b" * (length - place - 1)
+            for behind in (b"", b"\n", b"\n\t\t\n", b"\n" + b"c" * 200 + b"\t"):
+                source, target = TextFile.from_bytes(b"\t\n" + line + behind, "x").split()
+                assert (source.line(1), target.line(1)) == (line[:place], line[place + 1 :])
+
+
+def test_tables_that_cannot_be_used(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    for content, number in ((b"a\tb\n\r\n\nab\r\nc\td\n", 4), (b"a", 1), (b"a\tb\nc\xff\n\td", 2)):
+        path.write_bytes(content)
+        with pytest.raises(DataError) as caught:
+            ParallelCorpus.open_all([PairFiles(tsv=path)])
+        one_line(caught, f"{path}, line {number} has no tab: ")
+    path.write_bytes(b"a\tb\nab\tc\xff\n")
+    with pytest.raises(DataError) as caught:
+        ParallelCorpus.open_all([PairFiles(tsv=path)], errors="strict")
+    one_line(caught, f"{path}, line 2, byte offset 4: ")
+
+
+def several(tmp_path: Path) -> list[PairFiles]:
+    contents = {
+        "a.en": b"one\n\nthree\n",
+        "a.ko": "하나\n둘\n셋\n".encode(),
+        "b.tsv": b"x\ty\tz\n\n\xff\tzwei\nlonger\tw\n",
+        "c.en": b"",
+        "c.ko": b"",
+        "d.en": b"d\n",
+        "d.ko": b"D\r\n",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "d.en.gz").write_bytes(gzip.compress(contents["d.en"]))
+    return [
+        PairFiles(tmp_path / "a.en", tmp_path / "a.ko"),
+        PairFiles(tsv=tmp_path / "b.tsv", weight=0.5),
+        PairFiles(tmp_path / "c.en", tmp_path / "c.ko", weight=3),
+        PairFiles(tmp_path / "d.en.gz", tmp_path / "d.ko"),
+    ]
+
+
+def test_several_parts(tmp_path: Path) -> None:
+    """Pair k of the corpus is the kept line of its part, with its lengths, whatever part it is in."""
+    corpus = ParallelCorpus.open_all(several(tmp_path), max_source_bytes=5, cache=tmp_path / "cache")
+    assert corpus.bounds.tolist() == [0, 2, 4, 4, 5] and corpus.lines.tolist() == [0, 2, 0, 2, 0]
+    assert (corpus.bounds.dtype, corpus.lines.dtype) == (np.int64, np.int32)
+    pairs = [(corpus.source(k), corpus.target(k)) for k in range(len(corpus))]
+    assert pairs == [
+        (b"one", "하나".encode()),
+        (b"three", "셋".encode()),
+        (b"x", b"y"),
+        ("\ufffd".encode(), b"zwei"),
+        (b"d", b"D"),
+    ]
+    assert corpus.source_lengths.tolist() == [len(source) for source, _ in pairs]
+    assert corpus.target_lengths.tolist() == [len(target) for _, target in pairs]
+    assert corpus.source_lengths.dtype == corpus.target_lengths.dtype == np.int32
+    assert [part.weight for part in corpus.parts] == [1, 0.5, 3, 1] and corpus.has_source
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+    assert inventory(corpus) == [
+        f"{tmp_path}/a.en and {tmp_path}/a.ko: 2 pairs",
+        "source: 8 bytes, longest line 5",
+        "target: 9 bytes, longest line 6",
+        "left out, empty: 1 (line 2)",
+        f"{tmp_path}/b.tsv: 2 pairs, weight 0.5",
+        "source: 4 bytes, longest line 3",
+        "target: 5 bytes, longest line 4",
+        "left out, longer than 5 source bytes: 1 (line 4)",
+        "left out, empty: 1 (line 2)",
+        f"repaired, not UTF-8 in {tmp_path}/b.tsv: 1 (line 3)",
+        f"{tmp_path}/c.en and {tmp_path}/c.ko: 0 pairs, weight 3",
+        "source: 0 bytes, longest line 0",
+        "target: 0 bytes, longest line 0",
+        f"{tmp_path}/d.en.gz and {tmp_path}/d.ko: 1 pairs",
+        "source: 1 bytes, longest line 1",
+        "target: 1 bytes, longest line 1",
+        "4 parts together: 5 pairs, 13 source and 15 target bytes",
+    ]
+    with pytest.raises(DataError, match="c.en is empty"):
+        corpus.require_pairs()
+    with pytest.raises(AssertionError):
+        corpus.src  # noqa: B018
+
+
+def test_parts_that_do_not_fit(tmp_path: Path) -> None:
+    files = several(tmp_path)
+    for wrong in (
+        [],
+        [PairFiles()],
+        [PairFiles(src=tmp_path / "a.en")],
+        [PairFiles(tgt=tmp_path / "a.en", tsv=tmp_path / "b.tsv")],
+        *([files[0]._replace(weight=weight)] for weight in (0, -1, float("nan"), float("inf"))),
+    ):
+        with pytest.raises(ValueError):
+            ParallelCorpus.open_all(wrong)
+    with pytest.raises(DataError) as caught:
+        ParallelCorpus.open_all([*files, PairFiles(tgt=tmp_path / "d.ko")])
+    one_line(caught, f"{tmp_path}/d.ko has no source", "a.en")
+    alone = ParallelCorpus.open_all([PairFiles(tgt=tmp_path / name) for name in ("a.ko", "d.ko")])
+    assert not alone.has_source and alone.source_lengths.tolist() == [0] * 4 and alone.target(3) == b"D"
+
+
+def test_a_wrong_name_is_told_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before another file is unpacked or read."""
+    files = [*several(tmp_path), PairFiles(tmp_path / "d.en", tmp_path / "missing")]
+    monkeypatch.setattr(pairing, "unpack_all", None)
+    monkeypatch.setattr(corpus_module, "scan_lines", None)
+    with pytest.raises(DataError, match="missing does not exist"):
+        ParallelCorpus.open_all(files, cache=tmp_path / "cache")
+
+
+def test_sorting_out_equals_plain_python() -> None:
+    draw = random.Random(6)
+    for _ in range(300):
+        n, top = draw.randrange(40), draw.choice([1, 3, 10])
+        source, target = ([draw.randrange(draw.choice([1, top])) for _ in range(n)] for _ in "st")
+        if draw.randrange(3) == 0:
+            source, target = [1] * n, [2] * n
+        limits = draw.randrange(1, 10), draw.randrange(1, 10)
+        texts = [
+            TextFile.from_bytes(b"".join(b"a" * k + b"\n" for k in side), "x") for side in (source, target)
+        ]
+        for keep_empty in (False, True):
+            corpus = ParallelCorpus.from_texts(*texts, *limits, keep_empty)
+            empty = [k for k in range(n) if not keep_empty and not (source[k] and target[k])]
+            long = [
+                k for k in range(n) if k not in empty and (source[k] > limits[0] or target[k] > limits[1])
+            ]
+            kept = [k for k in range(n) if k not in empty and k not in long]
+            assert corpus.lines.tolist() == kept and corpus.lines.dtype == np.int32
+            assert [left.tolist() for left in corpus.left_out[0]] == [long, empty]
+            assert corpus.source_lengths.tolist() == [source[k] for k in kept]
+            assert corpus.target_lengths.tolist() == [target[k] for k in kept]
+
+
+def test_nothing_is_copied_where_all_is_kept(tmp_path: Path) -> None:
+    corpus = ParallelCorpus.open(*pair_files(tmp_path, b"a\nb\n", b"c\nd\n"))
+    assert corpus.src is not None and corpus.source_lengths is corpus.src.lengths
+    assert corpus.target_lengths is corpus.tgt.lengths
+
+
+def test_corpora_that_cannot_be_used(tmp_path: Path) -> None:
+    paths = pair_files(tmp_path, b"a\nb\n", b"a\n")
+    with pytest.raises(BytenmtError) as caught:
+        ParallelCorpus.open(*paths)
+    one_line(caught, paths[0], "has 2 lines", paths[1], "has 1")
+    paths = pair_files(tmp_path, b"", b"")
+    with pytest.raises(BytenmtError) as caught:
+        ParallelCorpus.open(*paths).require_pairs()
+    assert str(caught.value).startswith(f"{paths[0]} is empty: ")
+    with pytest.raises(BytenmtError, match="is empty: "):
+        TextFile.open(paths[1]).require_lines()
+    with pytest.raises(BytenmtError, match="of 2 lines none is left .1 empty, 1 too long."):
+        paths = pair_files(tmp_path, b"a\naaa\n", b"\na\n")
+        ParallelCorpus.open(*paths, "replace", 2, 2).require_pairs()
+    ParallelCorpus.open(*paths).require_pairs()

@@ -1,0 +1,429 @@
+"""The plan against its properties, a plain Python planner and its own kernels uncompiled."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bytenmt.data import bucketing
+from bytenmt.data.epoch_plan import EpochPlan, epoch_plan
+
+WORD = 2**64 - 1
+KERNELS = (
+    "random",
+    "random_below",
+    "shuffle",
+    "draw_copies",
+    "count",
+    "strips",
+    "first_places",
+    "scatter",
+    "shuffle_cells",
+    "pack",
+)
+
+
+def lengths(values: object) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+def widths(source: np.ndarray, target: np.ndarray, pairs: list[int], round_to: int = 1) -> tuple[int, int]:
+    """Bytes of a row of each side of a batch, counted in plain Python."""
+    end = 1 if source.any() else 0
+    longest = max(int(source[i]) + end for i in pairs), max(int(target[i]) + 1 for i in pairs)
+    return tuple(-(-n // round_to) * round_to for n in longest)
+
+
+def check_plan(
+    source: np.ndarray, target: np.ndarray, max_tokens: int, plan: EpochPlan, round_to: int = 1
+) -> None:
+    """Each pair once, no batch empty, none over the budget, widths as they are."""
+    batches = [plan.batch(k) for k in range(plan.n_batches)]
+    assert sorted(i for batch in batches for i in batch.tolist()) == list(range(len(target)))
+    n_bytes = 0
+    for index, batch in enumerate(batches):
+        assert len(batch) >= 1 and batch.dtype == np.int64
+        expected = widths(source, target, batch.tolist(), round_to)
+        assert plan.widths(index) == expected
+        assert len(batch) == 1 or len(batch) * sum(expected) <= max_tokens
+        n_bytes += len(batch) * sum(expected)
+    assert plan.n_bytes == n_bytes
+
+
+def same(first: EpochPlan, second: EpochPlan) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+# Short ones, ones that share cells, and ones that an entry of the packer does not hold.
+one_length = st.integers(0, 5) | st.integers(0, 90) | st.integers(500, 1100) | st.integers(65_530, 2**31 - 1)
+length_pairs = st.lists(st.tuples(one_length, one_length), max_size=120)
+budgets = st.integers(1, 2000) | st.integers(1, 2**40)
+
+
+@settings(max_examples=60)
+@given(
+    pairs=length_pairs,
+    has_source=st.booleans(),
+    max_tokens=budgets,
+    seed=st.integers(-5, 2**70),
+    epoch=st.integers(0, 99),
+    shuffle=st.booleans(),
+    round_to=st.sampled_from([1, 3, 8, 64]),
+    short_first=st.booleans(),
+)
+def test_plan_is_a_partition_within_the_budget(
+    pairs: list[tuple[int, int]],
+    has_source: bool,
+    max_tokens: int,
+    seed: int,
+    epoch: int,
+    shuffle: bool,
+    round_to: int,
+    short_first: bool,
+) -> None:
+    source = lengths([s if has_source else 0 for s, _ in pairs])
+    target = lengths([t for _, t in pairs])
+    plan = epoch_plan(
+        source,
+        target,
+        max_tokens,
+        seed,
+        epoch,
+        shuffle=shuffle,
+        round_to=round_to,
+        short_first=short_first,
+    )
+    check_plan(source, target, max_tokens, plan, round_to)
+
+
+@pytest.mark.parametrize("fault", ["dropped", "doubled", "over budget", "empty batch", "wrong width"])
+def test_planted_faults_are_found(fault: str) -> None:
+    source, target = realistic(200)
+    plan = epoch_plan(source, target, 1000, 1, 0)
+    check_plan(source, target, 1000, plan)
+    order, bounds, shapes, sequence = (part.copy() for part in plan)
+    if fault == "dropped":
+        sequence = sequence[:-1]
+    elif fault == "doubled":
+        order[0] = order[1]
+    elif fault == "over budget":
+        bounds[1] = bounds[2]
+    elif fault == "wrong width":
+        shapes[0, 0] += 1
+    else:
+        bounds[2] = bounds[1]
+    with pytest.raises(AssertionError):
+        check_plan(source, target, 1000, EpochPlan(order, bounds, shapes, sequence))
+
+
+def realistic(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Targets of 20 to 60 bytes, sources about as long."""
+    draw = np.random.default_rng(3)
+    target = draw.integers(20, 61, n)
+    source = np.clip(target + draw.normal(0, 5, n), 20, 60)
+    return lengths(source), lengths(target)
+
+
+class PlainRandom:
+    """splitmix64 in Python's whole numbers."""
+
+    def __init__(self, state: int) -> None:
+        self.state = state & WORD
+
+    def next(self) -> int:
+        self.state = (self.state + 0x9E3779B97F4A7C15) & WORD
+        z = self.state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & WORD
+        return z ^ (z >> 31)
+
+    def below(self, limit: int) -> int:
+        return (self.next() >> 32) * limit >> 32
+
+    def shuffle(self, items: list[int]) -> None:
+        for last in range(len(items) - 1, 0, -1):
+            other = self.below(last + 1)
+            items[last], items[other] = items[other], items[last]
+
+
+def plain_plan(
+    source: np.ndarray, target: np.ndarray, max_tokens: int, seed: int, epoch: int, shuffle: bool, unit: int
+) -> list[list[int]]:
+    """What epoch_plan does with lengths below 512, by Python's sort and lists."""
+    draw = PlainRandom(PlainRandom(PlainRandom(seed).next() + epoch).next())
+    end = 1 if source.any() else 0
+    s = [-(-(int(n) + end) // unit) for n in source]
+    t = [-(-(int(n) + 1) // unit) for n in target]
+    factor = 64 + draw.below(256) if shuffle else 256
+    strips: list[list[int]] = [[]]
+    first = 0
+    for length in range(max(t) + 1):
+        strip = strips[-1]
+        strip += [pair for pair in range(len(t)) if t[pair] == length]
+        if not strip:
+            first = length + 1
+            continue
+        n_batch = max(1, max_tokens // unit * len(strip) // sum(s[pair] + t[pair] for pair in strip))
+        span = max(s[pair] for pair in strip) - min(s[pair] for pair in strip)
+        if len(strip) * (length - first + 1) * 256 >= n_batch * span * factor:
+            strips.append([])
+            first = length + 1
+    path: list[int] = []
+    for number, strip in enumerate(strips):
+        for length in sorted({s[pair] for pair in strip}, reverse=number % 2 == 1):
+            cell = sorted(pair for pair in strip if s[pair] == length)
+            if shuffle:
+                draw.shuffle(cell)
+            path += cell
+    budget = 1 + draw.below(max_tokens) if shuffle else max_tokens
+    cut: list[list[int]] = []
+    for pair in path:
+        tried = [*cut[-1], pair] if cut else []
+        if cut and len(tried) * (max(s[i] for i in tried) + max(t[i] for i in tried)) * unit <= budget:
+            cut[-1].append(pair)
+        else:
+            budget = max_tokens if cut else budget
+            cut.append([pair])
+    numbers = list(range(len(cut)))
+    if shuffle:
+        draw.shuffle(numbers)
+    return [cut[number] for number in numbers]
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("has_source", [True, False])
+def test_plan_equals_plain_python(has_source: bool, shuffle: bool) -> None:
+    source, target = realistic(400)
+    source *= has_source
+    for seed, epoch, max_tokens, unit in (1, 0, 700, 1), (2**80 + 5, 3, 1500, 8), (-1, 1, 90, 1):
+        plan = epoch_plan(source, target, max_tokens, seed, epoch, shuffle=shuffle, round_to=unit)
+        expected = plain_plan(source, target, max_tokens, seed, epoch, shuffle, unit)
+        assert [plan.batch(k).tolist() for k in range(plan.n_batches)] == expected
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """All kernels as plain Python functions, which wrap around as the compiled ones do."""
+    with pytest.MonkeyPatch.context() as patch, np.errstate(over="ignore"):
+        for name in KERNELS:
+            patch.setattr(bucketing, name, getattr(bucketing, name).py_func)
+        yield
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=60),
+    st.booleans(),
+    st.floats(0, 3),
+    st.floats(0, 3),
+    st.integers(1, 2000),
+    st.integers(0, 9),
+    st.sampled_from([1, 8]),
+)
+def test_kernels_equal_themselves_uncompiled(
+    pairs: list[tuple[int, int]],
+    long: bool,
+    first: float,
+    second: float,
+    max_tokens: int,
+    seed: int,
+    round_to: int,
+) -> None:
+    """long: targets around the length that an entry does not hold; no source, which would take too long."""
+    source = lengths([0 if long else s for s, _ in pairs])
+    target = lengths([t + 65_500 * long for _, t in pairs])
+    parts = {"bounds": np.array([0, len(pairs) // 3, len(pairs)]), "weights": [first, second]}
+
+    def plans() -> list[EpochPlan]:
+        return [
+            epoch_plan(source, target, max_tokens, seed, 0, round_to=round_to, **parts),
+            epoch_plan(source, target, max_tokens, seed, 0, round_to=round_to, shuffle=False),
+        ]
+
+    compiled = plans()
+    with uncompiled():
+        plain = plans()
+    assert all(same(*both) for both in zip(compiled, plain, strict=True))
+
+
+def test_random_numbers_are_splitmix64() -> None:
+    """The first values from state 0, as published with the generator's C code."""
+    state = np.zeros(1, np.uint64)
+    values = [int(bucketing.random(state)) for _ in range(3)]
+    assert values == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    draws = Counter(bucketing.random_below(state, 5) for _ in range(5000))
+    assert sorted(draws) == [0, 1, 2, 3, 4] and min(draws.values()) > 900
+
+
+def test_plan_is_drawn_from_seed_and_epoch() -> None:
+    source, target = realistic(3000)
+    seen = set()
+    for seed in range(3):
+        for epoch in range(3):
+            plan = epoch_plan(source, target, 3000, seed, epoch)
+            np.random.default_rng().random()
+            assert same(plan, epoch_plan(source, target, 3000, seed, epoch))
+            seen.add(plan.order.tobytes())
+    assert len(seen) == 9
+    # (seed 0, epoch 1) and (seed 1, epoch 0) share nothing, nor do batches of two epochs:
+    first, second = (epoch_plan(source, target, 3000, 0, epoch) for epoch in (0, 1))
+    members = [{frozenset(p.batch(k).tolist()) for k in range(p.n_batches)} for p in (first, second)]
+    assert len(members[0] & members[1]) < 0.05 * first.n_batches
+    # A batch says nothing about how long the next one will be.
+    for plan in (first, second):
+        means = [target[plan.batch(k)].mean() for k in range(plan.n_batches)]
+        assert abs(np.corrcoef(means[:-1], means[1:])[0, 1]) < 0.3
+
+
+def test_pairs_of_one_length_meet_anew() -> None:
+    """Of 600 equal pairs in batches of ten, two that were together are so again one time in 67."""
+    equal = lengths([9] * 600)
+    together = []
+    for epoch in (0, 1):
+        plan = epoch_plan(equal, equal, 200, 1, epoch)
+        groups = [plan.batch(k).tolist() for k in range(plan.n_batches)]
+        together.append({(a, b) for group in groups for a in group for b in group if a < b})
+    assert len(together[0] & together[1]) < 0.04 * len(together[0])
+
+
+def test_sorted_plan_is_the_same_in_every_epoch() -> None:
+    source, target = realistic(500)
+    first, second = (epoch_plan(source, target, 1000, 1, epoch, shuffle=False) for epoch in (0, 7))
+    assert same(first, second)
+    longest = [target[first.batch(k)].max() for k in range(first.n_batches)]
+    # Sorted by strips: no batch falls back behind an earlier one by more than a strip's width.
+    fallen = np.maximum.accumulate(longest) - longest
+    assert fallen.max() < 32 and fallen.mean() < 4
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_short_first_is_an_order_of_the_same_batches(shuffle: bool) -> None:
+    source, target = realistic(2000)
+    plain = epoch_plan(source, target, 1000, 1, 0, shuffle=shuffle)
+    plan = epoch_plan(source, target, 1000, 1, 0, shuffle=shuffle, short_first=True)
+    found = [sum(plan.widths(k)) for k in range(plan.n_batches)]
+    assert found == sorted(found) and found[0] < found[-1] / 2
+    assert sorted(plan.sequence.tolist()) == sorted(plain.sequence.tolist())
+    assert same(plan[:3], plain[:3])  # type: ignore[arg-type]
+
+
+def like_sentences(n: int) -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(1)
+    source = np.clip(np.round(draw.lognormal(np.log(110), 0.6, n)), 1, 1000)
+    target = np.maximum(1, np.round(source * draw.lognormal(0.05, 0.15, n)))
+    return lengths(source), lengths(target)
+
+
+def padding(source: np.ndarray, target: np.ndarray, plan: EpochPlan, round_to: int) -> float:
+    """The share of bytes that are none, counted from the order alone."""
+    end = 1 if source.any() else 0
+    total = np.zeros(plan.n_batches, np.int64)
+    for side in (source + end, target + 1):
+        longest = np.maximum.reduceat(side[plan.order], plan.bounds[:-1])
+        total += -(-longest // round_to) * round_to
+    used = (source + end + target + 1).sum(dtype=np.int64)
+    return float(1 - used / (total * np.diff(plan.bounds)).sum())
+
+
+def test_little_padding() -> None:
+    source, target = like_sentences(1_000_000)
+    for shuffle in (True, False):
+        for round_to, most in (1, 0.01), (8, 0.04):
+            plan = epoch_plan(source, target, 25_000, 1, 0, shuffle=shuffle, round_to=round_to)
+            assert padding(source, target, plan, round_to) < most
+            assert plan.n_batches < 1.05 * plan.n_bytes / 25_000 + 2  # the batches are full
+    # Rounding bounds the number of shapes that are compiled.
+    plan = epoch_plan(source, target, 25_000, 1, 0, round_to=64)
+    assert len(np.unique(plan.shapes, axis=0)) < 120
+    assert padding(0 * source, target, epoch_plan(0 * source, target, 25_000, 1, 0), 1) < 0.005
+
+
+@pytest.mark.parametrize("n", [300, 20_000])
+def test_little_padding_in_small_corpora(n: int) -> None:
+    """Not much more than square cells of a batch each would have."""
+    source, target = realistic(n)
+    plan = epoch_plan(source, target, 2000, 1, 0)
+    side = np.sqrt(2000 / 82 * 41 * 20 / n)  # bytes, in a band of 41 by 20
+    assert padding(source, target, plan, 1) < 1.5 * side / 82 + 0.01
+
+
+weight_lists = st.lists(st.tuples(st.integers(0, 40), st.sampled_from([0.0, 0.25, 0.5, 1.0, 1.1, 3.0, 2.75])))
+
+
+@given(weight_lists, st.integers(0, 99), st.booleans())
+def test_weights_repeat_pairs(parts: list[tuple[int, float]], epoch: int, has_source: bool) -> None:
+    bounds = np.cumsum([0, *(size for size, _ in parts)])
+    weights = [weight for _, weight in parts]
+    draw = random.Random(5)
+    target = lengths([draw.randrange(30) for _ in range(bounds[-1])])
+    source = target * has_source
+    plan = epoch_plan(source, target, 300, 1, epoch, bounds=bounds, weights=weights)
+    times = Counter(int(i) for k in range(plan.n_batches) for i in plan.batch(k))
+    for k in range(plan.n_batches):
+        batch = plan.batch(k).tolist()
+        assert len(batch) == 1 or len(batch) * sum(widths(source, target, batch)) <= 300
+    for p, (size, weight) in enumerate(parts):
+        found = [times[i] for i in range(bounds[p], bounds[p + 1])]
+        assert set(found) <= {int(weight), int(weight) + (weight % 1 > 0)}
+        assert 0 <= sum(found) - int(size * weight + 1e-9) <= (weight % 1 > 0)
+    assert same(plan, epoch_plan(source, target, 300, 1, epoch, bounds=bounds, weights=weights))
+
+
+def test_a_fraction_is_drawn_anew_and_fairly() -> None:
+    """Of three pairs with weight 0.5 each comes in half of the epochs, one and a half of them in the mean."""
+    three = lengths([5, 6, 7])
+    times: Counter[int] = Counter()
+    totals = []
+    for epoch in range(600):
+        plan = epoch_plan(three, three, 100, 1, epoch, bounds=np.array([0, 3]), weights=[0.5])
+        times.update(plan.order.tolist())
+        totals.append(len(plan.order))
+    assert set(totals) == {1, 2}
+    assert all(250 < times[pair] < 350 for pair in range(3))
+    assert len(plan.order) == 1 + plan.n_batches or plan.n_batches == 1
+
+
+def test_weights_of_one_change_nothing() -> None:
+    source, target = realistic(300)
+    plan = epoch_plan(source, target, 900, 1, 0, bounds=np.array([0, 100, 300]), weights=[1, 1.0])
+    assert same(plan, epoch_plan(source, target, 900, 1, 0))
+    once_more = epoch_plan(source, target, 900, 1, 0, bounds=np.array([0, 100, 300]), weights=[2, 1])
+    assert len(once_more.order) == 400 and (np.bincount(once_more.order)[:100] == 2).all()
+
+
+def test_extreme_plans() -> None:
+    nothing = epoch_plan(lengths([]), lengths([]), 100, 1, 0)
+    assert nothing.n_batches == nothing.n_bytes == len(nothing.order) == 0
+    # 9 + 9 bytes and 2 EOS are 20: two fill a budget of 40, one less lets them stand alone.
+    for max_tokens, n_batches in ((40, 2), (39, 4), (1, 4)):
+        plan = epoch_plan(lengths([9] * 4), lengths([9] * 4), max_tokens, 1, 0, shuffle=False)
+        assert plan.n_batches == n_batches
+    # Rounded to 8, 10 bytes are 16.
+    for max_tokens, n_batches in ((64, 2), (63, 4)):
+        plan = epoch_plan(lengths([9] * 4), lengths([9] * 4), max_tokens, 1, 0, shuffle=False, round_to=8)
+        assert plan.n_batches == n_batches and plan.widths(0) == (16, 16)
+
+
+def test_misuse_is_refused() -> None:
+    pair = lengths([1])
+    bounds = np.array([0, 1])
+    with pytest.raises(ValueError, match="max_tokens is 0"):
+        epoch_plan(pair, pair, 0, 1, 0)
+    with pytest.raises(ValueError, match="round_to 0"):
+        epoch_plan(pair, pair, 10, 1, 0, round_to=0)
+    with pytest.raises(ValueError, match="2 source and 1 target"):
+        epoch_plan(lengths([1, 1]), pair, 10, 1, 0)
+    for weight in (-0.5, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="not negative"):
+            epoch_plan(pair, pair, 10, 1, 0, bounds=bounds, weights=[weight])
+    for wrong in (None, np.array([0, 2]), np.array([0, 0, 1])):
+        with pytest.raises(ValueError, match="1 weights, but the parts"):
+            epoch_plan(pair, pair, 10, 1, 0, bounds=wrong, weights=[2])
+    with pytest.raises(ValueError, match="at most 2147483647"):
+        epoch_plan(pair, pair, 10, 1, 0, bounds=bounds, weights=[2**31 - 1 + 1])
+    with pytest.raises(ValueError, match="every pair comes once"):
+        epoch_plan(pair, pair, 10, 1, 0, bounds=bounds, weights=[2], shuffle=False)

@@ -1,0 +1,290 @@
+"""Texts as streams: what is read of them, and that training on them loses nothing when it stops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import invariants
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from invariants import WITHOUT_SOURCE
+from processes import results
+from test_train import SMALL, assert_same, weights
+
+from bytenmt.config.schema import CONVOLUTIONAL, Config, load_config
+from bytenmt.data.corpus import PairFiles
+from bytenmt.data.windows import Streams, Window, contiguous, windows
+from bytenmt.distributed import ALONE, Group
+from bytenmt.errors import BytenmtError, ConfigError, DataError
+from bytenmt.language.surprisal import stream
+from bytenmt.models import MODELS
+from bytenmt.storage.checkpoint import load_run
+from bytenmt.training.language_model_trainer import StreamTrainer, text_bits
+from bytenmt.training.run import train
+from bytenmt.utf8 import BOS
+
+CPU = torch.device("cpu")
+sizes = st.lists(st.integers(1, 60), min_size=1, max_size=3)
+
+
+def texts_of(lengths: list[int]) -> list[Any]:
+    """Texts of these lengths in which no two neighbours repeat: 0, 1, 2 … and BOS' value among them."""
+    every = np.arange(sum(lengths)) % 256
+    return np.split(every.astype(np.uint8), np.cumsum(lengths)[:-1])
+
+
+def check_rows(window: Window, texts: list[Any], fresh_rows: bool) -> None:
+    """Each byte is read right before its successor is to be told; BOS where a text or a fresh row begins."""
+    whole = np.concatenate(texts)
+    begins = {0, *np.cumsum([len(text) for text in texts])[:-1].tolist()}
+    for read, truth in zip(window.read.tolist(), window.truth.tolist(), strict=True):
+        places = [at for at in range(len(whole)) if whole[at] == truth[0]]
+        for j, byte in enumerate(read):
+            place = (places[0] + j) % len(whole)
+            opens = place in begins or fresh_rows and j == 0
+            assert truth[j] == whole[place]
+            assert byte == (BOS if opens else whole[place - 1])
+
+
+@given(lengths=sizes, n_rows=st.integers(1, 7), width=st.integers(1, 9), epoch=st.integers(0, 3))
+def test_rows_read_on(lengths: list[int], n_rows: int, width: int, epoch: int) -> None:
+    """Contiguous streams: a row goes on where it stopped, no byte comes twice, and what is left over is less
+    than a window a row; an epoch may be taken up at any batch, by any share of the rows."""
+    texts = texts_of(lengths)
+    streams = Streams(texts)
+    n_rows = min(n_rows, max(1, sum(lengths) // width))
+    plan = n_rows, range(n_rows), width, 5, epoch
+    if sum(lengths) < width:
+        return
+    found = list(contiguous(streams, *plan))
+    assert [window.fresh for window in found] == [True] + [False] * (len(found) - 1)
+    for window in found:
+        check_rows(window, texts, window.fresh)
+    for before, after in zip(found, found[1:], strict=False):
+        expected = (before.truth[:, -1].astype(int) + 1) % sum(lengths)
+        assert (after.truth[:, 0] == expected).all()
+    seen = np.concatenate([window.truth.ravel() for window in found])
+    assert len(np.unique(seen)) == len(seen) > sum(lengths) - n_rows * width - n_rows
+    again = list(contiguous(streams, n_rows, range(0, n_rows, 2), width, 5, epoch, first=1))
+    assert len(again) == len(found) - 1
+    assert all((a.truth == b.truth[::2]).all() for a, b in zip(again, found[1:], strict=True))
+
+
+@given(
+    lengths=st.lists(st.integers(12, 60), min_size=1, max_size=3),
+    context=st.integers(0, 5),
+    width=st.integers(1, 6),
+    n_rows=st.integers(1, 4),
+)
+def test_windows_tile_each_text(lengths: list[int], context: int, width: int, n_rows: int) -> None:
+    """Windows keep within their text; a text's first one counts from its first byte; of the others each byte
+    counts once at most; and every byte counts."""
+    texts = texts_of(lengths)
+    streams = Streams(texts)
+    plan = context, width, 5, 1
+    found = list(windows(streams, n_rows, range(n_rows), *plan))
+    counted, firsts, every = [], [], set[int]()
+    for window in found:
+        assert window.fresh and window.truth.shape[1] == context + width
+        check_rows(window, texts, False)
+        for read, truth, skipped in zip(window.read, window.truth, window.skipped, strict=True):
+            firsts += [int(truth[0])] * int(read[0] == BOS and skipped == 0)
+            counted += truth[skipped:].tolist() if skipped or not context else []
+            every |= {*truth[skipped:].tolist()}
+            assert skipped == 0 or context <= skipped < context + width
+            ends = np.cumsum(lengths)
+            assert np.searchsorted(ends, truth[0], "right") == np.searchsorted(ends, truth[-1], "right")
+    assert set(firsts) >= {int(text[0]) for text in texts}
+    if context:
+        assert len(set(counted)) == len(counted)
+    assert len(every) == sum(lengths)
+    halves = [list(windows(streams, n_rows, range(rank, n_rows, 2), *plan, first=1)) for rank in range(2)]
+    for whole, even, odd in zip(found[1:], *halves, strict=True):
+        assert (even.truth == whole.truth[::2]).all() and (odd.truth == whole.truth[1::2]).all()
+
+
+def test_epochs_differ() -> None:
+    """Another epoch or seed has other windows in another order; the same ones are the same."""
+    streams = Streams([np.arange(250).astype(np.uint8)])
+    drawn = [
+        next(windows(streams, 3, range(3), 2, 5, seed, epoch)).truth.tolist()
+        for seed, epoch in ((1, 0), (1, 1), (2, 0), (1, 0))
+    ]
+    assert drawn[0] == drawn[3] and drawn[0] != drawn[1] and drawn[0] != drawn[2]
+    starts = [next(contiguous(streams, 3, range(3), 5, 1, epoch)).truth[0, 0] for epoch in range(4)]
+    assert len(set(starts)) > 1
+
+
+def config(arch: str, *settings: str) -> Config:
+    """A model of a few thousand weights without a source, with dropout, so that random states matter."""
+    small = [setting for setting in SMALL[arch] if "encoder_layers" not in setting or "decoder" in setting]
+    common = ["model.source=false", "model.d_embedding=8", "model.dropout=0.2", "train.window=20"]
+    common += ["train.max_tokens=120", "train.save_every=3", "train.valid_every=4", "train.log_every=1"]
+    if arch in CONVOLUTIONAL:
+        common.append("train.context=8")
+    return load_config(arch, "tiny", "", [*common, *small, *settings])
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> dict[str, Any]:
+    """Two texts to train on and one to validate on, as train() takes them; not all of it UTF-8."""
+    draw = np.random.default_rng(3)
+    words = [b"one ", b"two\n", "셋 ".encode(), b"\xff\xfe", b"four "]
+    for name, n in (("a", 150), ("b", 40), ("valid", 300)):
+        (tmp_path / name).write_bytes(b"".join(words[i] for i in draw.integers(len(words), size=n)))
+    files = [PairFiles(tgt=tmp_path / "a"), PairFiles(tgt=tmp_path / "b")]
+    return {"files": files, "valid": PairFiles(tgt=tmp_path / "valid")}
+
+
+@pytest.mark.parametrize("arch", MODELS)
+def test_resume_is_bit_identical(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
+    """Stopped in the middle of an epoch and resumed, the carried states are there too."""
+    settings = ["train.schedule='constant'", "train.ema=0.9", "train.update_freq=2"]
+    train(tmp_path / "whole", config(arch, *settings, "train.max_updates=9"), **texts, device=CPU)
+    parts = tmp_path / "parts"
+    for n in (4, 9):
+        torch.manual_seed(99)
+        train(parts, config(arch, *settings, f"train.max_updates={n}"), **texts, device=CPU, resume=True)
+    assert_same(weights(tmp_path / "whole"), weights(parts))
+    carried = [name for name in weights(parts) if name.startswith("trainer.state.")]
+    assert bool(carried) is (arch not in CONVOLUTIONAL)
+
+
+def train_as_one(group: Group, arch: str, run: Path, texts: dict[str, Any], settings: list[str]) -> None:
+    """In float64, resumed where there is something."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        wanted = config(arch, "model.dropout=0.0", "train.schedule='constant'", *settings)
+        train(run, wanted, **texts, device=CPU, resume=True, group=group)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("arch", ["luong", "bytenet"])
+def test_processes_share_one_run(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
+    """Two processes, whose run one finishes, have the weights, states and validation of one."""
+    train_as_one(ALONE, arch, tmp_path / "one", texts, ["train.max_updates=12"])
+    results(train_as_one, arch, tmp_path / "two", texts, ["train.max_updates=7"])
+    train_as_one(ALONE, arch, tmp_path / "two", texts, ["train.max_updates=12"])
+    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
+    assert one.keys() == two.keys()
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, rtol=0, atol=1e-8)
+    best = [load_run(tmp_path / run, CPU).facts["progress"]["best"] for run in ("one", "two")]
+    assert best[0] == pytest.approx(best[1], abs=1e-8)
+
+
+@pytest.mark.parametrize("arch", MODELS)
+def test_a_model_learns_a_text(arch: str, tmp_path: Path) -> None:
+    """A text in which nearly every byte tells the next one."""
+    draw = np.random.default_rng(1)
+    text = bytearray(b"a")
+    for _ in range(4000):
+        text.append(b"bcda"[text[-1] - ord("a")] if draw.random() < 0.97 else b"abcd"[draw.integers(4)])
+    (tmp_path / "text").write_bytes(text)
+    pair = PairFiles(tgt=tmp_path / "text")
+    settings = ["model.dropout=0.0", "train.max_updates=100", "train.lr=0.05", "train.warmup_updates=5"]
+    settings += ["train.max_tokens=400", "train.valid_every=100"]
+    train(tmp_path / "run", config(arch, *settings), files=[pair], valid=pair, device=CPU)
+    assert load_run(tmp_path / "run", CPU).facts["progress"]["best"] < 1.2  # 2 by the bytes alone
+
+
+@pytest.mark.parametrize("name", ["seq2seq-alone", "luong-alone"])
+def test_the_state_is_carried(name: str) -> None:
+    """Two windows one behind the other have the nats of one of both; the gradient ends between them."""
+    model: Any = invariants.build(WITHOUT_SOURCE[name])
+    arch = WITHOUT_SOURCE[name]["arch"]
+    trainer = StreamTrainer(config(arch, "train.label_smoothing=0.1"), CPU)
+    trainer.model, trainer.parameters = model, list(model.parameters())
+    text = invariants.some_bytes(1, 41).numpy()
+    read, truth, none = text[:, :-1], text[:, 1:], np.zeros(1, np.int64)
+    whole = trainer._gradients([Window(read, truth, none, True)], 40)
+    first = trainer._gradients([Window(read[:, :25], truth[:, :25], none, True)], 40)
+    model.zero_grad()
+    rest = trainer._gradients([Window(read[:, 25:], truth[:, 25:], none, False)], 40)
+    assert float(first + rest) == pytest.approx(float(whole), abs=1e-9)
+    alone = trainer._gradients([Window(read[:, 25:], truth[:, 25:], none, True)], 40)
+    assert abs(float(alone - rest)) > 1e-6
+    seen = set(text[0, 25:-1].tolist())
+    touched = {i for i in range(256) if bool(model.embedding.weight.grad[i].any())}
+    assert touched == seen or model.config.tie_embedding
+
+
+def test_what_is_context_only_costs_nothing() -> None:
+    """The nats of a window are those of the columns that count."""
+    trainer = StreamTrainer(config("convs2s", "model.dropout=0.0"), CPU)
+    text = invariants.some_bytes(2, 31).numpy()
+    whole = Window(text[:, :-1], text[:, 1:], np.array([12, 0]), True)
+    with torch.no_grad():
+        memory = trainer.model.encode(torch.zeros(2, 0, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64))
+        logits, _ = trainer.model(torch.from_numpy(whole.read), memory, trainer.model.start(memory))
+    log_p = logits.log_softmax(-1).gather(2, torch.from_numpy(whole.truth).long()[:, :, None])[:, :, 0]
+    expected = -float(log_p[0, 12:].sum() + log_p[1].sum())
+    assert whole.counts == (0, 48, 0)
+    assert float(trainer._gradients([whole], 48)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_split_window_is_the_whole(texts: dict[str, Any], tmp_path: Path) -> None:
+    """Where memory is short, rows go through the model in parts, their states too: the same run."""
+    found = []
+    for n_splits in (1, 3):
+        trainer = StreamTrainer(config("luong", "model.dropout=0.0"), CPU)
+        trainer.n_splits = n_splits
+        streams = Streams([np.fromfile(tmp_path / "a", np.uint8)])
+        for window in list(contiguous(streams, 6, range(6), 20, 1, 0))[:3]:
+            trainer.update([window], window.counts[1])
+        found.append([*trainer.parameters, *trainer.carried])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", WITHOUT_SOURCE)
+@pytest.mark.parametrize("n", [1, 700, 2047, 5000])
+def test_validation_is_prediction(name: str, n: int) -> None:
+    """Read side by side a text costs what it costs as one stream."""
+    torch.manual_seed(n)
+    model = invariants.build(WITHOUT_SOURCE[name], scale=0.2)
+    text = invariants.some_bytes(1, n).numpy()[0]
+    expected = sum(part.bits.sum() for part in stream(model, [text.tobytes()], CPU))
+    assert text_bits(model, text, CPU) == pytest.approx(expected, rel=1e-6)
+
+
+def test_other_text_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
+    """A resume needs the bytes that the run began with, wherever they lie."""
+    run = tmp_path / "run"
+    train(run, config("luong", "train.max_updates=2"), **texts, device=CPU)
+    assert [text["bytes"] for text in load_run(run, CPU).facts["texts"]] == [
+        (tmp_path / name).stat().st_size for name in "ab"
+    ]
+    (tmp_path / "a").rename(tmp_path / "moved")
+    moved = texts | {"files": [PairFiles(tgt=tmp_path / "moved"), texts["files"][1]]}
+    train(run, config("luong", "train.max_updates=3"), **moved, device=CPU, resume=True)
+    with pytest.raises(BytenmtError, match="trained on other text"):
+        more = config("luong", "train.max_updates=4")
+        train(run, more, files=moved["files"][:1], valid=texts["valid"], device=CPU, resume=True)
+
+
+def test_bad_input_leaves_no_folder(texts: dict[str, Any], tmp_path: Path) -> None:
+    """What cannot be trained on is refused before the run folder is made."""
+    run, short, empty = tmp_path / "run", tmp_path / "short", tmp_path / "empty"
+    short.write_bytes(b"19 bytes of a text.")
+    empty.write_bytes(b"")
+    bad: list[tuple[type[BytenmtError], str, dict[str, Any], Config]] = [
+        (DataError, "19 bytes.*window of 20", {"files": [PairFiles(tgt=short)]}, config("luong")),
+        (DataError, "0 bytes.*window of 28", {"files": [PairFiles(tgt=empty)]}, config("convs2s")),
+        (DataError, "empty is empty", {"valid": PairFiles(tgt=empty)}, config("luong")),
+        (DataError, "director", {"valid": PairFiles(tgt=tmp_path)}, config("luong")),
+        (ConfigError, "train.context would be ignored", {}, config("luong", "train.context=3")),
+        (ConfigError, "teacher_forcing", {}, config("luong", "train.teacher_forcing=0.5")),
+        (ConfigError, "raise train.max_tokens", {}, config("luong", "train.max_tokens=19")),
+        (ConfigError, "chrf needs", {}, config("luong", "train.metric=chrf")),
+        (ConfigError, "model.source is true", {}, load_config("luong", "tiny", "", [])),
+    ]
+    for kind, told, files, wanted in bad:
+        with pytest.raises(kind, match=told):
+            train(run, wanted, **(texts | files), device=CPU)
+    assert not run.exists()

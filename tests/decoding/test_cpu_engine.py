@@ -1,0 +1,295 @@
+"""The CPU engine: what the plain PyTorch engine yields, whatever stands beside a sentence."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, build, make
+
+from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.cpu.kernels.panels import PRECISIONS, quantise
+from bytenmt.decoding.cpu.program.instructions import Op
+from bytenmt.decoding.cpu.program.packed_model import Packed
+from bytenmt.decoding.cpu.search.slots import RUNNING
+from bytenmt.decoding.cpu.session import pack
+from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.pytorch.engine import TorchEngine
+from bytenmt.decoding.scheduler import decode
+from bytenmt.errors import BytenmtError
+from bytenmt.utf8 import BOS, EOS
+
+MORE: dict[str, dict[str, Any]] = {
+    "luong-dot": {"arch": "luong", "d_embedding": 5, "d_hidden": 7, "n_layers": 3, "score": "dot"},
+    # Whole panels and a little more than one, odd and even numbers of inputs.
+    "bytenet-wide": {
+        "arch": "bytenet",
+        "d_embedding": 33,
+        "d_channels": 65,
+        "n_sets": 1,
+        "dilations": [1, 2, 4],
+    },
+    "seq2seq-wide": {"arch": "seq2seq", "d_embedding": 64, "d_hidden": 128, "gru_reset": "after"},
+}
+ALL = {**VARIANTS, **MORE}
+
+
+def model(name: str, seed: int = 0) -> AnyModel:
+    """In float32, so that both engines have the same weights."""
+    scale = 0.4 if name in VARIANTS else 0.1
+    return build(ALL[name], seed, scale).float()
+
+
+def packed(of: AnyModel, precision: str = "fp32") -> Packed:
+    tensors = {name: p.detach().numpy() for name, p in of.named_parameters()}
+    return pack(tensors, of.config, precision)
+
+
+def some_requests(n: int, source: bool = True, seed: int = 0, limit: int = 25) -> list[Request]:
+    """Sources of 0 to 30 bytes of text, among them Hangul and emoji."""
+    draw = random.Random(seed)
+    made = []
+    for number in range(n):
+        text = "".join(draw.choices("ab c각🙂é", k=draw.randrange(12))).encode()
+        made.append(Request(text if source else None, draw.randrange(limit), number=number))
+    return made
+
+
+def ours(of: AnyModel, requests: list[Request], options: Options, capacity: int = 4, **more: Any) -> Any:
+    return run(NumbaEngine([packed(of, **more)], options, capacity), requests)
+
+
+def theirs(of: AnyModel, requests: list[Request], options: Options, capacity: int = 4) -> Any:
+    return run(TorchEngine([of], options, capacity, torch.device("cpu")), requests)
+
+
+def run(engine: Any, requests: list[Request]) -> list[list[Hypothesis]]:
+    found = dict(decode(engine, requests))
+    return [found[index] for index in range(len(requests))]
+
+
+def agree(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], tolerance: float = 1e-4) -> None:
+    assert [[h.text for h in of] for of in found] == [[h.text for h in of] for of in expected]
+    for one, other in zip(found, expected, strict=True):
+        for ours, theirs in zip(one, other, strict=True):
+            assert abs(ours.log_probability - theirs.log_probability) < tolerance
+            assert abs(ours.score - theirs.score) < tolerance
+
+
+SEARCHES = {
+    "greedy": Options(),
+    "beam": Options(beam=3, n_best=3),
+    "wide beam, long texts": Options(beam=5, n_best=2, length_penalty=1.5),
+    "samples": Options(beam=2, n_best=2, sample=True, temperature=1.5, seed=3),
+    "top k and p": Options(sample=True, top_k=20, top_p=0.8, temperature=0.7),
+    "no repeats": Options(beam=2, n_best=2, no_repeat_ngram_size=2),
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("name", ALL)
+def test_texts_and_scores_are_those_of_plain_pytorch(name: str, search: str) -> None:
+    """Every option of every architecture, sentences taking the places of others; texts equal, scores to
+    1e-4 over up to 25 bytes."""
+    source = name not in WITHOUT_SOURCE
+    of, options, requests = model(name), SEARCHES[search], some_requests(9, source)
+    agree(ours(of, requests, options), theirs(of, requests, options))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_without_a_source(name: str) -> None:
+    of, options = model(name, seed=1), Options(beam=2, n_best=2)
+    requests = some_requests(3, source=False)
+    agree(ours(of, requests, options), theirs(of, requests, options))
+
+
+@pytest.mark.parametrize("beam", [2, 4, 8])
+def test_no_beam_is_below_greedy_on_a_confident_model(beam: int) -> None:
+    """Its end is never impossible, and so among the best few at every step: where the search stopped as soon
+    as four texts had ended, four of these twelve lines were worse than greedy."""
+    of = model("seq2seq")
+    with torch.no_grad():
+        of.decoder.output.weight.mul_(2)
+        of.decoder.output.bias.mul_(2)
+        of.decoder.output.weight[EOS], of.decoder.output.bias[EOS] = 0, 5
+    requests = [request._replace(limit=25) for request in some_requests(12)]
+    greedy = ours(of, requests, Options())
+    for found, (best,) in zip(ours(of, requests, Options(beam=beam)), greedy, strict=True):
+        assert found[0].score >= best.score - 1e-4
+
+
+def test_a_forced_prefix_and_an_empty_limit() -> None:
+    requests = [Request("각".encode(), 12, "é🙂".encode()), Request(b"", 0), Request(b"abc", 3, b"xyz")]
+    for options in (Options(), Options(beam=3, n_best=3), Options(sample=True)):
+        of = model("bahdanau")
+        found = ours(of, requests, options)
+        agree(found, theirs(of, requests, options))
+        assert found[0][0].text.startswith("é🙂".encode()) and found[2][0].text == b"xyz"
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_models_of_different_architectures_vote(beam: int) -> None:
+    models = [model("luong"), model("bytenet"), model("seq2seq-every-step", seed=2)]
+    options, requests = Options(beam=beam, n_best=beam), some_requests(6)
+    found = run(NumbaEngine([packed(of) for of in models], options, 3), requests)
+    agree(found, run(TorchEngine(models, options, 3, torch.device("cpu")), requests))
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(
+    "name", ["bahdanau", "luong-concat", "bytenet-wide", "convs2s-uneven", "bytenet-multiplicative"]
+)
+def test_to_the_last_bit_whatever_stands_beside_it(name: str, precision: str) -> None:
+    """Alone, among others, with two threads: the same numbers, not only nearly."""
+    of, requests = packed(model(name), precision), some_requests(11)
+    options = Options(beam=2, n_best=2)
+    alone = [run(NumbaEngine([of], options, 1), [request])[0] for request in requests]
+    for capacity, threads in ((11, 1), (4, 1), (3, 2)):
+        assert run(NumbaEngine([of], options, capacity, threads), requests) == alone
+
+
+def test_sentences_may_come_later_and_longer() -> None:
+    """A longer source and output than there was room for moves what is running, and changes nothing."""
+    of, options = packed(model("bahdanau")), Options(beam=2, n_best=2)
+    first, later = Request(b"abc", 40), Request(b"abcdefgh" * 9, 90, b"prefix")
+    expected = [run(NumbaEngine([of], options, 1), [request])[0] for request in (first, later)]
+    engine = NumbaEngine([of], options, 2)
+    (early,) = engine.admit([first])
+    engine.advance(3)
+    (late,) = engine.admit([later])
+    found: dict[int, list[Hypothesis]] = {}
+    while len(found) < 2:
+        engine.advance(1)
+        found.update(engine.finished())
+    assert [found[early], found[late]] == expected
+
+
+def test_a_ring_stays_where_it_is_when_beams_reorder() -> None:
+    """A step of b beams writes one column a beam into each ring, and moves nothing."""
+    of = model("bytenet")
+    engine = NumbaEngine([packed(of)], Options(beam=4), 1)
+    engine.admit([Request(b"abcdefgh", 60)])
+    (working,) = engine._models
+    reordered = 0
+    for _ in range(30):
+        before, address = working._past.copy(), working._past.ctypes.data
+        engine.advance(1)
+        reordered += engine._places.parent[0].tolist() != [0, 1, 2, 3]
+        rings = sum(ring.width for ring in working.packed.rings)
+        assert working._past.ctypes.data == address
+        assert np.count_nonzero(before != working._past) <= 4 * rings
+    assert reordered > 5
+
+
+@pytest.mark.parametrize("name", ["bytenet", "convs2s", "luong"])
+def test_logits(name: str) -> None:
+    """A step's logits are PyTorch's to 1e-5, along the text that is decoded."""
+    of = model(name)
+    source = b"some text"
+    engine = NumbaEngine([packed(of)], Options(), 1)
+    (handle,) = engine.admit([Request(source, 20)])
+    src = torch.tensor([[*source, 0xFF]], dtype=torch.uint8)
+    with torch.no_grad():
+        memory = of.encode(src, torch.tensor([len(source) + 1]))
+        state = of.start(memory)
+        last = BOS
+        for _ in range(12):
+            expected, state = of(torch.tensor([[last]], dtype=torch.uint8), memory, state)
+            engine.advance(1)
+            found = engine._places.logits[0, 0]
+            assert np.abs(found - expected.numpy()[0, 0]).max() < 1e-5
+            if engine._places.state[0] != RUNNING:
+                break
+            last = engine.so_far(handle)[-1]
+
+
+def test_int8_is_the_model_of_its_rounded_weights() -> None:
+    """Every matrix of the step and the encoder rounded by rows, everything else as it was; inputs of 16 bits
+    cost less than two thousandths in a text's log-probability."""
+    of, options, requests = model("bytenet-wide"), Options(), some_requests(8)
+    rounded = build(ALL["bytenet-wide"], 0, 0.1).float()
+    with torch.no_grad():
+        for name, parameter in rounded.named_parameters():
+            if parameter.dim() > 1 and name != "embedding.weight":
+                q, scales = quantise(parameter.flatten(1).numpy())
+                parameter.copy_(torch.from_numpy(q * scales[:, None]).view_as(parameter))
+    agree(ours(of, requests, options, precision="int8"), theirs(rounded, requests, options), 2e-3)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "w8a8"])
+def test_coarse_inputs_are_near(precision: str) -> None:
+    """Inputs of 8 digits: log-probabilities of the same texts to a few hundredths."""
+    of, requests = model("convs2s"), some_requests(8)
+    fine, coarse = (ours(of, requests, Options(), precision=name) for name in ("fp32", precision))
+    pairs = [(a[0], b[0]) for a, b in zip(fine, coarse, strict=True) if a[0].text == b[0].text]
+    assert len(pairs) >= 4  # random weights have many near-ties
+    assert 0 < max(abs(a.log_probability - b.log_probability) for a, b in pairs) < 0.2
+
+
+@pytest.mark.parametrize("options", [Options(), Options(beam=3), Options(sample=True)])
+def test_a_model_that_has_diverged_is_told(options: Options) -> None:
+    of = model("seq2seq")
+    with torch.no_grad():
+        of.decoder.output.weight[5, 2] = torch.nan
+    with pytest.raises(BytenmtError, match="not numbers"):
+        ours(of, some_requests(2), options)
+
+
+def test_every_output_is_utf_8_within_its_limit() -> None:
+    """Random weights, temperature 2, every limit from 1 to 40."""
+    of, options = packed(model("luong")), Options(sample=True, temperature=2.0)
+    n_bytes = 0
+    for limit in range(1, 41):
+        requests = [Request(b"abc", limit, number=number) for number in range(20)]
+        for hypotheses in run(NumbaEngine([of], options, 20), requests):
+            text = hypotheses[0].text
+            text.decode()
+            assert len(text) <= limit and b"\n" not in text and b"\r" not in text
+            n_bytes += len(text)
+    assert n_bytes > 5_000
+
+
+def test_what_is_sure_of_a_running_sentence() -> None:
+    """It only grows, and the outcome begins with it."""
+    for options in (Options(), Options(beam=3)):
+        engine = NumbaEngine([packed(make("convs2s").float())], options, 1)
+        (handle,) = engine.admit([Request(b"abcdef", 30)])
+        seen = [b""]
+        while not (done := engine.finished()):
+            seen.append(engine.so_far(handle))
+            engine.advance(1)
+        text = done[0][1][0].text
+        assert all(later.startswith(earlier) for earlier, later in zip(seen, seen[1:], strict=False))
+        assert text.startswith(seen[-1])
+        assert len(seen[-1]) > 0 or options.beam > 1
+
+
+def test_places() -> None:
+    engine = NumbaEngine([packed(model("seq2seq"))], Options(), 2)
+    assert engine.room() == 2
+    engine.admit(some_requests(1))
+    assert engine.room() == 1
+    with pytest.raises(ValueError, match="2 sentences for 1 places"):
+        engine.admit(some_requests(2))
+
+
+def test_every_instruction_is_used() -> None:
+    """The architectures together; an instruction that none needs would not be tested."""
+    found: set[int] = set()
+    for name in ALL:
+        of = packed(model(name))
+        found |= set(of.encode.instructions[:, 0].tolist()) | set(of.step.instructions[:, 0].tolist())
+    assert found == {int(op) for op in Op}
+
+
+def test_sources_that_take_several_calls_of_the_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of growing size, prepared together: what the later ones need leaves the earlier ones whole."""
+    monkeypatch.setattr("bytenmt.decoding.cpu.session.ENCODED_TOGETHER", 400)
+    of, options = packed(model("bahdanau")), Options()
+    # Longest first: 250 columns, then 390.
+    requests = [Request(b"a" * n, 12) for n in (249, 194, 194)]
+    expected = [run(NumbaEngine([of], options, 1), [request])[0] for request in requests]
+    assert run(NumbaEngine([of], options, 3), requests) == expected

@@ -1,0 +1,376 @@
+"""The vector kernels of the CPU engine: products with panels, functions and sums of spans, the barrier."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+from bytenmt.decoding.cpu.kernels import elementwise, gemm, microkernels, panels, simd
+from bytenmt.decoding.cpu.kernels.barrier import COUNTERS, barrier
+from bytenmt.decoding.cpu.kernels.gemm import linear_panels, scratch_bytes
+from bytenmt.decoding.cpu.kernels.panels import PANEL, PRECISIONS, pack, quantise, unpack
+
+f32 = np.float32
+# Of a product, relative to the square root of the inputs: numbers and weights are about one.
+TOLERANCE = {"fp32": 4e-6, "bf16": 4e-6, "int8": 2e-4, "w8a8": 5e-2}
+
+
+def numbers(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape, f32)
+
+
+def same_bits(x: Any, y: Any) -> bool:
+    return x.tobytes() == y.tobytes()
+
+
+def with_digits(x: Any, digits: int) -> Any:
+    """The nearest numbers whose mantissa has so many binary digits, ties to even; bfloat16 has 8."""
+    mantissa, exponent = np.frexp(x.astype(float))
+    return np.ldexp(np.rint(mantissa * 2.0**digits), exponent - digits).astype(f32)
+
+
+class Matrix:
+    """A packed matrix and what it needs besides; x may have a stride of its own."""
+
+    def __init__(self, matrix: Any, precision: str) -> None:
+        self.n_out, self.n_in = matrix.shape
+        self.precision = precision
+        self.n_panels = -(-self.n_out // PANEL)
+        self.panels = pack(matrix, precision)
+        self.scales = np.zeros(self.n_panels * PANEL, f32)
+        self.scales[: self.n_out] = quantise(matrix)[1]
+        self.values = unpack(self.panels, self.n_out, self.n_in, precision, self.scales)
+        self.scratch = np.full(scratch_bytes(self.n_in), 0xFF, np.uint8)
+
+    def times(self, x: Any, base: Any = None, into: Any = None, panels: tuple[int, int] | None = None) -> Any:
+        """x (rows, n_in) -> (rows, panels * PANEL); base None, a bias or of the same shape."""
+        y = np.full((len(x), self.n_panels * PANEL), f32(7)) if into is None else into
+        first, last = panels or (0, self.n_panels)
+        base_address = 0 if base is None else base.ctypes.data
+        linear_panels(
+            x.ctypes.data,
+            x.strides[0] // 4,
+            len(x),
+            self.panels.ctypes.data,
+            self.n_in,
+            y.ctypes.data,
+            y.strides[0] // 4,
+            first,
+            last,
+            PRECISIONS.index(self.precision),
+            base_address,
+            0 if base is None or base.ndim == 1 else base.strides[0] // 4,
+            self.scales.ctypes.data,
+            self.scratch.ctypes.data,
+        )
+        return y
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_unpacked_panels_are_the_matrix_as_near_as_the_precision_allows(precision: str) -> None:
+    matrix = numbers(130, 37) * np.logspace(-3, 3, 130, dtype=f32)[:, None]
+    matrix[5] = 0
+    got = Matrix(matrix, precision)
+    assert got.panels.size == 3 * panels.panel_bytes(37, precision)
+    if precision == "fp32":
+        assert same_bits(got.values, matrix)
+    elif precision == "bf16":
+        assert same_bits(got.values, with_digits(matrix, 8))
+    else:
+        q, scales = quantise(matrix)
+        assert (np.abs(q).max(axis=1)[np.arange(130) != 5] == 127).all()
+        assert (np.abs(got.values - matrix) <= scales[:, None] * f32(0.5001)).all()
+        assert same_bits(got.values, q * scales[:, None])
+
+
+def test_bf16_ties_go_to_even_and_what_is_no_number_stays_none() -> None:
+    bits = np.array([0x3F808000, 0x3F818000, 0x3F808001, 0x7F800000, 0x7FFFFFFF, 0xFF800001], np.uint32)
+    assert [hex(x) for x in panels.round_to_bf16(bits.view(f32))[:4]] == [
+        "0x3f80",
+        "0x3f82",
+        "0x3f81",
+        "0x7f80",
+    ]
+    assert (panels.round_to_bf16(bits.view(f32))[4:] & 0x7FFF > 0x7F80).all()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("n_in", (1, 2, 7, 16, 33, 130))
+def test_product_is_that_of_the_unpacked_matrix(precision: str, n_in: int) -> None:
+    matrix = Matrix(numbers(200, n_in, seed=n_in), precision)
+    for rows in (1, 2, 3, 5, 8, 13, 97, 200):
+        # What stands beside the inputs must not come in, and be it NaN.
+        wide = np.full((rows, n_in + 5), f32(np.nan))
+        x = wide[:, :n_in]
+        x[:] = with_digits(numbers(rows, n_in, seed=rows), 9)  # of which half are ties in bfloat16
+        bias, own = numbers(256), numbers(rows, 256, seed=1)
+        exact = (with_digits(x, 8) if precision == "bf16" else x).astype(float) @ matrix.values.T.astype(
+            float
+        )
+        for base in (None, bias, own):
+            y = matrix.times(x, base)
+            added = 0.0 if base is None else base[..., :200]
+            assert np.abs(y[:, :200] - (exact + added)).max() < TOLERANCE[precision] * n_in**0.5
+            # The last panel's rest holds the base, without products.
+            assert (y[:, 200:] == (0.0 if base is None else base[..., 200:])).all()
+        kept = own.copy()
+        assert same_bits(matrix.times(x, own, into=own), matrix.times(x, kept))
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_bits_do_not_depend_on_the_rows_and_panels_of_a_call(precision: str) -> None:
+    check_bits(Matrix(numbers(5 * PANEL, 75), precision).times)
+
+
+def check_bits(times: Callable[..., Any]) -> None:
+    x, base = numbers(103, 75), numbers(103, 5 * PANEL, seed=1)
+    together = times(x, base)
+    for size in (1, 2, 3, 4, 5, 6, 7, 9, 96):
+        apart = [times(x[at : at + size], base[at : at + size]) for at in range(0, len(x), size)]
+        assert same_bits(np.concatenate(apart), together), f"{size} rows a call"
+    for rows in (1, 2, 103):
+        apart = np.zeros((rows, 5 * PANEL), f32)
+        for some in ((3, 5), (0, 1), (1, 3)):
+            times(x[:rows], base[:rows], into=apart, panels=some)
+        assert same_bits(apart, together[:rows]), f"panels apart, {rows} rows"
+
+
+def test_bits_of_a_block_that_adds_in_its_own_way_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted fault: single rows are multiplied and added without fusing the two."""
+
+    class Unfused(microkernels.Fp32):
+        def add(self, b: Any, sums: Any, x: Any, w: Any) -> list[Any]:
+            return [b.fadd(b.fmul(x[0], w[0]), sums[0])]
+
+    block = gemm._block
+    monkeypatch.setattr(
+        gemm, "_block", lambda kind, here, n, k: block(Unfused() if n == 1 else kind, here, n, k)
+    )
+    faulty = gemm._product(microkernels.Fp32())
+
+    @numba.njit
+    def run(x: Any, w: Any, y: Any, base: Any, panels: int) -> None:
+        n = x.shape[1]
+        at = x.ctypes.data, 4 * n, w.ctypes.data, 256 * n, n
+        faulty(len(x), panels, *at, y.ctypes.data, 4 * y.shape[1], base.ctypes.data, 4 * base.shape[1], 0)
+
+    panels = pack(numbers(5 * PANEL, 75), "fp32")
+
+    def times(x: Any, base: Any) -> Any:
+        y = np.zeros((len(x), 5 * PANEL), f32)
+        run(x, panels, y, base, 5)
+        return y
+
+    if simd.FUSED:
+        with pytest.raises(AssertionError, match="1 rows a call"):
+            check_bits(times)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_what_is_no_number_stays_in_its_row_and_output_and_is_not_lost(precision: str) -> None:
+    weights, x = numbers(70, 40), numbers(9, 40, seed=1)
+    clean = Matrix(weights, precision).times(x)[:, :70]
+    for bad in (np.nan, np.inf, -np.inf):
+        ill = x.copy()
+        ill[4, 17] = bad
+        y = Matrix(weights, precision).times(ill)[:, :70]
+        assert not np.isfinite(y[4]).any()
+        assert same_bits(np.delete(y, 4, 0), np.delete(clean, 4, 0))
+        ill = weights.copy()
+        ill[66, 3] = bad
+        y = Matrix(ill, precision).times(x)[:, :70]
+        assert not np.isfinite(y[:, 66]).any()
+        assert same_bits(np.delete(y, 66, 1), np.delete(clean, 66, 1))
+
+
+def test_int8_inputs_keep_16_bits_whatever_their_size() -> None:
+    matrix = Matrix(numbers(64, 300), "int8")
+    x = numbers(1, 300, seed=1)
+    plain = matrix.times(x)
+    for size in (2.0**-80, 2.0**60):
+        assert same_bits(matrix.times(x * f32(size)), plain * f32(size))
+    assert (matrix.times(np.zeros_like(x)) == 0).all()
+    # All on the largest the sums may become: nothing overflows.
+    most = Matrix(np.full((64, 4096), f32(1)), "int8")
+    for sign in (1, -1):
+        assert np.allclose(most.times(np.full((1, 4096), f32(sign))), sign * 4096, rtol=1e-6)
+
+
+@cache
+def compiled(function: Any) -> Any:
+    return numba.njit(lambda *arguments: function(*arguments))
+
+
+def span(function: Any, *sources: Any, factors: tuple[float, ...] = (), in_place: bool = False) -> Any:
+    """function over whole arrays, with numbers around that must stay."""
+    n = len(sources[0])
+    guarded = np.full(n + 40, f32(3.25))
+    y = guarded[20 : 20 + n]
+    if in_place:
+        y[:] = sources[0]
+        sources = (y, *sources[1:])
+    given = [f32(x) for x in factors]
+    compiled(function)(y.ctypes.data, *(x.ctypes.data for x in sources), n, *given)
+    assert (guarded[:20] == 3.25).all() and (guarded[20 + n :] == 3.25).all()
+    return y
+
+
+def sigma(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x.astype(float)))
+
+
+def test_exp_tanh_and_sigmoid_are_exact_to_rounding() -> None:
+    with np.errstate(over="ignore"):
+        x = np.linspace(-87, 88.7, 500_003).astype(f32)
+        assert np.abs(span(elementwise.exp, x) / np.exp(x.astype(float)) - 1).max() < 2e-7
+        x = np.concatenate([np.linspace(-15, 15, 500_003), np.logspace(-20, 0, 1000)]).astype(f32)
+        assert np.abs(span(elementwise.tanh, x) - np.tanh(x.astype(float))).max() < 5e-7
+        assert (
+            np.abs(
+                span(elementwise.tanh, x) / np.tanh(x.astype(float), where=x != 0, out=np.ones(len(x))) - 1
+            )[x != 0].max()
+            < 5e-7
+        )
+        assert np.abs(span(elementwise.sigmoid, x) / sigma(x) - 1).max() < 3e-7
+        assert np.abs(span(elementwise.tanh, x)).max() <= 1
+    edges = np.array([np.nan, np.inf, -np.inf, 0, 200, -200], f32)
+    assert str(span(elementwise.exp, edges)) == "[nan inf  0.  1. inf  0.]"
+    assert np.allclose(span(elementwise.tanh, edges), [np.nan, 1, -1, 0, 1, -1], atol=5e-7, equal_nan=True)
+    assert np.allclose(
+        span(elementwise.sigmoid, edges), [np.nan, 1, 0, 0.5, 1, 0], atol=1e-30, equal_nan=True
+    )
+    assert str(span(elementwise.relu, edges)) == "[ nan  inf   0.   0. 200.   0.]"
+
+
+def test_a_number_has_the_same_bits_wherever_it_stands() -> None:
+    x = numbers(77) * f32(3)
+    for function in (elementwise.exp, elementwise.tanh, elementwise.sigmoid):
+        whole = span(function, x)
+        for first in range(0, 77, 5):
+            for n in (1, 3, 15, 16, 17):
+                assert same_bits(span(function, x[first : first + n]), whole[first : first + n])
+        assert same_bits(span(function, x, in_place=True), whole)
+
+
+@pytest.mark.parametrize("n", (1, 16, 45))
+def test_spans_compute_what_they_are_called_for(n: int) -> None:
+    a, b, c = (numbers(n, seed=seed) for seed in range(3))
+    wide_a, wide_b, wide_c = (x.astype(float) for x in (a, b, c))
+    gate, new = sigma(a), np.tanh(wide_b)
+    expected = {
+        "glu": (span(elementwise.glu, a, b), a * sigma(b)),
+        "add": (span(elementwise.add, a, b), wide_a + wide_b),
+        "multiply": (span(elementwise.multiply, a, b), wide_a * wide_b),
+        "add_product": (span(elementwise.add_product, a, b, c), wide_a + wide_b * wide_c),
+        "scale": (span(elementwise.scale, a, factors=(2.5,)), wide_a * 2.5),
+        "axpy": (span(elementwise.axpy, a, b, factors=(2.5,)), wide_b + wide_a * 2.5),
+        "gru_keep": (span(elementwise.gru_keep, a, b, c), gate * wide_c + (1 - gate) * new),
+        "gru_take": (span(elementwise.gru_take, a, b, c), (1 - gate) * wide_c + gate * new),
+        "softmax": (span(elementwise.softmax, a), np.exp(wide_a) / np.exp(wide_a).sum()),
+        "softmax of large": (span(elementwise.softmax, a + f32(500)), np.exp(wide_a) / np.exp(wide_a).sum()),
+    }
+    norm = np.empty(n, f32)
+    places = [x.ctypes.data for x in (norm, a, b, c)]
+    compiled(elementwise.layer_norm)(*places, n, 1e-5)
+    far = wide_a - wide_a.mean()
+    expected["layer_norm"] = norm, far / np.sqrt((far**2).mean() + 1e-5) * wide_b + wide_c
+    gates, cell, h = numbers(4 * n, seed=5), c.copy(), np.empty(n, f32)
+    compiled(elementwise.lstm_step)(h.ctypes.data, cell.ctypes.data, gates.ctypes.data, n)
+    i, f, g, o = gates.astype(float).reshape(4, n)
+    next_cell = sigma(f) * wide_c + sigma(i) * np.tanh(g)
+    expected |= {"cell": (cell, next_cell), "output": (h, sigma(o) * np.tanh(next_cell))}
+    for name, (got, want) in expected.items():
+        # A softmax of large numbers loses what the numbers lose.
+        assert np.allclose(got, want, rtol=1e-6, atol=1e-6 if name != "softmax of large" else 3e-5), name
+
+
+@pytest.mark.parametrize("n", (1, 16, 63, 64, 150, 1000))
+def test_sums_are_those_of_float64_and_keep_what_is_no_number(n: int) -> None:
+    a, b, c = (numbers(n, seed=seed) for seed in range(3))
+    wide_a, wide_b, wide_c = (x.astype(float) for x in (a, b, c))
+    query, key = np.exp(2 * a), np.exp(2 * b)
+    cases: list[tuple[Any, list[Any], tuple[float, ...], float]] = [
+        (elementwise.dot, [a, b], (), wide_a @ wide_b),
+        (elementwise.total, [a], (), wide_a.sum()),
+        (elementwise.squares, [a], (0.5,), ((wide_a - 0.5) ** 2).sum()),
+        (elementwise.largest, [a], (), wide_a.max()),
+        (elementwise.additive_dot, [query, key, c], (), wide_c @ np.tanh(wide_a + wide_b)),
+    ]
+    for function, given_sources, factors, want in cases:
+        sources = [x.copy() for x in given_sources]
+        given = [f32(x) for x in factors]
+
+        def run(function: Any = function, sources: Any = sources, given: Any = given) -> Any:
+            return compiled(function)(*(x.ctypes.data for x in sources), n, *given)
+
+        assert abs(run() - want) < 1e-6 * n
+        sources[0][n // 2] = np.nan
+        assert np.isnan(run())
+
+
+@numba.njit(nogil=True)
+def meet(counters: int, n_threads: int, me: int, rounds: Any, n_rounds: int) -> int:
+    """Each thread notes its round and looks whether all others have come to it; the sum of who had not."""
+    late = 0
+    for round_ in range(1, n_rounds + 1):
+        rounds[me * 8] = round_
+        barrier(counters, n_threads)
+        for other in range(n_threads):
+            late += rounds[other * 8] != round_
+        barrier(counters, n_threads)
+    return late
+
+
+@pytest.mark.parametrize("n_threads", (1, 2, 3))
+def test_nobody_passes_a_barrier_before_all_have_come(n_threads: int) -> None:
+    counters, rounds = np.zeros(COUNTERS, np.int64), np.zeros(8 * n_threads, np.int64)
+    late = [-1] * n_threads
+    meet(counters.ctypes.data, 1, 0, rounds, 0)
+
+    def work(me: int) -> None:
+        late[me] = meet(counters.ctypes.data, n_threads, me, rounds, 300)
+
+    threads = [threading.Thread(target=work, args=(me,)) for me in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert late == [0] * n_threads
+
+
+MACHINES = {
+    # The least of the 64-bit ones, without fused multiply-adds; and eight numbers a register.
+    "x86-64": "+sse2",
+    "haswell": "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+sse4.2,+popcnt,+movbe",
+}
+
+
+@pytest.mark.skipif(not simd.X86, reason="the machines are kinds of x86")
+@pytest.mark.skipif("NUMBA_CPU_NAME" in os.environ, reason="is such a machine already")
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_machine_without_the_instructions_computes_the_same(machine: str) -> None:
+    features = MACHINES[machine]
+    if not all(simd.FEATURES.get(name[1:], False) for name in features.split(",")):
+        pytest.skip(f"cannot run code for {machine}")
+    environment = {**os.environ, "NUMBA_CPU_NAME": machine, "NUMBA_CPU_FEATURES": features}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        __file__,
+        "-k",
+        "product or bits or no_number or exact",
+    ]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout[-3000:]

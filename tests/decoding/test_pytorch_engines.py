@@ -1,0 +1,434 @@
+"""The PyTorch engines: what they keep where, and that the captured step equals the reference."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from typing import Any
+
+import invariants
+import numpy as np
+import pytest
+import torch
+from invariants import CONVOLUTIONAL, VARIANTS, WITH_SOURCE, AnyModel
+from made_up import FakeDecoder, random_distribution
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
+from bytenmt.decoding.pytorch import cuda_graph
+from bytenmt.decoding.pytorch.beam_search import Choice
+from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaCapture, CudaGraphEngine
+from bytenmt.decoding.pytorch.drafter import Drafter
+from bytenmt.decoding.pytorch.engine import TorchEngine, begin, step, width_of
+from bytenmt.decoding.scheduler import decode
+from bytenmt.models.base import concatenate, map_tensors, place, select, tensors
+from bytenmt.speculative.table import Speculation, empty
+
+CPU = torch.device("cpu")
+ARCHITECTURES = ["seq2seq", "bahdanau", "luong", "bytenet", "convs2s"]
+MANY_OPTIONS = [
+    Options(),
+    Options(no_repeat_ngram_size=1),
+    Options(beam=3, n_best=2, length_penalty=0.7),
+    Options(beam=2, no_repeat_ngram_size=2),
+    Options(beam=2, n_best=2, sample=True, temperature=1.5, top_k=50, top_p=0.9),
+]
+PAIRS = list(zip(ARCHITECTURES, MANY_OPTIONS, strict=True))
+DRAFTED = [("bytenet", Options()), ("convs2s", Options(sample=True, temperature=1.5, top_k=50, top_p=0.9))]
+
+
+def speculation(most: int | None = 3) -> Speculation:
+    """A table that drafts something behind every text, by chance right now and then, or the source."""
+    generator = np.random.default_rng(1)
+    table = empty(2)
+    table.tag[:], table.guess[:] = generator.integers(1, 1 << 32, 2), generator.integers(0, 1 << 62, 2)
+    table.reach[:], table.copy[1:], table.gain[:] = 3, 100, 0.9
+    return Speculation(table, most)
+
+
+def traced(step: Callable[[], None]) -> Callable[[], None]:
+    """What a CUDA graph does, on the CPU: some steps that count for nothing, then one whose operations are
+    recorded with the tensors that they touch, and repeated as they are. Python does not run again."""
+    for _ in range(3):
+        step()
+
+    def once() -> torch.Tensor:
+        step()
+        return torch.zeros(0)
+
+    recorded: Callable[[], None] = make_fx(once)()
+    return recorded
+
+
+def peaky(name: str) -> AnyModel:
+    return invariants.build(VARIANTS[name], seed=11, scale=0.9)
+
+
+def results(engine: Engine, requests: list[Request]) -> list[list[Hypothesis]]:
+    found = dict(decode(engine, requests))
+    return [found[i] for i in range(len(requests))]
+
+
+def assert_equal(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+    assert [[h.text for h in one] for one in found] == [[h.text for h in one] for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert [h.log_probability for h in one] == pytest.approx([h.log_probability for h in other], abs=1e-9)
+
+
+def requests_for(lengths: list[int], limits: list[int]) -> list[Request]:
+    """Sources of these lengths; every third begins as it is told."""
+    plain = invariants.some_requests(lengths, limits)
+    prefixes = [b"", b"", "é".encode()]
+    return [r._replace(prefix=prefixes[i % 3], number=i) for i, r in enumerate(plain)]
+
+
+# ---- the captured step
+
+
+def rehearsed(step: Callable[[], None]) -> Callable[[], None]:
+    """The same without recording, which takes long."""
+    for _ in range(3):
+        step()
+    return step
+
+
+def check_captured(name: str, options: Options, capture: Capture, drafts: Speculation | None = None) -> None:
+    """Places that are taken again, a longer source while others run, and a second call on the same engine."""
+    model = peaky(name)
+    engine = CudaGraphEngine([model], options, 3, CPU, capture, drafts)
+    for lengths in ([7, 3, 5, 80, 66, 2], [4, 64, 65]):
+        requests = requests_for(lengths, [14, 9, 11, 12, 13, 7][: len(lengths)])
+        assert_equal(results(engine, requests), results(TorchEngine([model], options, 2, CPU), requests))
+
+
+@pytest.mark.parametrize(("name", "options"), PAIRS)
+def test_the_captured_step_equals_plain_pytorch(name: str, options: Options) -> None:
+    """Recorded once, repeated without Python."""
+    check_captured(name, options, traced)
+
+
+def test_the_captured_pass_equals_plain_steps() -> None:
+    """The same with drafts against an engine without them."""
+    check_captured("convs2s", DRAFTED[1][1], traced, speculation())
+
+
+@pytest.mark.parametrize("options", MANY_OPTIONS)
+@pytest.mark.parametrize("name", WITH_SOURCE)
+def test_fixed_places_equal_plain_pytorch(name: str, options: Options) -> None:
+    """All but the recording, with every option of every model."""
+    check_captured(name, options, rehearsed)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_the_captured_step_without_a_source(name: str) -> None:
+    model, options = peaky(name), Options(beam=2)
+    requests = [Request(None, limit) for limit in (5, 12, 3, 8)]
+    engine = CudaGraphEngine([model], options, 2, CPU, rehearsed)
+    assert_equal(results(engine, requests), results(TorchEngine([model], options, 3, CPU), requests))
+
+
+def test_the_captured_step_of_several_models() -> None:
+    models, options = [peaky(name) for name in ARCHITECTURES], Options(beam=2, n_best=2)
+    requests = requests_for([7, 3, 70, 5], [14, 9, 11, 6])
+    engine = CudaGraphEngine(models, options, 2, CPU, rehearsed)
+    assert_equal(results(engine, requests), results(TorchEngine(models, options, 4, CPU), requests))
+
+
+@pytest.mark.parametrize(("name", "options"), PAIRS)
+def test_a_longer_source_comes_while_others_run(name: str, options: Options) -> None:
+    """They go on from where they were, beside other columns; the new step's rehearsal leaves no trace."""
+    model, requests = peaky(name), requests_for([7, 3, 80, 150, 5], [30] * 5)
+    engine = CudaGraphEngine([model], options, 5, CPU, rehearsed)
+    handles = []
+    for some in (requests[:2], requests[2:3], requests[3:4], requests[4:]):
+        handles += engine.admit(some)
+        engine.advance(1)
+    assert not engine.finished(), "the test means nothing unless they still run"
+    engine.advance(30)
+    found = dict(engine.finished())
+    assert_equal(
+        [found[handle] for handle in handles], results(TorchEngine([model], options, 4, CPU), requests)
+    )
+
+
+def test_a_longer_output_takes_longer_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While sentences run that began in the shorter ones."""
+    monkeypatch.setattr(cuda_graph, "HISTORY", 8)
+    model, options = peaky("bytenet"), Options(beam=2, no_repeat_ngram_size=2)
+    requests = requests_for([7, 3, 5, 6, 4], [7, 6, 30, 9, 50])
+    engine = CudaGraphEngine([model], options, 2, CPU, rehearsed)
+    assert_equal(results(engine, requests), results(TorchEngine([model], options, 5, CPU), requests))
+
+
+def test_a_step_is_captured_once_for_each_source_capacity() -> None:
+    """And kept, whatever comes in between."""
+    n_captured = 0
+
+    def counting(step: Callable[[], None]) -> Callable[[], None]:
+        nonlocal n_captured
+        n_captured += 1
+        return step
+
+    engine = CudaGraphEngine([peaky("convs2s")], Options(), 2, CPU, counting)
+    counts = []
+    for lengths in ([3, 64], [65, 10], [5], [128], [129, 3], [64], [100]):
+        results(engine, invariants.some_requests(lengths, [5] * len(lengths)))
+        counts.append(n_captured)
+    assert counts == [1, 2, 2, 2, 3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "drafts"),
+    [*((*pair, None) for pair in PAIRS), *((*pair, speculation()) for pair in DRAFTED)],
+)
+def test_captured_buffers_never_move(name: str, options: Options, drafts: Speculation | None) -> None:
+    """Steps and admissions write into the same memory."""
+    engine = CudaGraphEngine([peaky(name)], options, 3, CPU, lambda step: step, drafts)
+    waiting = invariants.some_requests([7, 3, 5, 9, 2], [9] * 5)
+    engine.admit(waiting[:2])
+    before = engine._running()  # alive, so that nothing else can take its memory
+    kept = [(part.data_ptr(), part.shape, part.stride()) for part in tensors(before)]
+    engine.advance(3)
+    engine.admit(waiting[2:3])
+    engine.advance(100)
+    assert len(engine.finished()) == 3
+    engine.admit(waiting[3:])
+    engine.advance(2)
+    assert [(part.data_ptr(), part.shape, part.stride()) for part in tensors(engine._running())] == kept
+
+
+class OnDevice(TorchDispatchMode):
+    """Sees to it that no operation touches the host: no tensor of its, no number read, no waiting."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.__name__.partition(".")[0]
+        assert name not in {"_local_scalar_dense", "nonzero", "masked_select", "lift_fresh", "item"}, name
+        for part in torch.utils._pytree.tree_leaves((args, kwargs)):
+            if isinstance(part, torch.Tensor):
+                assert part.device.type == "meta", f"{name} has a tensor on the host"
+                assert name != "index" or part.dtype != torch.bool or part is args[0], "an index of booleans"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("source", [None, b"some bytes"])
+@pytest.mark.parametrize(("name", "options"), list(zip(WITH_SOURCE, cycle(MANY_OPTIONS), strict=False)))
+def test_a_step_does_not_touch_the_host(name: str, options: Options, source: bytes | None) -> None:
+    """On a device without data any look at a number fails, and a tensor made on the host is seen."""
+    model = invariants.make(name).bfloat16()
+    requests = [Request(source, 20, b"ab"), Request(source, 10)]
+    check_on_device(model, options, requests, None)
+
+
+@pytest.mark.parametrize("source", [None, b"some bytes"])
+@pytest.mark.parametrize(("name", "options"), DRAFTED)
+def test_a_pass_does_not_touch_the_host(name: str, options: Options, source: bytes | None) -> None:
+    requests = [Request(source, 20, b"ab"), Request(source, 10)]
+    drafter = Drafter(speculation(), 3, torch.device("meta"))
+    check_on_device(invariants.make(name).bfloat16(), options, requests, drafter)
+
+
+def check_on_device(
+    model: AnyModel, options: Options, requests: list[Request], drafter: Drafter | None
+) -> None:
+    meta = torch.device("meta")
+    with torch.no_grad():
+        one = begin([model], Choice(options, CPU), requests, drafted=width_of(drafter))
+        one = map_tensors(lambda part: part.to(meta), one)
+        model, choice = model.to(meta), Choice(options, meta)
+        running = one._replace(voices=one.voices * 2)
+        with OnDevice():
+            for _ in range(2):
+                running = step([model, model], choice, running, drafter)
+    assert [part.shape for part in tensors(running.beams)] == [part.shape for part in tensors(one.beams)]
+
+
+def test_what_touches_the_host_is_seen() -> None:
+    """The test of the test."""
+    x = torch.zeros(3, device="meta")
+    for mistake in (
+        lambda: x + torch.tensor(1.0),
+        lambda: x[torch.arange(2)],
+        lambda: x[x > 0],
+        lambda: x.sum().item(),
+        lambda: torch.arange(3) + 1,
+    ):
+        with pytest.raises((AssertionError, RuntimeError, NotImplementedError)), OnDevice():
+            mistake()
+
+
+def test_the_order_of_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warm-up beside the main stream, each waiting for the other; then the capture; one pool for all."""
+    events: list[str] = []
+
+    class Stream:
+        def __init__(self, name: str = "beside") -> None:
+            self.name = name
+
+        def wait_stream(self, other: Stream) -> None:
+            events.append(f"{self.name} waits for {other.name}")
+
+    class Graph:
+        def replay(self) -> None:
+            events.append("replay")
+
+        def pool(self) -> str:
+            return "pool"
+
+    @contextlib.contextmanager
+    def noted(what: str) -> Iterator[None]:
+        events.append(f"begin {what}")
+        yield
+        events.append(f"end {what}")
+
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: Stream("main"))
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: noted(stream.name))
+    monkeypatch.setattr(torch.cuda, "device", lambda device: noted(str(device)))
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, pool, **_: noted(f"graph in {pool}"))
+    capture = CudaCapture(torch.device("cuda:1"))
+    warm_up = ["beside waits for main", "begin beside", *["step"] * 3, "end beside", "main waits for beside"]
+    for pool in ("None", "pool"):
+        events.clear()
+        capture(lambda: events.append("step"))()
+        recorded = [f"begin graph in {pool}", "step", f"end graph in {pool}"]
+        assert events == ["begin cuda:1", *warm_up, *recorded, "end cuda:1", "replay"]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize(
+    ("name", "options", "drafts"),
+    [
+        *((*pair, None) for pair in zip(WITH_SOURCE, cycle(MANY_OPTIONS), strict=False)),
+        *((*pair, speculation(most)) for pair in DRAFTED for most in (3, None)),
+    ],
+)
+def test_a_cuda_graph_equals_plain_pytorch(name: str, options: Options, drafts: Speculation | None) -> None:
+    """The real thing, in float64, where rounding leaves no ties."""
+    cuda = torch.device("cuda")
+    model = peaky(name).to(cuda)
+    engine = CudaGraphEngine([model], options, 3, cuda, speculation=drafts)
+    for lengths in ([7, 3, 5, 80, 66, 2], [4, 64, 65]):
+        requests = requests_for(lengths, [14, 9, 11, 12, 13, 7][: len(lengths)])
+        assert_equal(results(engine, requests), results(TorchEngine([model], options, 2, cuda), requests))
+
+
+# ---- both engines
+
+BOTH: list[Callable[..., Engine]] = [TorchEngine, lambda *a: CudaGraphEngine(*a, rehearsed)]
+
+
+@pytest.mark.parametrize("make_engine", BOTH)
+def test_room_and_handles(make_engine: Callable[..., Engine]) -> None:
+    """Places are taken by admission and free again once harvested."""
+    decoder = FakeDecoder([random_distribution(seed, end=30.0) for seed in range(6)])
+    engine = make_engine([decoder], Options(), 4, CPU)
+    requests = [Request(str(i).encode(), 9) for i in range(6)]
+    assert engine.room() == engine.capacity == 4
+    assert engine.finished() == [] and engine.admit([]) == []
+    engine.advance(3)
+    first = engine.admit(requests[:3])
+    assert engine.room() == 1
+    with pytest.raises(ValueError, match="room for 1"):
+        engine.admit(requests[3:])
+    engine.advance(10)
+    assert engine.room() == 1, "a place is not free before its sentence has been harvested"
+    assert [handle for handle, _ in engine.finished()] == first
+    assert engine.finished() == [] and engine.room() == 4
+    assert not set(engine.admit(requests[:4])) & set(first)
+
+
+@pytest.mark.parametrize("make_engine", BOTH)
+def test_sentences_with_and_without_a_source_do_not_mix(make_engine: Callable[..., Engine]) -> None:
+    """One engine, one kind at a time: a memory of no columns has no attention."""
+    both = [Request(b"a", 9), Request(None, 9)]
+    with pytest.raises(ValueError, match="one kind"):
+        make_engine([peaky("luong")], Options(), 4, CPU).admit(both)
+    for first, second in (both, both[::-1]):
+        engine = make_engine([peaky("luong")], Options(), 4, CPU)
+        engine.admit([first])
+        with pytest.raises(ValueError, match="one kind"):
+            engine.admit([second])
+
+
+@pytest.mark.parametrize("make_engine", BOTH)
+def test_an_engine_needs_a_model_and_a_place(make_engine: Callable[..., Engine]) -> None:
+    for models, capacity in (([], 1), ([peaky("luong")], 0)):
+        with pytest.raises(ValueError, match="at least 1"):
+            make_engine(models, Options(), capacity, CPU)
+
+
+@pytest.mark.parametrize("name", [name for name in CONVOLUTIONAL if name in WITH_SOURCE])
+def test_rings_stay_while_beams_reorder(name: str) -> None:
+    """Between admissions no step copies or moves a ring."""
+    engine = TorchEngine([peaky(name)], Options(beam=4), 3, CPU)
+    engine.admit(invariants.some_requests([7, 3, 5], [14, 9, 11]))
+    assert engine._running is not None
+    rings = engine._running.voices[0].state.rings
+    addresses, moved = [ring.data_ptr() for ring in rings], 0
+    for _ in range(9):
+        engine.advance(1)
+        moved += int((engine._running.beams.parent != torch.arange(4)).sum())
+        assert [ring.data_ptr() for ring in engine._running.voices[0].state.rings] == addresses
+    assert moved > 5
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float32])
+def test_low_precision_searches_too(name: str, kind: torch.dtype) -> None:
+    """Scores are sums of float32 log-probabilities; they agree with the teacher-forced ones to rounding."""
+    model = invariants.make(name).to(kind)
+    lengths = [7, 3]
+    src, _ = invariants.some_sources(lengths)
+    exact = invariants.make(name)
+    for i, hypotheses in decode(
+        TorchEngine([model], Options(beam=2, n_best=2), 2, CPU), invariants.some_requests(lengths, [10, 10])
+    ):
+        for found in hypotheses:
+            found.text.decode()
+            expected = invariants.log_probability(exact, src[i : i + 1, : lengths[i]], found.text)
+            rough = 0.05 if kind == torch.bfloat16 else 1e-5
+            assert found.log_probability == pytest.approx(expected, rel=rough, abs=rough)
+
+
+# ---- trees
+
+
+def test_trees_are_moved_by_rows() -> None:
+    """Axis 1 grows with zeros, one-dimensional parts as they are; a selection is a copy."""
+    long, short = (torch.arange(2), torch.ones(2, 3, 2)), (torch.arange(5, 6), torch.full((1, 2, 2), 7.0))
+    both = concatenate([long, short])
+    assert both[0].tolist() == [0, 1, 5]
+    assert (
+        both[1].shape == (3, 3, 2) and both[1][2, 2].tolist() == [0, 0] and float(both[1][2, :2].min()) == 7
+    )
+    picked = select(both, torch.tensor([2, 0]))
+    assert picked[0].tolist() == [5, 0]
+    picked[0].zero_()
+    assert both[0].tolist() == [0, 1, 5]
+    address = both[1].data_ptr()
+    place(both, torch.tensor([1]), short)
+    assert both[0].tolist() == [0, 5, 5] and both[1].data_ptr() == address
+    assert both[1][1].tolist() == [[7, 7], [7, 7], [0, 0]] and bool((both[1][0] == 1).all())
+
+
+# ---- UTF-8
+
+
+@pytest.mark.parametrize("name", ["seq2seq", "convs2s"])
+@pytest.mark.parametrize(
+    "options", [Options(beam=4, n_best=4, sample=True, temperature=2.0), Options(beam=3)]
+)
+def test_output_is_utf8_at_every_limit(name: str, options: Options) -> None:
+    """Random weights, limits from 1 to 40: nothing but whole characters, and never a byte too many."""
+    model = invariants.build(VARIANTS[name], seed=1, scale=0.3).float()
+    requests = [Request(b"source", limit, number=limit) for limit in range(1, 41)]
+    longest = 0
+    for i, hypotheses in decode(TorchEngine([model], options, 16, CPU), requests):
+        for found in hypotheses:
+            found.text.decode()
+            assert len(found.text) <= requests[i].limit and not set(found.text) & set(b"\r\n")
+            longest = max(longest, len(found.text))
+    assert longest > 30

@@ -1,0 +1,234 @@
+"""Sampling and the repetition guard: against the same written with NumPy integers and plain lists."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up import Distribution, FakeDecoder, few_bytes, followers, random_distribution, repeats
+from reference_draw import naive_draw, naive_text, naive_uniform
+
+import bytenmt.decoding.pytorch.sampling
+from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.pytorch.engine import TorchEngine
+from bytenmt.decoding.pytorch.ngram_blocking import Guard, banned
+from bytenmt.decoding.pytorch.sampling import draw, draw_key, kept, uniform
+from bytenmt.decoding.scheduler import decode
+from bytenmt.utf8 import ACCEPT, EOS, UTF8_NEXT
+
+CPU = torch.device("cpu")
+
+
+# ---- the hash
+
+
+@given(
+    seed=st.integers(0, 2**64 - 1),
+    number=st.integers(0, 2**40),
+    text=st.integers(0, 100),
+    step=st.integers(0, 100_000),
+)
+def test_uniform_numbers_are_splitmix64s(seed: int, number: int, text: int, step: int) -> None:
+    """int64 with its wrap-around and arithmetic shifts gives what uint64 gives."""
+    key = torch.tensor([draw_key(seed, number, text)])
+    found = float(uniform(key, torch.tensor([step])))
+    assert found == naive_uniform(seed, number, text, step)
+
+
+def test_splitmix64_as_published() -> None:
+    """The generator's first numbers from seed 0, as its authors' C code prints them."""
+    # mix(0 + k * golden) is the k+1st number of the stream with seed 0
+    published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    golden = 0x9E3779B97F4A7C15
+    for k, number in enumerate(published):
+        state = (k * golden) % 2**64
+        found = uniform(torch.tensor([state - 2**64 if state >> 63 else state]), torch.tensor([0]))
+        assert float(found) == (number >> 40) / 2**24
+
+
+def test_uniform_numbers_are_uniform() -> None:
+    """Mean, variance, and no correlation along steps, texts and requests."""
+    keys = torch.tensor([[draw_key(5, number, text) for text in range(8)] for number in range(500)])
+    u = torch.stack([uniform(keys, torch.full_like(keys, step)) for step in range(50)])
+    assert float(u.min()) >= 0 and float(u.max()) < 1
+    n = u.numel()
+    assert abs(float(u.mean()) - 0.5) < 5 * (1 / 12 / n) ** 0.5
+    assert abs(float(u.var()) - 1 / 12) < 5 * (1 / 180 / n) ** 0.5
+    for one, other in ((u[1:], u[:-1]), (u[:, 1:], u[:, :-1]), (u[:, :, 1:], u[:, :, :-1])):
+        correlation = float(((one - 0.5) * (other - 0.5)).mean()) * 12
+        assert abs(correlation) < 5 / one.numel() ** 0.5
+
+
+# ---- one draw
+
+SHAPES = [
+    Options(sample=True),
+    Options(sample=True, temperature=0.3),
+    Options(sample=True, temperature=2.0, top_k=7),
+    Options(sample=True, top_p=0.6),
+    Options(sample=True, temperature=1.7, top_k=20, top_p=0.8),
+    Options(sample=True, top_k=1),
+    Options(sample=True, top_p=1e-9),
+]
+
+
+def probabilities(log_p: np.ndarray, options: Options) -> np.ndarray:
+    """What each byte should be drawn with: by sorting, cutting and renormalising."""
+    p = np.exp(log_p / options.temperature - np.max(log_p / options.temperature))
+    order = sorted(range(256), key=lambda byte: (-p[byte], byte))
+    if options.top_k:
+        p[order[options.top_k :]] = 0
+    p /= p.sum()
+    if options.top_p < 1:
+        n_kept = 1 + next(i for i, s in enumerate(np.cumsum(p[order])) if s >= options.top_p)
+        p[order[n_kept:]] = 0
+        p /= p.sum()
+    return p
+
+
+@pytest.mark.parametrize("options", SHAPES)
+@pytest.mark.parametrize("seed", range(2))
+def test_bytes_are_drawn_with_their_probabilities(options: Options, seed: int) -> None:
+    """40,000 draws: what should never come never does, the rest within chance (chi-squared, five sigma)."""
+    n = 40_000
+    log_p = random_distribution(seed, peak=1.5, grain=0.5)(b"")
+    log_p[np.random.default_rng(seed).random(256) < 0.5] = -np.inf
+    expected = n * probabilities(log_p, options)
+    found = np.zeros(256, np.int64)
+    rows = torch.from_numpy(log_p).expand(1, 5000, 256)
+    keys = torch.tensor([[draw_key(seed, 0, text) for text in range(5000)]])
+    for step in range(n // 5000):
+        drawn = draw(rows, keys, torch.tensor([step]), options)
+        found += np.bincount(drawn.flatten().numpy(), minlength=256)
+    assert not found[expected == 0].any(), "a byte that was cut away"
+    usual = expected > 20
+    squared = ((found - expected)[usual] ** 2 / expected[usual]).sum()
+    freedom = usual.sum()
+    assert squared < freedom + 5 * (2 * freedom) ** 0.5 + 10
+
+
+@given(seed=st.integers(0, 10_000), options=st.sampled_from(SHAPES), step=st.integers(0, 50))
+def test_a_draw_is_the_naive_one(seed: int, options: Options, step: int) -> None:
+    """The first byte, in their order, at which the running sum exceeds its share of the total."""
+    log_p = random_distribution(seed, peak=2.0, grain=0.5)(b"")
+    for text in range(5):
+        key = torch.tensor([[draw_key(seed, 3, text)]])
+        found = int(draw(torch.from_numpy(log_p)[None, None], key, torch.tensor([step]), options))
+        u = naive_uniform(seed, 3, text, step)
+        assert found == naive_draw(log_p, u, options)
+
+
+@pytest.mark.parametrize(("u", "drawn"), [(0.0, 40), (1 - 2**-24, 42)])
+def test_the_ends_of_the_range_draw_what_may_come(
+    u: float, drawn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never a byte without probability, at the lowest number nor at the highest."""
+    monkeypatch.setattr(
+        bytenmt.decoding.pytorch.sampling, "uniform", lambda key, step: torch.full(key.shape, u).double()
+    )
+    log_p = torch.full((1, 1, 256), -torch.inf)
+    log_p[0, 0, 40:43] = 0.0
+    assert (
+        int(draw(log_p, torch.zeros(1, 1, dtype=torch.int64), torch.zeros(1), Options(sample=True))) == drawn
+    )
+
+
+def test_equal_bytes_are_kept_in_their_order() -> None:
+    """Of equal probabilities the lower byte is kept, and top_p keeps as few as reach it."""
+    flat = torch.zeros(1, 1, 256, dtype=torch.float64)
+    assert kept(flat, 5, 1.0)[0, 0].nonzero().flatten().tolist() == [0, 1, 2, 3, 4]
+    assert kept(flat, 0, 0.5)[0, 0].nonzero().flatten().tolist() == list(range(128))
+    assert kept(flat, 10, 0.21)[0, 0].nonzero().flatten().tolist() == [0, 1, 2]
+
+
+# ---- whole texts
+
+
+def sampled(
+    distributions: list[Distribution], requests: list[Request], options: Options, capacity: int = 100
+) -> list[list[Hypothesis]]:
+    engine = TorchEngine([FakeDecoder(distributions)], options, capacity, CPU)
+    found = dict(decode(engine, requests))
+    return [found[i] for i in range(len(requests))]
+
+
+@settings(max_examples=15)
+@given(
+    seed=st.integers(0, 1000),
+    beam=st.integers(1, 3),
+    shape=st.sampled_from(SHAPES[:5]),
+    prefix=st.sampled_from([b"", "한a".encode()]),
+    n=st.sampled_from([0, 2]),
+)
+def test_sampled_texts_are_the_naive_ones(
+    seed: int, beam: int, shape: Options, prefix: bytes, n: int
+) -> None:
+    """Byte for byte and score for score, each text by its own draws; sorted by score."""
+    options = Options(
+        beam=beam,
+        n_best=beam,
+        sample=True,
+        temperature=shape.temperature,
+        top_k=shape.top_k,
+        top_p=shape.top_p,
+        seed=seed,
+        no_repeat_ngram_size=n,
+    )
+    letters = few_bytes(seed, "ab é한환".encode(), end=-2.0, floor=-30.0)
+    distributions = [random_distribution(seed, peak=2.0, end=4.0), letters]
+    requests = [Request(str(i).encode(), 14, prefix, number=7 + i) for i in range(2)]
+    for i, hypotheses in enumerate(sampled(distributions, requests, options)):
+        expected = []
+        for text in range(beam):
+            expected.append(naive_text(distributions[i], requests[i], text, options, followers))
+        expected.sort(key=lambda pair: -pair[1] / (len(pair[0]) + 1))
+        assert [h.text for h in hypotheses] == [text for text, _ in expected]
+        for h, (_, total) in zip(hypotheses, expected, strict=True):
+            assert h.log_probability == pytest.approx(total, abs=1e-9)
+            assert h.score == pytest.approx(total / (len(h.text) + 1), abs=1e-9)
+
+
+def test_a_sample_depends_on_its_number_and_seed_alone() -> None:
+    """Not on batch mates, places, or the order of requests; and on both of them it does depend."""
+    distribution = random_distribution(4, peak=2.0, end=3.0)
+    requests = [Request(b"0", 20, number=i) for i in range(12)]
+    options = Options(beam=2, n_best=2, sample=True, seed=1)
+    found = sampled([distribution], requests, options)
+    assert len({h.text for hypotheses in found for h in hypotheses}) == 24
+    assert found == sampled([distribution], requests, options, capacity=3)
+    assert found == sampled([distribution], requests[::-1], options, capacity=5)[::-1]
+    assert found[4] == sampled([distribution], [requests[4]], options)[0]
+    wide = Options(beam=5, n_best=5, sample=True, seed=1)
+    assert set(found[4]) <= set(sampled([distribution], [requests[4]], wide)[0])
+    other = sampled([distribution], requests, Options(beam=2, n_best=2, sample=True, seed=2))
+    assert not {h.text for some in other for h in some} & {h.text for some in found for h in some}
+
+
+# ---- the guard
+
+
+@settings(max_examples=100)
+@given(text=st.text(st.sampled_from("ab é한환👍👎"), max_size=25), n=st.integers(1, 5), cut=st.integers(0, 3))
+def test_banned_bytes_are_those_that_repeat(text: str, n: int, cut: int) -> None:
+    """Over random texts, whole or broken off inside a character."""
+    data = text.encode()
+    data = data[: max(0, len(data) - cut)]
+    guard = Guard.begin(1, 60 * 2, 2)
+    right = 0
+    for at, byte in enumerate(data):
+        # the text wanders from beam to beam, beside one that goes wrong at every byte
+        before, right = right, at % 3 % 2
+        taken = torch.tensor([[0x40 + at % 3] * 2], dtype=torch.uint8)
+        taken[0, right] = byte
+        guard = guard.go_on(taken, torch.full((1, 2), before), torch.full((1, 1, 2), at))
+    state = ACCEPT
+    for byte in data:
+        state = int(UTF8_NEXT[state, byte])
+    within = torch.tensor([[state != ACCEPT] * 2])
+    completes = torch.from_numpy(UTF8_NEXT[state] == ACCEPT)
+    completes[EOS] = False
+    found = banned(guard, torch.tensor([len(data)]), within, n)[0] & completes
+    expected = [repeats(data, byte, n) for byte in range(256)]
+    assert found[right].tolist() == expected

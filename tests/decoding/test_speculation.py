@@ -1,0 +1,543 @@
+"""Drafts in the PyTorch engines: whatever is guessed, the bytes are those of the steps without guesses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import cycle
+from typing import Any
+
+import invariants
+import numpy as np
+import pytest
+import torch
+from invariants import CONVOLUTIONAL, VARIANTS, WITH_SOURCE, AnyModel
+from made_up import may_follow
+from torch import Tensor
+
+from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
+from bytenmt.decoding.pytorch import cuda_graph
+from bytenmt.decoding.pytorch import engine as torch_engine
+from bytenmt.decoding.pytorch.beam_search import Beams, Choice
+from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
+from bytenmt.decoding.pytorch.drafter import WIDTHS, Drafter, Sources, best_width
+from bytenmt.decoding.pytorch.engine import TorchEngine
+from bytenmt.decoding.pytorch.sampling import draw_key
+from bytenmt.decoding.scheduler import decode
+from bytenmt.speculative import table as draft
+from bytenmt.speculative.table import CHAIN, ORDERS, START, Speculation, Table, word_of
+from bytenmt.utf8 import BOS, EOS
+
+CPU = torch.device("cpu")
+GREEDY = Options()
+MANY_OPTIONS = [
+    GREEDY,
+    Options(sample=True, temperature=1.3, top_k=40, top_p=0.9, seed=5),
+    Options(sample=True, length_penalty=0.5),
+    Options(endless=True),
+]
+# Greedy is tested everywhere.
+PAIRS = list(zip(CONVOLUTIONAL, cycle(MANY_OPTIONS[1:]), strict=False))
+
+
+def peaky(name: str) -> AnyModel:
+    return invariants.build(VARIANTS[name], seed=11, scale=0.9)
+
+
+def requests_for(lengths: Sequence[int], limits: Sequence[int], source: bool = True) -> list[Request]:
+    """Sources of these lengths; every third begins as it is told, two of them up to the limit."""
+    plain = invariants.some_requests(list(lengths), list(limits))
+    prefixes = [b"", b"ab", "é한".encode()]
+    return [
+        r._replace(prefix=prefixes[i % 3][: r.limit], number=i, source=r.source if source else None)
+        for i, r in enumerate(plain)
+    ]
+
+
+def some_requests(name: str) -> list[Request]:
+    """Unequal in everything, one with the least limit, one that is forced up to its limit."""
+    return requests_for([7, 3, 5, 70, 9, 4], [21, 9, 6, 30, 0, 5], VARIANTS[name].get("source", True))
+
+
+def results(engine: Engine, requests: list[Request]) -> list[list[Hypothesis]]:
+    found = dict(decode(engine, requests))
+    return [found[i] for i in range(len(requests))]
+
+
+def one_each(engine: Engine, requests: list[Request]) -> list[Hypothesis]:
+    return [hypotheses[0] for hypotheses in results(engine, requests)]
+
+
+def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    """Bytes to the last one, scores to rounding."""
+    assert [h.text for h in found] == [h.text for h in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one[1:3] == pytest.approx(other[1:3], abs=1e-9)
+
+
+# ---- tables
+
+
+def table_of(chains: dict[bytes, tuple[bytes, Sequence[int]]], slots: int = 1 << 12) -> Table:
+    """Contexts of as many bytes as some order, and what follows with which reach."""
+    table = draft.empty(slots)
+    for context, (guess, reach) in chains.items():
+        h = draft.hashed(int.from_bytes(context, "big"), len(context))
+        slot = h >> 64 - (slots.bit_length() - 1)
+        table.tag[slot] = draft.tag_of(h)
+        table.guess[slot] = int.from_bytes(guess.ljust(8, b"\0"), "little")
+        table.reach[slot] = [*reach, *[0] * (CHAIN - len(reach))]
+    return table
+
+
+def falling(generator: np.random.Generator, n: int) -> list[int]:
+    return sorted(generator.integers(1, 256, n).tolist(), reverse=True)
+
+
+def random_table(texts: Sequence[bytes], seed: int, slots: int = 1 << 12) -> Table:
+    """Chains, many of them wrong, behind places of these texts."""
+    generator = np.random.default_rng(seed)
+    chains: dict[bytes, tuple[bytes, Sequence[int]]] = {}
+    for text in texts:
+        for at in range(len(text) + 1):
+            for order in ORDERS:
+                if generator.random() < 0.4:
+                    context = word_of(text[:at]).to_bytes(8, "big")[8 - order :]
+                    follows = bytearray((text[at:] + bytes([EOS]))[: int(generator.integers(1, CHAIN + 1))])
+                    if generator.random() < 0.5:
+                        follows[generator.integers(len(follows))] = generator.integers(256)
+                    chains[context] = bytes(follows), falling(generator, len(follows))
+    table = table_of(chains, slots)
+    for length in range(1, 9):
+        n = int(generator.integers(0, CHAIN + 1))
+        table.copy[length, :n] = falling(generator, n)
+    return table
+
+
+def words_and_sources(seed: int) -> tuple[list[bytes], list[bytes]]:
+    """Texts over few bytes, with sources that repeat them."""
+    generator = np.random.default_rng(seed)
+    letters = np.frombuffer(b"\0ab\xc3\xa9", np.uint8)
+
+    def text(n: int) -> bytes:
+        return letters[generator.integers(0, len(letters), n)].tobytes()
+
+    texts = [text(int(generator.integers(0, 20))) for _ in range(60)]
+    sources = [
+        text(int(generator.integers(0, 6))) + t[-10:] + text(int(generator.integers(0, 9))) for t in texts
+    ]
+    return texts, sources
+
+
+def told(texts: Sequence[bytes], sources: Sequence[bytes] | None) -> tuple[Beams, list[Request]]:
+    """Sentences that have chosen these texts."""
+    requests = [Request(None if sources is None else sources[i], 30, number=i) for i in range(len(texts))]
+    beams = Choice(GREEDY, CPU).begin(requests)
+    for i, text in enumerate(texts):
+        beams.step[i] = len(text)
+        beams.history.byte[i, : len(text), 0] = torch.tensor(list(text), dtype=torch.uint8)
+    return beams, requests
+
+
+@pytest.mark.parametrize("slots", [1, 2, 64, 1 << 9, 1 << 12])
+@pytest.mark.parametrize("source", [True, False])
+def test_the_device_drafts_what_the_table_says(slots: int, source: bool) -> None:
+    """Every byte of every draft, of the table's and of the source's."""
+    n_own = n_copied = 0
+    for seed in range(4):
+        texts, sources = words_and_sources(seed)
+        table = random_table(texts[:30], seed, slots)
+        beams, requests = told(texts, sources if source else None)
+        drafter = Drafter(Speculation(table), CHAIN, CPU)
+        found = drafter(beams, Sources.of(requests, CPU)).tolist()
+        for text, request, guessed in zip(texts, requests, found, strict=True):
+            expected = table.draft(word_of(text), request.source)
+            assert bytes(guessed[: len(expected.guess)]) == expected.guess
+            own = table.continued(word_of(text))
+            n_own += bool(expected.guess) and expected == own
+            n_copied += expected != own
+    if slots > 64:
+        assert n_own > 5 and (n_copied > 5) == source, "the test means nothing unless both kinds come"
+
+
+def test_words_of_texts() -> None:
+    """The last 8 bytes behind as many BOS as it takes, as they stand in int64."""
+    texts = [b"", b"a", b"abcdefgh", "ab 한국어 é".encode()]
+    beams, _ = told(texts, None)
+    found = Drafter(Speculation(draft.empty()), 3, CPU).words(beams)[:, 0].tolist()
+    assert [word % 2**64 for word in found] == [word_of(text) for text in texts]
+    assert found[0] % 2**64 == START == int.from_bytes(bytes([BOS]) * 8, "big")
+
+
+def test_what_is_copied_is_the_sources_alone() -> None:
+    """The last of the longest matches; never a padding, though a text may be full of zeros."""
+    table = draft.empty()
+    table.copy[1:] = 9
+    sources = [b"xay xab", b"", b"\0\0\0\0ab", b"aaaa", b"z" * 30]
+    texts = [b"..xa", b"", b"\0" * 9, b"aaaaaaaaaaaa", b"ab"]
+    beams, requests = told(texts, sources)
+    drafter = Drafter(Speculation(table), CHAIN, CPU)
+    packed = Sources.of(requests, CPU)
+    assert isinstance(packed, Sources)
+    copied, worth = drafter.copied(drafter.words(beams), packed)
+    guesses = [int(word) % 2**64 for word in copied[:, 0]]
+    expected = [table.copied(word_of(t), s).guess for t, s in zip(texts, sources, strict=True)]
+    assert expected == [b"b", b"", b"ab", b"a", b""]
+    assert worth[:, 0].tolist() == [9 * len(guess) for guess in expected]
+    for word, guess in zip(guesses, expected, strict=True):
+        assert word.to_bytes(8, "little")[: len(guess)] == guess
+
+
+@pytest.mark.parametrize(("worth", "guess"), [(89, b"t"), (90, b"t"), (91, b"b")])
+def test_a_tie_is_the_tables(worth: int, guess: bytes) -> None:
+    """The source's is taken where it is worth more."""
+    table = table_of({word_of(b"..xa").to_bytes(8, "big"): (b"t", [90])})
+    table.copy[2, 0] = worth
+    beams, requests = told([b"..xa"], [b"xab"])
+    found = Drafter(Speculation(table), 1, CPU)(beams, Sources.of(requests, CPU))
+    assert bytes(found[0].tolist()) == guess == table.draft(word_of(b"..xa"), b"xab").guess
+
+
+# ---- the same bytes as without drafts
+
+
+@pytest.mark.parametrize(("name", "options"), PAIRS + [(name, GREEDY) for name in CONVOLUTIONAL])
+def test_drafts_change_nothing(name: str, options: Options) -> None:
+    """Tables that are often right and often wrong, at any width; places that are taken again."""
+    model, requests = peaky(name), some_requests(name)
+    expected = one_each(TorchEngine([model], options, 3, CPU), requests)
+    assert all(h.passes == 0 for h in expected)
+    table = random_table([h.text for h in expected], seed=1)
+    n_saved = 0
+    for most, capacity in ((3, 6), (8, 2)):
+        speculation = Speculation(table, most)
+        found = one_each(TorchEngine([model], options, capacity, CPU, speculation), requests)
+        assert_same(found, expected)
+        assert all(1 <= h.passes <= len(h.text) + 1 for h in found)
+        n_saved += sum(len(h.text) + 1 - h.passes for h in found)
+    assert n_saved > 10, "the test means nothing unless some drafts are right"
+
+
+@pytest.mark.parametrize("options", MANY_OPTIONS[:2])
+def test_drafts_change_nothing_of_what_several_decide(options: Options) -> None:
+    models, requests = (
+        [peaky(name) for name in WITH_SOURCE if name in CONVOLUTIONAL],
+        some_requests("convs2s"),
+    )
+    expected = one_each(TorchEngine(models, options, 6, CPU), requests)
+    speculation = Speculation(random_table([h.text for h in expected], seed=2), 4)
+    assert_same(one_each(TorchEngine(models, options, 4, CPU, speculation), requests), expected)
+
+
+def rehearsed(step: Callable[[], None]) -> Callable[[], None]:
+    """A capture without recording."""
+    for _ in range(3):
+        step()
+    return step
+
+
+@pytest.mark.parametrize(("name", "options"), list(zip(CONVOLUTIONAL, cycle(MANY_OPTIONS), strict=False)))
+def test_drafts_change_nothing_at_fixed_places(name: str, options: Options, monkeypatch: Any) -> None:
+    """With a longer source and a longer output that come while others run."""
+    monkeypatch.setattr(cuda_graph, "HISTORY", 16)
+    model, requests = peaky(name), some_requests(name)
+    expected = one_each(TorchEngine([model], options, 6, CPU), requests)
+    speculation = Speculation(random_table([h.text for h in expected], seed=3), 5)
+    engine = CudaGraphEngine([model], options, 3, CPU, rehearsed, speculation)
+    assert_same(one_each(engine, requests), expected)
+    assert_same(one_each(engine, requests[::-1]), expected[::-1])
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_sentence_has_its_own_source(fixed: bool) -> None:
+    """What drafts copy from comes to a place with its sentence, and moves with it."""
+    drafts = Speculation(draft.empty(), 2)
+    engine: Any = (
+        CudaGraphEngine([peaky("convs2s")], GREEDY, 3, CPU, rehearsed, drafts)
+        if fixed
+        else TorchEngine([peaky("convs2s")], GREEDY, 3, CPU, drafts)
+    )
+    requests = invariants.some_requests([70, 9, 5, 30], [1, 40, 2, 40])
+    handles = engine.admit(requests[:3])
+    ended: list[int] = []
+    while len(ended) < 2:
+        engine.advance(1)
+        ended += [handle for handle, _ in engine.finished()]
+    assert ended == [handles[0], handles[2]], "the test means nothing unless one goes on between two"
+    handles += engine.admit(requests[3:])
+    sources = engine._running().sources if fixed else engine._running.sources
+    for which in (1, 3):
+        own = Sources.of([requests[which]], CPU)
+        assert isinstance(own, Sources)
+        row = engine._handles.index(handles[which])
+        for part, expected in zip(sources, own, strict=True):
+            assert torch.equal(part[row, : expected.shape[1]], expected[0])
+        assert not sources.left[row, own.left.shape[1] :].any()
+
+
+# ---- drafts made to harm
+
+
+class Oracle:
+    """Drafts by what the text will be: `spoil` makes them of the bytes that come, EOS last, and the step."""
+
+    def __init__(self, texts: Sequence[bytes], spoil: Callable[[bytes, int], bytes]) -> None:
+        self.texts = {draw_key(0, i, 0): text + bytes([EOS]) for i, text in enumerate(texts)}
+        self.spoil = spoil
+
+    def __call__(self, drafter: Drafter, beams: Beams, sources: Any) -> Tensor:
+        rows = []
+        for key, step in zip(beams.key[:, 0].tolist(), beams.step.tolist(), strict=True):
+            coming = self.texts.get(key, b"")[step:]
+            rows.append(list(self.spoil(coming, step).ljust(drafter.width, b"\x80")[: drafter.width]))
+        return torch.tensor(rows)
+
+
+HARM: dict[str, Callable[[bytes, int], bytes]] = {
+    "right": lambda coming, step: coming,
+    "wrong": lambda coming, step: bytes((byte + 1) % 256 for byte in coming),
+    "invalid": lambda coming, step: b"\xc0\xff\xfe\xed\xa0\x80\xf5\x80",
+    "ends": lambda coming, step: bytes([EOS] * 8),
+    "ends early": lambda coming, step: coming[: step % 3] + bytes([EOS]) * 2 + coming,
+    "never ends": lambda coming, step: coming[:-1] + b"aaaaaaaa",
+    "broken off": lambda coming, step: coming[: step % 4] + b"\xe2\x82" + coming,
+    "line ends": lambda coming, step: coming[:1] + b"\n\r\n\r",
+    "one wrong": lambda coming, step: coming[: step % 5] + b"~" + coming[step % 5 + 1 :],
+}
+
+
+@pytest.mark.parametrize(("harm", "name"), list(zip(HARM, cycle(["bytenet", "convs2s-alone"]), strict=False)))
+def test_no_draft_can_harm(harm: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the passes are as few, or as many, as the draft deserves."""
+    model, requests = peaky(name), some_requests(name)
+    expected = one_each(TorchEngine([model], GREEDY, 6, CPU), requests)
+    oracle = Oracle([h.text for h in expected], HARM[harm])
+    monkeypatch.setattr(Drafter, "__call__", lambda *args: oracle(*args))
+    for m in (2, 8):
+        found = one_each(TorchEngine([model], GREEDY, 4, CPU, Speculation(draft.empty(), m)), requests)
+        assert_same(found, expected)
+        n_choices = [len(h.text) + 1 for h in expected]
+        if harm == "right":
+            assert [h.passes for h in found] == [-(-n // (m + 1)) for n in n_choices]
+        if harm == "wrong":
+            assert [h.passes for h in found] == n_choices
+
+
+@pytest.mark.parametrize("limit", range(7))
+def test_drafts_near_the_limit(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole characters and never a byte too many, with drafts that go on over it."""
+    model = invariants.build(VARIANTS["convs2s"], seed=1, scale=0.3)
+    requests = [Request(b"source", limit, number=i) for i in range(6)]
+    options = Options(sample=True, temperature=3.0)
+    expected = one_each(TorchEngine([model], options, 6, CPU), requests)
+    for spoil in (lambda coming, step: coming[:-1] + "한국어".encode(), HARM["right"], HARM["ends"]):
+        oracle = Oracle([h.text for h in expected], spoil)
+        monkeypatch.setattr(Drafter, "__call__", lambda *args, oracle=oracle: oracle(*args))
+        found = one_each(TorchEngine([model], options, 6, CPU, Speculation(draft.empty(), 8)), requests)
+        assert_same(found, expected)
+        assert all(len(h.text) <= limit for h in found)
+
+
+def test_a_forced_beginning_is_its_own_draft() -> None:
+    """With an empty table: of the prefix m + 1 bytes a pass, then one."""
+    prefix = "Das ist eine längere Vorgabe".encode()
+    model, request = peaky("bytenet"), Request(b"abc", 40, prefix)
+    (expected,) = one_each(TorchEngine([model], GREEDY, 1, CPU), [request])
+    for m in (1, 4, 8):
+        (found,) = one_each(TorchEngine([model], GREEDY, 1, CPU, Speculation(draft.empty(), m)), [request])
+        assert found.text == expected.text and found.text.startswith(prefix)
+        whole = len(prefix) // (m + 1)  # passes of nothing but the prefix
+        assert found.passes <= whole + 1 + len(found.text) + 1 - len(prefix)
+
+
+# ---- how many
+
+
+def test_the_width_that_pays() -> None:
+    """Most bytes a second by the prices that are measured, and nothing for a small gain."""
+    gain = np.array([0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1], np.float32)
+    asked: list[int] = []
+
+    def width(*prices: float, gain: Any = gain) -> int:
+        asked.clear()
+        known = dict(zip((0, *WIDTHS), prices, strict=False))
+        return best_width(gain, lambda m: asked.append(m) or known[m])
+
+    assert width(1, 1, 1, 1) == 8 and asked == [0, 2, 4, 8, 0, 8]
+    assert width(1, 1.02, 1.1, 2.5) == 4 and asked == [0, 2, 4, 8, 0, 4]
+    assert width(1, 1.2, 9) == 2 and asked == [0, 2, 4, 0, 2]
+    assert width(1, 2.45, 9) == 0 and asked == [0, 2, 4, 0, 2], "two in a hundred are noise"
+    assert width(1, 3.5, 9) == 0 and asked == [0, 2, 4], "it is given up at once, wide passes cost much"
+    assert width(1, 5) == 0 and asked == [0, 2]
+    assert width(gain=np.zeros(8, np.float32)) == 0 and not asked
+
+
+def test_the_width_that_pays_between_disturbances() -> None:
+    """Each price is the least of what is measured in turn; what is cheap is measured oftener."""
+    gain = np.array([0.8, 0.7, 0.6, 0.5, 0, 0, 0, 0], np.float32)
+    for first, disturbance, n_rounds in ((0.0001, 10, 10), (0.02, 1.3, 2)):
+        for when in range(2):
+            asked: list[int] = []
+
+            def price(m: int) -> float:
+                asked.append(m)  # noqa: B023
+                disturbed = asked.count(m) % 2 == when  # noqa: B023
+                return first * (1 + 0.1 * m) * (disturbance if disturbed else 1)  # noqa: B023
+
+            assert best_width(gain, price) == 4
+            assert max(map(asked.count, asked)) == n_rounds
+    prices = {0: [0.03] * 2, 2: [0.031] * 2, 4: [0.033, 0.2], 8: [0.075]}
+    assert best_width(gain, lambda m: prices[m].pop(0)) == 4, "the least counts, not the last"
+
+
+ENGINES: list[Callable[..., Engine]] = [
+    TorchEngine,
+    lambda *args: CudaGraphEngine(*args[:4], rehearsed, *args[4:]),
+]
+
+
+@pytest.mark.parametrize("make_engine", ENGINES)
+@pytest.mark.parametrize(("steep", "width"), [(0.01, 8), (0.2, 2), (10.0, 0)])
+def test_a_price_is_measured_once(
+    make_engine: Callable[..., Engine], steep: float, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What runs afterwards has the width that paid, and knows nothing of the trial."""
+    n_measured = 0
+
+    def noted(gain: Any, price: Callable[[int], float]) -> int:
+        def fake(m: int) -> float:
+            nonlocal n_measured
+            n_measured += 1
+            assert price(m) > 0
+            return 1.0 + steep * m
+
+        return best_width(gain, fake)
+
+    monkeypatch.setattr(torch_engine, "best_width", noted)
+    monkeypatch.setattr(cuda_graph, "best_width", noted)
+    model, requests = peaky("bytenet"), some_requests("bytenet")
+    expected = one_each(TorchEngine([model], GREEDY, 6, CPU), requests)
+    table = random_table([h.text for h in expected], seed=4)
+    table.gain[:] = [0.9, 0.5, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1]
+    engine: Any = make_engine([model], GREEDY, 3, CPU, Speculation(table))
+    found = one_each(engine, requests)
+    assert_same(found, expected)
+    asked = n_measured
+    assert_same(one_each(engine, requests), expected)
+    assert n_measured == asked and torch_engine.width_of(engine._drafter) == width
+    assert all((h.passes > 0) == (width > 0) for h in found)
+
+
+def test_a_price_is_measured_in_earnest() -> None:
+    """With the clock; whatever comes of it, the bytes are the same."""
+    model, requests = peaky("convs2s"), some_requests("convs2s")
+    table = draft.empty()
+    table.gain[:] = 0.5
+    engine = TorchEngine([model], GREEDY, 4, CPU, Speculation(table))
+    assert_same(one_each(engine, requests), one_each(TorchEngine([model], GREEDY, 6, CPU), requests))
+
+
+def test_passes_end_with_the_last_sentence() -> None:
+    """A long draft does not pay if the passes go on when all is said."""
+    model = peaky("bytenet")
+    (expected,) = one_each(TorchEngine([model], GREEDY, 1, CPU), [Request(b"abc", 40)])
+    n_read = 0
+    read = type(model).forward
+
+    def counted(self: Any, *args: Any) -> Any:
+        nonlocal n_read
+        n_read += 1
+        return read(self, *args)
+
+    table = table_of({b"\xfe" * 8: (expected.text[:8], [200] * min(8, len(expected.text)))})
+    engine = TorchEngine([model], GREEDY, 1, CPU, Speculation(table, 8))
+    engine.admit([Request(b"abc", 40)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(model), "forward", counted)
+        engine.advance(100)
+        ((_, (found,)),) = engine.finished()
+        assert n_read == found.passes < len(found.text) + 1
+        engine.advance(100)
+    assert n_read == found.passes
+
+
+def test_a_pass_counts_for_the_bytes_that_it_promises() -> None:
+    """So that sentences that are done leave as soon as they do without drafts."""
+    table = draft.empty()
+    table.gain[:] = 0.5
+    drafter = Drafter(Speculation(table), 4, CPU)
+    assert [torch_engine.n_passes(drafter, n) for n in (0, 1, 3, 4, 8, 9)] == [0, 1, 1, 2, 3, 3]
+    assert torch_engine.n_passes(None, 8) == 8
+
+
+@pytest.mark.parametrize("options", [Options(beam=2), Options(no_repeat_ngram_size=3)])
+@pytest.mark.parametrize("make_engine", ENGINES)
+def test_no_drafts_for_beams_nor_a_guard(make_engine: Callable[..., Engine], options: Options) -> None:
+    with pytest.raises(ValueError, match="one beam and no repetition guard"):
+        make_engine([peaky("bytenet")], options, 2, CPU, Speculation(draft.empty()))
+
+
+# ---- sampling
+
+
+def exact(model: AnyModel, options: Options, n_bytes: int, rare: float) -> dict[bytes, float]:
+    """The probabilities of all texts of n_bytes at most, EOS appended where one ends before; those that begin
+    with what is rarer than `rare` stand together as this beginning. From the model's teacher-forced
+    probabilities, with nothing of the engine's."""
+    cells: dict[bytes, float] = {}
+    going = {b"": 1.0}
+    for at in range(n_bytes):
+        tgt = torch.tensor([[BOS, *prefix] for prefix in going], dtype=torch.uint8)
+        memory = model.encode(torch.zeros(len(tgt), 0, dtype=torch.uint8), torch.zeros(len(tgt)).long())
+        with torch.no_grad():
+            logits = model(tgt, memory, model.start(memory))[0][:, -1]
+        following: dict[bytes, float] = {}
+        for (prefix, whole), row in zip(going.items(), logits.numpy() / options.temperature, strict=True):
+            may = [byte for byte in range(256) if may_follow(prefix, byte, n_bytes)]
+            share = np.exp(row[may] - row[may].max())
+            for byte, p in zip(may, whole * share / share.sum(), strict=True):
+                over = byte == EOS or p < rare or at == n_bytes - 1
+                (cells if over else following)[prefix + bytes([byte])] = float(p)
+        going = following
+    return cells
+
+
+def p_value(texts: list[bytes], cells: dict[bytes, float]) -> float:
+    """Pearson's chi-square over the cells that are expected at least 5 times, the others as one."""
+    counts = dict.fromkeys(cells, 0)
+    for text in texts:
+        counts[next(text[:k] for k in range(1, 5) if text[:k] in cells)] += 1
+    usual = [cell for cell, p in cells.items() if len(texts) * p >= 5]
+    found = [counts[cell] for cell in usual]
+    expected = [len(texts) * cells[cell] for cell in usual]
+    found.append(len(texts) - sum(found))
+    expected.append(len(texts) - sum(expected))
+    squared = sum((c - e) ** 2 / e for c, e in zip(found, expected, strict=True))
+    half = torch.tensor([len(usual) / 2, squared / 2], dtype=torch.float64)
+    return float(torch.special.gammaincc(half[0], half[1]))
+
+
+def drawn(model: AnyModel, options: Options, n: int, n_bytes: int, speculation: Speculation) -> list[bytes]:
+    """The texts of n requests, EOS appended where they end before n_bytes."""
+    engine = TorchEngine([model], options, min(n, 4096), CPU, speculation)
+    found = one_each(engine, [Request(None, n_bytes, number=i) for i in range(n)])
+    assert len(set(h.passes for h in found)) > 1
+    return [h.text if len(h.text) == n_bytes else h.text + bytes([EOS]) for h in found]
+
+
+def likely_drafts(cells: dict[bytes, float]) -> Table:
+    """Drafts the likeliest texts: a wrong rule of acceptance would favour them."""
+    chains: dict[bytes, tuple[bytes, Sequence[int]]] = {}
+    for text in sorted(cells, key=lambda text: cells[text]):
+        for at in range(len(text)):
+            context = word_of(text[:at]).to_bytes(8, "big")
+            chains[context] = text[at:], [150] * len(text[at:])
+    return table_of(chains, 1 << 16)
+
+
+def test_drafts_leave_the_distribution_as_it_is() -> None:
+    """The first three bytes of many draws against their exact probabilities, by chi-square."""
+    n, options = 5_000, Options(sample=True, seed=3)
+    model = invariants.build(VARIANTS["convs2s-alone"], seed=2, scale=1.2)
+    cells = exact(model, options, 3, 5 / n)
+    assert sum(cells.values()) == pytest.approx(1)
+    assert p_value(drawn(model, options, n, 3, Speculation(likely_drafts(cells), 2)), cells) > 0.001

@@ -1,0 +1,338 @@
+"""Lines in, translations out: a valid one for each, in order, whatever shares the engine."""
+
+from __future__ import annotations
+
+import doctest
+import io
+import os
+import random
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_engine import MadeUpEngine, make_run, small_model
+from processes import results
+
+import bytenmt
+from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.loading import of_models
+from bytenmt.decoding.translator import Translator, cut
+from bytenmt.distributed import ALONE, Group
+from bytenmt.errors import BytenmtError, DataError
+from bytenmt.models import MODELS
+
+CPU = torch.device("cpu")
+SHORT: dict[str, Any] = {"max_len_a": 0.01, "max_len_b": 9}
+
+
+def make(arch: str = "luong", **options: Any) -> Translator:
+    """Of a random model."""
+    runtime = of_models([small_model(arch)], CPU, options.pop("source", True))
+    return Translator.of_runtime(runtime, **{**SHORT, **options})
+
+
+def made_up(admitted: list[list[Request]] | None = None, **options: Any) -> Translator:
+    """Of an engine whose answers anybody can tell."""
+    names = {"beam", "n_best", "sample", "length_penalty"}
+    chosen = Options(**{name: value for name, value in options.items() if name in names})
+    rest = {name: value for name, value in options.items() if name not in names}
+    notes = [] if admitted is None else admitted
+    return Translator(lambda capacity: MadeUpEngine(capacity, chosen, notes), options=chosen, **rest)
+
+
+# Lists of lines.
+
+
+@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_order_is_kept_and_mates_change_nothing(arch: str, beam: int) -> None:
+    """However many are decoded side by side, each one's answer is that of the line alone."""
+    draw = random.Random(5)
+    lines = [bytes(draw.choices(b"abcdef gh", k=draw.randrange(40))) for _ in range(25)]
+    alone = [make(arch, beam=beam, n_best=beam).n_best([line])[0] for line in lines]
+    assert len({best[0].text for best in alone}) > 5, "equal answers would hide a wrong order"
+    for max_tokens in (1, 150, 10_000):
+        together = make(arch, beam=beam, n_best=beam, max_tokens=max_tokens).n_best(lines)
+        for mine, other in zip(alone, together, strict=True):
+            assert [h.text for h in mine] == [h.text for h in other]
+            for h, o in zip(mine, other, strict=True):
+                assert h.log_probability == pytest.approx(o.log_probability, abs=1e-9)
+
+
+@given(st.lists(st.integers(0, 900), max_size=60), st.integers(1, 5000), st.integers(1, 3))
+def test_sentences_side_by_side_are_under_the_budget(lengths: list[int], max_tokens: int, beam: int) -> None:
+    """Each request once, longest first; more than the budget only alone; half the budget is used where
+    there are enough."""
+    requests = [Request(b"x" * length, 9) for length in lengths]
+    translator = made_up(beam=beam, max_tokens=max_tokens)
+    classes = list(translator._classes(requests))
+    order = [index for _, indices in classes for index in indices]
+    assert sorted(order) == list(range(len(lengths)))
+    assert all(lengths[a] >= lengths[b] for a, b in pairwise(order))
+    for capacity, indices in classes:
+        cost = beam * (max(lengths[index] for index in indices) + 1)
+        assert capacity & (capacity - 1) == 0
+        assert capacity * cost <= max_tokens or capacity == 1
+        assert len(indices) <= capacity or capacity == 1024 or 2 * capacity * cost > max_tokens
+        assert capacity < 2 * len(indices)
+
+
+@given(st.text(st.sampled_from("a 한é\U0001f600"), max_size=200), st.integers(4, 30))
+def test_pieces_make_the_line(text: str, limit: int) -> None:
+    """Nothing lost, no piece over the limit, no character cut, at a space where one is in reach."""
+    line = text.encode()
+    pieces = cut(line, limit)
+    assert b"".join(piece.text + piece.joint for piece in pieces) == line
+    for piece in pieces:
+        assert len(piece.text) <= limit
+        piece.text.decode("utf-8")
+    start = 0
+    for piece in pieces[:-1]:
+        reach = line[start + 1 : start + limit + 1]
+        assert piece.joint == (b" " if b" " in reach else b"")
+        if not piece.joint:
+            assert len(piece.text) > limit - 4
+        start += len(piece.text + piece.joint)
+    assert pieces[-1].joint == b""
+    assert len(pieces) > 1 or len(line) <= limit
+
+
+def test_a_long_line_is_the_join_of_its_pieces() -> None:
+    """Joined with a space where it was cut at one, with nothing elsewhere."""
+    translator = make(max_source_bytes=10)
+    first, second, third, fourth = translator.translate([b"one two", b"three", b"abcdefghij", b"kl"])
+    assert translator.translate([b"one two three"]) == [first + b" " + second]
+    assert translator.translate([b"three abcdefghijkl"]) == [second + b" " + third + fourth]
+    assert made_up(max_source_bytes=10).translate([b"abcdefghij "]) == [b"ABCDEFGHIJ0 "]
+
+
+def test_a_joined_hypothesis_sums_its_pieces() -> None:
+    translator = make(max_source_bytes=10, beam=3, n_best=3, length_penalty=0.7)
+    parts = translator.n_best([b"one two", b"three"])
+    joined = translator.n_best([b"one two three"])[0]
+    assert len(joined) == min(map(len, parts))
+    total = sum(p[0].log_probability for p in parts)
+    assert joined[0].log_probability == pytest.approx(total)
+    assert joined[0].score == pytest.approx(total / (len(joined[0].text) + 1) ** 0.7)
+    assert joined[1].text == parts[0][1].text + b" " + parts[1][1].text
+
+
+@pytest.mark.parametrize("factor, offset", [(0.5, 4), (0.0, 7), (2.0, 0), (0.0, 0)])
+def test_the_output_limit(factor: float, offset: int) -> None:
+    """At most a * |source| + b bytes, EOS of the source not counted; reached by some line."""
+    lines = [bytes([byte]) * n for byte in b"abcde" for n in (1, 6, 11)]
+    found = make(max_len_a=factor, max_len_b=offset).translate(lines)
+    slack = [int(factor * len(s)) + offset - len(text) for s, text in zip(lines, found, strict=True)]
+    assert min(slack) == 0
+
+
+def test_the_default_limits_take_a_longer_line() -> None:
+    """Over 255 bytes of room: the automaton still holds."""
+    for text in make(max_len_a=3.0, max_len_b=100).translate([b"x" * 60, b"y" * 90]):
+        text.decode("utf-8")
+
+
+def test_an_empty_line_asks_no_engine() -> None:
+    admitted: list[list[Request]] = []
+    translator = made_up(admitted, prefix=b"so ")
+    assert translator.translate(["", ""]) == ["", ""]
+    assert translator.translate([]) == [] and list(translator.stream("")) == []
+    assert admitted == []
+
+
+def test_equal_lines_are_translated_once() -> None:
+    admitted: list[list[Request]] = []
+    assert made_up(admitted).translate(["a", "b", "a", "a"]) == ["A0", "B0", "A0", "A0"]
+    assert sorted(request.source or b"" for batch in admitted for request in batch) == [b"a", b"b"]
+
+
+def test_draws_follow_the_number_of_the_line() -> None:
+    """In sampling equal lines are drawn each for itself, and however they come, the same is drawn."""
+    lines = [b"same"] * 4 + [b"other"]
+    whole = [answer.hypotheses[0].text for answer in made_up(sample=True).answer(lines)]
+    assert whole == [b"SAME0", b"SAME1", b"SAME2", b"SAME3", b"OTHER4"]
+    translator = make(sample=True, seed=3)
+    whole = [answer.hypotheses[0] for answer in translator.answer(lines)]
+    assert len({hypothesis.text for hypothesis in whole[:4]}) == 4
+    halves = translator.answer(lines[:2]) + translator.answer(lines[2:], first=2)
+    assert [answer.hypotheses[0].text for answer in halves] == [hypothesis.text for hypothesis in whole]
+    pieces = made_up(sample=True, max_source_bytes=4).answer([b"same same"])[0].found
+    assert pieces[0][0].text != pieces[1][0].text
+
+
+def test_the_prefix_begins_the_first_piece_alone() -> None:
+    """And a prefix over the limit is the limit."""
+    translator = made_up(prefix=b"so: ", max_source_bytes=5, max_len_a=2.0, max_len_b=0)
+    assert translator.translate(["a", "one two", "abcde fghij"]) == [
+        "so: ",
+        "so: ON TWO0",
+        "so: ABCDE0 FGHIJ0",
+    ]
+    for arch in MODELS:
+        assert all(text.startswith("é") for text in make(arch, prefix="é").translate(["one", "two three"]))
+
+
+@pytest.mark.parametrize("arch", MODELS)
+def test_without_a_source_the_line_is_not_seen(arch: str) -> None:
+    """A language model says the same whatever the line, an empty one included."""
+    translator = make(arch, source=False, max_len_a=1.0)
+    found = translator.translate([b"a", b"", b"some other line"])
+    assert len(set(found)) == 1
+    assert len(found[0]) <= 9
+
+
+def test_an_engine_is_used_again_unless_it_was_broken_off() -> None:
+    made: list[MadeUpEngine] = []
+
+    def engine(capacity: int) -> MadeUpEngine:
+        made.append(MadeUpEngine(capacity, Options(), []))
+        return made[-1]
+
+    translator = Translator(engine, options=Options())
+    assert translator.translate(["one"]) == translator.translate(["one"]) == ["ONE0"]
+    assert [one.capacity for one in made] == [1]
+    parts = translator.stream("two words")
+    next(parts)
+    parts.close()
+    assert translator.translate(["one"]) == ["ONE0"] and len(made) == 2
+    assert "".join(translator.stream("two")) == "TWO0" and len(made) == 2
+
+
+# What a program has in its hands.
+
+
+def test_a_list_of_text_is_answered_by_text() -> None:
+    translator = made_up()
+    assert translator.translate(["두 번째"]) == ["두 번째0"]
+    assert translator.translate(["두 번째".encode()]) == ["두 번째0".encode()]
+    assert translator.n_best(["x"])[0][0].text == b"X0"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b"\xff", "line 2 is not valid UTF-8"),
+        ("a\nb", "line 2 holds a line end"),
+        ("\ud800", "line 2 holds a half"),
+    ],
+)
+def test_lines_that_are_none(line: Any, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        made_up().n_best([type(line)(), line])
+
+
+def test_a_line_comes_in_whole_characters() -> None:
+    """As soon as they are sure, and together what translate gives."""
+    line = "한글 \U0001f600 é"
+    parts = list(made_up(max_source_bytes=8).stream(line))
+    assert parts == list("한글0 \U0001f600 é0")
+    for arch in MODELS:
+        translator = make(arch)
+        assert "".join(translator.stream("one two")) == translator.translate(["one two"])[0] != ""
+    sampled = make(sample=True, seed=4)
+    assert b"".join(sampled.stream_bytes(b"x", 3)) == sampled.answer([b"x"], 3)[0].hypotheses[0].text
+    with pytest.raises(ValueError, match="only beam 1"):
+        next(made_up(beam=2).stream(line))
+
+
+def test_runs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the folder or the file; several of any architecture vote; settings have the defaults of the run."""
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "luong")
+    make_run(tmp_path / "bytenet", "bytenet", 1, ("data.max_source_bytes=30",))
+    file = "luong/checkpoints/update-00000070.safetensors"
+    alone = Translator.load("luong", engine="torch", **SHORT).translate(["one", "two"])
+    assert Translator.load(Path(file), engine="torch", **SHORT).translate(["one", "two"]) == alone
+    both = Translator.load("luong", "bytenet", engine="torch", beam=2, n_best=2, prefix="é", **SHORT)
+    assert (both.max_source_bytes, both.prefix, both.options) == (30, "é".encode(), Options(beam=2, n_best=2))
+    models = [small_model("luong").float(), small_model("bytenet", 1).float()]
+    expected = Translator.of_runtime(of_models(models, CPU), beam=2, n_best=2, prefix="é", **SHORT)
+    assert both.n_best(["one", "two"]) == expected.n_best(["one", "two"])
+
+
+def test_runs_that_cannot_be_joined(tmp_path: Path) -> None:
+    one = make_run(tmp_path / "one")
+    other = make_run(tmp_path / "other", settings=("model.source=false",))
+    with pytest.raises(BytenmtError, match="one was trained with a source and .*other without: they cannot"):
+        Translator.load(one, other)
+    with pytest.raises(BytenmtError, match="other was trained without a source and .*one with: they cannot"):
+        Translator.load(other, one)
+    assert not Translator.load(other).source
+
+
+def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the class, with a run of that name."""
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "runs" / "mine")
+    finder = doctest.DocTestFinder(recurse=False)
+    (example,) = finder.find(Translator, "Translator", globs={"Translator": Translator})
+    assert len(example.examples) == 5
+    said = io.StringIO()
+    doctest.DocTestRunner().run(example, out=said.write)
+    assert said.getvalue() == ""
+
+
+def test_the_package_gives_the_translator_alone() -> None:
+    """And imports nothing heavy until it does."""
+    code = (
+        "import sys, bytenmt\n"
+        "print({'torch', 'numba', 'numpy', 'msgspec', 'click'} & set(sys.modules))\n"
+        "from bytenmt import Translator; from bytenmt.decoding.translator import Translator as Same\n"
+        "print(Translator is Same is bytenmt.Translator, {'torch', 'click'} & set(sys.modules))\n"
+        "bytenmt.translator"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert run.stdout.splitlines() == ["set()", "True set()"]
+    assert "AttributeError: module 'bytenmt' has no attribute 'translator'" in run.stderr
+
+
+def test_misuse_is_told() -> None:
+    for wrong in ({"max_source_bytes": 3}, {"max_tokens": 0}):
+        with pytest.raises(ValueError, match="expected a whole number from"):
+            made_up(**wrong)  # type: ignore[arg-type]
+    for prefix in (b"\xff", b"a\n", b"\r"):
+        with pytest.raises(ValueError, match="is not valid UTF-8 without a line end"):
+            made_up(prefix=prefix)
+    with pytest.raises(ValueError, match="training mode"):
+        of_models([small_model("luong").train()], CPU)
+    with pytest.raises(TypeError, match="beams"):
+        make(beams=3)
+    with pytest.raises(ValueError, match="no run"):
+        Translator.load()
+
+
+# Several processes.
+
+
+def shared(group: Group, arch: str) -> dict[str, Any]:
+    """What is found, and what this process was asked for."""
+    draw = random.Random(7)
+    lines = [bytes(draw.choices(b"abcdef gh", k=draw.randrange(40))) for _ in range(30)]
+    admitted: list[list[Request]] = []
+    made_up(admitted, group=group, max_tokens=200).answer(lines)
+    translator = make(arch, beam=2, n_best=2, max_tokens=200, group=group)
+    sampling = make(arch, sample=True, max_tokens=200, group=group)
+    return {
+        "asked": [request for batch in admitted for request in batch],
+        "found": [[h.text for h in answer.hypotheses] for answer in translator.answer(lines)],
+        "drawn": [answer.hypotheses[0].text for answer in sampling.answer(lines)],
+    }
+
+
+@pytest.mark.parametrize("arch, size", [("luong", 2), ("convs2s", 3)])
+def test_processes_answer_as_one(arch: str, size: int) -> None:
+    """All of them get all; each sentence is decoded by one of them, and none has nothing to do."""
+    alone = shared(ALONE, arch)
+    found = results(shared, arch, size=size)
+    assert [one["found"] == alone["found"] for one in found] == [True] * size
+    assert [one["drawn"] == alone["drawn"] for one in found] == [True] * size
+    assert sorted(request for one in found for request in one["asked"]) == sorted(alone["asked"])
+    assert min(len(one["asked"]) for one in found) >= len(alone["asked"]) // (size + 1)
+    assert len({text for texts in alone["found"] for text in texts}) > 10

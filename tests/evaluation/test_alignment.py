@@ -1,0 +1,159 @@
+"""Alignments: the weights are those by which the model predicts, and characters add up their bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from invariants import VARIANTS, WITH_SOURCE, build
+from made_up_engine import make_run, small_model
+
+from bytenmt.cli.main import main
+from bytenmt.config.schema import ATTENTIVE
+from bytenmt.evaluation.alignment import Aligner, Link, fold
+from bytenmt.models import bahdanau, convs2s, luong
+from bytenmt.utf8 import BOS, EOS
+
+CPU = torch.device("cpu")
+PAIRS = [
+    ("가나 b".encode(), "x 다".encode()),
+    (b"one two three", b"ab"),
+    (b"q", "é\U0001f600".encode()),
+    (b"z", b""),
+]
+CASES = {name: VARIANTS[name] for name in WITH_SOURCE if VARIANTS[name]["arch"] in ATTENTIVE}
+CASES["luong-reversed"] = {**VARIANTS["luong"], "reverse_source": True}
+
+
+def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarray:
+    """The weights that attention hands out while the model reads one text alone, noted from outside: mean
+    over layers, (bytes of the text, bytes of the source + 1)."""
+    src = torch.tensor([[*source, EOS]], dtype=torch.uint8)
+    memory = model.encode(src, torch.tensor([len(source) + 1]))
+    found: list[np.ndarray] = []
+
+    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
+        for module in (bahdanau, luong, convs2s):
+            original = module.attend
+
+            def noting(*arguments: Any, original: Any = original) -> Any:
+                result = original(*arguments)
+                found.append(result[1][0].numpy())
+                return result
+
+            patch.setattr(module, "attend", noting)
+        tgt = torch.tensor([[BOS, *text[:-1]]], dtype=torch.uint8)
+        model(tgt, memory, model.start(memory))
+    # Calls are the bytes of one layer, or the layers with all their bytes.
+    weights = np.concatenate(found).reshape(-1, len(text), len(source) + 1).mean(axis=0)
+    order = [*reversed(range(len(source))), len(source)] if is_reversed else range(len(source) + 1)
+    return weights[:, order]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_weights_are_those_of_the_prediction(name: str) -> None:
+    """In a batch, padded, and in the order of the source; a probability each; of two models the mean."""
+    models = [build(CASES[name], seed, scale=2.0) for seed in (0, 1)]
+    for chosen in (models[:1], models):
+        found = Aligner(chosen, CPU).weights(PAIRS)
+        for (source, text), weights in zip(PAIRS, found, strict=True):
+            assert weights.shape == (len(text), len(source) + 1)
+            if text:
+                parts = [
+                    seen(model, source, text, CASES[name].get("reverse_source", False)) for model in chosen
+                ]
+                assert np.allclose(weights, np.mean(parts, axis=0), atol=1e-6)
+                assert np.allclose(weights.sum(axis=1), 1, atol=1e-6)
+    assert np.ptp(found[1]) > 0.1, "weights that are all alike tell no mistake"
+
+
+@given(st.text("a한é\U0001f600", max_size=6), st.text("b글", max_size=5), st.integers(0, 9))
+def test_characters_add_up_their_bytes(source_text: str, text: str, seed: int) -> None:
+    """Against sums written out by hand."""
+    source, found = source_text.encode(), text.encode()
+    generator = np.random.default_rng(seed)
+    weights = generator.dirichlet(np.ones(len(source) + 1), len(found)).astype(np.float32)
+    links = fold(weights.reshape(len(found), len(source) + 1), source, found)
+    assert len(links) == (len(text) if source else 0)
+    for k, link in enumerate(links):
+        assert link.chars == (k, k + 1)
+        assert found[slice(*link.bytes)].decode() == text[k]
+        assert source[slice(*link.source_bytes)].decode() == source_text[slice(*link.source_chars)]
+        shares = []
+        for j in range(len(source_text)):
+            begin = len(source_text[:j].encode())
+            end = begin + len(source_text[j].encode())
+            rows = range(*link.bytes)
+            shares.append(sum(float(weights[row, begin:end].sum()) for row in rows) / len(rows))
+        assert link.weight == pytest.approx(max(shares), abs=1e-5)
+        assert shares[link.source_chars[0]] == pytest.approx(max(shares), abs=1e-5)
+
+
+def test_pieces_are_told_in_the_places_of_the_line() -> None:
+    """Each piece's links as of the piece alone, moved behind what stands before it."""
+    aligner = Aligner([small_model("bahdanau")], CPU)
+    first, second = ("가나".encode(), "é 다".encode()), (b"cd", "x\U0001f600".encode())
+    (one,), (other,) = aligner.links([[(*first, b"")]]), aligner.links([[(*second, b"")]])
+    (line, nothing) = aligner.links([[(*first, b" "), (*second, b"")], [(b"", b"", b"")]])
+    assert nothing == [] and line[: len(one)] == one and len(line) == len(one) + len(other) == 5
+    moved = [
+        Link((a + 7, b + 7), (c + 4, d + 4), (e + 7, f + 7), (g + 3, h + 3), weight)
+        for (a, b), (c, d), (e, f), (g, h), weight in other
+    ]
+    assert line[len(one) :] == moved
+    whole, source = first[1] + b" " + second[1], first[0] + b" " + second[0]
+    for link in line:
+        assert len(whole[slice(*link.bytes)].decode()) == 1 == len(source[slice(*link.source_bytes)].decode())
+
+
+def test_a_trained_eye_sees_where_it_looks() -> None:
+    """A model whose attention is forced onto one byte links every character to it."""
+    model = small_model("luong")
+    place = 4  # the second byte of the second character
+    with pytest.MonkeyPatch.context() as patch:
+
+        def onto(scores: Any, values: Any, mask: Any) -> Any:
+            weights = torch.zeros_like(scores)
+            weights[:, :, place] = 1
+            return values(weights), weights
+
+        patch.setattr(luong, "attend", onto)
+        (links,) = Aligner([model], CPU).links([[("가나다".encode(), b"abc", b"")]])
+    assert [(link.source_bytes, link.source_chars, link.weight) for link in links] == [
+        ((3, 6), (1, 2), 1.0)
+    ] * 3
+
+
+@pytest.mark.parametrize("options", ["", "--engine torch --device cpu -b 2 --n-best 2 --max-source-bytes 7"])
+def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:
+    """Of every character of the text but the joints of pieces, for a run with attention; not for one without,
+    nor where not wanted."""
+    run, plain = make_run(tmp_path / "run"), make_run(tmp_path / "plain", "bytenet", 1)
+    (tmp_path / "src").write_text("one 두 번째 three\n\nb\n")
+    options += " --format jsonl --max-len-b 9"
+    command = ["translate", "-i", f"{tmp_path}/src", *options.split()]
+    for models, more, told in (
+        ([run], [], True),
+        ([run], ["--no-alignment"], False),
+        ([plain], [], False),
+        ([plain, run], ["--alignment"], True),
+    ):
+        result = CliRunner().invoke(main, [*command, "-m", *map(str, models), *more])
+        assert result.exit_code == 0, result.output
+        records = [json.loads(line) for line in result.stdout.splitlines()]
+        assert [record["line"] for record in records] == [1, 2, 3]
+        for record in records:
+            assert ("alignment" in record) == told
+            if told:
+                told_of = {link["chars"][0] for link in record["alignment"]}
+                untold = [char for k, char in enumerate(record["text"]) if k not in told_of]
+                assert len(told_of) == len(record["alignment"]) and set(untold) <= {" "}
+                assert bool(untold) == ("--max-source-bytes" in options and record["line"] == 1)
+    assert records[0]["alignment"][0].keys() == {"bytes", "chars", "source_bytes", "source_chars", "weight"}

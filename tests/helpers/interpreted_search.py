@@ -1,0 +1,98 @@
+"""The CPU engine's search without its models and without a compiler: cpu/choose.py read as plain Python, over
+made-up distributions. What holds for the PyTorch search can be asked of it, and faults can be planted in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from made_up import Distribution
+
+import bytenmt.decoding.cpu.search.beam_search
+from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.cpu.search.drafter import Guesser
+from bytenmt.decoding.cpu.search.slots import DONE, FREE, Places, Rules, mixed
+from bytenmt.decoding.interface import Hypothesis, Options, Request
+
+FILE = Path(bytenmt.decoding.cpu.search.beam_search.__file__)
+
+
+def interpreted() -> ModuleType:
+    """A fresh copy of the module whose functions are Python's own. What is compiled elsewhere is replaced."""
+    copy = ModuleType("interpreted_choose")
+    source = FILE.read_text(encoding="utf-8").replace("@compiled\n", "")
+    exec(compile(source, str(FILE), "exec", dont_inherit=True), vars(copy))
+    copied: Any = copy
+    copied.log_softmax = mean_of_models
+    copied.learn = lambda *_: None
+    return copy
+
+
+def mean_of_models(logits: np.ndarray, row: int, merged: np.ndarray) -> None:
+    """The models' mean probability, from logits that are log-probabilities."""
+    merged[:] = np.logaddexp.reduce(logits[:, row], axis=0) - np.log(len(logits))
+
+
+class InterpretedEngine(NumbaEngine):
+    """As NumbaEngine, but each of its models is a list of distributions, of which a sentence follows the one
+    whose number its source is. plant: changes the module before it is used."""
+
+    def __init__(
+        self,
+        models: Sequence[Sequence[Distribution]],
+        options: Options,
+        capacity: int,
+        plant: Callable[[Any], None] = lambda module: None,
+    ) -> None:
+        self.capacity = capacity
+        self._options, self._rules = options, Rules.of(options)
+        self._speculates = False
+        self._distributions = models
+        self._places = Places.make(capacity, options.beam, len(models), length=0, prefix=0)
+        self._places = self._places._replace(logits=self._places.logits.astype(np.float64))
+        self._guesser = Guesser.of(None, capacity * options.beam)
+        self._handles, self._n_admitted = {}, 0
+        self._follows = [0] * capacity  # the distribution of each place
+        self._search_module: Any = interpreted()
+        plant(self._search_module)
+        self.n_steps = 0
+
+    def admit(self, requests: list[Request]) -> list[int]:
+        logits = self._places.logits
+        self._grow(requests)
+        self._places = self._places._replace(logits=logits)
+        free = np.flatnonzero(self._places.state == FREE)[: len(requests)].tolist()
+        for place, request in zip(free, requests, strict=True):
+            first = mixed(mixed(self._options.seed) + request.number)
+            keys = [mixed(first + text) for text in range(self._options.beam)]
+            self._places.begin(place, request.limit, request.prefix, keys, self._options.sample)
+            self._follows[place] = int((request.source or b"").strip() or b"0")
+        handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
+        self._n_admitted += len(requests)
+        self._handles.update(zip(handles, free, strict=True))
+        return handles
+
+    def advance(self, n_steps: int) -> None:
+        places, module = self._places, self._search_module
+        for _ in range(n_steps):
+            module.gather_rows(places)
+            if not places.n_rows[0]:
+                return
+            self.n_steps += 1
+            for row, (place, beam, _) in enumerate(places.rows[: places.n_rows[0]]):
+                text = self._text_of(place, beam)
+                for model, distributions in enumerate(self._distributions):
+                    places.logits[model, row] = distributions[self._follows[place]](text)
+            module.choose(places, self._rules, self._guesser)
+
+    def finished(self) -> list[tuple[int, list[Hypothesis]]]:
+        done = [(h, place) for h, place in self._handles.items() if self._places.state[place] == DONE]
+        return super().finished() if done else []
+
+    def _text_of(self, place: int, beam: int) -> bytes:
+        """What a row has read."""
+        return self._places.text(place, int(self._places.step[place]), int(beam))

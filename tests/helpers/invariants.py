@@ -1,0 +1,499 @@
+"""What must hold of every model, as plain functions that raise AssertionError where it does not.
+
+test_contract.py and test_search.py run them over all models; test_faults.py plants faults and
+expects them to fail. Everything is float64 with all parameters random: no zero hides a mistake.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from reference import REFERENCES
+from torch import Tensor
+
+from bytenmt.config.schema import parse_config
+from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.pytorch.engine import TorchEngine
+from bytenmt.decoding.scheduler import decode
+from bytenmt.models import build_model
+from bytenmt.models.base import Model, concatenate, place, select, tensors
+from bytenmt.utf8 import BOS, EOS
+
+AnyModel = Model[Any, Any]
+Variant = dict[str, Any]
+
+TOLERANCE = 1e-9
+NAN_ID = 0xF9  # a byte that no test text contains
+
+# Small and odd, every option at least once; test_reference.py has more.
+VARIANTS: dict[str, Variant] = {
+    "seq2seq": {"arch": "seq2seq", "d_embedding": 5, "d_hidden": 7},
+    "seq2seq-every-step": {
+        "arch": "seq2seq",
+        "d_embedding": 5,
+        "d_hidden": 7,
+        "n_layers": 2,
+        "context": "every_step",
+        "gru_reset": "after",
+        "tie_embedding": True,
+    },
+    "bahdanau": {
+        "arch": "bahdanau",
+        "d_embedding": 5,
+        "d_hidden": 7,
+        "d_attention": 6,
+        "d_maxout": 3,
+    },
+    "bahdanau-current": {
+        "arch": "bahdanau",
+        "d_embedding": 5,
+        "d_hidden": 4,
+        "d_attention": 3,
+        "d_maxout": 7,
+        "read_out": "current",
+        "tie_embedding": True,
+    },
+    "luong": {"arch": "luong", "d_embedding": 5, "d_hidden": 7},
+    "luong-concat": {
+        "arch": "luong",
+        "d_embedding": 5,
+        "d_hidden": 6,
+        "n_layers": 1,
+        "score": "concat",
+        "input_feeding": False,
+        "reverse_source": True,
+        "tie_embedding": True,
+    },
+    "bytenet": {
+        "arch": "bytenet",
+        "d_embedding": 5,
+        "d_channels": 7,
+        "n_sets": 2,
+        "dilations": [1, 2],
+    },
+    "bytenet-short": {
+        "arch": "bytenet",
+        "d_embedding": 5,
+        "d_channels": 6,
+        "n_sets": 1,
+        "dilations": [1, 3],
+        "kernel_width": 2,
+        "unfolding_factor": 0.6,
+        "unfolding_offset": 1,
+        "tie_embedding": True,
+    },
+    "convs2s": {
+        "arch": "convs2s",
+        "d_embedding": 5,
+        "encoder_layers": [[6, 3], [6, 3]],
+        "decoder_layers": [[6, 3], [6, 4]],
+    },
+    "convs2s-uneven": {
+        "arch": "convs2s",
+        "d_embedding": 5,
+        "encoder_layers": [[4, 2], [7, 4], [7, 1]],
+        "decoder_layers": [[4, 3], [7, 2], [6, 1]],
+        "n_positions": 6,
+        "tie_embedding": True,
+    },
+}
+ALONE = {"source": False}
+WITHOUT_SOURCE: dict[str, Variant] = {
+    "seq2seq-alone": VARIANTS["seq2seq"] | ALONE | {"n_layers": 2},
+    "bahdanau-alone": VARIANTS["bahdanau"] | ALONE,
+    "bahdanau-current-alone": VARIANTS["bahdanau-current"] | ALONE,
+    "luong-alone": VARIANTS["luong"] | ALONE | {"input_feeding": False, "tie_embedding": True},
+    "bytenet-alone": VARIANTS["bytenet"] | ALONE,
+    "bytenet-multiplicative-alone": VARIANTS["bytenet-short"] | ALONE | {"block": "multiplicative"},
+    "convs2s-alone": VARIANTS["convs2s-uneven"] | ALONE | {"encoder_layers": [], "n_positions": 0},
+}
+VARIANTS["bytenet-multiplicative"] = VARIANTS["bytenet"] | {"block": "multiplicative"}
+VARIANTS |= WITHOUT_SOURCE
+WITH_SOURCE = [name for name in VARIANTS if name not in WITHOUT_SOURCE]
+CONVOLUTIONAL = [name for name in VARIANTS if name.startswith(("bytenet", "convs2s"))]
+
+
+def build(options: Variant, seed: int = 0, scale: float = 0.4) -> AnyModel:
+    """A model in float64 and evaluation mode with all its parameters disturbed."""
+    torch.manual_seed(seed)
+    model = build_model(parse_config({"model": options}).model).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(scale * torch.randn_like(parameter))
+    return model
+
+
+def make(name: str, seed: int = 0) -> AnyModel:
+    """One of VARIANTS."""
+    return build(VARIANTS[name], seed)
+
+
+def some_bytes(n: int, t: int, seed: int = 0) -> Tensor:
+    """(n, t) uint8, none of them a control symbol."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(1, 240, (n, t), generator=generator).to(torch.uint8)
+
+
+def some_sources(lengths: list[int], width: int = 0, seed: int = 1) -> tuple[Tensor, Tensor]:
+    """Padded sources of these lengths, EOS included, with rubbish where the padding is."""
+    src = some_bytes(len(lengths), max(width, *lengths), seed)
+    for row, length in zip(src, lengths, strict=True):
+        row[length - 1] = EOS
+    return src, torch.tensor(lengths)
+
+
+def some_inputs(rows: int, t: int, seed: int = 2) -> Tensor:
+    """Decoder inputs (rows, t) uint8, BOS first."""
+    tgt = some_bytes(rows, t, seed)
+    tgt[:, 0] = BOS
+    return tgt
+
+
+def encode(model: AnyModel, src: Tensor, src_len: Tensor) -> Any:
+    """The memory; of a model without a source, that of no source."""
+    if not model.config.source:  # type: ignore[union-attr]
+        src, src_len = src[:, :0], torch.zeros_like(src_len)
+    return model.encode(src, src_len)
+
+
+def whole(model: AnyModel, src: Tensor, src_len: Tensor, tgt: Tensor) -> Tensor:
+    """Teacher forcing in one call, without gradients."""
+    with torch.no_grad():
+        memory = encode(model, src, src_len)
+        state = model.start(memory, len(tgt) // len(src))
+        logits: Tensor = model(tgt, memory, state)[0]
+        return logits
+
+
+def in_pieces(model: AnyModel, src: Tensor, src_len: Tensor, tgt: Tensor, pieces: list[int]) -> Tensor:
+    """The same, `pieces` columns a call, with gradients if they are on."""
+    memory = encode(model, src, src_len)
+    state = model.start(memory, len(tgt) // len(src))
+    logits = []
+    for piece in tgt.split(pieces, dim=1):
+        part, state = model(piece, memory, state)
+        logits.append(part)
+    return torch.cat(logits, dim=1)
+
+
+def assert_same(a: Tensor, b: Tensor, what: str) -> None:
+    """Equal within TOLERANCE, and numbers."""
+    assert a.shape == b.shape, f"{what}: shapes {tuple(a.shape)} and {tuple(b.shape)}"
+    assert bool(a.isfinite().all() and b.isfinite().all()), f"{what}: not finite"
+    difference = float((a - b).abs().max())
+    assert difference <= TOLERANCE, f"{what}: differ by {difference:.3g}"
+
+
+def assert_differ(a: Tensor, b: Tensor, what: str) -> None:
+    """Every row of a and b (rows, d) differs by something that is not rounding."""
+    difference = float((a - b).abs().amax(dim=-1).min())
+    assert difference > 1e-7, f"{what}: differ by {difference:.3g} only"
+
+
+def check_steps(model: AnyModel) -> None:
+    """Step by step equals teacher forcing."""
+    src, src_len = some_sources([5, 9, 3])
+    tgt = some_inputs(3, 15)
+    with torch.no_grad():
+        stepped = in_pieces(model, src, src_len, tgt, [1] * 15)
+    assert_same(stepped, whole(model, src, src_len, tgt), "steps and the whole")
+
+
+def check_cut(model: AnyModel, pieces: list[int], gradients: bool) -> None:
+    """The sequence in these pieces equals the whole."""
+    src, src_len = some_sources([4, 7])
+    tgt = some_inputs(2, sum(pieces))
+    with torch.set_grad_enabled(gradients):
+        cut = in_pieces(model, src, src_len, tgt, pieces).detach()
+    assert_same(cut, whole(model, src, src_len, tgt), f"cut into {pieces}")
+
+
+def check_causality(model: AnyModel) -> None:
+    """A NaN at t touches nothing before t, nothing of another row, and something from t on."""
+    src, src_len = some_sources([6, 4])
+    t = 9
+    clean = some_inputs(2, t)
+    expected = whole(model, src, src_len, clean)
+    weight = model.embedding.weight
+    for at in range(t):
+        tgt = clean.clone()
+        tgt[0, at] = NAN_ID
+        kept = weight[NAN_ID].detach().clone()
+        with torch.no_grad():
+            weight[NAN_ID] = torch.nan
+        try:
+            logits = whole(model, src, src_len, tgt)
+        finally:
+            with torch.no_grad():
+                weight[NAN_ID] = kept
+        ids = [i for i in range(256) if i != NAN_ID]  # tied, the output has a row of NaN
+        if at:
+            assert_same(logits[0, :at, ids], expected[0, :at, ids], f"before a NaN at {at}")
+        assert_same(logits[1][:, ids], expected[1][:, ids], f"the row beside a NaN at {at}")
+        assert bool(logits[0, at, ids].isnan().any()), f"a NaN at {at} does not reach its output"
+
+
+def check_autoregressive(model: AnyModel) -> None:
+    """An input byte changes the prediction made right after reading it, and none before."""
+    src, src_len = some_sources([6])
+    t = 8
+    tgt = some_inputs(1, t)
+    expected = whole(model, src, src_len, tgt)
+    for at in range(1, t):
+        other = tgt.clone()
+        other[0, at] ^= 1
+        logits = whole(model, src, src_len, other)
+        assert_same(logits[:, :at], expected[:, :at], f"before a change at {at}")
+        assert_differ(logits[:, at], expected[:, at], f"right after a change at {at}")
+
+
+def check_source_matters(model: AnyModel) -> None:
+    """A change of any source byte changes the first or a later prediction."""
+    src, src_len = some_sources([6])
+    tgt = some_inputs(1, 8)
+    expected = whole(model, src, src_len, tgt)
+    for at in range(5):
+        other = src.clone()
+        other[0, at] ^= 1
+        logits = whole(model, other, src_len, tgt)
+        assert_differ(logits.flatten(1), expected.flatten(1), f"source byte {at} changed")
+
+
+def check_padding(model: AnyModel) -> None:
+    """A sentence alone, in a batch, and in a batch padded wider with rubbish gives the same."""
+    lengths = [3, 11, 1, 6]
+    tgt = some_inputs(4, 13)
+    src, src_len = some_sources(lengths)
+    together = whole(model, src, src_len, tgt)
+    wide = torch.cat([src, some_bytes(4, 7, seed=9)], dim=1)
+    assert_same(whole(model, wide, src_len, tgt), together, "padded wider")
+    for i, length in enumerate(lengths):
+        rows = slice(i, i + 1)
+        alone = whole(model, src[rows, :length], src_len[rows], tgt[rows])
+        assert_same(alone, together[rows], f"sentence {i} alone and in a batch")
+
+
+def check_permutation(model: AnyModel) -> None:
+    """Rows permute freely."""
+    src, src_len = some_sources([5, 2, 8, 4])
+    tgt = some_inputs(4, 9)
+    order = torch.tensor([2, 0, 3, 1])
+    permuted = whole(model, src[order], src_len[order], tgt[order])
+    assert_same(permuted, whole(model, src, src_len, tgt)[order], "permuted rows")
+
+
+def check_beams(model: AnyModel, beam: int = 3) -> None:
+    """n sentences with n * beam rows equal each sentence repeated `beam` times."""
+    src, src_len = some_sources([5, 2, 8])
+    tgt = some_inputs(3 * beam, 10)
+    repeated = src.repeat_interleave(beam, 0), src_len.repeat_interleave(beam, 0)
+    assert_same(whole(model, src, src_len, tgt), whole(model, *repeated, tgt), "beams")
+
+
+def check_reorder(
+    model: AnyModel, beam: int = 3, calls: int = 18, seed: int = 0, gradients: bool = False
+) -> None:
+    """After any reorderings within sentences, a row is what teacher forcing of its bytes gives."""
+    random_ = random.Random(seed)
+    lengths = [5, 8]
+    src, src_len = some_sources(lengths)
+    rows = beam * len(lengths)
+    with torch.set_grad_enabled(gradients):
+        memory = encode(model, src, src_len)
+        state = model.start(memory, beam)
+        read = [b""] * rows
+        for call in range(calls):
+            t = random_.choice([1, 1, 1, 1, 2, 3])
+            if call:
+                parents = [i // beam * beam + random_.randrange(beam) for i in range(rows)]
+                state = model.reorder(state, torch.tensor(parents))
+                read = [read[parent] for parent in parents]
+            new = some_bytes(rows, t, seed=1000 * seed + call)
+            if call == 0:
+                new[:, 0] = BOS
+            read = [old + bytes(row.tolist()) for old, row in zip(read, new, strict=True)]
+            logits, state = model(new, memory, state)
+            tgt = torch.tensor([list(row) for row in read], dtype=torch.uint8)
+            expected = whole(model, src, src_len, tgt)[:, -t:]
+            assert_same(logits.detach(), expected, f"call {call} after reordering")
+
+
+def check_rewind(model: AnyModel, takes: list[tuple[int, int]], drafted: int = 4) -> None:
+    """Read chunks of (n, back): n columns, of which the last min(back, n) are rubbish and taken back, by each
+    of three rows another number; the columns that stay are those of one call."""
+    src, src_len = some_sources([5, 9, 3])
+    tgt = some_inputs(3, 2 + sum(n for n, _ in takes))
+    expected = whole(model, src, src_len, tgt)
+    rubbish = some_bytes(3, 5, seed=9)
+    reached = torch.zeros(3, dtype=torch.int64)
+    with torch.no_grad():
+        memory = encode(model, src, src_len)
+        state = model.start(memory, drafted=drafted)
+        for n, back in [*takes, (1, 0)]:
+            wrong = torch.tensor([min(back, n), 0, min(back, n) // 2])
+            chunk = rubbish[:, :n].clone()
+            for row in range(3):
+                good = n - int(wrong[row])
+                chunk[row, :good] = tgt[row, reached[row] : reached[row] + good]
+            logits, state = model(chunk, memory, state)
+            state = model.rewind(state, wrong)
+            for row in range(3):
+                good, start = n - int(wrong[row]), int(reached[row])
+                if good:
+                    there = expected[row, start : start + good]
+                    assert_same(logits[row, :good], there, "after taking back")
+            reached += n - wrong
+
+
+def check_rings_in_place(model: AnyModel) -> None:
+    """Without gradients, steps and reorderings never move or resize a ring."""
+    src, src_len = some_sources([5, 8])
+    with torch.no_grad():
+        memory = encode(model, src, src_len)
+        state: Any = model.start(memory, 2)
+        kept = state.rings  # alive, so that a copy cannot take the same place in memory
+        for step in range(6):
+            state = model.reorder(state, torch.tensor([1, 1, 2, 2]))
+            _, state = model(some_bytes(4, 1, seed=step), memory, state)
+        before, after = ([(ring.data_ptr(), ring.shape) for ring in rings] for rings in (kept, state.rings))
+    assert before == after, "a ring was copied"
+
+
+def check_state_kept(model: AnyModel) -> None:
+    """With gradients, forward leaves the state that it was given as it was; shapes never change."""
+    src, src_len = some_sources([5, 8])
+    memory = encode(model, src, src_len)
+    _, state = model(some_inputs(4, 5), memory, model.start(memory, 2))
+    before = [part.detach().clone() for part in tensors(state)]
+    for t in (1, 4):
+        _, after = model(some_bytes(4, t), memory, state)
+        for old, now, new in zip(before, tensors(state), tensors(after), strict=True):
+            assert torch.equal(old, now), "forward changed a state that gradients need"
+            assert old.shape == new.shape, "a state changed its shape"
+
+
+def check_receptive_field(model: AnyModel) -> None:
+    """Probing each input byte finds exactly the receptive field that the model claims."""
+    claimed = model.receptive_field()
+    assert claimed is not None
+    t = claimed + 4
+    src, src_len = some_sources([4])
+    tgt = some_inputs(1, t).repeat(t + 1, 1)  # row i with byte i changed, the last row with none
+    tgt[torch.arange(t), torch.arange(t)] ^= 3
+    changed = whole(model, src, src_len, tgt)[:, -1]
+    difference = (changed[:-1] - changed[-1]).abs().amax(dim=-1)
+    seen = (difference > 1e-13).nonzero().flatten()
+    assert int(seen.max()) == t - 1, "the newest byte is not seen"
+    found = t - int(seen.min())
+    assert found == claimed, f"receptive field: claimed {claimed}, found {found}"
+
+
+def check_without_source(model: AnyModel) -> None:
+    """Without a source a model is a byte language model, with the same contract."""
+    src, src_len = torch.zeros(2, 0, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64)
+    tgt = some_inputs(4, 9)
+    logits = whole(model, src, src_len, tgt)
+    with torch.no_grad():
+        stepped = in_pieces(model, src, src_len, tgt, [1, 2, 1, 4, 1])
+    assert_same(stepped, logits, "pieces without a source")
+    alone = whole(model, src[:1], src_len[:1], tgt[2:3])
+    assert_same(alone, logits[2:3], "a row alone without a source")
+    other = tgt.clone()
+    other[:, 3] ^= 1
+    changed = whole(model, src, src_len, other)
+    assert_same(changed[:, :3], logits[:, :3], "before a change without a source")
+    assert_differ(changed[:, 3], logits[:, 3], "after a change without a source")
+
+
+def check_reference(model: AnyModel, lengths: tuple[int, ...] = (5, 12, 1), t: int = 11) -> None:
+    """A padded batch agrees with the NumPy computation of each of its sentences."""
+    options = msgspec.to_builtins(model.config)  # type: ignore[attr-defined]
+    parameters = {name: p.detach().numpy() for name, p in model.named_parameters()}
+    compute = REFERENCES[options["arch"]]
+    src, src_len = some_sources(list(lengths))
+    tgt = some_inputs(len(lengths), t)
+    logits = whole(model, src, src_len, tgt)
+    for i, length in enumerate(lengths):
+        source = bytes(src[i, :length].tolist())
+        expected = compute(parameters, options, source, bytes(tgt[i].tolist()))
+        assert_same(logits[i], torch.from_numpy(np.asarray(expected)), f"sentence {i}")
+
+
+def check_reference_without_source(model: AnyModel) -> None:
+    """Without a source too."""
+    options = msgspec.to_builtins(model.config)  # type: ignore[attr-defined]
+    parameters = {name: p.detach().numpy() for name, p in model.named_parameters()}
+    tgt = some_inputs(1, 9)
+    nothing = torch.zeros(1, 0, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64)
+    expected = REFERENCES[options["arch"]](parameters, options, b"", bytes(tgt[0].tolist()))
+    assert_same(whole(model, *nothing, tgt)[0], torch.from_numpy(np.asarray(expected)), "no source")
+
+
+def log_probability(model: AnyModel, source: Tensor, text: bytes) -> float:
+    """The teacher-forced log-probability of text and EOS; source (1, s)."""
+    tgt = torch.tensor([[BOS, *text]], dtype=torch.uint8)
+    truth = torch.tensor([[*text, EOS]])
+    logits = whole(model, source, torch.tensor([source.shape[1]]), tgt).log_softmax(dim=-1)
+    return float(logits.gather(2, truth[:, :, None]).sum())
+
+
+def some_requests(lengths: list[int], limits: list[int]) -> list[Request]:
+    """Sentences with the sources of some_sources; their lengths count EOS."""
+    src, _ = some_sources(lengths)
+    rows = zip(src, lengths, limits, strict=True)
+    return [Request(bytes(row[: length - 1].tolist()), limit) for row, length, limit in rows]
+
+
+def check_search(model: AnyModel, beam: int) -> None:
+    """Every hypothesis' log-probability is its teacher-forced one, whichever place it was decoded at."""
+    lengths = [7, 3, 5, 4]
+    src, _ = some_sources(lengths)
+    engine = TorchEngine([model], Options(beam=beam, n_best=beam), 2, torch.device("cpu"))
+    for i, hypotheses in decode(engine, some_requests(lengths, [14, 9, 11, 16])):
+        for found in hypotheses:
+            expected = log_probability(model, src[i : i + 1, : lengths[i]], found.text)
+            difference = abs(found.log_probability - expected)
+            assert difference <= TOLERANCE, f"{found.text!r}: off by {difference:.3g}"
+
+
+def check_moved_rows(model: AnyModel, beam: int = 2) -> None:
+    """Sentences that are selected, concatenated and placed go on as if they had always stood there."""
+    lengths = [9, 4, 6]
+    src, src_len = some_sources(lengths)
+    tgt = some_inputs(3 * beam, 9)
+    swap = torch.tensor([1, 0] * 3) + torch.arange(0, 6, 2).repeat_interleave(2)  # beams change places
+    swapped = tgt[swap]
+    expected = whole(model, src, src_len, torch.cat([swapped[:, :4], tgt[:, 4:]], dim=1))[:, 4:]
+
+    def begun(i: int, width: int = 0) -> tuple[Any, Any]:
+        """Sentence i after four bytes and a reordering."""
+        length = max(lengths[i], width)
+        memory = encode(model, src[i : i + 1, :length], src_len[i : i + 1])
+        _, state = model(tgt[i * beam : (i + 1) * beam, :4], memory, model.start(memory, beam))
+        return memory, model.reorder(state, torch.tensor([1, 0]))
+
+    def check(memory: Any, state: Any, order: list[int], what: str) -> None:
+        rows = torch.tensor(order)[:, None] * beam + torch.arange(beam)
+        logits = in_steps(model, tgt[rows.view(-1), 4:], memory, state)
+        assert_same(logits, expected[rows.view(-1)], what)
+
+    with torch.no_grad():
+        memory, state = (concatenate(parts) for parts in zip(*map(begun, (1, 0, 2)), strict=True))
+        rows = torch.tensor([4, 5, 0, 1])
+        check(select(memory, torch.tensor([2, 0])), select(state, rows), [2, 1], "selected")
+        place(memory, torch.tensor([1]), begun(1)[0])
+        place(state, torch.tensor([2, 3]), begun(1)[1])
+        check(memory, state, [1, 1, 2], "placed and concatenated")
+
+
+def in_steps(model: AnyModel, tgt: Tensor, memory: Any, state: Any) -> Tensor:
+    """Logits of tgt (rows, t), a byte a call."""
+    logits = []
+    for column in tgt.split(1, dim=1):
+        part, state = model(column, memory, state)
+        logits.append(part)
+    return torch.cat(logits, dim=1)

@@ -1,0 +1,222 @@
+"""Made-up distributions over bytes, a decoder that follows them, and searches written in plain lists."""
+
+from __future__ import annotations
+
+import unicodedata
+import zlib
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bytenmt.utf8 import BOS, EOS
+
+Distribution = Callable[[bytes], np.ndarray]  # a prefix -> 256 log-probabilities
+LONGEST = 400  # bytes that a decoder reads at most
+
+
+def normalised(logits: np.ndarray) -> np.ndarray:
+    return logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
+
+
+def random_distribution(seed: int, peak: float = 4.0, end: float = 0.0, grain: float = 0.0) -> Distribution:
+    """Any bytes at all, forbidden ones too; a prefix always gives the same. grain: logits are multiples of
+    it, so that many are equal."""
+
+    def log_p(prefix: bytes) -> np.ndarray:
+        generator = np.random.default_rng(zlib.crc32(prefix, seed))
+        logits = peak * generator.normal(size=256)
+        if grain:
+            logits = (logits / grain).round() * grain
+        logits[EOS] += end
+        return normalised(logits)
+
+    return log_p
+
+
+def few_bytes(seed: int, alphabet: bytes, end: float = 0.0, floor: float = -np.inf) -> Distribution:
+    """Only these bytes and EOS have any probability, or more than the floor's."""
+    full = random_distribution(seed, peak=1.5, end=end)
+
+    def log_p(prefix: bytes) -> np.ndarray:
+        logits = np.full(256, floor)
+        kept = [*set(alphabet), EOS]
+        logits[kept] = full(prefix)[kept]
+        return normalised(logits)
+
+    return log_p
+
+
+class Which(NamedTuple):
+    """A memory. which (n,) int64: the distribution of each sentence."""
+
+    which: Tensor
+
+
+class Read(NamedTuple):
+    """A state. text (rows, LONGEST) uint8 and n_bytes (rows,) int64: what each row has read, without BOS."""
+
+    text: Tensor
+    n_bytes: Tensor
+
+
+class FakeDecoder:
+    """Obeys the models' contract. A sentence follows the distribution whose number its source is, in digits;
+    without a source or with a blank one, the first."""
+
+    def __init__(self, distributions: list[Distribution]) -> None:
+        self.distributions = distributions
+        self.rows: list[int] = []  # of each step
+
+    def encode(self, src: Tensor, src_len: Tensor) -> Which:
+        digits = [bytes(row[: max(0, length - 1)]) for row, length in zip(src.tolist(), src_len, strict=True)]
+        return Which(torch.tensor([int(text.strip() or b"0") for text in digits]))
+
+    def start(self, memory: Which, beam: int = 1) -> Read:
+        rows = len(memory.which) * beam
+        return Read(torch.zeros(rows, LONGEST, dtype=torch.uint8), torch.zeros(rows, dtype=torch.int64))
+
+    def __call__(self, tgt: Tensor, memory: Which, state: Read) -> tuple[Tensor, Read]:
+        text, n_bytes, logits = state.text.clone(), state.n_bytes.clone(), []
+        which = memory.which.repeat_interleave(len(tgt) // len(memory.which))
+        for i, byte in enumerate(tgt[:, 0].tolist()):
+            if byte != BOS and n_bytes[i] < LONGEST:  # a sentence that is done goes on reading
+                text[i, n_bytes[i]] = byte
+                n_bytes[i] += 1
+            logits.append(self.distributions[which[i]](bytes(text[i, : n_bytes[i]].tolist())))
+        self.rows.append(len(tgt))
+        return torch.from_numpy(np.array(logits))[:, None], Read(text, n_bytes)
+
+    def reorder(self, state: Read, parents: Tensor) -> Read:
+        return Read(state.text[parents], state.n_bytes[parents])
+
+
+@lru_cache(maxsize=100_000)
+def missing(begun: bytes) -> int | None:
+    """Bytes that would make this valid UTF-8 at the least; None if none can. By trying."""
+    for more in range(4):
+        for first in b"\x80\x8f\x90\x9f\xa0\xbf":
+            try:
+                (begun + (bytes([first]) + b"\x80" * 3)[:more]).decode()
+            except UnicodeDecodeError:
+                continue
+            return more
+    return None
+
+
+def is_control(ends: bytes) -> bool:
+    """Is the last character of this a control character other than TAB?"""
+    try:
+        character = ends[-1:].decode() if ends[-1] < 0x80 else ends[-2:].decode()
+    except UnicodeDecodeError:
+        return False
+    return len(character) == 1 and unicodedata.category(character) == "Cc" and character != "\t"
+
+
+def may_follow(text: bytes, byte: int, limit: int) -> bool:
+    """Is there valid UTF-8 without control characters, `limit` bytes at most, that goes on like this?"""
+    if byte == EOS:
+        return missing(text[-4:]) == 0 or missing(text) == 0
+    if is_control(text + bytes([byte])):
+        return False
+    more = missing(text + bytes([byte]))
+    return more is not None and len(text) + 1 + more <= limit
+
+
+def repeats(text: bytes, byte: int, n: int) -> bool:
+    """Would this byte complete n characters that stand in the text already?"""
+    if byte == EOS or missing(text + bytes([byte])) != 0:
+        return False
+    before = text.decode("utf-8", "ignore")  # without what was begun
+    after = (text + bytes([byte])).decode()
+    return len(after) >= n and after[-n:] in before
+
+
+def followers(text: bytes, limit: int, prefix: bytes = b"", n: int = 0) -> list[int]:
+    """The bytes that may follow under a limit, a forced prefix and a repetition guard of n characters."""
+    if len(text) < len(prefix):
+        return [prefix[len(text)]]
+    allowed = [byte for byte in range(256) if may_follow(text, byte, limit)]
+    return [byte for byte in allowed if not (n and repeats(text, byte, n))] or allowed
+
+
+def naive_greedy(log_p: Distribution, limit: int, prefix: bytes = b"", n: int = 0) -> tuple[bytes, float]:
+    """The most probable allowed byte, again and again."""
+    text, total = b"", 0.0
+    while True:
+        row = log_p(text)
+        byte = max(followers(text, limit, prefix, n), key=lambda b: row[b])
+        total += row[byte]
+        if byte == EOS:
+            return text, total
+        text += bytes([byte])
+
+
+def naive_beam(
+    log_p: Distribution,
+    limit: int,
+    beam: int,
+    n_best: int = 1,
+    prefix: bytes = b"",
+    n: int = 0,
+    length_penalty: float = 1.0,
+) -> list[tuple[bytes, float]]:
+    """Beam search in plain lists. A text may end if its EOS is among the best `beam` candidates; the best
+    `beam` others go on. Over when the n_best-th is no worse than the best that goes on would be if it lost
+    nothing more: up to the limit, or, once `beam` have ended, up to twice its bytes."""
+
+    def ranked(total: float, n_bytes: int) -> float:
+        return float(total / (n_bytes + 1) ** length_penalty)
+
+    going, ended = [(b"", 0.0)], []
+    while going:
+        candidates = []
+        for text, total in going:
+            row = log_p(text)
+            candidates += [(total + row[byte], text, byte) for byte in followers(text, limit, prefix, n)]
+        candidates.sort(key=lambda c: -c[0])
+        ended += [(text, total) for total, text, byte in candidates[:beam] if byte == EOS]
+        ended = sorted(ended, key=lambda e: -ranked(e[1], len(e[0])))[:beam]
+        going = [(text + bytes([byte]), total) for total, text, byte in candidates if byte != EOS][:beam]
+        if going and len(ended) >= n_best:
+            text, total = ended[n_best - 1]
+            worst, (text, total) = ranked(total, len(text)), going[0]
+            soon = min(2 * len(text), limit)
+            if ranked(total, limit) <= worst or (len(ended) == beam and ranked(total, soon) <= worst):
+                break
+    return ended[:n_best]
+
+
+def peaked_distribution(seed: int, answer: bytes, junk_end: float = 0.01) -> Distribution:
+    """A confident model: each byte of the answer, then EOS, has most of the probability, and an EOS before it
+    about `junk_end`. Off the answer's path any byte may come, EOS among the likelier ones."""
+    anything = random_distribution(seed, peak=1.0, end=3.0)
+
+    def log_p(prefix: bytes) -> np.ndarray:
+        if not answer.startswith(prefix):
+            return anything(prefix)
+        sure = np.random.default_rng(zlib.crc32(prefix, seed)).uniform(0.9, 0.99)
+        p = np.exp(anything(prefix))
+        p[EOS] = 0.0
+        p *= (1 - sure - junk_end) / p.sum()
+        p[EOS] = junk_end
+        p[[*answer, EOS][len(prefix)]] += sure
+        return normalised(np.log(p))
+
+    return log_p
+
+
+def everything(log_p: Distribution, alphabet: bytes, limit: int) -> dict[bytes, float]:
+    """The log-probability of every valid text over a few bytes."""
+    found = {}
+    for length in range(limit + 1):
+        for letters in product(alphabet, repeat=length):
+            text = bytes(letters)
+            if missing(text) == 0:
+                steps = [log_p(text[:i])[byte] for i, byte in enumerate([*text, EOS])]
+                found[text] = float(sum(steps))
+    return found

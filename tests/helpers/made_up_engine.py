@@ -1,0 +1,101 @@
+"""An engine without a model, whose answers anybody can tell; and small random models for engines with one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bytenmt.config.schema import Config, config_toml, load_config
+from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.translator import Translator
+from bytenmt.models import build_model
+from bytenmt.models.base import Model
+from bytenmt.storage.checkpoint import save_checkpoint, weights
+from bytenmt.storage.manifest import CONFIG
+
+
+def made_up_text(request: Request, which: int = 0) -> bytes:
+    """The prefix, the source in capitals and a number, cut off at the limit between two characters."""
+    text = request.prefix + (request.source or b"nothing").upper() + b"%d" % (request.number + which)
+    return text[: request.limit].decode("utf-8", "ignore").encode()
+
+
+class MadeUpEngine:
+    """One byte a step. Notes what it was asked for in `admitted`, one list a call."""
+
+    def __init__(self, capacity: int, options: Options, admitted: list[list[Request]]) -> None:
+        self.capacity = capacity
+        self.options = options
+        self.admitted = admitted
+        self.running: dict[int, tuple[Request, int]] = {}
+        self.n_handles = 0
+
+    def room(self) -> int:
+        return self.capacity - len(self.running)
+
+    def admit(self, requests: list[Request]) -> list[int]:
+        assert len(requests) <= self.room()
+        self.admitted.append(requests)
+        handles = []
+        for request in requests:
+            self.running[self.n_handles] = (request, 0)
+            handles.append(self.n_handles)
+            self.n_handles += 1
+        return handles
+
+    def advance(self, n_steps: int) -> None:
+        for handle, (request, step) in self.running.items():
+            self.running[handle] = (request, step + n_steps)
+
+    def finished(self) -> list[tuple[int, list[Hypothesis]]]:
+        done = [h for h, (request, step) in self.running.items() if step > len(made_up_text(request))]
+        return [(handle, self._hypotheses(self.running.pop(handle)[0])) for handle in done]
+
+    def so_far(self, handle: int) -> bytes:
+        request, step = self.running[handle]
+        return made_up_text(request)[:step]
+
+    def _hypotheses(self, request: Request) -> list[Hypothesis]:
+        texts = [made_up_text(request, which) for which in range(self.options.n_best)]
+        return [Hypothesis(text, -1.0 - k, (-1.0 - k) / (len(text) + 1)) for k, text in enumerate(texts)]
+
+
+SIZES = {
+    "seq2seq": ["d_hidden=12"],
+    "bahdanau": ["d_hidden=12", "d_attention=10", "d_maxout=8"],
+    "luong": ["d_hidden=12"],
+    "bytenet": ["d_channels=8", "n_sets=1", "dilations=[1,2]"],
+    "convs2s": ["encoder_layers=[[8,3]]", "decoder_layers=[[8,3],[12,3]]"],
+}
+
+
+def small_config(arch: str, *settings: str) -> Config:
+    sizes = [f"model.{size}" for size in [*SIZES[arch], "d_embedding=8"]]
+    return load_config(arch, "tiny", "", [*sizes, *settings])
+
+
+def small_model(arch: str, seed: int = 0, *settings: str) -> Model[Any, Any]:
+    """Random float64 weights, large enough that outputs differ and end at different lengths."""
+    torch.manual_seed(seed)
+    model = build_model(small_config(arch, *settings).model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.6)
+    return model.double().eval()
+
+
+def make_run(folder: Path, arch: str = "luong", seed: int = 0, settings: tuple[str, ...] = ()) -> Path:
+    """A run folder as training leaves it, of such weights."""
+    folder.mkdir(parents=True)
+    config = small_config(arch, *settings)
+    model = small_model(arch, seed, *settings).float()
+    (folder / CONFIG).write_text(config_toml(config), encoding="utf-8")
+    save_checkpoint(folder, 70, weights(model), {}, config, {}, keep=1, best=True)
+    return folder
+
+
+def warm_up(folder: Path) -> None:
+    """Compile the decode kernels where they are not on the disk yet: the program says so on stderr, once."""
+    Translator.load(make_run(folder / "warm"), device="cpu").translate(["a"])

@@ -1,0 +1,105 @@
+"""Jobs of several processes, as torchrun would start them, for tests: forked from one that has imported all.
+
+Nothing here waits for ever: a job that has not ended in time is killed and fails its test.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from bytenmt import distributed
+
+SECONDS = 60  # until a job counts as hanging; it takes about one
+FORKSERVER = multiprocessing.get_context("forkserver")
+FORKSERVER.set_forkserver_preload(
+    ["bytenmt.evaluation.scores", "bytenmt.decoding.translator", "hypothesis", "pytest"]
+)
+
+
+class Outcome(NamedTuple):
+    """How a process ended: what its function gave; what it raised, a SystemExit included; or neither."""
+
+    value: Any = None
+    error: BaseException | None = None
+    exit_code: int | None = 0
+
+
+def results(
+    function: Callable[..., Any], *arguments: Any, size: int = 2, timeout: float = SECONDS
+) -> list[Any]:
+    """What the function gives in each process of a job in which nothing goes wrong."""
+    outcomes = job(function, *arguments, size=size, timeout=timeout)
+    assert [outcome.error for outcome in outcomes] == [None] * size
+    assert [outcome.exit_code for outcome in outcomes] == [0] * size
+    return [outcome.value for outcome in outcomes]
+
+
+def job(
+    function: Callable[..., Any], *arguments: Any, size: int = 2, timeout: float = SECONDS
+) -> list[Outcome]:
+    """function(group, *arguments) in each of `size` processes; a function of a module, for pickle.
+
+    timeout: seconds that a process waits for another that says nothing.
+    """
+    # As torchrun's agent does, the test holds the store, so that it outlives the processes.
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    environment = {
+        "WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+    }
+    running = []
+    for rank in range(size):
+        ours, theirs = FORKSERVER.Pipe()
+        there = environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        process = FORKSERVER.Process(target=_child, args=(theirs, there, timeout, function, arguments))
+        process.start()
+        theirs.close()
+        running.append((process, ours))
+    try:
+        return [_outcome(process, ours) for process, ours in running]
+    finally:
+        for process, _ in running:
+            process.kill()
+            process.join()
+
+
+def _outcome(process: Any, pipe: Connection) -> Outcome:
+    if not pipe.poll(SECONDS):
+        pytest.fail("a process of the job hangs")
+    try:
+        value, error = pipe.recv()
+    except EOFError:  # it has ended without a word
+        value, error = None, None
+    process.join(SECONDS)
+    return Outcome(value, error, process.exitcode)
+
+
+def _child(
+    pipe: Connection,
+    environment: dict[str, str],
+    timeout: float,
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+) -> None:
+    os.environ |= environment
+    torch.set_num_threads(1)
+    distributed.QUIETLY_LATER = timedelta(0)  # nobody but torchrun needs it
+    value, error = None, None
+    try:
+        with distributed.process_group(torch.device("cpu"), timedelta(seconds=timeout)) as group:
+            value = function(group, *arguments)
+    except BaseException as raised:
+        value, error = None, raised
+    pipe.send((value, error))

@@ -1,0 +1,133 @@
+"""Text drawn from a model: always valid UTF-8, line ends allowed, as long as it may be, in both engines."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from made_up import FakeDecoder, few_bytes, is_control, missing, random_distribution
+from made_up_engine import make_run
+
+from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.loading import Runtime, choose, load_runs, of_models
+from bytenmt.decoding.pytorch.engine import TorchEngine
+from bytenmt.decoding.scheduler import decode
+from bytenmt.language.generate import generate
+from bytenmt.utf8 import (
+    ACCEPT,
+    EOS,
+    LONGEST_CHARACTER,
+    UTF8_COST,
+    UTF8_NEXT,
+    allowed_bytes,
+    decoding_cost,
+)
+
+CPU = torch.device("cpu")
+SOURCELESS = {
+    "seq2seq": ("model.source=false",),
+    "convs2s": ("model.source=false", "model.encoder_layers=[]"),
+}
+
+
+def fake(*distributions: object) -> Runtime:
+    """A runtime whose engine follows a made-up distribution."""
+    model = FakeDecoder(list(distributions))  # type: ignore[arg-type]
+    return Runtime(lambda options: partial(TorchEngine, [model], options, device=CPU), False, 1000)
+
+
+def test_allowed_bytes_by_trying() -> None:
+    """Every state, room and byte: of a text all that can still become whole characters, EOS only at the end,
+    and line ends alone of the control characters; of a line not even these."""
+    begun = {ACCEPT: b"", 1: b"\xc3", 2: b"\xe1", 3: b"\xf1", 4: b"\xe0", 5: b"\xed", 6: b"\xf0", 7: b"\xf4"}
+    begun[8] = b"\xc2"
+    line, text = allowed_bytes(False), allowed_bytes(True)
+    assert np.array_equal(line, decoding_cost(False) <= np.arange(LONGEST_CHARACTER + 1)[:, None, None])
+    for state, start in begun.items():
+        for byte in range(256):
+            more = missing(start + bytes([byte]))
+            assert (UTF8_NEXT[state, byte] == ACCEPT and byte != EOS) == (more == 0)
+            control = is_control(start + bytes([byte])) and byte not in b"\r\n"
+            for room in range(LONGEST_CHARACTER + 1):
+                expected = not control and more is not None and 1 + more <= room
+                if byte == EOS:
+                    expected = state == ACCEPT and room == 0
+                assert text[room, state, byte] == expected
+    assert text[4, ACCEPT, 10] and text[4, ACCEPT, 13] and UTF8_COST[ACCEPT, EOS] == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("n_bytes", [0, 1, 2, 7, 40])
+def test_text_is_valid_and_fills_its_limit(seed: int, n_bytes: int) -> None:
+    """From any distribution, one that loves to end too; it is short only of a character that had no room."""
+    runtime = fake(random_distribution(seed, end=20.0))
+    prompt = "가\nb".encode()
+    parts = list(generate(runtime, prompt, n_bytes, seed=seed))
+    text = b"".join(parts)
+    assert all(part.decode() for part in parts)
+    assert text.startswith(prompt) and len(text) == len(prompt) + n_bytes
+
+
+def test_line_ends_come_as_often_as_they_are_drawn() -> None:
+    """A stream of two bytes, one of them a line end."""
+    text = b"".join(generate(fake(few_bytes(0, b"a\n")), n_bytes=300))
+    assert set(text) == set(b"a\n") and 30 < text.count(b"\n") < 270
+
+
+def test_a_translation_has_none() -> None:
+    """The switch is off unless it is set."""
+    model = FakeDecoder([few_bytes(0, b"a\n", floor=-20.0)])
+    engine = TorchEngine([model], Options(sample=True), 1, CPU)
+    ((_, hypotheses),) = decode(engine, [Request(b"0", 50)])
+    assert b"\n" not in hypotheses[0].text
+
+
+@pytest.mark.parametrize("arch", ["seq2seq", "convs2s"])
+def test_both_engines_draw_the_same_text(arch: str, tmp_path: Path) -> None:
+    """With a prompt of several lines; the seed decides."""
+    run = make_run(tmp_path / "run", arch, settings=SOURCELESS[arch])
+    drawn = {
+        (engine, seed): b"".join(
+            generate(load_runs([run], choose(engine, "cpu")), b"one\ntwo\r\n", 60, seed=seed, temperature=0.7)
+        )
+        for engine in ("torch", "numba")
+        for seed in (1, 2)
+    }
+    assert drawn["torch", 1] == drawn["numba", 1] and drawn["torch", 2] == drawn["numba", 2]
+    assert drawn["torch", 1] != drawn["torch", 2]
+
+
+def test_top_k_1_is_the_likeliest_text() -> None:
+    """Byte by byte, of those that may follow."""
+    log_p = few_bytes(3, b"ab\n")
+    text = b"".join(generate(fake(log_p), n_bytes=20, top_k=1))
+    for at, byte in enumerate(text):
+        assert byte == max(b"ab\n", key=lambda b: log_p(text[:at])[b])  # noqa: B023
+
+
+def test_it_comes_as_it_is_drawn() -> None:
+    """The first characters before the last ones are known."""
+    model = FakeDecoder([few_bytes(0, b"abc")])
+    runtime = Runtime(lambda options: partial(TorchEngine, [model], options, device=CPU), False, 1000)
+    parts = generate(runtime, n_bytes=30)
+    assert next(parts) and len(model.rows) == 1
+
+
+def test_misuse() -> None:
+    """A run with a source, a prompt that is no text."""
+    with pytest.raises(ValueError, match="expected language models"):
+        list(generate(of_models([], CPU, source=True)))
+    with pytest.raises(ValueError, match="not valid UTF-8"):
+        list(generate(fake(few_bytes(0, b"a")), b"\xff"))
+
+
+def test_an_end_before_the_limit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: EOS is allowed between characters, as in a line."""
+    early = allowed_bytes(True)
+    early[:, ACCEPT, EOS] = True
+    monkeypatch.setattr("bytenmt.decoding.pytorch.beam_search.allowed_bytes", lambda endless: early)
+    with pytest.raises(AssertionError):
+        test_text_is_valid_and_fills_its_limit(n_bytes=40, seed=0)

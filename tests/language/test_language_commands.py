@@ -1,0 +1,215 @@
+"""predict and generate as a user meets them: what they print, and one line for what can go wrong."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import lzma
+import re
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from made_up_engine import make_run, small_config, small_model
+
+from bytenmt.cli import language_commands
+from bytenmt.cli.main import main
+from bytenmt.config.schema import config_toml
+from bytenmt.language.ngram import NGram
+from bytenmt.storage.checkpoint import save_checkpoint, weights
+from bytenmt.storage.manifest import CONFIG
+
+BLIND = ("model.source=false", "model.input_feeding=false")
+TEXT = "The cat sat on 3 mats.\n고양이 <b>셋</b>\r\n".encode() * 20 + bytes(range(256))
+LEARNT = b"The cat sat. The mat sat on the cat.\n" * 30
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder: a run with a source, one without, one that tells its training text, and texts."""
+    monkeypatch.chdir(tmp_path)
+    make_run(tmp_path / "run")
+    make_run(tmp_path / "blind", settings=BLIND)
+    files = {
+        "text": TEXT,
+        "learnt": LEARNT,
+        "empty": b"",
+        "src": b"one\n\nthree\n",
+        "tgt": "eins\n둘\n\n".encode(),
+    }
+    for name, content in {**files, "three": b"a\nb\n", "invalid": b"a\n\xff\nb\n"}.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(TEXT))
+    (tmp_path / "cut.xz").write_bytes(lzma.compress(TEXT)[:-20])
+    return tmp_path
+
+
+def tells_its_text(run: Path, **changed: Any) -> Path:
+    """A run without a source whose facts name the file `learnt`."""
+    run.mkdir()
+    config = small_config("luong", *BLIND)
+    (run / CONFIG).write_text(config_toml(config), encoding="utf-8")
+    data = Path("learnt").read_bytes()
+    text = {
+        "path": str(Path("learnt").resolve()),
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+    facts = {"texts": [text | changed]}
+    model = small_model("luong", 0, *BLIND).float()
+    save_checkpoint(run, 70, weights(model), {}, config, facts, keep=1, best=True)
+    return run
+
+
+def invoke(*words: str, input: bytes | None = None) -> Result:
+    return CliRunner().invoke(main, [*words, "--device", "cpu"], input=input)
+
+
+def accepted(*words: str, input: bytes | None = None) -> str:
+    result = invoke(*words, input=input)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture
+def stdin(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Sets what standard input holds; click's own has no file number."""
+
+    def given(path: str) -> None:
+        monkeypatch.setattr(language_commands, "standard_input", lambda: BytesIO(Path(path).read_bytes()))
+        monkeypatch.setattr(language_commands, "standard_input_size", lambda: None)  # as of a pipe
+
+    return given
+
+
+def test_a_file_stdin_and_a_packed_file_give_the_same(place: Path, stdin: Any) -> None:
+    """Every digit; and so does any chunk."""
+    told = accepted("predict", "-m", "blind", "text")
+    assert re.match(r"bits per byte: \d+\.\d{4}\naccuracy: [\d.]+ % at 1, [\d.]+ % at 5\nbytes: \d+\n", told)
+    assert f"bytes: {len(TEXT)}\n" in told
+    for part in ("  Latin ", "  Hangul ", "  digits ", "  markup ", "  continuation ", "  not UTF-8 "):
+        assert part in told
+    stdin("text")
+    assert accepted("predict", "-m", "blind") == told
+    assert accepted("predict", "-m", "blind", "-") == told
+    assert accepted("predict", "-m", "blind", "packed.gz") == told
+    assert accepted("predict", "-m", "blind", "text", "--chunk", "7") == told
+
+
+def test_xz_and_the_n_gram_stand_beside_the_figure(place: Path) -> None:
+    """Of the text that the run tells; with the figures that these have alone."""
+    told = accepted("predict", "-m", str(tells_its_text(Path("tells"))), "text")
+    text, learnt = (np.frombuffer(data, np.uint8) for data in (TEXT, LEARNT))
+    for smoothing, name in (("witten-bell", "Witten-Bell"), ("kneser-ney", "modified Kneser-Ney")):
+        expected = NGram.of([learnt], 5, smoothing).bits(text).mean()
+        assert f"reference, order-5 n-gram, {name}: {expected:.4f}\n" in told
+    assert f"reference, xz -9: {8 * len(lzma.compress(TEXT, preset=9)) / len(TEXT):.4f}\n" in told
+    assert "reference" not in accepted("predict", "-m", "tells", "text", "--no-reference")
+
+
+@pytest.mark.parametrize("fault", ["changed", "gone", "never told"])
+def test_without_its_training_text_a_run_has_no_n_gram(place: Path, fault: str) -> None:
+    """One line says why; the figure and xz are there."""
+    run = tells_its_text(Path("tells"))
+    why = {"changed": "is not what it was", "gone": "does not exist", "never told": "does not tell"}[fault]
+    if fault == "changed":
+        Path("learnt").write_bytes(LEARNT[::-1])
+    elif fault == "gone":
+        Path("learnt").unlink()
+    else:
+        run = Path("blind")
+    result = invoke("predict", "-m", str(run), "text")
+    assert result.exit_code == 0 and "xz -9" in result.stdout and "n-gram" not in result.stdout
+    assert re.fullmatch(r"no n-gram beside it: [^\n]+\n", result.stderr) and why in result.stderr
+
+
+def test_each_byte_as_json(place: Path) -> None:
+    """The lines alone on stdout; their mean is the figure."""
+    result = invoke("predict", "-m", "blind", "text", "--per-byte", "--chunk", "100")
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+    assert bytes(record["byte"] for record in records) == TEXT
+    assert [record["offset"] for record in records] == [*range(len(TEXT))]
+    mean = np.mean([record["bits"] for record in records])
+    right = 100 * np.mean([record["rank"] == 1 for record in records])
+    assert f"bits per byte: {mean:.4f}\naccuracy: {right:.2f} %" in result.stderr
+
+
+def test_the_page_is_there_when_it_is_whole(place: Path) -> None:
+    """With the figures of stdout; nothing is left of one that was given up."""
+    told = accepted("predict", "-m", "blind", "text", "--html", "page.html")
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>") and page.endswith("</html>\n")
+    assert told.splitlines()[0] in page and "고" in page and "&lt;" in page
+    before = sorted(Path.cwd().iterdir())
+    assert invoke("predict", "-m", "blind", "cut.xz", "--html", "other.html").exit_code == 1
+    assert sorted(Path.cwd().iterdir()) == before
+
+
+def test_a_translation_model_is_told_the_source(place: Path, stdin: Any) -> None:
+    """The figure is evaluate's; stdin may be the target."""
+    told = accepted("predict", "-m", "run", "tgt", "--src", "src")
+    short = ("--max-len-b", "3", "--max-len-a", "0")
+    evaluated = accepted("evaluate", "-m", "run", "--src", "src", "--ref", "tgt", "--engine", "torch", *short)
+    assert told.splitlines()[0] in evaluated
+    assert "  ends of lines " in told and "bytes: 7\n" in told and "xz -9" in told
+    stdin("tgt")
+    assert accepted("predict", "-m", "run", "--src", "src") == told
+    assert "bytes: 5\n" in accepted("predict", "-m", "run", "invalid", "--src", "src")  # a U+FFFD in it
+
+
+BAD = [
+    ("predict -m blind empty", "empty is empty: expected text to predict"),
+    ("predict -m blind none", "none does not exist"),
+    ("predict -m blind run", "run is a directory"),
+    ("predict -m blind cut.xz", "cut.xz is cut off"),
+    ("predict -m none text", "none is not a run folder"),
+    ("predict -m text text", "text is not a run folder"),
+    ("predict -m blind text --src src", "blind was trained without a source: leave out --src"),
+    ("predict -m run tgt", "run was trained with a source: give it by --src"),
+    ("predict -m run tgt --src three", "three has 2 lines and tgt has 3"),
+    ("predict -m run empty --src src", "empty is empty"),
+    ("predict -m run tgt --src run", "run is a directory"),
+    ("predict -m run invalid --src src --errors strict", "invalid, line 2, byte offset 0: 0xFF"),
+    ("predict -m run tgt --src src --chunk 5", "--chunk would be ignored"),
+    ("predict -m blind text --errors strict", "--errors would be ignored: blind reads any bytes"),
+    ("predict -m blind text --html text", "text is the input too"),
+    ("predict -m blind text --html run", "run is a directory"),
+    ("predict -m blind text --html there/page", "make the folder there first"),
+    ("generate -m run", "run was trained with a source: use `bytenmt translate`"),
+    ("generate -m none", "none is not a run folder"),
+    ("generate -m blind --prompt \udcff", "--prompt is not UTF-8: its byte 0 is 0xFF"),
+    ("generate -m blind --engine cuda-graph", "--engine cuda-graph runs on a GPU"),
+]
+
+
+@pytest.mark.parametrize(("command", "message"), BAD)
+def test_bad_input_is_one_line(place: Path, command: str, message: str) -> None:
+    """Exit code 1, nothing on stdout, nothing written."""
+    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    result = invoke(*command.split(" "))
+    assert result.exit_code == 1, (result.stderr, result.exception)
+    assert re.fullmatch(r"bytenmt: [^\n]+\n", result.stderr) and message in result.stderr, result.stderr
+    assert result.stdout == ""
+    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
+
+
+def test_nothing_on_stdin(place: Path, stdin: Any) -> None:
+    """Is an error of one line too."""
+    stdin("empty")
+    result = invoke("predict", "-m", "blind", "--no-reference")
+    assert result.exit_code == 1 and "standard input is empty" in result.stderr
+    result = invoke("predict", "-m", "run", "--src", "src", "--no-reference")
+    assert result.exit_code == 1 and "standard input is empty" in result.stderr
+
+
+def test_text_is_drawn(place: Path) -> None:
+    """It begins with the prompt, is as long as it shall be, and the same again."""
+    words = ("generate", "-m", "blind", "--engine", "torch", "--prompt", "고양이\n", "--bytes", "50")
+    text = accepted(*words)
+    assert text.startswith("고양이\n") and len(text.encode()) == 10 + 50
+    assert accepted(*words) == text != accepted(*words, "--seed", "2")
+    assert accepted(*words, "--temperature", "0.1", "--top-k", "3", "--top-p", "0.5") != text

@@ -1,0 +1,375 @@
+"""Character prediction: any cut of a stream gives the same, nothing is seen before it is predicted, and the
+figures and the page count every byte once."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from invariants import VARIANTS, AnyModel, build, make
+from torch import Tensor
+
+from bytenmt.config.schema import parse_config
+from bytenmt.data.corpus import ParallelCorpus, TextFile
+from bytenmt.evaluation.scores import log_probabilities
+from bytenmt.language.html_report import SHOWN, Page, visible
+from bytenmt.language.scripts import ESCAPED, Splitter, script
+from bytenmt.language.summary import ENDS, Figures, WholeCharacters, json_lines
+from bytenmt.language.surprisal import Predictor, Surprise, recut, stream, surprise, translations
+from bytenmt.models import build_model
+from bytenmt.utf8 import BOS
+
+CPU = torch.device("cpu")
+MIXED = (
+    "Das kostet 1.250 € – 가격은 얼마? <b>二千</b>\n".encode() + bytes(range(240, 256)) + b"\xe2\x82A\xea\xb0"
+)
+
+
+def some_text(n: int, seed: int = 0) -> bytes:
+    """Any bytes at all."""
+    return np.random.default_rng(seed).integers(0, 256, n, np.uint8).tobytes()
+
+
+def bits_of(model: AnyModel, text: bytes, chunk: int) -> np.ndarray:
+    return Surprise.joined(list(stream(model, [text], CPU, chunk))).bits
+
+
+def check_any_cut(model: AnyModel, text: bytes, tolerance: float) -> None:
+    """Bits per byte, and each byte's bits, of many chunks and of one."""
+    whole = bits_of(model, text, len(text))
+    for chunk, n in ((1, 40), (7, 100), (256, len(text))):
+        cut = bits_of(model, text[:n], chunk)
+        assert np.allclose(cut, whole[:n], rtol=0, atol=10 * tolerance)
+        assert abs(cut.mean() - whole[:n].mean()) < tolerance
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_stream_equals_whole(name: str) -> None:
+    """In float64 and in float32."""
+    model, text = make(name), some_text(600)
+    check_any_cut(model, text, 1e-9)
+    check_any_cut(model.float(), text, 1e-4)
+
+
+def test_a_chunk_that_begins_anew_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: the byte before a chunk is forgotten, then the state."""
+    right = Predictor.read
+
+    def forgets_the_byte(self: Predictor, data: bytes) -> Surprise:
+        self._last = BOS
+        return right(self, data)
+
+    def forgets_the_state(self: Predictor, data: bytes) -> Surprise:
+        self._state = self._model.start(self._memory)
+        return right(self, data)
+
+    for fault in (forgets_the_byte, forgets_the_state):
+        monkeypatch.setattr(Predictor, "read", fault)
+        with pytest.raises(AssertionError):
+            check_any_cut(make("seq2seq"), some_text(600), 1e-6)
+
+
+@pytest.mark.parametrize("name", ["luong", "bytenet"])
+def test_bits_and_ranks_are_those_of_the_models_own_distribution(name: str) -> None:
+    """The first bytes one by one: all 256 bytes are data, their probabilities sum to 1, and the rank is the
+    byte's place in their order."""
+    model, text = make(name), b"\xff\xfea"
+    for n in range(3):
+        asked = [Predictor(model, CPU).read(text[:n] + bytes([b])) for b in range(256)]
+        bits = np.array([one.bits[n] for one in asked])
+        assert np.isclose((2.0**-bits).sum(), 1, rtol=1e-12)
+        order = np.argsort(bits, kind="stable")
+        assert [one.rank[n] for one in asked] == np.argsort(order).tolist()
+
+
+def test_of_equally_likely_bytes_the_lower_one_comes_first() -> None:
+    """A model that knows nothing is right once in 256 times, not always."""
+    truth = torch.arange(256, dtype=torch.uint8)[None]
+    bits, rank = surprise(torch.zeros(1, 256, 256), truth)
+    assert rank[0].tolist() == list(range(256)) and np.allclose(bits, 8)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 30, [30], [7, 0, 16, 7], []])
+def test_recut_keeps_every_byte(sizes: list[int]) -> None:
+    """However the pieces come; all are full but the last, none is empty."""
+    text = some_text(sum(sizes))
+    starts = np.cumsum([0, *sizes])
+    given = [text[start : start + size] for start, size in zip(starts, sizes, strict=False)]
+    pieces = list(recut(given, 8))
+    assert b"".join(pieces) == text
+    assert all(len(piece) == 8 for piece in pieces[:-1]) and all(pieces)
+
+
+def test_the_numbers_do_not_depend_on_the_pieces() -> None:
+    """To the last bit: as stdin comes in other pieces than a file."""
+    model, text = make("convs2s"), some_text(200)
+    pieces = [text[:3], text[3:150], b"", text[150:]]
+    assert np.array_equal(
+        Surprise.joined(list(stream(model, pieces, CPU, 64))).bits, bits_of(model, text, 64)
+    )
+
+
+def test_a_stream_is_read_as_it_is_predicted() -> None:
+    """No more than a chunk ahead; the state does not grow."""
+    read = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal read
+        while True:
+            read += 10
+            yield some_text(10)
+
+    for name in VARIANTS:
+        read = 0
+        costs = stream(make(name), endless(), CPU, 20)
+        for n in range(1, 5):
+            assert len(next(costs).data) == 20
+            assert read == 20 * n
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "bytenet"])
+def test_translations_cost_what_evaluate_says(name: str) -> None:
+    """Line by line in their order, ends counted, empty lines too; in batches of any size."""
+    model = make(name)
+    source = TextFile.from_bytes(b"one\n\nthree three\nfour\n", "src")
+    target = TextFile.from_bytes("eins\nzwei zwei\n\n넷\n".encode(), "tgt")
+    corpus = ParallelCorpus.from_texts(source, target, keep_empty=True)
+    expected = log_probabilities(model, corpus, CPU)
+    for max_tokens in (1, 40, 10_000):
+        found = Surprise.joined(list(translations(model, corpus, CPU, max_tokens)))
+        ends = np.flatnonzero(found.data == 0xFF)
+        assert found.data.tobytes().split(b"\xff")[:-1] == [*target]
+        lines = np.split(found.bits, ends + 1)[:-1]
+        np.testing.assert_allclose([line.sum() for line in lines], -expected / np.log(2), rtol=1e-9)
+
+
+def test_translations_are_told_window_by_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More lines than stand in memory at once change nothing."""
+    model = make("luong")
+    lines = b"".join(b"%d apples\n" % number for number in range(7))
+    corpus = ParallelCorpus.from_texts(*(TextFile.from_bytes(lines, name) for name in "ab"))
+    whole = Surprise.joined(list(translations(model, corpus, CPU)))
+    monkeypatch.setattr("bytenmt.language.surprisal.LINES_AT_ONCE", 3)
+    parts = list(translations(model, corpus, CPU))
+    assert len(parts) == 3
+    assert Surprise.joined(parts).data.tobytes() == whole.data.tobytes()
+    np.testing.assert_allclose(Surprise.joined(parts).bits, whole.bits)
+
+
+# Leaks: what was not seen cannot be known.
+
+LEAK_BITS = 7.9
+
+
+class Peeking(torch.nn.Module):
+    """Planted: reads the byte that it is to predict."""
+
+    def __init__(self, model: AnyModel) -> None:
+        super().__init__()
+        self.model = model
+        self.encode, self.start = model.encode, model.start
+
+    def forward(self, tgt: Tensor, memory: object, state: object) -> tuple[Tensor, object]:
+        return self.model(torch.cat([tgt[:, 1:], tgt[:, -1:]], dim=1), memory, state)
+
+
+def bits_of_random_bytes(model: AnyModel | Peeking) -> float:
+    """What fresh random bytes cost after training on random bytes, which rewards any look at the truth."""
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    ids, lengths = torch.zeros(16, 0, dtype=torch.uint8), torch.zeros(16, dtype=torch.int64)
+    for seed in range(40):
+        truth = torch.frombuffer(bytearray(some_text(16 * 12, seed)), dtype=torch.uint8).view(16, 12)
+        read = torch.cat([torch.full_like(truth[:, :1], BOS), truth[:, :-1]], dim=1)
+        memory = model.encode(ids, lengths)
+        logits, _ = model(read, memory, model.start(memory))
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), truth.flatten().long()).backward()
+        optimiser.step()
+    model.eval()
+    return float(bits_of(model, some_text(1000, 1000), 500).mean())  # type: ignore[arg-type]
+
+
+def trainable(name: str) -> AnyModel:
+    """One of VARIANTS as training begins it, wide enough to learn."""
+    torch.manual_seed(0)
+    wide = {key: 32 for key in ("d_embedding", "d_hidden", "d_channels") if key in VARIANTS[name]}
+    return build_model(parse_config({"model": VARIANTS[name] | wide}).model).train()
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_random_bytes_cost_eight_bits(name: str) -> None:
+    """A model that had a look at what it predicts would pay less."""
+    assert bits_of_random_bytes(trainable(name)) >= LEAK_BITS
+
+
+@pytest.mark.parametrize("name", ["seq2seq", "luong", "bytenet"])
+def test_a_leak_is_noticed(name: str) -> None:
+    """The same model that reads one byte too far."""
+    assert bits_of_random_bytes(Peeking(trainable(name))) < LEAK_BITS
+
+
+# Characters and figures.
+
+
+def made_up(text: bytes, seed: int = 0) -> Surprise:
+    generator = np.random.default_rng(seed)
+    return Surprise(
+        np.frombuffer(text, np.uint8), generator.random(len(text)), generator.integers(0, 9, len(text))
+    )
+
+
+def counted(costs: Surprise, sizes: list[int], line_ends: bool = False) -> Figures:
+    figures, whole, rest = Figures(line_ends), WholeCharacters(), costs
+    for size in sizes:
+        part, rest = rest.cut(size)
+        figures.add(whole.add(part))
+    figures.add(whole.add(rest))
+    figures.add(whole.add(None))
+    return figures
+
+
+def test_every_byte_is_counted_once_however_the_stream_is_cut() -> None:
+    """Characters are cut, too; what is no UTF-8 is counted byte by byte."""
+    costs = made_up(MIXED)
+    once = counted(costs, [])
+    assert once.whole.n_bytes == len(MIXED)
+    assert np.isclose(once.whole.bits, costs.bits.sum())
+    for table in (once.by_script, once.by_position):
+        assert sum(part.n_bytes for part in table.values()) == len(MIXED)
+        assert np.isclose(sum(part.bits for part in table.values()), costs.bits.sum())
+        assert sum(part.first for part in table.values()) == (costs.rank == 0).sum()
+        assert sum(part.fifth for part in table.values()) == (costs.rank < 5).sum()
+    for sizes in ([1] * (len(MIXED) - 1), [20, 1, 2, 30], [0, len(MIXED)]):
+        cut = counted(costs, sizes)
+        for table, expected in ((cut.by_script, once.by_script), (cut.by_position, once.by_position)):
+            assert {name: part.n_bytes for name, part in table.items()} == {
+                name: part.n_bytes for name, part in expected.items()
+            }
+            assert all(np.isclose(part.bits, expected[name].bits) for name, part in table.items())
+
+
+def test_scripts_and_positions() -> None:
+    """By Unicode's own names; a figure is of all bytes of the characters."""
+    assert [script(ord(c)) for c in "aß가二カя1²,€ \n<"] == [
+        *("Latin", "Latin", "Hangul", "Han", "Kana", "Cyrillic", "digits", "digits", "punctuation"),
+        *("symbols and others", "spaces and line ends", "spaces and line ends", "markup"),
+    ]
+    assert script(ESCAPED + 1) == "not UTF-8"
+    found = counted(made_up("a가é".encode() + b"\xff"), [2])
+    assert {name: part.n_bytes for name, part in found.by_position.items()} == {
+        "one byte": 1,
+        "first byte": 2,
+        "continuation": 3,
+        "not UTF-8": 1,
+    }
+    assert {name: part.n_bytes for name, part in found.by_script.items()} == {
+        "Latin": 3,
+        "Hangul": 3,
+        "not UTF-8": 1,
+    }
+
+
+def test_the_end_of_a_line_costs_bits_but_is_no_byte() -> None:
+    """As bits per byte is defined for translations; in a stream 0xFF is a byte."""
+    costs = made_up(b"ab\xffc\xff")
+    lines, bytes_ = counted(costs, [], line_ends=True), counted(costs, [])
+    assert lines.whole.n_bytes == 3 and bytes_.whole.n_bytes == 5
+    assert lines.whole.bits_per_byte == pytest.approx(costs.bits.sum() / 3)
+    assert lines.by_script[ENDS].n_ranked == 2 and ENDS not in bytes_.by_script
+
+
+@pytest.mark.parametrize("text", [MIXED, "🙂é가a".encode(), b"\xed\xa0\x80\xf4\x90\x80\x80", b"\xf0\x9f\x99"])
+def test_characters_are_pythons(text: bytes) -> None:
+    """Of every cut: the same code points, and their bytes add up."""
+    expected = [ord(c) for c in text.decode("utf-8", "surrogateescape")]
+    for cut in range(len(text) + 1):
+        splitter = Splitter()
+        parts = [splitter.split(text[:cut]), splitter.split(text[cut:]), splitter.split(b"", last=True)]
+        assert [code for part in parts for code in part.code.tolist()] == expected
+        assert sum(int(part.n_bytes.sum()) for part in parts) == len(text)
+
+
+def test_json_lines_tell_every_byte() -> None:
+    """Offsets go on from chunk to chunk; the likeliest byte has rank 1."""
+    costs = made_up(MIXED)
+    records = [json.loads(line) for line in json_lines(costs, 100).splitlines()]
+    assert [r["offset"] for r in records] == [*range(100, 100 + len(MIXED))]
+    assert bytes(r["byte"] for r in records) == MIXED
+    assert [r["rank"] for r in records] == (costs.rank + 1).tolist()
+    assert np.allclose([r["bits"] for r in records], costs.bits, atol=1e-6)
+
+
+# The page.
+
+
+def page_of(text: bytes, line_ends: bool = False) -> str:
+    out, whole = BytesIO(), WholeCharacters()
+    page = Page(out, "<run> & text", line_ends)
+    rest = made_up(text)
+    while len(rest.data):
+        part, rest = rest.cut(10)
+        page.add(whole.add(part))
+    page.add(whole.add(None))
+    page.finish(["bits per byte: 1 < 2"])
+    return out.getvalue().decode()
+
+
+def test_the_page_shows_every_character_and_nothing_of_it_is_markup() -> None:
+    """Whatever the bytes are; each with its bits, of which there is a colour."""
+    text = "<script>alert('&amp;')</script>\n가\x00\u202e".encode() + b"\xff\"'"
+    page = page_of(text)
+    body = page.partition("<main>")[2].partition("</main>")[0]
+    marks = re.findall(r'<s class=c(\d) title="([^"]*)">([^<>]*)</s>', body)
+    shown = "".join(html.unescape(mark[2]) for mark in marks)
+    assert shown == "<script>alert('&amp;')</script>↵가␀⟨U+202E⟩\\xff\"'"
+    assert re.sub(r"<s [^>]*>[^<>]*</s>", "", body) == "\n"
+    assert "&lt;run&gt; &amp; text" in page and "bits per byte: 1 &lt; 2" in page
+    costs = made_up(text)
+    assert marks[0][1] == f"3C: {costs.bits[0]:.2f} bits, rank {costs.rank[0] + 1}"
+    assert [byte for mark in marks for byte in re.findall("([0-9A-F]{2}):", mark[1])] == [
+        f"{byte:02X}" for byte in text
+    ]
+    assert page_of(b"a\xffb", line_ends=True).count("↵</s>\n") == 1
+
+
+def test_a_long_text_is_cut_off_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the page says so; at the end of a character."""
+    assert f"first {SHOWN}" not in page_of(b"a" * 30)
+    monkeypatch.setattr("bytenmt.language.html_report.SHOWN", 10)
+    page = page_of("가".encode() * 9)
+    assert page.count("<s class=c") == 10 + 4 and "first 12 bytes of 27" in page
+
+
+def test_what_cannot_be_seen_has_a_name() -> None:
+    """Line ends, controls, formats; a tab and a letter stay."""
+    names = ["\x00", "\r", "\x7f", "\u200d", "\t", "가", "\\xfe", "\\xff"]
+    assert [visible(name) for name in names] == [
+        *("␀", "␍", "⟨U+007F⟩", "⟨U+200D⟩", "\t", "가", "\\xfe", "\\xff")
+    ]
+
+
+def test_a_large_chunk_and_a_file(tmp_path: Path) -> None:
+    """A packed file's bytes are those of the plain one."""
+    import gzip
+
+    from bytenmt.data.text_file import pieces_of
+
+    text = some_text(150_000)
+    (tmp_path / "plain").write_bytes(text)
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(text))
+    assert b"".join(pieces_of(tmp_path / "plain")) == b"".join(pieces_of(tmp_path / "packed.gz")) == text
+    assert max(map(len, pieces_of(tmp_path / "plain"))) <= 1 << 16
+
+
+def test_the_model_computes_in_its_own_precision() -> None:
+    """float64 stays float64 to the bits."""
+    model = build(VARIANTS["seq2seq"])
+    text = some_text(50)
+    assert not np.array_equal(bits_of(model, text, 50), bits_of(model.float(), text, 50))

@@ -1,0 +1,441 @@
+"""The draft table: it says what was counted, by an independent count; its file is whole or refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from bytenmt.config.schema import Config, load_config
+from bytenmt.errors import CheckpointError
+from bytenmt.speculative import counting
+from bytenmt.speculative.counting import counted, gains, pieces
+from bytenmt.speculative.table import (
+    CHAIN,
+    FILE,
+    ORDERS,
+    Speculation,
+    Table,
+    empty,
+    hashed,
+    identity,
+    longer,
+    read,
+    word_of,
+    write,
+)
+from bytenmt.storage.tensor_file import entry, pack
+from bytenmt.utf8 import BOS, EOS
+
+WIDE, NARROW = 1 << 14, 1 << 6  # slots: no two contexts share one, and nearly all do
+DISCOUNT, PRICE = Fraction(counting.DISCOUNT, 100), Fraction(counting.PRICE, 100)
+WORDS = [b"der", b"Mann", b"die", b"Frau", b"sitzt", b"steht", "läuft".encode(), b"auf", b"Stuhl", b"1961"]
+
+
+def sentences(n: int, seed: int) -> list[bytes]:
+    draw = Random(seed)
+    return [b" ".join(draw.choices(WORDS, k=draw.randrange(1, 6))) for _ in range(n)]
+
+
+def translated(lines: list[bytes], seed: int) -> list[bytes]:
+    """Of the same words in another order, so that there is something to copy."""
+    draw = Random(seed)
+    return [b" ".join(draw.sample(line.split(), len(line.split()))) for line in lines]
+
+
+class Known(NamedTuple):
+    """What a context says. counts: of its positions, and of those that go on like the chain; worth: see
+    draft_kernels.compete."""
+
+    chain: bytes
+    counts: list[int]
+    worth: Fraction
+
+    def drafted(self) -> tuple[bytes, tuple[int, ...]]:
+        reach = [int(255 * max(0, count - DISCOUNT) / self.counts[0]) for count in self.counts[1:]]
+        n = sum(value > 0 for value in reach)
+        return self.chain[:n], tuple(reach[:n])
+
+
+def positions(lines: list[bytes], ended: bool = True) -> list[tuple[bytes, bytes]]:
+    """The 8 bytes before each, and the bytes from it on, 8 at most."""
+    found = []
+    for line in lines:
+        whole = bytes([BOS]) * 8 + line + (bytes([EOS]) if ended else b"")
+        last = len(whole) if ended else len(whole) - CHAIN + 1
+        found += [(whole[i - 8 : i], whole[i : i + CHAIN]) for i in range(8, last)]
+    return found
+
+
+def naive(lines: list[bytes], ended: bool = True) -> dict[bytes, Known]:
+    """Every context that is worth a slot, by counting in dictionaries."""
+    where = positions(lines, ended)
+    before: dict[int, tuple[bytes, int]] = {}  # at each position the shorter context's chain
+    known = {}
+    for order in sorted(ORDERS):
+        members = defaultdict(list)
+        for number, (context, _) in enumerate(where):
+            members[context[-order:]].append(number)
+        for context, numbers in members.items():
+            if len(numbers) < 2:
+                continue
+            chain, counts = b"", [len(numbers)]
+            while len(chain) < CHAIN and chain[-1:] != bytes([EOS]):
+                going_on = [where[i][1] for i in numbers if where[i][1].startswith(chain)]
+                following = Counter(text[len(chain)] for text in going_on)
+                byte = min(following, key=lambda b: (-following[b], b))
+                chain += bytes([byte])
+                counts.append(following[byte])
+            n, worth = 0, Fraction(0)
+            while n < len(chain) and counts[n + 1] - DISCOUNT > PRICE * counts[0]:
+                n += 1
+                worth += counts[n] - DISCOUNT - PRICE * counts[0]
+            for i in numbers:
+                guess, n_drafted = before.get(i, (b"", 0))
+                right = 0
+                while right < n_drafted and where[i][1][right : right + 1] == guess[right : right + 1]:
+                    right += 1
+                worth -= right - PRICE * n_drafted
+            if worth > 0:
+                known[context] = Known(chain, counts, worth)
+                before |= dict.fromkeys(numbers, (chain, n))
+    return known
+
+
+def expected(known: dict[bytes, Known], context: bytes) -> tuple[bytes, tuple[int, ...]]:
+    for order in ORDERS:
+        if context[-order:] in known:
+            return known[context[-order:]].drafted()
+    return b"", ()
+
+
+def plain(table: Table, context: bytes) -> tuple[bytes, tuple[int, ...]]:
+    found = table.continued(word_of(context))
+    return found.guess, found.reach
+
+
+def slot_of(context: bytes, slots: int) -> int:
+    return hashed(int.from_bytes(context, "big"), len(context)) >> (64 - slots.bit_length() + 1)
+
+
+# What the table says.
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_it_says_what_dictionaries_count(seed: int, ended: bool) -> None:
+    """Behind every text: the chain of the longest context that says more than the shorter ones do, with its
+    discounted share; nothing behind what was never seen."""
+    lines = sentences(60, seed)
+    known = naive(lines, ended)
+    assert {len(context) for context in known} == set(ORDERS)
+    slots = [slot_of(context, WIDE) for context in known]
+    assert len(set(slots)) == len(slots), "two contexts share a slot: choose another seed"
+    table = counted(lines, ended=ended, slots=WIDE)
+    assert np.flatnonzero(table.tag).tolist() == sorted(slots)
+    for context, _ in positions(lines + sentences(10, seed + 50), ended):
+        assert plain(table, context) == expected(known, context), context
+    assert plain(table, b"\x01\x02\x03\x04\x05\x06\x07\x08") == (b"", ())
+
+
+def test_a_slot_goes_to_who_is_worth_most() -> None:
+    """Few slots: each holds the most valuable of the contexts that hash to it, and nothing that was not
+    counted."""
+    lines = sentences(60, 3)
+    known = naive(lines)
+    table = counted(lines, slots=NARROW)
+    owners: dict[int, bytes] = {}
+    for context, one in known.items():
+        slot = slot_of(context, NARROW)
+        owned = hashed(int.from_bytes(context, "big"), len(context)) & 0xFFFFFFFF | 1 == table.tag[slot]
+        best = known[owners[slot]].worth if slot in owners else Fraction(0)
+        if one.worth > best or (one.worth == best and owned):
+            owners[slot] = context
+    assert len(owners) < len(known) // 2 and set(np.flatnonzero(table.tag).tolist()) == set(owners)
+    kept = {context: known[context] for context in owners.values()}
+    for context, _ in positions(lines):
+        assert plain(table, context) == expected(kept, context), context
+
+
+def test_chances_do_not_grow_and_the_end_ends() -> None:
+    """Along a chain; EOS has nothing behind it, and behind what is drafted stand zeros."""
+    table = counted(sentences(400, 4))
+    owned = table.tag > 0
+    reach = table.reach[owned].astype(int)
+    assert (np.diff(reach, axis=1) <= 0).all() and (reach[:, 0] > 0).all() and (reach < 255).all()
+    assert not table.guess[~owned].any() and not table.reach[~owned].any()
+    guesses = table.guess[owned].astype("<u8").view(np.uint8).reshape(-1, 8)
+    assert not guesses[reach == 0].any()
+    ends = guesses == EOS
+    assert ends.any() and not (np.cumsum(ends, axis=1)[reach > 0] > 1).any()
+    assert not reach[:, 1:][ends[:, :-1]].any()
+
+
+def test_it_knows_how_texts_begin() -> None:
+    """The 8 bytes before a text are BOS; a word is the last 8 bytes."""
+    table = counted([b"Ein Mann geht.", b"Ein Hund rennt.", b"Zwei Frauen."] * 5)
+    assert table.continued(word_of(b"")).guess[:4] == b"Ein "
+    assert table.continued(word_of(b"Zw")).guess == b"ei Fraue"
+    word = word_of(b"")
+    for n, byte in enumerate(b"eine Frau", 1):
+        word = longer(word, byte)
+        assert word == word_of(b"eine Frau"[:n])
+    assert word_of(b"Z").to_bytes(8, "big") == bytes([BOS] * 7) + b"Z"
+
+
+def test_a_stream_has_no_end() -> None:
+    """Nothing is drafted that a piece of it does not hold; its last bytes, whose following is cut off, do not
+    count."""
+    stream = np.frombuffer(b"abcdefghij" * 1000, np.uint8)
+    cut = pieces(stream, 512)
+    assert b"".join(cut) == stream.tobytes() and {len(piece) for piece in cut[:-1]} == {512}
+    table = counted(cut, ended=False)
+    assert table.continued(word_of(b"fghijabc")).guess == b"defghija"
+    guesses = table.guess[table.tag > 0].astype("<u8").view(np.uint8)
+    assert not (guesses == EOS).any()
+    assert not counted([b"abcdefg"] * 50, ended=False).tag.any(), "too short to know what follows"
+
+
+def test_much_text_is_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evenly from all of it, whole texts, about as much as the limit."""
+    monkeypatch.setattr(counting, "MOST_BYTES", 5000)
+    lines = [b"%04d" % number + b"x" * (number % 7) for number in range(3000)]
+    chosen = counting._evenly(lines, 5000)
+    assert 4500 < sum(len(lines[i]) for i in chosen) < 5500
+    assert max(np.diff([0, *chosen, 3000])) < 6
+    assert counting._evenly(lines[:100], 5000) == list(range(100))
+    stream = np.arange(1 << 14, dtype=np.uint32).view(np.uint8)
+    parts = pieces(stream, 512)
+    assert sum(map(len, parts)) <= 5000 and len(parts) == 9
+    starts = [int.from_bytes(part[:4], sys.byteorder) * 4 for part in parts]
+    assert all(start % 512 == 0 for start in starts) and starts[0] == 0
+    assert (np.abs(np.diff(starts) - 8192) < 1024).all() and starts[-1] == (1 << 16) - 512
+
+
+def test_nothing_to_count() -> None:
+    """No text, or one that is always different, makes a table that drafts nothing."""
+    for lines in ([], [b""], [b"abc"]):
+        table = counted(lines, [line.upper() for line in lines])
+        assert not table.tag.any() and not table.copy.any() and not table.gain.any()
+        with pytest.raises(ValueError, match="sources"):
+            counted([*lines, b"abc"], lines)
+        assert table.draft(word_of(b"abc"), b"abcabc") == (b"", ())
+
+
+# Copies and what drafts are worth.
+
+
+def naive_match(text: bytes, source: bytes) -> tuple[int, int]:
+    """The length of the longest match of a text's end in the source, 8 at most, and where that goes on."""
+    for length in range(min(8, len(text)), 0, -1):
+        at = source[:-1].rfind(text[-length:])
+        if at >= 0:
+            return length, at + length
+    return 0, 0
+
+
+def test_copies_are_as_sure_as_they_were() -> None:
+    """For every length of the match the share of positions at which the text goes on like the source."""
+    lines = sentences(80, 5)
+    sources = translated(lines, 6)
+    counts = np.zeros((9, 9), int)
+    for line, source in zip(lines, sources, strict=True):
+        for at in range(len(line) + 1):
+            length, behind = naive_match(line[:at], source)
+            counts[length, 0] += 1
+            same = 0
+            while source[behind + same : behind + same + 1] == line[at + same : at + same + 1] != b"":
+                same += 1
+            counts[length, 1 : 1 + min(same, CHAIN)] += 1
+    table = counted(lines, sources)
+    wanted = np.floor(255 * counts[1:, 1:] / (counts[1:, :1] + 1))
+    assert (table.copy[1:] == wanted).all() and wanted.any(axis=1).sum() == 8
+    assert not table.copy[0].any() and not counted(lines).copy.any()
+
+
+def test_what_is_copied() -> None:
+    """What follows the longest match, the last of equal ones, with a byte behind it; the table's chain wins
+    where it is as likely."""
+    table = empty()
+    table.copy[1:] = np.arange(8, 0, -1) * 10
+    table.copy[1] = [9, 0, 0, 0, 0, 0, 0, 0]
+    for text, source, guess in [
+        (b"in Nairobi", b"Nairobi, 1961", b", 1961"),
+        (b"ab", b"abX abY", b"Y"),
+        (b"ab", b"abX ab", b"X ab"),  # the last one has nothing behind it
+        (b"xab", b"xabP zabQ", b"P zabQ"),  # longer is better than later
+        (b"q", b"Q", b""),
+        (b"q", b"", b""),
+        (b"b", b"abc", b"c"),
+        (b"0123456789", b"123456789A 23456789B", b"B"),  # more than 8 bytes count as 8
+    ]:
+        found = table.draft(word_of(text), source)
+        assert found.guess == guess and len(found.reach) == len(guess), (text, source)
+        length, behind = naive_match(text, source)
+        assert source[behind : behind + len(guess)] == guess or not length
+    assert table.draft(word_of(b"ab"), None) == (b"", ())
+
+
+def test_who_drafts_where_both_could() -> None:
+    """The source where it is likelier in all, the table at a tie."""
+    table = empty(4)
+    context = hashed(word_of(b"ab"), 2)
+    slot = context >> 62
+    table.tag[slot], table.guess[slot] = context & 0xFFFFFFFF | 1, int.from_bytes(b"cd", "little")
+    table.reach[slot, :2] = 100, 50
+    table.copy[2, :3] = 60, 50, 40
+    assert table.draft(word_of(b"ab"), b"abXYZ") == (b"cd", (100, 50))
+    table.copy[2, 2] = 41
+    assert table.draft(word_of(b"ab"), b"abXYZ") == (b"XYZ", (60, 50, 41))
+    assert table.draft(word_of(b"ab"), b"abXY") == (b"cd", (100, 50)), "there is less to copy"
+    assert table.draft(word_of(b"ab")) == (b"cd", (100, 50))
+
+
+def test_gain_is_measured_on_other_text() -> None:
+    """The share of right drafts, of the table or copied, by the look-up in plain Python; of the training text
+    what was kept back, which a table of the rest drafts."""
+    lines = sentences(200, 7)
+    sources = translated(lines, 8)
+    table = counted(lines, sources)
+
+    def naive_gain(table: Table, lines: list[bytes], sources: list[bytes]) -> np.ndarray:
+        hits, n = np.zeros(CHAIN), 0
+        for line, source in zip(lines, sources, strict=True):
+            whole = line + bytes([EOS])
+            for at in range(len(whole)):
+                guess = table.draft(word_of(line[:at]), source).guess
+                n += 1
+                for j in range(len(guess)):
+                    hits[j] += whole[at : at + j + 1] == guess[: j + 1]
+        return hits / n
+
+    other = sentences(30, 9)
+    others = translated(other, 10)
+    assert np.allclose(gains(table, other, others), naive_gain(table, other, others))
+    copied = table._replace(tag=np.zeros_like(table.tag))
+    assert np.allclose(gains(copied, other, others), naive_gain(copied, other, others))
+    every = counting.HELD_OUT
+    rest = [line for i, line in enumerate(lines) if i % every]
+    partial = counted(rest, slots=counting.SLOTS)._replace(copy=table.copy)
+    assert np.allclose(table.gain, naive_gain(partial, lines[::every], sources[::every]))
+    assert 0.3 < table.gain[0] < 1 and (np.diff(table.gain) <= 0).all()
+
+
+# Its file.
+
+
+def a_config(*settings: str) -> Config:
+    return load_config("convs2s", "tiny", "", settings)
+
+
+FACTS: dict[str, Any] = {"pairs": 3, "source_bytes": 5, "target_bytes": 7, "update": 1}
+
+
+@pytest.fixture
+def table() -> Table:
+    lines = sentences(50, 11)
+    return counted(lines, translated(lines, 12), slots=1 << 10)
+
+
+def test_it_is_read_as_it_was_written(tmp_path: Path, table: Table) -> None:
+    """Bit for bit; by a run that went on under other limits too."""
+    path = write(tmp_path, table, a_config(), FACTS)
+    assert path == tmp_path / FILE and [path] == list(tmp_path.iterdir())
+    first = path.read_bytes()
+    for config in (a_config(), a_config("train.max_updates=7", "train.max_minutes=1", "train.draft=true")):
+        again = read(tmp_path, config, FACTS | {"update": 99})
+        assert all(a.dtype == b.dtype and (a == b).all() for a, b in zip(table, again, strict=True))
+    assert write(tmp_path, table, a_config(), FACTS).read_bytes() == first
+
+
+def test_another_runs_table_is_refused(tmp_path: Path, table: Table) -> None:
+    """Another configuration, or the same on other text."""
+    path = write(tmp_path, table, a_config(), FACTS)
+    others = [
+        (a_config("train.seed=2"), FACTS),
+        (a_config("model.dropout=0.3"), FACTS),
+        (a_config(), FACTS | {"target_bytes": 8}),
+        (a_config(), FACTS | {"texts": [{"sha256": "0" * 64}]}),
+    ]
+    assert len({identity(*other) for other in [(a_config(), FACTS), *others]}) == 5
+    for config, facts in others:
+        with pytest.raises(CheckpointError, match=rf"{path} is the draft table of another run: make it anew"):
+            read(tmp_path, config, facts)
+
+
+def test_damage_is_told_by_name(tmp_path: Path, table: Table) -> None:
+    """Cut off anywhere, a bit that flipped anywhere, no table at all, a future one."""
+    path = write(tmp_path, table, a_config(), FACTS)
+    whole = path.read_bytes()
+    draw = Random(13)
+    flipped = [draw.randrange(8 * len(whole)) for _ in range(60)]
+    cases = [whole[:at] for at in (0, 5, 100, 2000, len(whole) - 1)] + [whole + b"\0"]
+    for at in flipped:
+        other = bytearray(whole)
+        other[at // 8] ^= 1 << at % 8
+        cases.append(bytes(other))
+    for case in cases:
+        path.write_bytes(case)
+        with pytest.raises(CheckpointError, match=str(path)):
+            read(tmp_path, a_config(), FACTS)
+    path.unlink()
+    with pytest.raises(CheckpointError, match="damaged or cut off"):
+        read(tmp_path, a_config(), FACTS)
+
+
+@pytest.mark.parametrize(
+    ("told", "arrays", "message"),
+    [
+        ({"format": "bytenmt draft 9"}, {}, "expected a draft table of this version"),
+        ({"holds": "weights"}, {}, "holds 'weights'"),
+        ({"format": None}, {}, "in the format None"),
+        ({}, {"reach": np.zeros((1 << 10, 4), np.uint8)}, "does not hold the arrays"),
+        ({}, {"tag": np.zeros(1000, np.uint32)}, "does not hold the arrays"),
+        ({}, {"guess": None}, "does not hold the arrays"),
+        ({}, {"tag": None}, "does not hold the arrays"),
+        ({}, {"other": np.zeros(1, np.uint8)}, "does not hold the arrays"),
+    ],
+)
+def test_what_is_no_table_is_refused(
+    tmp_path: Path, table: Table, told: dict[str, Any], arrays: dict[str, Any], message: str
+) -> None:
+    """A safetensors file that is whole, but not this."""
+    from safetensors.numpy import load_file
+
+    from bytenmt.storage.tensor_file import read_arrays
+
+    path = write(tmp_path, table, a_config(), FACTS)
+    own = {name: part for name, part in (load_file(path) | arrays).items() if part is not None}
+    metadata = {key: value for key, value in (read_arrays(path)[1] | told).items() if value is not None}
+    path.write_bytes(b"".join(map(bytes, pack({name: entry(a) for name, a in own.items()}, metadata))))
+    with pytest.raises(CheckpointError, match=message):
+        read(tmp_path, a_config(), FACTS)
+
+
+def test_a_wrong_number_of_slots_is_refused(tmp_path: Path) -> None:
+    """They are addressed by bits."""
+    write(tmp_path, empty(1000), a_config(), FACTS)
+    with pytest.raises(CheckpointError, match="does not hold the arrays"):
+        read(tmp_path, a_config(), FACTS)
+
+
+def test_speculation_checks_its_number() -> None:
+    """1 to 8, or as many as pay."""
+    for most in (None, 1, CHAIN):
+        Speculation(empty(), most)
+    for most in (0, CHAIN + 1, -1):
+        with pytest.raises(ValueError, match="expected 1 to 8"):
+            Speculation(empty(), most)
+
+
+def test_reading_a_table_compiles_nothing() -> None:
+    """Nor imports PyTorch: a line alone is answered at once."""
+    program = "import sys, bytenmt.speculative.table; sys.exit(bool({'numba', 'torch'} & set(sys.modules)))"
+    subprocess.run([sys.executable, "-c", program], check=True)

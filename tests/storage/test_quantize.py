@@ -1,0 +1,140 @@
+"""Converted weights: as near as their type allows, the same for every engine, and smaller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from made_up_engine import make_run
+
+from bytenmt.cli.main import main
+from bytenmt.decoding.cpu.session import pack
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import BytenmtError
+from bytenmt.models import MODELS
+from bytenmt.storage.checkpoint import load_run, weights
+from bytenmt.storage.quantize import rounded
+from bytenmt.storage.weights import SCALE, read_weights, restored
+
+CPU = torch.device("cpu")
+TABLES = {"embedding.weight", "target_positions.weight", "encoder.positions.weight"}
+
+
+def convert(run: Path, precision: str) -> Path:
+    """By the command."""
+    output = run.with_name(f"{run.name}.{precision}.safetensors")
+    result = CliRunner().invoke(main, ["convert", str(run), "-o", str(output), "--precision", precision])
+    assert (result.exit_code, result.stdout) == (0, ""), result.output
+    assert result.stderr.count("\n") == 1 and f"bytes in {precision}, of" in result.stderr
+    return output
+
+
+def folded(tensors: dict[str, Any]) -> dict[str, np.ndarray]:
+    """A model's matrices and vectors as it multiplies with them: v and g as one, in float64."""
+    whole = {name: np.asarray(tensor, np.float64) for name, tensor in tensors.items()}
+    for name in [name for name in whole if name.endswith(".v") and name[:-1] + "g" in whole]:
+        v, g = whole[name], whole.pop(name[:-1] + "g")
+        whole[name] = v * (g / np.sqrt((v**2).reshape(len(v), -1).sum(axis=1))).reshape(
+            -1, *[1] * (v.ndim - 1)
+        )
+    return whole
+
+
+@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize("precision", ["bf16", "int8", "fp32"])
+def test_every_number_is_the_nearest(tmp_path: Path, arch: str, precision: str) -> None:
+    """Matrices to half a step of their type, an output's largest weight decides the step of int8; all else
+    bit for bit; through the file and the model that PyTorch loads."""
+    run = make_run(tmp_path / "run", arch)
+    before = folded({name: part.numpy() for name, part in read(run).items()})
+    loaded = load_run(convert(run, precision), CPU)
+    after = folded({name: part.detach().numpy() for name, part in weights(loaded.model).items()})
+    assert before.keys() == after.keys() and loaded.facts == {"update": 70}
+    changed = 0
+    for name, matrix in before.items():
+        error = np.abs(matrix - after[name])
+        if matrix.ndim < 2 or name in TABLES or precision == "fp32":
+            assert error.max(initial=0) <= (1e-6 * np.abs(matrix).max() if name.endswith(".v") else 0), name
+            continue
+        rows = np.abs(matrix).reshape(len(matrix), -1)
+        half_step = np.abs(matrix) * 2**-8 if precision == "bf16" else rows.max(axis=1) / 127 / 2
+        limit = half_step if precision == "bf16" else half_step.reshape(-1, *[1] * (matrix.ndim - 1))
+        assert (error <= limit * 1.0001 + 1e-9).all(), name
+        changed += int(error.max() > 0)
+    assert changed > 3 or precision == "fp32"
+
+
+def read(run: Path) -> dict[str, torch.Tensor]:
+    return {name: part.detach() for name, part in weights(load_run(run, CPU).model).items()}
+
+
+def test_the_file_is_smaller(tmp_path: Path) -> None:
+    """About two and four times, at a size where matrices are most of it."""
+    size = ("model.d_hidden=256",)
+    run = make_run(tmp_path / "run", "luong", settings=size)
+    whole = convert(run, "fp32").stat().st_size
+    assert 1.9 < whole / convert(run, "bf16").stat().st_size < 2
+    assert 3.5 < whole / convert(run, "int8").stat().st_size < 4
+    kinds = {
+        name: array.dtype for name, array in read_weights(tmp_path / "run.int8.safetensors")[1].arrays.items()
+    }
+    assert kinds["embedding.weight"] == kinds["keys.weight" + SCALE] == np.float32
+    assert kinds["keys.weight"] == np.int8
+
+
+@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_it_is_packed_as_the_run_would_be(tmp_path: Path, arch: str, precision: str) -> None:
+    """The engine for the CPU gets the numbers that it would have rounded itself, to a step at most where it
+    cuts a matrix in two; and again converted, nothing changes."""
+    run = make_run(tmp_path / "run", arch)
+    file = convert(run, precision)
+    once = restored(read_weights(file)[1].arrays)
+    twice = restored(rounded(once, precision))
+    for name, array in folded(once).items():
+        assert np.allclose(array, folded(twice)[name], rtol=1e-6, atol=1e-12), name
+    config = read_weights(file)[1].config.model
+    own = pack({name: part.numpy() for name, part in read(run).items()}, config, precision)
+    other = pack(once, config, precision)
+    assert own.weights.shape == other.weights.shape
+    assert np.mean(own.weights != other.weights) < 0.05
+
+
+@pytest.mark.parametrize("arch", ["luong", "convs2s"])
+def test_engines_agree_on_a_converted_file(tmp_path: Path, arch: str) -> None:
+    """The CPU's engine takes the file's own precision; PyTorch computes with what it stands for."""
+    file = convert(make_run(tmp_path / "run", arch), "bf16")
+    short: dict[str, Any] = {"max_len_a": 0.1, "max_len_b": 9, "device": "cpu"}
+    lines = ["one", "two words", "drei", "넷", "five five"]
+    found = {
+        engine: Translator.load(file, engine=engine, **short).translate(lines)
+        for engine in ("numba", "torch")
+    }
+    same = sum(a == b for a, b in zip(*found.values(), strict=True))
+    assert same >= 4, found
+
+
+def test_rows_of_zeros_and_what_is_no_number() -> None:
+    """A weight-normed row of length 0 stays one; a number that is none is refused."""
+    v, g = np.ones((3, 2, 2), np.float32), np.array([1, 0, 2], np.float32)
+    for precision in ("bf16", "int8"):
+        back = restored(rounded({"a.v": v, "a.g": g}, precision))
+        assert back["a.v"].shape == v.shape
+        assert np.allclose(folded(back)["a.v"], folded({"a.v": v, "a.g": g})["a.v"], rtol=0.01)
+    with pytest.raises(BytenmtError, match="x holds what is no number"):
+        rounded({"x": np.array([[1, np.nan]], np.float32)}, "int8")
+
+
+def test_info_tells_of_a_file(tmp_path: Path) -> None:
+    """Its bytes and precision, and the configuration that `info` of the run prints."""
+    run = make_run(tmp_path / "run")
+    file = convert(run, "int8")
+    said = CliRunner().invoke(main, ["info", str(file)]).stdout
+    own = CliRunner().invoke(main, ["info", str(run)]).stdout
+    size = f"{file.stat().st_size:,}"
+    assert f"# weights file:    {size} bytes, matrices in int8\n" in said
+    assert [line for line in said.splitlines() if "weights file" not in line] == own.splitlines()

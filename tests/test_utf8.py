@@ -1,0 +1,168 @@
+"""The automaton against Python's own decoder, and its costs against a search."""
+
+import itertools
+import random
+import unicodedata
+
+import numpy as np
+import pytest
+
+from bytenmt.utf8 import (
+    ACCEPT,
+    BOS,
+    EOS,
+    FORBIDDEN,
+    LONGEST_CHARACTER,
+    N_IDS,
+    PAD,
+    REJECT,
+    UTF8_COST,
+    UTF8_NEXT,
+    decoding_cost,
+    first_invalid,
+    repair,
+)
+
+# Bytes on both sides of every border that UTF-8 draws.
+BORDERS = bytes.fromhex("00 0a 41 7f 80 8f 90 9f a0 bf c0 c1 c2 c3 df e0 e1 ec ed ee ef f0 f1 f3 f4 f5 ff")
+
+
+def decodes(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def run(data: bytes, following: np.ndarray, cost: np.ndarray) -> int:
+    """The state after the bytes, REJECT as soon as one of them is forbidden or is EOS."""
+    state = ACCEPT
+    for byte in data:
+        if cost[state, byte] in (0, FORBIDDEN):
+            return REJECT
+        state = int(following[state, byte])
+    return state
+
+
+def mismatches(following: np.ndarray, cost: np.ndarray) -> list[bytes]:
+    """Byte strings on which the automaton and Python's decoder differ."""
+    strings = [bytes([a]) for a in range(256)]
+    strings += [bytes(pair) for pair in itertools.product(range(256), repeat=2)]
+    strings += [bytes(three) for three in itertools.product(BORDERS, repeat=3)]
+    draw = random.Random(1)
+    strings += [bytes(draw.choices(BORDERS, k=4)) for _ in range(40_000)]
+    strings += [bytes([draw.randrange(0xF0, 0xF5), *draw.choices(BORDERS[4:10], k=3)]) for _ in range(5000)]
+    strings += [chr(code).encode() for code in range(0, 0x110000, 97) if not 0xD800 <= code < 0xE000]
+    return [text for text in strings if (run(text, following, cost) == ACCEPT) != decodes(text)]
+
+
+def test_automaton_accepts_what_python_decodes() -> None:
+    assert mismatches(UTF8_NEXT, UTF8_COST) == []
+
+
+@pytest.mark.parametrize(
+    "state, byte, target",
+    [(4, 0x9F, 1), (5, 0xA0, 1), (6, 0x8F, 2), (7, 0x90, 2), (8, 0xC0, 0), (0, 0xC1, 1)],
+)
+def test_planted_faults_are_found(state: int, byte: int, target: int) -> None:
+    following, cost = UTF8_NEXT.copy(), UTF8_COST.copy()
+    following[state, byte], cost[state, byte] = target, 1 + target
+    assert mismatches(following, cost)
+
+
+def test_cost_is_the_shortest_completion() -> None:
+    """Prefixes lead to every state; the shortest completion is found by trying with Python."""
+    prefixes = {
+        b"": 0, b"\xc3": 1, b"\xe1": 2, b"\xf1": 3, b"\xe0": 4, b"\xed": 5, b"\xf0": 6, b"\xf4": 7,
+        b"\xc2": 8,
+    }  # fmt: skip
+    tails = [bytes(t) for k in range(4) for t in itertools.product(b"\x80\x9f\xa0\xbf", repeat=k)]
+    assert {run(prefix, UTF8_NEXT, UTF8_COST) for prefix in prefixes} == set(range(REJECT))
+    for prefix in prefixes:
+        state = run(prefix, UTF8_NEXT, UTF8_COST)
+        for byte in range(N_IDS):
+            if (state, byte) == (ACCEPT, EOS):
+                continue
+            costs = [1 + len(tail) for tail in tails if decodes(prefix + bytes([byte]) + tail)]
+            assert UTF8_COST[state, byte] == min(costs, default=FORBIDDEN), (prefix, byte)
+
+
+def test_control_symbols() -> None:
+    assert (N_IDS, PAD, BOS, EOS) == (256, 0xFD, 0xFE, 0xFF)
+    assert UTF8_COST[ACCEPT, EOS] == 0 and UTF8_NEXT[ACCEPT, EOS] == ACCEPT
+    assert (UTF8_COST[1:, EOS] == FORBIDDEN).all()
+    assert (UTF8_COST[:, [BOS, PAD]] == FORBIDDEN).all()
+    assert (UTF8_COST[REJECT] == FORBIDDEN).all() and (UTF8_NEXT[REJECT] == REJECT).all()
+    assert UTF8_COST[UTF8_COST < FORBIDDEN].max() == LONGEST_CHARACTER
+    assert UTF8_NEXT.dtype == UTF8_COST.dtype == np.uint8
+
+
+@pytest.mark.parametrize("line_ends", [False, True])
+def test_control_characters_are_forbidden_and_nothing_else(line_ends: bool) -> None:
+    """By Python's own table of characters, each as its bytes."""
+    cost = decoding_cost(line_ends)
+    kept = "\t\n\r" if line_ends else "\t"
+    for character in map(chr, [*range(0x1000), 0x2028, 0xFEFF, 0x10FFFF]):
+        control = unicodedata.category(character) == "Cc" and character not in kept
+        assert (run(character.encode(), UTF8_NEXT, cost) == ACCEPT) != control, hex(ord(character))
+    assert cost[8, 0x9F] == FORBIDDEN and UTF8_COST[8, 0x9F] == 1  # the table itself is left alone
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 3, 4, 5, 7, 20, 600])
+def test_random_walks_fill_the_room_with_valid_text(limit: int) -> None:
+    draw = random.Random(limit)
+    cost = decoding_cost(line_ends=False)
+    for _ in range(100 if limit < 100 else 5):
+        state, text = ACCEPT, b""
+        while True:
+            room = min(limit - len(text), LONGEST_CHARACTER)
+            allowed = [b for b in range(N_IDS) if cost[state, b] <= room and b != EOS]
+            if not allowed:  # only EOS is left
+                break
+            # Few of the 128 ASCII bytes, so that the walk is mostly inside long characters.
+            longer = [b for b in allowed if b >= 0x80]
+            byte = draw.choice(longer if longer and draw.random() < 0.8 else allowed)
+            text += bytes([byte])
+            state = int(UTF8_NEXT[state, byte])
+        assert state == ACCEPT and cost[state, EOS] <= 0
+        assert len(text) == limit and decodes(text)
+        assert not any(unicodedata.category(c) == "Cc" and c != "\t" for c in text.decode())
+
+
+@pytest.mark.parametrize(
+    "data, offset",
+    [
+        (b"", -1),
+        (b"abc\x00", -1),
+        ("é한😀".encode(), -1),
+        (b"ab\xff", 2),
+        (b"a\xe2\x82", 1),
+        (b"\xe2\x82a", 0),
+        (b"\x80", 0),
+        (b"abc\xed\xa0\x80", 3),
+        (b"\xf4\x8f\xbf\xbf\xf4\x90\x80\x80", 4),
+        (b"x\xc0\xaf", 1),
+    ],
+)
+def test_first_invalid(data: bytes, offset: int) -> None:
+    assert first_invalid(data) == offset
+
+
+@pytest.mark.parametrize(
+    "data, repaired",
+    [
+        (b"caf\xe9 ol\xe9", "caf\ufffd ol\ufffd"),
+        (b"a\xe2\x82", "a\ufffd"),
+        (b"\xed\xa0\x80", "\ufffd\ufffd\ufffd"),
+        (b"\xf0\x9f\x98b\xff", "\ufffdb\ufffd"),
+        ("\ufeff한".encode(), "\ufeff한"),
+    ],
+)
+def test_repair(data: bytes, repaired: str) -> None:
+    assert repair(data) == repaired.encode()
+    draw = random.Random(2)
+    for _ in range(500):
+        text = bytes(draw.choices(BORDERS, k=draw.randrange(12)))
+        assert repair(text) == text.decode("utf-8", "replace").encode()
+        assert first_invalid(repair(text)) == -1

@@ -1,0 +1,162 @@
+"""The decode benchmark's own logic: what a step reads, sentences that never end, ratios, margins."""
+
+import sys
+
+import pytest
+import torch
+
+from bytenmt.config.presets import PRESETS
+from bytenmt.config.schema import load_config
+from bytenmt.decoding.cpu.session import pack
+from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.pytorch.engine import TorchEngine
+from bytenmt.decoding.scheduler import decode
+from bytenmt.errors import BytenmtError
+from bytenmt.models import build_model
+from bytenmt.utf8 import EOS
+from tools.bench import decode as bench_decode  # noqa: E402
+from tools.bench import (
+    peer,  # noqa: E402
+    steps,  # noqa: E402
+)
+from tools.verify import engines as check_engines  # noqa: E402
+
+CPU = torch.device("cpu")
+
+
+def packed_bytes(arch: str, *settings: str) -> tuple[int, int]:
+    """Bytes that a step of preset tiny reads, and its decoder's weights."""
+    config = load_config(arch, "tiny", "", list(settings))
+    model = build_model(config.model)
+    arrays = {name: p.detach().numpy() for name, p in model.named_parameters()}
+    return steps.step_bytes(pack(arrays, config.model, "fp32")), model.decoder_weights()
+
+
+@pytest.mark.parametrize("arch", PRESETS["tiny"])
+def test_a_step_reads_its_decoders_weights(arch):
+    n_bytes, n_weights = packed_bytes(arch)
+    assert 4 * n_weights * 0.9 <= n_bytes <= 4 * n_weights * 1.5  # panels are padded to 64 outputs
+
+
+def test_a_step_reads_one_row_of_a_position_table():
+    longer, _ = packed_bytes("convs2s", "model.n_positions=2000")
+    shorter, _ = packed_bytes("convs2s", "model.n_positions=50")
+    assert longer == shorter
+
+
+@pytest.mark.parametrize("arch", PRESETS["tiny"])
+def test_random_sentences_never_end(arch):
+    model = steps.endless(arch, "tiny").model
+    one = steps.requests(1, 100)[0]
+    text = b"made of some bytes that a model reads"
+    after = check_engines.logits(model, one, text)
+    assert (after[:, EOS] < after.quantile(0.8, dim=1)).all()  # never among a dozen candidates of 256
+    running = steps.Steps(steps.make_engine(steps.Case(arch, "tiny", "torch", "fp32", 2, 3), CPU), 2, 100)
+    running.take(40)
+
+
+class OneThatEnds:
+    """An engine whose sentence ends at a step."""
+
+    capacity = 1
+
+    def __init__(self, last: int) -> None:
+        self.last, self.n_steps = last, 0
+
+    def admit(self, requests):
+        return [0]
+
+    def advance(self, n_steps):
+        self.n_steps += n_steps
+
+    def finished(self):
+        return [(0, [Hypothesis(b"", 0.0, 0.0)])] if self.n_steps >= self.last else []
+
+
+def test_a_measurement_with_a_sentence_that_ends_is_none():
+    running = steps.Steps(OneThatEnds(last=80), 1, 200)
+    with pytest.raises(RuntimeError, match="ended"):
+        running.take(100)
+    with pytest.raises(ValueError, match="more steps"):
+        running.take(1000)
+
+
+def test_measurements_take_turns_and_the_best_counts():
+    seen = []
+    times = {"a": iter([3.0, 1.0, 2.0]), "b": iter([5.0, 6.0, 7.0])}
+    actions = {name: lambda name=name: seen.append(name) or next(times[name]) for name in times}
+    found = steps.contest(actions, rounds=3)
+    assert seen == ["a", "b"] * 3
+    assert found == {"a": (1.0, 2.0), "b": (5.0, 6.0)}
+
+
+def timed(seconds: float, beam: int = 1, engine: str = "numba", **floors: float) -> bench_decode.Timed:
+    case = steps.Case("bytenet", "tiny", engine, "fp32", batch=8, beam=beam)
+    parts = {name.replace("_", " "): steps.Outcome(took, took) for name, took in floors.items()}
+    return bench_decode.Timed(case, steps.Outcome(seconds, seconds), parts)
+
+
+def test_ratios():
+    record = bench_decode.floor_record(timed(0.006, read_1000=0.002, multiply_fp32=0.003))
+    assert record.ratio == pytest.approx(2.0) and record.reference_value == pytest.approx(3.0)
+    assert record.case == "bytenet tiny numba fp32 batch=8 beam=1 floor"
+    assert "FLOP" in record.reference and "WRONG" not in record.reference
+    low = bench_decode.floor_record(timed(0.001, read_1000=0.002))
+    assert "WRONG" in low.reference and low.ratio == pytest.approx(0.5)
+    faster = bench_decode.faster(timed(0.001), timed(0.004, engine="torch"), "torch")
+    assert (faster.value, faster.ratio) == (pytest.approx(8000), pytest.approx(4))
+    growth = bench_decode.growth(timed(0.003, beam=4), timed(0.001))
+    assert (growth.value, growth.ratio) == (pytest.approx(3), pytest.approx(0.75))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--plot a.png",
+        "--peer --preset base",
+        "--engine cuda-graph",
+        "--device cuda --beams 1,2",
+        "--draft run",
+        "--src test.en",
+        "--draft run --src test.en --arch bytenet",
+        "--draft run --src test.en --beam 2",
+        "--draft run --src test.en --peer",
+        "--draft run --src test.en --lines 0",
+    ],
+)
+def test_an_option_that_would_be_ignored_is_an_error(line, capsys):
+    with pytest.raises(SystemExit):
+        bench_decode.command_line(line.split())
+    assert "error" in capsys.readouterr().err
+
+
+def test_a_missing_peer_is_told_in_a_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(BytenmtError, match="pip install ctranslate2"):
+        peer.precisions()
+
+
+@pytest.mark.parametrize("preset", peer.EQUAL)
+def test_the_peers_decoders_are_as_large_as_ours(preset):
+    with torch.device("meta"):  # one architecture: test_presets holds the others to it
+        own = build_model(load_config("luong", preset, "", []).model).decoder_weights()
+    assert 0.8 < peer.EQUAL[preset].step_weights() / own < 1.25
+
+
+def test_margins_are_those_of_the_scores():
+    torch.manual_seed(1)
+    model = build_model(load_config("luong", "tiny", "", []).model).eval()
+    asked = [Request(b"a source", 12)]
+    ((_, found),) = decode(TorchEngine([model], Options(beam=3, n_best=3), 1, CPU), asked)
+    best, second = found[0], found[1]
+    assert check_engines.between(model, asked[0], best.text, second.text) == pytest.approx(
+        best.score - second.score, abs=1e-5
+    )
+    greedy = decode(TorchEngine([model], Options(), 1, CPU), asked)
+    text = next(iter(greedy))[1][0].text
+    other = text[:5] + bytes([text[5] ^ 1]) + text[6:]
+    log_p = check_engines.logits(model, asked[0], text)[5].log_softmax(-1)
+    margin = check_engines.parting(model, asked[0], text, other)
+    assert margin == pytest.approx(float(log_p[text[5]] - log_p[text[5] ^ 1]), abs=1e-5)
+    verdict = check_engines.compare(model, asked, [Hypothesis(text, 0, 0)], [Hypothesis(other, 0, 0)], beam=1)
+    assert verdict.equal == 0 and len(verdict.wrong) == 1 and not verdict.near

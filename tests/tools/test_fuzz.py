@@ -1,0 +1,64 @@
+"""The fuzzer: a short one finds nothing, and in a program with a fault it finds the fault."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+TOOLS = Path(__file__).resolve().parents[1] / "tools"
+# A process of its own, because one with threads must not fork; the same one for all, because it imports much.
+PROGRAM = """
+import json, os, sys, tempfile, time
+from pathlib import Path
+from tools.verify import fuzz, fuzz_children
+from bytenmt.storage import weights
+
+def kinds(numbers):
+    task = fuzz.Fuzzer(cases, place, 7, engine, 0).forked
+    return [one.kind for one in fuzz_children.outcomes(task, numbers, place)]
+
+def planted(name, fault, numbers):
+    own = getattr(weights, name)
+    setattr(weights, name, fault)
+    try:
+        return kinds(numbers)
+    finally:
+        setattr(weights, name, own)
+
+fuzz.torch.set_num_threads(1)
+found = {}
+with tempfile.TemporaryDirectory() as folder:
+    place = Path(folder)
+    cases = fuzz.make_cases(place)
+    for engine in ("torch", "numba"):
+        fuzz.Fuzzer(cases, place, 7, engine, 0).warm_up()
+        found[engine] = kinds(range(300))
+    few = [number for number, kind in enumerate(found["numba"]) if kind == "output"][:2]
+    fuzz_children.SECONDS = 1
+    found["unchecked"] = planted("misfit", lambda *parts: None, range(100))
+    found["believed"] = planted("check_facts", lambda facts: 1 / 0, few)
+    found["hanging"] = planted("check_facts", lambda facts: time.sleep(60), few)
+    found["crashing"] = planted("check_facts", lambda facts: os.abort(), few)
+    found["hungry"] = planted("check_facts", lambda facts: bytes(bytearray(5 << 30)) and facts, few)
+print(json.dumps(found))
+"""
+
+
+def test_a_short_one_finds_nothing_and_a_fault_is_found() -> None:
+    """A few hundred mutations of files, the same each time, by both engines; then each fault as it is."""
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(TOOLS)!r})\n{PROGRAM}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    for engine in ("torch", "numba"):
+        assert set(found[engine]) == {"output", "refused"} and len(found[engine]) == 300
+        assert 20 < found[engine].count("output") < 200
+    assert "misfit" in found["unchecked"]
+    assert [set(found[name]) for name in ("believed", "hanging", "crashing", "hungry")] == [
+        {"traceback"},
+        {"time"},
+        {"signal"},
+        {"memory"},
+    ]

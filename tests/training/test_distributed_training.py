@@ -1,0 +1,148 @@
+"""Several processes train one model: the number of them changes nothing, and torchrun restarts what dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from processes import results
+from test_train import config
+
+from bytenmt.data.corpus import PairFiles
+from bytenmt.distributed import ALONE, Group
+from bytenmt.storage.checkpoint import load_checkpoint
+from bytenmt.storage.manifest import METRICS
+from bytenmt.training.run import train
+from bytenmt.training.trainer import Trainer
+
+ROOT = Path(__file__).parents[2]
+
+
+def write_texts(folder: Path) -> None:
+    """Sixty pairs to train on, a few of them long, so that a share of a batch may be empty; seven to
+    validate."""
+    generator = np.random.default_rng(7)
+    words = ["하나", "둘", "three", "four", "다섯 ", "x"]
+    for name, n in (("src", 60), ("tgt", 60), ("valid_src", 7), ("valid_tgt", 7)):
+        counts = [4] * (n - 5) + [20] * 5
+        lines = ["".join(generator.choice(words, count)) for count in counts]
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def train_as_one(group: Group, arch: str, run: Path, folder: Path, settings: list[str]) -> None:
+    """Train in a process of a group, in float64: rounding grows in training as any other difference does."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        _train(group, arch, run, folder, settings)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def _train(group: Group, arch: str, run: Path, folder: Path, settings: list[str]) -> None:
+    train(
+        run,
+        config(arch, "model.dropout=0.0", "train.schedule='constant'", *settings),
+        files=[PairFiles(folder / "src", folder / "tgt")],
+        valid=PairFiles(folder / "valid_src", folder / "valid_tgt"),
+        device=torch.device("cpu"),
+        resume=True,
+        group=group,
+    )
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+
+
+@pytest.mark.parametrize("arch", ["convs2s", "bytenet", "seq2seq"])
+def test_processes_share_one_run(arch: str, tmp_path: Path) -> None:
+    """100 updates of two processes have the losses of one, and the same validation; a run that two began
+    is finished by one."""
+    write_texts(tmp_path)
+    settings = ["train.max_updates=100", "train.valid_every=50", "train.update_freq=2", "train.ema=0.9"]
+    train_as_one(ALONE, arch, tmp_path / "one", tmp_path, settings)
+    results(train_as_one, arch, tmp_path / "two", tmp_path, [*settings, "train.max_updates=60"])
+    train_as_one(ALONE, arch, tmp_path / "two", tmp_path, settings)
+    one, two = records(tmp_path / "one"), records(tmp_path / "two")
+    losses = [[r["train_bits_per_byte"] for r in run if "train_bits_per_byte" in r] for run in (one, two)]
+    assert len(losses[0]) == len(losses[1]) == 100
+    assert losses[0][-1] < losses[0][0] - 0.5
+    np.testing.assert_allclose(losses[0], losses[1], rtol=0, atol=1e-8)
+    for update in (50, 100):
+        values = [
+            next(r["valid_bits_per_byte"] for r in run if "valid_chrf" in r and r["update"] == update)
+            for run in (one, two)
+        ]
+        assert values[0] == pytest.approx(values[1], abs=1e-8)
+
+
+def gradients_of(group: Group, folder: Path) -> list[np.ndarray[Any, Any]]:
+    """The summed gradients of one batch of three pairs, of which the processes hold shares."""
+    from bytenmt.data.batches import assemble
+    from bytenmt.data.corpus import ParallelCorpus
+
+    corpus = ParallelCorpus.open(folder / "src", folder / "tgt")
+    trainer = Trainer(
+        config("convs2s", "model.dropout=0.0", "train.clip_norm=0.0"), torch.device("cpu"), group
+    )
+    rows = np.arange(3)[group.rank :: group.size]
+    total = int((corpus.target_lengths[:3] + 1).sum())
+    trainer.update([assemble(corpus, rows)], total)
+    return [p.grad.numpy() for p in trainer.parameters if p.grad is not None]
+
+
+def test_an_empty_share_adds_nothing(tmp_path: Path) -> None:
+    """Three pairs over four processes: each has the gradients of one process with all three."""
+    write_texts(tmp_path)
+    alone = gradients_of(ALONE, tmp_path)
+    for found in results(gradients_of, tmp_path, size=4):
+        for expected, gradient in zip(alone, found, strict=True):
+            np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-7)
+
+
+def test_torchrun_restarts_a_job_of_which_a_process_has_died(tmp_path: Path) -> None:
+    """The second process is killed once; the first ends by a clear message; the restarted job goes on from
+    the last checkpoint and ends as a run in one go."""
+    write_texts(tmp_path)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    # More than the one that is needed: now and then a thread of PyTorch's aborts a process that has finished.
+    job = [*torchrun, "--max-restarts", "3", "--monitor-interval", "0.1", __file__, str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(job, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "resuming" in done.stderr and "at update 20" in done.stderr
+    train_as_one(ALONE, "convs2s", tmp_path / "whole", tmp_path, ["train.max_updates=40"])
+    whole, killed = load_checkpoint(tmp_path / "whole"), load_checkpoint(tmp_path / "killed")
+    assert killed.update == 40
+    for name, tensor in whole.weights.items():
+        torch.testing.assert_close(killed.weights[name], tensor, rtol=0, atol=1e-8)
+
+
+def die_once(folder: Path) -> None:
+    """As a process of torchrun's: train, but the second process dies in update 25 of the first attempt."""
+    from bytenmt.distributed import process_group
+
+    update = Trainer.update
+
+    def dying(self: Trainer, *arguments: Any) -> Any:
+        first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+        if first and self.group.rank == 1 and self.progress.update == 25:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return update(self, *arguments)
+
+    Trainer.update = dying  # type: ignore[method-assign]
+    settings = ["train.max_updates=40", "train.save_every=20", "train.valid_every=40"]
+    with process_group(torch.device("cpu")) as group:
+        train_as_one(group, "convs2s", folder / "killed", folder, settings)
+
+
+if __name__ == "__main__":
+    die_once(Path(sys.argv[1]))

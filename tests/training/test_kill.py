@@ -1,0 +1,41 @@
+"""kill -9 at any moment, in the middle of a checkpoint's writing too, changes nothing in the end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bytenmt.storage.checkpoint import load_checkpoint
+
+
+@pytest.mark.parametrize("arch", ["convs2s", "luong"])
+def test_a_killed_run_ends_as_if_it_had_not_been(arch: str, tmp_path: Path) -> None:
+    """After several deaths the weights, the moving average and the optimiser are bit-identical to those of a
+    run in one go, and nothing but the kept checkpoints lies about."""
+    generator = np.random.default_rng(7)
+    words = ["하나", "둘", "three", "four", "다섯 ", "x"]
+    for name, n in (("src", 40), ("tgt", 40), ("valid_src", 5), ("valid_tgt", 5)):
+        lines = ["".join(generator.choice(words, 4)) for _ in range(n)]
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, str(root / "tests" / "killed_runs.py"), arch, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    at_random, in_a_write = map(int, done.stdout.split())
+    assert at_random >= 2 and in_a_write >= 2
+    whole, killed = (load_checkpoint(tmp_path / name) for name in ("whole", "killed"))
+    for one, other in ((whole.weights, killed.weights), (whole.trainer, killed.trainer)):
+        assert one.keys() == other.keys()
+        assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+    names = [{path.name for path in (tmp_path / run).rglob("*")} for run in ("whole", "killed")]
+    assert names[0] == names[1]

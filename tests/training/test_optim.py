@@ -1,0 +1,127 @@
+"""Optimisers against their papers' formulas, schedules, limits, and the moving average."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from bytenmt.config.schema import TrainConfig
+from bytenmt.training.optim import (
+    MovingAverage,
+    Progress,
+    build_optimizer,
+    fraction_done,
+    lr_factor,
+    optimizer_tensors,
+    restore_optimizer,
+    stopped_early,
+)
+
+
+def descend(train: TrainConfig, n_steps: int, resume_at: int | None = None) -> np.ndarray[Any, Any]:
+    """A matrix and a vector under the gradient cos(x); resumed from saved tensors where that is said."""
+    parameters = [nn.Parameter(torch.linspace(-1, 1, 6).view(2, 3)), nn.Parameter(torch.ones(2) * 0.5)]
+    optimizer = build_optimizer(parameters, train)
+    for step in range(n_steps):
+        if step == resume_at:
+            kept = {name: tensor.clone() for name, tensor in optimizer_tensors(optimizer).items()}
+            optimizer = build_optimizer(parameters, train)
+            restore_optimizer(optimizer, kept)
+        for parameter in parameters:
+            parameter.grad = torch.cos(parameter.detach())
+        optimizer.step()
+    return torch.cat([p.detach().flatten() for p in parameters]).numpy()
+
+
+def by_hand(name: str, n_steps: int, lr: float) -> np.ndarray[Any, Any]:
+    """The same in NumPy, without weight decay, from the papers' equations."""
+    x = np.concatenate([np.linspace(-1, 1, 6), [0.5, 0.5]])
+    velocity, squares, deltas = np.zeros(8), np.zeros(8), np.zeros(8)
+    first, second = np.zeros(8), np.zeros(8)
+    for step in range(1, n_steps + 1):
+        g = np.cos(x)
+        if name == "sgd":
+            x = x - lr * g
+        elif name == "nag":  # Sutskever et al. 2013, in the variables at the point looked ahead to
+            velocity = 0.9 * velocity + g
+            x = x - lr * (g + 0.9 * velocity)
+        elif name == "adadelta":  # Zeiler 2012, algorithm 1
+            squares = 0.95 * squares + 0.05 * g**2
+            delta = np.sqrt(deltas + 1e-6) / np.sqrt(squares + 1e-6) * g
+            deltas = 0.95 * deltas + 0.05 * delta**2
+            x = x - lr * delta
+        else:  # Kingma and Ba 2015
+            first, second = 0.9 * first + 0.1 * g, 0.98 * second + 0.02 * g**2
+            x = x - lr * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.98**step)) + 1e-8)
+    return x
+
+
+@pytest.mark.parametrize("name", ["adamw", "nag", "sgd", "adadelta"])
+def test_optimizers(name: Any) -> None:
+    """Five steps as the paper has them; resumed after three, bit for bit the same."""
+    train = TrainConfig(optimizer=name, lr=0.1, weight_decay=0.0, momentum=0.9)
+    got = descend(train, 5)
+    np.testing.assert_allclose(got, by_hand(name, 5, 0.1), rtol=1e-5)
+    assert np.array_equal(got, descend(train, 5, resume_at=3))
+
+
+@pytest.mark.parametrize("name", ["adamw", "nag", "sgd", "adadelta"])
+def test_weight_decay_leaves_vectors_alone(name: Any) -> None:
+    """Matrices shrink, biases and gains do not."""
+    plain, decayed = (
+        descend(TrainConfig(optimizer=name, lr=0.1, weight_decay=decay), 3) for decay in (0.0, 0.5)
+    )
+    assert np.array_equal(plain[6:], decayed[6:])
+    assert (plain[:6] != decayed[:6]).all()
+
+
+def factor(update: int, seconds: float = 0.0, standstills: int = 0, **settings: Any) -> float:
+    train = TrainConfig(warmup_updates=10, **settings)
+    return lr_factor(train, Progress(update=update, seconds=seconds, standstills=standstills))
+
+
+def test_schedules() -> None:
+    """Warm-up from the first update on, then the named shapes."""
+    assert factor(0, schedule="constant") == pytest.approx(0.1)
+    assert factor(500, schedule="constant") == 1.0
+    assert factor(39, schedule="inverse_sqrt") == pytest.approx(0.5)
+    assert factor(500, schedule="cosine", max_updates=1000) == pytest.approx(0.5)
+    assert factor(100, 45.0, schedule="cosine", max_updates=1000, max_minutes=1) == pytest.approx(
+        0.5 * (1 + math.cos(math.pi * 0.75))
+    )
+    assert factor(500, standstills=2, schedule="plateau", plateau_factor=0.5) == 0.25
+    assert factor(4, standstills=2, schedule="plateau") == pytest.approx(0.5)  # still warming up
+
+
+def test_ends() -> None:
+    """Limits in updates and minutes, patience, and a learning rate that has fallen far enough."""
+    assert fraction_done(TrainConfig(max_updates=0), Progress(update=10**6)) == 0.0
+    assert fraction_done(TrainConfig(max_updates=10, max_minutes=1), Progress(update=5, seconds=45)) == 0.75
+    assert stopped_early(TrainConfig(), Progress(waited=1000)) == ""
+    assert stopped_early(TrainConfig(patience=3), Progress(waited=2)) == ""
+    assert "3 validations" in stopped_early(TrainConfig(patience=3), Progress(waited=3))
+    plateau = TrainConfig(schedule="plateau", plateau_factor=0.1, min_lr=1e-2)
+    assert stopped_early(plateau, Progress(standstills=2)) == ""
+    assert "min_lr" in stopped_early(plateau, Progress(standstills=3))
+
+
+def test_moving_average() -> None:
+    """The recurrence of its definition, in NumPy; inside, the parameters hold it, outside the weights."""
+    parameter = nn.Parameter(torch.zeros(3))
+    average = MovingAverage([parameter], 0.8)
+    expected = np.zeros(3)
+    for update in range(1, 40):
+        value = np.array([update, -update, 0.5 * update])
+        with torch.no_grad():
+            parameter.copy_(torch.from_numpy(value))
+        average.add(update)
+        decay = min(0.8, (1 + update) / (10 + update))
+        expected = decay * expected + (1 - decay) * value
+    with average.in_place():
+        np.testing.assert_allclose(parameter.detach().numpy(), expected, rtol=1e-5)
+    assert parameter.tolist() == [39.0, -39.0, 19.5]

@@ -1,0 +1,244 @@
+"""The training loop: its loss, its schedule, and that nothing is lost when it stops."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bytenmt.config.schema import Config, load_config
+from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.errors import BytenmtError, CheckpointError, ConfigError, DataError
+from bytenmt.models import MODELS, build_model
+from bytenmt.storage.checkpoint import load_checkpoint, load_run
+from bytenmt.storage.manifest import METRICS
+from bytenmt.training.run import train
+from bytenmt.training.trainer import byte_loss, draw_inputs
+
+CPU = torch.device("cpu")
+SMALL: dict[str, list[str]] = {
+    "seq2seq": ["model.d_hidden=16"],
+    "bahdanau": ["model.d_hidden=12", "model.d_attention=8", "model.d_maxout=8"],
+    "luong": ["model.d_hidden=12"],
+    "bytenet": ["model.d_channels=8", "model.n_sets=1", "model.dilations=[1,2]"],
+    "convs2s": ["model.encoder_layers=[[12,3]]", "model.decoder_layers=[[12,3],[12,3]]"],
+}
+
+
+def config(arch: str, *settings: str) -> Config:
+    """A model of a few thousand weights, with dropout, so that random states matter."""
+    common = ["model.d_embedding=8", "model.dropout=0.2", "train.max_tokens=200"]
+    common += [
+        "train.valid_lines=4",
+        "train.save_every=3",
+        "train.valid_every=4",
+        "train.log_every=1",
+    ]
+    return load_config(arch, "tiny", "", [*common, *SMALL[arch], *settings])
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> dict[str, Any]:
+    """Forty pairs to train on, five to validate, as train() takes them."""
+    generator = np.random.default_rng(7)
+    words = ["하나", "둘", "three", "four", "다섯 ", "x"]
+    files = {}
+    for name, n in (("src", 40), ("tgt", 40), ("valid_src", 5), ("valid_tgt", 5)):
+        lines = ["".join(generator.choice(words, 4)) for _ in range(n)]
+        files[name] = tmp_path / name
+        files[name].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return {
+        "files": [PairFiles(files["src"], files["tgt"])],
+        "valid": PairFiles(files["valid_src"], files["valid_tgt"]),
+    }
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    """All tensors of the last checkpoint."""
+    saved = load_checkpoint(run)
+    return saved.weights | {f"trainer.{name}": tensor for name, tensor in saved.trainer.items()}
+
+
+def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert torch.equal(tensor, other[name]), name
+
+
+def contents(run: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("arch", MODELS)
+def test_resume_is_bit_identical(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
+    """Stopped after 5 updates and resumed, 12 updates end with the weights of 12 at one go: weights,
+    optimiser, random states and the place in the plan are all there."""
+    constant = "train.schedule='constant'"
+    train(tmp_path / "whole", config(arch, constant, "train.max_updates=12"), **texts, device=CPU)
+    parts = tmp_path / "parts"
+    train(parts, config(arch, constant, "train.max_updates=5"), **texts, device=CPU)
+    torch.manual_seed(99)
+    resumed = config(arch, constant, "train.max_updates=12")
+    train(parts, resumed, **texts, device=CPU, resume=True)
+    assert_same(weights(tmp_path / "whole"), weights(parts))
+
+
+def test_metrics_of_a_resumed_run_count_every_update_once(texts: dict[str, Any], tmp_path: Path) -> None:
+    """Records that a killed run wrote after its last save are written again, not twice."""
+    run = tmp_path / "run"
+    train(run, config("bytenet", "train.max_updates=6"), **texts, device=CPU)
+    with open(run / METRICS, "a") as file:
+        file.write('{"update":7,"train_bits_per_byte":1}\n{"update":8,"tra')
+    train(run, config("bytenet", "train.max_updates=9"), **texts, device=CPU, resume=True)
+    records = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+    assert [r["update"] for r in records if "train_bits_per_byte" in r] == list(range(1, 10))
+    assert all(math.isfinite(r["lr"]) and r["seconds"] >= 0 for r in records)
+
+
+def test_a_finished_run_is_left_alone(
+    texts: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--resume on a finished run says so and changes nothing; where nothing was saved it starts afresh."""
+    run = tmp_path / "run"
+    train(run, config("convs2s", "train.max_updates=3"), **texts, device=CPU, resume=True)
+    before = contents(run)
+    train(run, config("convs2s", "train.max_updates=3"), **texts, device=CPU, resume=True)
+    assert "finished at update 3" in capsys.readouterr().err
+    assert contents(run) == before
+
+
+def test_best_is_the_best_validation(texts: dict[str, Any], tmp_path: Path) -> None:
+    """The best checkpoint has the lowest validated bits per byte, and weights that give them again."""
+    from bytenmt.evaluation.scores import bits_per_byte, log_probabilities
+
+    run = tmp_path / "run"
+    train(run, config("convs2s", "train.max_updates=20", "train.lr=0.05"), **texts, device=CPU)
+    records = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+    validated = {r["update"]: r["valid_bits_per_byte"] for r in records if "valid_bits_per_byte" in r}
+    loaded = load_run(run, CPU)
+    assert loaded.facts["progress"]["best"] == min(validated.values())
+    assert validated[loaded.facts["update"]] == min(validated.values())
+    corpus = ParallelCorpus.open_all([texts["valid"]])
+    again = bits_per_byte(log_probabilities(loaded.model, corpus, CPU), corpus.target_lengths)
+    assert again == pytest.approx(min(validated.values()), abs=1e-5)
+
+
+@pytest.mark.parametrize("arch", MODELS)
+def test_bf16(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
+    """Training in bf16 autocast learns as fp32 does, with fp32 weights, and validates in fp32."""
+    bits = {}
+    for precision in ("fp32", "bf16"):
+        run = tmp_path / precision
+        settings = [f"train.precision={precision}", "train.max_updates=30", "train.lr=0.01"]
+        train(run, config(arch, *settings, "model.dropout=0.0"), **texts, device=CPU)
+        loaded = load_run(run, CPU)
+        assert loaded.model.embedding.weight.dtype == torch.float32
+        bits[precision] = loaded.facts["progress"]["best"]
+    assert bits["bf16"] == pytest.approx(bits["fp32"], rel=0.05)
+
+
+@pytest.mark.parametrize("arch", MODELS)
+def test_a_model_learns_to_copy(arch: str, tmp_path: Path) -> None:
+    """Every architecture, with its source, gets well below what it can reach with one that tells nothing."""
+    generator = np.random.default_rng(1)
+    lines = ["".join(generator.choice(list("ab가"), 2)) for _ in range(60)]
+    file = tmp_path / "text"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    settings = [
+        "model.dropout=0.0",
+        "train.max_updates=150",
+        "train.lr=0.03",
+        "train.warmup_updates=5",
+    ]
+    settings += ["train.valid_every=150", "train.valid_lines=0", "train.max_tokens=400"]
+    nothing = tmp_path / "nothing"
+    nothing.write_text("x\n" * len(lines))
+    bits = {}
+    for name, source in (("seen", file), ("blind", nothing)):
+        run, pair = tmp_path / name, PairFiles(source, file)
+        train(run, config(arch, *settings), files=[pair], valid=pair, device=CPU)
+        bits[name] = load_run(run, CPU).facts["progress"]["best"]
+    assert bits["blind"] > 0.7  # two letters of three kinds: 3.2 bits on 3.3 bytes, about 0.95
+    assert bits["seen"] < 0.8 * bits["blind"]
+
+
+def test_byte_loss_against_numpy() -> None:
+    """Nats of the real bytes alone, and smoothed, computed position by position in float64."""
+    torch.manual_seed(0)
+    logits = torch.randn(3, 4, 256)
+    target = torch.randint(0, 256, (3, 4), dtype=torch.uint8)
+    target_len = torch.tensor([4, 1, 3])
+    nats = smoothed = 0.0
+    for row in range(3):
+        for t in range(int(target_len[row])):
+            x = logits[row, t].double().numpy()
+            log_p = x - np.log(np.exp(x).sum())
+            nats -= log_p[int(target[row, t])]
+            smoothed -= 0.9 * log_p[int(target[row, t])] + 0.1 * log_p.mean()
+    loss, total = byte_loss(logits, target, target_len, 0.1)
+    assert float(total) == pytest.approx(nats, rel=1e-5)
+    assert float(loss) == pytest.approx(smoothed, rel=1e-5)
+    assert float(byte_loss(logits, target, target_len, 0.0)[0]) == pytest.approx(nats, rel=1e-5)
+
+
+@pytest.mark.parametrize("arch", MODELS)
+def test_drawn_inputs(arch: str) -> None:
+    """Ratio 1 keeps the true bytes; ratio 0 feeds back what the model itself says, step by step."""
+    torch.manual_seed(3)
+    model = build_model(config(arch).model).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    src = torch.randint(32, 127, (3, 6), dtype=torch.uint8)
+    memory = model.encode(src, torch.tensor([6, 3, 5]))
+    truth = torch.randint(32, 127, (3, 7), dtype=torch.uint8)
+    assert torch.equal(draw_inputs(model, memory, truth, 1.0), truth)
+    own = draw_inputs(model, memory, truth, 0.0)
+    with torch.no_grad():
+        logits, _ = model(own, memory, model.start(memory))
+    assert torch.equal(own[:, 1:], logits.argmax(-1)[:, :-1].to(torch.uint8))
+    assert torch.equal(own[:, 0], truth[:, 0])
+
+
+def test_embedding_of_another_run(texts: dict[str, Any], tmp_path: Path) -> None:
+    """A table goes from one architecture to another of the same width, and no further."""
+    first = tmp_path / "first"
+    train(first, config("luong", "train.max_updates=2"), **texts, device=CPU)
+    second = config("bytenet", "train.max_updates=1", "train.lr=1e-12", "train.weight_decay=0.0")
+    train(tmp_path / "second", second, **texts, device=CPU, init_embedding=first)
+    tables = [weights(run)["embedding.weight"] for run in (first, tmp_path / "second")]
+    torch.testing.assert_close(tables[0], tables[1], atol=1e-8, rtol=0)
+    wide = config("bytenet", "model.d_embedding=9", "train.max_updates=1")
+    with pytest.raises(CheckpointError, match="width 8, this model's has width 9"):
+        train(tmp_path / "third", wide, **texts, device=CPU, init_embedding=first)
+    assert not (tmp_path / "third").exists()
+
+
+def test_divergence_is_one_error_and_the_checkpoint_stands(texts: dict[str, Any], tmp_path: Path) -> None:
+    """A loss that is not a number ends training before anything bad is saved."""
+    run = tmp_path / "run"
+    settings = ["train.schedule='constant'", "train.warmup_updates=0"]
+    train(run, config("bytenet", "train.max_updates=3", *settings), **texts, device=CPU)
+    before = weights(run)
+    wild = config("bytenet", "train.max_updates=40", "train.lr=1e30", "train.clip_norm=0.0", *settings)
+    with pytest.raises(BytenmtError, match="diverged"):
+        train(run, wild, **texts, device=CPU, resume=True)
+    assert_same(before, weights(run))
+
+
+def test_bad_input_leaves_no_folder(texts: dict[str, Any], tmp_path: Path) -> None:
+    """What cannot be trained on is refused before the run folder is made."""
+    run = tmp_path / "run"
+    short = tmp_path / "short"
+    short.write_text("one line\n")
+    with pytest.raises(DataError, match="5.*1|1.*5"):
+        train(run, config("luong"), **(texts | {"files": [PairFiles(short, texts["valid"].tgt)]}), device=CPU)
+    with pytest.raises(ConfigError, match="needs an end"):
+        train(run, config("luong", "train.max_updates=0"), **texts, device=CPU)
+    with pytest.raises(ConfigError, match="chrf needs"):
+        train(run, config("luong", "train.metric=chrf", "train.valid_lines=0"), **texts, device=CPU)
+    with pytest.raises(ConfigError, match="unroll"):
+        train(run, config("luong", "train.compile=true"), **texts, device=CPU)
+    assert not run.exists()

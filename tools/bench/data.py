@@ -1,0 +1,261 @@
+"""Speed of the data engine: epoch plan, line scan, batch assembly, and how soon the first batch is there.
+
+    taskset -c 1 python tools/bench_data.py --json data.json
+
+One thread is measured. Every figure stands beside what it is held against, measured in turns with it in the
+same run, the best of several each. The text is the sample in data/, repeated to --size bytes in a temporary
+folder, and is read once before, so that no disk is measured. Does not know models.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.data.batches import assemble
+from bytenmt.data.corpus import ParallelCorpus, TextFile
+from bytenmt.data.epoch_plan import epoch_plan
+from bytenmt.jit import njit
+from tools.bench.records import Record, show, write_json
+
+DATA = Path(__file__).parents[2] / "data"
+BENCH = "bench_data"
+MAX_TOKENS = 25_000
+N_JOINED = 6  # lines of the sample that make a line of about 110 bytes
+N_BATCHES = 2000  # of the assembly: more bytes than a cache holds
+
+# A fresh process: from the start of Python, and from opening the files, to the first batch.
+FIRST_BATCH = """
+import sys, time
+from bytenmt.data.batches import batches
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.epoch_plan import epoch_plan
+started, opened = float(sys.argv[1]), time.time()
+corpus = ParallelCorpus.open(sys.argv[2], sys.argv[3])
+plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, 25_000, seed=1, epoch=0)
+next(iter(batches(corpus, plan)))
+print(time.time() - opened, time.time() - started, "torch" in sys.modules)
+"""
+
+Lengths = npt.NDArray[np.int32]
+Indices = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+
+def best_of(repeats: int, *functions: Callable[[], object]) -> list[float]:
+    """The shortest seconds of each function, run in turns after one run that is not counted."""
+    best = [float("inf")] * len(functions)
+    for turn in range(repeats + 1):
+        for k, function in enumerate(functions):
+            started = time.perf_counter()
+            function()
+            if turn:
+                best[k] = min(best[k], time.perf_counter() - started)
+    return best
+
+
+def sentence_lengths(n: int) -> tuple[Lengths, Lengths]:
+    """Source lengths log-normal, median 110 bytes and sigma 0.6; targets about as long."""
+    draw = np.random.default_rng(1)
+    source = np.clip(np.round(draw.lognormal(np.log(110), 0.6, n)), 1, 1000).astype(np.int32)
+    target = np.maximum(1, np.round(source * draw.lognormal(0.05, 0.15, n))).astype(np.int32)
+    return source, target
+
+
+@njit
+def cut(order: Indices, source: Lengths, target: Lengths, max_tokens: int) -> Indices:
+    """Bounds of batches that each fill the budget; the lengths count EOS."""
+    bounds = np.empty(len(order) + 1, np.int64)
+    bounds[0] = 0
+    n_batches, longest_source, longest_target = 0, 0, 0
+    for place in range(len(order)):
+        longest_source = max(longest_source, source[order[place]])
+        longest_target = max(longest_target, target[order[place]])
+        if (place + 1 - bounds[n_batches]) * (longest_source + longest_target) > max_tokens:
+            n_batches += 1
+            bounds[n_batches] = place
+            longest_source, longest_target = source[order[place]], target[order[place]]
+    bounds[n_batches + 1] = len(order)
+    return bounds[: n_batches + 2].copy()
+
+
+def reference_plan(source: Lengths, target: Lengths, seed: int) -> tuple[Indices, Indices, Indices]:
+    """Order, bounds and sequence of batches as other toolkits make them; lengths in their smallest type.
+
+    A random permutation, two stable argsorts, packing to a budget (compiled), shuffled batches.
+    """
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(source))
+    order = order[np.argsort(target[order], kind="stable")]
+    order = order[np.argsort(source[order], kind="stable")]
+    bounds = cut(order, source + np.int32(1), target + np.int32(1), MAX_TOKENS)
+    return order, bounds, random.permutation(len(bounds) - 1)
+
+
+def padding(source: Lengths, target: Lengths, order: Indices, bounds: Indices, round_to: int) -> float:
+    """The share, in per cent, of a plan's bytes that are none; EOS counts as a byte."""
+    widths = np.zeros(len(bounds) - 1, np.int64)
+    for lengths in (source, target):
+        longest = np.maximum.reduceat(lengths[order] + 1, bounds[:-1])
+        widths += -(-longest // round_to) * round_to
+    used = int(source.sum(dtype=np.int64) + target.sum(dtype=np.int64)) + 2 * len(source)
+    return float(100 * (1 - used / (widths * np.diff(bounds)).sum()))
+
+
+def bench_plan(n_pairs: int, repeats: int) -> list[Record]:
+    """The whole plan of an epoch, and what it pads."""
+    source, target = sentence_lengths(n_pairs)
+    name = f"epoch plan {n_pairs / 1e6:g}M pairs"
+    seconds = best_of(
+        repeats,
+        lambda: epoch_plan(source, target, MAX_TOKENS, seed=1, epoch=0),
+        lambda: reference_plan(source, target, 1),
+        lambda: epoch_plan(source, target, MAX_TOKENS, seed=1, epoch=0, round_to=8),
+    )
+    path = "permutation, two stable argsorts, packing"
+    found = [
+        Record(BENCH, name, seconds[0], "s", path, seconds[1], seconds[1] / seconds[0]),
+        Record(BENCH, f"{name}, rounded to 8", seconds[2], "s", path, seconds[1], seconds[1] / seconds[2]),
+    ]
+    order, bounds, _ = reference_plan(source, target, 1)
+    for round_to, title in ((1, "padding"), (8, "padding, rounded to 8")):
+        plan = epoch_plan(source, target, MAX_TOKENS, seed=1, epoch=0, round_to=round_to)
+        own = padding(source, target, plan.order.astype(np.int64), plan.bounds, round_to)
+        other = padding(source, target, order, bounds, round_to)
+        found.append(Record(BENCH, f"{name}, {title}", own, "%", path, other, other / own))
+    return found
+
+
+def repeat_text(language: str, path: Path, n_copies: int) -> Path:
+    """Write the sample over and over, its lines joined to sentences of usual length."""
+    lines = (DATA / f"train.{language}").read_bytes().splitlines()
+    joined = (b" ".join(lines[i : i + N_JOINED]) for i in range(0, len(lines), N_JOINED))
+    text = b"\n".join(joined) + b"\n"
+    with path.open("wb") as file:
+        for _ in range(n_copies):
+            file.write(text)
+    return path
+
+
+def sample_size(*languages: str) -> int:
+    """Bytes of the sample in these languages."""
+    return sum((DATA / f"train.{language}").stat().st_size for language in languages)
+
+
+@njit
+def add_words(words: Words) -> np.uint64:
+    """The sum of all words: every byte is read once and nothing else is done."""
+    total = np.uint64(0)
+    for k in range(len(words)):
+        total += words[k]
+    return total
+
+
+def mapped_words(path: Path) -> Words:
+    """A new map of a file, whole words of it."""
+    data = np.asarray(np.memmap(path, np.uint8, "r"))
+    return data[: len(data) // 8 * 8].view(np.uint64)
+
+
+def read_seconds(path: Path, repeats: int, function: Callable[[], object]) -> tuple[float, float]:
+    """The best seconds of `function`, and of the faster of two plain reads of the mapped file."""
+    seconds = best_of(
+        repeats,
+        function,
+        lambda: add_words(mapped_words(path)),
+        lambda: np.bitwise_or.reduce(mapped_words(path)),
+    )
+    return seconds[0], min(seconds[1:])
+
+
+def bench_scan(folder: Path, size: int, repeats: int) -> list[Record]:
+    """Opening a text: lines found and UTF-8 checked, English (ASCII) and Korean."""
+    found = []
+    for language, title in (("en", ""), ("ko", ", Korean")):
+        path = repeat_text(language, folder / f"scan.{language}", max(1, size // sample_size(language)))
+        n_bytes = path.stat().st_size
+        own, read = read_seconds(path, repeats, lambda path=path: TextFile.open(path))  # type: ignore[misc]
+        name = f"line scan {size / 1e9:g} GB{title}"
+        speeds = n_bytes / own / 1e9, n_bytes / read / 1e9
+        found.append(Record(BENCH, name, speeds[0], "GB/s", "read of the map", speeds[1], read / own))
+        path.unlink()
+    return found
+
+
+def bench_corpus(folder: Path, size: int, repeats: int) -> list[Record]:
+    """Batches of a corpus of two files, together `size` bytes."""
+    n_copies = max(1, size // sample_size("ko", "en"))
+    paths = [repeat_text(language, folder / f"corpus.{language}", n_copies) for language in ("ko", "en")]
+    return [*bench_first_batch(paths, size, repeats), bench_assembly(paths, repeats)]
+
+
+def bench_first_batch(paths: list[Path], size: int, repeats: int) -> list[Record]:
+    """A process of its own, which finds the kernels compiled."""
+    seconds = []
+    for _ in range(repeats + 1):
+        command = [sys.executable, "-c", FIRST_BATCH, str(time.time()), *map(str, paths)]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+        assert printed[2] == "False", "the data engine has imported torch"
+        seconds.append([float(printed[0]), float(printed[1])])
+    opened, started = np.min(seconds[1:], axis=0).tolist()
+    read = sum(min(best_of(repeats, lambda path=path: add_words(mapped_words(path)))) for path in paths)  # type: ignore[misc]
+    name = f"first batch of a {size / 1e9:g} GB corpus"
+    return [
+        Record(BENCH, name, opened, "s", "read of both maps", read, read / opened),
+        Record(BENCH, f"{name}, imports counted", started, "s", "read of both maps", read, read / started),
+    ]
+
+
+def bench_assembly(paths: list[Path], repeats: int) -> Record:
+    """Rows of shuffled pairs, from all over both maps, held against a copy of the finished batches."""
+    corpus = ParallelCorpus.open(paths[0], paths[1])
+    plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, MAX_TOKENS, seed=1, epoch=0)
+    indices = [plan.batch(k) for k in range(min(plan.n_batches, N_BATCHES))]
+    made = [assemble(corpus, some) for some in indices]
+
+    def assemble_all() -> None:
+        for some in indices:
+            assemble(corpus, some)
+
+    def copy_all() -> None:
+        for batch in made:
+            for part in (batch.source, batch.target):
+                np.copyto(np.empty_like(part), part)
+
+    own, other = best_of(repeats, assemble_all, copy_all)
+    n_bytes = sum(batch.source.size + batch.target.size for batch in made)
+    speeds = n_bytes / own / 1e9, n_bytes / other / 1e9
+    return Record(BENCH, "batch assembly", speeds[0], "GB/s", "memcpy", speeds[1], other / own)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Speed of the data engine.")
+    parser.add_argument("--pairs", type=int, default=4_500_000, help="pairs of the epoch plan")
+    parser.add_argument("--size", type=float, default=1e9, help="bytes of text")
+    parser.add_argument("--repeats", type=int, default=5, help="the best of so many")
+    parser.add_argument("--only", choices=("plan", "scan", "corpus"), help="one part of it")
+    parser.add_argument("--json", type=Path, help="also write the records here")
+    options = parser.parse_args(arguments)
+    size, repeats = int(options.size), options.repeats
+    records: list[Record] = []
+    with tempfile.TemporaryDirectory() as folder:
+        if options.only in (None, "plan"):
+            records += bench_plan(options.pairs, repeats)
+        if options.only in (None, "scan"):
+            records += bench_scan(Path(folder), size, repeats)
+        if options.only in (None, "corpus"):
+            records += bench_corpus(Path(folder), size, repeats)
+    print(show(records))
+    if options.json:
+        write_json(options.json, records)
+
+
+if __name__ == "__main__":
+    main()

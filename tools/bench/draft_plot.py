@@ -1,0 +1,175 @@
+"""What a draft costs and what it brings, drawn: the price of a pass against its width, bytes a pass against
+the draft's length.
+
+    python tools/draft_plot.py RUN ... --src test.en --json draft.json --plot draft.png
+    python tools/draft_plot.py --json draft.json --plot draft.png               drawn anew from the file
+
+Left: random weights in the sizes of presets read a given text, so that every drafted byte is right and a pass
+is as wide as it can be, one sentence or, for more columns, several; passes of all widths are timed in turn.
+Right: trained runs translate sentences with so many drafted bytes a pass at most, from the table alone and
+from table and source. All on the numba engine. Knows engines by their makers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bytenmt.config.presets import PRESETS
+from bytenmt.config.schema import CONVOLUTIONAL
+from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.interface import Options, Request
+from bytenmt.errors import BytenmtError
+from bytenmt.speculative.table import CHAIN, Speculation, empty
+from tools.bench.drafts import How, bytes_per_pass, make_engine, read_lines, requests_of, subject, take
+from tools.bench.steps import SOURCE_BYTES, contest, endless
+
+Points = list[tuple[float, float]]
+Curves = dict[str, Points]
+SENTENCES = (2, 4, 7)  # of passes that are wider than one draft; the engine has room for no more
+STINT, TRIES = 0.001, 100  # seconds that one try takes about, and tries of which the best counts,
+LONG_ENOUGH = 1.0  # seconds: fewer tries where they would take longer than that
+LIMIT = 50_000  # bytes of a given text
+TOGETHER = 8  # sentences of a run; the engine has room for CHAIN drafted bytes of each
+
+
+class Passes:
+    """Called it returns the seconds of a pass over n sentences of so many columns each: the best of a few
+    stints."""
+
+    def __init__(self, arch: str, preset: str, precision: str, n: int, columns: int, threads: int) -> None:
+        packed = endless(arch, preset).packed(precision)
+        speculation = Speculation(empty(), columns - 1) if columns > 1 else None
+        self._engine = NumbaEngine([packed], Options(), n, threads, speculation)
+        self._columns, self._n = columns, n
+        self._left = 0
+        self._take(4)  # compiles and allocates
+        self._n_passes = max(1, round(STINT / min(self._take(2) for _ in range(2))))
+
+    def __call__(self) -> float:
+        tries = [self._take(self._n_passes)]
+        while len(tries) < TRIES and self._n_passes * sum(tries) < LONG_ENOUGH:
+            tries.append(self._take(self._n_passes))
+        return min(tries)
+
+    def _take(self, n_passes: int) -> float:
+        """Seconds of this thread a pass: others may use its core too."""
+        self._left -= n_passes * self._columns
+        if self._left < 1:
+            self._left = LIMIT - n_passes * self._columns
+            self._engine.advance(LIMIT)
+            self._engine.finished()
+            source, text = b"b" * SOURCE_BYTES, b"a" * LIMIT
+            self._engine.admit([Request(source, LIMIT, text)] * self._n)
+        started = time.thread_time()
+        self._engine.advance(n_passes)
+        return (time.thread_time() - started) / n_passes
+
+
+def prices(arch: str, preset: str, precision: str, threads: int, rounds: int) -> Points:
+    """Columns of a pass, and its milliseconds."""
+    widths = [(1, columns) for columns in range(1, CHAIN + 2)] + [(n, CHAIN + 1) for n in SENTENCES]
+    actions: dict[str, Callable[[], float]] = {
+        str(n * columns): Passes(arch, preset, precision, n, columns, threads) for n, columns in widths
+    }
+    return [(int(name), 1e3 * found.best) for name, found in contest(actions, rounds).items()]
+
+
+def yields(run: Path, lines: Sequence[bytes], threads: int) -> Curves:
+    """Of a run: drafted bytes a pass at most, and the bytes that it brings, EOS counted."""
+    one = subject(run, None)
+    asked, how = requests_of(one, lines), How("numba", "fp32", TOGETHER, threads)
+    tables = {"table": one.table._replace(copy=np.zeros_like(one.table.copy)), "table and source": one.table}
+    found: Curves = {}
+    for name, table in tables.items():
+        points: Points = [(0, 1.0)]
+        for most in range(1, CHAIN + 1):
+            engine = make_engine(one, how, Speculation(table, most))
+            points.append((most, bytes_per_pass(take(engine, asked).found)))
+        found[f"{one.label}, {name}"] = points
+    return found
+
+
+def measured(options: Any) -> dict[str, Curves]:
+    """Both pictures' curves."""
+    lines = read_lines(options.src)[: options.lines]
+    found: dict[str, Curves] = {"price": {}, "bytes_per_pass": {}}
+    for run in options.runs:
+        found["bytes_per_pass"] |= yields(run, lines, options.threads)
+    for arch in CONVOLUTIONAL:
+        for preset in options.preset:
+            points = prices(arch, preset, options.precision, options.threads, options.rounds)
+            found["price"][f"{arch} {preset} {options.precision}"] = points
+            for columns, milliseconds in points:
+                print(f"{arch} {preset}: {columns} columns {milliseconds:.3f} ms", file=sys.stderr)
+    return found
+
+
+def draw(path: Path, found: dict[str, Curves]) -> None:
+    """Both pictures side by side."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 5), layout="constrained")
+    archs = list(dict.fromkeys(name.split()[0] for name in found["price"]))
+    for i, (name, points) in enumerate(found["price"].items()):
+        first, (columns, milliseconds) = points[0][1], zip(*points, strict=True)
+        style = ("-", "--")[archs.index(name.split()[0]) % 2]
+        label = f"{name}, {first:.2f} ms for 1"
+        times = [one / first for one in milliseconds]
+        left.plot(
+            columns, times, style, color=f"C{i % (len(found['price']) // 2 or 1)}", marker="o", label=label
+        )
+    widest = max(points[-1][0] for points in found["price"].values())
+    left.plot([1, widest], [1, widest], ":", color="grey", label="as many passes of one column")
+    left.set(xscale="log", yscale="log", xlabel="columns of a pass", ylabel="price, passes of one column")
+    for axis in (left.xaxis, left.yaxis):
+        axis.set_major_locator(matplotlib.ticker.FixedLocator([1, 2, 3, 5, 9, 18, 36, 63]))
+        axis.set_minor_locator(matplotlib.ticker.NullLocator())
+        axis.set_major_formatter("{x:.0f}")
+    for i, (name, points) in enumerate(found["bytes_per_pass"].items()):
+        style = "-" if name.endswith("source") else "--"
+        right.plot(*zip(*points, strict=True), style, color=f"C{i // 2}", marker="o", label=name)
+    right.set(xlabel="drafted bytes a pass at most", ylabel="bytes a pass", ylim=(0.9, None))
+    for axes in (left, right):
+        axes.grid(alpha=0.3)
+        axes.legend()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="The price of a pass and what a draft brings, drawn.")
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="trained, with draft tables")
+    parser.add_argument("--src", type=Path, metavar="FILE", help="sentences to translate")
+    parser.add_argument("--lines", type=int, default=200, help="of them, the first ones")
+    parser.add_argument("--preset", nargs="+", choices=tuple(PRESETS), default=["tiny", "base", "large"])
+    parser.add_argument("--precision", choices=("fp32", "bf16", "int8", "w8a8"), default="fp32")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=4, help="measurements of a price; the best counts")
+    parser.add_argument("--json", type=Path, required=True, metavar="FILE", help="figures, written or read")
+    parser.add_argument("--plot", type=Path, metavar="FILE")
+    options = parser.parse_args(arguments)
+    if bool(options.runs) != bool(options.src):
+        parser.error("RUN is measured on the sentences of --src: give both or neither")
+    try:
+        if options.runs:
+            options.json.write_text(json.dumps(measured(options), indent=1) + "\n", encoding="utf-8")
+        if options.plot:
+            draw(options.plot, json.loads(options.json.read_text(encoding="utf-8")))
+    except (BytenmtError, OSError) as error:
+        sys.exit(f"Error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""Decoding with drafts beside decoding without: the same engine and the same sentences, in turn.
+
+A run may be made as large as a preset first, see widen.py: its texts, and so what drafts are worth, stay what
+they were, its steps cost what the preset's do. What counts is whole sentences, their encoding included, as a
+translation takes them: longest first, so many side by side. They go in small groups, each once without drafts
+and once with them, and the next time the other way round, so that what disturbs the machine disturbs both. A
+round is all groups; the median of the rounds' ratios counts. Knows engines by their makers; draws nothing.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bytenmt.config.schema import CONVOLUTIONAL, architecture
+from bytenmt.data.device import pick_device
+from bytenmt.data.text_file import read_bytes
+from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.cpu.session import pack
+from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
+from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
+from bytenmt.decoding.pytorch.engine import TorchEngine
+from bytenmt.decoding.scheduler import decode
+from bytenmt.errors import BytenmtError, DataError
+from bytenmt.speculative.table import FILE, Speculation, Table, read
+from bytenmt.storage.checkpoint import build
+from bytenmt.storage.weights import Contents, is_weights_file, read_run, restored
+from tools.bench.records import Record
+from tools.bench.steps import DTYPES, neighbours
+from tools.bench.widen import size, widened
+
+BENCH = "bench_decode"
+BATCHES = (1, 4, 32)
+GROUP = 4  # times as many sentences as stand side by side are decoded at once
+GENERATED = 200  # bytes of a text without a source
+SLOWER = 0.97  # a ratio below this is told
+
+
+class Subject(NamedTuple):
+    """A run whose decoding is measured. label: its name and the preset that it was made as large as; file:
+    where its weights came from; table: its drafts."""
+
+    label: str
+    file: Path
+    contents: Contents
+    table: Table
+
+
+class How(NamedTuple):
+    """A way to decode: batch sentences side by side."""
+
+    engine: str
+    precision: str
+    batch: int
+    threads: int = 1
+    device: str = "cpu"
+
+
+class Turn(NamedTuple):
+    """Some sentences decoded. found: in the order in which they were asked for."""
+
+    seconds: float
+    found: list[Hypothesis]
+
+
+class Pair(NamedTuple):
+    """Rounds of the same sentences without and with drafts: seconds of each, and what the last one found."""
+
+    off: list[float]
+    on: list[float]
+    expected: list[Hypothesis]
+    found: list[Hypothesis]
+
+    def ratios(self) -> list[float]:
+        """How many times faster drafts make each round."""
+        return [off / on for off, on in zip(self.off, self.on, strict=True)]
+
+
+def subject(run: Path, preset: str | None) -> Subject:
+    """A run, as it is or made as large as a preset. Raises BytenmtError."""
+    file, contents = read_run(run)
+    name = architecture(contents.config.model)
+    if name not in CONVOLUTIONAL:
+        raise BytenmtError(f"{run} is a {name}, whose steps are serial: give {' or '.join(CONVOLUTIONAL)}")
+    table = table_of(run, contents)
+    label = run.stem if name in run.stem else f"{run.stem} {name}"
+    if preset is None:
+        return Subject(label, file, contents, table)
+    larger = widened(contents, preset)
+    print(f"{run}: {size(larger)} for {size(contents)}", file=sys.stderr)
+    return Subject(f"{label} {preset}", file, larger, table)
+
+
+def table_of(run: Path, contents: Contents) -> Table:
+    """The drafts of a run folder, or of the one that a weights file lies in."""
+    folder = run.resolve().parent.parent if is_weights_file(run) else run
+    if not (folder / FILE).is_file():
+        raise BytenmtError(f"{folder} has no draft table: run `bytenmt convert {folder} --draft` first")
+    return read(folder, contents.config, contents.facts)
+
+
+def make_engine(one: Subject, how: How, speculation: Speculation | None, sample: bool = False) -> Engine:
+    """An engine for greedy search, or for draws that always come out alike."""
+    contents = one.contents
+    options = Options(sample=sample, endless=not contents.config.model.source)
+    if how.engine == "numba":
+        packed = pack(restored(contents.arrays), contents.config.model, how.precision)
+        return NumbaEngine([packed], options, how.batch, how.threads, speculation)
+    if how.precision not in DTYPES:
+        raise BytenmtError(f"the {how.engine} engine has no {how.precision}: it has fp32 and bf16")
+    device = pick_device(how.device)
+    model = build(contents, one.file).to(device, DTYPES[how.precision]).eval()
+    if how.engine == "cuda-graph":
+        return CudaGraphEngine([model], options, how.batch, device, speculation=speculation)
+    return TorchEngine([model], options, how.batch, device, speculation)
+
+
+def requests_of(one: Subject, lines: Sequence[bytes]) -> list[Request]:
+    """What `translate` asks for these lines, longest first; of a run without a source, to go on with their
+    first words."""
+    limit = one.contents.config.data.max_source_bytes
+    longest = sorted((line[:limit] for line in lines if line), key=len, reverse=True)
+    if not one.contents.config.model.source:
+        return [Request(None, GENERATED, line[: line.find(b" ", 4)]) for line in longest]
+    return [Request(line, 3 * len(line) + 100) for line in longest]
+
+
+def take(engine: Engine, asked: Sequence[Request]) -> Turn:
+    """Decode them and look at the clock."""
+    started = time.perf_counter()
+    found = {index: hypotheses[0] for index, hypotheses in decode(engine, asked)}
+    took = time.perf_counter() - started
+    return Turn(took, [found[index] for index in range(len(asked))])
+
+
+def contest(off: Engine, on: Engine, asked: Sequence[Request], rounds: int) -> Pair:
+    """Both engines over all sentences, group by group in turn, so many times."""
+    n = GROUP * off.capacity
+    groups = [asked[begin : begin + n] for begin in range(0, len(asked), n)]
+    for engine in (off, on):
+        take(engine, groups[0])  # allocates, compiles, and fetches the weights
+    pair = Pair([], [], [], [])
+    for number in range(rounds):
+        turns: list[tuple[Turn, Turn]] = []
+        for place, group in enumerate(groups):
+            if (number + place) % 2:
+                second, first = take(on, group), take(off, group)
+            else:
+                first, second = take(off, group), take(on, group)
+            turns.append((first, second))
+        for times, which in ((pair.off, 0), (pair.on, 1)):
+            times.append(sum(turn[which].seconds for turn in turns))
+        pair.expected[:], pair.found[:] = (
+            [hypothesis for turn in turns for hypothesis in turn[which].found] for which in (0, 1)
+        )
+    return pair
+
+
+def bytes_per_pass(found: Sequence[Hypothesis]) -> float:
+    """Bytes that a pass yields, EOS counted; 1 where nothing was drafted."""
+    drafted = [one for one in found if one.passes]
+    return sum(len(one.text) + 1 for one in drafted) / sum(one.passes for one in drafted) if drafted else 1.0
+
+
+def records(case: str, pair: Pair) -> Iterator[Record]:
+    """Text bytes a second with drafts beside those without, and bytes a pass."""
+    n_bytes = sum(len(one.text) for one in pair.expected)
+    off, on = (n_bytes / statistics.median(times) for times in (pair.off, pair.on))
+    ratios = pair.ratios()
+    ratio = statistics.median(ratios)
+    reference = f"without drafts; ratios of {len(ratios)} rounds {min(ratios):.3f} to {max(ratios):.3f}"
+    n_other = sum(a.text != b.text for a, b in zip(pair.expected, pair.found, strict=True))
+    if n_other:
+        reference += f"; {n_other} of {len(pair.found)} TEXTS DIFFER"
+    if ratio < SLOWER:
+        reference += " (SLOWER)"
+    yield Record(BENCH, f"{case} draft", on, "text bytes/s", reference, off, ratio)
+    each = bytes_per_pass(pair.found)
+    yield Record(BENCH, f"{case} bytes per pass", each, "bytes", "a step without drafts", 1.0, each)
+
+
+def with_drafts(options: Any) -> Iterator[Record]:
+    """Every run, size, engine, precision and batch of the command line."""
+    lines = read_lines(options.src)
+    for run, preset in product(options.draft, options.preset or [None]):
+        one = subject(run, preset)
+        ways = product(options.engine, options.precision or ["fp32"], options.batch or BATCHES)
+        for engine, precision, batch in ways:
+            how = How(engine, precision, batch, options.threads, options.device)
+            asked = requests_of(one, lines[: max(options.lines, GROUP * batch)])
+            off, on = (make_engine(one, how, with_) for with_ in (None, Speculation(one.table)))
+            threads = f" threads={how.threads}" if how.threads > 1 else ""
+            case = f"{one.label} {engine} {precision} batch={batch}{threads}"
+            for record in records(case, contest(off, on, asked, options.rounds)):
+                told = f"{record.value:.4g} {record.unit}, {record.ratio:.3f} times"
+                print(f"{record.case}: {told}, {neighbours()}", file=sys.stderr)
+                yield record
+
+
+def read_lines(path: Path) -> list[bytes]:
+    """The lines of a text file, packed or not. Raises DataError."""
+    lines = read_bytes(path).tobytes().splitlines()
+    if not lines:
+        raise DataError(f"{path} is empty: expected lines to translate")
+    return lines

@@ -1,0 +1,157 @@
+"""The cost of a byte against the length of the output, the source held fixed, and a picture of it.
+
+One sentence runs to the greatest length. At every length asked for its last bytes are timed in turn with
+those of a fresh sentence that comes to 1,024 bytes, so that what disturbs the machine disturbs both; medians
+are compared. Beside them the non-incremental way: the whole prefix through the model for every byte. Knows
+models and engines by their contracts, and two engines' memory by name.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.pytorch.engine import TorchEngine, source_tensors
+from bytenmt.models.base import tensors
+from bytenmt.utf8 import BOS
+from tools.bench.records import Record
+from tools.bench.steps import Case, Steps, endless, make_engine, requests, seconds
+
+BENCH = "bench_decode"
+BEGIN = 1024  # the length that the others are compared with
+BLOCKS = 64  # timed before each length, fewer where it is short
+BLOCK = 8  # bytes of one
+SLOW = 4096  # bytes at most for what is slow: plain PyTorch, and the whole prefix again for every byte
+
+
+class Point(NamedTuple):
+    """At a length: median seconds a byte before it, and at BEGIN at the same time."""
+
+    length: int
+    seconds: float
+    seconds_at_begin: float
+
+
+class Curve(NamedTuple):
+    """The points of one way to decode with one model, and the bytes of its state before and after."""
+
+    case: Case
+    points: list[Point]
+    state_bytes: tuple[int, int]
+
+
+def curve(case: Case, lengths: Sequence[int]) -> Curve:
+    """One sentence to the last of the lengths."""
+    engine = make_engine(case, torch.device("cpu"))
+    sentence = Steps(engine, case.batch, limit=lengths[-1])
+    before = state_bytes(engine)
+    points = []
+    for length in lengths:
+        n = min(BLOCKS, length // (2 * BLOCK))
+        sentence.take(sentence.left - (lengths[-1] - length) - n * BLOCK)
+        fresh = Steps(make_engine(case, torch.device("cpu")), case.batch, limit=BEGIN)
+        fresh.take(fresh.left - n * BLOCK)
+        pairs = [(sentence.take(BLOCK), fresh.take(BLOCK)) for _ in range(n)]
+        own, begin = (statistics.median(times) for times in zip(*pairs, strict=True))
+        points.append(Point(length, own, begin))
+        print(f"{case.name('')}length {length}: {own * 1e3:.4f} ms a byte,", end=" ", file=sys.stderr)
+        print(f"{own / begin:.3f} of what it is at {BEGIN}", file=sys.stderr)
+    return Curve(case, points, (before, state_bytes(engine)))
+
+
+def state_bytes(engine: Any) -> int:
+    """What an engine keeps of its sentences between steps: memories and states, not the text."""
+    if type(engine) is TorchEngine:
+        assert engine._running is not None
+        return sum(part.nbytes for part in tensors(engine._running.voices))
+    assert type(engine) is NumbaEngine
+    (model,) = engine._models
+    return sum(part.nbytes for part in (model._hidden, model._past, model._ancestors, model._memory))
+
+
+def again(case: Case, length: int) -> float:
+    """Seconds for the whole prefix of a byte at that length; the best of two."""
+    model = endless(case.arch, case.preset).model
+    src, src_len = source_tensors(requests(1, length))
+    letters = torch.randint(97, 123, (1, length), generator=torch.Generator().manual_seed(1))
+    letters[:, 0] = BOS
+    prefix = letters.to(torch.uint8)
+    with torch.no_grad():
+        memory = model.encode(src, src_len)
+        return min(seconds(lambda: model(prefix, memory, model.start(memory))) for _ in range(2))
+
+
+def against_length(options: Any) -> Iterator[Record]:
+    """Curves of every engine for the models of the command line, and the picture."""
+    drawn: dict[str, list[tuple[int, float]]] = {}
+    for preset in options.preset or ["small"]:
+        for arch in options.arch:
+            for engine in options.engine:
+                for precision in (options.precision or ["fp32"]) if engine == "numba" else ["fp32"]:
+                    case = Case(arch, preset, engine, precision, threads=options.threads)
+                    lengths = [n for n in options.lengths if engine == "numba" or n <= SLOW]
+                    if lengths:
+                        found = curve(case, lengths)
+                        yield from of_curve(found)
+                        drawn[f"{arch} {engine} {precision}"] = [p[:2] for p in found.points]
+            whole = [(n, again(Case(arch, preset, "torch", "fp32"), n)) for n in options.lengths if n <= SLOW]
+            drawn[f"{arch} whole prefix"] = whole
+            yield from non_incremental(arch, preset, whole, drawn)
+    if options.plot:
+        draw(options.plot, drawn)
+
+
+def of_curve(found: Curve) -> Iterator[Record]:
+    """Each point beside that at BEGIN, and the state after beside that before."""
+    for length, own, begin in found.points:
+        reference = f"median at {BEGIN:,} in the same minute"
+        case = found.case.name(f"length={length} length={BEGIN}")
+        yield Record(BENCH, case, own * 1e3, "ms/byte", reference, begin * 1e3, own / begin)
+    before, after = found.state_bytes
+    case = found.case.name(f"state after {found.points[-1].length} before")
+    yield Record(BENCH, case, after, "bytes", "state before the first byte", before, after / before)
+
+
+def non_incremental(
+    arch: str, preset: str, whole: Sequence[tuple[int, float]], drawn: dict[str, list[tuple[int, float]]]
+) -> Iterator[Record]:
+    """How many times faster a step is than the whole prefix again, in plain PyTorch both."""
+    steps = dict(drawn.get(f"{arch} torch fp32", []))
+    for length, again_seconds in whole:
+        if length in steps:
+            own = steps[length]
+            case = Case(arch, preset, "torch", "fp32").name(f"length={length} whole prefix")
+            reference = "the whole prefix for every byte"
+            yield Record(
+                BENCH, case, own * 1e3, "ms/byte", reference, again_seconds * 1e3, again_seconds / own
+            )
+
+
+def draw(path: Path, curves: dict[str, list[tuple[int, float]]]) -> None:
+    """Milliseconds a byte over output length, both axes logarithmic."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
+    colours = {arch: f"C{i}" for i, arch in enumerate(dict.fromkeys(name.split()[0] for name in curves))}
+    for name, points in curves.items():
+        if points:
+            style = ":" if "whole" in name else "--" if "torch" in name else "-"
+            x, y = zip(*points, strict=True)
+            milliseconds = [1e3 * seconds for seconds in y]
+            axes.plot(x, milliseconds, style, color=colours[name.split()[0]], marker="o", label=name)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.set(yscale="log", xlabel="output length, bytes", ylabel="milliseconds a byte")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)

@@ -1,0 +1,132 @@
+"""Train all five architectures on the sample with one budget; print a table.
+
+Beside each stands the same model that cannot see its source: every line of it is one dash.
+
+    python tools/bench_models.py --minutes 5
+
+Every run is `bytenmt train` in a process of its own; finished runs in --out are taken up as they are, and
+the figures are measured anew.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from bytenmt.config.presets import PRESETS
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.decoding.loading import of_models
+from bytenmt.decoding.translator import Translator
+from bytenmt.evaluation.scores import bits_per_byte, log_probabilities, text_scores
+from bytenmt.storage.checkpoint import load_run
+from bytenmt.storage.manifest import METRICS
+
+DATA = Path(__file__).parents[2] / "data"
+COLUMNS = (
+    ("exact_match", "exact match %", "{:.1f}"),
+    ("chrf", "chrF", "{:.1f}"),
+    ("bits_per_byte", "bits/byte", "{:.3f}"),
+    ("parameters", "parameters", "{:,}"),
+    ("train_bytes_per_second", "training B/s", "{:,.0f}"),
+    ("decode_bytes_per_second", "decoding B/s", "{:,.0f}"),
+    ("blind_exact_match", "exact match % blind", "{:.1f}"),
+    ("blind_chrf", "chrF blind", "{:.1f}"),
+    ("blind_bits_per_byte", "bits/byte blind", "{:.3f}"),
+)
+
+
+def source_text(options: argparse.Namespace, part: str, source: bool) -> Path:
+    """The source side of "train", "valid" or "test"; without `source` a file of as many dashes."""
+    path = DATA / f"{part}.{options.direction.split('-')[0]}"
+    if source:
+        return path
+    dashes: Path = options.out / f"{part}.dashes"
+    dashes.parent.mkdir(parents=True, exist_ok=True)
+    dashes.write_bytes(b"-\n" * path.read_bytes().count(b"\n"))
+    return dashes
+
+
+def train(run: Path, arch: str, options: argparse.Namespace, source: bool) -> None:
+    """One training run in its own process; nothing to do where it is finished."""
+    tgt = options.direction.split("-")[1]
+    command = [sys.executable, "-m", "bytenmt", "train", "-o", str(run), "--arch", arch, "--resume"]
+    command += ["--preset", options.preset, "--max-minutes", str(options.minutes)]
+    command += ["--threads", str(options.threads), "--tgt", str(DATA / f"train.{tgt}")]
+    command += ["--valid-tgt", str(DATA / f"valid.{tgt}")]
+    for option, part in (("--src", "train"), ("--valid-src", "valid")):
+        command += [option, str(source_text(options, part, source))]
+    subprocess.run(command, check=True)
+
+
+def measure(run: Path, options: argparse.Namespace, source: bool) -> dict[str, float]:
+    """Scores of a run on the test set, its size and its speeds.
+
+    Training speed is the median over the log of source plus target bytes a second; decoding speed is
+    bytes of output a second, greedy, the 500 lines in batches, loading left out.
+    """
+    tgt = options.direction.split("-")[1]
+    device = torch.device("cpu")
+    model = load_run(run, device).model
+    corpus = ParallelCorpus.open(source_text(options, "test", source), DATA / f"test.{tgt}")
+    lines = [corpus.src.line(i) if corpus.src else b"" for i in range(len(corpus))]
+    translator = Translator.of_runtime(of_models([model], device))
+    translator.translate(lines[:8])
+    started = time.perf_counter()
+    hypotheses = translator.translate(lines)
+    seconds = time.perf_counter() - started
+    texts = [text.decode() for text in hypotheses]
+    scores = text_scores(texts, [corpus.tgt.line(i).decode() for i in range(len(corpus))])
+    log = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+    speeds = [record["bytes_per_second"] for record in log if "bytes_per_second" in record]
+    return {
+        "exact_match": scores.exact_match,
+        "chrf": scores.chrf,
+        "bits_per_byte": bits_per_byte(log_probabilities(model, corpus, device), corpus.target_lengths),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "train_bytes_per_second": statistics.median(speeds),
+        "decode_bytes_per_second": sum(map(len, hypotheses)) / seconds,
+    }
+
+
+def table(rows: dict[str, dict[str, float]]) -> str:
+    """The figures as Markdown, a row an architecture."""
+    lines = ["| " + " | ".join(["", *(title for _, title, _ in COLUMNS)]) + " |"]
+    lines.append("|---" + "|---:" * len(COLUMNS) + "|")
+    for arch, row in rows.items():
+        cells = [form.format(row[key]) for key, _, form in COLUMNS]
+        lines.append("| " + " | ".join([arch, *cells]) + " |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="The five architectures on the sample.")
+    parser.add_argument("--minutes", type=float, default=5.0, help="training time of each run")
+    parser.add_argument("--preset", choices=tuple(PRESETS), default="tiny")
+    parser.add_argument("--arch", nargs="+", default=list(PRESETS["tiny"]))
+    parser.add_argument("--direction", choices=("ko-en", "en-ko"), default="ko-en")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--out", type=Path, default=Path("runs/bench_models"))
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    rows = {}
+    for arch in options.arch:
+        runs = {source: options.out / (arch if source else f"{arch}-blind") for source in (True, False)}
+        for source, run in runs.items():
+            train(run, arch, options, source)
+        seen, blind = (measure(run, options, source) for source, run in runs.items())
+        rows[arch] = seen | {f"blind_{key}": value for key, value in blind.items()}
+    print(table(rows))
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

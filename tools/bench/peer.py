@@ -1,0 +1,235 @@
+"""Decoding beside CTranslate2's Transformer with random weights, on as many threads, in the same run.
+
+Two comparisons. Equal weights: a decoder on bytes whose step reads about as many weights as the preset's,
+milliseconds a step; of the peer, the difference of two output lengths over their steps, so that its encoder
+is not counted. Base size: what people use today, 6 + 6 layers of 512 on 8,000 subwords of 4.2 bytes each,
+text bytes a second of whole sentences of 100 bytes, both encoders counted; bytenmt's presets base decode 100
+bytes where the peer decodes 24 subwords. Ratios say how many times faster bytenmt is. Knows no files but
+the peer's, which it writes into a temporary folder.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from bytenmt.decoding.interface import Engine
+from bytenmt.decoding.scheduler import decode
+from bytenmt.errors import BytenmtError
+from tools.bench.records import Record
+from tools.bench.steps import SOURCE_BYTES, Case, Steps, contest, endless, make_engine, requests
+
+BENCH = "bench_decode"
+TIMES = 2  # rounds here for one elsewhere: a measurement is a single try
+BYTES_PER_SUBWORD = 4.2
+SUBWORDS = round(SOURCE_BYTES / BYTES_PER_SUBWORD)  # of a sentence
+SPECIALS = ["<unk>", "<s>", "</s>"]
+PEER_TYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}  # their names there
+# fairseq's fconv of 2.9 M decoder weights on two cores of this kind, which rebuilds a weight every step.
+FCONV_SECONDS = 4.3e-3
+
+
+class Shape(NamedTuple):
+    """A Transformer: encoder and decoder layers, width, inner width, heads, tokens without the specials."""
+
+    encoder_layers: int
+    decoder_layers: int
+    d: int
+    d_inner: int
+    n_heads: int
+    n_tokens: int
+
+    def step_weights(self) -> int:
+        """Weights of matrices that a decode step reads: the source's keys and values are computed once."""
+        d = self.d
+        return self.decoder_layers * (6 * d * d + 2 * d * self.d_inner) + d * (self.n_tokens + len(SPECIALS))
+
+
+EQUAL = {  # decoders whose step reads about as many weights as the preset's
+    "small": Shape(1, 3, 256, 1024, 4, 256),
+    "base": Shape(1, 5, 384, 1536, 6, 256),
+    "large": Shape(1, 7, 512, 2048, 8, 256),
+}
+BASE = Shape(6, 6, 512, 2048, 8, 8_000 - len(SPECIALS))
+
+
+class Peer:
+    """A Transformer of CTranslate2, greedy, on one worker of so many threads."""
+
+    def __init__(self, folder: Path, precision: str, threads: int) -> None:
+        self._translator = library().Translator(
+            str(folder), device="cpu", compute_type=PEER_TYPES[precision], intra_threads=threads
+        )
+
+    def seconds(self, sources: Sequence[Sequence[str]], length: int) -> float:
+        """The time of translating sentences to outputs of so many tokens."""
+        started = time.perf_counter()
+        results = self._translator.translate_batch(
+            sources, beam_size=1, min_decoding_length=length, max_decoding_length=length, return_scores=False
+        )
+        took = time.perf_counter() - started
+        if any(len(result.hypotheses[0]) != length for result in results):
+            raise RuntimeError("the peer's outputs do not have the length that was asked for")
+        return took
+
+
+def library() -> Any:
+    """The package. Raises BytenmtError where it is missing."""
+    try:
+        import ctranslate2
+    except ImportError:
+        raise BytenmtError("--peer needs the package ctranslate2: pip install ctranslate2") from None
+    return ctranslate2
+
+
+def build(shape: Shape, folder: Path) -> None:
+    """Write a Transformer with random weights."""
+    spec = library().specs.TransformerSpec.from_config(
+        (shape.encoder_layers, shape.decoder_layers), shape.n_heads
+    )
+    draw = np.random.default_rng(1)
+    d, tokens = shape.d, [*SPECIALS, *(f"t{i}" for i in range(shape.n_tokens))]
+
+    def fill(part: Any, *size: int, bias: bool = True) -> None:
+        part.weight = draw.standard_normal(size, np.float32) * np.float32(size[1] ** -0.5)
+        if bias:
+            part.bias = np.zeros(size[0], np.float32)
+
+    def norm(part: Any) -> None:
+        part.gamma, part.beta = np.ones(d, np.float32), np.zeros(d, np.float32)
+
+    for side, embeddings in (
+        (spec.encoder, spec.encoder.embeddings[0]),
+        (spec.decoder, spec.decoder.embeddings),
+    ):
+        fill(embeddings, len(tokens), d, bias=False)
+        norm(side.layer_norm)
+        for layer in side.layer:
+            fill(layer.self_attention.linear[0], 3 * d, d)
+            fill(layer.self_attention.linear[1], d, d)
+            fill(layer.ffn.linear_0, shape.d_inner, d)
+            fill(layer.ffn.linear_1, d, shape.d_inner)
+            norm(layer.self_attention.layer_norm)
+            norm(layer.ffn.layer_norm)
+    for layer in spec.decoder.layer:
+        for part, width in zip(layer.attention.linear, (d, 2 * d, d), strict=True):
+            fill(part, width, d)
+        norm(layer.attention.layer_norm)
+    fill(spec.decoder.projection, len(tokens), d)
+    spec.register_source_vocabulary(tokens)
+    spec.register_target_vocabulary(tokens)
+    spec.validate()
+    spec.save(str(folder))
+
+
+def sources(shape: Shape, n: int, length: int) -> list[list[str]]:
+    """Random sentences for a peer, of so many tokens with EOS."""
+    draw = random.Random(1)
+    return [[f"t{draw.randrange(shape.n_tokens)}" for _ in range(length - 1)] + ["</s>"] for _ in range(n)]
+
+
+def precisions() -> list[str]:
+    """What the peer can on this processor."""
+    supported = library().get_supported_compute_types("cpu")
+    return [name for name, theirs in PEER_TYPES.items() if theirs in supported]
+
+
+def against_peer(options: Any) -> Iterator[Record]:
+    """Both comparisons for the architectures of the command line."""
+    known = precisions()  # fails at once where the package is missing
+    for preset in EQUAL:
+        yield from equal_weights(preset, [p for p in known if p != "bf16"], options)
+    for batch in (1, 32):
+        yield from base_size(batch, known, options)
+
+
+def made(shape: Shape, known: Sequence[str], threads: int) -> dict[str, Peer]:
+    """A peer in every precision."""
+    with tempfile.TemporaryDirectory() as folder:
+        build(shape, Path(folder))
+        return {name: Peer(Path(folder), name, threads) for name in known}
+
+
+def equal_weights(preset: str, known: Sequence[str], options: Any) -> Iterator[Record]:
+    """A step of every architecture beside a step of a peer that reads as many weights."""
+    shape = EQUAL[preset]
+    text = sources(shape, 1, SOURCE_BYTES + 1)
+    short, long = SOURCE_BYTES // 2, 3 * SOURCE_BYTES // 2
+    actions: dict[str, Callable[[], float]] = {}
+    for name, peer in made(shape, known, options.threads).items():
+        peer.seconds(text, 2)
+        actions |= {f"{name} {n}": partial(peer.seconds, text, n) for n in (short, long)}
+    cases: dict[Case, int] = {}  # to decoder weights
+    for arch in options.arch:
+        for name in known:
+            case = Case(arch, preset, "numba", name, threads=options.threads)
+            cases[case] = endless(arch, preset).model.decoder_weights()
+            # As many steps at a time as the peer's figure is the difference of: both lose to who interrupts.
+            steps = Steps(make_engine(case, torch.device("cpu")), 1)
+            actions[case.name("")] = partial(steps.take, SOURCE_BYTES)
+    found = {name: outcome.best for name, outcome in contest(actions, TIMES * options.rounds).items()}
+    for case, weights in cases.items():
+        name, own = case.precision, found[case.name("")]
+        theirs = (found[f"{name} {long}"] - found[f"{name} {short}"]) / (long - short)
+        reference = (
+            f"CTranslate2 {name}, {shape.decoder_layers} layers of {shape.d}: "
+            f"{shape.step_weights() / 1e6:.1f} M weights a step (ours {weights / 1e6:.1f} M)"
+        )
+        yield faster(case, f"ctranslate2 equal weights {name}", own, reference, theirs)
+        if preset == "small" and name == "fp32":
+            yield faster(case, "fairseq fconv", own, "fairseq's fconv, 2.9 M, of another run", FCONV_SECONDS)
+
+
+def faster(case: Case, what: str, own: float, reference: str, theirs: float) -> Record:
+    """Seconds a step beside another's."""
+    return Record(BENCH, case.name(what), own * 1e3, "ms/step", reference, theirs * 1e3, theirs / own)
+
+
+def base_size(batch: int, known: Sequence[str], options: Any) -> Iterator[Record]:
+    """Text bytes a second of whole sentences: every precision beside the same one there, and the best
+    beside the best."""
+    text = sources(BASE, batch, SUBWORDS + 1)
+    actions: dict[str, Callable[[], float]] = {}
+    for name, peer in made(BASE, known, options.threads).items():
+        peer.seconds(text, 2)
+        actions[name] = partial(peer.seconds, text, SUBWORDS)
+    cases = [
+        Case(arch, "base", "numba", name, batch, 1, options.threads)
+        for arch in options.arch
+        for name in (*PEER_TYPES, "w8a8")
+    ]
+    for case in cases:
+        translate = partial(sentences, make_engine(case, torch.device("cpu")), batch)
+        translate()  # allocates
+        actions[case.name("")] = translate
+    found = contest(actions, TIMES * options.rounds)
+    rates = {name: batch * SOURCE_BYTES / outcome.best for name, outcome in found.items()}
+    best = max(known, key=rates.__getitem__)
+    for case in cases:
+        own, same = rates[case.name("")], "int8" if case.precision == "w8a8" else case.precision
+        same = same if same in known else best
+        fastest = own == max(rates[other.name("")] for other in cases if other.arch == case.arch)
+        for other in dict.fromkeys((same, best) if fastest else (same,)):
+            note = ", best of both" if fastest and other == best else ""
+            reference = f"CTranslate2 {other}, 6 + 6 layers of 512, 8,000 subwords"
+            what = case.name(f"ctranslate2 base {other}{note}")
+            yield Record(BENCH, what, own, "text bytes/s", reference, rates[other], own / rates[other])
+
+
+def sentences(engine: Engine, n: int) -> float:
+    """Seconds for n sentences of SOURCE_BYTES to as many bytes, as they are translated."""
+    asked = requests(n, SOURCE_BYTES)
+    started = time.perf_counter()
+    lengths = [len(found[0].text) for _, found in decode(engine, asked)]
+    took = time.perf_counter() - started
+    if lengths != [SOURCE_BYTES] * n:
+        raise RuntimeError("sentences have ended before their limit")
+    return took

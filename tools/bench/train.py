@@ -1,0 +1,273 @@
+"""Training throughput of the five models beside the matrix-product peak of the same device.
+
+    python tools/bench_train.py --models convs2s bytenet --presets base --profile
+
+FLOP are the matrix products alone, on real bytes: a backward pass counts twice its forward, look-ups,
+elementwise work and padding count nothing. An encoder weight meets every source byte (in ByteNet every
+unfolded column), a decoder weight every target byte, EOS counted. A step is everything that an update is:
+encode, forward, loss, backward, optimiser. Times are the best of a few, the peak is measured between them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bytenmt.config.presets import PRESETS
+from bytenmt.config.schema import ByteNetConfig, Config, load_config
+from bytenmt.data.device import Tensors, pick_device
+from bytenmt.layers.recurrent import GRU, LSTM
+from bytenmt.models import build_model
+from bytenmt.models.base import Model
+from bytenmt.training.trainer import byte_loss
+from bytenmt.utf8 import BOS, EOS, PAD
+from tools.bench.records import Record, show, write_json
+
+AnyModel = Model[Any, Any]
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+# fairseq's fconv of this shape, trained on two cores of this kind: source plus target bytes a second. Ours
+# has base's dropout (0.2) and label smoothing (0.1).
+FCONV = ["model.d_embedding=256", "model.encoder_layers=[[256,3],[256,3],[256,3],[256,3]]"]
+FCONV += ["model.decoder_layers=[[256,3],[256,3],[256,3]]"]
+FCONV_BYTES_PER_SECOND = 12_000.0
+FCONV_ROWS, FCONV_BYTES = 32, 128
+
+
+def typical_batch(max_tokens: int, device: torch.device) -> Tensors:
+    """A batch as it stands in the middle of a sorted epoch: lengths log-normal (median 110, sigma 0.6),
+    target = source x log-normal(0.05, 0.15), as many rows as the budget holds, random letters."""
+    draw = np.random.default_rng(1)
+    source = np.exp(draw.normal(np.log(110), 0.6, 100_000)).clip(1, 1000).astype(np.int64)
+    target = (source * np.exp(draw.normal(0.05, 0.15, len(source)))).clip(1, 1000).astype(np.int64)
+    order = np.lexsort((target, source // 4))
+    rows = max(1, int(max_tokens / (110 + 116 + 2)))
+    middle = order[len(order) // 2 - rows // 2 :][:rows]
+    return make_batch(source[middle] + 1, target[middle] + 1, device)
+
+
+def make_batch(source_len: np.ndarray, target_len: np.ndarray, device: torch.device) -> Tensors:
+    """Random letters: source_len, target_len (n,) int64 with EOS -> a batch on the device."""
+    draw = torch.Generator().manual_seed(1)
+    sides = []
+    for lengths in (torch.from_numpy(source_len), torch.from_numpy(target_len)):
+        columns = torch.arange(int(lengths.max()))
+        letters = torch.randint(97, 123, (len(lengths), len(columns)), generator=draw, dtype=torch.uint8)
+        letters[columns == lengths[:, None] - 1] = EOS
+        letters[columns >= lengths[:, None]] = PAD
+        sides.append(letters)
+    target = torch.cat([torch.full((len(source_len), 1), BOS, dtype=torch.uint8), sides[1]], dim=1)
+    parts = sides[0], torch.from_numpy(source_len), target, torch.from_numpy(target_len)
+    return Tensors(*(part.to(device) for part in parts))
+
+
+def real_bytes(batch: Tensors) -> int:
+    """Source plus target bytes, EOS counted."""
+    return int(batch.source_len.sum() + batch.target_len.sum())
+
+
+def step_flop(config: Config, model: AnyModel, batch: Tensors) -> float:
+    """FLOP of the matrix products of forward and backward on real bytes."""
+    multiplied = {id(p): p.numel() for name, p in model.named_parameters() if p.dim() > 1 and not table(name)}
+    encoder = sum(multiplied.values()) - sum(multiplied.get(id(p), 0) for p in model.decoder.parameters())
+    columns = batch.source_len
+    if isinstance(config.model, ByteNetConfig):
+        unfolded = config.model.unfolding_factor * columns + config.model.unfolding_offset
+        columns = torch.maximum(columns, unfolded.ceil().long())
+    pairs = zip(batch.source_len.tolist(), batch.target_len.tolist(), strict=True)
+    products = encoder * int(columns.sum()) + sum(t * model.step_cost(s) for s, t in pairs)
+    return 6.0 * float(products)
+
+
+def table(name: str) -> bool:
+    """Whether a parameter of the encoder's side is looked up, not multiplied with."""
+    return name == "embedding.weight" or "positions" in name
+
+
+class Step:
+    """One update of a model, as the training loop does it."""
+
+    def __init__(self, config: Config, batch: Tensors, precision: str) -> None:
+        torch.manual_seed(1)
+        self.device = batch.source.device
+        self.batch = batch
+        self.config = config
+        self.bf16 = precision == "bf16"
+        self.model: AnyModel = build_model(config.model).to(self.device)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
+
+    def __call__(self) -> None:
+        batch, model = self.batch, self.model
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            memory = model.encode(batch.source, batch.source_len)
+            logits, _ = model(batch.target_in, memory, model.start(memory))
+        smoothing = self.config.train.label_smoothing
+        loss, _ = byte_loss(logits, batch.target_out, batch.target_len, smoothing)
+        self.optimizer.zero_grad(set_to_none=True)
+        (loss / batch.target_len.sum()).backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        self.optimizer.step()
+
+
+class Peak:
+    """The best rate of a matrix product, FLOP a second, over a few large shapes, measured when called."""
+
+    def __init__(self, device: torch.device, precision: str) -> None:
+        sizes = (1024, 1536, 2048) if device.type == "cpu" else (4096, 8192)
+        squares = [torch.randn(2, n, n, device=device, dtype=DTYPES[precision]) for n in sizes]
+        self.pairs = [(pair[0], pair[1]) for pair in squares]
+        self.best = 0.0
+
+    def __call__(self) -> None:
+        for a, b in self.pairs:
+            self.best = max(self.best, 2 * len(a) ** 3 / seconds(lambda a=a, b=b: a @ b, a.device))  # type: ignore[misc]
+
+
+def seconds(action: Callable[[], object], device: torch.device) -> float:
+    """How long an action takes, the device's queue included."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    started = time.perf_counter()
+    action()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - started
+
+
+def best_seconds(action: Callable[[], object], between: Callable[[], object], options: Any) -> float:
+    """The least time of an action: at least two runs after one that warms up, for options.seconds at most,
+    another measurement between any two."""
+    device = pick_device(options.device)
+    seconds(action, device)
+    times: list[float] = []
+    while len(times) < 2 or sum(times) < options.seconds and len(times) < 100:
+        between()
+        times.append(seconds(action, device))
+    between()
+    return min(times)
+
+
+def throughput(case: str, step: Step, options: Any, precision: str) -> list[Record]:
+    """A model's record against the matrix-product peak, and where its time goes if asked."""
+    peak = Peak(step.device, precision)
+    took = best_seconds(step, peak, options)
+    achieved = step_flop(step.config, step.model, step.batch) / took / 1e9
+    record = Record(
+        "bench_train",
+        f"{case} matmul peak",
+        achieved,
+        "GFLOP/s",
+        f"best {precision} matrix product",
+        peak.best / 1e9,
+        achieved * 1e9 / peak.best,
+    )
+    print(f"{record.case}: {record.ratio:.3f} of {record.reference_value:.0f} GFLOP/s,", end=" ", flush=True)
+    print(f"{real_bytes(step.batch) / took:,.0f} bytes/s, {took * 1e3:.0f} ms a step", flush=True)
+    if options.profile:
+        print(profile(step, options.profile))
+    return [record]
+
+
+def fconv(step: Step, precision: str, options: Any) -> Record:
+    """Bytes a second of the comparison shape against fairseq's figure, which is not of the same run."""
+    took = best_seconds(step, lambda: None, options)
+    speed = real_bytes(step.batch) / took
+    return Record(
+        "bench_train",
+        f"convs2s fconv-iwslt {options.device} {precision}",
+        speed,
+        "bytes/s",
+        "fairseq's fconv, fp32, two cores",
+        FCONV_BYTES_PER_SECOND,
+        speed / FCONV_BYTES_PER_SECOND,
+    )
+
+
+def profile(step: Step, rows: int) -> str:
+    """The operations that take most of a step, by their own time."""
+    kinds = [torch.profiler.ProfilerActivity.CPU]
+    key = "self_cpu_time_total"
+    if step.device.type == "cuda":
+        kinds, key = [*kinds, torch.profiler.ProfilerActivity.CUDA], "self_cuda_time_total"
+    with torch.profiler.profile(activities=kinds) as run:
+        step()
+    return str(run.key_averages().table(sort_by=key, row_limit=rows, max_name_column_width=50))
+
+
+def against_cudnn(options: Any) -> Iterator[Record]:
+    """On a GPU: our recurrences beside cuDNN's own, forward and backward, base's sizes."""
+    device = torch.device("cuda")
+    cases: list[tuple[str, nn.Module, nn.Module, list[Tensor]]] = [
+        ("gru", GRU(256, 1000, "after"), nn.GRU(256, 1000, batch_first=True), [torch.zeros(64, 1000)]),
+        ("lstm", LSTM(256, 688), nn.LSTM(256, 688, batch_first=True), [torch.zeros(64, 688)] * 2),
+    ]
+    for precision in options.precision:
+        for name, own, theirs, state in cases:
+            own, theirs, zero = own.to(device), theirs.to(device), [part.to(device) for part in state]
+            x = torch.randn(64, 120, 256, device=device, requires_grad=True)
+
+            def run(model: nn.Module, *state: Any, x: Tensor = x, bf16: bool = precision == "bf16") -> None:
+                with torch.autocast("cuda", torch.bfloat16, enabled=bf16):
+                    found = model(x, *state)
+                (found[0] if isinstance(found, tuple) else found).sum().backward()
+
+            took = best_seconds(lambda: run(own, *zero), lambda: None, options)  # noqa: B023
+            reference = best_seconds(lambda: run(theirs), lambda: None, options)  # noqa: B023
+            case = f"{name} recurrence cuda {precision} cuDNN"
+            yield Record("bench_train", case, took, "s", f"cuDNN's {name}", reference, reference / took)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Training throughput beside the matrix-product peak.")
+    parser.add_argument(
+        "--models", nargs="+", choices=tuple(PRESETS["small"]), default=list(PRESETS["small"])
+    )
+    parser.add_argument("--presets", nargs="+", choices=tuple(PRESETS), default=["small", "base"])
+    parser.add_argument("--precision", nargs="+", choices=tuple(DTYPES), default=list(DTYPES))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--seconds", type=float, default=4.0, help="of steps a case, two steps at least")
+    parser.add_argument("--max-tokens", type=int, default=0, help="bytes a batch; 0: the preset's")
+    parser.add_argument(
+        "--fconv", action=argparse.BooleanOptionalAction, default=True, help="fairseq's shape"
+    )
+    parser.add_argument(
+        "--profile", type=int, default=0, metavar="N", help="print each case's N top operations"
+    )
+    parser.add_argument("--json", type=Path, help="also write the records here")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    device = pick_device(options.device)
+    records: list[Record] = []
+    for preset in options.presets:
+        for arch in options.models:
+            config = load_config(arch, preset, "", [])
+            batch = typical_batch(options.max_tokens or config.train.max_tokens, device)
+            for precision in options.precision:
+                case = f"{arch} {preset} {options.device} {precision}"
+                records += throughput(case, Step(config, batch, precision), options, precision)
+    if options.fconv:
+        config = load_config("convs2s", "base", "", FCONV)
+        lengths = np.full(FCONV_ROWS, FCONV_BYTES)
+        batch = make_batch(lengths, lengths, device)
+        for precision in options.precision:
+            case = f"convs2s fconv-iwslt {options.device} {precision}"
+            step = Step(config, batch, precision)
+            records += throughput(case, step, options, precision)
+            records.append(fconv(step, precision, options))
+    if device.type == "cuda":
+        records += against_cudnn(options)
+    print(show(records))
+    if options.json:
+        write_json(options.json, records)
+
+
+if __name__ == "__main__":
+    main()

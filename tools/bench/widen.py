@@ -1,0 +1,237 @@
+"""A trained ByteNet or ConvS2S in the sizes of a larger preset, computing what it computed up to rounding.
+
+    python tools/widen.py RUN -o large.safetensors --preset large
+
+For measurements: what a large model of trained quality costs, on real text, without training one. Texts
+stay what they were, speed and memory become those of the preset. Of ConvS2S new channels are zero, and more
+layers carry on what they are given. ByteNet's layer norm looks at all channels, so each of them is repeated:
+as often as fits in the preset, which is told; more blocks add nothing to what passes them. Half and integer
+precisions round the larger model differently. Knows both models' parameters by their names; trains nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from bytenmt.config.presets import PRESETS
+from bytenmt.config.schema import (
+    CONVOLUTIONAL,
+    ByteNetConfig,
+    ConvS2SConfig,
+    ModelConfig,
+    architecture,
+    parse_config,
+    preset_tree,
+)
+from bytenmt.errors import BytenmtError, ConfigError
+from bytenmt.models import build_model
+from bytenmt.storage.checkpoint import build
+from bytenmt.storage.tensor_file import Array, entry, pack, replace_synced
+from bytenmt.storage.weights import Contents, check_output, metadata, read_run, restored
+from bytenmt.utf8 import BOS, EOS
+
+Floats = npt.NDArray[np.float32]
+Arrays = dict[str, Array]
+TRIED = "Zwei Männer in grünen Hemden stehen vor einem Haus.".encode()  # bytes that both models read
+
+
+def widened(contents: Contents, preset: str) -> Contents:
+    """A run's weights as those of a preset's sizes, in float32. Raises ConfigError where they do not fit."""
+    config = contents.config
+    arrays: Arrays = restored(contents.arrays)
+    name, own = architecture(config.model), config.model
+    if name not in CONVOLUTIONAL:
+        raise ConfigError(f"a {name} cannot be made wider: give a run of {' or '.join(CONVOLUTIONAL)}")
+    wanted = parse_config(preset_tree(name, preset, own.source)).model
+    model: ModelConfig
+    if own.d_embedding > wanted.d_embedding:
+        raise _misfit(preset, f"embeddings of {wanted.d_embedding}", str(own.d_embedding))
+    if isinstance(own, ByteNetConfig):
+        assert isinstance(wanted, ByteNetConfig)
+        model, arrays = _bytenet(arrays, own, wanted, preset)
+    else:
+        assert isinstance(own, ConvS2SConfig) and isinstance(wanted, ConvS2SConfig)
+        model, arrays = _convs2s(arrays, own, wanted, preset)
+    larger = msgspec.structs.replace(config, model=model)
+    return Contents(arrays, larger, contents.facts, "fp32")
+
+
+def _misfit(preset: str, has: str, needed: str) -> ConfigError:
+    return ConfigError(f"preset {preset} has {has}, the run {needed}: give another preset or run")
+
+
+def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Of a model's parameters, by their names."""
+    with torch.device("meta"):
+        return {name: tuple(part.shape) for name, part in build_model(config).named_parameters()}
+
+
+def _padded(array: Floats, shape: tuple[int, ...]) -> Floats:
+    """Zeros behind an array on every axis."""
+    out = np.zeros(shape, np.float32)
+    out[tuple(map(slice, array.shape))] = array
+    return out
+
+
+def _bytenet(
+    arrays: Arrays, own: ByteNetConfig, wanted: ByteNetConfig, preset: str
+) -> tuple[ByteNetConfig, Arrays]:
+    """Every channel k times, side by side: the halves of x and the parts of the gates keep their order. What
+    reads a channel reads each copy and takes 1/k of it."""
+    k = wanted.d_channels // own.d_channels
+    if k < 1:
+        raise _misfit(preset, f"{wanted.d_channels} channels", str(own.d_channels))
+    if own.kernel_width != wanted.kernel_width:
+        raise _misfit(preset, f"kernels of {wanted.kernel_width}", str(own.kernel_width))
+    if own.tie_embedding:
+        raise ConfigError("the run ties its output layer to its embedding: give one trained without")
+    larger = msgspec.structs.replace(
+        own,
+        d_embedding=wanted.d_embedding,
+        d_channels=k * own.d_channels,
+        n_sets=wanted.n_sets,
+        dilations=wanted.dilations,
+    )
+    places = _places(own.dilations * own.n_sets, wanted.dilations * wanted.n_sets)
+    if places is None:
+        has, needed = (f"{c.n_sets} sets of {list(c.dilations)}" for c in (wanted, own))
+        raise _misfit(preset, f"dilations in {has}", f"in {needed}")
+    out: Arrays = {}
+    for name, shape in _shapes(larger).items():
+        side, _, rest = name.partition(".blocks.")
+        if rest:
+            index, _, part = rest.partition(".")
+            block = places[int(index)]
+            # A block that adds nothing has the weights of another one up to its last map.
+            array = arrays[f"{side}.blocks.{block or 0}.{part}"]
+            out[name] = _repeated(array, k)
+            if block is None and part.startswith("expand."):
+                out[name] = np.zeros(shape, np.float32)
+        elif name in ("embedding.weight", "decoder.output.bias"):
+            out[name] = _padded(arrays[name], shape)
+        elif name.endswith("input.weight"):
+            out[name] = _padded(np.repeat(arrays[name], k, axis=0), shape)
+        elif name == "decoder.output.weight":
+            out[name] = (np.repeat(arrays[name], k, axis=1) / k).astype(np.float32)
+        else:
+            out[name] = _repeated(arrays[name], k)
+        assert out[name].shape == shape, name
+    return larger, out
+
+
+def _repeated(array: Floats, k: int) -> Floats:
+    """A vector's numbers k times each; a matrix' (n_out, ..., n_in) outputs too, its inputs in k parts."""
+    out = np.repeat(array, k, axis=0)
+    return out if array.ndim == 1 else (np.repeat(out, k, axis=-1) / k).astype(np.float32)
+
+
+def _places(own: Sequence[int], wanted: Sequence[int]) -> list[int | None] | None:
+    """For each of the wanted dilations the block that stands there, None where one adds nothing; None where
+    there is no room for all of them in their order."""
+    found: list[int | None] = []
+    n_placed = 0
+    for dilation in wanted:
+        fits = n_placed < len(own) and own[n_placed] == dilation
+        found.append(n_placed if fits else None)
+        n_placed += fits
+    return found if n_placed == len(own) else None
+
+
+def _convs2s(
+    arrays: Arrays, own: ConvS2SConfig, wanted: ConvS2SConfig, preset: str
+) -> tuple[ConvS2SConfig, Arrays]:
+    """Zeros behind the channels. A layer more has outputs of zero: it passes on its input times sqrt(1/2),
+    for which the map after the last layer makes up."""
+    larger = msgspec.structs.replace(
+        own,
+        d_embedding=wanted.d_embedding,
+        encoder_layers=wanted.encoder_layers,
+        decoder_layers=wanted.decoder_layers,
+    )
+    layers = {"encoder": (own.encoder_layers, wanted.encoder_layers)}
+    layers |= {"decoder": (own.decoder_layers, wanted.decoder_layers)}
+    for side, (run, new) in layers.items():
+        if len(set(run)) > 1:
+            raise ConfigError(f"the run's {side} layers differ in width or kernel: give one whose are alike")
+        if len(run) > len(new) or run and (run[0][0] > new[0][0] or run[0][1] != new[0][1]):
+            has, needed = (f"{len(c)} {side} layers of {list(c[0])}" for c in (new, run))
+            raise _misfit(preset, has, needed)
+    out: Arrays = {}
+    for name, shape in _shapes(larger).items():
+        side, _, rest = name.partition(".layers.")
+        index, _, part = rest.partition(".")
+        n_own = len(layers[side][0]) if rest else 0
+        more = bool(rest) and int(index) >= n_own
+        array = arrays[f"{side}.layers.{int(index) % n_own}.{part}" if rest else name]
+        if part.startswith("convolution."):  # the halves of the gated linear unit
+            halves = array.reshape(2, -1, *array.shape[1:])
+            out[name] = _padded(halves, (2, shape[0] // 2, *shape[1:])).reshape(shape)
+        else:
+            out[name] = _padded(array, shape)
+        if name.endswith(".v"):  # a row of zeros has no direction: any will do, its length is 0
+            rows = out[name].reshape(len(out[name]), -1)
+            rows[~rows.any(axis=1), 0] = 1
+        elif more:
+            out[name][...] = 0
+    for name, (run, new) in zip(("encoder.output", "decoder.last"), layers.values(), strict=True):
+        if run:
+            out[f"{name}.weight.g"] *= np.float32(2 ** ((len(new) - len(run)) / 2))
+    return larger, out
+
+
+@torch.no_grad()
+def difference(before: Contents, after: Contents, path: Path) -> float:
+    """The largest between the logits of both models along a text."""
+    found = []
+    for contents in (before, after):
+        model = build(contents, path).eval()
+        src = torch.tensor([[*TRIED, EOS][: None if contents.config.model.source else 0]], dtype=torch.uint8)
+        memory = model.encode(src, torch.tensor([src.shape[1]]))
+        found.append(model(torch.tensor([[BOS, *TRIED]], dtype=torch.uint8), memory, model.start(memory))[0])
+    return float((found[0] - found[1]).abs().max())
+
+
+def size(contents: Contents) -> str:
+    """Of a model, in words."""
+    model = contents.config.model
+    if isinstance(model, ByteNetConfig):
+        return f"{len(model.dilations) * model.n_sets} blocks of {model.d_channels} channels"
+    assert isinstance(model, ConvS2SConfig)
+    return f"{len(model.decoder_layers)} layers of {model.decoder_layers[0][0]} channels"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="A trained convolutional model in a larger preset's sizes.")
+    parser.add_argument("run", type=Path, metavar="RUN")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--preset", choices=tuple(PRESETS), required=True)
+    options = parser.parse_args(arguments)
+    try:
+        check_output(options.output, [options.run])
+        file, contents = read_run(options.run)
+        larger = widened(contents, options.preset)
+        apart = difference(contents, larger, file)
+        told = metadata(larger.config, larger.facts, "weights")
+        entries = {name: entry(array) for name, array in larger.arrays.items()}
+        replace_synced(options.output, pack(entries, told))
+    except BytenmtError as error:
+        sys.exit(f"Error: {error}")
+    except OSError as error:
+        sys.exit(f"Error: cannot write {options.output}: {error.strerror}")
+    print(
+        f"{options.output}: {size(larger)} for {size(contents)}, logits up to {apart:.1e} apart",
+        file=sys.stderr,
+    )
+
+
+if __name__ == "__main__":
+    main()

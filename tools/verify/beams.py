@@ -1,0 +1,115 @@
+"""Whether a wider beam is any worse than a narrower one, on trained runs and real sentences.
+
+What no beam search should do, whoever wrote it, is to lose to greedy search by its own criterion: on at most
+LOST lines in a hundred may the best hypothesis score less than the greedy text. And on a model that is right
+about most lines greedily, PEAKED percent or more, the exact matches may not fall by more than FALL points as
+the beam grows. These hold an engine to something that shares nothing with it, where comparing two engines
+only shows that they agree. Knows engines and runs; see check_engines.py, which prints this.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bytenmt.data.device import pick_device
+from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.cpu.session import pack
+from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
+from bytenmt.decoding.loading import Choice, load_runs
+from bytenmt.decoding.scheduler import decode
+from bytenmt.evaluation.scores import text_scores
+from bytenmt.storage.weights import Contents, read_run, restored
+from tools.bench.records import Record
+
+BENCH = "check_beams"
+BEAMS = (1, 2, 5, 12)
+LOST, PEAKED, FALL = 0.5, 75.0, 0.5  # percent of lines; percent and points of exact match
+CAPACITY = 32  # sentences side by side
+
+
+class Searched(NamedTuple):
+    """What a beam found: the best hypothesis of each line; steps of the search a line (None where the engine
+    does not count them) and seconds in all."""
+
+    found: list[Hypothesis]
+    steps: float | None
+    seconds: float
+
+
+class Counting(NumbaEngine):
+    """Counts the steps of the sentences that are done."""
+
+    n_steps = 0
+
+    def _hypotheses(self, place: int) -> list[Hypothesis]:
+        self.n_steps += int(self._places.step[place])
+        return super()._hypotheses(place)
+
+
+def searched(engine: Engine, asked: Sequence[Request]) -> Searched:
+    """All requests, the longest first, so that an engine is full for as long as may be."""
+    order = sorted(range(len(asked)), key=lambda i: -len(asked[i].source or b""))
+    dict(decode(engine, asked[:1]))  # what is compiled is compiled now
+    began = time.perf_counter()
+    found = dict(decode(engine, [asked[i] for i in order]))
+    seconds = time.perf_counter() - began
+    best = {order[i]: hypotheses[0] for i, hypotheses in found.items()}
+    steps = engine.n_steps / (1 + len(asked)) if type(engine) is Counting else None
+    return Searched([best[i] for i in range(len(asked))], steps, seconds)
+
+
+def requests_of(lines: Sequence[bytes]) -> list[Request]:
+    """What `translate` asks for these lines."""
+    return [Request(line, 3 * len(line) + 100, number=number) for number, line in enumerate(lines)]
+
+
+def numba_engine(contents: Contents, precision: str, beam: int, threads: int | None) -> Engine:
+    """The CPU engine, counting."""
+    packed = pack(restored(contents.arrays), contents.config.model, precision)
+    return Counting([packed], Options(beam=beam), CAPACITY, threads or 1)
+
+
+def check_beams(
+    run: Path,
+    lines: Sequence[bytes],
+    references: Sequence[bytes],
+    engines: Sequence[str],
+    precision: str,
+    beams: Sequence[int] = BEAMS,
+    threads: int | None = 1,
+) -> Iterator[tuple[Record, bool]]:
+    """A record for each engine and beam, with whether it is as it must be. Greedy comes first in any case."""
+    asked, texts = requests_of(lines), [line.decode() for line in references]
+    contents = read_run(run)[1]
+    device = pick_device("auto" if "cuda-graph" in engines else "cpu").type
+    for name in engines:
+        runtime = load_runs([run], Choice(name, device, precision, threads)) if name != "numba" else None
+        greedy: Searched | None = None
+        matches: list[float] = []
+        for beam in sorted({1, *beams}):
+            engine = (
+                runtime.maker(Options(beam=beam))(CAPACITY)
+                if runtime
+                else numba_engine(contents, precision, beam, threads)
+            )
+            now = searched(engine, asked)
+            greedy = greedy or now
+            lost = (
+                100
+                * sum(a.score < b.score - 1e-4 for a, b in zip(now.found, greedy.found, strict=True))
+                / len(asked)
+            )
+            scores = text_scores([h.text.decode() for h in now.found], texts)
+            matches.append(scores.exact_match)
+            good = lost <= LOST and (matches[0] < PEAKED or matches[-1] >= max(matches) - FALL)
+            steps = "" if now.steps is None else f"{now.steps:.1f} steps a line, "
+            note = (
+                f"greedy; chrF {scores.chrf:.2f}, {lost:.1f} % of lines below greedy,"
+                f" {steps}{now.seconds:.2f} s"
+            )
+            case = f"{run.name} {name} {precision} beam={beam} exact match"
+            ratio = scores.exact_match / max(matches[0], 1e-9)
+            yield Record(BENCH, case, scores.exact_match, "%", note, matches[0], ratio), good

@@ -1,0 +1,292 @@
+"""Whether every engine decodes what plain PyTorch decodes, on trained runs and real sentences.
+
+    python tools/check_engines.py runs/mine runs/other --src data/test.ko --ref data/test.en --lines 200
+
+In fp32 an engine must give the torch engine's bytes, greedy and with a beam, and its logits along the greedy
+path: to 1e-4, of a logit above 1 to 1e-4 of it. How far both are from float64 is shown beside it. Where
+bytes differ, PyTorch itself is asked how far apart the two are: in greedy search by the log-probabilities of
+the two bytes where they part, with a beam by the scores of the two texts. Under 1e-4 that is a near-tie,
+counted and shown; anything else fails, and the program ends with 1. bf16, int8 and w8a8 may differ: they
+report the chrF that they cost.
+
+    python tools/check_engines.py runs/mine --src test.en --lines 1000 --draft
+
+With --draft every engine is compared with itself: with drafts, as many as pay and as many as there can be, it
+must give the bytes that it gives without, greedy and drawn. The numba engine has no near-ties there: its wide
+passes round as its steps do. Elsewhere a wide product may round otherwise than a narrow one: greedily and in
+fp32 near-ties are counted as above; draws and bf16 are only counted.
+
+    python tools/check_engines.py runs/mine --src data/test.ko --ref data/test.en --lines 500 --quality
+
+With --quality the engines are held against greedy search instead of each other, by beam: see beams.py. Knows
+engines and runs; does not train.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bytenmt.data.device import pick_device
+from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
+from bytenmt.decoding.loading import Choice, Runtime, load_runs
+from bytenmt.decoding.pytorch.engine import source_tensors
+from bytenmt.decoding.scheduler import decode
+from bytenmt.errors import BytenmtError
+from bytenmt.evaluation.scores import text_scores
+from bytenmt.models.base import Model
+from bytenmt.speculative.table import CHAIN, Speculation
+from bytenmt.storage.checkpoint import load_run
+from bytenmt.utf8 import BOS, EOS
+from tools.bench.drafts import How, bytes_per_pass, make_engine, read_lines, subject, take
+from tools.bench.drafts import requests_of as requests_of_run
+from tools.bench.records import Record, show, write_json
+from tools.verify.beams import BEAMS, check_beams
+
+BENCH = "check_engines"
+NEAR = 1e-4  # log-probabilities, scores and logits that are closer than this are called equal
+CAPACITY = 32  # sentences side by side
+FULLY_DRAFTED = 8  # of which the numba engine has room for CHAIN drafted bytes each
+AnyModel = Model[Any, Any]
+
+
+class Verdict(NamedTuple):
+    """Of sentences: bytes equal, near-ties, and the margins of those that are neither."""
+
+    equal: int
+    near: list[float]
+    wrong: list[float]
+
+
+def requests_of(lines: Sequence[bytes], runtime: Runtime) -> list[Request]:
+    """What `translate` asks for these lines; of runs without a source their one text."""
+    if not runtime.source:
+        return [Request(None, 300)]
+    return [Request(line[: runtime.max_source_bytes], 3 * len(line) + 100) for line in lines]
+
+
+def decoded(runtime: Runtime, beam: int, asked: Sequence[Request]) -> list[Hypothesis]:
+    """The best hypothesis of each request."""
+    engine: Engine = runtime.maker(Options(beam=beam))(CAPACITY)
+    found = dict(decode(engine, asked))
+    return [found[index][0] for index in range(len(asked))]
+
+
+def compare(
+    model: AnyModel,
+    asked: Sequence[Request],
+    expected: Sequence[Hypothesis],
+    got: Sequence[Hypothesis],
+    beam: int,
+) -> Verdict:
+    """An engine's texts beside the reference's."""
+    verdict = Verdict(sum(a.text == b.text for a, b in zip(expected, got, strict=True)), [], [])
+    for request, a, b in zip(asked, expected, got, strict=True):
+        if a.text == b.text:
+            continue
+        margin = (
+            parting(model, request, a.text, b.text) if beam == 1 else between(model, request, a.text, b.text)
+        )
+        (verdict.near if abs(margin) < NEAR else verdict.wrong).append(margin)
+    return verdict
+
+
+def parting(model: AnyModel, request: Request, expected: bytes, got: bytes) -> float:
+    """Log-probability of the reference's byte less that of the other's, where they first differ."""
+    a, b = expected + bytes([EOS]), got + bytes([EOS])
+    at = next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+    log_p = logits(model, request, a[:at])[-1].log_softmax(dim=-1)
+    return float(log_p[a[at]] - log_p[b[at]])
+
+
+def between(model: AnyModel, request: Request, expected: bytes, got: bytes) -> float:
+    """The score of the reference's text less that of the other's, length penalty 1."""
+    scores = []
+    for text in (expected, got):
+        whole = torch.tensor([*text, EOS])
+        log_p = logits(model, request, text).double().log_softmax(dim=-1)
+        scores.append(float(log_p.gather(1, whole[:, None]).mean()))
+    return scores[0] - scores[1]
+
+
+@torch.no_grad()
+def logits(model: AnyModel, request: Request, text: bytes) -> Tensor:
+    """What PyTorch computes after every byte of a text, BOS first: (bytes + 1, 256) on the CPU."""
+    device = model.embedding.weight.device
+    src, src_len = (part.to(device) for part in source_tensors([request]))
+    memory = model.encode(src, src_len)
+    read = torch.tensor([[BOS, *text]], dtype=torch.uint8, device=device)
+    found: Tensor = model(read, memory, model.start(memory))[0][0]
+    return found.cpu()
+
+
+class Difference(NamedTuple):
+    """Largest differences between logits of the numba engine and PyTorch's along texts: beside 1 or the logit
+    where that is more, as they are, of either from float64; and the largest logit."""
+
+    scaled: float
+    absolute: float
+    engine_exact: float
+    torch_exact: float
+    largest: float
+
+
+def logit_difference(
+    runtime: Runtime, model: AnyModel, asked: Sequence[Request], texts: Sequence[Hypothesis]
+) -> Difference:
+    """Along these texts, to which the engine is forced."""
+    exact = copy.deepcopy(model).double()
+    engine = runtime.maker(Options())(1)
+    assert type(engine) is NumbaEngine
+    found = []
+    for request, expected in zip(asked, texts, strict=True):
+        engine.admit([request._replace(prefix=expected.text)])
+        steps = []
+        while not engine.finished():
+            engine.advance(1)
+            steps.append(engine._places.logits[0, 0].copy())
+        own = np.stack(steps)[: len(expected.text) + 1]  # what follows the text is the engine's own
+        theirs, true = (logits(one, request, expected.text).numpy() for one in (model, exact))
+        apart, size = np.abs(own - theirs), np.abs(true)
+        differences = apart / np.maximum(size, 1), apart, np.abs(own - true), np.abs(theirs - true), size
+        found.append([float(part.max()) for part in differences])
+    return Difference(*np.max(found, axis=0).tolist())
+
+
+def logits_record(case: str, found: Difference) -> Record:
+    """The difference that counts, and the others in words."""
+    reference = (
+        f"allowed; as they are {found.absolute:.1e} of logits up to {found.largest:.0f}; from float64 "
+        f"{found.engine_exact:.1e}, PyTorch {found.torch_exact:.1e}"
+    )
+    return Record(BENCH, f"{case} logits", found.scaled, "", reference, NEAR, found.scaled / NEAR)
+
+
+def check_drafts(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
+    """Every engine of the device with drafts beside itself without."""
+    one = subject(run, None)
+    model: AnyModel = load_run(run, pick_device(options.device)).model
+    asked = requests_of_run(one, options.src[: options.lines])
+    ways = [("torch", "fp32")] if options.device == "cpu" else []
+    engines = ("numba",) if options.device == "cpu" else ("torch", "cuda-graph")
+    ways += product(engines, options.precision)
+    for (engine, precision), sample in product(ways, (False, True)):
+        together = FULLY_DRAFTED if engine == "numba" else CAPACITY
+        how = How(engine, precision, together, options.threads, options.device)
+        expected = take(make_engine(one, how, None, sample), asked).found
+        for most in (None, CHAIN):
+            got = take(make_engine(one, how, Speculation(one.table, most), sample), asked).found
+            if engine == "numba" or sample:
+                equal = sum(a.text == b.text for a, b in zip(expected, got, strict=True))
+                verdict = Verdict(equal, [], [])
+                good = engine != "numba" or equal == len(asked)
+            else:
+                verdict = compare(model, asked, expected, got, 1)
+                good = precision != "fp32" or not verdict.wrong
+            case = f"{run.name} {engine} {precision} {'drawn' if sample else 'greedy'} draft={most or 'auto'}"
+            note = f"without drafts; {bytes_per_pass(got):.2f} bytes a pass"
+            yield tokens_record(case, verdict, len(asked), note), good
+
+
+def check_quality(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
+    """Every engine of the device, by beam."""
+    engines = ("torch", "numba" if options.device == "cpu" else "cuda-graph")
+    src, ref = options.src[: options.lines], options.ref[: options.lines]
+    for precision in options.precision:
+        able = engines if precision in ("fp32", "bf16") else engines[1:]
+        yield from check_beams(run, src, ref, able, precision, options.beam, options.threads)
+
+
+def check(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
+    """Records of one run, each with whether it is as it must be."""
+    device = pick_device(options.device)
+    engine = "cuda-graph" if device.type == "cuda" else "numba"
+    loaded = load_run(run, device)
+    model: AnyModel = loaded.model
+    reference = load_runs([run], Choice("torch", device.type, "fp32", options.threads))
+    asked = requests_of(options.src[: options.lines], reference)
+    for precision in options.precision:
+        own = load_runs([run], Choice(engine, device.type, precision, options.threads))
+        for beam in options.beam:
+            case = f"{run.name} {engine} {precision} beam={beam}"
+            expected, got = decoded(reference, beam, asked), decoded(own, beam, asked)
+            verdict = compare(model, asked, expected, got, beam)
+            yield tokens_record(case, verdict, len(asked)), precision != "fp32" or not verdict.wrong
+            if precision == "fp32" and beam == 1 and engine == "numba":
+                difference = logit_difference(own, model, asked, expected)
+                yield logits_record(case, difference), difference.scaled <= NEAR
+            if precision != "fp32" and options.ref and reference.source:
+                yield chrf_record(case, expected, got, options.ref[: len(asked)]), True
+
+
+def tokens_record(case: str, verdict: Verdict, n: int, note: str = "torch fp32") -> Record:
+    """How many sentences are the reference's to the byte."""
+    if verdict.near:
+        note += f", {len(verdict.near)} near-ties (margin up to {max(map(abs, verdict.near)):.1e})"
+    if verdict.wrong:
+        note += f", {len(verdict.wrong)} others (margin up to {max(map(abs, verdict.wrong)):.1e})"
+    return Record(BENCH, f"{case} tokens", verdict.equal, "sentences", note, n, verdict.equal / n)
+
+
+def chrf_record(
+    case: str, expected: Sequence[Hypothesis], got: Sequence[Hypothesis], references: Sequence[bytes]
+) -> Record:
+    """chrF of an engine in its precision beside that of fp32."""
+    texts = [line.decode() for line in references]
+    own, theirs = (text_scores([h.text.decode() for h in part], texts).chrf for part in (got, expected))
+    return Record(BENCH, f"{case} chrF", own, "chrF", "torch fp32", theirs, own / theirs)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Every engine beside plain PyTorch, on trained runs.")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    parser.add_argument("--src", required=True, metavar="FILE")
+    parser.add_argument("--ref", metavar="FILE", help="translations, for chrF")
+    parser.add_argument("--lines", type=int, default=200)
+    parser.add_argument("--beam", nargs="+", type=int)
+    parser.add_argument("--draft", action="store_true", help="engines with drafts beside themselves without")
+    parser.add_argument("--quality", action="store_true", help="exact match and chrF by beam, beside greedy")
+    parser.add_argument("--precision", nargs="+", choices=("fp32", "bf16", "int8", "w8a8"))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the records here")
+    options = parser.parse_args(arguments)
+    if options.draft and (options.beam or options.ref):
+        parser.error("--draft checks beam 1 against the engine itself: drop --beam and --ref")
+    if options.quality and (options.draft or not options.ref):
+        parser.error("--quality scores the lines of --ref: give it, and drop --draft")
+    options.beam = options.beam or ([*BEAMS] if options.quality else [1, 4])
+    integers = ["int8", "w8a8"] if options.device == "cpu" else []
+    options.precision = options.precision or (["fp32"] if options.quality else ["fp32", "bf16", *integers])
+    examine = check_drafts if options.draft else check_quality if options.quality else check
+    records, failed = [], []
+    try:
+        options.src = read_lines(Path(options.src))
+        options.ref = read_lines(Path(options.ref)) if options.ref else []
+        for run in options.runs:
+            for record, good in examine(run, options):
+                print(f"{record.case}: {record.value:.6g} ({record.reference})", file=sys.stderr)
+                records.append(record)
+                failed += [] if good else [record.case]
+    except BytenmtError as error:
+        sys.exit(f"Error: {error}")
+    print(show(records))
+    if options.json:
+        write_json(options.json, records)
+    if failed:
+        sys.exit(f"Error: not as it must be: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

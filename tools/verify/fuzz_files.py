@@ -1,0 +1,171 @@
+"""What a fuzzer makes of run folders and weights files: the same each time for a seed and a number.
+
+A folder is a dictionary of names and bytes. Some changes are of single bytes; others are written with care,
+so that sizes and SHA-256 agree and only the meaning is wrong. Knows the formats; asks nothing of the program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import tomllib
+from collections.abc import Callable
+from typing import Any
+
+import tomli_w
+
+from tools.verify.fuzz_tensors import (
+    DEEP,
+    LETTERS,
+    bytes_changed,
+    draft_changed,
+    header_changed,
+    hostile,
+    joined,
+    parsed,
+    remade,
+    tensors_changed,
+)
+
+Folder = dict[str, bytes]
+WEIGHTS = "checkpoints/update-00000070.safetensors"
+TRAINER = "checkpoints/update-00000070.trainer.safetensors"
+POINTER, CONFIG, DRAFT = "checkpoints.json", "config.toml", "draft.safetensors"
+
+
+def config_changed(files: Folder, name: str, chance: random.Random) -> None:
+    """A value or two of the configuration in the file."""
+    header, rest = parsed(files[name])
+    tree = json.loads(header["__metadata__"]["config"])
+    for _ in range(chance.choice([1, 1, 2])):
+        section = tree[chance.choice(["model", "model", "model", "data", "train"])]
+        key = chance.choice([*section, *LETTERS[:5]])
+        section[key] = hostile(chance) if chance.random() < 0.8 else chance.randint(1, 40)
+    header["__metadata__"]["config"] = json.dumps(tree)
+    files[name] = joined(header, rest)
+
+
+def metadata_changed(data: bytes, chance: random.Random) -> bytes:
+    """What a file tells of itself."""
+    header, rest = parsed(data)
+    told = header["__metadata__"]
+    key = chance.choice([*told, "precision", "facts", "facts"])
+    facts = [{"update": hostile(chance)}, {"texts": [{"path": "/dev/zero", "bytes": 1, "sha256": ""}]}]
+    facts += [{chance.choice(["pairs", "texts", "corpora", "progress"]): hostile(chance)}, hostile(chance)]
+    nested = chance.choice(["[", '{"a":']) * DEEP
+    told[key] = chance.choice(
+        [
+            json.dumps(chance.choice(facts)),
+            nested,
+            "9" * DEEP,
+            '{"update": ' + "9" * DEEP + "}",
+            hostile(chance),
+        ]
+    )
+    return joined(header, rest)
+
+
+def json_changed(data: bytes, chance: random.Random) -> bytes:
+    """A value somewhere in a JSON text."""
+    tree = json.loads(data)
+    part: Any = tree
+    while True:
+        keys = list(part) if isinstance(part, dict) else list(range(len(part)))
+        key = chance.choice(keys)
+        if not isinstance(part[key], dict | list) or not part[key] or chance.random() < 0.3:
+            break
+        part = part[key]
+    part[key] = hostile(chance)
+    text = json.dumps(tree).encode("utf-8", "surrogatepass")
+    if chance.random() < 0.2:
+        text = text.replace(b'"facts": {', b'"facts": {"a": ' + b"[" * DEEP + b"]" * DEEP + b", ")
+    return text
+
+
+def toml_changed(data: bytes, chance: random.Random) -> bytes:
+    """A value of a configuration, or a line that nobody can read."""
+    if chance.random() < 0.3:
+        junk = [b"a = " + b"[" * DEEP, b"a = " + b"9" * DEEP, b'a = "\xff"', b"\0", b"a.b.c = 1", b"[model]"]
+        return data + b"\n" + chance.choice(junk) + b"\n"
+    tree = tomllib.loads(data.decode())
+    section = tree[chance.choice(list(tree))]
+    section[chance.choice(list(section))] = hostile(chance)
+    try:
+        return tomli_w.dumps(tree).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError):
+        return bytes_changed(data, chance)
+
+
+def signed(files: Folder) -> None:
+    """Make checkpoints.json name the files as they are now, so that they are believed; where it is JSON."""
+    try:
+        tree = json.loads(files[POINTER])
+        kept = tree["kept"][0]
+        for holds, name in (("weights", WEIGHTS), ("trainer", TRAINER)):
+            kept[holds] = {"sha256": hashlib.sha256(files[name]).hexdigest(), "bytes": len(files[name])}
+    except (ValueError, KeyError, TypeError, IndexError):
+        return
+    files[POINTER] = json.dumps(tree).encode()
+
+
+def agree(files: Folder) -> None:
+    """Make config.toml say what the weights file says, where both can."""
+    try:
+        tree = json.loads(parsed(files[WEIGHTS])[0]["__metadata__"]["config"])
+        files[CONFIG] = tomli_w.dumps(tree).encode("utf-8", "surrogatepass")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return
+
+
+def bytes_of(files: Folder, name: str, chance: random.Random) -> None:
+    """Single bytes of a file, mostly of its header."""
+    last = chance.choice([16, 4_000, None]) if name.endswith(".safetensors") else None
+    files[name] = bytes_changed(files[name], chance, last=last)
+
+
+Change = Callable[[bytes, random.Random], bytes]
+CHANGES: list[tuple[int, Change]] = [
+    (4, header_changed),
+    (5, tensors_changed),
+    (3, metadata_changed),
+    (6, remade),
+]
+
+
+def weights_changed(files: Folder, name: str, chance: random.Random) -> None:
+    """One change of a file of tensors."""
+    kind = chance.choices(
+        ["bytes", "config", *(change for _, change in CHANGES)], [3, 5, *(n for n, _ in CHANGES)]
+    )[0]
+    if kind == "bytes":
+        bytes_of(files, name, chance)
+    elif kind == "config":
+        config_changed(files, name, chance)
+    else:
+        assert callable(kind)
+        files[name] = kind(files[name], chance)
+
+
+def changed(original: Folder, chance: random.Random) -> Folder:
+    """A run folder with something wrong."""
+    files = dict(original)
+    what = chance.choices(["weights", "trainer", "pointer", "config", "draft"], [10, 1, 2, 2, 2])[0]
+    if what == "draft" and DRAFT in files:
+        bytes_of(files, DRAFT, chance) if chance.random() < 0.4 else files.update(
+            {DRAFT: chance.choice([header_changed, draft_changed])(files[DRAFT], chance)}
+        )
+    elif what == "pointer":
+        change: Change = chance.choice([json_changed, bytes_changed])
+        files[POINTER] = change(files[POINTER], chance)
+    elif what == "config":
+        change = chance.choice([toml_changed, bytes_changed])
+        files[CONFIG] = change(files[CONFIG], chance)
+    else:
+        name = TRAINER if what == "trainer" else WEIGHTS
+        weights_changed(files, name, chance)
+        if name == WEIGHTS and chance.random() < 0.5:
+            agree(files)
+        if chance.random() < 0.9:
+            signed(files)
+    return files

@@ -1,0 +1,54 @@
+"""Whether a weights file holds what it says, judged by other means than the program's own.
+
+The safetensors library reads it, and PyTorch builds the model that its configuration describes, without
+memory.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+
+from bytenmt.config.schema import parse_config
+from bytenmt.models import build_model
+
+MATRICES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
+Kinds = dict[str, tuple[torch.dtype, tuple[int, ...]]]
+
+
+def fits(file: Path) -> str:
+    """Empty where the tensors are those of the model, each in its type, and all numbers are finite; else what
+    is not."""
+    with safe_open(file, framework="pt") as opened:
+        told = opened.metadata()
+        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    expected = _kinds(json.dumps(json.loads(told["config"])["model"]), told.get("precision", "fp32"))
+    found = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
+    if found != expected:
+        return f"an output from a file with {sorted(found.items() ^ expected.items(), key=str)[:4]}"
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor.float()).all()):
+            return f"an output from a file with numbers that are none in {name}"
+    return ""
+
+
+@lru_cache(maxsize=200)
+def _kinds(model: str, precision: str) -> Kinds:
+    """What a file of a model holds."""
+    with torch.device("meta"):
+        built = build_model(parse_config({"model": json.loads(model)}).model)
+    tables = {name for name, _ in built.named_parameters() if name.split(".")[-2] in TABLES}
+    kinds: Kinds = {}
+    for name, parameter in built.named_parameters():
+        matrix = parameter.dim() > 1 and name not in tables
+        kinds[name] = MATRICES[precision] if matrix else torch.float32, tuple(parameter.shape)
+        if matrix and precision == "int8":
+            kinds[f"{name}:scale"] = torch.float32, (len(parameter),)
+    return kinds
+
+
+TABLES = ("embedding", "positions", "target_positions")  # modules whose weight is looked up

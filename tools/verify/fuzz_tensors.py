@@ -1,0 +1,241 @@
+"""Changes of single files of tensors: bytes, headers, numbers; and models that fit, of sizes at the edge.
+
+Some leave a file that cannot be read; others are written with care, so that sizes agree and only the meaning
+is wrong. Knows the safetensors format; asks nothing of the program but which tensors a configuration has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+from typing import Any
+
+import numpy as np
+
+from bytenmt.config.schema import parse_config
+from bytenmt.errors import ConfigError
+from bytenmt.storage.parameters import n_parameters, parameter_shapes
+from bytenmt.storage.tensor_file import NAMES, TYPES, Array
+
+DEEP = 5_000  # levels of nesting
+LETTERS = ["", "x", "\0", "\x1b[2J", "a\nb", "é" * 100, "\ud800", "\u202e", "y" * 5_000]
+SIZES = [-1, 0, 1, 2, 3, 7, 255, 256, 257, 4096, 65_535, 65_536, 10**6, 10**9]
+LIMITS = [2**31 - 1, 2**31, 2**32, 2**53, 2**63 - 1, 2**63, 2**64, 10**30, -(2**63), 10**400]
+REALS = [0.5, 1.5, -0.0, 1e-320, 1e16, 1e308, -1e308, math.nan, math.inf, -math.inf]
+PARTS: list[Any] = [None, True, False, [], {}, [[]], [1], [1] * 300, [[8, 3]] * 300, [[8, 10**9]], {"a": {}}]
+TYPE_NAMES = [*TYPES, "F8_E4M3", "F8_E5M2", "F4", "U16", "I4", "C64", "", "f32", 5, None]
+WORDS = [
+    "start",
+    "every_step",
+    "before",
+    "after",
+    "dot",
+    "concat",
+    "general",
+    "current",
+    "previous",
+    "multiplicative",
+    "relu",
+]
+MOST_PARAMETERS = 200_000  # of a model that is made
+
+
+def hostile(chance: random.Random) -> Any:
+    """A value that nobody would choose."""
+    kinds: list[list[Any]] = [LETTERS, SIZES, LIMITS, REALS, PARTS]
+    return chance.choice(chance.choice(kinds))
+
+
+def bytes_changed(data: bytes, chance: random.Random, first: int = 0, last: int | None = None) -> bytes:
+    """One to three bytes or pieces between two places flipped, deleted, inserted, doubled; or the end cut."""
+    changed = bytearray(data)
+    for _ in range(chance.randint(1, 3)):
+        end = min(len(changed), len(changed) if last is None else last)
+        at = chance.randrange(first, end) if end > first else len(changed)
+        length = chance.choice([1, 1, 2, 4, 8, 64])
+        what = chance.randrange(6)
+        if what == 0 and at < len(changed):
+            changed[at] ^= 1 << chance.randrange(8)
+        elif what == 1:
+            del changed[at : at + length]
+        elif what == 2:
+            changed[at:at] = chance.randbytes(length)
+        elif what == 3:
+            changed[at:at] = changed[at : at + length]
+        elif what == 4:
+            changed[at : at + length] = chance.choice([b"\0", b"\xff", b"9", b"[", b'"']) * length
+        elif chance.random() < 0.3:
+            del changed[at:]
+    return bytes(changed)
+
+
+def parsed(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """A whole safetensors file's header and data."""
+    n = int.from_bytes(data[:8], "little")
+    return json.loads(data[8 : 8 + n]), data[8 + n :]
+
+
+def joined(header: Any, data: bytes, length: int | None = None) -> bytes:
+    """The way back; length: what the file says of its header."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode("utf-8", "surrogatepass")
+    return (len(text) if length is None else length).to_bytes(8, "little") + text + data
+
+
+def arrays_of(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
+    """The tensors and the metadata of a whole file."""
+    header, rest = parsed(data)
+    told = header.pop("__metadata__")
+    arrays = {}
+    for name, one in header.items():
+        start, end = one["data_offsets"]
+        arrays[name] = np.frombuffer(rest[start:end], TYPES[one["dtype"]]).reshape(one["shape"]).copy()
+    return arrays, told
+
+
+def file_of(arrays: dict[str, Array], told: Any) -> bytes:
+    """A file that is whole, whatever it holds."""
+    header: dict[str, Any] = {"__metadata__": told}
+    start, parts = 0, []
+    for name, array in arrays.items():
+        part = np.ascontiguousarray(array).tobytes()
+        where = [start, start + len(part)]
+        header[name] = {"dtype": NAMES[array.dtype], "shape": list(array.shape), "data_offsets": where}
+        start += len(part)
+        parts.append(part)
+    return joined(header, b"".join(parts))
+
+
+def header_changed(data: bytes, chance: random.Random) -> bytes:
+    """Types, shapes, offsets, names and lengths that do not agree."""
+    header, rest = parsed(data)
+    names = [name for name in header if name != "__metadata__"]
+    name = chance.choice(names)
+    one = header[name]
+    what = chance.randrange(9)
+    if what == 0:
+        one["dtype"] = chance.choice(TYPE_NAMES)
+    elif what == 1:
+        one["shape"] = chance.choice(
+            [[], one["shape"][::-1], [*one["shape"], 1], [hostile(chance)], hostile(chance)]
+        )
+    elif what == 2:
+        one["data_offsets"][chance.randrange(2)] = hostile(chance)
+    elif what == 3:
+        one["data_offsets"] = header[chance.choice(names)]["data_offsets"]
+    elif what == 4:
+        header[chance.choice(names + LETTERS)] = header.pop(name)
+    elif what == 5:
+        one[chance.choice(["dtype", "shape", "data_offsets", "more"])] = hostile(chance)
+    elif what == 6:
+        text = json.dumps(header)
+        return joined(f"{text[:-1]}, {json.dumps({name: one})[1:]}".encode(), rest)
+    elif what == 7:
+        length = chance.choice([0, 1, 7, 2**31, 2**63, 2**64 - 1, 100_000_001, len(json.dumps(header)) - 1])
+        return joined(header, rest, length)
+    else:
+        return joined(chance.choice([b"[" * DEEP + b"]" * DEEP, b"{}", b"", b"9" * DEEP, b"\xff" * 64]), rest)
+    return joined(header, rest)
+
+
+def tensors_changed(data: bytes, chance: random.Random) -> bytes:
+    """A whole file whose tensors are not those of its model, or whose numbers are none, or far too large."""
+    arrays, told = arrays_of(data)
+    name = chance.choice(list(arrays))
+    array = arrays[name]
+    what = chance.randrange(9)
+    if what == 0:
+        del arrays[name]
+    elif what == 1:
+        arrays[chance.choice(list(arrays) + LETTERS[:5] + [name + ":scale"])] = array
+    elif what == 2:
+        arrays[name] = array[: chance.randrange(len(array) + 1)] if array.ndim else array[None]
+    elif what == 3:
+        arrays[name] = np.concatenate([array, array]) if array.ndim else array.repeat(9)
+    elif what == 4:
+        arrays[name] = chance.choice([array.T, array.reshape(-1), array[None], array[..., None]])
+    elif what == 5:
+        with np.errstate(all="ignore"):
+            arrays[name] = array.astype(chance.choice(list(TYPES.values())))
+    elif what == 6:
+        flat = array.reshape(-1)
+        bad = (
+            [math.nan, math.inf, -math.inf]
+            if array.dtype.kind == "f"
+            else [0, 255 if array.itemsize == 1 else 0x7F80]
+        )
+        flat[chance.randrange(max(1, flat.size)) :][: chance.choice([1, 5, 10**6])] = (
+            np.array(bad[0]).astype(array.dtype)
+            if chance.random() < 0.5
+            else np.array(chance.choice(bad)).astype(array.dtype)
+        )
+    else:  # the model's own tensors, whose outcomes overflow or vanish
+        for one in [array] if what == 7 else arrays.values():
+            if one.dtype.kind == "f":
+                one[...] = chance.choice([0.0, 1e-40, 3e38, -3e38, 1e30]) if what == 7 else one * 1e20
+    return file_of(arrays, told)
+
+
+def draft_changed(data: bytes, chance: random.Random) -> bytes:
+    """A table of other numbers, types or sizes, signed anew."""
+    arrays, told = arrays_of(data)
+    name = chance.choice(list(arrays))
+    array = arrays[name]
+    what = chance.randrange(4)
+    if what == 0:
+        arrays[name] = np.frombuffer(chance.randbytes(array.nbytes), array.dtype).reshape(array.shape)
+    elif what == 1:
+        arrays[name] = array[: chance.choice([0, 1, 2, 3, len(array) // 2])]
+    elif what == 2:
+        slots = chance.choice([0, 1, 2, 4, 64])
+        arrays |= {part: arrays[part][:slots] for part in ("tag", "guess", "reach")}
+    else:
+        arrays[name] = chance.choice([array.astype(np.float64), array.reshape(-1), array.reshape(-1)[0]])
+    digest = hashlib.sha256()
+    for part in ("tag", "guess", "reach", "copy", "gain"):
+        digest.update(np.ascontiguousarray(arrays[part]).tobytes())
+    return file_of(arrays, told | {"sha256": digest.hexdigest()})
+
+
+def remade(data: bytes, chance: random.Random) -> bytes:
+    """A whole file of a model that fits, with sizes at the edge; as it was where a few tries found none."""
+    header, rest = parsed(data)
+    told = header["__metadata__"]
+    for _ in range(9):
+        tree = json.loads(told["config"])
+        for _ in range(chance.choice([1, 2, 3])):
+            _edge(tree["model"], chance)
+        tree["data"]["max_source_bytes"] = chance.choice([1, 2, 3, 5, 1000, 2**31 - 1])
+        try:
+            config = parse_config(tree).model
+        except ConfigError:
+            continue
+        if n_parameters(config) <= MOST_PARAMETERS:
+            numbers = np.random.default_rng(chance.randrange(2**32))
+            arrays = {
+                name: numbers.normal(0, 0.5, shape).astype(np.float32)
+                for name, shape in parameter_shapes(config).items()
+            }
+            kept = {key: value for key, value in told.items() if key != "precision"}
+            return file_of(arrays, kept | {"config": json.dumps(tree)})
+    return data
+
+
+def _edge(model: dict[str, Any], chance: random.Random) -> None:
+    """One value of a model's configuration."""
+    key = chance.choice([key for key in model if key != "arch"])
+    size = chance.choice([1, 1, 2, 3, 7, 16, 63, 64, 65, 127, 129, 256, 1024, 4096, 65_536])
+    if isinstance(model[key], bool):
+        model[key] = not model[key]
+    elif isinstance(model[key], int):
+        model[key] = size
+    elif isinstance(model[key], float):
+        model[key] = chance.choice([0.0, 1e-9, 0.1, 0.5, 0.99, 1.0, 3.7, 16.0])
+    elif key.endswith("_layers"):
+        widths = [chance.choice([1, 2, 63, 65, size % 300 + 1]) for _ in range(chance.choice([1, 2, 9]))]
+        model[key] = [[width, chance.choice([1, 2, 3, 8, 1024])] for width in widths]
+    elif key == "dilations":
+        model[key] = [chance.choice([1, 2, 5, 64, 4096]) for _ in range(chance.choice([1, 3, 30]))]
+    else:
+        model[key] = chance.choice(WORDS)
