@@ -231,8 +231,8 @@ def _names(listed: str) -> Iterator[str]:
 
 @cache
 def _file(module: str) -> Path | None:
-    """bytenmt.decoding.cpu.search.slots -> cpu/places.py, bytenmt.cpu -> cpu/__init__.py; None for bytenmt, and if there is
-    no such file."""
+    """bytenmt.data.batches -> data/batches.py, bytenmt.data -> data/__init__.py; None for bytenmt, and where
+    there is no such file."""
     parts = module.split(".")[1:]
     there = PACKAGE.joinpath(*parts)
     files = (there.with_suffix(".py"), there / "__init__.py") if parts else ()

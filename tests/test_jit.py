@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from processes import FORKSERVER
-from test_imports import MODULES, imports
+from source_tree import MODULES, imports
 
 from bytenmt import jit, kernel_cache
 from bytenmt.kernel_cache import KEPT, PACKAGE, SUFFIX, VARIABLE, Folder, Store, digest, folders
@@ -277,15 +277,15 @@ def edited(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
 
 
 HOLDS = [
-    ("cpu/machine.py", "cpu/machine.py"),
-    ("cpu/machine.py", "cpu/vectors.py"),
-    ("cpu/machine.py", "alphabet.py"),
-    ("cpu/machine.py", "draft.py"),
-    ("cpu/machine.py", "decoding.py"),
-    ("cpu/machine.py", "jit.py"),
-    ("scan.py", "alphabet.py"),
-    ("batching.py", "alphabet.py"),
-    ("layers/additive.py", "layers/threads.py"),
+    ("decoding/cpu/interpreter.py", "decoding/cpu/interpreter.py"),
+    ("decoding/cpu/interpreter.py", "decoding/cpu/kernels/simd.py"),
+    ("decoding/cpu/interpreter.py", "utf8.py"),
+    ("decoding/cpu/interpreter.py", "speculative/table.py"),
+    ("decoding/cpu/interpreter.py", "decoding/interface.py"),
+    ("decoding/cpu/interpreter.py", "jit.py"),
+    ("data/line_scan.py", "utf8.py"),
+    ("data/batches.py", "utf8.py"),
+    ("layers/fused_additive.py", "layers/parallel.py"),
 ]
 
 
@@ -299,10 +299,16 @@ def test_an_edited_constant_is_compiled_in(kernel: str, other: str, edited: Call
 
 def test_what_is_not_compiled_in_costs_nothing(edited: Callable[[str], None]) -> None:
     """Half a minute, after each edit of a command."""
-    before = digest(PACKAGE / "cpu/machine.py")
-    for other in ("cli.py", "trainer.py", "runtime.py", "translate.py", "cpu/model.py", "__init__.py"):
+    before = digest(PACKAGE / "decoding/cpu/interpreter.py")
+    for other in (
+        "cli/main.py",
+        "training/trainer.py",
+        "decoding/loading.py",
+        "decoding/cpu/session.py",
+        "__init__.py",
+    ):
         edited(other)
-    assert digest(PACKAGE / "cpu/machine.py") == before
+    assert digest(PACKAGE / "decoding/cpu/interpreter.py") == before
 
 
 def test_an_edited_source_is_another_entry(folder: Path, edited: Callable[[str], None]) -> None:

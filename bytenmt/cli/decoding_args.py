@@ -28,7 +28,7 @@ OF_THE_ENGINE = ("engine", "precision", "draft")
 
 
 def choice(decoding: Mapping[str, Any], device: str, threads: int | None) -> Choice:
-    """The engine to use. Raises BytenmtError; see runtime.choose."""
+    """The engine to use. Raises BytenmtError; see loading.choose."""
     return choose(decoding["engine"], device, decoding["precision"], threads, decoding["draft"])
 
 

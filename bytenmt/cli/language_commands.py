@@ -1,4 +1,4 @@
-"""The commands for language models: predict and generate. Parse, call, print; cli.py adds them to the others.
+"""The commands for language models: predict and generate. Parse, call, print; main.py adds them.
 
 The heavy imports stand inside the commands.
 """

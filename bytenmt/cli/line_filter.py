@@ -46,7 +46,7 @@ class Form(Protocol):
 
 
 class Kept(Protocol):
-    """An output that may be gone on with; see partial.Partial."""
+    """An output that may be gone on with; see partial_output.Partial."""
 
     n_answered: int
 

@@ -1,4 +1,4 @@
-"""The commands for what training leaves: average, convert and info. Parse, call, print; cli.py adds them.
+"""The commands for what training leaves: average, convert and info. Parse, call, print; main.py adds them.
 
 The heavy imports stand inside the commands.
 """

@@ -179,7 +179,7 @@ ENGINE = options(
         " many as pay. The text stays the same.",
     ),
 )
-# Left out, they are None, and the defaults of decoding.Options and of the Translator hold.
+# Left out, they are None, and the defaults of interface.Options and of the Translator hold.
 SAMPLING = options(
     click.option(
         "--temperature",

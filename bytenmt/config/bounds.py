@@ -41,7 +41,7 @@ BEAM = Bounds(1, 1000)  # the work of a step grows with its square
 THREADS = Bounds(1, 1024)
 WEIGHT = real(0.001, 1000)  # of a corpus; with less an epoch is empty
 
-# By the names of decoding.Options and Translator, which are those of the commands' options.
+# By the names of interface.Options and Translator, which are those of the commands' options.
 DECODING: Mapping[str, Bounds] = {
     "beam": BEAM,
     "n_best": BEAM,
@@ -58,7 +58,7 @@ DECODING: Mapping[str, Bounds] = {
 }
 N_BYTES = Bounds(0, 10**7)  # of a text that is drawn
 
-# By the names of config.TrainConfig, for those that are options too.
+# By the names of schema.TrainConfig, for those that are options too.
 TRAINING: Mapping[str, Bounds] = {
     "lr": real(0, 1000, open=True),
     "max_tokens": Bounds(1, MOST),

@@ -205,7 +205,7 @@ class TrainConfig(_Section, frozen=True):
     patience: Annotated[int, _as_option("patience")] = (
         0  # validations without a better one after which training ends; 0: no such end
     )
-    draft: bool = False  # count drafts of the text at the end, for convolutional models; see draft.py
+    draft: bool = False  # count drafts of the text at the end, for convolutional models
     valid_every: Positive = 500  # updates
     valid_lines: Count = 200  # lines decoded for chrF and BLEU at every validation; 0: bits per byte only
     save_every: Positive = 500  # updates

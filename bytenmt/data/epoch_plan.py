@@ -1,7 +1,7 @@
 """Which pairs form a batch, and in which order: from the lengths of an epoch's pairs to its plan.
 
 A plan is a function of the lengths, the seed and the epoch alone, so that a run resumes from (epoch, batch
-index) and every process has the same one. How pairs of one length find together is told in packing.py. This
+index) and every process has the same one. How pairs of one length find together is told in bucketing.py. This
 file does not know texts, models or devices.
 """
 

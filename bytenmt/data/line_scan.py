@@ -71,7 +71,7 @@ def _wrong(builder: Any, byte: Any, before: Any, second: Any, third: Any) -> Any
     """Where a byte cannot follow the three before it in UTF-8.
 
     A byte must be a continuation exactly where a lead byte asks for one, and four leads narrow the range
-    of the byte after them (alphabet.py tells which).
+    of the byte after them (utf8.py tells which).
     """
 
     def compare(vector: Any, operator: str, value: int) -> Any:

@@ -38,7 +38,7 @@ class TextFile:
     lengths (n,) int32: bytes of each line without its line end, after repair.
     side (r,) uint8: the repaired lines, one behind the other.
     repaired (k,) int64: the numbers, from 1, of the repaired lines.
-    digest: of the whole file's bytes, unpacked; see scan.scan_lines.
+    digest: of the whole file's bytes, unpacked; see line_scan.scan_lines.
     """
 
     path: Path
@@ -127,7 +127,7 @@ class TextFile:
         return len(self.repaired)
 
     def check_whole(self) -> None:
-        """See textfile.check_whole."""
+        """See text_file.check_whole."""
         check_whole(self.path, self.data)
 
     def require_lines(self) -> None:

@@ -123,7 +123,7 @@ class Translator:
 
         engine: auto, torch, cuda-graph or numba; device: auto, cpu or cuda; precision: auto, fp32, bf16 or
         int8; auto is what suits the machine. threads: of the CPU. draft: auto, off or how many bytes are
-        guessed a step where the run has a draft table. settings: the fields of decoding.Options (beam,
+        guessed a step where the run has a draft table. settings: the fields of interface.Options (beam,
         n_best, length_penalty, sample, …) and of Translator (prefix, max_len_a, …); prefix may be a str.
         Raises BytenmtError.
         """

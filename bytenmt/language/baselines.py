@@ -5,15 +5,13 @@ Both read the evaluated bytes as they come. Knows files and bytes; no models.
 
 from __future__ import annotations
 
-import hashlib
 import lzma
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from bytenmt.data.text_file import read_bytes, restored_path
+from bytenmt.data.training_text import training_text
 from bytenmt.errors import DataError
 from bytenmt.language.ngram import ORDER, Bytes, NGram, Smoothing
 
@@ -92,20 +90,3 @@ class Counted:
         for smoothing, bits in self._bits.items():
             figure = bits / max(1, self._n_bytes)
             yield f"reference, order-{ORDER} n-gram, {NAMES[smoothing]}{self._share}: {figure:.4f}"
-
-
-def training_text(facts: Mapping[str, Any]) -> list[Bytes]:
-    """The streams that a run was trained on, by its facts. Raises DataError where they are not told, or not
-    there any more as they were."""
-    texts = facts.get("texts")
-    if not texts:
-        raise DataError("the run does not tell its training text")
-    return [_as_it_was(restored_path(text["path"]), text["bytes"], text["sha256"]) for text in texts]
-
-
-def _as_it_was(path: Path, n_bytes: int, sha256: str) -> Bytes:
-    """A file's bytes, checked."""
-    data = read_bytes(path)
-    if len(data) != n_bytes or hashlib.sha256(data.data).hexdigest() != sha256:
-        raise DataError(f"the training text {path} is not what it was")
-    return data

@@ -18,8 +18,8 @@ from bytenmt.utf8 import first_invalid
 def generate(runtime: Runtime, prompt: bytes = b"", n_bytes: int = 1000, **options: Any) -> Iterator[bytes]:
     """The prompt and up to n_bytes more, drawn byte by byte: always valid UTF-8, line ends included.
 
-    runtime: of runs without a source; n_bytes: see bounds.N_BYTES. options: of decoding.Options (temperature,
-    top_k, top_p, seed). It is less than n_bytes only where the next character had no room.
+    runtime: of runs without a source; n_bytes: see bounds.N_BYTES. options: of interface.Options
+    (temperature, top_k, top_p, seed). It is less than n_bytes only where the next character had no room.
     """
     if runtime.source:
         raise ValueError("the runs were trained with a source: expected language models")

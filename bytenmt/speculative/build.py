@@ -9,9 +9,8 @@ from typing import Any
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.text_file import read_bytes, restored_path
+from bytenmt.data.training_text import Bytes, training_text
 from bytenmt.errors import BytenmtError, CheckpointError, DataError
-from bytenmt.language.baselines import training_text
-from bytenmt.language.ngram import Bytes
 from bytenmt.speculative.counting import MOST_BYTES, counted, pieces
 from bytenmt.speculative.table import Table, check_serial, write
 from bytenmt.storage.manifest import read_pointer

@@ -3,7 +3,7 @@
 All positions of the text are put in order by the bytes that follow them, then by one byte of context after
 the other, so that equal contexts stand together and, among them, equal continuations. A chain takes the most
 frequent next byte again and again. `where` and `origin` are draft_counts.Positions of targets and of
-sources, `table` is a draft.Table. Knows what other files define only as arguments.
+sources, `table` is a table.Table. Knows what other files define only as arguments.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def compete(
 
 @njit
 def match(word: Any, words: Any, first: Any, end: Any) -> Any:
-    """draft.Table.copied: the longest match of a text's end in the source: its length, and the position
+    """table.Table.copied: the longest match of a text's end in the source: its length, and the position
     behind it. words: the source's, positions first to end, without that of its EOS and the first."""
     longest, at = 0, first
     for position in range(first + 1, end):
@@ -190,7 +190,7 @@ def count_copies(where: Any, origin: Any, counts: Any) -> None:
 def count_hits(
     where: Any, origin: Any, table: Any, orders: Any, masks: Any, constants: Any, hits: Any
 ) -> None:
-    """hits (CHAIN,): how often the first j + 1 bytes of the draft, see draft.Table.draft, were right."""
+    """hits (CHAIN,): how often the first j + 1 bytes of the draft, see table.Table.draft, were right."""
     shift = np.uint64(64 - round(np.log2(len(table.tag))))
     for line in range(len(where.starts) - 1):
         first, end = origin.starts[line], origin.starts[line + 1] - 1

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bytenmt.decoding.cpu.kernels.panels import quantise, round_to_bf16
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.storage.admission import SCALE
 from bytenmt.storage.parameters import TABLES
+from bytenmt.storage.rounding import quantise, round_to_bf16
 from bytenmt.storage.tensor_file import Array, entry, pack, replace_synced
 from bytenmt.storage.weights import check_output, metadata, read_run, restored
 

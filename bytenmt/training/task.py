@@ -182,7 +182,7 @@ class Text:
         return {"path": stored_path(self.path), "bytes": len(self.data), "sha256": digest}
 
     def check_whole(self) -> None:
-        """See textfile.check_whole."""
+        """See text_file.check_whole."""
         check_whole(self.path, self.data)
 
 

@@ -21,7 +21,7 @@ import torch
 from click.testing import CliRunner
 from made_up_engine import make_run, warm_up
 from processes import job
-from test_train import config
+from small_runs import config
 
 import bytenmt
 from bytenmt.cli import main as cli_module

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from invariants import WITHOUT_SOURCE
 from processes import results
-from test_train import SMALL, assert_same, weights
+from small_runs import SMALL, assert_same, weights
 
 from bytenmt.config.schema import CONVOLUTIONAL, Config, load_config
 from bytenmt.data.corpus import PairFiles

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from test_numba_cpu import model, packed, run, some_requests
+from cpu_engines import model, packed, run, some_requests
 
 from bytenmt.decoding.cpu import engine as numba_cpu
 from bytenmt.decoding.cpu.engine import NumbaEngine

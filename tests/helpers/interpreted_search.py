@@ -1,5 +1,5 @@
-"""The CPU engine's search without its models and without a compiler: cpu/choose.py read as plain Python, over
-made-up distributions. What holds for the PyTorch search can be asked of it, and faults can be planted in it.
+"""The CPU engine's search without its models and without a compiler: its beam_search.py read as plain Python,
+over made-up distributions. What holds for the PyTorch search can be asked of it, and faults can be planted.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from test_train import config
+from small_runs import config
 
 from bytenmt.data.corpus import PairFiles
 from bytenmt.training.run import train

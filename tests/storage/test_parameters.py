@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_reference import OPTIONS
+from variants import OPTIONS
 
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import Config, load_config, parse_config

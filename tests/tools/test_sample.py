@@ -1,32 +1,16 @@
 """The Korean-English sample: the files as generated, one to one, split by value, and its scorer."""
 
-import importlib.util
 import re
-import sys
 import unicodedata
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from tools.sample import make, score
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data"
 SIDES = {"train": 20_000, "valid": 500, "test": 500}
-
-
-def load_tool(name: str) -> ModuleType:
-    """A script of tools/, which is no package, as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-load_tool("sample_forms")
-make = load_tool("make_sample")
-score = load_tool("score_sample")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from processes import results
-from test_train import config
+from small_runs import config
 
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import ALONE, Group

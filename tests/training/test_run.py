@@ -8,68 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_runs import CPU, assert_same, config, contents, weights
 
-from bytenmt.config.schema import Config, load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError, DataError
 from bytenmt.models import MODELS, build_model
-from bytenmt.storage.checkpoint import load_checkpoint, load_run
+from bytenmt.storage.checkpoint import load_run
 from bytenmt.storage.manifest import METRICS
 from bytenmt.training.run import train
 from bytenmt.training.trainer import byte_loss, draw_inputs
-
-CPU = torch.device("cpu")
-SMALL: dict[str, list[str]] = {
-    "seq2seq": ["model.d_hidden=16"],
-    "bahdanau": ["model.d_hidden=12", "model.d_attention=8", "model.d_maxout=8"],
-    "luong": ["model.d_hidden=12"],
-    "bytenet": ["model.d_channels=8", "model.n_sets=1", "model.dilations=[1,2]"],
-    "convs2s": ["model.encoder_layers=[[12,3]]", "model.decoder_layers=[[12,3],[12,3]]"],
-}
-
-
-def config(arch: str, *settings: str) -> Config:
-    """A model of a few thousand weights, with dropout, so that random states matter."""
-    common = ["model.d_embedding=8", "model.dropout=0.2", "train.max_tokens=200"]
-    common += [
-        "train.valid_lines=4",
-        "train.save_every=3",
-        "train.valid_every=4",
-        "train.log_every=1",
-    ]
-    return load_config(arch, "tiny", "", [*common, *SMALL[arch], *settings])
-
-
-@pytest.fixture
-def texts(tmp_path: Path) -> dict[str, Any]:
-    """Forty pairs to train on, five to validate, as train() takes them."""
-    generator = np.random.default_rng(7)
-    words = ["하나", "둘", "three", "four", "다섯 ", "x"]
-    files = {}
-    for name, n in (("src", 40), ("tgt", 40), ("valid_src", 5), ("valid_tgt", 5)):
-        lines = ["".join(generator.choice(words, 4)) for _ in range(n)]
-        files[name] = tmp_path / name
-        files[name].write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return {
-        "files": [PairFiles(files["src"], files["tgt"])],
-        "valid": PairFiles(files["valid_src"], files["valid_tgt"]),
-    }
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    """All tensors of the last checkpoint."""
-    saved = load_checkpoint(run)
-    return saved.weights | {f"trainer.{name}": tensor for name, tensor in saved.trainer.items()}
-
-
-def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
-    assert one.keys() == other.keys()
-    for name, tensor in one.items():
-        assert torch.equal(tensor, other[name]), name
-
-
-def contents(run: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("arch", MODELS)

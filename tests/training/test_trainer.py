@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_train import CPU, config, contents, texts, weights
+from small_runs import CPU, config, contents, weights
 
 from bytenmt.data.batches import Batch, assemble
 from bytenmt.data.corpus import ParallelCorpus
@@ -24,8 +24,6 @@ from bytenmt.training.run import train
 from bytenmt.training.task import LEFT_OUT, PairFeed
 from bytenmt.training.trainer import Trainer, draw_inputs, drop_bytes
 from bytenmt.utf8 import BOS, PAD
-
-__all__ = ["texts"]  # the fixture
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Speed of the data engine: epoch plan, line scan, batch assembly, and how soon the first batch is there.
 
-    taskset -c 1 python tools/bench_data.py --json data.json
+    taskset -c 1 python tools/bench/data.py --json data.json
 
 One thread is measured. Every figure stands beside what it is held against, measured in turns with it in the
 same run, the best of several each. The text is the sample in data/, repeated to --size bytes in a temporary
@@ -14,6 +14,10 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
+
 
 import numpy as np
 import numpy.typing as npt

@@ -1,12 +1,12 @@
 """Decoding: milliseconds a step and bytes a second, each beside its floor or its rival of the same run.
 
-    python tools/bench_decode.py                                    five architectures, about five minutes
-    python tools/bench_decode.py --arch bytenet --preset base --batch 8 --beam 4 --precision fp32 int8
-    python tools/bench_decode.py --beams 1,2,4,8,12                 a step's time as its rows grow
-    python tools/bench_decode.py --lengths 256,1024,4096,16384,65536 --plot lengths.png
-    python tools/bench_decode.py --peer                             beside CTranslate2's Transformer
-    python tools/bench_decode.py --draft RUN --src test.en --preset base large      drafts beside none
-    python tools/bench_decode.py --device cuda                      the GPU engines
+    python tools/bench/decode.py                                    five architectures, about five minutes
+    python tools/bench/decode.py --arch bytenet --preset base --batch 8 --beam 4 --precision fp32 int8
+    python tools/bench/decode.py --beams 1,2,4,8,12                 a step's time as its rows grow
+    python tools/bench/decode.py --lengths 256,1024,4096,16384,65536 --plot lengths.png
+    python tools/bench/decode.py --peer                             beside CTranslate2's Transformer
+    python tools/bench/decode.py --draft RUN --src test.en --preset base large      drafts beside none
+    python tools/bench/decode.py --device cuda                      the GPU engines
 
 Weights are random and sentences never end, so that every step has all its rows. Sources have 100 bytes.
 The floor of a step on the CPU is the larger of two times: that of reading the bytes of its packed weights at
@@ -26,6 +26,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
+
 
 import torch
 

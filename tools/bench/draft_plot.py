@@ -1,8 +1,12 @@
 """What a draft costs and what it brings, drawn: the price of a pass against its width, bytes a pass against
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
+
 the draft's length.
 
-    python tools/draft_plot.py RUN ... --src test.en --json draft.json --plot draft.png
-    python tools/draft_plot.py --json draft.json --plot draft.png               drawn anew from the file
+    python tools/bench/draft_plot.py RUN ... --src test.en --json draft.json --plot draft.png
+    python tools/bench/draft_plot.py --json draft.json --plot draft.png               drawn anew from the file
 
 Left: random weights in the sizes of presets read a given text, so that every drafted byte is right and a pass
 is as wide as it can be, one sentence or, for more columns, several; passes of all widths are timed in turn.

@@ -8,11 +8,16 @@ that of OpenBLAS and torch. Does not know models.
 from __future__ import annotations
 
 import argparse
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
+
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +26,7 @@ from numba import types
 
 from bytenmt.decoding.cpu.kernels.barrier import COUNTERS, barrier
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels, scratch_bytes
-from bytenmt.decoding.cpu.kernels.panels import PANEL, PRECISIONS, pack, panel_bytes, quantise
+from bytenmt.decoding.cpu.kernels.panels import PANEL, PRECISIONS, pack, panel_bytes
 from bytenmt.decoding.cpu.kernels.simd import (
     INT32,
     INT_VECTOR,
@@ -36,6 +41,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
     spread,
     whole,
 )
+from bytenmt.storage.rounding import quantise
 from tools.bench.records import Record, show, write_json
 
 BENCH = "floor"

@@ -2,7 +2,7 @@
 
 Beside each stands the same model that cannot see its source: every line of it is one dash.
 
-    python tools/bench_models.py --minutes 5
+    python tools/bench/models.py --minutes 5
 
 Every run is `bytenmt train` in a process of its own; finished runs in --out are taken up as they are, and
 the figures are measured anew.

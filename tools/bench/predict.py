@@ -1,6 +1,6 @@
 """Evaluation of a stream beside the forward half of training: bytes a second, by architecture.
 
-    python tools/bench_predict.py --presets tiny small
+    python tools/bench/predict.py --presets tiny small
 
 A stream is one row, read in chunks with its state carried; training reads rows side by side. The forward half
 is a batch's forward pass as training runs it, with its graph and its loss, in fp32. A recurrent model reads a
@@ -11,10 +11,15 @@ them. The two take turns; each figure is the best of three.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
+
 
 import torch
 

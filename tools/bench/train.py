@@ -1,6 +1,6 @@
 """Training throughput of the five models beside the matrix-product peak of the same device.
 
-    python tools/bench_train.py --models convs2s bytenet --presets base --profile
+    python tools/bench/train.py --models convs2s bytenet --presets base --profile
 
 FLOP are the matrix products alone, on real bytes: a backward pass counts twice its forward, look-ups,
 elementwise work and padding count nothing. An encoder weight meets every source byte (in ByteNet every
@@ -11,10 +11,15 @@ encode, forward, loss, backward, optimiser. Times are the best of a few, the pea
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
+
 
 import numpy as np
 import torch

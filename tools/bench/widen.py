@@ -1,6 +1,6 @@
 """A trained ByteNet or ConvS2S in the sizes of a larger preset, computing what it computed up to rounding.
 
-    python tools/widen.py RUN -o large.safetensors --preset large
+    python tools/bench/widen.py RUN -o large.safetensors --preset large
 
 For measurements: what a large model of trained quality costs, on real text, without training one. Texts
 stay what they were, speed and memory become those of the preset. Of ConvS2S new channels are zero, and more

@@ -7,12 +7,17 @@ the year, a clock time, an amount ...) puts it in training, validation or test, 
 
 import argparse
 import hashlib
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from datetime import date
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
+
 
 from tools.sample.forms import (
     BARE,

@@ -1,6 +1,6 @@
 """Whether every engine decodes what plain PyTorch decodes, on trained runs and real sentences.
 
-    python tools/check_engines.py runs/mine runs/other --src data/test.ko --ref data/test.en --lines 200
+    python tools/verify/engines.py runs/mine runs/other --src data/test.ko --ref data/test.en --lines 200
 
 In fp32 an engine must give the torch engine's bytes, greedy and with a beam, and its logits along the greedy
 path: to 1e-4, of a logit above 1 to 1e-4 of it. How far both are from float64 is shown beside it. Where
@@ -9,14 +9,14 @@ the two bytes where they part, with a beam by the scores of the two texts. Under
 counted and shown; anything else fails, and the program ends with 1. bf16, int8 and w8a8 may differ: they
 report the chrF that they cost.
 
-    python tools/check_engines.py runs/mine --src test.en --lines 1000 --draft
+    python tools/verify/engines.py runs/mine --src test.en --lines 1000 --draft
 
 With --draft every engine is compared with itself: with drafts, as many as pay and as many as there can be, it
 must give the bytes that it gives without, greedy and drawn. The numba engine has no near-ties there: its wide
 passes round as its steps do. Elsewhere a wide product may round otherwise than a narrow one: greedily and in
 fp32 near-ties are counted as above; draws and bf16 are only counted.
 
-    python tools/check_engines.py runs/mine --src data/test.ko --ref data/test.en --lines 500 --quality
+    python tools/verify/engines.py runs/mine --src data/test.ko --ref data/test.en --lines 500 --quality
 
 With --quality the engines are held against greedy search instead of each other, by beam: see beams.py. Knows
 engines and runs; does not train.
@@ -31,6 +31,10 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
+
 
 import numpy as np
 import torch

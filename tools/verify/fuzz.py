@@ -1,8 +1,8 @@
 """A fuzzer of run folders, weights files, draft tables and option values: none may crash the program.
 
-    python tools/fuzz.py --mutations 100000
-    python tools/fuzz.py --engine torch --mutations 5000
-    python tools/fuzz.py --commands --mutations 1000
+    python tools/verify/fuzz.py --mutations 100000
+    python tools/verify/fuzz.py --engine torch --mutations 5000
+    python tools/verify/fuzz.py --commands --mutations 1000
 
 Each mutation has a number, and the same seed and number make the same one: --only 17 tries one alone and
 shows what it was. By default four of five are files that the CPU engine reads and translates with, and one is
@@ -28,6 +28,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
+
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # threads do not live on in a forked child
     os.environ.setdefault(variable, "1")

@@ -1,7 +1,7 @@
 """kill -9 at random moments: does a translation, and a training, end with the bytes of one that lived?
 
-    nice python tools/check_kill.py --model RUN --src data/train.ko --lines 100000 --precision w8a8
-    nice python tools/check_kill.py
+    nice python tools/verify/kill.py --model RUN --src data/train.ko --lines 100000 --precision w8a8
+    nice python tools/verify/kill.py
 
 A translation of RUN, `translate -i -o --resume`, has its source repeated to so many lines; options that
 are not known here are translate's. Without --model a small model is trained on a part of the sample, with
@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 PROGRAM = [sys.executable, "-m", "bytenmt"]
-DATA = Path(__file__).parent.parent / "data"
+DATA = Path(__file__).parents[2] / "data"
 SMALL = [
     "--arch",
     "luong",

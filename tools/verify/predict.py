@@ -1,6 +1,6 @@
 """Whether a stream costs what the whole text costs, however it is cut, and in how much memory.
 
-    python tools/check_predict.py runs/text runs/other --text big.txt
+    python tools/verify/predict.py runs/text runs/other --text big.txt
 
 Bits per byte of the first megabyte in chunks of 256 and 65,536 bytes, and of the first 20 kB in chunks of 1
 and 7, in float64 and fp32: the two of a pair must agree to 1e-6 and 1e-4. `bytenmt predict` must print the
@@ -18,6 +18,10 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
+
 
 import torch
 

@@ -1,4 +1,4 @@
-"""The machine: carries out the programs of program.py, and steps of the search, in one compiled function.
+"""The machine: carries out the programs of program/, and steps of the search, in one compiled function.
 
 All threads run the same instructions, each on its share of the rows or panels, and meet after each one.
 Knows the instructions; knows no models and no files.

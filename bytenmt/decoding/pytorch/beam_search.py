@@ -51,7 +51,7 @@ class Beams(NamedTuple):
     forced (n, T) int16: one more than the byte that must come at each step, 0 where any may.
     key (n, b) int64: of each text's draws.
     last (n, b) uint8: the byte chosen last, BOS first; parent (n, b) int64: the beam that it went on from.
-    automaton (n, b) int64: see alphabet; score (n, b) float64: log-probability so far.
+    automaton (n, b) int64: see utf8; score (n, b) float64: log-probability so far.
     guard: T is 0 where repetition is not guarded against. passes (n,) int64: that have read drafted bytes.
     """
 

@@ -39,7 +39,7 @@ class Plan(NamedTuple):
 
 
 class CudaGraphEngine:
-    """Sentences at `capacity` fixed places; see decoding.Engine.
+    """Sentences at `capacity` fixed places; see interface.Engine.
 
     models: in evaluation mode on `device`, best in bf16; their weights must not change. capture: for tests,
     what takes the place of CUDA's. speculation: as TorchEngine's.

@@ -1,6 +1,6 @@
 """Drafts on the device: which bytes are guessed behind each text, and how many at once pay.
 
-The look-ups of draft.Table for all texts and all orders of context at once, in int64, which wraps as uint64
+The look-ups of table.Table for all texts and all orders of context at once, in int64, which wraps as uint64
 does. All shapes are constant and nothing waits for the device. Knows no models, nor how a draft is verified.
 """
 
@@ -117,7 +117,7 @@ class Drafter:
         return torch.where(forced > 0, forced - 1, bytes_)
 
     def words(self, beams: Beams) -> Tensor:
-        """The last 8 bytes of each text, as draft.word_of: (n, 1) int64."""
+        """The last 8 bytes of each text, as table.word_of: (n, 1) int64."""
         at = beams.step[:, None] - self._back
         last = beams.history.byte[:, :, 0].gather(1, at.clamp(0, beams.history.byte.shape[1] - 1)).long()
         return (last.masked_fill(at < 0, BOS) << self._newest_lowest).sum(dim=1, keepdim=True)
@@ -157,7 +157,7 @@ def drafter_of(speculation: Speculation, width: int, device: torch.device) -> Dr
 
 
 def best_width(gain: npt.NDArray[np.float32], price: Callable[[int], float]) -> int:
-    """How many bytes to draft a pass, 0: none. gain (CHAIN,): see draft.Table; price: seconds of a pass that
+    """How many bytes to draft a pass, 0: none. gain (CHAIN,): see table.Table; price: seconds of a pass that
     reads so many drafted bytes, measured anew at each call; a wider one costs no less."""
     yields = 1 + np.pad(gain.astype(float), (1, 0)).cumsum()  # bytes that are expected of a pass
     if yields[-1] <= MARGIN:

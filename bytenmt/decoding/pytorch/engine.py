@@ -51,7 +51,7 @@ class Running(NamedTuple):
 
 
 class TorchEngine:
-    """Sentences decoded together, as many as `capacity`; see decoding.Engine.
+    """Sentences decoded together, as many as `capacity`; see interface.Engine.
 
     models: in evaluation mode on `device`, in the precision in which they shall compute; several give the
     mean of their probabilities. Sentences that are done leave when their places are wanted, or are a quarter.

@@ -1,6 +1,6 @@
 """What instructions do to rows, and the rows themselves: registers, states, rings and memories by address.
 
-Compiled without a cache of its own, as part of machine.py. A thread does its share of the rows or of the
+Compiled without a cache of its own, as part of interpreter.py. A thread does its share of the rows or of the
 panels of weights. Knows no models and no search.
 """
 

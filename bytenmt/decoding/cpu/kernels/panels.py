@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bytenmt.storage.rounding import quantise, round_to_bf16
+
 Array = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 
@@ -19,7 +21,6 @@ PANEL = 64  # outputs that stand together: the weights of one input are contiguo
 PRECISIONS = ("fp32", "bf16", "int8", "w8a8")
 FP32, BF16, INT8, W8A8 = 0, 1, 2, 3
 INTEGERS = ("int8", "w8a8")  # with a scale for each output
-LARGEST = 127  # of an int8 weight; -128 is not used, so that both signs reach as far
 ZERO = 128  # what stands for 0 among int8 weights: they are kept without a sign
 
 
@@ -77,20 +78,3 @@ def unpack(panels: Bytes, n_out: int, n_in: int, precision: str, scales: Array |
         with np.errstate(invalid="ignore"):  # a scale that is no number makes its output none
             matrix = (matrix - np.float32(ZERO)) * scales[:n_out, None]
     return matrix
-
-
-def quantise(matrix: Array) -> tuple[npt.NDArray[np.int8], Array]:
-    """A matrix (n_out, n_in) float32 as q (n_out, n_in) int8 from -127 to 127 and scales (n_out,) float32:
-    the nearest q * scale. A row of zeros has scale 0; a number that is none stays one in its row's scale."""
-    largest = np.maximum(matrix.max(axis=1), -matrix.min(axis=1)).astype(np.float32)
-    scales = largest / np.float32(LARGEST)
-    finite = np.isfinite(scales) & (scales > 0)
-    q = np.where(finite[:, None], matrix, np.float32(0)) / np.where(finite, scales, np.float32(1))[:, None]
-    return np.rint(q).clip(-LARGEST, LARGEST).astype(np.int8), scales
-
-
-def round_to_bf16(values: Array) -> npt.NDArray[np.uint16]:
-    """Any shape float32 -> its bits in bfloat16, to the nearest, ties to even; no number stays no number."""
-    bits = np.ascontiguousarray(values).view(np.uint32)
-    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)

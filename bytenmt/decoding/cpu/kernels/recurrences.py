@@ -1,7 +1,7 @@
 """Recurrences: a step of one row, and whole sources of many sentences at once.
 
 Sentences stand one after another without padding, longer ones first: at every position those that still
-have a byte are the first rows. Compiled without a cache of its own, as part of machine.py.
+have a byte are the first rows. Compiled without a cache of its own, as part of interpreter.py.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.cpu.kernels.panels import INTEGERS, PANEL, PRECISIONS, pack, quantise
+from bytenmt.decoding.cpu.kernels.panels import INTEGERS, PANEL, PRECISIONS, pack
+from bytenmt.storage.rounding import quantise
 
 Array = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]

@@ -1,6 +1,6 @@
-"""One step of the search for sentences that stand at places, as engines/choice.py does it in PyTorch.
+"""One step of the search for sentences that stand at places; its twin is decoding/pytorch/beam_search.py.
 
-Compiled without a cache of its own, as part of machine.py. Knows log-probabilities, the automaton, the
+Compiled without a cache of its own, as part of interpreter.py. Knows log-probabilities, the automaton, the
 length rule and when a sentence is done; knows no models.
 """
 
@@ -215,7 +215,7 @@ def go_on(places: Places, rules: Rules, place: int, best: Any, index: Any, n_fou
 @compiled
 def is_over(places: Places, rules: Rules, place: int, best: float) -> bool:
     """Whether no text that goes on is expected among the wanted hypotheses; see search_is_over in
-    engines/choice.py. best: the highest score of those that go on."""
+    decoding/pytorch/beam_search.py. best: the highest score of those that go on."""
     worst_wanted, limit = places.ranked[place, rules.n_best - 1], places.limit[place]
     if not best / float(limit + 1) ** rules.length_penalty > worst_wanted:
         return True

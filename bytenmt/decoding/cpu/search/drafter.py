@@ -1,7 +1,8 @@
 """Which bytes a pass of the decoder tries beside the one that is sure: guesses, and how many of them pay.
 
-Compiled without a cache of its own, as part of machine.py. A guess comes from a table of what followed the
-same bytes in training, or from the source; see draft.py. Knows no models, and does not judge a guess.
+Compiled without a cache of its own, as part of interpreter.py. A guess comes from a table of what followed
+the same bytes in training, or from the source; see speculative/table.py. Knows no models, and does not judge
+a guess.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SALT, FIRST, SECOND = np.uint64(PER_ORDER), np.uint64(SPREAD), np.uint64(MIX)
 
 
 class Guesser(NamedTuple):
-    """draft.Table for compiled code, and what a pass costs.
+    """table.Table for compiled code, and what a pass costs.
 
     tag, guess, reach, copy: see there; orders (o,) int64; most: guesses a pass of a sentence, or one of
     AS_MANY_AS_PAY and AS_THEY_STAND; price (rows + 1,) float64: seconds of a pass over so many rows;

@@ -1,6 +1,6 @@
 """Sentences at their places: what the search knows of each, as arrays that compiled code shares with Python.
 
-Knows no models and no rule by which a byte is chosen; choose.py does.
+Knows no models and no rule by which a byte is chosen; beam_search.py does.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111
 
 
 class Rules(NamedTuple):
-    """decoding.Options and the alphabet's tables, as compiled code takes them. allowed (5, 10, 256), see
-    alphabet.allowed_bytes; follow (10, 256)."""
+    """interface.Options and the alphabet's tables, as compiled code takes them. allowed (5, 10, 256), see
+    utf8.allowed_bytes; follow (10, 256)."""
 
     beam: int
     n_best: int

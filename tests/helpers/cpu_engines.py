@@ -1,0 +1,64 @@
+"""Small models for the CPU engine beside PyTorch, sentences, and both engines run over them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import torch
+from invariants import VARIANTS, AnyModel, build
+
+from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.cpu.program.packed_model import Packed
+from bytenmt.decoding.cpu.session import pack
+from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.pytorch.engine import TorchEngine
+from bytenmt.decoding.scheduler import decode
+
+MORE: dict[str, dict[str, Any]] = {
+    "luong-dot": {"arch": "luong", "d_embedding": 5, "d_hidden": 7, "n_layers": 3, "score": "dot"},
+    # Whole panels and a little more than one, odd and even numbers of inputs.
+    "bytenet-wide": {
+        "arch": "bytenet",
+        "d_embedding": 33,
+        "d_channels": 65,
+        "n_sets": 1,
+        "dilations": [1, 2, 4],
+    },
+    "seq2seq-wide": {"arch": "seq2seq", "d_embedding": 64, "d_hidden": 128, "gru_reset": "after"},
+}
+ALL = {**VARIANTS, **MORE}
+
+
+def model(name: str, seed: int = 0) -> AnyModel:
+    """In float32, so that both engines have the same weights."""
+    scale = 0.4 if name in VARIANTS else 0.1
+    return build(ALL[name], seed, scale).float()
+
+
+def packed(of: AnyModel, precision: str = "fp32") -> Packed:
+    tensors = {name: p.detach().numpy() for name, p in of.named_parameters()}
+    return pack(tensors, of.config, precision)
+
+
+def some_requests(n: int, source: bool = True, seed: int = 0, limit: int = 25) -> list[Request]:
+    """Sources of 0 to 30 bytes of text, among them Hangul and emoji."""
+    draw = random.Random(seed)
+    made = []
+    for number in range(n):
+        text = "".join(draw.choices("ab c각🙂é", k=draw.randrange(12))).encode()
+        made.append(Request(text if source else None, draw.randrange(limit), number=number))
+    return made
+
+
+def ours(of: AnyModel, requests: list[Request], options: Options, capacity: int = 4, **more: Any) -> Any:
+    return run(NumbaEngine([packed(of, **more)], options, capacity), requests)
+
+
+def theirs(of: AnyModel, requests: list[Request], options: Options, capacity: int = 4) -> Any:
+    return run(TorchEngine([of], options, capacity, torch.device("cpu")), requests)
+
+
+def run(engine: Any, requests: list[Request]) -> list[list[Hypothesis]]:
+    found = dict(decode(engine, requests))
+    return [found[index] for index in range(len(requests))]

@@ -1,0 +1,53 @@
+"""Every option of every architecture that its equations know, as small models."""
+
+from __future__ import annotations
+
+from invariants import VARIANTS, Variant
+
+SEQ2SEQ: Variant = {"arch": "seq2seq", "d_embedding": 5, "d_hidden": 7}
+BAHDANAU = VARIANTS["bahdanau"]
+LUONG: Variant = {"arch": "luong", "d_embedding": 5, "d_hidden": 6}
+BYTENET = VARIANTS["bytenet"]
+CONVS2S = VARIANTS["convs2s"]
+
+OPTIONS: dict[str, Variant] = VARIANTS | {
+    f"seq2seq-{context}-{reset}-{n_layers}": SEQ2SEQ
+    | {
+        "context": context,
+        "gru_reset": reset,
+        "n_layers": n_layers,
+        "reverse_source": n_layers == 1,
+    }
+    for context in ("start", "every_step")
+    for reset in ("before", "after")
+    for n_layers in (1, 2)
+}
+OPTIONS |= {
+    f"luong-{score}-{feeding}-{n_layers}": LUONG
+    | {
+        "score": score,
+        "input_feeding": feeding,
+        "n_layers": n_layers,
+        "reverse_source": feeding,
+    }
+    for score in ("dot", "general", "concat")
+    for feeding in (True, False)
+    for n_layers in (1, 2)
+}
+OPTIONS |= {
+    "bahdanau-current-untied": BAHDANAU | {"read_out": "current"},
+    "bahdanau-tied": BAHDANAU | {"tie_embedding": True},
+    "seq2seq-tied": SEQ2SEQ | {"tie_embedding": True},
+    "seq2seq-tied-same-width": SEQ2SEQ | {"tie_embedding": True, "d_hidden": 5},
+    "luong-tied": LUONG | {"tie_embedding": True},
+    "bytenet-factor-1": BYTENET | {"unfolding_factor": 1.0},
+    "bytenet-short-memory": BYTENET | {"unfolding_factor": 0.3, "tie_embedding": True},
+    "bytenet-offset": BYTENET | {"unfolding_factor": 0.5, "unfolding_offset": 3},
+    "bytenet-kernel-4": BYTENET | {"kernel_width": 4, "dilations": [3, 1], "n_sets": 1},
+    "bytenet-kernel-1": BYTENET | {"kernel_width": 1},
+    "bytenet-multiplicative-kernel-4": BYTENET | {"block": "multiplicative", "kernel_width": 4},
+    "convs2s-no-positions": CONVS2S | {"n_positions": 0},
+    "convs2s-one-position": CONVS2S | {"n_positions": 1},
+    "convs2s-tied": CONVS2S | {"tie_embedding": True},
+    "convs2s-wide-kernels": CONVS2S | {"encoder_layers": [[4, 6], [4, 5]]},
+}
