@@ -22,7 +22,7 @@ from bytenmt.errors import BytenmtError, printable
 INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + the signal
 
 
-class Program(click.Group):
+class CommandGroup(click.Group):
     """Turns what can go wrong in a user's hands into one line and an exit code."""
 
     def main(self, *args: Any, **more: Any) -> Any:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bytenmt import __version__
-from bytenmt.cli.line_filter import Form, plain
+from bytenmt.cli.line_filter import OutputFormat, plain
 from bytenmt.cli.output_formats import JsonLines, n_best_list
 from bytenmt.config.schema import ATTENTIVE, architecture, fingerprint
-from bytenmt.decoding.loading import Choice, Runtime, choose, precision_of
+from bytenmt.decoding.loading import EngineSpec, Runtime, choose, precision_of
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.utf8 import first_invalid
@@ -27,7 +27,7 @@ OF_SAMPLING = ("temperature", "top_k", "top_p", "seed")
 OF_THE_ENGINE = ("engine", "precision", "draft")
 
 
-def choice(decoding: Mapping[str, Any], device: str, threads: int | None) -> Choice:
+def choice(decoding: Mapping[str, Any], device: str, threads: int | None) -> EngineSpec:
     """The engine to use. Raises BytenmtError; see loading.choose."""
     return choose(decoding["engine"], device, decoding["precision"], threads, decoding["draft"])
 
@@ -69,7 +69,7 @@ def translator(runtime: Runtime, given: Mapping[str, Any], group: Group | None) 
 
 def form(
     name: str, stream: bool, alignment: bool | None, given: Mapping[str, Any], group: Group | None
-) -> Form | None:
+) -> OutputFormat | None:
     """How answers are written, None for a text that is shown while it is decoded. Raises BytenmtError for
     what does not go together."""
     if alignment is not None and name != "jsonl":
@@ -86,7 +86,9 @@ def form(
     return None
 
 
-def with_alignment(shape: Form | None, runtime: Runtime, choice: Choice, wanted: bool | None) -> Form | None:
+def with_alignment(
+    shape: OutputFormat | None, runtime: Runtime, choice: EngineSpec, wanted: bool | None
+) -> OutputFormat | None:
     """The same form, with alignments where it has room for them and one of the runs has attention; wanted:
     None where it was not said. Raises BytenmtError where they are wanted and cannot be had."""
     if not isinstance(shape, JsonLines) or wanted is False:
@@ -102,7 +104,12 @@ def with_alignment(shape: Form | None, runtime: Runtime, choice: Choice, wanted:
 
 
 def made_with(
-    runtime: Runtime, choice: Choice, asked: Translator, shape: Form | None, buffer_size: int, errors: str
+    runtime: Runtime,
+    choice: EngineSpec,
+    asked: Translator,
+    shape: OutputFormat | None,
+    buffer_size: int,
+    errors: str,
 ) -> Callable[[], dict[str, Any]]:
     """What makes all that the bytes of a translation depend on besides its lines, as JSON values by their
     options' names."""
@@ -140,7 +147,7 @@ def _sha256(file: Path) -> str:
         raise BytenmtError(f"{file} has gone while it was read ({error.strerror}): start again") from None
 
 
-def provenance(runtime: Runtime, choice: Choice) -> list[str]:
+def provenance(runtime: Runtime, choice: EngineSpec) -> list[str]:
     """What a score was made with, besides its signature."""
     told = []
     for run in runtime.runs:

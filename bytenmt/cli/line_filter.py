@@ -37,7 +37,7 @@ class Line(NamedTuple):
     at: float
 
 
-class Form(Protocol):
+class OutputFormat(Protocol):
     """How answers are written."""
 
     def __call__(self, answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
@@ -126,7 +126,7 @@ class Filter:
 
     translator: Translator
     output: BinaryIO
-    form: Form | None = plain
+    form: OutputFormat | None = plain
     buffer_size: int = BUFFER_SIZE
     kept: Kept | None = None
 

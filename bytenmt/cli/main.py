@@ -14,7 +14,7 @@ import click
 
 from bytenmt import __version__
 from bytenmt.cli.console import (
-    Program,
+    CommandGroup,
     check_output,
     check_streams,
     commit,
@@ -44,7 +44,9 @@ ARCHITECTURES = tuple(PRESETS["small"])
 TOKENIZERS = ("13a", "char", "intl", "zh", "none")  # sacreBLEU's, those that need nothing else
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="bytenmt")
 def main() -> None:
     """Character-level translation on raw UTF-8 bytes: no tokenizer, no vocabulary."""

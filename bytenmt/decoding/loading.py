@@ -25,7 +25,7 @@ from bytenmt.errors import BytenmtError, CheckpointError, DeviceError, printable
 from bytenmt.speculative.table import CHAIN, FILE, Speculation, check_serial
 from bytenmt.speculative.table import read as read_drafts
 from bytenmt.storage.memory import require, state_bytes
-from bytenmt.storage.weights import Contents, is_weights_file, read_run, restored
+from bytenmt.storage.weights import StoredWeights, is_weights_file, read_run, restored
 from bytenmt.utf8 import LONGEST_CHARACTER
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ EngineMaker = Callable[[int], Engine]  # for a capacity
 Maker = Callable[[Options, Speculation | None], EngineMaker]  # of loaded runs
 
 
-class Choice(NamedTuple):
+class EngineSpec(NamedTuple):
     """engine: torch, cuda-graph or numba; device: cpu or cuda; precision: of the matrices, auto where the
     weights files decide; threads: of the CPU, None where the engine decides; draft: bytes that are guessed a
     step where a run has a draft table, "auto" where the engine decides, or "off"."""
@@ -85,7 +85,7 @@ def choose(
     precision: str = "auto",
     threads: int | None = None,
     draft: str | int = "auto",
-) -> Choice:
+) -> EngineSpec:
     """What auto stands for on this machine, and whether the rest can be had. Raises DeviceError for a
     device that is not there, BytenmtError for what does not go together."""
     for value, known in ((engine, ENGINES), (device, ("auto", "cpu", "cuda")), (precision, PRECISIONS)):
@@ -109,7 +109,7 @@ def choose(
         engine = "cuda-graph" if has_gpu else ON_THE_CPU
     if precision in ("int8", "w8a8") and engine != "numba":
         raise BytenmtError(f"--precision {precision} is for --engine numba: {engine} has fp32 and bf16")
-    return Choice(engine, "cuda" if has_gpu else "cpu", precision, threads, draft)
+    return EngineSpec(engine, "cuda" if has_gpu else "cpu", precision, threads, draft)
 
 
 def gpu_is_there() -> bool:
@@ -139,7 +139,7 @@ def processes(device: str) -> Iterator[Group | None]:
         yield group if group.size > 1 else None
 
 
-def load_runs(paths: Sequence[str | Path], choice: Choice) -> Runtime:
+def load_runs(paths: Sequence[str | Path], choice: EngineSpec) -> Runtime:
     """Load run folders or weights files, of any architectures, that decide together by the mean of their
     probabilities. Raises CheckpointError for a file, BytenmtError where they cannot be joined."""
     if not paths:
@@ -179,7 +179,7 @@ def _in_memory(make: Maker, row_bytes: int) -> Maker:
     return maker
 
 
-def _speculation(paths: Sequence[Path], runs: Sequence[Run], choice: Choice) -> Speculation | None:
+def _speculation(paths: Sequence[Path], runs: Sequence[Run], choice: EngineSpec) -> Speculation | None:
     """The drafts of the first run that has some; None where there are none, or none are wanted. Raises
     BytenmtError where they are insisted on and cannot be had."""
     if choice.draft == "off":
@@ -226,7 +226,7 @@ def _say(text: str) -> None:
         print(f"bytenmt: {printable(text)}", file=sys.stderr, flush=True)
 
 
-def precision_of(stored: str, choice: Choice) -> str:
+def precision_of(stored: str, choice: EngineSpec) -> str:
     """In which a run computes whose file holds its matrices in `stored`."""
     if choice.precision != "auto":
         return choice.precision
@@ -242,7 +242,7 @@ def of_models(models: Sequence[Model[Any, Any]], device: torch.device, source: b
     return Runtime(lambda options: partial(TorchEngine, models, options, device=device), source, 1000)
 
 
-def _numba(read: Sequence[tuple[Path, Contents]], choice: Choice) -> Maker:
+def _numba(read: Sequence[tuple[Path, StoredWeights]], choice: EngineSpec) -> Maker:
     """Packed models; each in its file's own precision unless told otherwise."""
     from bytenmt.decoding.cpu.engine import NumbaEngine
     from bytenmt.decoding.cpu.session import pack
@@ -287,7 +287,7 @@ def _told_of_compiling() -> Iterator[None]:
         timer.cancel()
 
 
-def _torch(read: Sequence[tuple[Path, Contents]], choice: Choice) -> Maker:
+def _torch(read: Sequence[tuple[Path, StoredWeights]], choice: EngineSpec) -> Maker:
     """Models on their device: a graph computes in bf16 unless told otherwise, plain PyTorch in fp32."""
     import torch
 

@@ -34,14 +34,14 @@ def references(facts: Mapping[str, Any], source: bool) -> tuple[list[Reference],
     """Those that a run can be held against, and why one is missing. facts, source: of the run; with a source
     there is no n-gram: it reads none."""
     if source:
-        return [Packed()], []
+        return [Compressed()], []
     try:
-        return [Counted(training_text(facts)), Packed()], []
+        return [Counted(training_text(facts)), Compressed()], []
     except DataError as error:
-        return [Packed()], [f"no n-gram beside it: {error}"]
+        return [Compressed()], [f"no n-gram beside it: {error}"]
 
 
-class Packed:
+class Compressed:
     """What `xz -9` makes of a stream."""
 
     def __init__(self) -> None:

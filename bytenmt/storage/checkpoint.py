@@ -47,7 +47,7 @@ from bytenmt.storage.tensor_file import (
     write_synced,
 )
 from bytenmt.storage.tensor_file import write_atomically as write_atomically
-from bytenmt.storage.weights import Contents, Which, metadata, read_file, read_run, restored
+from bytenmt.storage.weights import StoredWeights, Which, metadata, read_file, read_run, restored
 from bytenmt.storage.weights import is_weights_file as is_weights_file
 from bytenmt.storage.weights import read_config as read_config
 from bytenmt.storage.weights import read_weights as read_contents
@@ -228,7 +228,7 @@ def load_run(path: Path, device: torch.device, which: Which = "best") -> Loaded:
     return Loaded(build(contents, file).to(device).eval(), contents.config, contents.facts)
 
 
-def build(contents: Contents, file: Path) -> Model[Any, Any]:
+def build(contents: StoredWeights, file: Path) -> Model[Any, Any]:
     """The model of a weights file, on the CPU. Raises CheckpointError."""
     model = build_model(contents.config.model)
     load_weights(model, _tensors(restored(contents.arrays)), file)

@@ -27,7 +27,7 @@ LESS = "use a smaller model, or a machine with more memory"
 Which = Literal["best", "last"]
 
 
-class Contents(NamedTuple):
+class StoredWeights(NamedTuple):
     """Of a file. arrays: as they are stored; facts: what was saved beside them (update, bits_per_byte, …);
     precision: of the matrices, "fp32", "bf16" or "int8"."""
 
@@ -61,7 +61,7 @@ def restored(arrays: Mapping[str, Array]) -> dict[str, Array]:
     return whole
 
 
-def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> Contents:
+def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> StoredWeights:
     """A file of weights or trainer state, checked against what was written where that is known; advice:
     for the user whose file is no good. Raises CheckpointError."""
     problem = damage(path, stored) if stored else None if path.is_file() else "is missing"
@@ -100,7 +100,7 @@ def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> Con
         if problem:
             raise CheckpointError(f"{path} {problem}: {advice}")
         require(path.stat().st_size + weight_bytes(config.model), f"{path}", LESS)
-    return Contents(arrays, config, facts, precision)
+    return StoredWeights(arrays, config, facts, precision)
 
 
 def is_weights_file(path: Path) -> bool:
@@ -121,7 +121,7 @@ def check_output(output: Path, files: Sequence[Path]) -> None:
         raise CheckpointError(f"-o {output} is the name of a run's own checkpoint: give another name")
 
 
-def read_weights(path: Path, which: Which = "best") -> tuple[Path, Contents]:
+def read_weights(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
     """The weights of a run folder, or of a weights file: its path and contents. Raises CheckpointError.
 
     which: where none was validated yet, the best is the last. A file that its run's pointer names is
@@ -140,7 +140,7 @@ def read_weights(path: Path, which: Which = "best") -> tuple[Path, Contents]:
             pointer = now  # training went on meanwhile and deleted the older file
 
 
-def read_run(path: Path, which: Which = "best") -> tuple[Path, Contents]:
+def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
     """The same with the run folder's own configuration, where it has one. Raises CheckpointError."""
     config = read_config(path) if (path / CONFIG).is_file() and not is_weights_file(path) else None
     file, contents = read_weights(path, which)
@@ -167,7 +167,7 @@ def read_config(run: Path) -> Config:
         raise CheckpointError(f"{path}: {error}") from None
 
 
-def _read_kept(run: Path, pointer: Pointer, which: Which) -> tuple[Path, Contents]:
+def _read_kept(run: Path, pointer: Pointer, which: Which) -> tuple[Path, StoredWeights]:
     """The best or last weights that a pointer names."""
     update = pointer.last if which == "last" or pointer.best is None else pointer.best
     names = {kept.update: kept.weights_name() for kept in pointer.kept}

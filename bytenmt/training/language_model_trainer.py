@@ -24,7 +24,7 @@ from bytenmt.utf8 import BOS
 WARM, SIDE_BY_SIDE, AT_ONCE = 512, 64, 256  # of text_bits: bytes read first; rows at most; columns a call
 
 
-class StreamTrainer(Trainer):
+class LanguageModelTrainer(Trainer):
     """See trainer.Trainer; batches are Windows. carried: the state after the last one, this process' rows."""
 
     def __init__(self, config: Config, device: torch.device, group: Group = ALONE) -> None:

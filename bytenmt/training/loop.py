@@ -22,7 +22,7 @@ from torch import Tensor
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.training.metrics import Bar, Log
 from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
-from bytenmt.training.task import Feed
+from bytenmt.training.task import Task
 from bytenmt.training.trainer import Trainer
 
 
@@ -54,7 +54,7 @@ class Loop:
         self,
         run: Path,
         trainer: Trainer,
-        feed: Feed,
+        task: Task,
         log: Log | None,
     ) -> None:
         self.run = run
@@ -62,9 +62,9 @@ class Loop:
         self.group = trainer.group
         self.progress = trainer.progress
         self.settings = trainer.config.train
-        self.feed = feed
+        self.task = task
         self.log = log
-        self.facts = feed.facts()
+        self.facts = task.facts()
         self.meter = _Meter()
         self.last_tick = time.monotonic()
         self.bar = Bar(fraction_done(self.settings, self.progress), quiet=log is None)
@@ -72,7 +72,7 @@ class Loop:
     def go(self) -> int:
         """Update until the end; returns the signal that ended it, or 0."""
         progress, settings = self.progress, self.settings
-        shares = self.feed.shares(self.trainer)
+        shares = self.task.shares(self.trainer)
         self.trainer.model.train()
         with _signals(patient=self.group.size > 1) as received, self.bar:
             end = signalled = False
@@ -153,7 +153,7 @@ class Loop:
         progress, settings = self.progress, self.settings
         with self.trainer.averaged():
             model = self.trainer.model.eval()
-            record = self.group.broadcast(self.feed.validate(self.trainer))
+            record = self.group.broadcast(self.task.validate(self.trainer))
             model.train()
         self._agree()
         value = record[f"valid_{settings.metric}"]

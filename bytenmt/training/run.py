@@ -23,11 +23,11 @@ from bytenmt.storage.checkpoint import has_checkpoint, load_embedding, write_ato
 from bytenmt.storage.lock import one_training
 from bytenmt.storage.manifest import CONFIG
 from bytenmt.storage.memory import require, training_bytes
-from bytenmt.training.language_model_trainer import StreamTrainer
+from bytenmt.training.language_model_trainer import LanguageModelTrainer
 from bytenmt.training.loop import Loop
 from bytenmt.training.metrics import Log, require_tensorboard
 from bytenmt.training.optim import stopped_early
-from bytenmt.training.task import Feed, open_feed
+from bytenmt.training.task import Task, open_task
 from bytenmt.training.trainer import Trainer
 
 WIDTHS_TO_COMPILE = 16  # the least train.round_to with which train.compile makes sense
@@ -56,25 +56,25 @@ def train(
     """
     _check(config, files, tensorboard)
     with one_training(run) if group.leads else nullcontext():
-        feed = open_feed(run, config, files, valid, errors, group)
+        task = open_task(run, config, files, valid, errors, group)
         saved = resume and group.broadcast(has_checkpoint(run))
         if saved and init_embedding is not None:
             raise BytenmtError(f"--init-embedding would be ignored: {run} goes on from its own weights")
-        trainer = (Trainer if config.model.source else StreamTrainer)(config, device, group)
+        trainer = (Trainer if config.model.source else LanguageModelTrainer)(config, device, group)
         if init_embedding is not None:
             load_embedding(trainer.model, init_embedding)
         if saved:
-            feed.check(run, trainer.load(run, resume_from))
+            task.check(run, trainer.load(run, resume_from))
         log = None
         if group.leads:
             run.mkdir(parents=True, exist_ok=True)
             write_atomically(run / CONFIG, config_toml(config).encode())
             log = Log(run, trainer.progress.update, tensorboard)
-        loop = Loop(run, trainer, feed, log)
+        loop = Loop(run, trainer, task, log)
         progress = trainer.progress
         if saved and loop.ended():
             _say(group, f"{run} is finished at update {progress.update}")
-            _count_drafts(run, config, feed, group)
+            _count_drafts(run, config, task, group)
             return
         if saved:
             _say(group, f"resuming {run} at update {progress.update}")
@@ -88,14 +88,14 @@ def train(
         best = f"{config.train.metric.replace('_', ' ')} {progress.best:.4f}"
         where = f"at update {progress.best_update}: {run}"
         _say(group, f"finished at update {progress.update}{why}; best validation {best} {where}")
-        _count_drafts(run, config, feed, group)
+        _count_drafts(run, config, task, group)
 
 
-def _count_drafts(run: Path, config: Config, feed: Feed, group: Group) -> None:
+def _count_drafts(run: Path, config: Config, task: Task, group: Group) -> None:
     """The draft table, where it is asked for and not there yet."""
     if config.train.draft and group.leads and not (run / FILE).is_file():
-        table = feed.drafts()
-        _say(group, told(write_drafts(run, table, config, feed.facts()), table))
+        table = task.drafts()
+        _say(group, told(write_drafts(run, table, config, task.facts()), table))
 
 
 def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> None:

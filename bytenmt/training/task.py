@@ -33,8 +33,8 @@ SIDES = "src", "tgt", "tsv"  # of PairFiles
 CACHE, LEFT_OUT = "cache", "left_out.tsv"  # in the run folder: unpacked texts, pairs that are not used
 
 
-class Feed(Protocol):
-    """See PairFeed and TextFeed."""
+class Task(Protocol):
+    """See TranslationTask and LanguageModelTask."""
 
     def shares(self, trainer: Trainer) -> Iterator[Any]:
         """This process' shares of the batches from the run's position on, epoch after epoch; moves the
@@ -53,35 +53,35 @@ class Feed(Protocol):
         """Raise BytenmtError where a run with these facts was trained on other text."""
 
 
-def open_feed(
+def open_task(
     run: Path, config: Config, files: Sequence[PairFiles], valid: PairFiles, errors: str, group: Group
-) -> Feed:
+) -> Task:
     """Those of a run's files, with a report on stderr. The leading process opens them first: it unpacks what
     is packed."""
     if not group.leads:
         group.barrier()
-    feed: Feed
+    task: Task
     if files[0].has_source:
         limits = config.data.max_source_bytes, config.data.max_target_bytes
         corpus = ParallelCorpus.open_all(files, errors, *limits, cache=run / CACHE)
         valid_corpus = ParallelCorpus.open_all([valid], errors, *limits, cache=run / CACHE)
         for part in (corpus, valid_corpus):
             part.require_pairs()
-        feed = PairFeed(corpus, valid_corpus, files)
+        task = TranslationTask(corpus, valid_corpus, files)
         if group.leads:
             report = [*inventory(corpus, run / LEFT_OUT), *inventory(valid_corpus)]
     else:
         paths = [pair.tgt for pair in (*files, valid) if pair.tgt is not None]
         texts = [Text(path, run / CACHE) for path in paths]
-        feed = TextFeed(config, texts[:-1], texts[-1], group)
+        task = LanguageModelTask(config, texts[:-1], texts[-1], group)
         report = [f"{text.path}: {len(text.data):,} bytes" for text in texts]
     if group.leads:
         print("\n".join(map(printable, report)), file=sys.stderr)
         group.barrier()
-    return feed
+    return task
 
 
-class PairFeed:
+class TranslationTask:
     """Pairs of lines."""
 
     def __init__(
@@ -91,7 +91,7 @@ class PairFeed:
         self.corpus, self.valid, self._files = corpus, valid, files
 
     def shares(self, trainer: Trainer) -> Iterator[Any]:
-        """See Feed."""
+        """See Task."""
         settings, progress, corpus = trainer.config.train, trainer.progress, self.corpus
         while True:
             plan = epoch_plan(
@@ -152,11 +152,11 @@ class PairFeed:
         return dict(zip(TEXT_FACTS, counts, strict=True)) | {"corpora": corpora, "digests": digests}
 
     def drafts(self) -> Table:
-        """See Feed."""
+        """See Task."""
         return of_corpus(self.corpus)
 
     def check(self, run: Path, saved: Mapping[str, Any]) -> None:
-        """See Feed."""
+        """See Task."""
         now = self.facts()
         before = saved.get("digests", now["digests"])  # older runs have none
         if len(before) != len(now["digests"]):
@@ -186,7 +186,7 @@ class Text:
         check_whole(self.path, self.data)
 
 
-class TextFeed:
+class LanguageModelTask:
     """Texts as streams, for models without a source."""
 
     def __init__(self, config: Config, texts: Sequence[Text], valid: Text, group: Group = ALONE) -> None:
@@ -221,7 +221,7 @@ class TextFeed:
         self._training, self._texts = texts, [text.facts() for text in texts]
 
     def shares(self, trainer: Trainer) -> Iterator[Any]:
-        """See Feed."""
+        """See Task."""
         train, progress, group = trainer.config.train, trainer.progress, trainer.group
         rows = group.share(self._n_rows)
         while True:
@@ -253,11 +253,11 @@ class TextFeed:
         return {"texts": self._texts}
 
     def drafts(self) -> Table:
-        """See Feed."""
+        """See Task."""
         return of_streams([text.data for text in self._training])
 
     def check(self, run: Path, saved: Mapping[str, Any]) -> None:
-        """See Feed."""
+        """See Task."""
         before, now = saved["texts"], self._texts
         if len(before) != len(now):
             told = ", ".join(f"{text['path']} of {text['bytes']} bytes" for text in before)

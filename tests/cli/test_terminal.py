@@ -20,7 +20,7 @@ from bytenmt.data.text_file import restored_path, stored_path
 from bytenmt.errors import BytenmtError, DataError, printable
 from bytenmt.language.baselines import training_text
 from bytenmt.language.html_report import Page
-from bytenmt.training.task import PairFeed, Text
+from bytenmt.training.task import Text, TranslationTask
 
 HOSTILE = "e\x1b[31mvil\x9b2J\x7f\x00\nname\r"
 SHOWN = r"e\x1b[31mvil\x9b2J\x7f\x00\nname\r"
@@ -107,7 +107,7 @@ def test_a_text_of_any_name_is_found_again(name: str, tmp_path: Path) -> None:
     msgspec.json.encode(facts)
     assert training_text(facts)[0].tobytes() == b"some text\n"
     corpus = ParallelCorpus.open(path, path)
-    msgspec.json.encode(PairFeed(corpus, corpus, [PairFiles(path, path)]).facts())
+    msgspec.json.encode(TranslationTask(corpus, corpus, [PairFiles(path, path)]).facts())
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["translate", "--help"], []])

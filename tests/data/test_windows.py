@@ -23,7 +23,7 @@ from bytenmt.errors import BytenmtError, ConfigError, DataError
 from bytenmt.language.surprisal import stream
 from bytenmt.models import MODELS
 from bytenmt.storage.checkpoint import load_run
-from bytenmt.training.language_model_trainer import StreamTrainer, text_bits
+from bytenmt.training.language_model_trainer import LanguageModelTrainer, text_bits
 from bytenmt.training.run import train
 from bytenmt.utf8 import BOS
 
@@ -198,7 +198,7 @@ def test_the_state_is_carried(name: str) -> None:
     """Two windows one behind the other have the nats of one of both; the gradient ends between them."""
     model: Any = invariants.build(WITHOUT_SOURCE[name])
     arch = WITHOUT_SOURCE[name]["arch"]
-    trainer = StreamTrainer(config(arch, "train.label_smoothing=0.1"), CPU)
+    trainer = LanguageModelTrainer(config(arch, "train.label_smoothing=0.1"), CPU)
     trainer.model, trainer.parameters = model, list(model.parameters())
     text = invariants.some_bytes(1, 41).numpy()
     read, truth, none = text[:, :-1], text[:, 1:], np.zeros(1, np.int64)
@@ -216,7 +216,7 @@ def test_the_state_is_carried(name: str) -> None:
 
 def test_what_is_context_only_costs_nothing() -> None:
     """The nats of a window are those of the columns that count."""
-    trainer = StreamTrainer(config("convs2s", "model.dropout=0.0"), CPU)
+    trainer = LanguageModelTrainer(config("convs2s", "model.dropout=0.0"), CPU)
     text = invariants.some_bytes(2, 31).numpy()
     whole = Window(text[:, :-1], text[:, 1:], np.array([12, 0]), True)
     with torch.no_grad():
@@ -232,7 +232,7 @@ def test_a_split_window_is_the_whole(texts: dict[str, Any], tmp_path: Path) -> N
     """Where memory is short, rows go through the model in parts, their states too: the same run."""
     found = []
     for n_splits in (1, 3):
-        trainer = StreamTrainer(config("luong", "model.dropout=0.0"), CPU)
+        trainer = LanguageModelTrainer(config("luong", "model.dropout=0.0"), CPU)
         trainer.n_splits = n_splits
         streams = Streams([np.fromfile(tmp_path / "a", np.uint8)])
         for window in list(contiguous(streams, 6, range(6), 20, 1, 0))[:3]:

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch import cuda_graph
-from bytenmt.decoding.pytorch.beam_search import Choice
+from bytenmt.decoding.pytorch.beam_search import Search
 from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaCapture, CudaGraphEngine
 from bytenmt.decoding.pytorch.drafter import Drafter
 from bytenmt.decoding.pytorch.engine import TorchEngine, begin, step, width_of
@@ -234,9 +234,9 @@ def check_on_device(
 ) -> None:
     meta = torch.device("meta")
     with torch.no_grad():
-        one = begin([model], Choice(options, CPU), requests, drafted=width_of(drafter))
+        one = begin([model], Search(options, CPU), requests, drafted=width_of(drafter))
         one = map_tensors(lambda part: part.to(meta), one)
-        model, choice = model.to(meta), Choice(options, meta)
+        model, choice = model.to(meta), Search(options, meta)
         running = one._replace(voices=one.voices * 2)
         with OnDevice():
             for _ in range(2):

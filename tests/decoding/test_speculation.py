@@ -17,7 +17,7 @@ from torch import Tensor
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch import cuda_graph
 from bytenmt.decoding.pytorch import engine as torch_engine
-from bytenmt.decoding.pytorch.beam_search import Beams, Choice
+from bytenmt.decoding.pytorch.beam_search import Beams, Search
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.drafter import WIDTHS, Drafter, Sources, best_width
 from bytenmt.decoding.pytorch.engine import TorchEngine
@@ -131,7 +131,7 @@ def words_and_sources(seed: int) -> tuple[list[bytes], list[bytes]]:
 def told(texts: Sequence[bytes], sources: Sequence[bytes] | None) -> tuple[Beams, list[Request]]:
     """Sentences that have chosen these texts."""
     requests = [Request(None if sources is None else sources[i], 30, number=i) for i in range(len(texts))]
-    beams = Choice(GREEDY, CPU).begin(requests)
+    beams = Search(GREEDY, CPU).begin(requests)
     for i, text in enumerate(texts):
         beams.step[i] = len(text)
         beams.history.byte[i, : len(text), 0] = torch.tensor(list(text), dtype=torch.uint8)

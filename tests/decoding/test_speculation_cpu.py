@@ -13,13 +13,13 @@ from bytenmt.decoding.cpu import engine as numba_cpu
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.search.drafter import (
     AS_MANY_AS_PAY,
-    Guesser,
+    Drafter,
     matched,
     may_pay,
     take_what_pays,
     try_guesses,
 )
-from bytenmt.decoding.cpu.search.slots import RUNNING, Places
+from bytenmt.decoding.cpu.search.slots import RUNNING, SearchState
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.speculative.table import CHAIN, ORDERS, Speculation, Table, empty, hashed, tag_of, word_of
 from bytenmt.utf8 import EOS
@@ -116,15 +116,15 @@ def test_what_is_drafted_is_what_the_table_says() -> None:
     table = table_of(lines[:20], slots=1 << 9)
     table.reach[:] = np.sort(np.random.default_rng(0).integers(0, 256, table.reach.shape))[:, ::-1]
     table.copy[1:] = np.sort(np.random.default_rng(1).integers(0, 256, (8, CHAIN)))[:, ::-1]
-    guesser = Guesser.of(Speculation(table, CHAIN), 9)
-    places = Places.make(1, 1, 1, length=400, prefix=0, source=400, n_rows=9)
+    drafter = Drafter.of(Speculation(table, CHAIN), 9)
+    places = SearchState.make(1, 1, 1, length=400, prefix=0, source=400, n_rows=9)
     seen = set()
     for line, source in product(lines, (b"", lines[3], lines[25])):
         at = draw.randrange(len(line))
         places.begin(0, 300, b"", [0], False, source)
         places.step[0] = at
         places.chosen[0, :at, 0] = list(line[:at])
-        try_guesses(places, guesser)
+        try_guesses(places, drafter)
         expected = table.draft(word_of(line[:at]), source)
         n = int(places.n_drafted[0])
         assert places.drafted[0, :n].tobytes() == expected.guess
@@ -150,35 +150,35 @@ def test_so_many_guesses_are_tried_as_give_the_most_bytes_a_second() -> None:
     """Against all ways to take the first few guesses of each of three sentences."""
     draw = np.random.default_rng(5)
     for trial in range(40):
-        places = Places.make(3, 1, 1, 100, 0, n_rows=3 + 3 * CHAIN)
+        places = SearchState.make(3, 1, 1, 100, 0, n_rows=3 + 3 * CHAIN)
         places.state[:] = RUNNING
         places.n_drafted[:] = draw.integers(0, 6, 3)
         places.hope[:] = np.sort(draw.uniform(0.03, 1, (3, CHAIN)), axis=1)[:, ::-1]
-        guesser = Guesser.of(Speculation(empty()), len(places.rows))
-        guesser.price[:] = 1 + np.cumsum(draw.uniform(0, 0.3 if trial % 2 else 1.5, len(guesser.price)))
+        drafter = Drafter.of(Speculation(empty()), len(places.rows))
+        drafter.price[:] = 1 + np.cumsum(draw.uniform(0, 0.3 if trial % 2 else 1.5, len(drafter.price)))
         candidates = places.n_drafted.tolist()
 
-        def rate(counts: tuple[int, ...], places: Places = places, guesser: Guesser = guesser) -> float:
+        def rate(counts: tuple[int, ...], places: SearchState = places, drafter: Drafter = drafter) -> float:
             hoped = sum(places.hope[i, :n].sum() for i, n in enumerate(counts))
-            return float((3 + hoped) / guesser.price[3 + sum(counts)])
+            return float((3 + hoped) / drafter.price[3 + sum(counts)])
 
         best = max(product(*(range(n + 1) for n in candidates)), key=rate)
-        take_what_pays(places, guesser, 3, len(places.rows) - 3)
+        take_what_pays(places, drafter, 3, len(places.rows) - 3)
         assert abs(rate(tuple(places.n_drafted.tolist())) - rate(best)) < 1e-12
 
 
 def test_where_a_row_costs_as_much_as_any_nothing_is_tried() -> None:
-    places = Places.make(2, 1, 1, 100, 0, n_rows=18)
+    places = SearchState.make(2, 1, 1, 100, 0, n_rows=18)
     places.state[:], places.n_drafted[:], places.hope[:] = RUNNING, CHAIN, 0.95
-    guesser = Guesser.of(Speculation(empty()), 18)
-    assert guesser.most == AS_MANY_AS_PAY
-    guesser.price[:] = np.arange(19)
-    take_what_pays(places, guesser, 2, 16)
+    drafter = Drafter.of(Speculation(empty()), 18)
+    assert drafter.most == AS_MANY_AS_PAY
+    drafter.price[:] = np.arange(19)
+    take_what_pays(places, drafter, 2, 16)
     assert places.n_drafted.tolist() == [0, 0]
-    assert not may_pay(guesser, 2, 16)
-    guesser.price[12:] = 11.0  # a wide pass for little more
-    assert may_pay(guesser, 2, 16)
-    assert not may_pay(guesser, 2, 9)
+    assert not may_pay(drafter, 2, 16)
+    drafter.price[12:] = 11.0  # a wide pass for little more
+    assert may_pay(drafter, 2, 16)
+    assert not may_pay(drafter, 2, 9)
 
 
 def test_prices_are_measured_again_when_the_engine_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from bytenmt.decoding.cpu import thread_team
-from bytenmt.decoding.cpu.thread_team import Team
+from bytenmt.decoding.cpu.thread_team import ThreadTeam
 
 
 def test_every_thread_takes_part_and_is_waited_for() -> None:
-    four = Team(4)
+    four = ThreadTeam(4)
     for _ in range(20):
         seen: list[tuple[int, int]] = []
         four.once(lambda *crew, seen=seen: seen.append(crew))
@@ -24,10 +24,10 @@ def test_what_a_task_raises_here_is_raised() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Team(2).once(task)
+        ThreadTeam(2).once(task)
 
 
-def clock(monkeypatch: pytest.MonkeyPatch, of: Team, seconds: dict[int, float]) -> Iterator[int]:
+def clock(monkeypatch: pytest.MonkeyPatch, of: ThreadTeam, seconds: dict[int, float]) -> Iterator[int]:
     """Calls that take seconds[threads] by a made-up clock; yields the size of each call."""
     now = 0.0
     monkeypatch.setattr(thread_team, "perf_counter", lambda: now)
@@ -47,7 +47,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, of: Team, seconds: dict[int, float]) 
 def test_it_stays_with_what_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few calls are made the other way, fewer and fewer."""
     for seconds, better in (({2: 1.0, 1: 1.9}, 2), ({2: 5.0, 1: 1.9}, 1)):
-        calls = clock(monkeypatch, Team(2), seconds)
+        calls = clock(monkeypatch, ThreadTeam(2), seconds)
         sizes = [next(calls) for _ in range(300)]
         assert sizes[3:].count(3 - better) <= 8
         assert sizes[200:].count(3 - better) <= 2
@@ -56,7 +56,7 @@ def test_it_stays_with_what_is_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_changes_when_the_cores_are_wanted_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call of twice the usual time is followed by a comparison at once."""
     seconds = {2: 1.0, 1: 1.9}
-    calls = clock(monkeypatch, Team(2), seconds)
+    calls = clock(monkeypatch, ThreadTeam(2), seconds)
     assert [next(calls) for _ in range(300)][-1] == 2
     seconds[2] = 6.0
     sizes = [next(calls) for _ in range(100)]
@@ -68,7 +68,7 @@ def test_it_changes_when_the_cores_are_wanted_elsewhere(monkeypatch: pytest.Monk
 
 def test_one_thread_needs_no_other() -> None:
     seen: list[tuple[int, int]] = []
-    Team(1).again(lambda *crew: seen.append(crew))
+    ThreadTeam(1).again(lambda *crew: seen.append(crew))
     assert seen == [(0, 1)]
     with pytest.raises(ValueError, match="0 threads"):
-        Team(0)
+        ThreadTeam(0)

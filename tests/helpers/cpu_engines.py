@@ -9,7 +9,7 @@ import torch
 from invariants import VARIANTS, AnyModel, build
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.program.packed_model import Packed
+from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.session import pack
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
@@ -36,7 +36,7 @@ def model(name: str, seed: int = 0) -> AnyModel:
     return build(ALL[name], seed, scale).float()
 
 
-def packed(of: AnyModel, precision: str = "fp32") -> Packed:
+def packed(of: AnyModel, precision: str = "fp32") -> PackedModel:
     tensors = {name: p.detach().numpy() for name, p in of.named_parameters()}
     return pack(tensors, of.config, precision)
 

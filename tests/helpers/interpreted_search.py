@@ -14,8 +14,8 @@ from made_up import Distribution
 
 import bytenmt.decoding.cpu.search.beam_search
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.search.drafter import Guesser
-from bytenmt.decoding.cpu.search.slots import DONE, FREE, Places, Rules, mixed
+from bytenmt.decoding.cpu.search.drafter import Drafter
+from bytenmt.decoding.cpu.search.slots import DONE, FREE, Rules, SearchState, mixed
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 
 FILE = Path(bytenmt.decoding.cpu.search.beam_search.__file__)
@@ -52,9 +52,9 @@ class InterpretedEngine(NumbaEngine):
         self._options, self._rules = options, Rules.of(options)
         self._speculates = False
         self._distributions = models
-        self._places = Places.make(capacity, options.beam, len(models), length=0, prefix=0)
+        self._places = SearchState.make(capacity, options.beam, len(models), length=0, prefix=0)
         self._places = self._places._replace(logits=self._places.logits.astype(np.float64))
-        self._guesser = Guesser.of(None, capacity * options.beam)
+        self._guesser = Drafter.of(None, capacity * options.beam)
         self._handles, self._n_admitted = {}, 0
         self._follows = [0] * capacity  # the distribution of each place
         self._search_module: Any = interpreted()

@@ -21,7 +21,7 @@ from bytenmt.storage.checkpoint import load_checkpoint, load_run
 from bytenmt.storage.manifest import METRICS
 from bytenmt.training.metrics import CURVE, TENSORBOARD
 from bytenmt.training.run import train
-from bytenmt.training.task import LEFT_OUT, PairFeed
+from bytenmt.training.task import LEFT_OUT, TranslationTask
 from bytenmt.training.trainer import Trainer, draw_inputs, drop_bytes
 from bytenmt.utf8 import BOS, PAD
 
@@ -277,7 +277,7 @@ def test_the_loop_asks_for_what_the_configuration_says(texts: dict[str, Any], tm
     corpus = ParallelCorpus.open_all([*texts["files"], texts["valid"]._replace(weight=3.0)])
     settings = config("luong", "train.round_to=8", "train.short_first=true", "train.max_tokens=300")
     trainer = Trainer(settings, CPU)
-    shares = PairFeed(corpus, corpus).shares(trainer)
+    shares = TranslationTask(corpus, corpus).shares(trainer)
     epochs: list[list[Batch]] = [[], []]
     while trainer.progress.epoch < 2:
         batch = next(shares)

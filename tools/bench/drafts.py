@@ -29,7 +29,7 @@ from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.speculative.table import FILE, Speculation, Table, read
 from bytenmt.storage.checkpoint import build
-from bytenmt.storage.weights import Contents, is_weights_file, read_run, restored
+from bytenmt.storage.weights import StoredWeights, is_weights_file, read_run, restored
 from tools.bench.records import Record
 from tools.bench.steps import DTYPES, neighbours
 from tools.bench.widen import size, widened
@@ -47,7 +47,7 @@ class Subject(NamedTuple):
 
     label: str
     file: Path
-    contents: Contents
+    contents: StoredWeights
     table: Table
 
 
@@ -96,7 +96,7 @@ def subject(run: Path, preset: str | None) -> Subject:
     return Subject(f"{label} {preset}", file, larger, table)
 
 
-def table_of(run: Path, contents: Contents) -> Table:
+def table_of(run: Path, contents: StoredWeights) -> Table:
     """The drafts of a run folder, or of the one that a weights file lies in."""
     folder = run.resolve().parent.parent if is_weights_file(run) else run
     if not (folder / FILE).is_file():

@@ -69,7 +69,7 @@ def state_bytes(engine: Any) -> int:
     """What an engine keeps of its sentences between steps: memories and states, not the text."""
     if type(engine) is TorchEngine:
         assert engine._running is not None
-        return sum(part.nbytes for part in tensors(engine._running.voices))
+        return sum(part.nbytes for part in tensors(engine._running.model_states))
     assert type(engine) is NumbaEngine
     (model,) = engine._models
     return sum(part.nbytes for part in (model._hidden, model._past, model._ancestors, model._memory))

@@ -19,7 +19,7 @@ from torch import nn
 from bytenmt.config.schema import Config, load_config
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.program.instructions import COLUMNS, Op
-from bytenmt.decoding.cpu.program.packed_model import Packed
+from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.session import pack
 from bytenmt.decoding.interface import Engine, Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
@@ -61,7 +61,7 @@ class Endless(NamedTuple):
     config: Config
     model: AnyModel
 
-    def packed(self, precision: str) -> Packed:
+    def packed(self, precision: str) -> PackedModel:
         """For the numba engine."""
         arrays = {name: p.detach().numpy() for name, p in self.model.named_parameters()}
         return pack(arrays, self.config.model, precision)
@@ -136,7 +136,7 @@ class Steps:
         return took / n
 
 
-def step_bytes(packed: Packed) -> int:
+def step_bytes(packed: PackedModel) -> int:
     """Bytes of packed weights that a step reads: all behind first_step_byte, of position tables one row."""
     place = {name: column for column, name in enumerate(COLUMNS)}
     unread = 0

@@ -35,7 +35,7 @@ from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.models import build_model
 from bytenmt.storage.checkpoint import build
 from bytenmt.storage.tensor_file import Array, entry, pack, replace_synced
-from bytenmt.storage.weights import Contents, check_output, metadata, read_run, restored
+from bytenmt.storage.weights import StoredWeights, check_output, metadata, read_run, restored
 from bytenmt.utf8 import BOS, EOS
 
 Floats = npt.NDArray[np.float32]
@@ -43,7 +43,7 @@ Arrays = dict[str, Array]
 TRIED = "Zwei Männer in grünen Hemden stehen vor einem Haus.".encode()  # bytes that both models read
 
 
-def widened(contents: Contents, preset: str) -> Contents:
+def widened(contents: StoredWeights, preset: str) -> StoredWeights:
     """A run's weights as those of a preset's sizes, in float32. Raises ConfigError where they do not fit."""
     config = contents.config
     arrays: Arrays = restored(contents.arrays)
@@ -61,7 +61,7 @@ def widened(contents: Contents, preset: str) -> Contents:
         assert isinstance(own, ConvS2SConfig) and isinstance(wanted, ConvS2SConfig)
         model, arrays = _convs2s(arrays, own, wanted, preset)
     larger = msgspec.structs.replace(config, model=model)
-    return Contents(arrays, larger, contents.facts, "fp32")
+    return StoredWeights(arrays, larger, contents.facts, "fp32")
 
 
 def _misfit(preset: str, has: str, needed: str) -> ConfigError:
@@ -188,7 +188,7 @@ def _convs2s(
 
 
 @torch.no_grad()
-def difference(before: Contents, after: Contents, path: Path) -> float:
+def difference(before: StoredWeights, after: StoredWeights, path: Path) -> float:
     """The largest between the logits of both models along a text."""
     found = []
     for contents in (before, after):
@@ -199,7 +199,7 @@ def difference(before: Contents, after: Contents, path: Path) -> float:
     return float((found[0] - found[1]).abs().max())
 
 
-def size(contents: Contents) -> str:
+def size(contents: StoredWeights) -> str:
     """Of a model, in words."""
     model = contents.config.model
     if isinstance(model, ByteNetConfig):

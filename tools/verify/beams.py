@@ -18,10 +18,10 @@ from bytenmt.data.device import pick_device
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.session import pack
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
-from bytenmt.decoding.loading import Choice, load_runs
+from bytenmt.decoding.loading import EngineSpec, load_runs
 from bytenmt.decoding.scheduler import decode
 from bytenmt.evaluation.scores import text_scores
-from bytenmt.storage.weights import Contents, read_run, restored
+from bytenmt.storage.weights import StoredWeights, read_run, restored
 from tools.bench.records import Record
 
 BENCH = "check_beams"
@@ -66,7 +66,7 @@ def requests_of(lines: Sequence[bytes]) -> list[Request]:
     return [Request(line, 3 * len(line) + 100, number=number) for number, line in enumerate(lines)]
 
 
-def numba_engine(contents: Contents, precision: str, beam: int, threads: int | None) -> Engine:
+def numba_engine(contents: StoredWeights, precision: str, beam: int, threads: int | None) -> Engine:
     """The CPU engine, counting."""
     packed = pack(restored(contents.arrays), contents.config.model, precision)
     return Counting([packed], Options(beam=beam), CAPACITY, threads or 1)
@@ -86,7 +86,7 @@ def check_beams(
     contents = read_run(run)[1]
     device = pick_device("auto" if "cuda-graph" in engines else "cpu").type
     for name in engines:
-        runtime = load_runs([run], Choice(name, device, precision, threads)) if name != "numba" else None
+        runtime = load_runs([run], EngineSpec(name, device, precision, threads)) if name != "numba" else None
         greedy: Searched | None = None
         matches: list[float] = []
         for beam in sorted({1, *beams}):

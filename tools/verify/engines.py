@@ -43,7 +43,7 @@ from torch import Tensor
 from bytenmt.data.device import pick_device
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
-from bytenmt.decoding.loading import Choice, Runtime, load_runs
+from bytenmt.decoding.loading import EngineSpec, Runtime, load_runs
 from bytenmt.decoding.pytorch.engine import source_tensors
 from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import BytenmtError
@@ -217,10 +217,10 @@ def check(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
     engine = "cuda-graph" if device.type == "cuda" else "numba"
     loaded = load_run(run, device)
     model: AnyModel = loaded.model
-    reference = load_runs([run], Choice("torch", device.type, "fp32", options.threads))
+    reference = load_runs([run], EngineSpec("torch", device.type, "fp32", options.threads))
     asked = requests_of(options.src[: options.lines], reference)
     for precision in options.precision:
-        own = load_runs([run], Choice(engine, device.type, precision, options.threads))
+        own = load_runs([run], EngineSpec(engine, device.type, precision, options.threads))
         for beam in options.beam:
             case = f"{run.name} {engine} {precision} beam={beam}"
             expected, got = decoded(reference, beam, asked), decoded(own, beam, asked)

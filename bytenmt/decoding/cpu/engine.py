@@ -12,11 +12,11 @@ from time import thread_time
 
 import numpy as np
 
-from bytenmt.decoding.cpu.program.packed_model import Packed
-from bytenmt.decoding.cpu.search.drafter import AS_MANY_AS_PAY, AS_THEY_STAND, MOST_ROWS, Guesser, Search
-from bytenmt.decoding.cpu.search.slots import DONE, FREE, Places, Rules, mixed
+from bytenmt.decoding.cpu.program.packed_model import PackedModel
+from bytenmt.decoding.cpu.search.drafter import AS_MANY_AS_PAY, AS_THEY_STAND, MOST_ROWS, Drafter, PassInputs
+from bytenmt.decoding.cpu.search.slots import DONE, FREE, Rules, SearchState, mixed
 from bytenmt.decoding.cpu.session import WorkingModel
-from bytenmt.decoding.cpu.thread_team import Team
+from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.interface import Hypothesis, Options, Request, shared_beginning
 from bytenmt.errors import BytenmtError
 from bytenmt.speculative.table import CHAIN, Speculation
@@ -35,7 +35,7 @@ class NumbaEngine:
 
     def __init__(
         self,
-        packed: Sequence[Packed],
+        packed: Sequence[PackedModel],
         options: Options,
         capacity: int,
         threads: int = 1,
@@ -53,11 +53,13 @@ class NumbaEngine:
             WorkingModel(model, capacity, options.beam, threads, n_rows, CHAIN if speculation else 0)
             for model in packed
         ]
-        self._places = Places.make(capacity, options.beam, len(packed), length=0, prefix=0, n_rows=n_rows)
-        self._guesser = Guesser.of(speculation, n_rows)
+        self._places = SearchState.make(
+            capacity, options.beam, len(packed), length=0, prefix=0, n_rows=n_rows
+        )
+        self._guesser = Drafter.of(speculation, n_rows)
         self._handles: dict[int, int] = {}  # of running sentences, to places
         self._n_admitted = 0
-        self._team = Team(threads)
+        self._team = ThreadTeam(threads)
         self._measured = MEASURED_FOR  # calls of advance since then
 
     def room(self) -> int:
@@ -121,8 +123,8 @@ class NumbaEngine:
     def _steps(self, which: int, n_steps: int) -> None:
         self._team.again(partial(self._models[which].steps, self._search(), which, n_steps))
 
-    def _search(self) -> Search:
-        return Search(self._places, self._rules, self._guesser)
+    def _search(self) -> PassInputs:
+        return PassInputs(self._places, self._rules, self._guesser)
 
     def _measure(self) -> None:
         """Find out what a pass costs by its rows, while no sentence is there: up to a width from which on
@@ -130,7 +132,9 @@ class NumbaEngine:
         kept = self._places, self._guesser
         text = b"a" * (CHAIN + 1)  # forced, so that all guesses are right and the text does not end
         most = len(kept[1].price) - 1
-        self._places = Places.make(self.capacity, 1, len(self._models), len(text), len(text), n_rows=most)
+        self._places = SearchState.make(
+            self.capacity, 1, len(self._models), len(text), len(text), n_rows=most
+        )
         self._guesser = kept[1]._replace(most=AS_THEY_STAND)
         widths, seconds = [1], [self._time_of(1, text)]
         for n_rows in (n for n in WIDTHS if n <= most):

@@ -44,8 +44,8 @@ from bytenmt.decoding.cpu.kernels.simd import compiled
 from bytenmt.decoding.cpu.program.instructions import Base, Op
 from bytenmt.decoding.cpu.program.instructions import Rows as RowKind
 from bytenmt.decoding.cpu.search.beam_search import choose, gather_rows
-from bytenmt.decoding.cpu.search.drafter import Guesser, try_guesses
-from bytenmt.decoding.cpu.search.slots import Places, Rules
+from bytenmt.decoding.cpu.search.drafter import Drafter, try_guesses
+from bytenmt.decoding.cpu.search.slots import Rules, SearchState
 from bytenmt.jit import njit
 
 Ints = npt.NDArray[np.int64]
@@ -66,7 +66,7 @@ SENTENCES, BIAS, OWN = int(RowKind.SENTENCES), int(Base.BIAS), int(Base.OWN)
 
 
 @compiled
-def execute(program: Ints, model: Model, rows: Rows, places: Places, crew: Crew) -> None:
+def execute(program: Ints, model: Model, rows: Rows, places: SearchState, crew: Crew) -> None:
     """Carry out a program over all rows."""
     for pc in range(len(program)):
         one = program[pc]
@@ -144,7 +144,7 @@ def arithmetic(
 
 @compiled
 def of_step(
-    op: int, model: Model, rows: Rows, places: Places, crew: Crew, row: int, d: int, a: int, one: Ints
+    op: int, model: Model, rows: Rows, places: SearchState, crew: Crew, row: int, d: int, a: int, one: Ints
 ) -> None:
     """One row of an instruction that only a step has."""
     n, m, k, v = one[14], one[15], one[16], one[11]
@@ -195,7 +195,7 @@ def of_source(
 
 
 @compiled
-def begin_step(model: Model, rows: Rows, places: Places) -> int:
+def begin_step(model: Model, rows: Rows, places: SearchState) -> int:
     """List the rows of a pass, and hand the rings down from the parents; returns how many rows."""
     gather_rows(places)
     for row in range(places.n_rows[0]):
@@ -222,9 +222,9 @@ def run(
     logits: Ints,
     model: Model,
     rows: Rows,
-    places: Places,
+    places: SearchState,
     rules: Rules,
-    guesser: Guesser,
+    drafter: Drafter,
     which: int,
     n_steps: int,
     crew: Crew,
@@ -239,7 +239,7 @@ def run(
     for _ in range(n_steps):
         if crew.thread == 0:
             if which == 0:
-                try_guesses(places, guesser)
+                try_guesses(places, drafter)
             begin_step(model, rows, places)
         meet(crew)
         n_rows = places.n_rows[0]
@@ -252,5 +252,5 @@ def run(
                 there = places.logits[which, row]
                 copy(there.ctypes.data, start + 4 * row * logits[1], len(there))
             if which == len(places.logits) - 1:
-                choose(places, rules, guesser)
+                choose(places, rules, drafter)
         meet(crew)

@@ -1,6 +1,6 @@
 """A packed model at work: what it keeps of the sentences at its places, and its two calls.
 
-Knows programs and memory; knows no search beyond its Places, and no files.
+Knows programs and memory; knows no search beyond its SearchState, and no files.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows
 from bytenmt.decoding.cpu.kernels.panels import PRECISIONS
 from bytenmt.decoding.cpu.program.convolutional import bytenet, convs2s
 from bytenmt.decoding.cpu.program.instructions import ALIGNMENT, COLUMNS, Op, Program, Register, Tensors
-from bytenmt.decoding.cpu.program.packed_model import Packed
+from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.program.recurrent import bahdanau, luong, seq2seq
-from bytenmt.decoding.cpu.search.drafter import Guesser, Search
-from bytenmt.decoding.cpu.search.slots import Places, Rules
+from bytenmt.decoding.cpu.search.drafter import Drafter, PassInputs
+from bytenmt.decoding.cpu.search.slots import Rules, SearchState
 from bytenmt.decoding.interface import Options
 from bytenmt.utf8 import EOS
 
 Array = npt.NDArray[np.float32]
-PACK: Mapping[str, Callable[[Tensors, Any, str], Packed]] = {
+PACK: Mapping[str, Callable[[Tensors, Any, str], PackedModel]] = {
     "seq2seq": seq2seq,
     "bahdanau": bahdanau,
     "luong": luong,
@@ -38,7 +38,7 @@ PACK: Mapping[str, Callable[[Tensors, Any, str], Packed]] = {
 ENCODED_TOGETHER = 1024  # columns of sources in one call at most, of a longer source all
 
 
-def pack(tensors: Tensors, config: ModelConfig, precision: str) -> Packed:
+def pack(tensors: Tensors, config: ModelConfig, precision: str) -> PackedModel:
     """A model's weights (float32, by its parameters' names) ready to run, in a precision of PRECISIONS."""
     return PACK[architecture(config)](tensors, config, precision)
 
@@ -53,16 +53,16 @@ def aligned(n_floats: int) -> Array:
 def compile_machine() -> None:
     """Make the compiled entry ready: from the disk in a moment, for the first time in half a minute."""
     nothing = Program(np.zeros((0, len(COLUMNS)), np.int64), 1)
-    packed = Packed(np.zeros(64, np.uint8), nothing, nothing, Register(0, 0, 0), PRECISIONS[0], 0)
-    search = Search(Places.make(1, 1, 1, 0, 0), Rules.of(Options()), Guesser.of(None, 1))
+    packed = PackedModel(np.zeros(64, np.uint8), nothing, nothing, Register(0, 0, 0), PRECISIONS[0], 0)
+    search = PassInputs(SearchState.make(1, 1, 1, 0, 0), Rules.of(Options()), Drafter.of(None, 1))
     WorkingModel(packed, 1, 1, 1).steps(search, 0, 1, 0, 1)
 
 
 class WorkingModel:
-    """One packed model and the sentences at its places; the search's Places are shared by an ensemble."""
+    """One packed model and the sentences at its places; the search's state is shared by an ensemble."""
 
     def __init__(
-        self, packed: Packed, n_places: int, beam: int, n_threads: int, n_rows: int = 0, drafted: int = 0
+        self, packed: PackedModel, n_places: int, beam: int, n_threads: int, n_rows: int = 0, drafted: int = 0
     ) -> None:
         """n_rows: of a pass at most, if more than places times beams; drafted: columns of a pass that may be
         taken back."""
@@ -97,7 +97,7 @@ class WorkingModel:
         self._logits = np.array([packed.logits.start, packed.logits.stride, packed.logits.column], np.int64)
         self._step_rows = _rows(self._step_space, pass_rows)
 
-    def steps(self, search: Search, which: int, n_passes: int, thread: int, n_threads: int) -> None:
+    def steps(self, search: PassInputs, which: int, n_passes: int, thread: int, n_threads: int) -> None:
         """One thread's part of n passes over all running sentences; see machine.run."""
         crew = self._crew(thread, n_threads)
         table, rows = self.packed.step.instructions, self._step_rows
@@ -134,7 +134,7 @@ class WorkingModel:
             self._encode_space = aligned(self.packed.encode.row_floats * n_rows)
         return [self._call([texts[i] for i in group], [at[i] for i in group]) for group in calls]
 
-    def encode(self, rows: Rows, search: Search, thread: int, n_threads: int) -> None:
+    def encode(self, rows: Rows, search: PassInputs, thread: int, n_threads: int) -> None:
         """One thread's part of a call that prepare made."""
         crew = self._crew(thread, n_threads)
         table = self.packed.encode.instructions

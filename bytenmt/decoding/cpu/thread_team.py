@@ -10,7 +10,7 @@ from time import perf_counter
 Task = Callable[[int, int], None]  # of a thread's number and how many there are
 
 
-class Team:
+class ThreadTeam:
     """How many threads a call takes: all, or one where that is quicker because others need the cores.
 
     Threads that meet hundreds of times a step crawl if one of them has to wait for its core. So now and then

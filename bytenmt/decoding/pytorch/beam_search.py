@@ -80,7 +80,7 @@ class Chosen(NamedTuple):
     done: Tensor
 
 
-class Choice:
+class Search:
     """The search of one set of options on one device."""
 
     def __init__(self, options: Options, device: torch.device) -> None:

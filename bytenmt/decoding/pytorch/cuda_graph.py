@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import torch
 
 from bytenmt.decoding.interface import Hypothesis, Options, Request
-from bytenmt.decoding.pytorch.beam_search import Beams, Choice
+from bytenmt.decoding.pytorch.beam_search import Beams, Search
 from bytenmt.decoding.pytorch.drafter import Drafter, Sources, best_width, check, drafter_of, seconds
-from bytenmt.decoding.pytorch.engine import Decoder, Running, Voice, begin, n_passes, put, step, width_of
+from bytenmt.decoding.pytorch.engine import Decoder, ModelState, Running, begin, n_passes, put, step, width_of
 from bytenmt.decoding.pytorch.hypotheses import harvest, sure
 from bytenmt.models.base import map_tensors, tensors
 from bytenmt.speculative.table import CHAIN, Speculation
@@ -62,7 +62,7 @@ class CudaGraphEngine:
         self._speculation = speculation  # None once its width is known
         self._drafter: Drafter | None = None
         self._capture = capture or CudaCapture(device)
-        self._choice = Choice(options, device)
+        self._choice = Search(options, device)
         self._handles: list[int | None] = [None] * capacity  # of each place; None: free
         self._n_admitted = 0
         self._n_left = 0  # steps after which all are done at the latest
@@ -111,7 +111,7 @@ class CudaGraphEngine:
         """The buffers of the plan that runs."""
         assert self._beams is not None
         plan = self._plans[self._source_capacity]
-        return Running(tuple(map(Voice, plan.memories, self._states)), self._beams, plan.sources)
+        return Running(tuple(map(ModelState, plan.memories, self._states)), self._beams, plan.sources)
 
     def _make_room(self, requests: Sequence[Request]) -> None:
         """See to buffers and a graph that these sentences fit into, beside those that run."""
@@ -142,9 +142,9 @@ class CudaGraphEngine:
             self._speculation = None
         fixed = self._buffers(capacity, width_of(self._drafter))
         if self._beams is None:
-            self._states, self._beams = tuple(voice.state for voice in fixed.voices), fixed.beams
-        memories = tuple(voice.memory for voice in fixed.voices)
-        buffers = Running(tuple(map(Voice, memories, self._states)), self._beams, fixed.sources)
+            self._states, self._beams = tuple(part.state for part in fixed.model_states), fixed.beams
+        memories = tuple(part.memory for part in fixed.model_states)
+        buffers = Running(tuple(map(ModelState, memories, self._states)), self._beams, fixed.sources)
         return Plan(memories, fixed.sources, self._captured(buffers, self._drafter))
 
     def _measured(self, speculation: Speculation, capacity: int) -> Drafter | None:

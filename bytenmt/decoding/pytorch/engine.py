@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from bytenmt.decoding.interface import Hypothesis, Options, Request
-from bytenmt.decoding.pytorch.beam_search import Beams, Choice
+from bytenmt.decoding.pytorch.beam_search import Beams, Search
 from bytenmt.decoding.pytorch.drafter import WIDTHS, Drafter, Sources, best_width, check, drafter_of, seconds
 from bytenmt.decoding.pytorch.hypotheses import harvest, sure
 from bytenmt.models.base import Drafting, concatenate, place, select
@@ -35,7 +35,7 @@ class Decoder(Protocol):
     def reorder(self, state: Any, parents: Tensor) -> Any: ...
 
 
-class Voice(NamedTuple):
+class ModelState(NamedTuple):
     """One model's part in the running sentences: memory, n rows; state, n * b rows."""
 
     memory: Any
@@ -43,9 +43,9 @@ class Voice(NamedTuple):
 
 
 class Running(NamedTuple):
-    """Sentences side by side: a voice of each model, their beams, and sources where drafts copy from them."""
+    """Sentences side by side: a state of each model, their beams, and sources where drafts copy from them."""
 
-    voices: tuple[Voice, ...]
+    model_states: tuple[ModelState, ...]
     beams: Beams
     sources: Sources | tuple[()] = ()
 
@@ -72,7 +72,7 @@ class TorchEngine:
         self.capacity = capacity
         check(speculation, options)
         self._models, self._options, self._device = models, options, device
-        self._choice = Choice(options, device)
+        self._choice = Search(options, device)
         self._speculation = speculation  # None once its width is known
         self._drafter: Drafter | None = None
         self._running: Running | None = None
@@ -161,21 +161,21 @@ class TorchEngine:
 
 def begin(
     models: Sequence[Decoder],
-    choice: Choice,
+    choice: Search,
     requests: Sequence[Request],
     history: int = 0,
     drafted: int = 0,
     memories: Sequence[Any] | None = None,
 ) -> Running:
-    """Sentences before their first byte; history as in Choice.begin, drafted: bytes a pass at most; memories:
+    """Sentences before their first byte; history as in Search.begin, drafted: bytes a pass at most; memories:
     of their sources, where they are there already."""
-    voices = []
+    model_states = []
     for model, memory in zip(models, memories or encoded(models, requests, choice.device), strict=True):
         b = choice.options.beam
         state = cast(Drafting, model).start(memory, b, drafted) if drafted else model.start(memory, b)
-        voices.append(Voice(memory, state))
+        model_states.append(ModelState(memory, state))
     sources = Sources.of(requests, choice.device) if drafted else ()
-    return Running(tuple(voices), choice.begin(requests, history), sources)
+    return Running(tuple(model_states), choice.begin(requests, history), sources)
 
 
 def encoded(models: Sequence[Decoder], requests: Sequence[Request], device: torch.device) -> list[Any]:
@@ -185,7 +185,7 @@ def encoded(models: Sequence[Decoder], requests: Sequence[Request], device: torc
 
 
 def step(
-    models: Sequence[Decoder], choice: Choice, running: Running, drafter: Drafter | None = None
+    models: Sequence[Decoder], choice: Search, running: Running, drafter: Drafter | None = None
 ) -> Running:
     """One more byte of every sentence, or as many of the drafted ones as are right and one more. The given
     states are consumed, the history is written in place."""
@@ -194,34 +194,34 @@ def step(
     beams, options = running.beams, choice.options
     n, b = beams.last.shape
     first = torch.arange(n, device=beams.last.device)[:, None] * b
-    voices, log_ps = [], []
-    for model, voice in zip(models, running.voices, strict=True):
-        state = voice.state
+    model_states, log_ps = [], []
+    for model, part in zip(models, running.model_states, strict=True):
+        state = part.state
         if b > 1 and not options.sample:
             state = model.reorder(state, (first + beams.parent).view(-1))
-        logits, state = model(beams.last.view(-1, 1), voice.memory, state)
+        logits, state = model(beams.last.view(-1, 1), part.memory, state)
         kind = torch.promote_types(logits.dtype, torch.float32)
         log_ps.append(logits.view(n, b, -1).log_softmax(dim=-1, dtype=kind))
-        voices.append(voice._replace(state=state))
-    return running._replace(voices=tuple(voices), beams=choice.step(mean(log_ps), beams))
+        model_states.append(part._replace(state=state))
+    return running._replace(model_states=tuple(model_states), beams=choice.step(mean(log_ps), beams))
 
 
-def _step_drafted(models: Sequence[Decoder], choice: Choice, running: Running, drafter: Drafter) -> Running:
+def _step_drafted(models: Sequence[Decoder], choice: Search, running: Running, drafter: Drafter) -> Running:
     """See step; the models take back what has been read in vain."""
     draft = drafter(running.beams, running.sources)
     read = torch.cat([running.beams.last, draft.to(torch.uint8)], dim=1)
     states, log_ps = [], []
-    for model, voice in zip(models, running.voices, strict=True):
-        logits, state = model(read, voice.memory, voice.state)
+    for model, part in zip(models, running.model_states, strict=True):
+        logits, state = model(read, part.memory, part.state)
         kind = torch.promote_types(logits.dtype, torch.float32)
         log_ps.append(logits.log_softmax(dim=-1, dtype=kind))
         states.append(state)
     beams, in_vain = choice.verify(mean(log_ps), draft, running.beams)
-    voices = [
-        voice._replace(state=cast(Drafting, model).rewind(state, in_vain))
-        for model, voice, state in zip(models, running.voices, states, strict=True)
+    model_states = [
+        part._replace(state=cast(Drafting, model).rewind(state, in_vain))
+        for model, part, state in zip(models, running.model_states, states, strict=True)
     ]
-    return running._replace(voices=tuple(voices), beams=beams)
+    return running._replace(model_states=tuple(model_states), beams=beams)
 
 
 def width_of(drafter: Drafter | None) -> int:
@@ -264,8 +264,10 @@ def only(running: Running, keep: Tensor) -> Running:
     """These sentences (int64), in this order."""
     b = running.beams.last.shape[1]
     rows = rows_of(keep, b)
-    voices = tuple(Voice(select(v.memory, keep), select(v.state, rows)) for v in running.voices)
-    return Running(voices, select(running.beams, keep), select(running.sources, keep))
+    model_states = tuple(
+        ModelState(select(v.memory, keep), select(v.state, rows)) for v in running.model_states
+    )
+    return Running(model_states, select(running.beams, keep), select(running.sources, keep))
 
 
 def put(running: Running, places: Tensor, fresh: Running) -> None:
@@ -273,9 +275,9 @@ def put(running: Running, places: Tensor, fresh: Running) -> None:
     rows = rows_of(places, fresh.beams.last.shape[1])
     place(running.beams, places, fresh.beams)
     place(running.sources, places, fresh.sources)
-    for voice, new in zip(running.voices, fresh.voices, strict=True):
-        place(voice.memory, places, new.memory)
-        place(voice.state, rows, new.state)
+    for part, new in zip(running.model_states, fresh.model_states, strict=True):
+        place(part.memory, places, new.memory)
+        place(part.state, rows, new.state)
 
 
 def rows_of(sentences: Tensor, b: int) -> Tensor:

@@ -9,11 +9,11 @@ import numpy as np
 
 from bytenmt.config.schema import ByteNetConfig, ConvS2SConfig
 from bytenmt.decoding.cpu.program.instructions import Array, Op, Register, Tensors, Writer
-from bytenmt.decoding.cpu.program.packed_model import Packed, Packing, Ring, Source
+from bytenmt.decoding.cpu.program.packed_model import PackedModel, Packing, Ring, Source
 from bytenmt.decoding.cpu.program.recurrent import output
 
 
-def bytenet(tensors: Tensors, config: ByteNetConfig, precision: str) -> Packed:
+def bytenet(tensors: Tensors, config: ByteNetConfig, precision: str) -> PackedModel:
     """See models/bytenet.py."""
     d, k = config.d_channels, config.kernel_width
     dilations = config.dilations * config.n_sets
@@ -113,7 +113,7 @@ class _Units(_Blocks):
         write.linear(self.x, self.narrow, f"{name}.expand.weight", f"{name}.expand.bias", add=True)
 
 
-def convs2s(tensors: Tensors, config: ConvS2SConfig, precision: str) -> Packed:
+def convs2s(tensors: Tensors, config: ConvS2SConfig, precision: str) -> PackedModel:
     """See models/convs2s.py."""
     f, n_positions = config.d_embedding, config.n_positions
     packing = Packing(tensors, precision)

@@ -23,7 +23,7 @@ class Source(NamedTuple):
     unfolding: tuple[float, float] | None = None
 
 
-class Packed(NamedTuple):
+class PackedModel(NamedTuple):
     """A model ready to run, in one precision.
 
     weights: the block, uint8, aligned. encode, step: its programs; without a source encode runs over no
@@ -64,9 +64,9 @@ class Packing:
         self._step = Writer(self._weights, self._tensors)
         return self._step
 
-    def packed(self, logits: Register, **kept: Any) -> Packed:
-        """All of it; kept: the fields of Packed from `states` on."""
-        return Packed(
+    def packed(self, logits: Register, **kept: Any) -> PackedModel:
+        """All of it; kept: the fields of PackedModel from `states` on."""
+        return PackedModel(
             self._weights.block(),
             self.encode.program(),
             self._step.program(),

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from bytenmt.config.schema import BahdanauConfig, LuongConfig, Seq2SeqConfig
 from bytenmt.decoding.cpu.program.instructions import Gru, Op, Register, Rows, Tensors, Writer, padded
-from bytenmt.decoding.cpu.program.packed_model import Packed, Packing, Source
+from bytenmt.decoding.cpu.program.packed_model import PackedModel, Packing, Source
 
 
-def seq2seq(tensors: Tensors, config: Seq2SeqConfig, precision: str) -> Packed:
+def seq2seq(tensors: Tensors, config: Seq2SeqConfig, precision: str) -> PackedModel:
     """See models/seq2seq.py."""
     d, n_layers = config.d_hidden, config.n_layers
     every_step = config.context == "every_step"
@@ -60,7 +60,7 @@ def seq2seq(tensors: Tensors, config: Seq2SeqConfig, precision: str) -> Packed:
     )
 
 
-def bahdanau(tensors: Tensors, config: BahdanauConfig, precision: str) -> Packed:
+def bahdanau(tensors: Tensors, config: BahdanauConfig, precision: str) -> PackedModel:
     """See models/bahdanau.py."""
     d, d_embedding = config.d_hidden, config.d_embedding
     packing = Packing(tensors, precision)
@@ -116,7 +116,7 @@ def _bahdanau_encoder(encode: Writer, table: int, config: BahdanauConfig) -> Non
     encode.emit(Op.KEEP_STATE, a=hidden, k=0, rows=Rows.SENTENCES)
 
 
-def luong(tensors: Tensors, config: LuongConfig, precision: str) -> Packed:
+def luong(tensors: Tensors, config: LuongConfig, precision: str) -> PackedModel:
     """See models/luong.py. States: h and c of each layer, then h~, which starts at zero as every state."""
     d, d_embedding, n_layers = config.d_hidden, config.d_embedding, config.n_layers
     packing = Packing(tensors, precision)

@@ -14,8 +14,8 @@ import numpy as np
 from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest
 from bytenmt.decoding.cpu.kernels.simd import compiled
 from bytenmt.decoding.cpu.search import slots as numbers
-from bytenmt.decoding.cpu.search.drafter import Guesser, learn
-from bytenmt.decoding.cpu.search.slots import DONE, RUNNING, Places, Rules
+from bytenmt.decoding.cpu.search.drafter import Drafter, learn
+from bytenmt.decoding.cpu.search.slots import DONE, RUNNING, Rules, SearchState
 from bytenmt.decoding.interface import LOOK_AHEAD
 from bytenmt.utf8 import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS
 
@@ -34,7 +34,7 @@ def uniform(key: np.uint64, step: int) -> float:
 
 
 @compiled
-def gather_rows(places: Places) -> None:
+def gather_rows(places: SearchState) -> None:
     """List the rows of the running places."""
     n = 0
     for place in range(len(places.state)):
@@ -53,7 +53,7 @@ def gather_rows(places: Places) -> None:
 
 
 @compiled
-def choose(places: Places, rules: Rules, guesser: Guesser) -> None:
+def choose(places: SearchState, rules: Rules, drafter: Drafter) -> None:
     """What every running sentence takes, from the logits of its rows: a step, and one more for every drafted
     byte that is what has been chosen."""
     merged = np.empty(N_IDS, np.float32)
@@ -90,7 +90,7 @@ def choose(places: Places, rules: Rules, guesser: Guesser) -> None:
             if places.drafted[place, column] != places.last[place, 0]:
                 break  # what was read after it was not this text
         places.passes[place] += 1
-        learn(places, guesser, place, began)
+        learn(places, drafter, place, began)
         first += rules.beam + n_columns - 1
 
 
@@ -117,7 +117,7 @@ def log_softmax(logits: Any, row: int, merged: Any) -> None:
 
 
 @compiled
-def allow(places: Places, rules: Rules, place: int, beam: int, allowed: Any, text: Any) -> None:
+def allow(places: SearchState, rules: Rules, place: int, beam: int, allowed: Any, text: Any) -> None:
     """Which bytes may follow: what the prefix forces, else the automaton under the length limit and the
     repetition guard."""
     step = places.step[place]
@@ -187,7 +187,7 @@ def insert(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
 
 
 @compiled
-def go_on(places: Places, rules: Rules, place: int, best: Any, index: Any, n_found: int) -> None:
+def go_on(places: SearchState, rules: Rules, place: int, best: Any, index: Any, n_found: int) -> None:
     """Beam search: end and go on with the best candidates."""
     step, beams = places.step[place], rules.beam
     automaton = places.automaton[place].copy()
@@ -213,7 +213,7 @@ def go_on(places: Places, rules: Rules, place: int, best: Any, index: Any, n_fou
 
 
 @compiled
-def is_over(places: Places, rules: Rules, place: int, best: float) -> bool:
+def is_over(places: SearchState, rules: Rules, place: int, best: float) -> bool:
     """Whether no text that goes on is expected among the wanted hypotheses; see search_is_over in
     decoding/pytorch/beam_search.py. best: the highest score of those that go on."""
     worst_wanted, limit = places.ranked[place, rules.n_best - 1], places.limit[place]
@@ -226,7 +226,7 @@ def is_over(places: Places, rules: Rules, place: int, best: float) -> bool:
 
 
 @compiled
-def finish(places: Places, rules: Rules, place: int, total: float, beam: int) -> None:
+def finish(places: SearchState, rules: Rules, place: int, total: float, beam: int) -> None:
     """A hypothesis has ended: keep it if it is among the best."""
     ranked = total / float(places.step[place] + 1) ** rules.length_penalty
     n = places.n_finished[place]
@@ -245,7 +245,7 @@ def finish(places: Places, rules: Rules, place: int, total: float, beam: int) ->
 
 
 @compiled
-def draw(places: Places, rules: Rules, place: int, beam: int, merged: Any, allowed: Any) -> None:
+def draw(places: SearchState, rules: Rules, place: int, beam: int, merged: Any, allowed: Any) -> None:
     """Sampling: one text's next byte."""
     step = places.step[place]
     if np.isnan(merged[0]):  # then all are

@@ -55,7 +55,7 @@ class Rules(NamedTuple):
         )
 
 
-class Places(NamedTuple):
+class SearchState(NamedTuple):
     """What the search knows of the sentence at each of p places, b beams each.
 
     state (p,) int64: FREE, RUNNING or DONE; step, limit, n_prefix (p,) int64; prefix (p, _) uint8.
@@ -102,14 +102,14 @@ class Places(NamedTuple):
     @staticmethod
     def make(
         n_places: int, beam: int, n_models: int, length: int, prefix: int, source: int = 0, n_rows: int = 0
-    ) -> Places:
+    ) -> SearchState:
         """Free places for outputs of at most `length` bytes, prefixes of at most `prefix` and sources of
         `source` bytes to copy from; n_rows: of a pass at most, if more than places times beams."""
 
         each = (n_places, beam)
         n_rows = max(n_rows, n_places * beam)
         steps = (n_places, length + 1, beam)
-        return Places(
+        return SearchState(
             state=np.zeros(n_places, np.int64),
             step=np.zeros(n_places, np.int64),
             limit=np.zeros(n_places, np.int64),
@@ -138,10 +138,10 @@ class Places(NamedTuple):
             logits=np.zeros((n_models, n_rows, N_IDS), np.float32),
         )
 
-    def grown(self, length: int, prefix: int, source: int) -> Places:
+    def grown(self, length: int, prefix: int, source: int) -> SearchState:
         """The same with room for longer outputs, prefixes and sources."""
         n_places, beam = self.last.shape
-        new = Places.make(n_places, beam, len(self.logits), length, prefix, source, len(self.rows))
+        new = SearchState.make(n_places, beam, len(self.logits), length, prefix, source, len(self.rows))
         pairs: list[tuple[Any, Any]] = list(zip(self, new, strict=True))
         for was, now in pairs:
             now[tuple(slice(n) for n in was.shape)] = was
