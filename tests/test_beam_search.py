@@ -139,6 +139,17 @@ def test_no_beam_is_below_greedy_on_a_confident_model(
 
 
 @each_engine
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10_000), limit=st.integers(0, 12), end=st.sampled_from([-3.0, 5.0, 8.0]))
+def test_beam_1_is_greedy_search(make: Make, seed: int, limit: int, end: float) -> None:
+    """It takes the likeliest byte and ends where that is the end, whatever else would score better."""
+    log_p = float32(random_distribution(seed, peak=1.0, end=end))
+    (found,) = search(make, [[log_p]], [limit], Options())[0]
+    text, total = naive_greedy(log_p, limit)
+    assert found.text == text and found.log_probability == pytest.approx(total, abs=1e-6)
+
+
+@each_engine
 @pytest.mark.parametrize("beam", [2, 4, 7])
 def test_hypotheses_are_sound(make: Make, beam: int) -> None:
     check_sound(make, beam)

@@ -216,6 +216,8 @@ def go_on(places: Places, rules: Rules, place: int, best: Any, index: Any, n_fou
 def is_over(places: Places, rules: Rules, place: int, best: float) -> bool:
     """Whether no text that goes on is expected among the wanted hypotheses; see search_is_over in
     engines/choice.py. best: the highest score of those that go on."""
+    if rules.beam == 1 and places.n_finished[place] > 0:
+        return True  # greedy search looks back at nothing
     worst_wanted, limit = places.ranked[place, rules.n_best - 1], places.limit[place]
     if not best / float(limit + 1) ** rules.length_penalty > worst_wanted:
         return True
