@@ -108,6 +108,7 @@ class Waiting:
                 return [], False
             lines = [self._lines.popleft() for _ in range(min(most, len(self._lines)))]
             self._n_bytes -= sum(len(line.text) for line in lines)
+            self._full = False  # until the reading thread finds it so again
             self._changed.notify()
             if self._error is not None and (not lines or (whole and len(lines) < most)):
                 raise self._error

@@ -48,6 +48,8 @@ def misfit(arrays: Mapping[str, Array], config: ModelConfig, precision: str) -> 
     """
     kinds = expected(config, precision)
     own: Kinds = {name: (NAMES[array.dtype], array.shape) for name, array in arrays.items()}
+    if precision == "fp32":  # a training in double precision keeps that; what computes in less rounds it
+        own = {name: ("F32" if kind == "F64" else kind, shape) for name, (kind, shape) in own.items()}
     wrong = sorted(name for name in own.keys() | kinds.keys() if own.get(name) != kinds.get(name))
     if wrong:
         first = wrong[0]

@@ -84,8 +84,9 @@ def restore_optimizer(
         index, _, key = name.partition(".")
         if not index.isdecimal() or int(index) >= len(every):
             raise ValueError(f"{shown(name)} is of no parameter")
-        shape = () if key == "step" else every[int(index)].shape
-        if tensor.shape != shape or tensor.dtype != torch.float32:
+        parameter = every[int(index)]
+        shape = () if key == "step" else parameter.shape
+        if tensor.shape != shape or tensor.dtype not in (torch.float32, parameter.dtype):
             raise ValueError(f"the optimiser's {shown(name)} has another shape or type than its parameter")
         state.setdefault(int(index), {})[key] = tensor
     if any(parts.keys() != KEPT[train.optimizer] for parts in state.values()):

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from small_runs import config
 import bytenmt
 from bytenmt.cli import main as cli_module
 from bytenmt.cli import partial_output as partial_module
+from bytenmt.cli.line_filter import Line, Waiting
 from bytenmt.cli.main import main
 from bytenmt.config.schema import Config
 from bytenmt.data.batches import assemble, epoch_plan
@@ -393,6 +395,24 @@ def test_a_stream_goes_on(model: Path, place: Path) -> None:
     assert short.exit_code == 1 and "was begun with more: give the same input" in short.stderr
     assert translate(model, "--resume").exit_code == 0  # the same lines as a file
     assert (place / "out").read_bytes() == whole
+
+
+def test_what_comes_together_is_told_by_the_lines_alone() -> None:
+    """However slowly they come: what is decoded side by side is the same when it is begun anew."""
+    waiting = Waiting(4, 100)
+
+    def read() -> None:
+        for text in [b"x"] * 10 + [b"y" * 60] * 3:
+            waiting.put(Line(text, 1, 0.0))
+            time.sleep(0.002)
+        waiting.end()
+
+    Thread(target=read, daemon=True).start()
+    blocks, ended = [], False
+    while not ended:
+        lines, ended = waiting.take(4, whole=True)
+        blocks.append(len(lines))
+    assert blocks == [4, 4, 3, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Lines, repair and refusal, against a plain reading of the same bytes by Python."""
 
 import gzip
+import mmap
 import random
 from pathlib import Path
 
@@ -174,7 +175,7 @@ def test_plain_file_is_mapped_and_read_only(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_bytes(b"abc\n")
     text = TextFile.open(path)
-    assert isinstance(text.data.base, np.memmap)
+    assert isinstance(text.data.base, memoryview) and isinstance(text.data.base.obj, mmap.mmap)
     assert not text.data.flags.writeable and not text.side.flags.writeable
 
 
@@ -208,12 +209,12 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_rights(*args: object) -> None:
+    def no_rights(*args: object, **named: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     path = tmp_path / "text"
     path.write_bytes(b"a\n")
-    monkeypatch.setattr(corpus_module.np, "memmap", no_rights)
+    monkeypatch.setattr(corpus_module.mmap, "mmap", no_rights)
     with pytest.raises(BytenmtError) as caught:
         TextFile.open(path)
     one_line(caught, path, "Permission denied")

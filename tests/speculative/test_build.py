@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -204,11 +205,15 @@ def test_a_table_that_is_no_good_is_told_of_once(place: Path, fault: str) -> Non
 def test_a_run_without_a_table_is_as_ever(place: Path) -> None:
     """Its engines are made without drafts, and nothing is said of them."""
     runtime = load_runs(["bare"], choose("numba", "cpu"))
-    assert runtime.maker(Options()).keywords["speculation"] is None  # type: ignore[attr-defined]
     drafting = load_runs(["run"], choose("numba", "cpu", draft=6))
-    speculation = drafting.maker(Options()).keywords["speculation"]  # type: ignore[attr-defined]
-    assert speculation.most == 6
-    assert drafting.maker(Options(beam=2)).keywords["speculation"] is None  # type: ignore[attr-defined]
+    made = (
+        (runtime, Options(), False, 0),
+        (drafting, Options(), True, 6),
+        (drafting, Options(beam=2), False, 0),
+    )
+    for loaded, options, speculates, most in made:
+        engine: Any = loaded.maker(options)(1)
+        assert (engine._speculates, engine._guesser.most) == (speculates, most)
     accepted(f"translate -m bare -i in {SHORT}")
     assert "draft" not in accepted("info bare").partition("[train]")[0]
     lines = (place / "in").read_text().splitlines()

@@ -75,7 +75,7 @@ TENSORS: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
     "a table of 128 rows": (lambda a: a | {TABLE: a[TABLE][:128]}, "F32 128 x 8, expected F32 256 x 8"),
     "a matrix turned": (lambda a: a | {GATES: a[GATES].T}, "F32 12 x 24, expected F32 24 x 12"),
     "whole numbers": (lambda a: a | {GATES: a[GATES].astype(np.int32)}, "I32 24 x 12, expected F32"),
-    "doubles": (lambda a: {k: v.astype(np.float64) for k, v in a.items()}, "differ, first"),
+    "halves": (lambda a: {k: v.astype(np.float16) for k, v in a.items()}, "differ, first"),
     "one too many": (lambda a: a | {"x": a[BIAS]}, "first 'x', which is F32 256, expected missing"),
     "a control character": (lambda a: a | {"\x1b[2J\n": a[BIAS]}, r"first '\x1b[2J\n'"),
     "no number": (lambda a: a | {GATES: with_nan(a[GATES])}, f"'{GATES}' holds what is no number"),

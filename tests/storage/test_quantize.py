@@ -109,13 +109,13 @@ def test_engines_agree_on_a_converted_file(tmp_path: Path, arch: str) -> None:
     """The CPU's engine takes the file's own precision; PyTorch computes with what it stands for."""
     file = convert(make_run(tmp_path / "run", arch), "bf16")
     short: dict[str, Any] = {"max_len_a": 0.1, "max_len_b": 9, "device": "cpu"}
-    lines = ["one", "two words", "drei", "넷", "five five"]
+    lines = [f"{word} {tail}" for word in ("one", "two words", "drei", "넷") for tail in "abcde"]
     found = {
         engine: Translator.load(file, engine=engine, **short).translate(lines)
         for engine in ("numba", "torch")
     }
     same = sum(a == b for a, b in zip(*found.values(), strict=True))
-    assert same >= 4, found
+    assert same >= 16, found
 
 
 def test_rows_of_zeros_and_what_is_no_number() -> None:

@@ -31,7 +31,7 @@ def descend(train: TrainConfig, n_steps: int, resume_at: int | None = None) -> n
         if step == resume_at:
             kept = {name: tensor.clone() for name, tensor in optimizer_tensors(optimizer).items()}
             optimizer = build_optimizer(parameters, train)
-            restore_optimizer(optimizer, kept)
+            restore_optimizer(optimizer, kept, train)
         for parameter in parameters:
             parameter.grad = torch.cos(parameter.detach())
         optimizer.step()

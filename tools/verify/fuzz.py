@@ -20,6 +20,7 @@ import os
 import random
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -48,7 +49,7 @@ from bytenmt.speculative.table import write as write_drafts  # noqa: E402
 from bytenmt.storage.quantize import convert  # noqa: E402
 from bytenmt.storage.weights import read_config  # noqa: E402
 from bytenmt.training.trainer import Trainer  # noqa: E402
-from tools.verify.fuzz_children import SECONDS, Outcome, guarded, normalised, outcomes, said  # noqa: E402
+from tools.verify.fuzz_children import SECONDS, WAITING, Outcome, guarded, normalised, outcomes, said  # noqa: E402
 from tools.verify.fuzz_files import CONFIG, WEIGHTS, Folder, changed, weights_changed  # noqa: E402
 from tools.verify.fuzz_judge import fits  # noqa: E402
 from tools.verify.fuzz_options import Places, good, line  # noqa: E402
@@ -292,14 +293,17 @@ class Fuzzer:
 
 
 def _limited() -> None:
-    """Of a whole command: seconds of the processor."""
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    """Of a whole command: seconds of the processor, and by the clock."""
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
+    signal.alarm(SECONDS * WAITING)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _judged(code: int, text: str) -> tuple[str, str]:
     """How a command ended, from its exit code and its stderr."""
     lines = text.splitlines() or [""]
+    if code in (-signal.SIGXCPU, -signal.SIGALRM):
+        return "time", f"exit code {code}"
     if code < 0:
         return "signal", f"exit code {code}"
     if "Traceback" in text or "Warning" in text:

@@ -18,8 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-SECONDS = 10  # of one task, until it is killed
+SECONDS = 10  # of the processor that a task may take, until it is killed
+WAITING = 6  # times as long by the clock: the machine may have other work
 ROOM = 2 << 30  # bytes of address space that a child may take besides what it has
+TIMERS = (signal.SIGPROF, signal.SIGALRM)
 TOGETHER = 25  # tasks of a child
 LONGEST = 10_000  # characters of a message, which may tell the user's own words
 Task = Callable[[int], tuple[str, str]]  # a number -> kind and message, of an Outcome
@@ -87,9 +89,9 @@ def _child(task: Task, batch: Sequence[int], place: Path) -> tuple[list[Outcome]
         _limit()
         try:
             for number in batch:
-                signal.alarm(SECONDS)
+                _timers(SECONDS)
                 outcome = _told(task, number, place)
-                signal.alarm(0)
+                _timers(0)
                 os.write(writer, json.dumps(outcome).encode() + b"\n")
         finally:
             os._exit(0)
@@ -100,12 +102,19 @@ def _child(task: Task, batch: Sequence[int], place: Path) -> tuple[list[Outcome]
     return [Outcome(*json.loads(line)) for line in lines], status
 
 
+def _timers(seconds: int) -> None:
+    """What ends this process, compiled code too; 0: nothing."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds * WAITING)
+
+
 def _limit() -> None:
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     size = pages * os.sysconf("SC_PAGE_SIZE") + ROOM
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    for number in TIMERS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _told(task: Task, number: int, place: Path) -> Outcome:
@@ -128,7 +137,7 @@ def _death(status: int) -> tuple[str, str]:
     if not os.WIFSIGNALED(status):
         return "exit", f"the process ended with {os.waitstatus_to_exitcode(status)}"
     number = os.WTERMSIG(status)
-    if number == signal.SIGALRM:
+    if number in TIMERS:
         return "time", f"not done after {SECONDS} s"
     return "signal", f"killed by {signal.Signals(number).name}"
 

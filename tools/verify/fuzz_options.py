@@ -5,6 +5,7 @@ Knows the commands by what click tells of them.
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 from collections.abc import Sequence
@@ -32,6 +33,13 @@ SETTINGS = [
 ]
 TOGETHER = ("device", "run", "runs", "engine", "output", "config", "init_embedding", "tensorboard")  # kept
 SLOW = {"train": 1, "evaluate": 2, "score": 2, "predict": 2}  # of how rarely they come: others have 6
+
+
+# What the commands import when they are called: once is enough for all children.
+HEAVY = ["alignment", "asking", "average", "convert", "drafting", "evaluate", "figures", "generate", "info"]
+HEAVY += ["page", "predict", "prepare", "reference", "stream"]
+for name in HEAVY:
+    importlib.import_module(f"bytenmt.{name}")
 
 
 class Places(NamedTuple):
