@@ -1,5 +1,13 @@
 #!/usr/bin/env bash
-# Runs the tests; arguments go to pytest.
+# Runs the tests, as many side by side as there are processors; arguments go to pytest (-n0: one after the other).
+#   tools/test.sh           all of them
+#   tools/test.sh --fast    those that are done in a moment, with fewer examples: the loop while something is written
 set -euo pipefail
 source "$(dirname "$0")/setup.sh"
-python -m pytest -q "$@"
+which=()
+if [ "${1:-}" = --fast ]; then
+  which=(-m "not slow" --hypothesis-profile fast)
+  shift
+fi
+# By files, so that what a file's tests share is made once, and in the order that tests/conftest.py gives them.
+python -m pytest -q -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder "${which[@]}" "$@"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TOOLS = Path(__file__).resolve().parents[1] / "tools"
+ROOT = Path(__file__).resolve().parents[2]
 # A process of its own, because one with threads must not fork; the same one for all, because it imports much.
 PROGRAM = """
 import json, os, sys, tempfile, time
@@ -48,7 +48,7 @@ print(json.dumps(found))
 
 def test_a_short_one_finds_nothing_and_a_fault_is_found() -> None:
     """A few hundred mutations of files, the same each time, by both engines; then each fault as it is."""
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(TOOLS)!r})\n{PROGRAM}"]
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{PROGRAM}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])

@@ -17,6 +17,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
+
 import torch
 
 from bytenmt.config.presets import PRESETS
