@@ -1,20 +1,46 @@
-"""What every test shares: one thread, no deadline for Hypothesis, and forty pairs to train on."""
+"""What every test shares: its place in the order, one thread, the number of examples, pairs to train on."""
 
 from __future__ import annotations
 
+import os
+import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pytest
-import torch
-from hypothesis import settings
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # of the programs that tests start, too: their threads would spin
 
-from bytenmt.data.corpus import PairFiles
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+import torch  # noqa: E402
+from hypothesis import settings  # noqa: E402
+from suite import FIRST, WITHOUT_ENGINE, is_slow  # noqa: E402
+
+from bytenmt.data.corpus import PairFiles  # noqa: E402
 
 torch.set_num_threads(1)
 settings.register_profile("bytenmt", deadline=None, max_examples=25, derandomize=True)
+settings.register_profile("fast", settings.get_profile("bytenmt"), max_examples=8)
 settings.load_profile("bytenmt")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="tests in another order: none needs another")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks what is slow; the file that compiles the CPU engine goes first, so that one process does it while
+    another runs the files that do not need it, which come next."""
+    names = {item: item.path.relative_to(Path(__file__).parent).as_posix() for item in items}
+    for item in items:
+        if is_slow(names[item], getattr(item, "originalname", item.name)):
+            item.add_marker(pytest.mark.slow)
+    seed = config.getoption("--shuffle")
+    if seed is not None:
+        random.Random(seed).shuffle(items)
+    else:
+        items.sort(key=lambda item: (names[item] != FIRST, not names[item].startswith(WITHOUT_ENGINE)))
 
 
 @pytest.fixture

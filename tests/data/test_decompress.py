@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import zstandard
 
 from bytenmt.data import decompress
 from bytenmt.data.text_file import TextFile
 from bytenmt.errors import BytenmtError, DataError
 
+zstandard = pytest.importorskip("zstandard")
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".xz": lambda content: lzma.compress(content, preset=0),

@@ -103,13 +103,14 @@ BAD = [
 
 
 @pytest.mark.parametrize(("command", "told"), BAD)
-def test_bad_input_is_one_line(place: Path, command: str, told: str) -> None:
-    """Exit code 1; nothing on stdout, nothing written."""
-    before = sorted(place.rglob("*"))
+def test_bad_input_is_one_line(made: Path, command: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 1; nothing on stdout, nothing written, so that no copy is needed."""
+    monkeypatch.chdir(made)
+    before = sorted(made.rglob("*"))
     result = invoke(command)
     assert (result.exit_code, result.stdout) == (1, ""), result.output
     assert re.fullmatch(r"bytenmt: [^\n]+\n", result.stderr) and told in result.stderr, result.stderr
-    assert sorted(place.rglob("*")) == before
+    assert sorted(made.rglob("*")) == before
 
 
 @pytest.mark.parametrize("value", ["0", "9", "-1", "yes", "2.5", ""])

@@ -52,7 +52,7 @@ def translated(lines: list[bytes], seed: int) -> list[bytes]:
 
 class Known(NamedTuple):
     """What a context says. counts: of its positions, and of those that go on like the chain; worth: see
-    draft_kernels.compete."""
+    counting_kernels.compete."""
 
     chain: bytes
     counts: list[int]
@@ -128,8 +128,7 @@ def slot_of(context: bytes, slots: int) -> int:
 # What the table says.
 
 
-@pytest.mark.parametrize("ended", [True, False])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("seed", "ended"), [(1, True), (2, False)])
 def test_it_says_what_dictionaries_count(seed: int, ended: bool) -> None:
     """Behind every text: the chain of the longest context that says more than the shorter ones do, with its
     discounted share; nothing behind what was never seen."""

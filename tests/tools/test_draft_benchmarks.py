@@ -153,6 +153,7 @@ def test_an_engine_is_compared_with_itself(
 
 
 def test_a_picture_is_drawn_from_figures(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
     points = [[1, 1.0], [2, 1.5]]
     figures = {"price": {"bytenet tiny fp32": points, "convs2s tiny fp32": points}}
     figures["bytes_per_pass"] = {"run bytenet, table": points, "run bytenet, table and source": points}

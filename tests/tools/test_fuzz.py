@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TOOLS = Path(__file__).resolve().parents[1] / "tools"
+ROOT = Path(__file__).resolve().parents[2]
 # A process of its own, because one with threads must not fork; the same one for all, because it imports much.
 PROGRAM = """
 import json, os, sys, tempfile, time
@@ -34,7 +34,7 @@ with tempfile.TemporaryDirectory() as folder:
     cases = fuzz.make_cases(place)
     for engine in ("torch", "numba"):
         fuzz.Fuzzer(cases, place, 7, engine, 0).warm_up()
-        found[engine] = kinds(range(300))
+        found[engine] = kinds(range(120))
     few = [number for number, kind in enumerate(found["numba"]) if kind == "output"][:2]
     fuzz_children.SECONDS = 1
     found["unchecked"] = planted("misfit", lambda *parts: None, range(100))
@@ -47,14 +47,14 @@ print(json.dumps(found))
 
 
 def test_a_short_one_finds_nothing_and_a_fault_is_found() -> None:
-    """A few hundred mutations of files, the same each time, by both engines; then each fault as it is."""
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(TOOLS)!r})\n{PROGRAM}"]
+    """A hundred mutations of files, the same each time, by both engines; then each fault as it is."""
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{PROGRAM}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     for engine in ("torch", "numba"):
-        assert set(found[engine]) == {"output", "refused"} and len(found[engine]) == 300
-        assert 20 < found[engine].count("output") < 200
+        assert set(found[engine]) == {"output", "refused"} and len(found[engine]) == 120
+        assert 10 < found[engine].count("output") < 80
     assert "misfit" in found["unchecked"]
     assert [set(found[name]) for name in ("believed", "hanging", "crashing", "hungry")] == [
         {"traceback"},

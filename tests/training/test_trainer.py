@@ -256,6 +256,7 @@ def test_pictures_and_tensorboard(
 ) -> None:
     """The curve is drawn where matplotlib is there; TensorBoard's absence is one line."""
     pytest.importorskip("matplotlib")
+    pytest.importorskip("tensorboard")
     run = tmp_path / "run"
     train(run, config("luong", "train.max_updates=2"), **texts, device=CPU, tensorboard=True)
     assert any((run / TENSORBOARD).iterdir())

@@ -29,7 +29,7 @@ from bytenmt.jit import njit
 from tools.bench.records import Record, show, write_json
 
 DATA = Path(__file__).parents[2] / "data"
-BENCH = "bench_data"
+BENCH = "bench/data"
 MAX_TOKENS = 25_000
 N_JOINED = 6  # lines of the sample that make a line of about 110 bytes
 N_BATCHES = 2000  # of the assembly: more bytes than a cache holds

@@ -40,6 +40,7 @@ from bytenmt.errors import BytenmtError
 from tools.bench.floor import read_rate
 from tools.bench.records import Record, show, write_json
 from tools.bench.steps import (
+    BENCH,
     DTYPES,
     Case,
     Outcome,
@@ -53,7 +54,6 @@ from tools.bench.steps import (
     step_flop,
 )
 
-BENCH = "bench_decode"
 ARCHITECTURES = tuple(PRESETS["small"])
 PRECISIONS = ("fp32", "bf16", "int8", "w8a8")
 TOO_LOW = 0.9  # a ratio to a floor below this means that it is none

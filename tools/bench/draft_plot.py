@@ -1,8 +1,4 @@
 """What a draft costs and what it brings, drawn: the price of a pass against its width, bytes a pass against
-
-if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
-
 the draft's length.
 
     python tools/bench/draft_plot.py RUN ... --src test.en --json draft.json --plot draft.png
@@ -23,6 +19,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
 
 import numpy as np
 

@@ -31,10 +31,9 @@ from bytenmt.speculative.table import FILE, Speculation, Table, read
 from bytenmt.storage.checkpoint import build
 from bytenmt.storage.weights import StoredWeights, is_weights_file, read_run, restored
 from tools.bench.records import Record
-from tools.bench.steps import DTYPES, neighbours
+from tools.bench.steps import BENCH, DTYPES, neighbours
 from tools.bench.widen import size, widened
 
-BENCH = "bench_decode"
 BATCHES = (1, 4, 32)
 GROUP = 4  # times as many sentences as stand side by side are decoded at once
 GENERATED = 200  # bytes of a text without a source

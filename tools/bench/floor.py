@@ -44,7 +44,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
 from bytenmt.storage.rounding import quantise
 from tools.bench.records import Record, show, write_json
 
-BENCH = "floor"
+BENCH = "bench/floor"
 # Seconds that a measurement takes about, and how often it is made: short enough to fall between the turns of
 # other programs, of which the best shows nothing.
 LONG_ENOUGH, TRIES = 0.003, 24

@@ -17,6 +17,7 @@ import torch
 from bytenmt.decoding.interface import Engine
 from tools.bench.records import Record
 from tools.bench.steps import (
+    BENCH,
     DTYPES,
     SOURCE_BYTES,
     Case,
@@ -30,7 +31,6 @@ from tools.bench.steps import (
 )
 from tools.bench.train import Peak
 
-BENCH = "bench_decode"
 BATCHES = (1, 4096)
 NODES = 1000  # of the graph of empty ones
 LIMIT = 20_000  # steps: a place's history stands on the device

@@ -21,9 +21,8 @@ from bytenmt.decoding.pytorch.engine import TorchEngine, source_tensors
 from bytenmt.models.base import tensors
 from bytenmt.utf8 import BOS
 from tools.bench.records import Record
-from tools.bench.steps import Case, Steps, endless, make_engine, requests, seconds
+from tools.bench.steps import BENCH, Case, Steps, endless, make_engine, requests, seconds
 
-BENCH = "bench_decode"
 BEGIN = 1024  # the length that the others are compared with
 BLOCKS = 64  # timed before each length, fewer where it is short
 BLOCK = 8  # bytes of one

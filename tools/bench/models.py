@@ -17,6 +17,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
+
 import torch
 
 from bytenmt.config.presets import PRESETS
@@ -112,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--arch", nargs="+", default=list(PRESETS["tiny"]))
     parser.add_argument("--direction", choices=("ko-en", "en-ko"), default="ko-en")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--out", type=Path, default=Path("runs/bench_models"))
+    parser.add_argument("--out", type=Path, default=Path("runs/models"))
     parser.add_argument("--json", type=Path, help="also write the figures here")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)

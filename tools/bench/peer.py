@@ -25,9 +25,8 @@ from bytenmt.decoding.interface import Engine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import BytenmtError
 from tools.bench.records import Record
-from tools.bench.steps import SOURCE_BYTES, Case, Steps, contest, endless, make_engine, requests
+from tools.bench.steps import BENCH, SOURCE_BYTES, Case, Steps, contest, endless, make_engine, requests
 
-BENCH = "bench_decode"
 TIMES = 2  # rounds here for one elsewhere: a measurement is a single try
 BYTES_PER_SUBWORD = 4.2
 SUBWORDS = round(SOURCE_BYTES / BYTES_PER_SUBWORD)  # of a sentence

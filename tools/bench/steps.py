@@ -28,6 +28,7 @@ from bytenmt.models import build_model
 from bytenmt.models.base import Model
 from bytenmt.utf8 import EOS
 
+BENCH = "bench/decode"
 AnyModel = Model[Any, Any]
 NEVER = -1e9  # the bias of EOS
 SOURCE_BYTES = 100
@@ -162,10 +163,15 @@ def multiply_rate(precision: str) -> float:
     return best
 
 
-def seconds(action: Callable[[], object]) -> float:
-    """How long an action takes."""
+def seconds(action: Callable[[], object], device: torch.device | None = None) -> float:
+    """How long an action takes; with a device, what it has left in that device's queue included."""
+    queue = device if device and device.type == "cuda" else None
+    if queue:
+        torch.cuda.synchronize(queue)
     started = time.perf_counter()
     action()
+    if queue:
+        torch.cuda.synchronize(queue)
     return time.perf_counter() - started
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,13 +29,12 @@ from bytenmt.config.schema import ByteNetConfig, Config, load_config
 from bytenmt.data.device import Tensors, pick_device
 from bytenmt.layers.recurrent import GRU, LSTM
 from bytenmt.models import build_model
-from bytenmt.models.base import Model
 from bytenmt.training.trainer import byte_loss
 from bytenmt.utf8 import BOS, EOS, PAD
 from tools.bench.records import Record, show, write_json
+from tools.bench.steps import DTYPES, AnyModel, seconds
 
-AnyModel = Model[Any, Any]
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+BENCH = "bench/train"
 # fairseq's fconv of this shape, trained on two cores of this kind: source plus target bytes a second. Ours
 # has base's dropout (0.2) and label smoothing (0.1).
 FCONV = ["model.d_embedding=256", "model.encoder_layers=[[256,3],[256,3],[256,3],[256,3]]"]
@@ -134,17 +132,6 @@ class Peak:
             self.best = max(self.best, 2 * len(a) ** 3 / seconds(lambda a=a, b=b: a @ b, a.device))  # type: ignore[misc]
 
 
-def seconds(action: Callable[[], object], device: torch.device) -> float:
-    """How long an action takes, the device's queue included."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    started = time.perf_counter()
-    action()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - started
-
-
 def best_seconds(action: Callable[[], object], between: Callable[[], object], options: Any) -> float:
     """The least time of an action: at least two runs after one that warms up, for options.seconds at most,
     another measurement between any two."""
@@ -164,7 +151,7 @@ def throughput(case: str, step: Step, options: Any, precision: str) -> list[Reco
     took = best_seconds(step, peak, options)
     achieved = step_flop(step.config, step.model, step.batch) / took / 1e9
     record = Record(
-        "bench_train",
+        BENCH,
         f"{case} matmul peak",
         achieved,
         "GFLOP/s",
@@ -184,7 +171,7 @@ def fconv(step: Step, precision: str, options: Any) -> Record:
     took = best_seconds(step, lambda: None, options)
     speed = real_bytes(step.batch) / took
     return Record(
-        "bench_train",
+        BENCH,
         f"convs2s fconv-iwslt {options.device} {precision}",
         speed,
         "bytes/s",
@@ -225,7 +212,7 @@ def against_cudnn(options: Any) -> Iterator[Record]:
             took = best_seconds(lambda: run(own, *zero), lambda: None, options)  # noqa: B023
             reference = best_seconds(lambda: run(theirs), lambda: None, options)  # noqa: B023
             case = f"{name} recurrence cuda {precision} cuDNN"
-            yield Record("bench_train", case, took, "s", f"cuDNN's {name}", reference, reference / took)
+            yield Record(BENCH, case, took, "s", f"cuDNN's {name}", reference, reference / took)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,5 +1,6 @@
 """Score translations of the sample: exact match, family by family and in total."""
 
+import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -37,12 +38,12 @@ def read_lines(path: Path) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line: the exit status, 1 with one line on stderr if the files do not fit."""
-    names = sys.argv[1:] if arguments is None else list(arguments)
-    if len(names) != 3:
-        print("usage: score_sample.py HYPOTHESIS REFERENCE FAMILY", file=sys.stderr)
-        return 1
+    parser = argparse.ArgumentParser(description="Exact match of translations of the sample, by family.")
+    for name in ("hypothesis", "reference", "family"):
+        parser.add_argument(name, type=Path, help="a file with a line for each sentence")
+    names = list(vars(parser.parse_args(arguments)).values())
     try:
-        columns = [read_lines(Path(name)) for name in names]
+        columns = [read_lines(name) for name in names]
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return 1

@@ -4,7 +4,7 @@ What no beam search should do, whoever wrote it, is to lose to greedy search by 
 LOST lines in a hundred may the best hypothesis score less than the greedy text. And on a model that is right
 about most lines greedily, PEAKED percent or more, the exact matches may not fall by more than FALL points as
 the beam grows. These hold an engine to something that shares nothing with it, where comparing two engines
-only shows that they agree. Knows engines and runs; see check_engines.py, which prints this.
+only shows that they agree. Knows engines and runs; see engines.py, which prints this.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bytenmt.evaluation.scores import text_scores
 from bytenmt.storage.weights import StoredWeights, read_run, restored
 from tools.bench.records import Record
 
-BENCH = "check_beams"
+BENCH = "verify/beams"
 BEAMS = (1, 2, 5, 12)
 LOST, PEAKED, FALL = 0.5, 75.0, 0.5  # percent of lines; percent and points of exact match
 CAPACITY = 32  # sentences side by side

@@ -57,7 +57,7 @@ from tools.bench.drafts import requests_of as requests_of_run
 from tools.bench.records import Record, show, write_json
 from tools.verify.beams import BEAMS, check_beams
 
-BENCH = "check_engines"
+BENCH = "verify/engines"
 NEAR = 1e-4  # log-probabilities, scores and logits that are closer than this are called equal
 CAPACITY = 32  # sentences side by side
 FULLY_DRAFTED = 8  # of which the numba engine has room for CHAIN drafted bytes each

@@ -30,7 +30,7 @@ from bytenmt.models.base import Model
 from bytenmt.storage.checkpoint import load_run
 from tools.bench.records import Record, show, write_json
 
-BENCH = "check_predict"
+BENCH = "verify/predict"
 MEGABYTE, SHORT = 1_000_000, 20_000
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}
 PAIRS = ((MEGABYTE, 256, 65_536), (SHORT, 1, 7))  # bytes of the text, and two sizes of chunks
