@@ -1,22 +1,46 @@
 """bytenmt: character-level translation on raw UTF-8 bytes.
 
 >>> import bytenmt
->>> bytenmt.Translator.load("runs/mine").translate(["오후 3시 40분"])  # doctest: +SKIP
-['3:40 p.m.']
+>>> bytenmt.Translator.load("runs/mine").translate("오후 3시 40분")  # doctest: +SKIP
+'3:40 p.m.'
+
+What goes wrong in a user's hands is a BytenmtError; its children tell what it was: ConfigError, SettingError
+(a ConfigError of what was given to a Translator), DataError, CheckpointError, DeviceError.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bytenmt.decoding.translator import Translation as Translation
     from bytenmt.decoding.translator import Translator as Translator
+    from bytenmt.errors import BytenmtError as BytenmtError
+    from bytenmt.errors import CheckpointError as CheckpointError
+    from bytenmt.errors import ConfigError as ConfigError
+    from bytenmt.errors import DataError as DataError
+    from bytenmt.errors import DeviceError as DeviceError
+    from bytenmt.errors import SettingError as SettingError
 
 __version__ = "0.1.0"
-__all__ = ["Translator", "__version__"]
+_ERRORS = ("BytenmtError", "CheckpointError", "ConfigError", "DataError", "DeviceError", "SettingError")
+_HOME = dict.fromkeys(_ERRORS, "bytenmt.errors") | dict.fromkeys(
+    ("Translation", "Translator"), "bytenmt.decoding.translator"
+)
+__all__ = [
+    "BytenmtError",
+    "CheckpointError",
+    "ConfigError",
+    "DataError",
+    "DeviceError",
+    "SettingError",
+    "Translation",
+    "Translator",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """Translator, imported when it is asked for: `import bytenmt` imports nothing else."""
-    if name == "Translator":
-        return import_module("bytenmt.decoding.translator").Translator
+    """What the package gives, imported when it is asked for: `import bytenmt` imports nothing else."""
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'bytenmt' has no attribute {name!r}")

@@ -30,6 +30,10 @@ class ConfigError(BytenmtError):
     """A configuration key, type or value that does not fit; the message names its path."""
 
 
+class SettingError(ConfigError, ValueError):
+    """A setting of a translation that does not exist, or a value that it cannot have; also a ValueError."""
+
+
 class DataError(BytenmtError):
     """A text file that cannot be used."""
 

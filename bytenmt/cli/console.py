@@ -1,4 +1,4 @@
-"""What the commands share: files in and out, and errors as one line with an exit code.
+"""What the commands share: files in and out, how much is told, and errors as one line with an exit code.
 
 Knows click and the operating system; knows no models, and imports nothing heavy.
 """
@@ -9,8 +9,8 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -20,10 +20,56 @@ import click
 from bytenmt.errors import BytenmtError, printable
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + the signal
+QUIET, VERBOSE = "bytenmt.quiet", "bytenmt.verbose"  # in click's meta, which a group and its command share
+
+
+def _how_much_is_told() -> list[click.Parameter]:
+    """-q and -v, before or behind a command's name."""
+
+    def note(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+        def keep(ctx: click.Context, _: click.Parameter, given: bool) -> None:
+            ctx.meta[name] = given or ctx.meta.get(name, False)
+
+        return keep
+
+    told = ((QUIET, "Nothing on stderr but errors."), (VERBOSE, "Tell more, as the engine that was chosen."))
+    return [
+        click.Option(
+            [f"-{name[8]}", f"--{name[8:]}"],
+            is_flag=True,
+            expose_value=False,
+            callback=note(name),
+            help=help,
+        )
+        for name, help in told
+    ]
+
+
+class Command(click.Command):
+    """A command with -q and -v."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.params += _how_much_is_told()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if not ctx.meta[QUIET]:
+            return super().invoke(ctx)
+        if ctx.meta[VERBOSE]:
+            raise click.UsageError("--quiet and --verbose: give one of them.", ctx)
+        # Whatever writes notes or progress writes them to sys.stderr; errors are told behind this.
+        with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere):
+            return super().invoke(ctx)
 
 
 class CommandGroup(click.Group):
     """Turns what can go wrong in a user's hands into one line and an exit code."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.params += _how_much_is_told()
 
     def main(self, *args: Any, **more: Any) -> Any:
         try:
@@ -60,6 +106,13 @@ class CommandGroup(click.Group):
 def say(text: object) -> None:
     """A line on stderr that may hold names and texts of anybody's."""
     click.echo(printable(text), err=True)
+
+
+def detail(text: object) -> None:
+    """A line on stderr for those who gave -v."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(VERBOSE):
+        say(f"bytenmt: {text}")
 
 
 def _tell(error: OSError) -> None:

@@ -1,4 +1,4 @@
-"""What the options of translate and evaluate mean together: a Translator, and the form of its answers.
+"""What the options of translate and evaluate mean together: settings, an engine, and the form of answers.
 
 Knows the options by name; prints nothing, and imports PyTorch only where an engine or an alignment needs it.
 """
@@ -6,16 +6,17 @@ Knows the options by name; prints nothing, and imports PyTorch only where an eng
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt import __version__
 from bytenmt.cli.line_filter import OutputFormat, plain
 from bytenmt.cli.output_formats import JsonLines, n_best_list
 from bytenmt.config.schema import ATTENTIVE, architecture, fingerprint
-from bytenmt.decoding.loading import EngineSpec, Runtime, choose, precision_of
+from bytenmt.decoding.loading import EngineSpec, Run, Runtime, choose, n_threads, precision_of
+from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.utf8 import first_invalid
@@ -23,8 +24,18 @@ from bytenmt.utf8 import first_invalid
 if TYPE_CHECKING:
     from bytenmt.distributed import Group
 
-OF_SAMPLING = ("temperature", "top_k", "top_p", "seed")
+
+class Answers(NamedTuple):
+    """How answers are wanted; see the options of the same names. alignment: None where it was not said."""
+
+    format: str = "text"
+    alignment: bool | None = None
+    with_source: bool = False
+    stream: bool = False
+
+
 OF_THE_ENGINE = ("engine", "precision", "draft")
+AS_OPTION = {"beam": "--beam-size"}  # whose name is not that of its setting
 
 
 def choice(decoding: Mapping[str, Any], device: str, threads: int | None) -> EngineSpec:
@@ -32,25 +43,17 @@ def choice(decoding: Mapping[str, Any], device: str, threads: int | None) -> Eng
     return choose(decoding["engine"], device, decoding["precision"], threads, decoding["draft"])
 
 
-def settings(decoding: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a Translator: what was given, without what chooses the engine. Raises BytenmtError for
-    what does not go together or would be ignored."""
-    given = {name: value for name, value in decoding.items() if value is not None}
-    beam, n_best = given.get("beam", 1), given.get("n_best", 1)
-    if beam == 1 and "length_penalty" in given:
-        raise BytenmtError(
-            "--length-penalty would be ignored by greedy search: give --beam-size 2 or more with it"
-        )
-    if n_best > beam:
-        raise BytenmtError(f"--n-best {n_best} of --beam-size {beam}: give --beam-size {n_best} or more")
-    for name in OF_SAMPLING:
-        if name in given and not given.get("sample"):
-            raise BytenmtError(f"--{name.replace('_', '-')} would be ignored: give --sample with it")
+def settings(decoding: Mapping[str, Any]) -> Settings:
+    """What the options of a search say, without those of the engine. Raises BytenmtError for what does not go
+    together or would be ignored."""
+    given = {
+        name: value for name, value in decoding.items() if value is not None and name not in OF_THE_ENGINE
+    }
     if "prefix" in given:
         given["prefix"] = utf8(given["prefix"], "--prefix")
         if b"\n" in given["prefix"] or b"\r" in given["prefix"]:
             raise BytenmtError("--prefix holds a line end: a translation is one line")
-    return {name: value for name, value in given.items() if name not in OF_THE_ENGINE}
+    return Settings.of(given, lambda name: AS_OPTION.get(name, f"--{name.replace('_', '-')}"))
 
 
 def utf8(text: str, option: str) -> bytes:
@@ -62,24 +65,24 @@ def utf8(text: str, option: str) -> bytes:
     return data
 
 
-def translator(runtime: Runtime, given: Mapping[str, Any], group: Group | None) -> Translator:
-    """The Translator of loaded runs; given: see settings."""
-    return Translator.of_runtime(runtime, group=group, **given)
-
-
-def form(
-    name: str, stream: bool, alignment: bool | None, given: Mapping[str, Any], group: Group | None
-) -> OutputFormat | None:
+def form(asked: Answers, settings: Settings, group: Group | None) -> OutputFormat | None:
     """How answers are written, None for a text that is shown while it is decoded. Raises BytenmtError for
     what does not go together."""
-    if alignment is not None and name != "jsonl":
-        raise BytenmtError("--alignment would be ignored: give --format jsonl with it")
-    n_best = given.get("n_best", 1)
-    if not stream:
-        return JsonLines(n_best) if name == "jsonl" else n_best_list if n_best > 1 else plain
-    if name != "text":
-        raise BytenmtError(f"--stream shows plain text: drop it, or --format {name}")
-    if given.get("beam", 1) > 1:
+    if asked.format != "jsonl":
+        for option, given in (
+            ("--alignment", asked.alignment is not None),
+            ("--with-source", asked.with_source),
+        ):
+            if given:
+                raise BytenmtError(f"{option} would be ignored: give --format jsonl with it")
+    n_best = settings.search.n_best
+    if not asked.stream:
+        if asked.format == "jsonl":
+            return JsonLines(n_best, with_source=asked.with_source)
+        return n_best_list if n_best > 1 else plain
+    if asked.format != "text":
+        raise BytenmtError(f"--stream shows plain text: drop it, or --format {asked.format}")
+    if settings.search.beam > 1:
         raise BytenmtError("--stream shows what is sure to stay: drop it, or --beam-size")
     if group is not None:
         raise BytenmtError("--stream is for one process: drop it, or start it without torchrun")
@@ -126,13 +129,14 @@ def made_with(
             "processes": asked.group.size if asked.group else 1,
             "format": "stream" if shape is None else "jsonl" if isinstance(shape, JsonLines) else "text",
             "alignment": isinstance(shape, JsonLines) and shape.align is not None,
+            **({"with-source": True} if isinstance(shape, JsonLines) and shape.with_source else {}),
             "buffer-size": buffer_size,
             "errors": errors,
-            "prefix": asked.prefix.decode(),
-            "max-len-a": asked.max_len_a,
-            "max-len-b": asked.max_len_b,
+            "prefix": asked.settings.prefix.decode(),
+            "max-len-a": asked.settings.max_len_a,
+            "max-len-b": asked.settings.max_len_b,
             "max-source-bytes": asked.max_source_bytes,
-            "max-tokens": asked.max_tokens,
+            "max-tokens": asked.settings.max_tokens,
         } | {name.replace("_", "-"): value for name, value in asdict(asked.options).items()}
 
     return make
@@ -155,3 +159,33 @@ def provenance(runtime: Runtime, choice: EngineSpec) -> list[str]:
         told += [] if run.precision == "fp32" else [f"weights {run.precision}"]
         told.append(f"engine {choice.engine} {precision_of(run.precision, choice)}")
     return told
+
+
+def described(runtime: Runtime, choice: EngineSpec, seconds: float) -> Iterator[str]:
+    """What was loaded and what decodes it, a line each. seconds: that loading took."""
+    for run in runtime.runs:
+        update = run.facts.get("update", "unknown")
+        yield f"{run.file}: {architecture(run.config.model)}, update {update}, stored in {run.precision}"
+    precisions = ", ".join(dict.fromkeys(precision_of(run.precision, choice) for run in runtime.runs))
+    threads = f", {n_threads(choice)} threads" if choice.device == "cpu" else ""
+    yield (
+        f"engine {choice.engine} on {choice.device}, {precisions}{threads}, drafts {choice.draft};"
+        f" loaded in {seconds:.2f} s"
+    )
+
+
+def opposed(runs: Sequence[Run]) -> Iterator[str]:
+    """A warning for every two runs of which one learnt to write the files that the other one reads."""
+    for number, run in enumerate(runs):
+        for other in runs[:number]:
+            shared = _files(run, "src") & _files(other, "tgt") | _files(run, "tgt") & _files(other, "src")
+            if shared and not _files(run, "tgt") & _files(other, "tgt"):
+                yield (
+                    f"warning: {other.file} and {run.file} translate in different directions, by their"
+                    f" training text: {min(shared)} is the source of one and the target of the other"
+                )
+
+
+def _files(run: Run, side: str) -> set[str]:
+    """The training files of a run that have one side of the pairs alone."""
+    return {corpus[side] for corpus in run.facts.get("corpora", []) if corpus.get(side)}

@@ -6,6 +6,7 @@ The heavy imports stand inside the commands.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
@@ -15,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bytenmt.cli.console import (
+    Command,
     check_output,
     check_streams,
     dash,
+    detail,
     say,
     standard_input,
     standard_input_size,
     writer,
 )
-from bytenmt.cli.options import COUNT, DRAWN, ENGINE, FILE, MACHINE, MODEL, SAMPLING
+from bytenmt.cli.options import COUNT, DRAWN, ENGINE, FILE, MACHINE, MODEL, RUN, SAMPLING
 from bytenmt.errors import BytenmtError, DataError
 
 if TYPE_CHECKING:  # they import PyTorch
@@ -37,7 +40,7 @@ PIECE = 1 << 16  # bytes of stdin that are read at once
 STDIN = "standard input"
 
 
-@click.command()
+@click.command(cls=Command)
 @MODEL
 @click.argument("file", type=FILE, callback=dash, required=False)
 @click.option("--src", type=FILE, help="Its source, for a translation model.")
@@ -67,13 +70,13 @@ def predict(
     device: str,
     threads: int | None,
 ) -> None:
-    """Print how many bits each byte of a text costs the model: of FILE, or stdin.
+    """Print how many bits each byte of a text costs the model.
 
-    Any bytes of any length are one stream, read in constant memory. A translation model needs the text's
-    source by --src: bits per target byte, the ends of lines paid for too. With --per-byte the figures go to
-    stderr.
+    The text is FILE, or stdin. Any bytes of any length are one stream, read in constant memory. A translation
+    model needs the text's source by --src: bits per target byte, the ends of lines paid for too. With
+    --per-byte the figures go to stderr.
     """
-    from bytenmt.cli import training_args
+    from bytenmt.cli import inputs
     from bytenmt.data.text_file import check_file
     from bytenmt.language.baselines import references
     from bytenmt.language.html_report import Page
@@ -85,10 +88,12 @@ def predict(
     check_output(page, file, src)
     for written in {page, None}:
         check_streams(file, written)
-    on = training_args.torch_device(device, threads)
+    on = inputs.torch_device(device, threads)
+    began = time.monotonic()
     loaded = load_run(run, on)
+    detail(f"predicting on {on}; loaded {run} in {time.monotonic() - began:.2f} s")
     source = loaded.config.model.source
-    training_args.check_source(run, source, src)
+    inputs.check_source(run, source, src)
     if source and chunk is not None:
         raise BytenmtError("--chunk would be ignored: a translation is read line by line")
     if not source and errors is not None:
@@ -154,16 +159,16 @@ def _translations(
     beside: Sequence[Reference],
 ) -> Iterator[Surprise]:
     """What the lines of a file, or of stdin, cost a translation model; `beside` reads all bytes of it."""
-    from bytenmt.cli import training_args
+    from bytenmt.cli import inputs
     from bytenmt.data.corpus import ParallelCorpus, TextFile
     from bytenmt.language.surprisal import translations
 
-    source = training_args.text_file(src, errors or "replace")
+    source = inputs.text_file(src, errors or "replace")
     if file is None:
         target = TextFile.from_bytes(b"".join(_stdin()), STDIN, errors or "replace")
         target.require_lines()
     else:
-        target = training_args.text_file(file, errors or "replace")
+        target = inputs.text_file(file, errors or "replace")
     for one in beside:
         one.add(target.data.tobytes())
     yield from translations(model, ParallelCorpus.from_texts(source, target, keep_empty=True), on)
@@ -176,8 +181,8 @@ def _stdin() -> Iterator[bytes]:
             yield piece
 
 
-@click.command()
-@MODEL
+@click.command(cls=Command)
+@RUN
 @click.option("--prompt", default="", help="What the text begins with.")
 @click.option("--bytes", "n_bytes", type=DRAWN, default=1000, show_default=True, help="Bytes after it.")
 @SAMPLING
@@ -194,9 +199,9 @@ def generate(
     threads: int | None,
     **sampling: Any,
 ) -> None:
-    """Draw a text from a model without a source, and show it as it comes.
+    """Draw a text from a model without a source.
 
-    It is valid UTF-8, and the same again for the same --seed.
+    It is shown as it comes, valid UTF-8, and the same again for the same --seed.
     """
     from bytenmt.cli import decoding_args
     from bytenmt.decoding.loading import choose, load_runs
@@ -207,7 +212,10 @@ def generate(
     choice = choose(engine, device, precision, threads, draft)
     if read_run(run)[1].config.model.source:
         raise BytenmtError(f"{run} was trained with a source: use `bytenmt translate`, or another run")
+    began = time.monotonic()
     runtime = load_runs([run], choice)
+    for line in decoding_args.described(runtime, choice, time.monotonic() - began):
+        detail(line)
     given = {name: value for name, value in sampling.items() if value is not None}
     last = b""
     for last in drawn(runtime, begins, n_bytes, **given):

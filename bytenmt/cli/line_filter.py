@@ -17,7 +17,8 @@ from threading import Condition, Thread
 from typing import BinaryIO, NamedTuple, Protocol
 
 from bytenmt.data.text_file import BYTE_ORDER_MARK, TextFile, describe_mistake
-from bytenmt.decoding.translator import Answer, Translator, cut
+from bytenmt.decoding.pieces import cut
+from bytenmt.decoding.translator import Answer, Translator
 from bytenmt.errors import DataError, printable
 from bytenmt.utf8 import first_invalid, repair
 

@@ -1,4 +1,4 @@
-"""The commands for what training leaves: average, convert and info. Parse, call, print; main.py adds them.
+"""The commands for what training leaves: average, convert, draft, info. Parse, call, print.
 
 The heavy imports stand inside the commands.
 """
@@ -9,20 +9,20 @@ from pathlib import Path
 
 import click
 
-from bytenmt.cli.console import check_output, say
-from bytenmt.cli.options import CORPORA, COUNT, ERRORS, FILE
-from bytenmt.config.presets import PRESETS
+from bytenmt.cli.console import Command, check_output, say
+from bytenmt.cli.options import ARCHITECTURES, COUNT, FILE, completing, corpora, errors_option, preset_option
 from bytenmt.errors import BytenmtError
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("paths", metavar="RUN|FILE...", type=FILE, nargs=-1, required=True)
 @click.option("-o", "--output", type=FILE, required=True, help="The checkpoint file to write.")
 @click.option("--last", type=COUNT, metavar="K", help="The last K checkpoints of a run.")
 def average(paths: tuple[Path, ...], output: Path, last: int | None) -> None:
-    """Write the mean of several checkpoints' weights, a file that -m takes.
+    """Write the mean of several checkpoints' weights.
 
-    Give one run folder, or checkpoint files of one architecture and size.
+    It is a file that every command takes for a run. Give one run folder, or checkpoint files of one
+    architecture and size.
     """
     from bytenmt.storage.average import average as write_average
 
@@ -31,55 +31,92 @@ def average(paths: tuple[Path, ...], output: Path, last: int | None) -> None:
         say(line)
 
 
-@click.command()
+PRECISIONS = ("fp32", "bf16", "int8")
+
+
+@click.command(cls=Command)
 @click.argument("run", type=FILE)
 @click.option("-o", "--output", type=FILE, help="The weights file to write, .safetensors.")
-@click.option(
-    "--precision", type=click.Choice(["fp32", "bf16", "int8"]), help="Of the matrices; all else stays fp32."
-)
-@click.option("--draft", is_flag=True, help="Count the run's draft table instead, which stays in its folder.")
-@CORPORA
-@ERRORS
+@click.option("--precision", type=click.Choice(PRECISIONS), help="Of the matrices; all else stays fp32.")
+@click.option("--draft", "drafts", is_flag=True, hidden=True)  # the older name of the command `draft`
+@corpora(hidden=True)
+@errors_option(hidden=True)
 def convert(
     run: Path,
     output: Path | None,
     precision: str | None,
-    draft: bool,
+    drafts: bool,
     src: tuple[Path, ...],
     tgt: tuple[Path, ...],
     tsv: tuple[Path, ...],
     text: tuple[Path, ...],
     errors: str,
 ) -> None:
-    """Write the weights of a run in fewer bytes, a file that -m takes.
+    """Write the weights of a run in fewer bytes.
 
-    RUN is a run folder, whose best checkpoint is taken, or a weights file. With --draft: count which bytes
-    follow which in the text that the run was trained on, or in that of --src and --tgt, --tsv or --text; what
-    translates with it guesses several bytes a step.
+    RUN is a run folder, whose best checkpoint is taken, or a weights file; what is written can be given as
+    RUN to every command.
     """
     given = src + tgt + tsv + text
-    if draft:
-        from bytenmt.cli.training_args import training_files
-        from bytenmt.speculative.build import write_table
-
+    if drafts:
         if output is not None or precision is not None:
             raise BytenmtError("--draft writes into the run folder: leave out -o and --precision")
-        lines = write_table(run, training_files(src, tgt, tsv, text, ()) if given else [], errors)
-    elif output is None or precision is None:
-        raise BytenmtError("nothing to write: give -o FILE and --precision, or --draft")
-    elif given:
-        raise BytenmtError(f"{given[0]} would be ignored: give --draft with it")
-    else:
-        from bytenmt.storage.quantize import convert as write_converted
+        _count_drafts(run, src, tgt, tsv, text, errors)
+        say(f"convert --draft has its own name now: bytenmt draft {run}")
+        return
+    if given:
+        raise BytenmtError(f"{given[0]} would be ignored: it is for `bytenmt draft`")
+    if output is None or precision is None:
+        missing = [] if output is not None else ["-o FILE.safetensors"]
+        missing += [] if precision is not None else [f"--precision, one of {', '.join(PRECISIONS)}"]
+        raise BytenmtError(f"nothing to write: give {' and '.join(missing)}")
+    from bytenmt.storage.quantize import convert as write_converted
 
-        lines = write_converted(run, output, precision)
-    for line in lines:
+    for line in write_converted(run, output, precision):
         say(line)
 
 
-@click.command()
-@click.argument("what", metavar="RUN|FILE|ARCH")
-@click.option("--preset", metavar="|".join(PRESETS), help="Of an architecture; small by default.")
+@click.command(cls=Command)
+@click.argument("run", type=FILE)
+@corpora()
+@errors_option()
+def draft(
+    run: Path,
+    src: tuple[Path, ...],
+    tgt: tuple[Path, ...],
+    tsv: tuple[Path, ...],
+    text: tuple[Path, ...],
+    errors: str,
+) -> None:
+    """Count a run's draft table, which makes translation quicker.
+
+    It counts which bytes follow which in the text that RUN was trained on, or in that of --src and --tgt,
+    --tsv or --text, and stays in the run's folder; what translates with it drafts several bytes a step. For
+    bytenet and convs2s.
+    """
+    _count_drafts(run, src, tgt, tsv, text, errors)
+
+
+def _count_drafts(
+    run: Path,
+    src: tuple[Path, ...],
+    tgt: tuple[Path, ...],
+    tsv: tuple[Path, ...],
+    text: tuple[Path, ...],
+    errors: str,
+) -> None:
+    """See draft."""
+    from bytenmt.cli.training_args import training_files
+    from bytenmt.speculative.build import write_table
+
+    files = training_files(src, tgt, tsv, text, ()) if src + tgt + tsv + text else []
+    for line in write_table(run, files, errors):
+        say(line)
+
+
+@click.command(cls=Command)
+@click.argument("what", metavar="RUN|FILE|ARCH", shell_complete=completing(ARCHITECTURES, files=True))
+@preset_option("Of an architecture; small by default.")
 @click.option("--no-source", is_flag=True, help="Of an architecture: as a byte language model.")
 def info(what: str, preset: str | None, no_source: bool) -> None:
     """Print what a model costs, and its configuration as TOML.

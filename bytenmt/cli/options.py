@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from bytenmt.config.bounds import BEAM, MOST, N_BYTES, THREADS, WEIGHT, Bounds
 from bytenmt.config.bounds import DECODING as OF
 from bytenmt.config.bounds import TRAINING as LEARNT
+from bytenmt.config.presets import PRESETS
 
 MOST_DRAFTED = 8  # draft.CHAIN, which takes NumPy to import
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -66,22 +69,81 @@ def options(*parts: Callable[[Command], Command]) -> Callable[[Command], Command
     return add
 
 
+def completing(names: Sequence[str], files: bool = False) -> Callable[..., list[CompletionItem]]:
+    """What a shell is told of a word that may be one of these names, or a file's."""
+
+    def complete(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
+        items = [CompletionItem(name) for name in names if name.startswith(begun)]
+        return items + ([CompletionItem(begun, type="file")] if files else [])
+
+    return complete
+
+
+def one_run(command: Command) -> Command:
+    """The run that is given as -m RUN or as RUN, as the argument `run`."""
+
+    @wraps(command)
+    def call(*, run: Path | None, named_run: Path | None, **more: Any) -> Any:
+        if run is not None and named_run is not None:
+            raise click.UsageError(f"{named_run} and -m {run}: expected one run.")
+        return command(run=_there(run or named_run), **more)
+
+    return call  # type: ignore[return-value]
+
+
+def all_runs(command: Command) -> Command:
+    """The runs that are given as -m RUN and as RUN, as the argument `runs`."""
+
+    @wraps(command)
+    def call(*, runs: tuple[Path, ...], more_runs: tuple[Path, ...], **more: Any) -> Any:
+        return command(runs=_there(runs + more_runs), **more)
+
+    return call  # type: ignore[return-value]
+
+
+def _there(given: Any) -> Any:
+    if not given:
+        raise click.UsageError("Missing the run: give RUN, or -m RUN.")
+    return given
+
+
+ARCHITECTURES = tuple(PRESETS["small"])
 FILE = click.Path(path_type=Path)
-MODEL = click.option(
+ARCH = click.option(
+    "--arch",
+    metavar="|".join(ARCHITECTURES),
+    shell_complete=completing(ARCHITECTURES),
+    help="The architecture.",
+)
+MODEL = click.option(  # of predict, whose argument is a text
     "-m", "--model", "run", type=FILE, required=True, help="The run folder, or a checkpoint file."
 )
-MODELS = options(
+RUN = options(
+    click.option("-m", "--model", "run", type=FILE, help="The same as RUN."),
+    click.argument("named_run", metavar="RUN", type=FILE, required=False),
+    one_run,
+)
+RUNS = options(
     click.option(
         "-m",
         "--model",
         "runs",
         type=FILE,
-        required=True,
         multiple=True,
-        help="The run folder, or a checkpoint file; several (-m A B) decide together.",
+        help="The same as RUN, a run folder or a checkpoint file; several decide together.",
     ),
-    click.argument("more_runs", metavar="[RUN...]", type=FILE, nargs=-1),
+    click.argument("more_runs", metavar="RUN...", type=FILE, nargs=-1),
+    all_runs,
 )
+
+
+def preset_option(help: str) -> Callable[[Command], Command]:
+    """--preset, with this help."""
+    return click.option(
+        "--preset", metavar="|".join(PRESETS), shell_complete=completing(tuple(PRESETS)), help=help
+    )
+
+
 MACHINE = options(
     click.option(
         "--device",
@@ -91,24 +153,37 @@ MACHINE = options(
     ),
     click.option("--threads", type=within(THREADS), help="CPU threads."),
 )
-ERRORS = click.option(
-    "--errors",
-    type=click.Choice(["replace", "strict"]),
-    default="replace",
-    help="Invalid UTF-8 becomes U+FFFD (replace, the default) or is an error (strict).",
-)
-RUNTIME = options(
-    ERRORS,
-    MACHINE,
-)
-CORPORA = options(
-    click.option("--src", type=FILE, multiple=True, help="Source text."),
-    click.option("--tgt", type=FILE, multiple=True, help="Target text, line by line with --src."),
-    click.option("--tsv", type=FILE, multiple=True, help="Both in one file: source TAB target."),
-    click.option("--text", type=FILE, multiple=True, help="A text of any bytes to learn without a source."),
-)
+
+
+def errors_option(hidden: bool = False) -> Callable[[Command], Command]:
+    """--errors; hidden: not in the help."""
+    return click.option(
+        "--errors",
+        type=click.Choice(["replace", "strict"]),
+        default="replace",
+        hidden=hidden,
+        help="Invalid UTF-8 becomes U+FFFD (replace, the default) or is an error (strict).",
+    )
+
+
+RUNTIME = options(errors_option(), MACHINE)
+
+
+def corpora(hidden: bool = False) -> Callable[[Command], Command]:
+    """--src, --tgt, --tsv and --text; hidden: not in the help."""
+    help = {
+        "--src": "Source text.",
+        "--tgt": "Target text, line by line with --src.",
+        "--tsv": "Both in one file: source TAB target.",
+        "--text": "A text of any bytes to learn without a source.",
+    }
+    return options(
+        *(click.option(name, type=FILE, multiple=True, hidden=hidden, help=help[name]) for name in help)
+    )
+
+
 TEXTS = options(
-    CORPORA,
+    corpora(),
     click.option(
         "--weight",
         "weights",
@@ -248,9 +323,11 @@ ANSWERS = options(
         "form",
         type=click.Choice(["text", "jsonl"]),
         default="text",
-        help="text, the default: a line, or `number ||| text ||| score` with --n-best; jsonl: an object a"
-        " line, with scores and alignment.",
+        help="text, the default: a line, or `sentence ||| text ||| score` with --n-best, sentences counted"
+        " from 0 as Moses does; jsonl: an object a line, with scores and alignment, `line` counted from 1"
+        " and `sentence` from 0.",
     ),
+    click.option("--with-source", is_flag=True, help="The source of each line too, in jsonl."),
     click.option(
         "--alignment/--no-alignment",
         default=None,

@@ -22,7 +22,8 @@ Parts = Sequence[tuple[bytes, bytes, bytes]]  # of a line: source, text and what
 
 
 def n_best_list(answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
-    """`number ||| text ||| score`, a line for each hypothesis, best first; the number counts from 0."""
+    """`sentence ||| text ||| score`, a line for each hypothesis, best first; sentences are counted from 0, as
+    Moses and what reads its lists do."""
     return b"".join(
         b"%d ||| %b ||| %.6f\n" % (number, hypothesis.text, hypothesis.score)
         for number, answer in enumerate(answers, first)
@@ -35,10 +36,12 @@ class JsonLines:
     """An object a line; see `record`.
 
     n_best: how many are wanted: the list is told where it is more than 1. align: see alignment.Aligner.links.
+    with_source: whether the source is told.
     """
 
     n_best: int = 1
     align: Callable[[Sequence[Parts]], Sequence[Sequence[Link]]] | None = None
+    with_source: bool = False
 
     def __call__(self, answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
         records = [self.record(number, answer) for number, answer in enumerate(answers, first + 1)]
@@ -50,9 +53,13 @@ class JsonLines:
         return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
 
     def record(self, number: int, answer: Answer) -> dict[str, Any]:
-        """line: from 1; what `told` tells of the best hypothesis; n_best: the same of each; alignment: of the
-        best; seconds: from the line's coming to its answer."""
-        record = {"line": number, **told(answer.hypotheses[0])}
+        """line: from 1, as warnings and editors count; sentence: from 0, as in an n-best list; source: of the
+        line; what `told` tells of the best hypothesis; n_best: the same of each; alignment: of the best;
+        seconds: from the line's coming to its answer."""
+        record: dict[str, Any] = {"line": number, "sentence": number - 1}
+        if self.with_source:
+            record["source"] = b"".join(piece.text + piece.joint for piece in answer.pieces).decode()
+        record |= told(answer.hypotheses[0])
         if self.n_best > 1:
             record["n_best"] = [told(hypothesis) for hypothesis in answer.hypotheses]
         return record

@@ -1,28 +1,23 @@
-"""What a command needs before it starts: a run's configuration, a device, texts.
+"""What the options of train mean together: a run's configuration, and the files of its text.
 
-Knows what the options of train mean together, and texts to translate, evaluate and score; prints nothing.
+Opens no text; prints nothing.
 """
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bytenmt.cli.line_filter import Filter, follow
-from bytenmt.config.schema import DEEPEST_KEY, Config, config_toml, config_tree, load_config, preset_tree
+from bytenmt.config.schema import Config, config_toml, config_tree, load_config, preset_tree
+from bytenmt.config.tree import DEEPEST_KEY
 from bytenmt.config.untrusted import parse_toml
-from bytenmt.data.corpus import PairFiles, ParallelCorpus, TextFile
-from bytenmt.decoding.translator import Translator
+from bytenmt.data.corpus import PairFiles
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.storage.lock import refuse_if_taken
 from bytenmt.storage.manifest import CONFIG, has_checkpoint
 from bytenmt.storage.weights import read_config
-
-if TYPE_CHECKING:
-    import torch
 
 LIMITS = (
     "train.max_updates",
@@ -44,12 +39,13 @@ def configuration(
     """A fresh run's configuration; or that of the run to resume, with which the options must agree. source:
     whether the texts of a fresh run have one.
 
-    Raises BytenmtError where `run` is taken, ConfigError for what does not fit.
+    A folder without a checkpoint holds nothing that could be lost: it is fresh. Raises BytenmtError where
+    `run` is taken, ConfigError for what does not fit.
     """
     text = "" if file is None else _toml_text(file)
     if run.exists() and not run.is_dir():
         raise BytenmtError(f"{run} is a file: give the name of a folder to -o")
-    if not (run / CONFIG).is_file() and not has_checkpoint(run):
+    if not has_checkpoint(run) and not (resume and (run / CONFIG).is_file()):  # begun and given up at most
         return load_config(arch, preset, text, settings if source else ("model.source=false", *settings))
     if not resume:
         refuse_if_taken(run)
@@ -66,6 +62,16 @@ def configuration(
                 f" --resume changes only {', '.join(LIMITS)}"
             )
     return wanted
+
+
+def check_resume(run: Path, resume_from: int | None) -> str | None:
+    """What to tell a user who wants to go on where nothing was saved. Raises BytenmtError for --resume-from,
+    which names a checkpoint."""
+    if has_checkpoint(run):
+        return None
+    if resume_from is not None:
+        raise BytenmtError(f"--resume-from {resume_from}: {run} holds no checkpoint: leave it out, or see -o")
+    return f"warning: --resume: {run} holds no checkpoint to go on from: beginning anew"
 
 
 def training_files(
@@ -145,55 +151,3 @@ def _toml_text(path: Path) -> str:
     except ValueError as error:  # neither UTF-8 nor TOML
         raise ConfigError(f"--config {path} is not TOML: {error}") from None
     return text
-
-
-def torch_device(name: str, threads: int | None) -> torch.device:
-    """The device to run on, this process' own under torchrun; the number of CPU threads set."""
-    import torch
-
-    from bytenmt.data.device import pick_device
-    from bytenmt.distributed import local_device
-
-    if threads is not None:
-        torch.set_num_threads(threads)
-    return local_device(pick_device(name))
-
-
-def check_source(run: Path, has_source: bool, src: Path | None) -> None:
-    """Raise BytenmtError where a source is missing, or would be ignored; has_source: of the run."""
-    if has_source and src is None:
-        raise BytenmtError(f"{run} was trained with a source: give it by --src")
-    if src is not None and not has_source:
-        raise BytenmtError(f"{run} was trained without a source: leave out --src")
-
-
-def check_pairs(run: Path, has_source: bool, src: Path | None) -> None:
-    """The same where lines are scored, which a run without a source does not know."""
-    if not has_source:
-        raise BytenmtError(f"{run} was trained without a source: bytenmt predict evaluates it")
-    check_source(run, has_source, src)
-
-
-def text_file(path: Path, errors: str) -> TextFile:
-    """A text file with at least one line."""
-    text = TextFile.open(path, errors)
-    text.require_lines()
-    return text
-
-
-def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
-    """Two texts as a corpus of all their lines: empty ones and long ones are scored too."""
-    source = None if src is None else text_file(src, errors)
-    target = text_file(tgt, errors)
-    return ParallelCorpus.from_texts(source, target, keep_empty=True)
-
-
-def hypotheses(translator: Translator, corpus: ParallelCorpus) -> list[bytes]:
-    """The translation of every source line. In a group only the leading process gets them."""
-    assert corpus.src is not None
-    if translator.group is not None and not translator.group.leads:
-        follow(translator)
-        return []
-    output = io.BytesIO()
-    Filter(translator, output).file(corpus.src)
-    return output.getvalue().split(b"\n")[:-1]

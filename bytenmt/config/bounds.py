@@ -1,12 +1,14 @@
 """The numbers that options may have: one place for the commands, the configuration and the Python interface.
 
-What lies outside would overflow, never end, or say nothing; NaN lies in no range. Imports nothing.
+What lies outside would overflow, never end, or say nothing; NaN lies in no range. Imports nothing but errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
+
+from bytenmt.errors import SettingError
 
 MOST = 10**9  # of bytes, lines, updates: more than anybody has
 MOST_SEED = 2**63 - 1  # what TOML, NumPy and PyTorch all take
@@ -41,7 +43,7 @@ BEAM = Bounds(1, 1000)  # the work of a step grows with its square
 THREADS = Bounds(1, 1024)
 WEIGHT = real(0.001, 1000)  # of a corpus; with less an epoch is empty
 
-# By the names of interface.Options and Translator, which are those of the commands' options.
+# By the names of interface.Options and settings.Settings, which are those of the commands' options.
 DECODING: Mapping[str, Bounds] = {
     "beam": BEAM,
     "n_best": BEAM,
@@ -71,8 +73,8 @@ TRAINING: Mapping[str, Bounds] = {
 
 
 def check(values: Mapping[str, object], bounds: Mapping[str, Bounds]) -> None:
-    """Raise ValueError, naming it, for a value outside its bounds."""
+    """Raise SettingError, naming it, for a value outside its bounds."""
     for name, value in values.items():
         if name in bounds and not bounds[name].hold(value):
             shown = repr(value)
-            raise ValueError(f"{name} is {shown[:40]}{'…' * (len(shown) > 40)}, expected {bounds[name]}")
+            raise SettingError(f"{name} is {shown[:40]}{'…' * (len(shown) > 40)}, expected {bounds[name]}")

@@ -7,18 +7,17 @@ out of range fails with its path. Knows no tensors and no files but the TOML tex
 from __future__ import annotations
 
 import hashlib
-import math
-import re
-import tomllib
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 import tomli_w
 from msgspec import Meta, Struct
 
+from bytenmt.config.advice import explained
 from bytenmt.config.bounds import MOST, TRAINING
 from bytenmt.config.presets import PRESETS, WITHOUT_SOURCE
+from bytenmt.config.tree import assign, merge, not_finite
 from bytenmt.config.untrusted import parse_toml, printable
 from bytenmt.errors import ConfigError
 
@@ -35,7 +34,6 @@ Dilation = Annotated[int, Meta(ge=1, le=1 << 12)]
 MOST_LAYERS = 256  # of a stack of convolutions
 LONGEST_FIELD = 1 << 14  # bytes before it that a convolutional prediction depends on: each is kept
 ConvLayer = tuple[Width, Kernel]  # channels, kernel width
-LONGEST_SETTING, DEEPEST_KEY = 20_000, 8  # characters of a `--set`; names in its key
 Length = Annotated[int, Meta(ge=1, le=1 << 20)]  # bytes of a window
 
 
@@ -233,7 +231,7 @@ def load_config(arch: str | None, preset: str | None, toml: str, settings: Itera
     except ValueError as error:
         raise ConfigError(f"the configuration file is not TOML: {error}") from None
     for setting in settings:
-        _assign(given, setting)
+        assign(given, setting)
     model = given.get("model", {})
     if not isinstance(model, dict):
         raise ConfigError(f"configuration model: expected a section, got {model!r}")
@@ -243,7 +241,7 @@ def load_config(arch: str | None, preset: str | None, toml: str, settings: Itera
     if named is None:
         raise ConfigError(f"no architecture: give --arch, one of {', '.join(PRESETS['small'])}")
     tree = preset_tree(named, preset or "small", model.get("source") is not False)
-    _merge(tree, given)
+    merge(tree, given)
     return parse_config(tree)
 
 
@@ -256,36 +254,30 @@ def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
         known = ", ".join(PRESETS[preset])
         raise ConfigError(f"unknown architecture {arch!r}: expected one of {known}")
     tree: dict[str, Any] = {"model": {"arch": arch}}
-    _merge(tree, PRESETS[preset][arch])
+    merge(tree, PRESETS[preset][arch])
     if not source:
-        _merge(tree, WITHOUT_SOURCE[preset][arch])
+        merge(tree, WITHOUT_SOURCE[preset][arch])
     return tree
 
 
 def parse_config(tree: Mapping[str, Any]) -> Config:
     """A nested dictionary -> Config; ConfigError names the path of what does not fit."""
-    endless = _not_finite(tree) if isinstance(tree, Mapping) else None
+    endless = not_finite(tree) if isinstance(tree, Mapping) else None
     if endless is not None:
         raise ConfigError(f"configuration {printable(endless)}: expected a finite number")
     try:
         return msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:
-        what, _, where = printable(str(error)).partition(" - at `$.")
-        path = where.rstrip("`")
-        unknown = re.fullmatch("Object contains unknown field `(.*)`", what)
-        if unknown:
-            key = ".".join([path, unknown[1]]).lstrip(".")
-            raise ConfigError(f"unknown key {key}: `bytenmt info ARCH` prints every key") from None
-        raise ConfigError(f"configuration {path}: {what}" if path else f"configuration: {what}") from None
+        raise ConfigError(explained(str(error), _sections(tree))) from None
 
 
-def _not_finite(tree: Mapping[str, Any]) -> str | None:
-    """The path of a number in one of the sections that is infinite or none, which no bound tells."""
-    for section, values in tree.items():
-        for key, value in values.items() if isinstance(values, Mapping) else ():
-            if isinstance(value, float) and not math.isfinite(value):
-                return f"{section}.{key}"
-    return None
+def _sections(tree: Mapping[str, Any]) -> dict[str, type[Struct]]:
+    """The sections of a configuration, that of its architecture's model among them."""
+    model = tree.get("model") if isinstance(tree, Mapping) else None
+    arch = model.get("arch") if isinstance(model, Mapping) else None
+    models = {one.__struct_config__.tag: one for one in get_args(ModelConfig)}
+    known: dict[str, type[Struct]] = {"data": DataConfig, "train": TrainConfig}
+    return known | ({"model": models[arch]} if isinstance(arch, str) and arch in models else {})
 
 
 def config_tree(config: Config) -> dict[str, Any]:
@@ -303,41 +295,3 @@ def config_toml(config: Config) -> str:
 def fingerprint(config: Config) -> str:
     """Eight hex digits that name a configuration in scores and logs."""
     return hashlib.sha256(msgspec.json.encode(config, order="sorted")).hexdigest()[:8]
-
-
-def _assign(tree: dict[str, Any], setting: str) -> None:
-    """Put one `key.path=value` into the tree."""
-    path, equals, text = setting.partition("=")
-    keys = path.strip().split(".")
-    if not equals or not all(keys):
-        raise ConfigError(f"--set {setting!r}: expected key=value, for example train.lr=1e-3")
-    if len(setting) > LONGEST_SETTING or len(keys) > DEEPEST_KEY:
-        raise ConfigError(
-            f"--set {setting[:40]!r}… has {len(setting):,} characters and {len(keys):,} names in its key:"
-            f" expected {LONGEST_SETTING:,} and {DEEPEST_KEY} at most"
-        )
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
-    except (ValueError, RecursionError):  # thousands of digits, or of brackets
-        raise ConfigError(f"--set {setting[:40]!r}…: the value is too long to read") from None
-    for key in keys[:-1]:
-        tree = tree.setdefault(key, {})
-        if not isinstance(tree, dict):
-            raise ConfigError(f"--set {setting!r}: {key} is a value, not a section")
-    tree[keys[-1]] = value
-
-
-def _merge(tree: dict[str, Any], over: Mapping[str, Any], levels: int = DEEPEST_KEY) -> None:
-    """Lay one nested dictionary over another, in place. Raises ConfigError where it has too many levels."""
-    if not levels:
-        raise ConfigError(f"the configuration is nested over {DEEPEST_KEY} levels deep: expected sections")
-    for key, value in over.items():
-        if isinstance(value, Mapping) and isinstance(tree.get(key), dict):
-            _merge(tree[key], value, levels - 1)
-        elif isinstance(value, Mapping):
-            tree[key] = {}
-            _merge(tree[key], value, levels - 1)
-        else:
-            tree[key] = value

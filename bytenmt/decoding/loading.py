@@ -201,7 +201,7 @@ def _speculation(paths: Sequence[Path], runs: Sequence[Run], choice: EngineSpec)
                 damaged = True
     if most is not None and not damaged:
         raise BytenmtError(
-            f"--draft {most}: {folders[0]} has no {FILE}: make it by `bytenmt convert {folders[0]} --draft`"
+            f"--draft {most}: {folders[0]} has no {FILE}: make it by `bytenmt draft {folders[0]}`"
         )
     return None
 
@@ -233,6 +233,15 @@ def precision_of(stored: str, choice: EngineSpec) -> str:
     return {"numba": stored, "cuda-graph": "bf16", "torch": "fp32"}[choice.engine]
 
 
+def n_threads(choice: EngineSpec) -> int:
+    """CPU threads that decode, once runs are loaded."""
+    if choice.engine == "numba":
+        return choice.threads or min(MOST_THREADS, _cores())
+    import torch
+
+    return torch.get_num_threads()
+
+
 def of_models(models: Sequence[Model[Any, Any]], device: torch.device, source: bool = True) -> Runtime:
     """Models in evaluation mode on their device, for the torch engine; source: trained with one."""
     from bytenmt.decoding.pytorch.engine import TorchEngine
@@ -250,7 +259,7 @@ def _numba(read: Sequence[tuple[Path, StoredWeights]], choice: EngineSpec) -> Ma
     packed = [
         pack(restored(one.arrays), one.config.model, precision_of(one.precision, choice)) for _, one in read
     ]
-    threads = choice.threads or min(MOST_THREADS, _cores())
+    threads = n_threads(choice)
     source = b"a" if read[0][1].config.model.source else None
     with _told_of_compiling():
         for _ in decode(NumbaEngine(packed, Options(), 1, 1), [Request(source, 0)]):

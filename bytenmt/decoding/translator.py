@@ -7,23 +7,24 @@ protocol; knows no models and imports no PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, AnyStr, NamedTuple
+from typing import TYPE_CHECKING, Any, AnyStr, Generic, NamedTuple, overload
 
-from bytenmt.config import bounds
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
-from bytenmt.decoding.loading import Runtime, choose, load_runs
+from bytenmt.decoding.loading import EngineSpec, Runtime, choose, load_runs
+from bytenmt.decoding.pieces import Piece, cut
 from bytenmt.decoding.scheduler import decode
-from bytenmt.errors import BytenmtError, DataError
-from bytenmt.utf8 import first_invalid
+from bytenmt.decoding.settings import Settings, encoded
+from bytenmt.decoding.streaming import in_characters
+from bytenmt.errors import BytenmtError, SettingError
 
 if TYPE_CHECKING:  # it imports PyTorch
     from bytenmt.distributed import Group
 
-MAX_TOKENS = 16_000  # source bytes side by side, padding counted, each beam counted
 MOST_SENTENCES = 1024  # side by side, however short
 HISTORY = (
     1 << 30
@@ -33,11 +34,13 @@ NUMBER_OF_PIECE = 1 << 40  # tells the draws of a line's pieces apart: more than
 NOTHING = Hypothesis(b"", 0.0, 0.0)  # the translation of an empty line
 
 
-class Piece(NamedTuple):
-    """text: whole characters of a line; joint: what stood before the next piece, b" " or b""."""
+class Translation(NamedTuple, Generic[AnyStr]):
+    """A Hypothesis as it is told to whoever gave a line: text is str where the line is, else bytes."""
 
-    text: bytes
-    joint: bytes
+    text: AnyStr
+    log_probability: float
+    score: float
+    passes: int = 0
 
 
 class Answer(NamedTuple):
@@ -49,27 +52,6 @@ class Answer(NamedTuple):
     found: list[list[Hypothesis]]
 
 
-def cut(line: bytes, limit: int) -> list[Piece]:
-    """Cut valid UTF-8 into pieces of at most `limit` bytes; texts and joints make the line again.
-
-    A piece ends at the last space that it can reach, else between two characters. limit: at least
-    4 bytes, one character.
-    """
-    pieces = []
-    start = 0
-    while len(line) - start > limit:
-        end = line.rfind(b" ", start + 1, start + limit + 1)
-        joint = line[end : end + 1] if end > start else b""
-        if not joint:
-            end = start + limit
-            while line[end] & 0xC0 == 0x80:  # a continuation byte: its character began before
-                end -= 1
-        pieces.append(Piece(line[start:end], joint))
-        start = end + len(joint)
-    pieces.append(Piece(line[start:], b""))
-    return pieces
-
-
 @dataclass(frozen=True, eq=False)
 class Translator:
     """A way to make engines, and the way they are asked.
@@ -77,36 +59,23 @@ class Translator:
     >>> translator = Translator.load("runs/mine", beam=4, n_best=2)
     >>> texts = translator.translate(["오후 3시 40분", "2026년 11월 21일"])
     >>> best, second = translator.n_best(["오후 3시 40분"])[0]
-    >>> (best.text.decode() == texts[0], best.score >= second.score)
+    >>> (best.text == texts[0] == translator.translate("오후 3시 40분"), best.score >= second.score)
     (True, True)
     >>> for part in Translator.load("runs/mine").stream("오후 3시 40분"):  # as it is decoded
     ...     message = part.encode()
 
-    make_engine: for so many sentences at most side by side, with the same `options`. source: whether the
-    runs were trained with one; without, they are asked for their likeliest text, whatever the line. The
-    output has at most max_len_a * (source bytes) + max_len_b bytes. prefix: what it begins with, except
-    where the line is empty; it may be longer than that. A line of more than max_source_bytes is
-    translated in pieces. max_tokens: source bytes side by side, EOS and padding counted, times the beam; a
-    line that costs more is decoded alone. group: the processes that share the work.
+    make_engine: for so many sentences at most side by side, with the same `settings.search`. source: whether
+    the runs were trained with one; without, they are asked for their likeliest text, whatever the line.
+    longest_source: bytes of the lines that they know. group: the processes that share the work.
     """
 
     make_engine: Callable[[int], Engine]
     _: KW_ONLY
-    options: Options = Options()
+    settings: Settings = field(default_factory=Settings)
     source: bool = True
-    prefix: bytes = b""
-    max_len_a: float = 3.0
-    max_len_b: int = 100
-    max_source_bytes: int = 1000
-    max_tokens: int = MAX_TOKENS
+    longest_source: int = 1000
     group: Group | None = None
     _engines: dict[int, Engine] = field(default_factory=dict, init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        own = {name: value for name, value in vars(self).items() if name != "options"}
-        bounds.check(own, bounds.DECODING)
-        if first_invalid(self.prefix) >= 0 or b"\n" in self.prefix or b"\r" in self.prefix:
-            raise ValueError(f"the prefix {self.prefix!r} is not valid UTF-8 without a line end")
 
     @classmethod
     def load(
@@ -121,37 +90,83 @@ class Translator:
     ) -> Translator:
         """The Translator of a run folder or weights file; of several, whose mean probabilities decide.
 
-        engine: auto, torch, cuda-graph or numba; device: auto, cpu or cuda; precision: auto, fp32, bf16 or
-        int8; auto is what suits the machine. threads: of the CPU. draft: auto, off or how many bytes are
-        guessed a step where the run has a draft table. settings: the fields of interface.Options (beam,
-        n_best, length_penalty, sample, …) and of Translator (prefix, max_len_a, …); prefix may be a str.
-        Raises BytenmtError.
+        engine: auto, torch, cuda-graph or numba; device: auto, cpu or cuda; precision: auto, fp32, bf16, int8
+        or w8a8; auto is what suits the machine. threads: of the CPU. draft: auto, off or how many bytes are
+        drafted a step where the run has a draft table. settings: the fields of settings.Settings (prefix,
+        max_len_a, …) and of interface.Options (beam, n_best, sample, …). Raises BytenmtError: what a command
+        refuses is refused here.
         """
-        return cls.of_runtime(load_runs(runs, choose(engine, device, precision, threads, draft)), **settings)
+        for run in runs:
+            if not isinstance(run, str | PathLike):
+                raise SettingError(f"a run is {run!r}: give the names of folders or files, one by one")
+        if not runs:
+            raise SettingError("no run: give a run folder or a weights file")
+        checked = Settings.of(settings)
+        return cls.of_runtime(load_runs(runs, _chosen(engine, device, precision, threads, draft)), checked)
 
     @classmethod
-    def of_runtime(cls, runtime: Runtime, **settings: Any) -> Translator:
-        """The same of runs that are loaded already."""
-        names = {one.name for one in fields(Options)}
-        options = Options(**{name: value for name, value in settings.items() if name in names})
-        own = {name: value for name, value in settings.items() if name not in names}
-        if isinstance(own.get("prefix"), str):
-            own["prefix"] = _encoded(own["prefix"], "the prefix")
-        own = {"source": runtime.source, "max_source_bytes": runtime.max_source_bytes} | own
-        return cls(runtime.maker(options), options=options, **own)
+    def of_runtime(
+        cls,
+        runtime: Runtime,
+        settings: Settings | None = None,
+        *,
+        group: Group | None = None,
+        **named: Any,
+    ) -> Translator:
+        """The same of runs that are loaded already. named: settings by their names, instead of a record."""
+        settings = Settings.of(named) if settings is None else settings
+        return cls(
+            runtime.maker(settings.search),
+            settings=settings,
+            source=runtime.source,
+            longest_source=runtime.max_source_bytes,
+            group=group,
+        )
 
-    def translate(self, lines: Sequence[AnyStr]) -> list[AnyStr]:
-        """The best translation of each line, in the order of the lines, str for str and bytes for bytes.
+    @property
+    def options(self) -> Options:
+        """How the search chooses."""
+        return self.settings.search
 
-        lines: without line ends; bytes are valid UTF-8. Raises DataError where one is not.
+    @property
+    def max_source_bytes(self) -> int:
+        """Of a line that is translated in one piece."""
+        return self.settings.max_source_bytes or self.longest_source
+
+    @overload
+    def translate(self, lines: AnyStr) -> AnyStr: ...  # type: ignore[overload-overlap]
+    @overload
+    def translate(self, lines: Iterable[AnyStr]) -> list[AnyStr]: ...
+    def translate(self, lines: Any) -> Any:
+        """The best translation of a line; or of each of several lines, in their order.
+
+        lines: a str gives a str, bytes give bytes; without line ends, bytes are valid UTF-8. Raises DataError
+        where one is not.
         """
-        best = [hypotheses[0].text for hypotheses in self.n_best(lines)]
-        return [_like(line, text) for line, text in zip(lines, best, strict=True)]
+        if isinstance(lines, str | bytes):
+            best: Any = self.n_best(lines)
+            return best[0].text
+        return [translations[0].text for translations in self.n_best(lines)]
 
-    def n_best(self, lines: Sequence[str | bytes]) -> list[list[Hypothesis]]:
-        """Up to `n_best` translations of each line, best first, with their scores; see answer."""
-        given = [_encoded(line, f"line {number}") for number, line in enumerate(lines, 1)]
-        return [answer.hypotheses for answer in self.answer(given)]
+    @overload
+    def n_best(self, lines: AnyStr) -> list[Translation[AnyStr]]: ...  # type: ignore[overload-overlap]
+    @overload
+    def n_best(self, lines: Iterable[AnyStr]) -> list[list[Translation[AnyStr]]]: ...
+    def n_best(self, lines: Any) -> Any:
+        """Up to `n_best` translations of a line, or of each line, best first, with their scores."""
+        if isinstance(lines, str | bytes):
+            one: list[Any] = [lines]
+            return self._told(one, ["the line"])[0]
+        lines = list(lines)
+        return self._told(lines, [f"line {number}" for number in range(1, len(lines) + 1)])
+
+    def _told(self, lines: Sequence[AnyStr], names: Sequence[str]) -> list[list[Translation[AnyStr]]]:
+        """The translations of each line; names: of the lines, for a message."""
+        answers = self.answer([encoded(line, name) for line, name in zip(lines, names, strict=True)])
+        return [
+            [Translation(_like(line, found.text), *found[1:]) for found in answer.hypotheses]
+            for line, answer in zip(lines, answers, strict=True)
+        ]
 
     def answer(self, lines: Sequence[bytes], first: int = 0) -> list[Answer]:
         """What is found for each line, in the order of the lines.
@@ -175,12 +190,12 @@ class Translator:
 
     def stream(self, line: AnyStr) -> Iterator[AnyStr]:
         """The translation of one line as it is decoded, in parts of whole characters; for beam 1."""
-        yield from (_like(line, part) for part in self.stream_bytes(_encoded(line, "the line")))
+        yield from (_like(line, part) for part in self.stream_bytes(encoded(line, "the line")))
 
     def stream_bytes(self, line: bytes, number: int = 0) -> Iterator[bytes]:
         """The same of a line as answer takes it."""
         if self.options.beam > 1:
-            raise ValueError(f"the beam is {self.options.beam}: only beam 1 knows its text byte by byte")
+            raise SettingError(f"the beam is {self.options.beam}: only beam 1 knows its text byte by byte")
         for place, piece in enumerate(cut(line if self.source else b"", self.max_source_bytes)):
             request = self._request(piece.text, number, place)
             if request is not None:
@@ -193,14 +208,14 @@ class Translator:
         """What to ask for a piece of line `number`; place: of the piece in it. None: nothing to ask."""
         if self.source and not text:
             return None
-        prefix = b"" if place else self.prefix
+        prefix = b"" if place else self.settings.prefix
         limit = max(self._limit(len(text)), len(prefix))
         draws = number + place * NUMBER_OF_PIECE if self.options.sample else 0
         return Request(text if self.source else None, limit, prefix, draws)
 
     def _limit(self, n_bytes: int) -> int:
         """Bytes of output at most for so many of the source, the prefix left out of account."""
-        return int(self.max_len_a * n_bytes) + self.max_len_b
+        return int(self.settings.max_len_a * n_bytes) + self.settings.max_len_b
 
     def _decode(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """The hypotheses of each request, in their order; in a group of all processes' shares."""
@@ -240,7 +255,7 @@ class Translator:
                 f"{beam} hypotheses of up to {limit:,} bytes need {history / 1e9:,.1f} GB of memory a line,"
                 f" expected {4 * HISTORY / 1e9:.1f} GB at most: lower --max-len-a, --max-len-b or --beam-size"
             )
-        most = min(self.max_tokens // (beam * (n_bytes + 1)), MOST_SENTENCES, HISTORY // history)
+        most = min(self.settings.max_tokens // (beam * (n_bytes + 1)), MOST_SENTENCES, HISTORY // history)
         return 1 << max(1, most).bit_length() - 1
 
     @contextmanager
@@ -263,35 +278,12 @@ class Translator:
         return joined
 
 
-def in_characters(engine: Engine, request: Request) -> Iterator[bytes]:
-    """What a sentence begins with, character by character as they become sure, then the rest."""
-    (handle,) = engine.admit([request])
-    n_told = 0
-    while True:
-        engine.advance(1)
-        done = engine.finished()
-        text = done[0][1][0].text if done else engine.so_far(handle)
-        part = text[n_told:]
-        n_whole = first_invalid(part)  # a character may be half there
-        part = part if n_whole < 0 else part[:n_whole]
-        n_told += len(part)
-        if part:
-            yield part
-        if done:
-            return
-
-
-def _encoded(line: str | bytes, name: str) -> bytes:
-    """A line as bytes. Raises DataError where it is not a line of valid UTF-8."""
+def _chosen(engine: str, device: str, precision: str, threads: int | None, draft: str | int) -> EngineSpec:
+    """See loading.choose, whose ValueErrors are the caller's mistakes here: SettingError."""
     try:
-        data = line.encode() if isinstance(line, str) else line
-    except UnicodeEncodeError:
-        raise DataError(f"{name} holds a half of a surrogate pair: expected text") from None
-    if first_invalid(data) >= 0:
-        raise DataError(f"{name} is not valid UTF-8: convert it, or repair it by .decode('utf-8', 'replace')")
-    if b"\n" in data:
-        raise DataError(f"{name} holds a line end: give each line alone")
-    return data
+        return choose(engine, device, precision, threads, draft)
+    except ValueError as error:
+        raise SettingError(str(error)) from None
 
 
 def _like(line: AnyStr, text: bytes) -> AnyStr:

@@ -23,14 +23,14 @@ def write_table(run: Path, given: Sequence[PairFiles], errors: str) -> list[str]
     """Count the drafts of a run and keep them in its folder. given: texts to count; none: those that it was
     trained on, where they still lie. Returns what to tell the user, a line each. Raises BytenmtError."""
     if is_weights_file(run):
-        raise CheckpointError(f"--draft: {run} is a weights file; give the run folder, where drafts are kept")
+        raise CheckpointError(f"{run} is a weights file; give the run folder, where drafts are kept")
     config, facts = read_config(run), read_pointer(run).last_facts()
-    check_serial(config.model, f"--draft: {run}")
+    check_serial(config.model, f"{run}")
     if given and given[0].has_source != config.model.source:
         expected = (
             "with a source: give --src and --tgt" if config.model.source else "without a source: give --text"
         )
-        raise BytenmtError(f"--draft: {run} was trained {expected}")
+        raise BytenmtError(f"{run} was trained {expected}")
     if config.model.source:
         table = of_corpus(_corpus(run, config, facts, given, errors))
     else:
@@ -70,14 +70,14 @@ def _corpus(
     """The pairs to count. Raises DataError where they are not known or not what they were."""
     files = list(given) or [_files(one) for one in facts.get("corpora", [])]
     if not files:
-        raise DataError(f"--draft: {run} does not tell its training text: {HINT}")
+        raise DataError(f"{run} does not tell its training text: {HINT}")
     limits = config.data.max_source_bytes, config.data.max_target_bytes
     corpus = ParallelCorpus.open_all(files, errors, *limits, cache=run / "cache")
     corpus.require_pairs()
     n_bytes = int(corpus.target_lengths.sum(dtype="int64"))
     if not given and (len(corpus), n_bytes) != (facts["pairs"], facts["target_bytes"]):
         names = " and ".join(part.name for part in corpus.parts)
-        raise DataError(f"--draft: the training text {names} is not what it was: {HINT}")
+        raise DataError(f"the training text {names} is not what it was: {HINT}")
     return corpus
 
 

@@ -187,7 +187,7 @@ def write(run: Path, table: Table, config: Config, facts: Mapping[str, Any]) -> 
 def read(run: Path, config: Config, facts: Mapping[str, Any]) -> Table:
     """That of the run folder, checked. Raises CheckpointError, which names the file."""
     path = run / FILE
-    advice = f"make it anew by `bytenmt convert {run} --draft`"
+    advice = f"make it anew by `bytenmt draft {run}`"
     try:
         arrays, told = read_arrays(path)
     except OSError as error:

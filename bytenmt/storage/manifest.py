@@ -79,11 +79,21 @@ def has_checkpoint(run: Path) -> bool:
     return False
 
 
+def _runs_inside(folder: Path) -> str:
+    """Which runs a folder holds that is none itself, for a message."""
+    with contextlib.suppress(OSError):
+        runs = sorted(one for one in folder.iterdir() if (one / POINTER).is_file()) if folder.is_dir() else []
+        if runs:
+            more = f", or another of its {len(runs)} runs" if len(runs) > 1 else ""
+            return f"; did you mean {runs[0]}{more}?"
+    return ""
+
+
 def read_pointer(run: Path) -> Pointer:
     """What a run folder keeps. Raises CheckpointError."""
     if not has_checkpoint(run):
         if not (run / CONFIG).is_file():
-            raise CheckpointError(f"{run} is not a run folder: it has no {CONFIG}")
+            raise CheckpointError(f"{run} is not a run folder: it has no {CONFIG}{_runs_inside(run)}")
         raise CheckpointError(f"{run} has no checkpoint yet: training has not saved anything there")
     path = run / POINTER
     try:

@@ -23,7 +23,7 @@ from bytenmt.storage.tensor_file import read_arrays
 
 DATA = Path(__file__).parents[2] / "data"
 SHORT = "--max-len-b 12 --max-len-a 0.5"
-COUNT = "--draft --src src --tgt tgt"
+COUNT = "--src src --tgt tgt"
 LINE = re.compile(r"\S+: 2,62\d,\d{3} bytes, [\d,]+ contexts; right to byte 1, 2, …, held out: [\d, ]+ %\n")
 
 
@@ -46,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_run(place / "serial", "luong")
     for name, given in (("run", "--src src --tgt tgt"), ("text", "--text tgt")):
         command = " ".join(str(place / word) if word in ("src", "tgt") else word for word in given.split())
-        result = invoke(f"convert {place / name} --draft {command}")
+        result = invoke(f"draft {place / name} {command}")
         assert (result.exit_code, result.stdout) == (0, ""), result.output
         assert LINE.fullmatch(result.stderr), result.stderr
     return place
@@ -80,24 +80,27 @@ SMALL = (
     " --set train.valid_lines=0"
 )
 BAD = [
-    ("convert run", "nothing to write: give -o FILE and --precision, or --draft"),
-    ("convert run -o new.safetensors", "nothing to write"),
-    ("convert run --precision bf16", "nothing to write"),
-    ("convert run -o new.safetensors --precision bf16 --src src", "src would be ignored: give --draft"),
+    ("convert run", "nothing to write: give -o FILE.safetensors and --precision, one of fp32, bf16, int8"),
+    ("convert run -o new.safetensors", "nothing to write: give --precision, one of fp32, bf16, int8"),
+    ("convert run --precision bf16", "nothing to write: give -o FILE.safetensors"),
+    (
+        "convert run -o new.safetensors --precision bf16 --src src",
+        "src would be ignored: it is for `bytenmt draft`",
+    ),
     ("convert run -o new.safetensors --draft", "leave out -o and --precision"),
     ("convert run --precision bf16 --draft", "leave out -o and --precision"),
-    ("convert run --draft", "run does not tell its training text: give it by --src and --tgt"),
-    ("convert text --draft", "the run does not tell its training text"),
-    ("convert run --draft --src src", "no text to train on: give --src and --tgt"),
-    ("convert run --draft --text tgt", "run was trained with a source"),
-    ("convert text --draft --src src --tgt tgt", "text was trained without a source"),
-    (f"convert serial {COUNT}", "serial: the steps of luong are serial; drafts are for bytenet and convs2s"),
-    ("convert none --draft", "none is not a run folder"),
-    (f"convert run/checkpoints/update-00000070.safetensors {COUNT}", "is a weights file; give the run"),
+    ("draft run", "run does not tell its training text: give it by --src and --tgt"),
+    ("draft text", "the run does not tell its training text"),
+    ("draft run --src src", "no text to train on: give --src and --tgt"),
+    ("draft run --text tgt", "run was trained with a source"),
+    ("draft text --src src --tgt tgt", "text was trained without a source"),
+    (f"draft serial {COUNT}", "serial: the steps of luong are serial; drafts are for bytenet and convs2s"),
+    ("draft none", "none is not a run folder"),
+    (f"draft run/checkpoints/update-00000070.safetensors {COUNT}", "is a weights file; give the run"),
     ("translate -m serial -i in --draft 4", "--draft 4: serial: the steps of luong are serial"),
     ("translate -m run serial -i in --draft 4", "serial: the steps of luong are serial"),
-    ("translate -m bare -i in --draft 1", "bare has no draft.safetensors: make it by `bytenmt convert bare"),
-    ("evaluate -m bare --src in --ref in --draft 1", "make it by `bytenmt convert bare --draft`"),
+    ("translate -m bare -i in --draft 1", "bare has no draft.safetensors: make it by `bytenmt draft bare`"),
+    ("evaluate -m bare --src in --ref in --draft 1", "make it by `bytenmt draft bare`"),
     (f"train -o new {TRAIN.replace('convs2s', 'luong')} --draft", "the steps of luong are serial"),
 ]
 
@@ -199,7 +202,7 @@ def test_a_table_that_is_no_good_is_told_of_once(place: Path, fault: str) -> Non
         assert accepted(f"{TRANSLATE} {option}", "" if "off" in option else told) == plain
     assert not drafts(f"{TRANSLATE} --draft 4", told)
     assert invoke("info run").stdout.startswith(f"# run/{FILE} is ")
-    accepted(f"convert run {COUNT}", "held out")
+    accepted(f"draft run {COUNT}", "held out")
     assert path.read_bytes() == whole and drafts(f"{TRANSLATE} --draft 4")
 
 
@@ -228,7 +231,7 @@ def test_training_counts_at_its_end(place: Path) -> None:
     assert LINE.fullmatch(said.splitlines(keepends=True)[-1]), said
     first = (place / "one" / FILE).read_bytes()
     assert accepted("info one").startswith(f"# one/{FILE}: ") and "draft = true" in accepted("info one")
-    accepted("convert one --draft", "held out")
+    accepted("draft one", "held out")
     assert (place / "one" / FILE).read_bytes() == first
     (place / "one" / FILE).write_bytes(b"not to be written over")
     assert "held out" not in invoke(f"train -o one {TRAIN} {SMALL} --resume").stderr
@@ -241,9 +244,9 @@ def test_training_counts_at_its_end(place: Path) -> None:
     assert "is finished" in invoke(again).stderr and (place / "two" / FILE).is_file()
     (place / "tgt").write_bytes((place / "tgt").read_bytes() + b"x\n")
     (place / "src").write_bytes((place / "src").read_bytes() + b"x\n")
-    assert "is not what it was: give it by --src and --tgt" in invoke("convert two --draft").stderr
+    assert "is not what it was: give it by --src and --tgt" in invoke("draft two").stderr
     (place / "tgt").unlink()
-    assert "tgt does not exist" in invoke("convert two --draft").stderr
+    assert "tgt does not exist" in invoke("draft two").stderr
 
 
 def test_a_text_is_counted_as_a_stream(place: Path) -> None:
@@ -252,18 +255,18 @@ def test_a_text_is_counted_as_a_stream(place: Path) -> None:
     train = f"train -o lm --arch convs2s --preset tiny --text tgt --valid-text tgt --max-updates 1 {small}"
     assert invoke(f"{train} --draft").exit_code == 0
     first = (place / "lm" / FILE).read_bytes()
-    accepted("convert lm --draft", "held out")
+    accepted("draft lm", "held out")
     assert (place / "lm" / FILE).read_bytes() == first
-    accepted("convert lm --draft --text src", "held out")
+    accepted("draft lm --text src", "held out")
     assert (place / "lm" / FILE).read_bytes() != first
     block = bytes(Random(1).choices(b"abcdefgh", k=4096))  # as long as a piece
     (place / "steady").write_bytes(block * 20)
-    accepted("convert lm --draft --text steady", "held out")
+    accepted("draft lm --text steady", "held out")
     arrays = read_arrays(place / "lm" / FILE)[0]
     drafted = arrays["guess"][arrays["reach"][:, 0] > 0].view(np.uint8)
     assert set(drafted.tolist()) == set(b"abcdefgh"), "a stream has no EOS, and chains do not end"
     (place / "tgt").write_bytes(b"x" * (place / "tgt").stat().st_size)
-    assert "tgt is not what it was" in invoke("convert lm --draft").stderr
+    assert "tgt is not what it was" in invoke("draft lm").stderr
 
 
 def test_pieces_of_a_line_add_their_passes() -> None:

@@ -99,7 +99,7 @@ def table_of(run: Path, contents: StoredWeights) -> Table:
     """The drafts of a run folder, or of the one that a weights file lies in."""
     folder = run.resolve().parent.parent if is_weights_file(run) else run
     if not (folder / FILE).is_file():
-        raise BytenmtError(f"{folder} has no draft table: run `bytenmt convert {folder} --draft` first")
+        raise BytenmtError(f"{folder} has no draft table: run `bytenmt draft {folder}` first")
     return read(folder, contents.config, contents.facts)
 
 

@@ -268,7 +268,7 @@ class Fuzzer:
         precision = chance.choice(["auto", "fp32", "bf16", "int8"]) if engine == "numba" else "auto"
         beam = chance.choice([1, 1, 3])
         runtime = load_runs([path], choose(engine, "cpu", precision, threads=1))
-        sample = {"sample": True} if chance.random() < 0.2 else {}
+        sample: dict[str, Any] = {"sample": True} if chance.random() < 0.2 else {}
         translator = Translator.of_runtime(runtime, beam=beam, max_len_a=1.0, max_len_b=6, **sample)
         translator.n_best(LINES)
         problem = fits(runtime.runs[0].file)

@@ -1,0 +1,70 @@
+"""The texts and the device that a command works on, and what it must have of them before it starts.
+
+Knows runs by what their configuration tells; prints nothing.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bytenmt.cli.line_filter import Filter, follow
+from bytenmt.data.corpus import ParallelCorpus, TextFile
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import BytenmtError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def torch_device(name: str, threads: int | None) -> torch.device:
+    """The device to run on, this process' own under torchrun; the number of CPU threads set."""
+    import torch
+
+    from bytenmt.data.device import pick_device
+    from bytenmt.distributed import local_device
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return local_device(pick_device(name))
+
+
+def check_source(run: Path, has_source: bool, src: Path | None) -> None:
+    """Raise BytenmtError where a source is missing, or would be ignored; has_source: of the run."""
+    if has_source and src is None:
+        raise BytenmtError(f"{run} was trained with a source: give it by --src")
+    if src is not None and not has_source:
+        raise BytenmtError(f"{run} was trained without a source: leave out --src")
+
+
+def check_pairs(run: Path, has_source: bool, src: Path | None) -> None:
+    """The same where lines are scored, which a run without a source does not know."""
+    if not has_source:
+        raise BytenmtError(f"{run} was trained without a source: bytenmt predict evaluates it")
+    check_source(run, has_source, src)
+
+
+def text_file(path: Path, errors: str) -> TextFile:
+    """A text file with at least one line."""
+    text = TextFile.open(path, errors)
+    text.require_lines()
+    return text
+
+
+def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
+    """Two texts as a corpus of all their lines: empty ones and long ones are scored too."""
+    source = None if src is None else text_file(src, errors)
+    target = text_file(tgt, errors)
+    return ParallelCorpus.from_texts(source, target, keep_empty=True)
+
+
+def hypotheses(translator: Translator, corpus: ParallelCorpus) -> list[bytes]:
+    """The translation of every source line. In a group only the leading process gets them."""
+    assert corpus.src is not None
+    if translator.group is not None and not translator.group.leads:
+        follow(translator)
+        return []
+    output = io.BytesIO()
+    Filter(translator, output).file(corpus.src)
+    return output.getvalue().split(b"\n")[:-1]

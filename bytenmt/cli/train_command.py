@@ -1,0 +1,93 @@
+"""The command that trains. Parse, call, print; main.py adds it.
+
+The heavy imports stand inside the command, so that --help is quick.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bytenmt.cli.console import Command, detail, say
+from bytenmt.cli.options import ARCH, COUNT_OR_NONE, FILE, RUNTIME, TEXTS, TRAINING, preset_option
+
+
+@click.command(cls=Command)
+@click.option("-o", "--output", "run", type=FILE, required=True, help="The run folder to make.")
+@ARCH
+@TEXTS
+@preset_option("The size; small by default.")
+@click.option("--config", "file", type=FILE, help="A TOML file laid over the preset.")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="As train.ema=0.999.")
+@TRAINING
+@click.option("--init-embedding", type=FILE, help="A run whose byte embedding to start from.")
+@click.option("--resume", is_flag=True, help="Go on where the run stopped; may raise its limits.")
+@click.option("--resume-from", type=COUNT_OR_NONE, metavar="UPDATE", help="Go on from this checkpoint.")
+@click.option("--tensorboard", is_flag=True, help="Write the metrics for TensorBoard too.")
+@RUNTIME
+def train(
+    run: Path,
+    arch: str | None,
+    src: tuple[Path, ...],
+    tgt: tuple[Path, ...],
+    tsv: tuple[Path, ...],
+    text: tuple[Path, ...],
+    weights: tuple[float, ...],
+    valid_src: Path | None,
+    valid_tgt: Path | None,
+    valid_tsv: Path | None,
+    valid_text: Path | None,
+    preset: str | None,
+    file: Path | None,
+    settings: tuple[str, ...],
+    init_embedding: Path | None,
+    resume: bool,
+    resume_from: int | None,
+    tensorboard: bool,
+    errors: str,
+    device: str,
+    threads: int | None,
+    **named: Any,
+) -> None:
+    """Train a model on raw parallel text, or on text alone.
+
+    Files are plain or packed (.gz, .xz, .zst). --src and --tgt, or --tsv, may be given several times; or
+    --text, whose bytes are learnt as one stream without a source: a byte language model. Under torchrun all
+    processes train one model.
+    """
+    import torch
+
+    from bytenmt.cli import training_args
+    from bytenmt.cli.inputs import torch_device
+    from bytenmt.distributed import process_group
+    from bytenmt.training import run as training
+
+    resume = resume or resume_from is not None
+    on = torch_device(device, threads)
+    with process_group(on) as group:
+        files = training_args.training_files(src, tgt, tsv, text, weights)
+        valid = training_args.validation_files(files, valid_src, valid_tgt, valid_tsv, valid_text)
+        settings += training_args.named_settings(named)
+        source = files[0].has_source
+        config = group.first(
+            lambda: training_args.configuration(run, resume, arch, preset, file, settings, source)
+        )
+        warning = group.first(lambda: training_args.check_resume(run, resume_from) if resume else None)
+        if warning is not None and group.leads:
+            say(f"bytenmt: {warning}")
+        detail(f"training on {on}, {torch.get_num_threads()} CPU threads, PyTorch {torch.__version__}")
+        training.train(
+            run,
+            config,
+            files=files,
+            valid=valid,
+            device=on,
+            errors=errors,
+            resume=resume,
+            resume_from=resume_from,
+            init_embedding=init_embedding,
+            tensorboard=tensorboard,
+            group=group,
+        )

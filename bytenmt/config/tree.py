@@ -1,0 +1,62 @@
+"""A configuration as a nested dictionary, not checked yet: `--set key=value` over a file over a preset.
+
+Knows dictionaries; knows no key.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from bytenmt.errors import ConfigError
+
+LONGEST_SETTING, DEEPEST_KEY = 20_000, 8  # characters of a `--set`; names in its key
+
+
+def assign(tree: dict[str, Any], setting: str) -> None:
+    """Put one `key.path=value` into the tree."""
+    path, equals, text = setting.partition("=")
+    keys = path.strip().split(".")
+    if not equals or not all(keys):
+        raise ConfigError(f"--set {setting!r}: expected key=value, for example train.lr=1e-3")
+    if len(setting) > LONGEST_SETTING or len(keys) > DEEPEST_KEY:
+        raise ConfigError(
+            f"--set {setting[:40]!r}… has {len(setting):,} characters and {len(keys):,} names in its key:"
+            f" expected {LONGEST_SETTING:,} and {DEEPEST_KEY} at most"
+        )
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    except (ValueError, RecursionError):  # thousands of digits, or of brackets
+        raise ConfigError(f"--set {setting[:40]!r}…: the value is too long to read") from None
+    for key in keys[:-1]:
+        tree = tree.setdefault(key, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"--set {setting!r}: {key} is a value, not a section")
+    tree[keys[-1]] = value
+
+
+def merge(tree: dict[str, Any], over: Mapping[str, Any], levels: int = DEEPEST_KEY) -> None:
+    """Lay one nested dictionary over another, in place. Raises ConfigError where it has too many levels."""
+    if not levels:
+        raise ConfigError(f"the configuration is nested over {DEEPEST_KEY} levels deep: expected sections")
+    for key, value in over.items():
+        if isinstance(value, Mapping) and isinstance(tree.get(key), dict):
+            merge(tree[key], value, levels - 1)
+        elif isinstance(value, Mapping):
+            tree[key] = {}
+            merge(tree[key], value, levels - 1)
+        else:
+            tree[key] = value
+
+
+def not_finite(tree: Mapping[str, Any]) -> str | None:
+    """The path of a number in one of the sections that is infinite or none, which no bound tells."""
+    for section, values in tree.items():
+        for key, value in values.items() if isinstance(values, Mapping) else ():
+            if isinstance(value, float) and not math.isfinite(value):
+                return f"{section}.{key}"
+    return None

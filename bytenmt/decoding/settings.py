@@ -1,0 +1,102 @@
+"""What a translation may be told: the search's options and the limits of lines, checked in one place for the
+commands and for Python.
+
+Knows names and numbers; knows no engines and no lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from bytenmt.config import bounds
+from bytenmt.decoding.interface import Options
+from bytenmt.errors import DataError, SettingError
+from bytenmt.utf8 import first_invalid
+
+MAX_TOKENS = 16_000  # source bytes side by side, padding counted, each beam counted
+OF_SAMPLING = ("temperature", "top_k", "top_p", "seed")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How lines are translated.
+
+    search: how the search chooses. The output has at most max_len_a * (source bytes) + max_len_b bytes.
+    prefix: what it begins with, except where the line is empty; it may be longer than that. A line of more
+    than max_source_bytes is translated in pieces; None: as the runs were trained. max_tokens: source bytes
+    side by side, EOS and padding counted, times the beam; a line that costs more is decoded alone.
+    Raises SettingError for a value outside bounds.DECODING.
+    """
+
+    search: Options = field(default_factory=Options)
+    prefix: bytes = b""
+    max_len_a: float = 3.0
+    max_len_b: int = 100
+    max_source_bytes: int | None = None
+    max_tokens: int = MAX_TOKENS
+
+    def __post_init__(self) -> None:
+        bounds.check(
+            {name: value for name, value in vars(self).items() if value is not None}, bounds.DECODING
+        )
+        if not isinstance(self.prefix, bytes) or first_invalid(self.prefix) >= 0:
+            raise SettingError(f"the prefix {self.prefix!r} is not valid UTF-8")
+        if b"\n" in self.prefix or b"\r" in self.prefix:
+            raise SettingError(f"the prefix {self.prefix!r} holds a line end: a translation is one line")
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:
+        """Settings by their names, those of `search` among them; what is left out has its default.
+
+        shown: how a name is written in a message. Raises SettingError for an unknown name, a wrong value, and
+        what would be ignored.
+        """
+        of_search = {one.name for one in fields(Options)} - {"endless"}
+        of_lines = {one.name for one in fields(cls)} - {"search"}
+        for name in given:
+            if name not in of_search | of_lines:
+                known = ", ".join(sorted(of_search | of_lines))
+                raise SettingError(f"unknown setting {name}: expected one of {known}")
+        _check_together(given, shown)
+        lines = {name: value for name, value in given.items() if name in of_lines}
+        if isinstance(lines.get("prefix"), str):
+            lines["prefix"] = encoded(lines["prefix"], "the prefix")
+        return cls(Options(**{name: value for name, value in given.items() if name in of_search}), **lines)
+
+
+def _check_together(given: Mapping[str, Any], shown: Callable[[str], str]) -> None:
+    """Raise SettingError for what does not go together, or would be ignored."""
+    beam, n_best, sample = given.get("beam", 1), given.get("n_best", 1), given.get("sample", False)
+    numbers = {name: given[name] for name in ("beam", "n_best") if name in given}
+    bounds.check(numbers, bounds.DECODING)
+    if not isinstance(sample, bool):
+        raise SettingError(f"{shown('sample')} is {sample!r}, expected True or False")
+    if beam == 1 and "length_penalty" in given:
+        raise SettingError(
+            f"{shown('length_penalty')} would be ignored by greedy search:"
+            f" give {shown('beam')} 2 or more with it"
+        )
+    if n_best > beam:
+        raise SettingError(
+            f"{shown('n_best')} {n_best} of {shown('beam')} {beam}: give {shown('beam')} {n_best} or more"
+        )
+    for name in OF_SAMPLING:
+        if name in given and not sample:
+            raise SettingError(f"{shown(name)} would be ignored: give {shown('sample')} with it")
+
+
+def encoded(line: str | bytes, name: str) -> bytes:
+    """A line as bytes. Raises DataError where it is not a line of valid UTF-8."""
+    if not isinstance(line, str | bytes):
+        raise DataError(f"{name} is of type {type(line).__name__}: expected str or bytes")
+    try:
+        data = line.encode() if isinstance(line, str) else line
+    except UnicodeEncodeError:
+        raise DataError(f"{name} holds a half of a surrogate pair: expected text") from None
+    if first_invalid(data) >= 0:
+        raise DataError(f"{name} is not valid UTF-8: convert it, or repair it by .decode('utf-8', 'replace')")
+    if b"\n" in data:
+        raise DataError(f"{name} holds a line end: give each line alone")
+    return data
