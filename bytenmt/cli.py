@@ -153,11 +153,14 @@ def translate(
     """Translate stdin to stdout, one line out for one line in.
 
     A line that comes alone is answered at once. An empty line stays empty. A file of -o is there
-    when it is whole. Under torchrun the lines are shared among the processes.
+    when it is whole; one of -i may be packed (.gz, .xz, .zst). Under torchrun the lines are shared among the
+    processes.
     """
     from bytenmt import asking, prepare
     from bytenmt.runtime import load_runs, processes
     from bytenmt.stream import Filter, follow
+    from bytenmt.textfile import TextFile
+    from bytenmt.unpack import is_packed
 
     given = asking.settings(decoding)
     choice = asking.choice(decoding, device, threads)
@@ -165,7 +168,9 @@ def translate(
         leads = group is None or group.leads
         shape = asking.form(form, stream, alignment, given, group)
         check_output(output, input)
-        text = prepare.text_file(input, errors) if input is not None and leads else None
+        text = None
+        if input is not None and leads:
+            text = (prepare.packed_text if is_packed(input) else prepare.text_file)(input, errors)
         loaded = load_runs(runs + more_runs, choice)
         if not loaded.source:
             raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
@@ -176,8 +181,10 @@ def translate(
         shape = asking.with_alignment(shape, loaded, choice, alignment)
         with writer(output) as out:
             answers = Filter(translator, out, shape, buffer_size)
-            if text is not None:
+            if isinstance(text, TextFile):
                 answers.file(text)
+            elif text is not None:
+                answers.stream(text, errors=errors, name=str(input))
             else:
                 answers.stream(standard_input(), errors=errors, size=standard_input_size())
 

@@ -9,6 +9,7 @@ import io
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,15 @@ from bytenmt.corpus import PairFiles, ParallelCorpus, TextFile
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.pointer import CONFIG
 from bytenmt.stream import Filter, follow
+from bytenmt.textfile import check_file
 from bytenmt.translate import Translator
+from bytenmt.unpack import reader, unpacked
 from bytenmt.weights import read_config
 
 if TYPE_CHECKING:
     import torch
 
+HELD = 1 << 26  # bytes of a packed text to translate that are in memory at most
 LIMITS = (
     "train.max_updates",
     "train.max_minutes",
@@ -175,6 +179,24 @@ def check_pairs(run: Path, has_source: bool, src: Path | None) -> None:
 def text_file(path: Path, errors: str) -> TextFile:
     """A text file with at least one line."""
     text = TextFile.open(path, errors)
+    text.require_lines()
+    return text
+
+
+def packed_text(path: Path, errors: str) -> TextFile | BufferedReader:
+    """A packed text file with at least one line; of more than HELD bytes a stream of its lines, which may be
+    more than the memory holds. Either way all of it has been unpacked once. Raises DataError."""
+    check_file(path)
+    held, n_bytes = bytearray(), 0
+    for piece in unpacked(path):
+        n_bytes += len(piece)
+        if n_bytes <= HELD:
+            held += piece
+        else:
+            held.clear()
+    if n_bytes > HELD:
+        return reader(path)
+    text = TextFile.from_bytes(bytes(held), path, errors)
     text.require_lines()
     return text
 

@@ -121,7 +121,7 @@ def initialise(model: nn.Module, fill: Callable[[Tensor], object] | None = None)
 
     fill None scales with the width instead: Glorot and Bengio 2010's uniform distribution, recurrent
     matrices orthogonal in LSTMs too, a forget gate that starts open (Jozefowicz et al. 2015), embedding and
-    output layer as they were made. The fixed ranges of the papers were made for 1,000 units; at a few hundred,
+    output layer as they were made. The fixed ranges of the papers are for 1,000 units; at a few hundred,
     and fed by an embedding of the same range, the signal all but vanishes on its way through two layers.
     """
     for module in model.modules():
