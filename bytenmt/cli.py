@@ -157,11 +157,13 @@ def translate(
 
     A line that comes alone is answered at once. An empty line stays empty. A file of -o is there
     when it is whole; until then what is done is kept beside it, and the same command with --resume goes on.
-    Under torchrun the lines are shared among the processes.
+    One of -i may be packed (.gz, .xz, .zst). Under torchrun the lines are shared among the processes.
     """
     from bytenmt import asking, partial, prepare
     from bytenmt.runtime import load_runs, processes
     from bytenmt.stream import Filter, follow
+    from bytenmt.textfile import TextFile
+    from bytenmt.unpack import is_packed
 
     given = asking.settings(decoding)
     choice = asking.choice(decoding, device, threads)
@@ -171,7 +173,9 @@ def translate(
         check_output(output, input)
         check_streams(input, output)
         partial.check_resume(output, resume)
-        text = prepare.text_file(input, errors) if input is not None and leads else None
+        text = None
+        if input is not None and leads:
+            text = (prepare.packed_text if is_packed(input) else prepare.text_file)(input, errors)
         loaded = load_runs(runs + more_runs, choice)
         if not loaded.source:
             raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
@@ -183,8 +187,10 @@ def translate(
         made_with = asking.made_with(loaded, choice, translator, shape, buffer_size, errors)
         with partial.keeping_writer(output, made_with, resume) as (out, kept):
             answers = Filter(translator, out, shape, buffer_size, kept)
-            if text is not None:
+            if isinstance(text, TextFile):
                 answers.file(text)
+            elif text is not None:
+                answers.stream(text, errors=errors, name=str(input))
             else:
                 answers.stream(standard_input(), errors=errors, size=standard_input_size())
 

@@ -24,7 +24,7 @@ from bytenmt.console import (
     writer,
 )
 from bytenmt.errors import BytenmtError, DataError
-from bytenmt.options import COUNT, DRAWN, ENGINE, FILE, MACHINE, MODEL, SAMPLING
+from bytenmt.options import COUNT, DRAWN, ENGINE, FILE, MACHINE, MODEL, SAMPLING, WINDOW
 
 if TYPE_CHECKING:  # they import PyTorch
     import torch
@@ -45,6 +45,12 @@ STDIN = "standard input"
 @click.option("--html", "page", type=FILE, help="A page to write that colours the text by its bits.")
 @click.option("--chunk", type=COUNT, help="Bytes that the model reads at once; default 1024.")
 @click.option(
+    "--window",
+    type=WINDOW,
+    metavar="N",
+    help="Also what it costs in windows of N bytes, each read without what stands before it.",
+)
+@click.option(
     "--reference/--no-reference",
     default=True,
     help="Whether n-grams of the training text and xz stand beside the figure; they do by default.",
@@ -62,6 +68,7 @@ def predict(
     per_byte: bool,
     page: Path | None,
     chunk: int | None,
+    window: int | None,
     reference: bool,
     errors: str | None,
     device: str,
@@ -77,6 +84,7 @@ def predict(
     from bytenmt.checkpoint import load_run
     from bytenmt.figures import Figures, WholeCharacters, json_lines
     from bytenmt.page import Page
+    from bytenmt.predict import Windowed
     from bytenmt.reference import references
     from bytenmt.textfile import check_file
 
@@ -91,9 +99,13 @@ def predict(
     prepare.check_source(run, source, src)
     if source and chunk is not None:
         raise BytenmtError("--chunk would be ignored: a translation is read line by line")
+    if source and window is not None:
+        raise BytenmtError("--window would be ignored: a translation is read line by line")
     if not source and errors is not None:
         raise BytenmtError(f"--errors would be ignored: {run} reads any bytes")
     beside, missing = references(loaded.facts, source) if reference else ([], [])
+    if window is not None:
+        beside = [Windowed(loaded.model, on, window), *beside]
     if src is None:
         costs = _stream(loaded.model, on, file, chunk, beside)
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,16 @@ from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.lock import refuse_if_taken
 from bytenmt.pointer import CONFIG, has_checkpoint
 from bytenmt.stream import Filter, follow
+from bytenmt.textfile import check_file
 from bytenmt.translate import Translator
+from bytenmt.unpack import reader, unpacked
 from bytenmt.untrusted import parse_toml
 from bytenmt.weights import read_config
 
 if TYPE_CHECKING:
     import torch
 
+HELD = 1 << 26  # bytes of a packed text to translate that are in memory at most
 LIMITS = (
     "train.max_updates",
     "train.max_minutes",
@@ -177,6 +181,24 @@ def check_pairs(run: Path, has_source: bool, src: Path | None) -> None:
 def text_file(path: Path, errors: str) -> TextFile:
     """A text file with at least one line."""
     text = TextFile.open(path, errors)
+    text.require_lines()
+    return text
+
+
+def packed_text(path: Path, errors: str) -> TextFile | BufferedReader:
+    """A packed text file with at least one line; of more than HELD bytes a stream of its lines, which may be
+    more than the memory holds. Either way all of it has been unpacked once. Raises DataError."""
+    check_file(path)
+    held, n_bytes = bytearray(), 0
+    for piece in unpacked(path):
+        n_bytes += len(piece)
+        if n_bytes <= HELD:
+            held += piece
+        else:
+            held.clear()
+    if n_bytes > HELD:
+        return reader(path)
+    text = TextFile.from_bytes(bytes(held), path, errors)
     text.require_lines()
     return text
 
