@@ -84,8 +84,10 @@ def restore_optimizer(
         index, _, key = name.partition(".")
         if not index.isdecimal() or int(index) >= len(every):
             raise ValueError(f"{shown(name)} is of no parameter")
-        shape = () if key == "step" else every[int(index)].shape
-        if tensor.shape != shape or tensor.dtype != torch.float32:
+        parameter = every[int(index)]
+        counts = key == "step"
+        fits = tensor.is_floating_point() if counts else tensor.dtype == parameter.dtype
+        if tensor.shape != (() if counts else parameter.shape) or not fits:
             raise ValueError(f"the optimiser's {shown(name)} has another shape or type than its parameter")
         state.setdefault(int(index), {})[key] = tensor
     if any(parts.keys() != KEPT[train.optimizer] for parts in state.values()):

@@ -24,7 +24,7 @@ from bytenmt.draft import write as write_table
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.memory import machine_bytes, require
 from bytenmt.tensorfile import Array, entry, pack, read_arrays
-from bytenmt.weights import read_config, read_file, read_weights
+from bytenmt.weights import read_config, read_file, read_weights, restored
 
 Arrays = dict[str, Array]
 Told = dict[str, str]
@@ -75,7 +75,11 @@ TENSORS: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
     "a table of 128 rows": (lambda a: a | {TABLE: a[TABLE][:128]}, "F32 128 x 8, expected F32 256 x 8"),
     "a matrix turned": (lambda a: a | {GATES: a[GATES].T}, "F32 12 x 24, expected F32 24 x 12"),
     "whole numbers": (lambda a: a | {GATES: a[GATES].astype(np.int32)}, "I32 24 x 12, expected F32"),
-    "doubles": (lambda a: {k: v.astype(np.float64) for k, v in a.items()}, "differ, first"),
+    "some doubles": (lambda a: a | {TABLE: a[TABLE].astype(np.float64)}, "expected F64"),
+    "a double that is too large": (
+        lambda a: {k: with_nan(v.astype(np.float64), 1e39) for k, v in a.items()},
+        "holds what is no number",
+    ),
     "one too many": (lambda a: a | {"x": a[BIAS]}, "first 'x', which is F32 256, expected missing"),
     "a control character": (lambda a: a | {"\x1b[2J\n": a[BIAS]}, r"first '\x1b[2J\n'"),
     "no number": (lambda a: a | {GATES: with_nan(a[GATES])}, f"'{GATES}' holds what is no number"),
@@ -100,6 +104,16 @@ def test_a_width_that_the_file_does_not_have(made: dict[str, Path], tmp_path: Pa
     arrays[TABLE] = np.zeros((1, 60_000), np.float32)
     wide = written(tmp_path / "w.safetensors", arrays, told | {"config": json.dumps(config)})
     assert "tensors differ" in refused(wide)
+
+
+def test_doubles_are_read(made: dict[str, Path], tmp_path: Path) -> None:
+    """As a training in float64 leaves them."""
+    arrays, told = weights_of(made["seq2seq"])
+    doubles = {name: part.astype(np.float64) for name, part in arrays.items()}
+    contents = read_weights(written(tmp_path / "w.safetensors", doubles, told))[1]
+    assert contents.arrays[GATES].dtype == np.float64
+    assert np.array_equal(restored(contents.arrays)[GATES], arrays[GATES])
+    assert restored(contents.arrays)[GATES].dtype == np.float32
 
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
