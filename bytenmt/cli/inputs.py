@@ -6,16 +6,21 @@ Knows runs by what their configuration tells; prints nothing.
 from __future__ import annotations
 
 import io
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bytenmt.cli.line_filter import Filter, follow
-from bytenmt.data.corpus import ParallelCorpus, TextFile
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.decompress import reader, unpacked
+from bytenmt.data.text_file import TextFile, check_file
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     import torch
+
+HELD = 1 << 26  # bytes of a packed text to translate that are in memory at most
 
 
 def torch_device(name: str, threads: int | None) -> torch.device:
@@ -48,6 +53,24 @@ def check_pairs(run: Path, has_source: bool, src: Path | None) -> None:
 def text_file(path: Path, errors: str) -> TextFile:
     """A text file with at least one line."""
     text = TextFile.open(path, errors)
+    text.require_lines()
+    return text
+
+
+def packed_text(path: Path, errors: str) -> TextFile | BufferedReader:
+    """A packed text file with at least one line; of more than HELD bytes a stream of its lines, which may be
+    more than the memory holds. Either way all of it has been unpacked once. Raises DataError."""
+    check_file(path)
+    held, n_bytes = bytearray(), 0
+    for piece in unpacked(path):
+        n_bytes += len(piece)
+        if n_bytes <= HELD:
+            held += piece
+        else:
+            held.clear()
+    if n_bytes > HELD:
+        return reader(path)
+    text = TextFile.from_bytes(bytes(held), path, errors)
     text.require_lines()
     return text
 

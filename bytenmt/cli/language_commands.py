@@ -26,7 +26,7 @@ from bytenmt.cli.console import (
     standard_input_size,
     writer,
 )
-from bytenmt.cli.options import COUNT, DRAWN, ENGINE, FILE, MACHINE, MODEL, RUN, SAMPLING
+from bytenmt.cli.options import COUNT, DRAWN, ENGINE, FILE, MACHINE, MODEL, RUN, SAMPLING, WINDOW
 from bytenmt.errors import BytenmtError, DataError
 
 if TYPE_CHECKING:  # they import PyTorch
@@ -48,6 +48,12 @@ STDIN = "standard input"
 @click.option("--html", "page", type=FILE, help="A page to write that colours the text by its bits.")
 @click.option("--chunk", type=COUNT, help="Bytes that the model reads at once; default 1024.")
 @click.option(
+    "--window",
+    type=WINDOW,
+    metavar="N",
+    help="Also what it costs in windows of N bytes, each read without what stands before it.",
+)
+@click.option(
     "--reference/--no-reference",
     default=True,
     help="Whether n-grams of the training text and xz stand beside the figure; they do by default.",
@@ -65,6 +71,7 @@ def predict(
     per_byte: bool,
     page: Path | None,
     chunk: int | None,
+    window: int | None,
     reference: bool,
     errors: str | None,
     device: str,
@@ -81,6 +88,7 @@ def predict(
     from bytenmt.language.baselines import references
     from bytenmt.language.html_report import Page
     from bytenmt.language.summary import Figures, WholeCharacters, json_lines
+    from bytenmt.language.surprisal import Windowed
     from bytenmt.storage.checkpoint import load_run
 
     if file is not None:
@@ -96,9 +104,13 @@ def predict(
     inputs.check_source(run, source, src)
     if source and chunk is not None:
         raise BytenmtError("--chunk would be ignored: a translation is read line by line")
+    if source and window is not None:
+        raise BytenmtError("--window would be ignored: a translation is read line by line")
     if not source and errors is not None:
         raise BytenmtError(f"--errors would be ignored: {run} reads any bytes")
     beside, missing = references(loaded.facts, source) if reference else ([], [])
+    if window is not None:
+        beside = [Windowed(loaded.model, on, window), *beside]
     if src is None:
         costs = _stream(loaded.model, on, file, chunk, beside)
     else:

@@ -230,7 +230,7 @@ def draft_option(ctx: click.Context, param: click.Parameter, value: str) -> str 
 
 
 COUNT, COUNT_OR_NONE = within(Bounds(1, MOST)), within(Bounds(0, MOST))
-DRAWN = within(N_BYTES)
+DRAWN, WINDOW = within(N_BYTES), within(Bounds(1, 1 << 16))
 ENGINE = options(
     click.option(
         "--engine",

@@ -68,10 +68,12 @@ def translate(
 
     A line that comes alone is answered at once. An empty line stays empty. A file of -o is there
     when it is whole; until then what is done is kept beside it, and the same command with --resume goes on.
-    Under torchrun the lines are shared among the processes.
+    One of -i may be packed (.gz, .xz, .zst). Under torchrun the lines are shared among the processes.
     """
     from bytenmt.cli import decoding_args, inputs, partial_output
     from bytenmt.cli.line_filter import Filter, follow
+    from bytenmt.data.decompress import is_packed
+    from bytenmt.data.text_file import TextFile
     from bytenmt.decoding.loading import processes
     from bytenmt.decoding.translator import Translator
 
@@ -84,7 +86,9 @@ def translate(
         check_output(output, input)
         check_streams(input, output)
         partial_output.check_resume(output, resume)
-        text = inputs.text_file(input, errors) if input is not None and leads else None
+        text = None
+        if input is not None and leads:
+            text = (inputs.packed_text if is_packed(input) else inputs.text_file)(input, errors)
         loaded = _loaded(runs, choice, leads)
         if not loaded.source:
             raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
@@ -96,8 +100,10 @@ def translate(
         made_with = decoding_args.made_with(loaded, choice, translator, shape, buffer_size, errors)
         with partial_output.keeping_writer(output, made_with, resume) as (out, kept):
             lines = Filter(translator, out, shape, buffer_size, kept)
-            if text is not None:
+            if isinstance(text, TextFile):
                 lines.file(text)
+            elif text is not None:
+                lines.stream(text, errors=errors, name=str(input))
             else:
                 lines.stream(standard_input(), errors=errors, size=standard_input_size())
 

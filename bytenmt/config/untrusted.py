@@ -70,8 +70,10 @@ def parse_toml(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    except ValueError as error:
+    except tomllib.TOMLDecodeError as error:
         raise ValueError(printable(str(error))) from None
+    except ValueError:  # Python's own limit on digits
+        raise ValueError("it holds a number of thousands of digits") from None
 
 
 def check_facts(facts: Any) -> dict[str, Any]:

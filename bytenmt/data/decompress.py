@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
+from io import BufferedReader, RawIOBase
 from pathlib import Path
 from threading import Event
 from typing import Any, BinaryIO
@@ -20,7 +21,10 @@ from tqdm import tqdm
 
 from bytenmt.errors import DataError, printable
 
-PIECE = 1 << 16  # packed bytes that are unpacked at once; what they unpack to is held in memory
+PIECE = 1 << 16  # packed bytes that are read at once
+# And unpacked at once, at most some twenty MB: a .gz packs a thousandfold, the others tens of thousands.
+MORSELS = {".gz": 1 << 13, ".xz": 1 << 9, ".zst": 1 << 9}
+ENOUGH = 1 << 18  # bytes of one morsel that are passed on without others
 LARGE = 1 << 23  # packed bytes from which on a progress bar is shown
 FORGOTTEN = 86_400.0  # seconds after which a temporary file is taken for that of a killed process
 TEMPORARY = ".tmp"
@@ -57,6 +61,34 @@ def is_packed(path: Path) -> bool:
 def unpacked(path: Path) -> Iterator[bytes]:
     """The bytes of a packed file as they are unpacked. Raises DataError as unpack_into_memory does."""
     return _unpacked(path, Event())
+
+
+def reader(path: Path) -> BufferedReader:
+    """A packed file as a stream of what it holds, in little memory. Reading raises DataError as
+    unpack_into_memory does."""
+    return BufferedReader(_Unpacked(unpacked(path)), PIECE)
+
+
+class _Unpacked(RawIOBase):
+    """Pieces of bytes as a stream."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._waiting = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._waiting:
+            self._waiting = memoryview(b"")  # an empty view would keep what it is a view of
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._waiting = memoryview(piece)
+        n = min(len(buffer), len(self._waiting))
+        buffer[:n], self._waiting = self._waiting[:n], self._waiting[n:]
+        return n
 
 
 def unpack_into_memory(path: Path) -> bytes:
@@ -139,7 +171,7 @@ def _unpacked(path: Path, stop: Event) -> Iterator[bytes]:
     layout = {"unit": "B", "unit_scale": True, "desc": printable(f"unpacking {path.name}"), "leave": False}
     try:
         with open(path, "rb") as file, tqdm(total=size, disable=quiet, **layout) as bar:
-            for piece in _streams(file, DECODERS[path.suffix]):
+            for piece in _streams(file, DECODERS[path.suffix], MORSELS[path.suffix]):
                 if stop.is_set():
                     raise _StoppedError
                 bar.update(file.tell() - bar.n)
@@ -168,17 +200,24 @@ def _zstd_errors() -> tuple[type[Exception], ...]:
         return ()
 
 
-def _streams(file: BinaryIO, new_decoder: Callable[[], Any]) -> Iterator[bytes]:
+def _streams(file: BinaryIO, new_decoder: Callable[[], Any], morsel: int) -> Iterator[bytes]:
     """The bytes of all streams of a file, one behind the other. Raises EOFError where the last is cut."""
     decoder = new_decoder()
-    while piece := file.read(PIECE):
-        while piece:
-            if decoder.eof:
-                piece = piece.lstrip(b"\0")  # padding between streams
-                if not piece:
-                    break
-                decoder = new_decoder()
-            yield decoder.decompress(piece)
-            piece = decoder.unused_data if decoder.eof else b""
+    while whole := file.read(PIECE):
+        made: list[bytes] = []
+        for start in range(0, len(whole), morsel):
+            piece = whole[start : start + morsel]
+            while piece:
+                if decoder.eof:
+                    piece = piece.lstrip(b"\0")  # padding between streams
+                    if not piece:
+                        break
+                    decoder = new_decoder()
+                made.append(decoder.decompress(piece))
+                piece = decoder.unused_data if decoder.eof else b""
+            if len(made[-1] if made else b"") > ENOUGH:  # what is packed a thousandfold
+                piece, made = b"".join(made), []
+                yield piece
+        yield b"".join(made)
     if not decoder.eof:
         raise EOFError

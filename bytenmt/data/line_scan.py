@@ -256,7 +256,7 @@ def scan_lines(data: Bytes, first: int = 0) -> tuple[Indices, Lengths, Flags, in
         lengths = np.concatenate((lengths, np.empty_like(lengths)))
         chunk, n_lines = _scan(data, chunk, n_lines, starts, lengths, suspicious, digest)
     if starts[n_lines] < len(data):  # the last line has no newline
-        lengths[n_lines] = len(data) - starts[n_lines]
+        lengths[n_lines] = min(len(data) - starts[n_lines], 2**31 - 1)  # TextFile refuses what is longer
         n_lines += 1
     return starts[:n_lines], lengths[:n_lines], suspicious, int(digest[0])
 

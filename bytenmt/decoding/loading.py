@@ -156,27 +156,18 @@ def load_runs(paths: Sequence[str | Path], choice: EngineSpec) -> Runtime:
     limit = max(LONGEST_CHARACTER, min(run.config.data.max_source_bytes for run in runs))
     load = _numba if choice.engine == "numba" else _torch
     speculation = _speculation([Path(path) for path in paths], runs, choice)
-    make = load(read, choice)
-    if choice.device == "cpu":
-        make = _in_memory(make, sum(state_bytes(run.config.model) for run in runs))
-    return Runtime(_drafting(make, speculation), source, limit, runs)
+    return Runtime(_drafting(load(read, choice), speculation), source, limit, runs)
 
 
-def _in_memory(make: Maker, row_bytes: int) -> Maker:
-    """Engines whose states this machine's memory holds. row_bytes: of a row's state, all models together."""
-
-    def maker(options: Options, speculation: Speculation | None) -> EngineMaker:
-        engine = make(options, speculation)
-
-        def checked(capacity: int) -> Engine:
-            n_rows = capacity * options.beam
-            what = f"decoding {n_rows:,} hypotheses side by side"
-            require(n_rows * row_bytes, what, "lower --max-tokens or --beam-size")
-            return engine(capacity)
-
-        return checked
-
-    return maker
+def _sized(
+    kind: Callable[..., Engine], row_bytes: int, models: Any, options: Options, capacity: int, **how: Any
+) -> Engine:
+    """An engine of models, where this machine's memory holds the states of so many sentences. row_bytes: of a
+    row's state, all models together."""
+    n_rows = capacity * options.beam
+    what = f"decoding {n_rows:,} hypotheses side by side"
+    require(n_rows * row_bytes, what, "lower --max-tokens or --beam-size")
+    return kind(models, options, capacity, **how)
 
 
 def _speculation(paths: Sequence[Path], runs: Sequence[Run], choice: EngineSpec) -> Speculation | None:
@@ -264,8 +255,9 @@ def _numba(read: Sequence[tuple[Path, StoredWeights]], choice: EngineSpec) -> Ma
     with _told_of_compiling():
         for _ in decode(NumbaEngine(packed, Options(), 1, 1), [Request(source, 0)]):
             pass
+    row_bytes = sum(state_bytes(one.config.model) for _, one in read)
     return lambda options, speculation: partial(
-        NumbaEngine, packed, options, threads=threads, speculation=speculation
+        _sized, NumbaEngine, row_bytes, packed, options, threads=threads, speculation=speculation
     )
 
 
@@ -313,8 +305,10 @@ def _torch(read: Sequence[tuple[Path, StoredWeights]], choice: EngineSpec) -> Ma
     if choice.engine == "torch":
         from bytenmt.decoding.pytorch.engine import TorchEngine
 
+        on_cpu = device.type == "cpu"
+        row_bytes = sum(state_bytes(one.config.model) for _, one in read) if on_cpu else 0
         return lambda options, speculation: partial(
-            TorchEngine, models, options, device=device, speculation=speculation
+            _sized, TorchEngine, row_bytes, models, options, device=device, speculation=speculation
         )
     from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 

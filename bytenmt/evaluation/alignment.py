@@ -76,8 +76,10 @@ class Aligner:
 
     def weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[npt.NDArray[np.float32]]:
         """(source, text) without EOS -> for each (bytes of the text, bytes of the source + 1): a row for each
-        byte that was predicted, a column for each source byte and its EOS."""
-        order = sorted(range(len(pairs)), key=lambda i: (len(pairs[i][1]), len(pairs[i][0])))
+        byte that was predicted, a column for each source byte and its EOS. Where nothing was, as for an empty
+        line, no model is asked."""
+        asked = [i for i in range(len(pairs)) if pairs[i][1]]
+        order = sorted(asked, key=lambda i: (len(pairs[i][1]), len(pairs[i][0])))
         found: dict[int, npt.NDArray[np.float32]] = {}
         for batch in _batches(order, pairs):
             sources = [pairs[i][0] + bytes([EOS]) for i in batch]
@@ -94,7 +96,8 @@ class Aligner:
             mean = (total / len(self.models)).cpu().numpy()
             for row, i in enumerate(batch):
                 found[i] = mean[row, : len(pairs[i][1]), : len(sources[row])]
-        return [found[i] for i in range(len(pairs))]
+        nothing = (np.zeros((0, len(source) + 1), np.float32) for source, _ in pairs)
+        return [found.get(i, empty) for i, empty in enumerate(nothing)]
 
     def links(self, lines: Sequence[Sequence[tuple[bytes, bytes, bytes]]]) -> list[list[Link]]:
         """For each line, whose pieces are (source, text, joint), the links of the pieces one after another;

@@ -24,6 +24,7 @@ from bytenmt.models.base import Model
 from bytenmt.utf8 import BOS
 
 CHUNK = 1024  # bytes of a stream that a model reads in one call
+WINDOWS_AT_ONCE = 1 << 14  # bytes of windows that are read side by side
 LINES_AT_ONCE = 1000  # of translations; their surprises are in memory
 
 
@@ -87,6 +88,59 @@ def stream(
     predictor = Predictor(model, device)
     for data in recut(pieces, chunk):
         yield predictor.read(data)
+
+
+class Windowed:
+    """What a stream costs in windows of `size` bytes side by side, each read anew: a byte of a window is
+    predicted from those before it in the window and the one byte before that, as in nanoGPT's estimate of its
+    loss, which draws such windows at random.
+
+    The model starts each with BOS, which opens every stream; the first window has nothing else before it and
+    the last one may be shorter. model: as Predictor's.
+    """
+
+    def __init__(self, model: Model[Any, Any], device: torch.device, size: int) -> None:
+        self._model, self._device, self._size = model, device, size
+        self._waiting = bytearray()
+        self._before: int | None = None  # the byte before what waits
+        self._bits, self._n_bytes = 0.0, 0
+
+    def add(self, data: bytes) -> None:
+        """The next bytes."""
+        self._waiting += data
+        at_once = max(1, WINDOWS_AT_ONCE // self._size) * self._size
+        while len(self._waiting) >= at_once:
+            self._read(at_once // self._size, self._size)
+
+    def lines(self) -> Iterator[str]:
+        """For people; the stream has ended."""
+        while len(self._waiting) >= self._size:
+            self._read(len(self._waiting) // self._size, self._size)
+        if self._waiting:
+            self._read(1, len(self._waiting))
+        bits = self._bits / max(1, self._n_bytes)
+        nats = bits * math.log(2)
+        yield f"bits per byte, in windows of {self._size} read anew: {bits:.4f} ({nats:.4f} nats a byte)"
+
+    @torch.no_grad()
+    def _read(self, n: int, size: int) -> None:
+        """n windows of those that wait. A first one is read alone: nothing stands before it."""
+        n = n if self._before is not None else 1
+        data = bytes(self._waiting[: n * size])
+        truth = torch.frombuffer(bytearray(data), dtype=torch.uint8).to(self._device).view(n, size)
+        before = [] if self._before is None else [self._before, *data[size - 1 : -1 : size]]
+        context = torch.tensor(before, dtype=torch.uint8, device=self._device).view(n, -1)
+        opened = torch.full((n, 1), BOS, dtype=torch.uint8, device=self._device)
+        memory = self._model.encode(
+            torch.zeros(n, 0, dtype=torch.uint8, device=self._device),
+            torch.zeros(n, dtype=torch.int64, device=self._device),
+        )
+        read = torch.cat([opened, context, truth[:, :-1]], dim=1)
+        logits, _ = self._model(read, memory, self._model.start(memory))
+        self._bits += float(surprise(logits[:, -size:], truth)[0].sum())
+        self._n_bytes += len(data)
+        self._before = data[-1]
+        del self._waiting[: len(data)]
 
 
 def recut(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:

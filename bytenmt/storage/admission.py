@@ -13,7 +13,7 @@ import numpy as np
 
 from bytenmt.config.schema import ModelConfig
 from bytenmt.config.untrusted import shown
-from bytenmt.storage.parameters import is_matrix, parameter_shapes
+from bytenmt.storage.parameters import TABLE, is_matrix, parameter_shapes
 from bytenmt.storage.tensor_file import NAMES, Array
 
 STORED: dict[str, str] = {
@@ -28,12 +28,13 @@ EXPONENT = np.uint16(0x7F80)  # of bfloat16: all of it set means infinite or no 
 Kinds = dict[str, tuple[str, tuple[int, ...]]]  # a tensor's type and shape by its name
 
 
-def expected(config: ModelConfig, precision: str) -> Kinds:
-    """What a weights file of a model holds, in a precision of STORED."""
+def expected(config: ModelConfig, precision: str, whole: str = "F32") -> Kinds:
+    """What a weights file of a model holds, in a precision of STORED. whole: the type of what no conversion
+    has made smaller."""
     kinds: Kinds = {}
     for name, shape in parameter_shapes(config).items():
         matrix = is_matrix(name, shape)
-        kinds[name] = (STORED[precision] if matrix else "F32"), shape
+        kinds[name] = (STORED[precision] if matrix and precision != "fp32" else whole), shape
         if matrix and precision == "int8":
             kinds[name + SCALE] = "F32", shape[:1]
     return kinds
@@ -41,15 +42,14 @@ def expected(config: ModelConfig, precision: str) -> Kinds:
 
 def misfit(arrays: Mapping[str, Array], config: ModelConfig, precision: str) -> str | None:
     """What is wrong with the tensors of a weights file, in words that follow its name; None where they are
-    those of the model, and finite.
+    those of the model, and finite. All of them may be float64, as a training in float64 leaves them.
 
     arrays: as they are stored, bfloat16 as its bits in uint16; precision: that of STORED that the file
     tells.
     """
-    kinds = expected(config, precision)
     own: Kinds = {name: (NAMES[array.dtype], array.shape) for name, array in arrays.items()}
-    if precision == "fp32":  # a training in double precision keeps that; what computes in less rounds it
-        own = {name: ("F32" if kind == "F64" else kind, shape) for name, (kind, shape) in own.items()}
+    in_doubles = precision == "fp32" and own.get(TABLE, ("F32", ()))[0] == "F64"
+    kinds = expected(config, precision, "F64" if in_doubles else "F32")
     wrong = sorted(name for name in own.keys() | kinds.keys() if own.get(name) != kinds.get(name))
     if wrong:
         first = wrong[0]
@@ -65,15 +65,18 @@ def misfit(arrays: Mapping[str, Array], config: ModelConfig, precision: str) -> 
 
 
 def finite(array: Array) -> bool:
-    """Are all of an array's numbers finite? bfloat16 comes as its bits, uint16; whole numbers always are."""
+    """Are all of an array's numbers finite, as float32 has them? bfloat16 comes as its bits, uint16; whole
+    numbers always are."""
     flat = array.reshape(-1)
     for start in range(0, flat.size, CHUNK):
         part = flat[start : start + CHUNK]
         if part.dtype == np.uint16:
             if ((part & EXPONENT) == EXPONENT).any():
                 return False
-        elif part.dtype.kind == "f" and not np.isfinite(part).all():
-            return False
+        elif part.dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                if not np.isfinite(part.astype(np.float32, copy=False)).all():
+                    return False
     return True
 
 

@@ -45,8 +45,8 @@ def metadata(config: Config, facts: Mapping[str, Any], holds: str, precision: st
 
 
 def restored(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Arrays as they are stored -> as a model has them: bfloat16 (its bits, uint16) and int8 become float32,
-    what has another type stays."""
+    """Arrays as they are stored -> as a model has them: bfloat16 (its bits, uint16), int8 and float64 become
+    float32, what has another type stays."""
     whole: dict[str, Array] = {}
     for name, array in arrays.items():
         if name.endswith(SCALE):
@@ -55,6 +55,8 @@ def restored(arrays: Mapping[str, Array]) -> dict[str, Array]:
             scales = arrays[name + SCALE].reshape(-1, *[1] * (array.ndim - 1))
             with np.errstate(over="ignore"):  # a huge scale: found out where it is computed with
                 array = array * scales  # int8 * float32 is float32
+        elif array.dtype == np.float64:
+            array = array.astype(np.float32)
         elif array.dtype == np.uint16:
             array = (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
         whole[name] = array

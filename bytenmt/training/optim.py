@@ -85,8 +85,9 @@ def restore_optimizer(
         if not index.isdecimal() or int(index) >= len(every):
             raise ValueError(f"{shown(name)} is of no parameter")
         parameter = every[int(index)]
-        shape = () if key == "step" else parameter.shape
-        if tensor.shape != shape or tensor.dtype not in (torch.float32, parameter.dtype):
+        counts = key == "step"
+        fits = tensor.is_floating_point() if counts else tensor.dtype == parameter.dtype
+        if tensor.shape != (() if counts else parameter.shape) or not fits:
             raise ValueError(f"the optimiser's {shown(name)} has another shape or type than its parameter")
         state.setdefault(int(index), {})[key] = tensor
     if any(parts.keys() != KEPT[train.optimizer] for parts in state.values()):

@@ -77,6 +77,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "packed.gz").write_bytes(gzip.compress(files["src"]))
+    (tmp_path / "nothing.gz").write_bytes(gzip.compress(b""))
+    (tmp_path / "invalid.gz").write_bytes(gzip.compress(files["invalid"]))
     (tmp_path / "cut.gz").write_bytes(gzip.compress(files["src"])[:-12])
     return tmp_path
 
@@ -129,6 +131,10 @@ BAD: list[tuple[str, str]] = [
     (f"{TRANSLATE} -i none", "none does not exist"),
     (f"{TRANSLATE} -i empty", "empty is empty"),
     (f"{TRANSLATE} -i cut.gz", "cut.gz is cut off"),
+    (f"{TRANSLATE} -i nothing.gz", "nothing.gz is empty"),
+    (f"{TRANSLATE} -i none.gz", "none.gz does not exist"),
+    (f"{TRANSLATE} -i invalid.gz --errors strict -o out", "invalid.gz, line 2, byte offset 4: 0xFF"),
+    (f"{TRANSLATE} -i packed.gz -o packed.gz", "packed.gz is the input too"),
     (f"{TRANSLATE} -i invalid --errors strict -o out", "invalid, line 2, byte offset 4: 0xFF"),
     (f"{TRANSLATE} -i src -o src", "src is the input too"),
     (f"{TRANSLATE} -i src -o ./run/../src", "src is the input too"),

@@ -8,6 +8,7 @@ import os
 import random
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,6 +55,21 @@ def test_what_was_packed_comes_out(tmp_path: Path, kind: str) -> None:
         padding = b"".join(pack(part) + bytes(4) for part in parts)
         same = unpack_both(write(tmp_path / f"padded{number}{kind}", padding), tmp_path) == b"".join(parts)
         assert same
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lines_are_read_as_they_are_unpacked(tmp_path: Path, kind: str) -> None:
+    """A stream of the same bytes; of a file that is packed a thousandfold little is in memory at once."""
+    path = write(tmp_path / f"text{kind}", PACKERS[kind](TEXT))
+    assert decompress.reader(path).read() == TEXT
+    assert list(decompress.reader(path)) == TEXT.splitlines(keepends=True)
+    dense = write(tmp_path / f"dense{kind}", PACKERS[kind](bytes(100_000_000)))
+    tracemalloc.start()
+    with decompress.reader(dense) as stream:
+        assert sum(len(stream.read(1 << 20)) for _ in range(60)) == 60 << 20
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 75_000_000
 
 
 def test_other_frames_of_zst(tmp_path: Path) -> None:

@@ -113,6 +113,13 @@ def test_pieces_are_told_in_the_places_of_the_line() -> None:
         assert len(whole[slice(*link.bytes)].decode()) == 1 == len(source[slice(*link.source_bytes)].decode())
 
 
+def test_no_model_is_asked_about_empty_lines() -> None:
+    """They would go through it one by one, and there is nothing to align."""
+    aligner = Aligner([], CPU)  # without models, whose mean nobody can tell
+    assert [weights.shape for weights in aligner.weights([(b"", b""), (b"ab", b"")])] == [(0, 1), (0, 3)]
+    assert aligner.links([[(b"", b"", b"")]] * 3) == [[], [], []]
+
+
 def test_a_trained_eye_sees_where_it_looks() -> None:
     """A model whose attention is forced onto one byte links every character to it."""
     model = small_model("luong")

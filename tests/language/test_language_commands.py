@@ -127,6 +127,13 @@ def test_without_its_training_text_a_run_has_no_n_gram(place: Path, fault: str) 
     assert re.fullmatch(r"no n-gram beside it: [^\n]+\n", result.stderr) and why in result.stderr
 
 
+def test_windows_stand_beside_the_figure(place: Path) -> None:
+    """Both are printed, the stream first."""
+    told = accepted("predict", "-m", "blind", "text", "--window", "16").splitlines()
+    assert told[0].startswith("bits per byte: ")
+    assert sum(line.startswith("bits per byte, in windows of 16 read anew: ") for line in told) == 1
+
+
 def test_each_byte_as_json(place: Path) -> None:
     """The lines alone on stdout; their mean is the figure."""
     result = invoke("predict", "-m", "blind", "text", "--per-byte", "--chunk", "100")
@@ -175,6 +182,7 @@ BAD = [
     ("predict -m run tgt --src run", "run is a directory"),
     ("predict -m run invalid --src src --errors strict", "invalid, line 2, byte offset 0: 0xFF"),
     ("predict -m run tgt --src src --chunk 5", "--chunk would be ignored"),
+    ("predict -m run tgt --src src --window 5", "--window would be ignored"),
     ("predict -m blind text --errors strict", "--errors would be ignored: blind reads any bytes"),
     ("predict -m blind text --html text", "text is the input too"),
     ("predict -m blind text --html run", "run is a directory"),

@@ -22,7 +22,7 @@ from bytenmt.evaluation.scores import log_probabilities
 from bytenmt.language.html_report import SHOWN, Page, visible
 from bytenmt.language.scripts import ESCAPED, Splitter, script
 from bytenmt.language.summary import ENDS, Figures, WholeCharacters, json_lines
-from bytenmt.language.surprisal import Predictor, Surprise, recut, stream, surprise, translations
+from bytenmt.language.surprisal import Predictor, Surprise, Windowed, recut, stream, surprise, translations
 from bytenmt.models import build_model
 from bytenmt.utf8 import BOS
 
@@ -206,6 +206,32 @@ def trainable(name: str) -> AnyModel:
     torch.manual_seed(0)
     wide = {key: 32 for key in ("d_embedding", "d_hidden", "d_channels") if key in VARIANTS[name]}
     return build_model(parse_config({"model": VARIANTS[name] | wide}).model).train()
+
+
+@pytest.mark.parametrize("size", [1, 7, 16, 64, 1000])
+@pytest.mark.parametrize("name", ["seq2seq", "luong", "bytenet", "convs2s"])
+def test_windows_are_read_anew(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte from those before it in its window and one more, by the model asked about each window alone;
+    however the stream comes. A window as long as the text is the stream."""
+    monkeypatch.setattr("bytenmt.language.surprisal.WINDOWS_AT_ONCE", 32)
+    model, text = make(name), some_text(100)
+    told = []
+    for cut in (1, 9, 100):
+        windowed = Windowed(model, CPU, size)
+        for piece in recut([text], cut):
+            windowed.add(piece)
+        told += windowed.lines()
+    parts = []
+    for start in range(0, len(text), size):
+        predictor = Predictor(model, CPU)
+        if start:
+            predictor.read(text[start - 1 : start])
+        parts.append(predictor.read(text[start : start + size]).bits)
+    bits = float(np.concatenate(parts).mean())
+    line = f"bits per byte, in windows of {size} read anew: {bits:.4f} ({bits * np.log(2):.4f} nats a byte)"
+    assert told == [line] * 3
+    if size >= len(text):
+        assert f"{bits_of(model, text, 100).mean():.4f}" == f"{bits:.4f}"
 
 
 @pytest.mark.parametrize("name", VARIANTS)

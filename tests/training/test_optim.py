@@ -125,3 +125,25 @@ def test_moving_average() -> None:
     with average.in_place():
         np.testing.assert_allclose(parameter.detach().numpy(), expected, rtol=1e-5)
     assert parameter.tolist() == [39.0, -39.0, 19.5]
+
+
+@pytest.mark.parametrize("name", ["adamw", "nag", "adadelta", "sgd"])
+def test_a_state_that_does_not_fit_is_refused(name: Any) -> None:
+    """Of another shape, type, parameter or optimiser: the compiled steps believe what they are given."""
+    train = TrainConfig(optimizer=name)
+    parameters = [nn.Parameter(torch.ones(2, 3)), nn.Parameter(torch.ones(2))]
+    optimizer = build_optimizer(parameters, train)
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    kept = optimizer_tensors(optimizer)
+    restore_optimizer(optimizer, kept, train)
+    wrong = [{"7.exp_avg": torch.ones(2, 3)}, {"x.exp_avg": torch.ones(2, 3)}, {"0.novel": torch.ones(2, 3)}]
+    wrong += [{key: tensor[:1]} for key, tensor in kept.items() if tensor.dim()]
+    wrong += [{key: tensor.int()} for key, tensor in kept.items()]
+    for change in wrong:
+        with pytest.raises(ValueError):
+            restore_optimizer(optimizer, {**kept, **change}, train)
+    if name in ("adamw", "adadelta"):
+        with pytest.raises(ValueError, match=f"not that of {name}"):
+            restore_optimizer(optimizer, {key: kept[key] for key in list(kept)[1:]}, train)

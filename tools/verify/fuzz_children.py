@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 SECONDS = 10  # of the processor that a task may take, until it is killed
-WAITING = 6  # times as long by the clock: the machine may have other work
+WAITING = 30  # times as long by the clock: the machine may have other work
 ROOM = 2 << 30  # bytes of address space that a child may take besides what it has
 TIMERS = (signal.SIGPROF, signal.SIGALRM)
 TOGETHER = 25  # tasks of a child
