@@ -61,7 +61,7 @@ class Settings:
                 raise SettingError(f"unknown setting {name}: expected one of {known}")
         _check_together(given, shown)
         lines = {name: value for name, value in given.items() if name in of_lines}
-        if isinstance(lines.get("prefix"), str):
+        if not isinstance(lines.get("prefix", b""), bytes):
             lines["prefix"] = encoded(lines["prefix"], "the prefix")
         return cls(Options(**{name: value for name, value in given.items() if name in of_search}), **lines)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 from made_up_engine import warm_up
 
@@ -34,10 +35,16 @@ from bytenmt.training import run as training
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
 SMALL = ["model.d_hidden=12", "model.d_embedding=8"]
 SHORT = "--max-len-b 5 --max-len-a 0.1"
-COMMANDS = ["train", "translate", "evaluate", "score", "average", "convert", "info", "predict", "generate"]
+COMMANDS = [*main.commands]
 
 
-def make_run(folder: Path, arch: str = "luong", settings: tuple[str, ...] = (), seed: int = 0) -> Path:
+def make_run(
+    folder: Path,
+    arch: str = "luong",
+    settings: tuple[str, ...] = (),
+    seed: int = 0,
+    facts: dict[str, Any] | None = None,
+) -> Path:
     """A run folder as training leaves it, of random weights."""
     folder.mkdir()
     small = SMALL if arch not in CONVOLUTIONAL else ["model.d_embedding=8"]
@@ -45,7 +52,7 @@ def make_run(folder: Path, arch: str = "luong", settings: tuple[str, ...] = (), 
     torch.manual_seed(seed)
     model = build_model(config.model)
     (folder / CONFIG).write_text(config_toml(config), encoding="utf-8")
-    save_checkpoint(folder, 70, weights(model), {}, config, {}, keep=1, best=True)
+    save_checkpoint(folder, 70, weights(model), {}, config, facts or {}, keep=1, best=True)
     return folder
 
 
@@ -76,6 +83,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
+    for name in "ab":
+        (tmp_path / "folder" / name).mkdir(parents=True)
+        (tmp_path / "folder" / name / "checkpoints.json").write_bytes(b"{}")
     (tmp_path / "packed.gz").write_bytes(gzip.compress(files["src"]))
     (tmp_path / "nothing.gz").write_bytes(gzip.compress(b""))
     (tmp_path / "invalid.gz").write_bytes(gzip.compress(files["invalid"]))
@@ -150,7 +160,7 @@ BAD: list[tuple[str, str]] = [
     (f"{TRANSLATE} -i src --prefix a\udcff", "--prefix is not UTF-8: its byte 1 is 0xFF"),
     (f"{TRANSLATE} -i src --prefix \udced\udca0\udc80", "--prefix is not UTF-8: its byte 0 is 0xED"),
     (f"{TRANSLATE} -i src --alignment", "--alignment would be ignored: give --format jsonl"),
-    (f"{TRANSLATE} -i src --no-alignment", "--alignment would be ignored: give --format jsonl"),
+    (f"{TRANSLATE} -i src --with-source", "--with-source would be ignored: give --format jsonl"),
     ("translate -m plain -i src --alignment --format jsonl", "no run here has attention"),
     (f"{TRANSLATE} -i src --stream --format jsonl", "--stream shows plain text"),
     (f"{TRANSLATE} -i src --stream -b 2", "--stream shows what is sure"),
@@ -204,6 +214,10 @@ BAD: list[tuple[str, str]] = [
     (f"{TRAIN} --src invalid --valid-src src --errors strict", "line 2, byte offset 4: 0xFF"),
     (f"{PAIRS} --arch bytenet --set model.source=false", "model.source is false, but the text has a source"),
     (f"{TEXT} --set train.learning_rate=1", "learning_rate"),
+    (f"{TEXT} --set lr=1", "unknown key lr: did you mean train.lr?"),
+    (f"{TEXT} --set model.scor=dot", "unknown key model.scor: did you mean model.score?"),
+    (f"{TEXT} --set train.optimizer=adam", "'adam' is none of adamw, nag, sgd, adadelta"),
+    (f"{TEXT} --set model.score=dots", "'dots' is none of dot, general, concat"),
     (f"{TEXT} --set train.lr=fast", "train.lr"),
     (f"{TEXT} --config unknown.toml", "learning_rate"),
     (f"{TEXT} --config wrong.toml", "wrong.toml is not TOML"),
@@ -215,6 +229,7 @@ BAD: list[tuple[str, str]] = [
     ("train -o run --arch luong --text tgt --valid-text tgt", "run already holds a run"),
     ("train -o src --arch luong --text tgt --valid-text tgt", "src is a file"),
     ("train -o new --resume --text tgt --valid-text tgt", "no architecture: give --arch"),
+    (f"{TEXT} --resume-from 5", "--resume-from 5: new holds no checkpoint"),
     ("average -o out none", "none"),
     ("average -o out src", "src"),
     ("average -o src src", "src is the input too"),
@@ -223,6 +238,11 @@ BAD: list[tuple[str, str]] = [
     ("convert run -o there/new.safetensors --precision int8", "make the folder there first"),
     (f"convert run/{WEIGHTS} -o run/{WEIGHTS} --precision int8", "is an input too"),
     ("convert run -o run/checkpoints/update-00000001.safetensors --precision int8", "a run's own checkpoint"),
+    ("convert run -o new.safetensors", "nothing to write: give --precision, one of fp32, bf16, int8"),
+    (
+        "translate folder -i src",
+        "folder is not a run folder: it has no config.toml; did you mean folder/a, or",
+    ),
     ("info none.safetensors", "none.safetensors is missing"),
     (f"info run/{WEIGHTS} --preset tiny", "--preset would be ignored"),
     ("info run --no-source", "--no-source would be ignored"),
@@ -489,6 +509,26 @@ def test_resume_with_or_without_a_source(place: Path) -> None:
     assert "has a source" in refused(RESUME.replace("-o run", "-o no_source"))
 
 
+def test_resume_where_no_run_is_begins_anew_aloud(call: Call, place: Path) -> None:
+    """A warning, since the name may be mistyped; a job that restarts itself gives --resume at once."""
+    said = invoke(f"{TEXT} --resume")
+    assert said.exit_code == 0 and call.rest["resume"] is True
+    assert said.stderr == (
+        "bytenmt: warning: --resume: new holds no checkpoint to go on from: beginning anew\n"
+    )
+    assert invoke(f"{TEXT} --resume -q").stderr == invoke(TEXT).stderr == ""
+
+
+def test_a_run_that_saved_nothing_is_no_run(call: Call, place: Path) -> None:
+    """What was begun by mistake is in nobody's way; its configuration holds where it is resumed."""
+    (place / "new").mkdir()
+    (place / "new" / CONFIG).write_text(config_toml(load_config("luong", "base", "", ["model.source=false"])))
+    accepted(f"{TEXT} --preset tiny")
+    assert call.config == load_config("luong", "tiny", "", ["train.max_updates=1", "model.source=false"])
+    accepted("train -o new --text tgt --valid-text tgt --resume")
+    assert call.config == load_config("luong", "base", "", ["model.source=false"])
+
+
 def test_version() -> None:
     assert accepted("--version").strip() == f"bytenmt, version {__version__}"
 
@@ -515,6 +555,83 @@ def test_help_imports_nothing_heavy() -> None:
         "--top-p",
     ):
         assert name in run.stdout
+
+
+def test_every_command_fits_a_line_of_the_list() -> None:
+    """Its name and what it does, whole, in eighty columns."""
+    _, _, listed = CliRunner().invoke(main, ["--help"], terminal_width=80).output.partition("Commands:\n")
+    lines = listed.partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in lines] == sorted(COMMANDS)
+    assert all(line.endswith(".") and not line.endswith("..") and len(line) <= 80 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "completed"),
+    [
+        (["train", "--arch"], "b", ["bahdanau", "bytenet"]),
+        (["train", "--preset"], "", ["tiny", "small", "base", "large", "paper"]),
+        (["info"], "conv", ["convs2s", "conv"]),  # or a file's name, which the shell completes
+        (["info", "luong", "--preset"], "b", ["base"]),
+        (["translate"], "runs/", ["runs/"]),
+    ],
+)
+def test_the_shell_completes(words: list[str], begun: str, completed: list[str]) -> None:
+    found = ShellComplete(main, {}, "bytenmt", "_BYTENMT_COMPLETE").get_completions(words, begun)
+    assert [item.value for item in found] == completed
+    assert "_BYTENMT_COMPLETE=bash_source" in accepted("--help")
+
+
+def test_a_run_needs_no_option(place: Path) -> None:
+    """RUN is -m RUN, and both texts of a pair have either name; no run, or two of one, is a usage error."""
+    assert accepted(f"translate run -i src {SHORT}") == accepted(f"{TRANSLATE} -i src {SHORT}")
+    assert accepted("score run --src src --ref tgt") == accepted(f"{SCORE} --src src --tgt tgt")
+    assert accepted(f"evaluate run --src src --tgt tgt {SHORT}") == accepted(
+        f"{EVALUATE} --src src --ref tgt {SHORT}"
+    )
+    for command in ("translate", "score --src src --tgt tgt", f"{SCORE} run --src src --tgt tgt"):
+        told = invoke(command)
+        assert told.exit_code == 2 and "run" in told.stderr.splitlines()[-1]
+
+
+def test_quiet_and_verbose(place: Path) -> None:
+    """Before the command's name or behind it: notes and warnings are left out, errors never; or what was
+    chosen is told beside them."""
+    pieces = f"{TRANSLATE} -i src {SHORT} --max-source-bytes 6"
+    usual = invoke(pieces)
+    assert "translated in" in usual.stderr
+    for command in (f"{pieces} -q", f"-q {pieces}"):
+        told = invoke(command)
+        assert (told.stderr, told.stdout) == ("", usual.stdout)
+    assert refused("translate none -i src -q") == refused("translate none -i src")
+    for command in (f"{pieces} -v", f"--verbose {pieces} --threads 1"):
+        told = invoke(command)
+        assert told.stdout == usual.stdout
+        first, second, *rest = told.stderr.splitlines()
+        assert first == f"bytenmt: run/{WEIGHTS}: luong, update 70, stored in fp32"
+        form = r"bytenmt: engine \S+ on cpu, fp32, \d threads, drafts auto; loaded in \d+\.\d\d s"
+        assert re.fullmatch(form, second) and "\n".join([*rest, ""]) == usual.stderr
+    assert invoke(f"{pieces} -q -v").exit_code == 2
+    for name in COMMANDS:
+        assert {"-q", "-v"} <= {option for one in main.commands[name].params for option in one.opts}
+
+
+def test_directions_that_differ_are_told(place: Path) -> None:
+    """Where one run learnt to write what the other one reads, by the files of their training."""
+    for name, (src, tgt) in {"there": ("ko", "en"), "back": ("en", "ko"), "again": ("ko", "en2")}.items():
+        make_run(place / name, facts={"corpora": [{"src": f"/t/{src}", "tgt": f"/t/{tgt}"}]})
+    told = invoke(f"translate there back -i src {SHORT}")
+    assert told.exit_code == 0 and re.fullmatch(
+        r"bytenmt: warning: there/\S+ and back/\S+ translate in different directions, [^\n]+\n", told.stderr
+    )
+    assert not invoke(f"translate there again run -i src {SHORT}").stderr
+
+
+def test_the_older_form_of_draft(place: Path) -> None:
+    """Still counts, and tells its name of today."""
+    make_run(place / "net", "bytenet")
+    told = invoke("convert net --draft --src src --tgt tgt").stderr.splitlines()
+    assert told[-1] == "convert --draft has its own name now: bytenmt draft net" and len(told) == 2
+    assert invoke("draft net --src src --tgt tgt").stderr.splitlines() == told[:1]
 
 
 @pytest.mark.parametrize("prefix", ["a\nb", "a\r"])

@@ -20,14 +20,15 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from made_up_engine import MadeUpEngine, make_run, small_model, warm_up
+from made_up_engine import made_up_translator as made_up
+from made_up_engine import make_run, small_model, warm_up
 from processes import job, results
 
 import bytenmt
 from bytenmt.cli import line_filter as module
 from bytenmt.cli.line_filter import Filter, Line, Waiting, follow
 from bytenmt.data.text_file import TextFile
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import Request
 from bytenmt.decoding.loading import of_models
 from bytenmt.decoding.translator import Translator
 from bytenmt.distributed import Group
@@ -60,12 +61,6 @@ def make(arch: str = "luong", **options: Any) -> Translator:
     """Of a random model."""
     short = {"max_len_a": 0.01, "max_len_b": 9}
     return Translator.of_runtime(of_models([small_model(arch)], CPU), **{**short, **options})
-
-
-def made_up(admitted: list[list[Request]] | None = None, **options: Any) -> Translator:
-    """Of an engine whose answers anybody can tell."""
-    notes = [] if admitted is None else admitted
-    return Translator(lambda capacity: MadeUpEngine(capacity, Options(), notes), options=Options(), **options)
 
 
 def rubbish(n_lines: int = 200) -> bytes:

@@ -25,8 +25,8 @@ from processes import job
 from small_runs import config
 
 import bytenmt
-from bytenmt.cli import main as cli_module
 from bytenmt.cli import partial_output as partial_module
+from bytenmt.cli import translation_commands as cli_module
 from bytenmt.cli.line_filter import Line, Waiting
 from bytenmt.cli.main import main
 from bytenmt.config.schema import Config

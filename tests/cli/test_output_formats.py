@@ -14,7 +14,8 @@ from made_up_engine import make_run
 from bytenmt.cli.main import main
 from bytenmt.cli.output_formats import JsonLines, n_best_list
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.decoding.translator import Answer, Piece, Translator
+from bytenmt.decoding.pieces import Piece
+from bytenmt.decoding.translator import Answer, Translator
 
 LINES = ["one", "", "두 번째"]
 SHORT: dict[str, Any] = {"max_len_a": 0.1, "max_len_b": 9, "device": "cpu"}
@@ -39,24 +40,27 @@ def test_the_command_writes_what_the_translator_finds(tmp_path: Path) -> None:
     records = [json.loads(line) for line in said("--n-best", "2", "--format=jsonl")]
     for number, (record, hypotheses) in enumerate(zip(records, expected, strict=True), 1):
         assert record["line"] == number and 0 <= record["seconds"] < 60
-        bits = [-h.log_probability / np.log(2) / len(h.text) if h.text else None for h in hypotheses]
+        bits = [-h.log_probability / np.log(2) / len(h.text.encode()) if h.text else None for h in hypotheses]
         for one, h, expected_bits in zip(record["n_best"], hypotheses, bits, strict=True):
-            assert one["text"].encode() == h.text and one["bits_per_byte"] == pytest.approx(expected_bits)
+            assert one["text"] == h.text and one["bits_per_byte"] == pytest.approx(expected_bits)
             assert (one["score"], one["log_probability"]) == (h.score, h.log_probability)
         assert record["n_best"][0].items() <= record.items()
-        assert list(record)[:6] == ["line", "text", "score", "log_probability", "bits_per_byte", "n_best"]
+        told = ["line", "sentence", "text", "score", "log_probability", "bits_per_byte", "n_best"]
+        assert list(record)[:7] == told and record["sentence"] == number - 1
     bests = [json.loads(line) for line in said("--format=jsonl")]
-    assert all("n_best" not in record for record in bests)
+    assert all("n_best" not in record and "source" not in record for record in bests)
+    sources = [json.loads(line) for line in said("--format=jsonl", "--with-source", "--max-source-bytes=4")]
+    assert [record["source"] for record in sources] == LINES
     assert [record["text"] for record in bests] == [record["text"] for record in records]
     assert said("--n-best", "2") == [
-        f"{number} ||| {h.text.decode()} ||| {h.score:.6f}"
+        f"{number} ||| {h.text} ||| {h.score:.6f}"
         for number, hypotheses in enumerate(expected)
         for h in hypotheses
     ]
 
 
 def test_numbers_go_on_from_buffer_to_buffer() -> None:
-    """JSON lines count from 1, as editors do; n-best lists from 0, as Moses did."""
+    """A sentence has the same number in both forms, from 0 as Moses did; a line counts from 1."""
     answer = Answer([Hypothesis("é".encode(), -1.5, -0.5)], [Piece(b"x", b"")], [])
     assert n_best_list([answer, answer], 7, [0.0, 0.0]).decode().split("\n")[:2] == [
         "7 ||| é ||| -0.500000",
@@ -65,7 +69,8 @@ def test_numbers_go_on_from_buffer_to_buffer() -> None:
     written = JsonLines()([answer, answer], 7, [0.25, 0.5])
     assert "é".encode() in written
     told = [json.loads(line) for line in written.splitlines()]
-    assert [(record["line"], record["seconds"]) for record in told] == [(8, 0.25), (9, 0.5)]
+    assert [(record["line"], record["sentence"]) for record in told] == [(8, 7), (9, 8)]
+    assert [record["seconds"] for record in told] == [0.25, 0.5]
 
 
 def test_a_score_that_is_no_number_is_null() -> None:

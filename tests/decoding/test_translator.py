@@ -17,14 +17,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_engine import MadeUpEngine, make_run, small_model
+from made_up_engine import made_up_translator as made_up
 from processes import results
 
 import bytenmt
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.loading import of_models
-from bytenmt.decoding.translator import Translator, cut
+from bytenmt.decoding.pieces import cut
+from bytenmt.decoding.translator import Translation, Translator
 from bytenmt.distributed import ALONE, Group
-from bytenmt.errors import BytenmtError, DataError
+from bytenmt.errors import BytenmtError, ConfigError, DataError, SettingError
 from bytenmt.models import MODELS
 
 CPU = torch.device("cpu")
@@ -35,15 +37,6 @@ def make(arch: str = "luong", **options: Any) -> Translator:
     """Of a random model."""
     runtime = of_models([small_model(arch)], CPU, options.pop("source", True))
     return Translator.of_runtime(runtime, **{**SHORT, **options})
-
-
-def made_up(admitted: list[list[Request]] | None = None, **options: Any) -> Translator:
-    """Of an engine whose answers anybody can tell."""
-    names = {"beam", "n_best", "sample", "length_penalty"}
-    chosen = Options(**{name: value for name, value in options.items() if name in names})
-    rest = {name: value for name, value in options.items() if name not in names}
-    notes = [] if admitted is None else admitted
-    return Translator(lambda capacity: MadeUpEngine(capacity, chosen, notes), options=chosen, **rest)
 
 
 # Lists of lines.
@@ -194,7 +187,7 @@ def test_an_engine_is_used_again_unless_it_was_broken_off() -> None:
         made.append(MadeUpEngine(capacity, Options(), []))
         return made[-1]
 
-    translator = Translator(engine, options=Options())
+    translator = Translator(engine)
     assert translator.translate(["one"]) == translator.translate(["one"]) == ["ONE0"]
     assert [one.capacity for one in made] == [1]
     parts = translator.stream("two words")
@@ -211,7 +204,22 @@ def test_a_list_of_text_is_answered_by_text() -> None:
     translator = made_up()
     assert translator.translate(["두 번째"]) == ["두 번째0"]
     assert translator.translate(["두 번째".encode()]) == ["두 번째0".encode()]
-    assert translator.n_best(["x"])[0][0].text == b"X0"
+    assert translator.translate(line for line in ["a", "b"]) == ["A0", "B0"]
+
+
+def test_one_line_is_one_line() -> None:
+    """No list of its characters: str for str, bytes for bytes, with scores and without."""
+    translator = made_up(beam=2, n_best=2)
+    assert translator.translate("두 줄") == "두 줄0"
+    assert translator.translate("두 줄".encode()) == "두 줄0".encode()
+    assert [one.text for one in translator.n_best("x")] == ["X0", "X1"]
+    assert [one.text for one in translator.n_best(b"x")] == [b"X0", b"X1"]
+    assert translator.n_best(["x", "y"])[1][1] == Translation("Y1", -2.0, -2.0 / 3)
+    for wrong in ("a\nb", b"\xff"):
+        with pytest.raises(DataError, match="the line"):
+            translator.translate(wrong)
+    with pytest.raises(DataError, match="line 2 is of type int: expected str or bytes"):
+        translator.translate(["a", 5])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +258,11 @@ def test_runs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     alone = Translator.load("luong", engine="torch", **SHORT).translate(["one", "two"])
     assert Translator.load(Path(file), engine="torch", **SHORT).translate(["one", "two"]) == alone
     both = Translator.load("luong", "bytenet", engine="torch", beam=2, n_best=2, prefix="é", **SHORT)
-    assert (both.max_source_bytes, both.prefix, both.options) == (30, "é".encode(), Options(beam=2, n_best=2))
+    assert (both.max_source_bytes, both.settings.prefix, both.options) == (
+        30,
+        "é".encode(),
+        Options(beam=2, n_best=2),
+    )
     models = [small_model("luong").float(), small_model("bytenet", 1).float()]
     expected = Translator.of_runtime(of_models(models, CPU), beam=2, n_best=2, prefix="é", **SHORT)
     assert both.n_best(["one", "two"]) == expected.n_best(["one", "two"])
@@ -278,34 +290,60 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert said.getvalue() == ""
 
 
-def test_the_package_gives_the_translator_alone() -> None:
+def test_the_package_gives_the_translator_and_its_errors() -> None:
     """And imports nothing heavy until it does."""
     code = (
         "import sys, bytenmt\n"
         "print({'torch', 'numba', 'numpy', 'msgspec', 'click'} & set(sys.modules))\n"
         "from bytenmt import Translator; from bytenmt.decoding.translator import Translator as Same\n"
         "print(Translator is Same is bytenmt.Translator, {'torch', 'click'} & set(sys.modules))\n"
+        "print(all(getattr(bytenmt, name) for name in bytenmt.__all__))\n"
         "bytenmt.translator"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-    assert run.stdout.splitlines() == ["set()", "True set()"]
+    assert run.stdout.splitlines() == ["set()", "True set()", "True"]
     assert "AttributeError: module 'bytenmt' has no attribute 'translator'" in run.stderr
 
 
-def test_misuse_is_told() -> None:
-    for wrong in ({"max_source_bytes": 3}, {"max_tokens": 0}):
-        with pytest.raises(ValueError, match="expected a whole number from"):
-            made_up(**wrong)  # type: ignore[arg-type]
-    for prefix in (b"\xff", b"a\n", b"\r"):
-        with pytest.raises(ValueError, match="is not valid UTF-8 without a line end"):
-            made_up(prefix=prefix)
+def test_misuse_is_told(tmp_path: Path) -> None:
+    """By an error that the package exports, which is Python's ValueError too; before a run is looked for."""
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"max_source_bytes": 3}, "max_source_bytes is 3, expected a whole number from 4"),
+        ({"max_tokens": 0}, "expected a whole number from"),
+        ({"prefix": b"\xff"}, "is not valid UTF-8"),
+        ({"prefix": "a\n"}, "holds a line end"),
+        ({"prefix": b"\r"}, "holds a line end"),
+        ({"prefix": 5}, "type int"),
+        ({"beams": 3}, "unknown setting beams: expected one of beam, length_penalty"),
+        ({"endless": True}, "unknown setting endless"),
+        ({"beam": "4"}, "beam is '4', expected a whole number"),
+        ({"n_best": 2}, "n_best 2 of beam 1: give beam 2 or more"),
+        ({"length_penalty": 0.5}, "would be ignored by greedy search: give beam 2"),
+        ({"top_k": 4}, "top_k would be ignored: give sample"),
+        ({"sample": "yes"}, "sample is 'yes', expected True or False"),
+    ]
+    for settings, told in wrong:
+        for refused in (lambda given: make(**given), lambda given: Translator.load("none", **given)):
+            with pytest.raises(bytenmt.BytenmtError, match=told):
+                refused(settings)
+    engines: list[tuple[dict[str, Any], str]] = [
+        ({"engine": "cuda"}, "'cuda' is none of auto, torch"),
+        ({"device": "gpu"}, "'gpu' is none of auto, cpu"),
+        ({"precision": "fp16"}, "'fp16' is none of auto, fp32"),
+        ({"threads": 0}, "threads is 0"),
+        ({"draft": "on"}, "draft is 'on'"),
+    ]
+    for options, told in engines:
+        with pytest.raises(SettingError, match=told) as refusal:
+            Translator.load("none", **options)
+        assert isinstance(refusal.value, ConfigError) and isinstance(refusal.value, ValueError)
     with pytest.raises(ValueError, match="training mode"):
         of_models([small_model("luong").train()], CPU)
-    with pytest.raises(TypeError, match="beams"):
-        make(beams=3)
-    with pytest.raises(ValueError, match="no run"):
+    with pytest.raises(SettingError, match="no run"):
         Translator.load()
+    with pytest.raises(SettingError, match="one by one"):
+        Translator.load(["one", "two"])  # type: ignore[arg-type]
 
 
 # Several processes.

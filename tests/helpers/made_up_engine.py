@@ -9,7 +9,9 @@ import torch
 
 from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
+from bytenmt.distributed import Group
 from bytenmt.models import build_model
 from bytenmt.models.base import Model
 from bytenmt.storage.checkpoint import save_checkpoint, weights
@@ -60,6 +62,17 @@ class MadeUpEngine:
     def _hypotheses(self, request: Request) -> list[Hypothesis]:
         texts = [made_up_text(request, which) for which in range(self.options.n_best)]
         return [Hypothesis(text, -1.0 - k, (-1.0 - k) / (len(text) + 1)) for k, text in enumerate(texts)]
+
+
+def made_up_translator(
+    admitted: list[list[Request]] | None = None, group: Group | None = None, **named: Any
+) -> Translator:
+    """A Translator of this engine; named: its settings."""
+    settings = Settings.of(named)
+    notes = [] if admitted is None else admitted
+    return Translator(
+        lambda capacity: MadeUpEngine(capacity, settings.search, notes), settings=settings, group=group
+    )
 
 
 SIZES = {

@@ -17,6 +17,7 @@ from made_up_engine import MadeUpEngine, make_run, warm_up
 from bytenmt.cli.main import main
 from bytenmt.decoding.interface import Hypothesis, Options
 from bytenmt.decoding.loading import choose, load_runs
+from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.speculative.table import FILE
 from bytenmt.storage.tensor_file import read_arrays
@@ -274,6 +275,8 @@ def test_pieces_of_a_line_add_their_passes() -> None:
         def _hypotheses(self, request: object) -> list[Hypothesis]:
             return [Hypothesis(b"abcd", -1.0, -0.2, 2)]
 
-    translator = Translator(lambda capacity: Passes(capacity, Options(), []), max_source_bytes=4)
+    translator = Translator(
+        lambda capacity: Passes(capacity, Options(), []), settings=Settings(max_source_bytes=4)
+    )
     (answer,) = translator.answer([b"one two six"])
     assert len(answer.pieces) == 3 and answer.hypotheses[0].passes == 6
