@@ -151,7 +151,8 @@ def provenance(runtime: Runtime, choice: EngineSpec) -> list[str]:
     """What a score was made with, besides its signature."""
     told = []
     for run in runtime.runs:
-        told += [f"configuration {fingerprint(run.config)}", f"update {run.facts.get('update', 'unknown')}"]
+        update = "unknown" if run.facts.update is None else run.facts.update
+        told += [f"configuration {fingerprint(run.config)}", f"update {update}"]
         told += [] if run.precision == "fp32" else [f"weights {run.precision}"]
         told.append(f"engine {choice.engine} {precision_of(run.precision, choice)}")
     return told

@@ -7,6 +7,7 @@ to stderr; every BytenmtError is one line there and exit code 1. Nothing imports
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from bytenmt.cli.options import (
     TEXTS,
     TRAINING,
 )
+from bytenmt.cli.progress import Console
 from bytenmt.config.presets import PRESETS
 from bytenmt.errors import BytenmtError
 
@@ -112,7 +114,7 @@ def train(
         config = group.first(
             lambda: training_args.configuration(run, resume, arch, preset, file, settings, source)
         )
-        training.train(
+        outcome = training.train(
             run,
             config,
             files=files,
@@ -124,7 +126,10 @@ def train(
             init_embedding=init_embedding,
             tensorboard=tensorboard,
             group=group,
+            reporter=Console(),
         )
+        if outcome.signal:
+            sys.exit(128 + outcome.signal)
 
 
 @main.command()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bytenmt.cli.line_filter import Filter, follow
+from bytenmt.cli.progress import Console
 from bytenmt.config.schema import DEEPEST_KEY, Config, config_toml, config_tree, load_config, preset_tree
 from bytenmt.config.untrusted import parse_toml
 from bytenmt.data.corpus import PairFiles, ParallelCorpus, TextFile
@@ -49,10 +50,14 @@ def configuration(
     text = "" if file is None else _toml_text(file)
     if run.exists() and not run.is_dir():
         raise BytenmtError(f"{run} is a file: give the name of a folder to -o")
-    if not (run / CONFIG).is_file() and not has_checkpoint(run):
-        return load_config(arch, preset, text, settings if source else ("model.source=false", *settings))
+    begun = has_checkpoint(run)
     if not resume:
         refuse_if_taken(run)
+    if not begun and not (
+        resume and (run / CONFIG).is_file()
+    ):  # or one that stopped before it saved anything
+        return load_config(arch, preset, text, settings if source else ("model.source=false", *settings))
+    if not resume:
         raise BytenmtError(f"{run} already holds a run: go on with it by --resume, or give -o another folder")
     own = _leaves(config_tree(read_config(run)))
     given = {} if preset is None else _leaves(preset_tree(own["model.arch"], preset, own["model.source"]))
@@ -176,7 +181,7 @@ def check_pairs(run: Path, has_source: bool, src: Path | None) -> None:
 
 def text_file(path: Path, errors: str) -> TextFile:
     """A text file with at least one line."""
-    text = TextFile.open(path, errors)
+    text = TextFile.open(path, errors, reporter=Console())
     text.require_lines()
     return text
 

@@ -22,6 +22,7 @@ import bytenmt
 from bytenmt import __version__
 from bytenmt.cli.console import writer
 from bytenmt.cli.main import main
+from bytenmt.config.facts import Facts
 from bytenmt.config.schema import CONVOLUTIONAL, Config, config_toml, load_config, parse_config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import ALONE
@@ -45,7 +46,7 @@ def make_run(folder: Path, arch: str = "luong", settings: tuple[str, ...] = (), 
     torch.manual_seed(seed)
     model = build_model(config.model)
     (folder / CONFIG).write_text(config_toml(config), encoding="utf-8")
-    save_checkpoint(folder, 70, weights(model), {}, config, {}, keep=1, best=True)
+    save_checkpoint(folder, 70, weights(model), {}, config, Facts(), keep=1, best=True)
     return folder
 
 
