@@ -1,4 +1,4 @@
-"""Mistakes in the choice of files: training goes through with them, and says so; and a folder begun by one."""
+"""Mistakes in the choice of files: training goes through with them and says so; and a folder begun by one."""
 
 from __future__ import annotations
 

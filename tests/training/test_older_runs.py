@@ -1,5 +1,5 @@
-"""Run folders of a version before: tests/files/older_runs.tar.xz holds a translation run and one without a source,
-4 updates long, with the texts that they learnt."""
+"""Run folders of a version before: tests/files/older_runs.tar.xz holds a translation run and one without a
+source, 4 updates long, with the texts that they learnt."""
 
 from __future__ import annotations
 
