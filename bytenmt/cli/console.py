@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, TextIO
 
 import click
 
+from bytenmt.atomic_file import replacing
 from bytenmt.errors import BytenmtError, printable
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + the signal
@@ -201,13 +202,8 @@ def writer(path: Path | None) -> Iterator[BinaryIO]:
         with open(path, "wb") as file:
             yield file
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            yield file
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path, sync=False) as file:
+        yield file
 
 
 def commit() -> list[str]:

@@ -155,7 +155,8 @@ def provenance(runtime: Runtime, choice: EngineSpec) -> list[str]:
     """What a score was made with, besides its signature."""
     told = []
     for run in runtime.runs:
-        told += [f"configuration {fingerprint(run.config)}", f"update {run.facts.get('update', 'unknown')}"]
+        update = "unknown" if run.facts.update is None else run.facts.update
+        told += [f"configuration {fingerprint(run.config)}", f"update {update}"]
         told += [] if run.precision == "fp32" else [f"weights {run.precision}"]
         told.append(f"engine {choice.engine} {precision_of(run.precision, choice)}")
     return told
@@ -164,7 +165,7 @@ def provenance(runtime: Runtime, choice: EngineSpec) -> list[str]:
 def described(runtime: Runtime, choice: EngineSpec, seconds: float) -> Iterator[str]:
     """What was loaded and what decodes it, a line each. seconds: that loading took."""
     for run in runtime.runs:
-        update = run.facts.get("update", "unknown")
+        update = "unknown" if run.facts.update is None else run.facts.update
         yield f"{run.file}: {architecture(run.config.model)}, update {update}, stored in {run.precision}"
     precisions = ", ".join(dict.fromkeys(precision_of(run.precision, choice) for run in runtime.runs))
     threads = f", {n_threads(choice)} threads" if choice.device == "cpu" else ""
@@ -188,4 +189,5 @@ def opposed(runs: Sequence[Run]) -> Iterator[str]:
 
 def _files(run: Run, side: str) -> set[str]:
     """The training files of a run that have one side of the pairs alone."""
-    return {corpus[side] for corpus in run.facts.get("corpora", []) if corpus.get(side)}
+    files = [corpus.src if side == "src" else corpus.tgt for corpus in run.facts.corpora]
+    return {file for file in files if file is not None}

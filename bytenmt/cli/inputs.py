@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bytenmt.cli.line_filter import Filter, follow
+from bytenmt.cli.progress import Console
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.decompress import reader, unpacked
 from bytenmt.data.text_file import TextFile, check_file
@@ -52,7 +53,7 @@ def check_pairs(run: Path, has_source: bool, src: Path | None) -> None:
 
 def text_file(path: Path, errors: str) -> TextFile:
     """A text file with at least one line."""
-    text = TextFile.open(path, errors)
+    text = TextFile.open(path, errors, reporter=Console())
     text.require_lines()
     return text
 

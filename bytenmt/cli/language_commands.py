@@ -144,19 +144,21 @@ def _stream(
 ) -> Iterator[Surprise]:
     """What the bytes of a file, or of stdin, cost a model without a source; `beside` reads them too. With a
     progress bar on a terminal."""
-    from bytenmt.cli.line_filter import progress
+    from bytenmt.cli.progress import progress
     from bytenmt.data.decompress import is_packed
     from bytenmt.data.text_file import pieces_of
     from bytenmt.language.surprisal import CHUNK, stream
 
     size = standard_input_size() if file is None else None if is_packed(file) else file.stat().st_size
     empty = True
-    with progress(size, "B") as bar:
-        for found in stream(model, pieces_of(file) if file else _stdin(), on, chunk or CHUNK):
+    with progress(size, "B") as (bar, reporter):
+        for found in stream(
+            model, pieces_of(file, reporter=reporter) if file else _stdin(), on, chunk or CHUNK
+        ):
             for one in beside:
                 one.add(found.data.tobytes())
             yield found
-            bar.update(len(found.data))
+            bar.advance(len(found.data))
             empty = False
     if empty:
         raise DataError(f"{file or STDIN} is empty: expected text to predict")

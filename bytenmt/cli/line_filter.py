@@ -7,19 +7,19 @@ is slow, so is our reading. Knows lines and a Translator; knows no models.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import BinaryIO, NamedTuple, Protocol
 
+from bytenmt.cli.progress import progress
 from bytenmt.data.text_file import BYTE_ORDER_MARK, TextFile, describe_mistake
 from bytenmt.decoding.pieces import cut
 from bytenmt.decoding.translator import Answer, Translator
-from bytenmt.errors import DataError, printable
+from bytenmt.errors import DataError
+from bytenmt.reporter import Bar, Reporter
 from bytenmt.utf8 import first_invalid, repair
 
 BUFFER_SIZE = 1000  # lines that are translated together
@@ -134,13 +134,13 @@ class Filter:
 
     def file(self, text: TextFile) -> None:
         """Write a line for each line of a file, with a progress bar where stderr is a terminal."""
-        with progress(len(text), " lines") as bar:
+        with progress(len(text), " lines") as (bar, reporter):
             for first in range(0, len(text), self.buffer_size):
                 last = min(first + self.buffer_size, len(text))
                 now = time.monotonic()
                 lines = [Line(text.line(index), 1, now) for index in range(first, last)]
                 n_skipped = self._skip(lines, first, bar)
-                self._answer(lines[n_skipped:], first + n_skipped, str(text.path), bar)
+                self._answer(lines[n_skipped:], first + n_skipped, str(text.path), bar, reporter)
         self._let_go()
 
     def stream(
@@ -162,11 +162,11 @@ class Filter:
         Thread(target=_read, args=(input, name, errors, waiting), daemon=True).start()
         n_answered, ended = 0, False
         patience = HEARTBEAT if self._in_group() else None
-        with progress(size, "B") as bar:
+        with progress(size, "B") as (bar, reporter):
             while not ended:
                 lines, ended = waiting.take(self.buffer_size, patience, whole=self.kept is not None)
                 n_skipped = self._skip(lines, n_answered, bar)
-                self._answer(lines[n_skipped:], n_answered + n_skipped, name, bar)
+                self._answer(lines[n_skipped:], n_answered + n_skipped, name, bar, reporter)
                 n_answered += len(lines)
         self._let_go()
 
@@ -176,17 +176,17 @@ class Filter:
             return 0
         skipped = lines[: self.kept.n_answered - first]
         self.kept.skip([line.text for line in skipped])
-        bar.update(sum(line.n_read for line in skipped))
+        bar.advance(sum(line.n_read for line in skipped))
         return len(skipped)
 
-    def _answer(self, lines: Sequence[Line], first: int, name: str, bar: Bar) -> None:
+    def _answer(self, lines: Sequence[Line], first: int, name: str, bar: Bar, reporter: Reporter) -> None:
         """Translate lines and write them; `first` is the number of the first one, from 0."""
         group = self.translator.group
         if group is not None and not group.leads:
             raise ValueError("only the leading process reads and writes: the others follow()")
         texts = [line.text for line in lines]
         for warning in warnings_of_pieces(self.translator, texts, first, name):
-            bar.say(warning)
+            reporter.warn(warning)
         if self.form is None:
             for number, text in enumerate(texts, first):
                 for part in self.translator.stream_bytes(text, number):
@@ -203,7 +203,7 @@ class Filter:
             self.output.flush()
         if self.kept is not None and texts:
             self.kept.add(texts)
-        bar.update(sum(line.n_read for line in lines))
+        bar.advance(sum(line.n_read for line in lines))
 
     def _in_group(self) -> bool:
         return self.translator.group is not None and self.translator.group.size > 1
@@ -231,7 +231,7 @@ def warnings_of_pieces(
     for number, line in enumerate(lines, first + 1):
         if translator.source and len(line) > limit:
             yield (
-                f"bytenmt: warning: {name}, line {number} has {len(line)} bytes, over the {limit} of"
+                f"{name}, line {number} has {len(line)} bytes, over the {limit} of"
                 f" --max-source-bytes: translated in {len(cut(line, limit))} pieces"
             )
 
@@ -261,41 +261,3 @@ def clean(line: bytes, name: str, number: int, errors: str) -> bytes:
     if not valid and errors == "strict":
         raise DataError(describe_mistake(name, number, line))
     return line if valid else repair(line)
-
-
-class Bar:
-    """How far it is, where nobody wants to see it; warnings go to stderr."""
-
-    def update(self, n: int) -> None:
-        """n more lines or bytes are answered."""
-
-    def say(self, line: str) -> None:
-        print(printable(line), file=sys.stderr, flush=True)
-
-
-class _Shown(Bar):
-    """The same on a terminal."""
-
-    def __init__(self, total: int, unit: str) -> None:
-        from tqdm import tqdm  # here: without a terminal its import is not worth its time
-
-        self.bar = tqdm(total=total, unit=unit, unit_scale=unit == "B", dynamic_ncols=True)
-
-    def update(self, n: int) -> None:
-        self.bar.update(n)
-
-    def say(self, line: str) -> None:
-        self.bar.write(printable(line), file=sys.stderr)
-
-
-@contextmanager
-def progress(total: int | None, unit: str) -> Iterator[Bar]:
-    """A bar where the total is known and stderr is a terminal."""
-    if total is None or sys.stderr is None or not sys.stderr.isatty():
-        yield Bar()
-        return
-    shown = _Shown(total, unit)
-    try:
-        yield shown
-    finally:
-        shown.bar.close()

@@ -21,10 +21,11 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 from msgspec import Meta, Struct
 
+from bytenmt.atomic_file import replace_synced
 from bytenmt.cli.console import writer
+from bytenmt.cli.progress import Console
 from bytenmt.errors import BytenmtError
 from bytenmt.storage.lock import lock
-from bytenmt.storage.tensor_file import replace_synced
 
 FORMAT = "bytenmt part 1"
 EVERY = 1.0  # seconds of work, besides the last block, that a kill may cost: a sync takes milliseconds
@@ -138,7 +139,7 @@ def keeping_writer(
         return
     assert output is not None
     path = output.resolve()  # a link stays one
-    descriptor = lock(part_path(path))
+    descriptor = lock(part_path(path), Console())
     if descriptor is None:
         raise BytenmtError(f"another process is writing {path}: wait for it, or give another -o")
     with open(descriptor, "r+b") as file:

@@ -5,6 +5,7 @@ The heavy imports stand inside the command, so that --help is quick.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import click
 
 from bytenmt.cli.console import Command, detail, say
 from bytenmt.cli.options import ARCH, COUNT_OR_NONE, FILE, RUNTIME, TEXTS, TRAINING, preset_option
+from bytenmt.cli.progress import Console
 
 
 @click.command(cls=Command)
@@ -78,7 +80,7 @@ def train(
         if warning is not None and group.leads:
             say(f"bytenmt: {warning}")
         detail(f"training on {on}, {torch.get_num_threads()} CPU threads, PyTorch {torch.__version__}")
-        training.train(
+        outcome = training.train(
             run,
             config,
             files=files,
@@ -90,4 +92,7 @@ def train(
             init_embedding=init_embedding,
             tensorboard=tensorboard,
             group=group,
+            reporter=Console(),
         )
+        if outcome.signal:
+            sys.exit(128 + outcome.signal)

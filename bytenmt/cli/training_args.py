@@ -45,10 +45,14 @@ def configuration(
     text = "" if file is None else _toml_text(file)
     if run.exists() and not run.is_dir():
         raise BytenmtError(f"{run} is a file: give the name of a folder to -o")
-    if not has_checkpoint(run) and not (resume and (run / CONFIG).is_file()):  # begun and given up at most
-        return load_config(arch, preset, text, settings if source else ("model.source=false", *settings))
+    begun = has_checkpoint(run)
     if not resume:
         refuse_if_taken(run)
+    if not begun and not (
+        resume and (run / CONFIG).is_file()
+    ):  # or one that stopped before it saved anything
+        return load_config(arch, preset, text, settings if source else ("model.source=false", *settings))
+    if not resume:
         raise BytenmtError(f"{run} already holds a run: go on with it by --resume, or give -o another folder")
     own = _leaves(config_tree(read_config(run)))
     given = {} if preset is None else _leaves(preset_tree(own["model.arch"], preset, own["model.source"]))

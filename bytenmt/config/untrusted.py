@@ -10,8 +10,7 @@ import json
 import tomllib
 from typing import Annotated, Any
 
-import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 LONGEST_NUMBER = 100  # digits; what is longer is no number of anything
@@ -26,33 +25,6 @@ def printable(text: str, longest: int = 300) -> str:
 def shown(text: str | None) -> str:
     """The same of a name or a value: in quotes, and short; None where there is none."""
     return "None" if text is None else f"'{printable(text, 60)}'"
-
-
-class TextFact(Struct):
-    """A text that a run was trained on, as a stream."""
-
-    path: str
-    bytes: Count
-    sha256: str
-
-
-class CorpusFact(Struct):
-    """The files of pairs that a run was trained on."""
-
-    src: str | None = None
-    tgt: str | None = None
-    tsv: str | None = None
-
-
-class _Facts(Struct):
-    """The facts that anything depends on; the others may be anything."""
-
-    update: Count = 0
-    pairs: Count = 0
-    source_bytes: Count = 0
-    target_bytes: Count = 0
-    corpora: list[CorpusFact] = []
-    texts: list[TextFact] = []
 
 
 def parse_json(text: str | bytes, unique: bool = False) -> Any:
@@ -74,16 +46,6 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise ValueError(printable(str(error))) from None
     except ValueError:  # Python's own limit on digits
         raise ValueError("it holds a number of thousands of digits") from None
-
-
-def check_facts(facts: Any) -> dict[str, Any]:
-    """Facts as they were read -> the same. Raises ValueError where one that is used has not its type."""
-    try:
-        msgspec.convert(facts, _Facts)
-    except msgspec.ValidationError as error:
-        raise ValueError(printable(str(error))) from None
-    assert isinstance(facts, dict), "a struct is made of nothing else"
-    return facts
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

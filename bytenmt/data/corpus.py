@@ -18,6 +18,7 @@ from bytenmt.data.decompress import unpack_all
 from bytenmt.data.line_scan import Indices, Lengths, sort_out
 from bytenmt.data.text_file import BYTE_ORDER_MARK, LONGEST_LINE, TextFile, check_file, describe_mistake
 from bytenmt.errors import DataError
+from bytenmt.reporter import SILENT, Reporter
 
 __all__ = ["BYTE_ORDER_MARK", "PairFiles", "ParallelCorpus", "Part", "TextFile", "describe_mistake"]
 
@@ -110,17 +111,18 @@ class ParallelCorpus:
         max_source_bytes: int | None = None,
         max_target_bytes: int | None = None,
         cache: Path | None = None,
+        reporter: Reporter = SILENT,
     ) -> "ParallelCorpus":
         """Open several pairs of files as one corpus, each file in a thread of its own.
 
-        cache: the folder that packed files are unpacked into; None unpacks into memory. Raises
-        DataError, see TextFile.open, and where only some have a source.
+        cache: the folder that packed files are unpacked into; None unpacks into memory. reporter: is
+        told how far that is. Raises DataError, see TextFile.open, and where only some have a source.
         """
         jobs = [job for pair in files for job in _files_of(pair)]
         for path, _ in jobs:  # all at once: a wrong name is told before anything takes its time
             check_file(path)
         if cache is not None:
-            unpack_all([path for path, _ in jobs], cache)
+            unpack_all([path for path, _ in jobs], cache, reporter)
 
         def read(job: tuple[Path, bool]) -> list[TextFile]:
             path, is_table = job

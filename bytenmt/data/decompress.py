@@ -17,9 +17,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any, BinaryIO
 
-from tqdm import tqdm
-
-from bytenmt.errors import DataError, printable
+from bytenmt.atomic_file import SUFFIX, replacing
+from bytenmt.errors import DataError
+from bytenmt.reporter import SILENT, Reporter
 
 PIECE = 1 << 16  # packed bytes that are read at once
 # And unpacked at once, at most some twenty MB: a .gz packs a thousandfold, the others tens of thousands.
@@ -27,7 +27,6 @@ MORSELS = {".gz": 1 << 13, ".xz": 1 << 9, ".zst": 1 << 9}
 ENOUGH = 1 << 18  # bytes of one morsel that are passed on without others
 LARGE = 1 << 23  # packed bytes from which on a progress bar is shown
 FORGOTTEN = 86_400.0  # seconds after which a temporary file is taken for that of a killed process
-TEMPORARY = ".tmp"
 
 
 class _StoppedError(Exception):
@@ -58,9 +57,9 @@ def is_packed(path: Path) -> bool:
     return path.suffix in DECODERS
 
 
-def unpacked(path: Path) -> Iterator[bytes]:
+def unpacked(path: Path, reporter: Reporter = SILENT) -> Iterator[bytes]:
     """The bytes of a packed file as they are unpacked. Raises DataError as unpack_into_memory does."""
-    return _unpacked(path, Event())
+    return _unpacked(path, reporter, Event())
 
 
 def reader(path: Path) -> BufferedReader:
@@ -91,12 +90,14 @@ class _Unpacked(RawIOBase):
         return n
 
 
-def unpack_into_memory(path: Path) -> bytes:
+def unpack_into_memory(path: Path, reporter: Reporter = SILENT) -> bytes:
     """All bytes of a packed file. Raises DataError where it is damaged or cannot be read."""
-    return b"".join(_unpacked(path, Event()))
+    return b"".join(_unpacked(path, reporter, Event()))
 
 
-def unpack_into_cache(path: Path, cache: Path, stop: Event | None = None) -> Path:
+def unpack_into_cache(
+    path: Path, cache: Path, stop: Event | None = None, reporter: Reporter = SILENT
+) -> Path:
     """The unpacked file in the folder `cache`; it is written only where it is not there yet.
 
     Its name tells path, size and time of the packed file, so that a changed one is unpacked anew; what
@@ -110,28 +111,21 @@ def unpack_into_cache(path: Path, cache: Path, stop: Event | None = None) -> Pat
     whole = cache / (prefix + _key(f"{status.st_size} {status.st_mtime_ns}"))
     if whole.is_file():
         return whole
-    temporary = cache / f"{whole.name}.{os.getpid()}.{os.urandom(4).hex()}{TEMPORARY}"
     try:
         cache.mkdir(parents=True, exist_ok=True)
         _remove_stale(cache, prefix)
-        with open(temporary, "xb") as file:
-            for piece in _unpacked(path, stop or Event()):
+        with replacing(whole, unique=f".{os.urandom(4).hex()}") as file:
+            for piece in _unpacked(path, reporter, stop or Event()):
                 file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, whole)
     except OSError as error:
         raise DataError(
             f"{path} cannot be unpacked into {cache} ({error.strerror}): make room there, "
             f"or unpack it yourself and give that file"
         ) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
     return whole
 
 
-def unpack_all(paths: Sequence[Path], cache: Path) -> None:
+def unpack_all(paths: Sequence[Path], cache: Path, reporter: Reporter = SILENT) -> None:
     """Unpack what is packed among these files into the cache, in threads; the first error ends all."""
     packed = sorted({path for path in paths if is_packed(path)})
     if not packed:
@@ -140,7 +134,7 @@ def unpack_all(paths: Sequence[Path], cache: Path) -> None:
     with ThreadPoolExecutor(min(len(packed), os.cpu_count() or 1)) as threads:
         try:
             for future in as_completed(
-                threads.submit(unpack_into_cache, path, cache, stop) for path in packed
+                threads.submit(unpack_into_cache, path, cache, stop, reporter) for path in packed
             ):
                 future.result()
         finally:
@@ -154,27 +148,28 @@ def _key(text: str) -> str:
 def _remove_stale(cache: Path, prefix: str) -> None:
     """Remove what an older state of a file unpacked to, and what a killed process left half written."""
     for file in cache.iterdir():
-        if file.name.startswith(prefix):
+        if file.name.removeprefix(".").startswith(prefix):
             with suppress(FileNotFoundError):  # another process may do the same
-                if file.suffix != TEMPORARY or time.time() - file.stat().st_mtime > FORGOTTEN:
+                if file.suffix != SUFFIX or time.time() - file.stat().st_mtime > FORGOTTEN:
                     file.unlink()
 
 
-def _unpacked(path: Path, stop: Event) -> Iterator[bytes]:
-    """The unpacked bytes of a file, piece by piece, with a progress bar where a person waits for them.
+def _unpacked(path: Path, reporter: Reporter, stop: Event) -> Iterator[bytes]:
+    """The unpacked bytes of a file, piece by piece, with a bar where that takes its time.
 
     Raises DataError, and _StoppedError once `stop` is set.
     """
     size = path.stat().st_size
-    quiet = size < LARGE or not sys.stderr.isatty()
+    shown = reporter if size >= LARGE else SILENT
     damage: tuple[type[Exception], ...] = (zlib.error, lzma.LZMAError, *_zstd_errors())
-    layout = {"unit": "B", "unit_scale": True, "desc": printable(f"unpacking {path.name}"), "leave": False}
     try:
-        with open(path, "rb") as file, tqdm(total=size, disable=quiet, **layout) as bar:
+        with open(path, "rb") as file, shown.bar(size, "B", what=f"unpacking {path.name}") as bar:
+            n_read = 0
             for piece in _streams(file, DECODERS[path.suffix], MORSELS[path.suffix]):
                 if stop.is_set():
                     raise _StoppedError
-                bar.update(file.tell() - bar.n)
+                bar.advance(file.tell() - n_read)
+                n_read = file.tell()
                 yield piece
     except EOFError as error:
         raise DataError(f"{path} is cut off: the {path.suffix} ends too early; copy it again") from error
@@ -201,7 +196,11 @@ def _zstd_errors() -> tuple[type[Exception], ...]:
 
 
 def _streams(file: BinaryIO, new_decoder: Callable[[], Any], morsel: int) -> Iterator[bytes]:
-    """The bytes of all streams of a file, one behind the other. Raises EOFError where the last is cut."""
+    """The bytes of all streams of a file, one behind the other. Raises EOFError where the last is cut.
+
+    By hand, because the libraries' own file objects lose text in silence: lzma.LZMAFile ignores a damaged
+    stream behind a whole one, and zstandard's reader does not notice that a frame is cut off.
+    """
     decoder = new_decoder()
     while whole := file.read(PIECE):
         made: list[bytes] = []

@@ -3,15 +3,20 @@
 Numba kernels over the memory map. They know bytes and lengths; they do not know files or errors.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
+from bytenmt.data.byte_vectors import (
+    LANES,
+    count_bits,
+    lowest_bit,
+    newline_bits,
+    non_ascii_bits,
+    return_bits,
+    tab_bits,
+    utf8_mistake_bits,
+    word_at,
+)
 from bytenmt.jit import njit
 from bytenmt.utf8 import ACCEPT
 
@@ -21,8 +26,6 @@ Indices = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.uint64]
 
-# The scan compares 64 bytes at once, whatever vectors the machine has, and has a bit for each of them.
-LANES = 64
 # It works in chunks that stay in the innermost cache: one look for line ends and non-ASCII bytes and,
 # where there are any, one for UTF-8 mistakes; memory is read once for both.
 CHUNK = 4096  # bytes, a multiple of LANES
@@ -34,97 +37,6 @@ NO_LANE = np.uint64(0)
 KEY, MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xFF51AFD7ED558CCD)
 HALF, LOW_HALF = np.uint64(32), np.uint64(0xFFFFFFFF)
 WORD = 8  # bytes
-_VECTOR = ir.VectorType(ir.IntType(8), LANES)
-
-
-def _bits(build: Callable[..., Any], n_before: int = 0) -> Any:
-    """Make (data, at) -> uint64, for compiled code: a bit for each of the bytes data[at : at + 64].
-
-    build(builder, here, *before) writes the comparison in LLVM's language, which Numba does not come to by
-    itself: it makes 64-bit numbers of bytes. `before` are the same bytes 1, 2 … n_before places earlier.
-    """
-
-    def typed(context: Any, data: Any, at: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            array = context.make_array(signature.args[0])(context, builder, arguments[0])
-            vectors = []
-            for back in range(n_before + 1):
-                place = builder.sub(arguments[1], ir.Constant(ir.IntType(64), back))
-                pointer = builder.bitcast(builder.gep(array.data, [place]), _VECTOR.as_pointer())
-                vectors.append(builder.load(pointer, align=1))
-            return builder.bitcast(build(builder, *vectors), ir.IntType(64))
-
-        return types.uint64(data, types.int64), generate
-
-    return intrinsic(typed)
-
-
-def _all(byte: int) -> Any:
-    return ir.Constant(_VECTOR, [byte] * LANES)
-
-
-def _equal_to(byte: int) -> Any:
-    return _bits(lambda builder, here: builder.icmp_unsigned("==", here, _all(byte)))
-
-
-def _wrong(builder: Any, byte: Any, before: Any, second: Any, third: Any) -> Any:
-    """Where a byte cannot follow the three before it in UTF-8.
-
-    A byte must be a continuation exactly where a lead byte asks for one, and four leads narrow the range
-    of the byte after them (utf8.py tells which).
-    """
-
-    def compare(vector: Any, operator: str, value: int) -> Any:
-        return builder.icmp_unsigned(operator, vector, _all(value))
-
-    two, three, four = compare(before, ">=", 0xC0), compare(second, ">=", 0xE0), compare(third, ">=", 0xF0)
-    expected = builder.or_(two, builder.or_(three, four))
-    continuation = builder.icmp_signed("<", byte, _all(0xC0))  # signed: 0x80 to 0xBF alone lie below
-    wrong = builder.xor(expected, continuation)
-    terms = [compare(builder.and_(byte, _all(0xFE)), "==", 0xC0), compare(byte, ">=", 0xF5)]
-    for lead, operator, value in (
-        (0xE0, "<", 0xA0),
-        (0xED, ">=", 0xA0),
-        (0xF0, "<", 0x90),
-        (0xF4, ">=", 0x90),
-    ):
-        terms.append(builder.and_(compare(before, "==", lead), compare(byte, operator, value)))
-    for term in terms:
-        wrong = builder.or_(wrong, term)
-    return wrong
-
-
-_newlines, _returns, _tabs = _equal_to(0x0A), _equal_to(0x0D), _equal_to(0x09)
-_not_ascii = _bits(lambda builder, here: builder.icmp_unsigned(">=", here, _all(0x80)))
-_mistakes = _bits(_wrong, n_before=3)
-
-
-def _number(build: Callable[..., Any]) -> Any:
-    """Make (uint64) -> int64, for compiled code."""
-
-    def typed(context: Any, bits: Any) -> Any:
-        return types.int64(types.uint64), lambda _, builder, __, arguments: build(builder, arguments[0])
-
-    return intrinsic(typed)
-
-
-# The place of the lowest bit that is set, 64 where none is; and how many are set.
-_lowest = _number(lambda builder, bits: builder.cttz(bits, ir.Constant(ir.IntType(1), 0)))
-_count = _number(lambda builder, bits: builder.ctpop(bits))
-
-
-def _word_at(_: Any, data: Any, at: Any) -> Any:
-    """(data, at) -> the 8 bytes from data[at] on as uint64, for compiled code; `at` is any place."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        pointer = builder.gep(array.data, [arguments[1]])
-        return builder.load(builder.bitcast(pointer, ir.IntType(64).as_pointer()), align=1)
-
-    return types.uint64(data, types.int64), generate
-
-
-_word: Any = intrinsic(_word_at)
 
 
 @njit
@@ -137,7 +49,7 @@ def _add_to_digest(digest: Words, data: Bytes, at: int, n_bytes: int) -> None:
     n_words = n_bytes // WORD
     total = NO_LANE
     for k in range(n_words):
-        word, key = _word(data, at + k * WORD), np.uint64(k + 1) * KEY
+        word, key = word_at(data, at + k * WORD), np.uint64(k + 1) * KEY
         total += ((word + key) & LOW_HALF) * (((word >> HALF) + (key >> HALF)) & LOW_HALF)
     rest = np.uint64(n_bytes)
     for place in range(n_words * WORD, n_bytes):
@@ -159,19 +71,19 @@ def _find_lines(
     not_ascii, with_return = NO_LANE, NO_LANE
     for block in range(n_blocks):
         place = at + block * LANES
-        not_ascii |= _not_ascii(text, place)
-        hits, returns = _newlines(text, place), _returns(text, place)
+        not_ascii |= non_ascii_bits(text, place)
+        hits, returns = newline_bits(text, place), return_bits(text, place)
         with_return |= ((returns << ONE) | return_before) & hits
         return_before = returns >> LAST_LANE
         after = place + offset + 1
-        end = n_lines + _count(hits)
+        end = n_lines + count_bits(hits)
         # Two are noted whether they are there or not, which is faster than to ask; the next
         # lines overwrite what is noted in vain.
         for k in range(1, 3):
-            starts[n_lines + k] = after + _lowest(hits)
+            starts[n_lines + k] = after + lowest_bit(hits)
             hits &= hits - ONE
         for k in range(n_lines + 3, end + 1):
-            starts[k] = after + _lowest(hits)
+            starts[k] = after + lowest_bit(hits)
             hits &= hits - ONE
         n_lines = end
     return n_lines, not_ascii, with_return
@@ -223,7 +135,7 @@ def _scan(
             wrong = NO_LANE
             if not_ascii or data[begin - 1] >= 0x80:
                 for block in range(n_blocks):
-                    wrong |= _mistakes(data, begin + block * LANES)
+                    wrong |= utf8_mistake_bits(data, begin + block * LANES)
             if wrong:
                 # A lead byte before the newline would also excuse the first bytes of the next line.
                 suspicious[chunk] = suspicious[chunk + 1] = True
@@ -319,9 +231,9 @@ def split_at_tabs(
 def _find_tab(text: Bytes, begin: int, end: int) -> int:
     """Where the first tab is in text[begin:end]; `end` where there is none."""
     while begin < end and begin + LANES <= len(text):
-        tabs = _tabs(text, begin)
+        tabs = tab_bits(text, begin)
         if tabs:
-            return min(end, begin + int(_lowest(tabs)))
+            return min(end, begin + int(lowest_bit(tabs)))
         begin += LANES
     for place in range(begin, end):
         if text[place] == 0x09:

@@ -17,6 +17,7 @@ from bytenmt.data.decompress import is_packed, unpack_into_cache, unpack_into_me
 from bytenmt.data.line_scan import Bytes, Indices, Lengths, invalid_lines, scan_lines, split_at_tabs
 from bytenmt.data.lost_bytes import tell_of_lost_bytes
 from bytenmt.errors import DataError
+from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import ACCEPT, EOS, REJECT, UTF8_NEXT, first_invalid, repair
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -50,13 +51,20 @@ class TextFile:
     digest: str
 
     @classmethod
-    def open(cls, path: str | Path, errors: str = "replace", cache: Path | None = None) -> "TextFile":
+    def open(
+        cls,
+        path: str | Path,
+        errors: str = "replace",
+        cache: Path | None = None,
+        reporter: Reporter = SILENT,
+    ) -> "TextFile":
         """Open a plain or packed file. Raises DataError for all that is no readable text file.
 
         errors: "replace" puts U+FFFD where a line is not UTF-8; "strict" raises DataError.
-        cache: the folder that a packed file is unpacked into; None unpacks into memory.
+        cache: the folder that a packed file is unpacked into; None unpacks into memory. reporter: is told
+        how far that is.
         """
-        return cls.from_bytes(read_bytes(Path(path), cache), Path(path), errors)
+        return cls.from_bytes(read_bytes(Path(path), cache, reporter), Path(path), errors)
 
     @classmethod
     def open_tsv(
@@ -164,12 +172,12 @@ def check_file(path: Path) -> None:
         raise DataError(f"{path} is packed as {path.suffix}: unpack it, or pack it as .gz, .xz or .zst")
 
 
-def pieces_of(path: Path, size: int = 1 << 16) -> Iterator[bytes]:
+def pieces_of(path: Path, size: int = 1 << 16, reporter: Reporter = SILENT) -> Iterator[bytes]:
     """The bytes of a file, unpacked where it is packed, in pieces of about `size`: a file of any length in
     constant memory. Raises DataError."""
     check_file(path)
     if is_packed(path):
-        yield from unpacked(path)
+        yield from unpacked(path, reporter)
         return
     try:
         with open(path, "rb", buffering=0) as file:
@@ -179,7 +187,7 @@ def pieces_of(path: Path, size: int = 1 << 16) -> Iterator[bytes]:
         raise _unreadable(path, error) from error
 
 
-def read_bytes(path: Path, cache: Path | None = None) -> Bytes:
+def read_bytes(path: Path, cache: Path | None = None, reporter: Reporter = SILENT) -> Bytes:
     """The bytes of a file: mapped where it is plain or unpacked into the cache, else in memory. Raises
     DataError."""
     check_file(path)
@@ -187,8 +195,8 @@ def read_bytes(path: Path, cache: Path | None = None) -> Bytes:
         plain = path
         if is_packed(path):
             if cache is None:
-                return np.frombuffer(unpack_into_memory(path), np.uint8)
-            plain = unpack_into_cache(path, cache)
+                return np.frombuffer(unpack_into_memory(path, reporter), np.uint8)
+            plain = unpack_into_cache(path, cache, reporter=reporter)
         if plain.stat().st_size == 0:  # which cannot be mapped
             return np.frombuffer(b"", np.uint8)
         tell_of_lost_bytes()

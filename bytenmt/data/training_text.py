@@ -1,31 +1,30 @@
 """The text that a run was trained on, found again by what the run tells of it, and checked.
 
-Knows files and the facts of a run; knows no models.
+Knows files and what a run tells of them; knows no models.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bytenmt.config.facts import TextFact
 from bytenmt.data.text_file import read_bytes, restored_path
 from bytenmt.errors import DataError
 
 Bytes = npt.NDArray[np.uint8]
 
 
-def training_text(facts: Mapping[str, Any]) -> list[Bytes]:
-    """The streams that a run was trained on, by its facts. Raises DataError where they are not told, or not
-    there any more as they were."""
-    texts = facts.get("texts")
+def training_text(texts: Sequence[TextFact]) -> list[Bytes]:
+    """The streams that a run was trained on, by what it tells of them. Raises DataError where that is
+    nothing, or where they are not there any more as they were."""
     if not texts:
         raise DataError("the run does not tell its training text")
-    return [_as_it_was(restored_path(text["path"]), text["bytes"], text["sha256"]) for text in texts]
+    return [_as_it_was(restored_path(text.path), text.bytes, text.sha256) for text in texts]
 
 
 def _as_it_was(path: Path, n_bytes: int, sha256: str) -> Bytes:

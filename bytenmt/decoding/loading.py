@@ -18,6 +18,7 @@ from threading import Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.config.bounds import THREADS
+from bytenmt.config.facts import Facts
 from bytenmt.config.schema import CONVOLUTIONAL, Config, architecture
 from bytenmt.decoding.interface import Engine, Options, Request
 from bytenmt.decoding.scheduler import decode
@@ -63,7 +64,7 @@ class Run(NamedTuple):
 
     file: Path
     config: Config
-    facts: dict[str, Any]
+    facts: Facts
     precision: str
 
 

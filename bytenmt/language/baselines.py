@@ -6,11 +6,12 @@ Both read the evaluated bytes as they come. Knows files and bytes; no models.
 from __future__ import annotations
 
 import lzma
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 
+from bytenmt.config.facts import Facts
 from bytenmt.data.training_text import training_text
 from bytenmt.errors import DataError
 from bytenmt.language.ngram import ORDER, Bytes, NGram, Smoothing
@@ -30,13 +31,13 @@ class Reference(Protocol):
         """For people; the stream has ended."""
 
 
-def references(facts: Mapping[str, Any], source: bool) -> tuple[list[Reference], list[str]]:
+def references(facts: Facts, source: bool) -> tuple[list[Reference], list[str]]:
     """Those that a run can be held against, and why one is missing. facts, source: of the run; with a source
     there is no n-gram: it reads none."""
     if source:
         return [Compressed()], []
     try:
-        return [Counted(training_text(facts)), Compressed()], []
+        return [Counted(training_text(facts.texts)), Compressed()], []
     except DataError as error:
         return [Compressed()], [f"no n-gram beside it: {error}"]
 

@@ -7,18 +7,18 @@ The state is explicit: NamedTuples of tensors, rows first, never kept on the mod
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from bytenmt.layers.embedding import ByteEmbedding
+from bytenmt.models.tree import tensors
 
 M = TypeVar("M", bound=NamedTuple)  # a model's Memory: what its decoder needs of the source, n rows
 T = TypeVar("T", bound=nn.Module)
 S = TypeVar("S", bound=NamedTuple)  # a model's State: what its decoder carries, n * beam rows
-Tree = TypeVar("Tree", bound=tuple[Any, ...])  # NamedTuples of tensors and of such tuples, rows first
 
 
 class Drafting(Protocol):
@@ -89,60 +89,6 @@ def no_source(config_source: bool, src: Tensor) -> bool:
     if src.shape[1] and not config_source:
         raise ValueError(f"a source of {src.shape[1]} columns for a model that was made without one")
     return src.shape[1] == 0
-
-
-def tensors(tree: NamedTuple | tuple[object, ...]) -> list[Tensor]:
-    """The tensors of a memory or state, depth first."""
-    found: list[Tensor] = []
-    for part in tree:
-        if isinstance(part, Tensor):
-            found.append(part)
-        elif isinstance(part, tuple):
-            found.extend(tensors(part))
-    return found
-
-
-def map_tensors(function: Callable[..., Tensor], *trees: Tree) -> Tree:
-    """The tree of what the function makes of each tensor, or of the tensors in one place of several trees."""
-    parts = [
-        function(*same) if isinstance(same[0], Tensor) else map_tensors(function, *same)
-        for same in zip(*trees, strict=True)
-    ]
-    kind: Any = type(trees[0])
-    return cast(Tree, kind(parts) if kind is tuple else kind._make(parts))
-
-
-def select(tree: Tree, rows: Tensor) -> Tree:
-    """These rows (int64) of a memory or state, in this order; a copy."""
-    return map_tensors(lambda part: part[rows], tree)
-
-
-def concatenate(trees: Sequence[Tree]) -> Tree:
-    """The rows of several memories or states under each other; a copy.
-
-    Where axis 1 differs (columns of the source), the shorter are padded with zeros: every memory knows the
-    length of its sources.
-    """
-
-    def joined(*parts: Tensor) -> Tensor:
-        width = max(part.shape[1] for part in parts) if parts[0].dim() > 1 else 0
-        return torch.cat([_widened(part, width) for part in parts])
-
-    return map_tensors(joined, *trees)
-
-
-def place(tree: Tree, rows: Tensor, fresh: Tree) -> None:
-    """Write the rows of `fresh` into these rows (int64) of `tree`, in place. Axis 1 of `fresh` may be
-    shorter: what is beyond it becomes zero."""
-    for old, new in zip(tensors(tree), tensors(fresh), strict=True):
-        old.index_copy_(0, rows, _widened(new, old.shape[1] if old.dim() > 1 else 0))
-
-
-def _widened(part: Tensor, width: int) -> Tensor:
-    """(n, w, ...) padded with zeros to (n, width, ...); (n,) as it is."""
-    if part.dim() == 1 or part.shape[1] == width:
-        return part
-    return torch.cat([part, part.new_zeros(len(part), width - part.shape[1], *part.shape[2:])], dim=1)
 
 
 def matrix_weights(module: nn.Module) -> int:

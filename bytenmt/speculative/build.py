@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.text_file import read_bytes, restored_path
@@ -35,7 +35,7 @@ def write_table(run: Path, given: Sequence[PairFiles], errors: str) -> list[str]
         table = of_corpus(_corpus(run, config, facts, given, errors))
     else:
         paths = [pair.tgt for pair in given if pair.tgt is not None]
-        table = of_streams([read_bytes(path) for path in paths] if paths else training_text(facts))
+        table = of_streams([read_bytes(path) for path in paths] if paths else training_text(facts.texts))
     return [told(write(run, table, config, facts), table)]
 
 
@@ -65,23 +65,23 @@ def _evenly(corpus: ParallelCorpus) -> range:
 
 
 def _corpus(
-    run: Path, config: Config, facts: Mapping[str, Any], given: Sequence[PairFiles], errors: str
+    run: Path, config: Config, facts: Facts, given: Sequence[PairFiles], errors: str
 ) -> ParallelCorpus:
     """The pairs to count. Raises DataError where they are not known or not what they were."""
-    files = list(given) or [_files(one) for one in facts.get("corpora", [])]
+    files = list(given) or [_files(one) for one in facts.corpora]
     if not files:
         raise DataError(f"{run} does not tell its training text: {HINT}")
     limits = config.data.max_source_bytes, config.data.max_target_bytes
     corpus = ParallelCorpus.open_all(files, errors, *limits, cache=run / "cache")
     corpus.require_pairs()
     n_bytes = int(corpus.target_lengths.sum(dtype="int64"))
-    if not given and (len(corpus), n_bytes) != (facts["pairs"], facts["target_bytes"]):
+    if not given and (len(corpus), n_bytes) != (facts.pairs, facts.target_bytes):
         names = " and ".join(part.name for part in corpus.parts)
         raise DataError(f"the training text {names} is not what it was: {HINT}")
     return corpus
 
 
-def _files(sides: Mapping[str, str]) -> PairFiles:
+def _files(told: CorpusFact) -> PairFiles:
     """As a run's facts tell them."""
-    src, tgt, tsv = (restored_path(sides[side]) if side in sides else None for side in ("src", "tgt", "tsv"))
+    src, tgt, tsv = (None if name is None else restored_path(name) for name in (told.src, told.tgt, told.tsv))
     return PairFiles(src, tgt, tsv)

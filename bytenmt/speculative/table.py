@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,10 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bytenmt.atomic_file import replace_synced
+from bytenmt.config.facts import TEXT_COUNTS, Facts
 from bytenmt.config.schema import CONVOLUTIONAL, Config, ModelConfig, architecture, config_tree
 from bytenmt.config.untrusted import shown
 from bytenmt.errors import BytenmtError, CheckpointError
-from bytenmt.storage.tensor_file import entry, pack, read_arrays, replace_synced
+from bytenmt.storage.tensor_file import entry, pack, read_arrays
 from bytenmt.utf8 import BOS
 
 CHAIN = 8  # bytes of a draft at most
@@ -39,9 +40,8 @@ KEYS = tuple((1 << 8 * k) - 1 for k in range(9))  # the mask of a context of k b
 START = int.from_bytes(bytes([BOS]) * 8, "big")  # the word at the beginning of a text
 
 FILE, FORMAT = "draft.safetensors", f"bytenmt draft 1, orders {ORDERS}"  # in the run folder
-# What a run may change between its beginning and its end, and facts that tell the text that it learnt.
+# What a run may change between its beginning and its end.
 CHANGEABLE = ("max_updates", "max_minutes", "patience", "draft")
-TEXT_FACTS = ("pairs", "source_bytes", "target_bytes")
 
 Array = npt.NDArray[Any]
 
@@ -163,17 +163,17 @@ def check_serial(config: ModelConfig, what: str) -> None:
         )
 
 
-def identity(config: Config, facts: Mapping[str, Any]) -> str:
+def identity(config: Config, facts: Facts) -> str:
     """What tells a run from others, resumed or not: its configuration and its text. facts: what is saved
     beside its weights."""
     tree = config_tree(config)
     tree["train"] = {key: value for key, value in tree["train"].items() if key not in CHANGEABLE}
-    text = [facts.get(name) for name in TEXT_FACTS]
-    text += [one["sha256"] for one in facts.get("texts", [])]
+    text = [getattr(facts, name) for name in TEXT_COUNTS]
+    text += [one.sha256 for one in facts.texts]
     return hashlib.sha256(json.dumps([tree, text], sort_keys=True).encode()).hexdigest()[:16]
 
 
-def write(run: Path, table: Table, config: Config, facts: Mapping[str, Any]) -> Path:
+def write(run: Path, table: Table, config: Config, facts: Facts) -> Path:
     """Into the run folder; returns the file. Raises CheckpointError."""
     path = run / FILE
     told = {"format": FORMAT, "holds": "draft", "run": identity(config, facts), "sha256": _digest(table)}
@@ -184,7 +184,7 @@ def write(run: Path, table: Table, config: Config, facts: Mapping[str, Any]) -> 
     return path
 
 
-def read(run: Path, config: Config, facts: Mapping[str, Any]) -> Table:
+def read(run: Path, config: Config, facts: Facts) -> Table:
     """That of the run folder, checked. Raises CheckpointError, which names the file."""
     path = run / FILE
     advice = f"make it anew by `bytenmt draft {run}`"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, architecture, config_tree
 from bytenmt.errors import CheckpointError
 from bytenmt.storage.checkpoint import is_weights_file, read_weights, write_weights
@@ -31,19 +32,19 @@ def average(paths: Sequence[Path], output: Path, last: int | None = None) -> lis
     config: Config | None = None
     for path in files:
         tensors, own, facts = read_weights(path)[1]
-        if "update" not in facts:
+        if facts.update is None:
             raise CheckpointError(f"{path} does not tell its update: average what training has saved")
         if config is not None:
             _check_same(path, own, files[0], config)
         for name, tensor in tensors.items():
             total[name] = total[name].add_(tensor) if name in total else tensor.double().clone()
-        if config is None or facts["update"] > max(updates):
+        if config is None or facts.update > max(updates):
             config = own
-        updates.append(facts["update"])
+        updates.append(facts.update)
     assert config is not None, "there is at least one file"
     types = {name: tensor.dtype for name, tensor in tensors.items()}
     mean = {name: (sums / len(files)).to(types[name]) for name, sums in total.items()}
-    write_weights(output, mean, config, {"update": max(updates), "averaged": sorted(updates)})
+    write_weights(output, mean, config, Facts(update=max(updates), averaged=tuple(sorted(updates))))
     told = ", ".join(str(update) for update in sorted(updates))
     return [f"{output}: the mean of {len(files)} checkpoints, of updates {told}"]
 

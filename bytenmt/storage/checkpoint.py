@@ -17,10 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
 
+from bytenmt.atomic_file import replace_synced, sync_folder, temporary
+from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config
 from bytenmt.errors import CheckpointError
 from bytenmt.models import build_model
@@ -41,9 +44,6 @@ from bytenmt.storage.tensor_file import (
     Array,
     Entry,
     pack,
-    replace_synced,
-    sync_folder,
-    temporary,
     write_synced,
 )
 from bytenmt.storage.tensor_file import write_atomically as write_atomically
@@ -52,7 +52,7 @@ from bytenmt.storage.weights import is_weights_file as is_weights_file
 from bytenmt.storage.weights import read_config as read_config
 from bytenmt.storage.weights import read_weights as read_contents
 
-Weights = tuple[dict[str, Tensor], Config, dict[str, Any]]  # of a weights file
+Weights = tuple[dict[str, Tensor], Config, Facts]  # of a weights file
 NAMES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -74,16 +74,15 @@ class Saved(NamedTuple):
     weights: dict[str, Tensor]
     trainer: dict[str, Tensor]
     config: Config
-    facts: dict[str, Any]
+    facts: Facts
 
 
 class Loaded(NamedTuple):
-    """A model ready to use: in evaluation mode, on its device. facts: what was saved beside the weights
-    (update, bits_per_byte, …)."""
+    """A model ready to use: in evaluation mode, on its device."""
 
     model: Model[Any, Any]
     config: Config
-    facts: dict[str, Any]
+    facts: Facts
 
 
 def save_checkpoint(
@@ -92,21 +91,21 @@ def save_checkpoint(
     weights: Mapping[str, Tensor],
     trainer: Mapping[str, Tensor],
     config: Config,
-    facts: Mapping[str, Any],
+    facts: Facts,
     *,
     keep: int,
     best: bool,
 ) -> None:
     """Save a checkpoint, keep the last `keep` and the best one, and delete the others.
 
-    best: this one is the best so far. facts: JSON values; "update" is added. Checkpoints of later updates
-    belong to a future that was given up: they go. Raises CheckpointError where the disk is full or cannot
-    be written to; the checkpoints saved before stand then, and nothing else is left behind.
+    best: this one is the best so far. facts: of any update, which becomes this one. Checkpoints of later
+    updates belong to a future that was given up: they go. Raises CheckpointError where the disk is full or
+    cannot be written to; the checkpoints saved before stand then, and nothing else is left behind.
     """
     if keep < 1:
         raise ValueError(f"keep is {keep}, expected at least 1")
     before = read_pointer(run) if has_checkpoint(run) else None
-    facts = {**facts, "update": update}
+    facts = msgspec.structs.replace(facts, update=update)
     folder = run / FOLDER
     temporaries = [temporary(folder / f"update-{update:08d}.{holds}") for holds in ("weights", "trainer")]
     named: list[Path] = []
@@ -136,9 +135,7 @@ def save_checkpoint(
     clear(run, pointer)
 
 
-def write_weights(
-    path: Path, tensors: Mapping[str, Tensor], config: Config, facts: Mapping[str, Any]
-) -> None:
+def write_weights(path: Path, tensors: Mapping[str, Tensor], config: Config, facts: Facts) -> None:
     """A weights file outside of any run's pointer. Raises CheckpointError."""
     try:
         replace_synced(path, pack(_entries(tensors), metadata(config, facts, "weights")))

@@ -9,28 +9,29 @@ import errno
 import fcntl
 import os
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bytenmt.errors import BytenmtError
+from bytenmt.reporter import SILENT, Reporter
 
 LOCK = "training.lock"  # in a run folder, while a training writes there
 WITHOUT_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 MOST_TOLD = 200  # bytes that are read of who holds a lock
 
 
-def lock(path: Path) -> int | None:
+def lock(path: Path, reporter: Reporter = SILENT) -> int | None:
     """Open a file, made where it is not there, for reading and writing, and lock it until it is closed.
 
-    Returns its descriptor; None where another one has locked it. Raises OSError where it cannot be opened.
+    Returns its descriptor; None where another one has locked it. reporter: is told where a file system has no
+    locks. Raises OSError where it cannot be opened.
     """
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            if not _locked(file, path):
+            if not _locked(file, path, reporter):
                 os.close(file)
                 return None
             # Whoever held it may have deleted or renamed it since we opened it: then it is another file.
@@ -44,7 +45,7 @@ def lock(path: Path) -> int | None:
             raise
 
 
-def _locked(file: int, path: Path) -> bool:
+def _locked(file: int, path: Path, reporter: Reporter) -> bool:
     """Lock an open file; whether that is done, or cannot be done here."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -53,19 +54,18 @@ def _locked(file: int, path: Path) -> bool:
     except OSError as error:
         if error.errno not in WITHOUT_LOCKS:
             raise
-        text = f"{path.parent} lies on a file system without locks: let no other process write there"
-        print(f"bytenmt: warning: {text}", file=sys.stderr, flush=True)
+        reporter.warn(f"{path.parent} lies on a file system without locks: let no other process write there")
     return True
 
 
 @contextmanager
-def one_training(run: Path) -> Iterator[None]:
+def one_training(run: Path, reporter: Reporter = SILENT) -> Iterator[None]:
     """Inside, no other training writes into the run folder, which is made where it is not there. Raises
     BytenmtError where one does."""
     made = not run.exists()
     try:
         run.mkdir(parents=True, exist_ok=True)
-        file = lock(run / LOCK)
+        file = lock(run / LOCK, reporter)
     except OSError as error:
         raise BytenmtError(f"cannot write into {run}: {error.strerror}") from None
     if file is None:

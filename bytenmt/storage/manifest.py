@@ -8,14 +8,16 @@ from __future__ import annotations
 import contextlib
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
-from bytenmt.config.untrusted import check_facts, printable, shown
+from bytenmt.atomic_file import replace_synced
+from bytenmt.config.facts import Facts
+from bytenmt.config.untrusted import printable, shown
 from bytenmt.errors import CheckpointError
-from bytenmt.storage.tensor_file import Stored, replace_synced
+from bytenmt.storage.tensor_file import Stored
 
 FORMAT = "bytenmt 2"
 CONFIG, METRICS = "config.toml", "metrics.jsonl"
@@ -32,7 +34,7 @@ class Kept(Struct, frozen=True, forbid_unknown_fields=True):
     update: Annotated[int, Meta(ge=0)]
     weights: Stored
     trainer: Stored | None
-    facts: dict[str, Any]
+    facts: Facts
     slot: Literal[1, 2] = 1
 
     def weights_name(self) -> str:
@@ -63,7 +65,7 @@ class Pointer(Struct, frozen=True, forbid_unknown_fields=True):
     def find(self, update: int) -> Kept | None:
         return next((kept for kept in self.kept if kept.update == update), None)
 
-    def last_facts(self) -> dict[str, Any]:
+    def last_facts(self) -> Facts:
         return self.kept[-1].facts
 
     def names(self) -> set[str]:
@@ -98,8 +100,6 @@ def read_pointer(run: Path) -> Pointer:
     path = run / POINTER
     try:
         pointer = msgspec.json.decode(path.read_bytes(), type=Pointer)
-        for kept in pointer.kept:
-            check_facts(kept.facts)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # or neither UTF-8 nor an end

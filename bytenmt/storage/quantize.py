@@ -12,11 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
+from bytenmt.atomic_file import replace_synced
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.storage.admission import SCALE
 from bytenmt.storage.parameters import TABLES
 from bytenmt.storage.rounding import quantise, round_to_bf16
-from bytenmt.storage.tensor_file import Array, entry, pack, replace_synced
+from bytenmt.storage.tensor_file import Array, entry, pack
 from bytenmt.storage.weights import check_output, metadata, read_run, restored
 
 V, G = ".v", ".g"  # a weight-normed matrix: its direction and its length
@@ -33,7 +34,7 @@ def convert(run: Path, output: Path, precision: str) -> list[str]:
     if output.exists() and output.samefile(file):
         raise CheckpointError(f"-o {output} is an input too: give another name")
     arrays = rounded(restored(contents.arrays), precision)
-    told = metadata(contents.config, contents.facts, "weights", precision)
+    told = metadata(contents.config, contents.facts.without_folders(), "weights", precision)
     try:
         replace_synced(output, pack({name: entry(array) for name, array in arrays.items()}, told))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: bytes, and tensors in the safetensors format, each with its SHA-256.
+"""Tensors in files of the safetensors format, each file with its SHA-256.
 
 Tensors are written one at a time, none is held twice, and the same tensors and metadata give the same bytes.
 They are read as NumPy arrays, without PyTorch. Knows no models, no configuration and no run folders.
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from msgspec import Meta, Struct
 from safetensors import SafetensorError, safe_open
 
+from bytenmt.atomic_file import replace_synced
 from bytenmt.config.untrusted import parse_json, printable, shown
 from bytenmt.errors import CheckpointError
 
@@ -68,11 +69,6 @@ class Stored(Struct, frozen=True, forbid_unknown_fields=True):
     bytes: Annotated[int, Meta(ge=0)]
 
 
-def temporary(path: Path) -> Path:
-    """The name under which a file is written, in the same folder, before it gets its own."""
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
-
-
 def write_synced(path: Path, parts: Iterable[bytes | memoryview]) -> Stored:
     """Write a file through to the disk and tell what it holds. Raises OSError."""
     digest, size = hashlib.sha256(), 0
@@ -86,27 +82,6 @@ def write_synced(path: Path, parts: Iterable[bytes | memoryview]) -> Stored:
         file.flush()
         os.fsync(file.fileno())
     return Stored(digest.hexdigest(), size)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder, new and gone, outlive a power cut. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def replace_synced(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Temporary name, sync, rename, sync the folder: a reader sees the old file or the new one, never a
-    part. Raises OSError and leaves no temporary file then."""
-    try:
-        write_synced(temporary(path), parts)
-        os.replace(temporary(path), path)
-    except OSError:
-        temporary(path).unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -11,12 +11,13 @@ import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bytenmt.config.facts import Facts, facts_tree, parse_facts
 from bytenmt.config.schema import Config, architecture, config_tree, parse_config
-from bytenmt.config.untrusted import check_facts, parse_json, parse_toml, printable, shown
+from bytenmt.config.untrusted import parse_json, parse_toml, printable, shown
 from bytenmt.errors import CheckpointError, ConfigError
 from bytenmt.storage.admission import SCALE, STORED, misfit
 from bytenmt.storage.manifest import CONFIG, FOLDER, FORMAT, Pointer, nearest, read_pointer
@@ -28,19 +29,18 @@ Which = Literal["best", "last"]
 
 
 class StoredWeights(NamedTuple):
-    """Of a file. arrays: as they are stored; facts: what was saved beside them (update, bits_per_byte, …);
-    precision: of the matrices, "fp32", "bf16" or "int8"."""
+    """Of a file. arrays: as they are stored; precision: of the matrices, "fp32", "bf16" or "int8"."""
 
     arrays: dict[str, Array]
     config: Config
-    facts: dict[str, Any]
+    facts: Facts
     precision: str
 
 
-def metadata(config: Config, facts: Mapping[str, Any], holds: str, precision: str = "fp32") -> dict[str, str]:
-    """What a file tells of itself; holds: "weights" or "trainer"; facts: JSON values."""
+def metadata(config: Config, facts: Facts, holds: str, precision: str = "fp32") -> dict[str, str]:
+    """What a file tells of itself; holds: "weights" or "trainer"."""
     told = {"format": FORMAT, "holds": holds}
-    told |= {"config": json.dumps(config_tree(config)), "facts": json.dumps(dict(facts))}
+    told |= {"config": json.dumps(config_tree(config)), "facts": json.dumps(facts_tree(facts))}
     return told if precision == "fp32" else told | {"precision": precision}
 
 
@@ -91,7 +91,7 @@ def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> Sto
     except (ConfigError, KeyError, ValueError) as error:
         raise CheckpointError(f"{path}: its configuration cannot be read: {error}") from None
     try:
-        facts = check_facts(parse_json(told["facts"]))
+        facts = parse_facts(parse_json(told["facts"]))
     except (KeyError, ValueError) as error:
         raise CheckpointError(f"{path}: its facts cannot be read: {error}") from None
     precision = told.get("precision", "fp32")

@@ -14,15 +14,15 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from bytenmt.errors import BytenmtError, CheckpointError
-from bytenmt.training.metrics import Bar, Log
+from bytenmt.reporter import Bar, Reporter
+from bytenmt.training.metrics import Log
 from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
-from bytenmt.training.task import Task
+from bytenmt.training.task import Share, Task
 from bytenmt.training.trainer import Trainer
 
 
@@ -48,7 +48,7 @@ class _Meter:
 
 
 class Loop:
-    """One run of updates. log: None in all processes but the leading one."""
+    """One run of updates. log: None in all processes but the leading one; reporter: silent in them."""
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class Loop:
         trainer: Trainer,
         task: Task,
         log: Log | None,
+        reporter: Reporter,
     ) -> None:
         self.run = run
         self.trainer = trainer
@@ -67,14 +68,16 @@ class Loop:
         self.facts = task.facts()
         self.meter = _Meter()
         self.last_tick = time.monotonic()
-        self.bar = Bar(fraction_done(self.settings, self.progress), quiet=log is None)
+        self.reporter = reporter
+        self.bar = Bar()
 
     def go(self) -> int:
         """Update until the end; returns the signal that ended it, or 0."""
         progress, settings = self.progress, self.settings
-        shares = self.task.shares(self.trainer)
+        shares = self.task.shares(progress.epoch, progress.batch)
         self.trainer.model.train()
-        with _signals(patient=self.group.size > 1) as received, self.bar:
+        begun = fraction_done(settings, progress)
+        with _signals(patient=self.group.size > 1) as received, self.reporter.bar(1.0, "", begun) as self.bar:
             end = signalled = False
             while not end:
                 signalled = self._update(shares, received)
@@ -88,6 +91,8 @@ class Loop:
                 end = end or self.ended()
                 if better or save_due or end:
                     self._save(better, before, end)
+            if not signalled:
+                self.bar.show(1.0, f"update {progress.update}")
             return received[0] if received else int(signal.SIGTERM) * signalled
 
     def ended(self) -> bool:
@@ -96,10 +101,12 @@ class Loop:
             stopped_early(self.settings, self.progress)
         )
 
-    def _update(self, shares: Iterator[Any], received: list[int]) -> bool:
+    def _update(self, shares: Iterator[Share], received: list[int]) -> bool:
         """One update; returns whether any process has got a signal."""
         asked = time.monotonic()
-        step = list(islice(shares, self.settings.update_freq))
+        taken = list(islice(shares, self.settings.update_freq))
+        self.progress.epoch, self.progress.batch = taken[-1].epoch, taken[-1].batch
+        step = [share.data for share in taken]
         self.meter.waited += time.monotonic() - asked
         counts = [sum(count) for count in zip(*(batch.counts for batch in step), strict=True)]
         sums = self._agree(*counts, len(received))
@@ -153,7 +160,7 @@ class Loop:
         progress, settings = self.progress, self.settings
         with self.trainer.averaged():
             model = self.trainer.model.eval()
-            record = self.group.broadcast(self.task.validate(self.trainer))
+            record = self.group.broadcast(self.task.validate(model))
             model.train()
         self._agree()
         value = record[f"valid_{settings.metric}"]
@@ -173,7 +180,7 @@ class Loop:
             for name, value in record.items()
             if isinstance(value, float)
         )
-        self.bar.write(f"update {progress.update}, {progress.seconds / 60:.1f} min: {told}")
+        self.reporter.say(f"update {progress.update}, {progress.seconds / 60:.1f} min: {told}")
         self.meter = _Meter()
         return better
 
@@ -185,7 +192,7 @@ class Loop:
             if end:
                 raise
             self.progress.best, self.progress.best_update = before
-            self.bar.write(f"bytenmt: warning: {error}; training goes on, the checkpoints before stand")
+            self.reporter.warn(f"{error}; training goes on, the checkpoints before stand")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a run tells while it trains: metrics as JSON lines, TensorBoard, a picture, and a person's bar.
+"""What a run writes down while it trains: metrics as JSON lines, TensorBoard, and a picture.
 
 Does not know how training works.
 """
@@ -10,18 +10,20 @@ import importlib.util
 import io
 import json
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from tqdm import tqdm
 
-from bytenmt.errors import BytenmtError, CheckpointError, printable
+from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.reporter import SILENT, Reporter
 from bytenmt.storage.manifest import METRICS
 from bytenmt.storage.tensor_file import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CURVE, TENSORBOARD = "curve.png", "tensorboard"
 DRAW_SECONDS = 20.0
@@ -30,9 +32,10 @@ DRAW_SECONDS = 20.0
 class Log:
     """The records of a run: one JSON line each, with TensorBoard beside it where that is wanted."""
 
-    def __init__(self, run: Path, update: int, tensorboard: bool) -> None:
+    def __init__(self, run: Path, update: int, tensorboard: bool, reporter: Reporter = SILENT) -> None:
         """update: where the run goes on; later records of a killed run are forgotten."""
         self.run = run
+        self.reporter = reporter
         self.drawn = time.monotonic()
         cut_metrics(run, update)
         self.board = None
@@ -47,7 +50,7 @@ class Log:
         try:
             append_metrics(self.run, record)
         except CheckpointError as error:
-            tqdm.write(f"bytenmt: warning: {error}", file=sys.stderr)
+            self.reporter.warn(f"{error}")
         if self.board is not None:
             for name, value in record.items():
                 if name != "update" and isinstance(value, float):
@@ -65,7 +68,7 @@ class Log:
         try:
             write_atomically(self.run / CURVE, learning_curve([json.loads(line) for line in lines]))
         except (CheckpointError, ValueError) as error:  # a full disk, or a record that it has cut off
-            tqdm.write(printable(f"bytenmt: warning: no {CURVE}: {error}"), file=sys.stderr)
+            self.reporter.warn(f"no {CURVE}: {error}")
 
 
 def require_tensorboard() -> None:
@@ -75,7 +78,14 @@ def require_tensorboard() -> None:
 
 
 def learning_curve(records: Sequence[Mapping[str, float]]) -> bytes:
-    """A PNG of bits per byte, and chrF where it was measured, against updates."""
+    """curve_figure as a PNG."""
+    file = io.BytesIO()
+    curve_figure(records).savefig(file, format="png", dpi=120)
+    return file.getvalue()
+
+
+def curve_figure(records: Sequence[Mapping[str, float]]) -> Figure:
+    """Bits per byte, and chrF where it was measured, against updates; the legend stands above the axes."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.2), layout="constrained")
@@ -96,43 +106,8 @@ def learning_curve(records: Sequence[Mapping[str, float]]) -> bytes:
         lines += right.plot(*zip(*points, strict=True), "C2s--", label="chrF", markersize=3, linewidth=1)
         right.set(ylabel="chrF", ylim=(0, 100))
     if lines:
-        axes.legend(handles=lines, loc="upper center", ncols=3, frameon=False)
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=120)
-    return file.getvalue()
-
-
-class Bar:
-    """What a person sees: a bar on a terminal, elsewhere a line every half minute; nothing where quiet."""
-
-    QUIET_SECONDS = 30.0
-
-    def __init__(self, fraction: float, quiet: bool) -> None:
-        """fraction: of the run's limits that is used already."""
-        layout = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
-        self.quiet = quiet
-        disable = quiet or not sys.stderr.isatty()
-        self.bar = tqdm(total=1.0, initial=fraction, bar_format=layout, disable=disable, dynamic_ncols=True)
-        self.said = time.monotonic()
-
-    def show(self, fraction: float, text: str) -> None:
-        """The share of the run's limits that is used, and a few words."""
-        self.bar.n = fraction
-        self.bar.set_postfix_str(text)
-        if self.bar.disable and time.monotonic() - self.said > self.QUIET_SECONDS:
-            self.write(f"{fraction:.0%}, {text}")
-
-    def write(self, line: str) -> None:
-        """A line above the bar."""
-        if not self.quiet:
-            self.bar.write(printable(line), file=sys.stderr)
-        self.said = time.monotonic()
-
-    def __enter__(self) -> Bar:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.close()
+        figure.legend(handles=lines, loc="outside upper center", ncols=3, frameon=False)
+    return figure
 
 
 def append_metrics(run: Path, record: Mapping[str, Any]) -> None:

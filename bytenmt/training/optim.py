@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import msgspec
 import torch
 from torch import Tensor, nn
 
+from bytenmt.config.facts import Progress
 from bytenmt.config.schema import TrainConfig
-from bytenmt.config.untrusted import Count, shown
+from bytenmt.config.untrusted import shown
 
 # What an optimiser keeps of a parameter.
 KEPT: dict[str, set[str]] = {
@@ -24,20 +24,6 @@ KEPT: dict[str, set[str]] = {
     "nag": {"momentum_buffer"},
     "sgd": set(),
 }
-
-
-class Progress(msgspec.Struct):
-    """How far a run has come: with the tensors, all that a resume needs. What is random in an update is
-    drawn from (seed, update, process), so that no random state need be kept."""
-
-    update: Count = 0
-    epoch: Count = 0
-    batch: Count = 0  # the next batch of the epoch's plan
-    seconds: float = 0.0  # of training in all, validation included
-    best: float | None = None  # of train.metric
-    best_update: Count = 0
-    waited: Count = 0  # validations since the best one
-    standstills: Count = 0  # how often the plateau schedule has lowered the learning rate
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], train: TrainConfig) -> torch.optim.Optimizer:

@@ -1,21 +1,23 @@
 """A training run from its files to its end: corpora, trainer, resume, and the loop.
 
-Does not know architectures.
+Does not know architectures; prints nothing and does not end the program: it tells a reporter, and returns how
+the run ended.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from bytenmt.config.schema import CONVOLUTIONAL, Config, architecture, config_toml, fingerprint
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import ALONE, Group
-from bytenmt.errors import BytenmtError, ConfigError, printable
+from bytenmt.errors import BytenmtError, ConfigError
+from bytenmt.reporter import SILENT, Reporter
 from bytenmt.speculative.build import told
 from bytenmt.speculative.table import FILE, check_serial
 from bytenmt.speculative.table import write as write_drafts
@@ -23,14 +25,22 @@ from bytenmt.storage.checkpoint import has_checkpoint, load_embedding, write_ato
 from bytenmt.storage.lock import one_training
 from bytenmt.storage.manifest import CONFIG
 from bytenmt.storage.memory import require, training_bytes
-from bytenmt.training.language_model_trainer import LanguageModelTrainer
+from bytenmt.training.language_model_task import open_texts
 from bytenmt.training.loop import Loop
 from bytenmt.training.metrics import Log, require_tensorboard
 from bytenmt.training.optim import stopped_early
-from bytenmt.training.task import Task, open_task
+from bytenmt.training.task import Task
 from bytenmt.training.trainer import Trainer
+from bytenmt.training.translation_task import open_pairs
 
 WIDTHS_TO_COMPILE = 16  # the least train.round_to with which train.compile makes sense
+
+
+class Outcome(NamedTuple):
+    """How a training ended. update: the last one; signal: the number of the one that stopped it, or 0."""
+
+    update: int
+    signal: int = 0
 
 
 def train(
@@ -46,56 +56,83 @@ def train(
     init_embedding: Path | None = None,
     tensorboard: bool = False,
     group: Group = ALONE,
-) -> None:
+    reporter: Reporter = SILENT,
+) -> Outcome:
     """Train a model into the folder `run`, as one process of `group`.
 
     files, valid: all with a source, pairs, or all targets alone, texts whose streams are learnt. resume: go
     on from the run's last checkpoint where there is one, or from that of update resume_from. Raises
-    BytenmtError before anything is written where an input cannot be used; exits with 128 + the signal where
-    one has stopped it.
+    BytenmtError before anything is written where an input cannot be used.
     """
     _check(config, files, tensorboard)
-    with one_training(run) if group.leads else nullcontext():
-        task = open_task(run, config, files, valid, errors, group)
+    aloud = reporter if group.leads else SILENT
+    with one_training(run, reporter) if group.leads else nullcontext():
+        task = _open_task(run, config, files, valid, errors, device, group, aloud)
         saved = resume and group.broadcast(has_checkpoint(run))
         if saved and init_embedding is not None:
             raise BytenmtError(f"--init-embedding would be ignored: {run} goes on from its own weights")
-        trainer = (Trainer if config.model.source else LanguageModelTrainer)(config, device, group)
+        trainer = Trainer(config, device, group, reporter)
         if init_embedding is not None:
             load_embedding(trainer.model, init_embedding)
         if saved:
             task.check(run, trainer.load(run, resume_from))
+        elif resume:
+            aloud.warn(f"--resume: there is no checkpoint in {run} to go on from: the run begins at update 0")
         log = None
         if group.leads:
             run.mkdir(parents=True, exist_ok=True)
             write_atomically(run / CONFIG, config_toml(config).encode())
-            log = Log(run, trainer.progress.update, tensorboard)
-        loop = Loop(run, trainer, task, log)
+            log = Log(run, trainer.progress.update, tensorboard, reporter)
+        loop = Loop(run, trainer, task, log, aloud)
         progress = trainer.progress
         if saved and loop.ended():
-            _say(group, f"{run} is finished at update {progress.update}")
-            _count_drafts(run, config, task, group)
-            return
-        if saved:
-            _say(group, f"resuming {run} at update {progress.update}")
-        _say(group, _describe(trainer))
-        number = loop.go()
-        if number:
-            _say(group, f"stopped at update {progress.update}, saved; --resume goes on")
-            sys.exit(128 + number)
-        reason = stopped_early(config.train, progress)
-        why = f" ({reason})" if reason else ""
-        best = f"{config.train.metric.replace('_', ' ')} {progress.best:.4f}"
-        where = f"at update {progress.best_update}: {run}"
-        _say(group, f"finished at update {progress.update}{why}; best validation {best} {where}")
-        _count_drafts(run, config, task, group)
+            aloud.say(f"{run} is finished at update {progress.update}")
+        else:
+            if saved:
+                aloud.say(f"resuming {run} at update {progress.update}")
+            aloud.say(_describe(trainer))
+            number = loop.go()
+            if number:
+                aloud.say(f"stopped at update {progress.update}, saved; --resume goes on")
+                return Outcome(progress.update, number)
+            aloud.say(_ended(run, trainer))
+        if config.train.draft and group.leads and not (run / FILE).is_file():
+            table = task.drafts()
+            aloud.say(told(write_drafts(run, table, config, task.facts()), table))
+        return Outcome(progress.update)
 
 
-def _count_drafts(run: Path, config: Config, task: Task, group: Group) -> None:
-    """The draft table, where it is asked for and not there yet."""
-    if config.train.draft and group.leads and not (run / FILE).is_file():
-        table = task.drafts()
-        _say(group, told(write_drafts(run, table, config, task.facts()), table))
+def _open_task(
+    run: Path,
+    config: Config,
+    files: Sequence[PairFiles],
+    valid: PairFiles,
+    errors: str,
+    device: torch.device,
+    group: Group,
+    reporter: Reporter,
+) -> Task:
+    """That of the files. The leading process opens them first: it unpacks what is packed."""
+    if not group.leads:
+        group.barrier()
+    task: Task
+    if files[0].has_source:
+        task = open_pairs(run, config, files, valid, errors, device, group, reporter)
+    else:
+        task = open_texts(run, config, files, valid, device, group, reporter)
+    if group.leads:
+        group.barrier()
+    return task
+
+
+def _ended(run: Path, trainer: Trainer) -> str:
+    """A line on a run that has come to its end."""
+    progress, train = trainer.progress, trainer.config.train
+    reason = stopped_early(train, progress)
+    why = f" ({reason})" if reason else ""
+    best = f"{train.metric.replace('_', ' ')} {progress.best:.4f}"
+    where = f"at update {progress.best_update}: {run}"
+    return f"finished at update {progress.update}{why}; best validation {best} {where}"
 
 
 def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> None:
@@ -136,8 +173,3 @@ def _describe(trainer: Trainer) -> str:
         f" ({trainer.model.decoder_weights():,} in the decoder), {trainer.device}{processes},"
         f" configuration {fingerprint(trainer.config)}"
     )
-
-
-def _say(group: Group, text: str) -> None:
-    if group.leads:
-        print(printable(text), file=sys.stderr)

@@ -23,6 +23,7 @@ import bytenmt
 from bytenmt import __version__
 from bytenmt.cli.console import writer
 from bytenmt.cli.main import main
+from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.config.schema import CONVOLUTIONAL, Config, config_toml, load_config, parse_config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import ALONE
@@ -43,7 +44,7 @@ def make_run(
     arch: str = "luong",
     settings: tuple[str, ...] = (),
     seed: int = 0,
-    facts: dict[str, Any] | None = None,
+    facts: Facts | None = None,
 ) -> Path:
     """A run folder as training leaves it, of random weights."""
     folder.mkdir()
@@ -52,7 +53,7 @@ def make_run(
     torch.manual_seed(seed)
     model = build_model(config.model)
     (folder / CONFIG).write_text(config_toml(config), encoding="utf-8")
-    save_checkpoint(folder, 70, weights(model), {}, config, facts or {}, keep=1, best=True)
+    save_checkpoint(folder, 70, weights(model), {}, config, facts or Facts(), keep=1, best=True)
     return folder
 
 
@@ -618,7 +619,7 @@ def test_quiet_and_verbose(place: Path) -> None:
 def test_directions_that_differ_are_told(place: Path) -> None:
     """Where one run learnt to write what the other one reads, by the files of their training."""
     for name, (src, tgt) in {"there": ("ko", "en"), "back": ("en", "ko"), "again": ("ko", "en2")}.items():
-        make_run(place / name, facts={"corpora": [{"src": f"/t/{src}", "tgt": f"/t/{tgt}"}]})
+        make_run(place / name, facts=Facts(corpora=(CorpusFact(f"/t/{src}", f"/t/{tgt}"),)))
     told = invoke(f"translate there back -i src {SHORT}")
     assert told.exit_code == 0 and re.fullmatch(
         r"bytenmt: warning: there/\S+ and back/\S+ translate in different directions, [^\n]+\n", told.stderr

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from heard import Heard
 from made_up_engine import make_run, warm_up
 from processes import job
 from small_runs import config
@@ -122,16 +123,17 @@ def test_a_lock_file_that_was_deleted_meanwhile_is_not_taken(
     assert lock_module.lock(path) is None
 
 
-def test_a_file_system_without_locks_is_told_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_system_without_locks_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = Heard()
+
     def none(file: int, operation: int) -> None:
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(fcntl, "flock", none)
-    with one_training(tmp_path / "run"):
+    with one_training(tmp_path / "run", heard):
         pass
-    assert re.fullmatch(".*without locks: let no other process write there\n", capsys.readouterr().err)
+    assert len(heard.lines) == 1
+    assert re.fullmatch(".*without locks: let no other process write there", heard.lines[0])
 
 
 def train_in_group(group: Group, run: Path, texts: dict[str, Any]) -> None:

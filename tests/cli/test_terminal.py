@@ -12,15 +12,17 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from bytenmt.cli.line_filter import Bar
 from bytenmt.cli.main import main
+from bytenmt.cli.progress import Console
+from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.corpus_report import inventory
 from bytenmt.data.text_file import restored_path, stored_path
 from bytenmt.errors import BytenmtError, DataError, printable
 from bytenmt.language.baselines import training_text
 from bytenmt.language.html_report import Page
-from bytenmt.training.task import Text, TranslationTask
+from bytenmt.training.language_model_task import Text
+from bytenmt.training.translation_task import TranslationTask
 
 HOSTILE = "e\x1b[31mvil\x9b2J\x7f\x00\nname\r"
 SHOWN = r"e\x1b[31mvil\x9b2J\x7f\x00\nname\r"
@@ -78,7 +80,7 @@ def test_usage_is_still_told() -> None:
 
 def test_warnings_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Those of lines in pieces, and the report on a corpus."""
-    Bar().say(f"bytenmt: warning: {HOSTILE}")
+    Console().warn(HOSTILE)
     assert capsys.readouterr().err == f"bytenmt: warning: {SHOWN}\n"
     path = tmp_path / A_FILE
     path.write_bytes(b"a\n" + b"\n" * 12 + b"b\xff\n")
@@ -103,11 +105,13 @@ def test_a_text_of_any_name_is_found_again(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(b"some text\n")
     assert restored_path(msgspec.json.decode(msgspec.json.encode(stored_path(path)))) == path.resolve()
-    facts = {"texts": [Text(path, tmp_path).facts()]}
+    facts = [Text(path, tmp_path).facts()]
     msgspec.json.encode(facts)
     assert training_text(facts)[0].tobytes() == b"some text\n"
     corpus = ParallelCorpus.open(path, path)
-    msgspec.json.encode(TranslationTask(corpus, corpus, [PairFiles(path, path)]).facts())
+    msgspec.json.encode(
+        TranslationTask(load_config("luong", "tiny", "", []), corpus, corpus, [PairFiles(path, path)]).facts()
+    )
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["translate", "--help"], []])

@@ -1,7 +1,6 @@
 """Packed files: what is in them comes out, once, and what is no sound archive is told in one line."""
 
 import gzip
-import io
 import lzma
 import mmap
 import os
@@ -9,7 +8,8 @@ import random
 import sys
 import threading
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ import pytest
 from bytenmt.data import decompress
 from bytenmt.data.text_file import TextFile
 from bytenmt.errors import BytenmtError, DataError
+from bytenmt.reporter import Bar, Reporter
 
 zstandard = pytest.importorskip("zstandard")
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -118,8 +119,8 @@ def test_unpacked_once_and_anew_when_changed(tmp_path: Path, kind: str) -> None:
     elsewhere = decompress.unpack_into_cache(same_name, cache)
     assert decompress.unpack_into_cache(path, cache) == first and first.name.startswith("text[1].")
     assert (first.stat().st_mtime_ns, first.stat().st_ino) == written
-    half_written = write(first.with_name(first.name + ".1.ab.tmp"), b"on")
-    forgotten = write(first.with_name(first.name + ".2.ab.tmp"), b"on")
+    half_written = write(first.with_name(f".{first.name}.1.ab.tmp"), b"on")
+    forgotten = write(first.with_name(f".{first.name}.2.ab.tmp"), b"on")
     os.utime(forgotten, (0, 0))
     write(path, PACKERS[kind](b"two\n"))
     os.utime(path, ns=(1, 1))
@@ -209,19 +210,23 @@ def test_an_error_stops_the_others(tmp_path: Path) -> None:
 
 
 def test_progress_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal and for a large file only, in packed bytes; it ends at the file's size."""
-    bars = []
+    """Of a large file only, in packed bytes; it ends at the file's size."""
+    bars: list[tuple[float, str, str]] = []
+    advanced: list[float] = []
 
-    class Bar(decompress.tqdm):  # type: ignore[misc]
-        def __init__(self, **settings: object) -> None:
-            super().__init__(**(settings | {"file": io.StringIO(), "disable": False}))
-            bars.append((self, settings))
+    class Counting(Bar):
+        def advance(self, n: float) -> None:
+            advanced.append(n)
+
+    class Kept(Reporter):
+        @contextmanager
+        def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
+            bars.append((total, unit, what))
+            yield Counting()
 
     path = write(tmp_path / "t.gz", gzip.compress(TEXT))
-    monkeypatch.setattr(decompress, "tqdm", Bar)
-    for large, terminal, shown in ((10**9, True, False), (1, False, False), (1, True, True)):
-        monkeypatch.setattr(decompress, "LARGE", large)
-        monkeypatch.setattr(decompress.sys.stderr, "isatty", lambda answer=terminal: answer)
-        decompress.unpack_into_memory(path)
-        bar, settings = bars[-1]
-        assert settings["disable"] is not shown and bar.n == bar.total == path.stat().st_size
+    decompress.unpack_into_memory(path, Kept())
+    assert not bars and not advanced
+    monkeypatch.setattr(decompress, "LARGE", 1)
+    decompress.unpack_into_memory(path, Kept())
+    assert bars == [(path.stat().st_size, "B", "unpacking t.gz")] and sum(advanced) == bars[0][0]

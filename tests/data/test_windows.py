@@ -21,10 +21,11 @@ from bytenmt.data.windows import Streams, Window, contiguous, windows
 from bytenmt.distributed import ALONE, Group
 from bytenmt.errors import BytenmtError, ConfigError, DataError
 from bytenmt.language.surprisal import stream
-from bytenmt.models import MODELS
+from bytenmt.models import MODELS, build_model
 from bytenmt.storage.checkpoint import load_run
-from bytenmt.training.language_model_trainer import LanguageModelTrainer, text_bits
+from bytenmt.training.language_model_objective import LanguageModelObjective, text_bits
 from bytenmt.training.run import train
+from bytenmt.training.trainer import Trainer
 from bytenmt.utf8 import BOS
 
 CPU = torch.device("cpu")
@@ -174,7 +175,7 @@ def test_processes_share_one_run(arch: str, texts: dict[str, Any], tmp_path: Pat
     assert one.keys() == two.keys()
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, rtol=0, atol=1e-8)
-    best = [load_run(tmp_path / run, CPU).facts["progress"]["best"] for run in ("one", "two")]
+    best = [load_run(tmp_path / run, CPU).facts.progress.best for run in ("one", "two")]
     assert best[0] == pytest.approx(best[1], abs=1e-8)
 
 
@@ -190,7 +191,7 @@ def test_a_model_learns_a_text(arch: str, tmp_path: Path) -> None:
     settings = ["model.dropout=0.0", "train.max_updates=100", "train.lr=0.05", "train.warmup_updates=5"]
     settings += ["train.max_tokens=400", "train.valid_every=100"]
     train(tmp_path / "run", config(arch, *settings), files=[pair], valid=pair, device=CPU)
-    assert load_run(tmp_path / "run", CPU).facts["progress"]["best"] < 1.2  # 2 by the bytes alone
+    assert load_run(tmp_path / "run", CPU).facts.progress.best < 1.2  # 2 by the bytes alone
 
 
 @pytest.mark.parametrize("name", ["seq2seq-alone", "luong-alone"])
@@ -198,16 +199,15 @@ def test_the_state_is_carried(name: str) -> None:
     """Two windows one behind the other have the nats of one of both; the gradient ends between them."""
     model: Any = invariants.build(WITHOUT_SOURCE[name])
     arch = WITHOUT_SOURCE[name]["arch"]
-    trainer = LanguageModelTrainer(config(arch, "train.label_smoothing=0.1"), CPU)
-    trainer.model, trainer.parameters = model, list(model.parameters())
+    objective = LanguageModelObjective(model, config(arch, "train.label_smoothing=0.1"), CPU)
     text = invariants.some_bytes(1, 41).numpy()
     read, truth, none = text[:, :-1], text[:, 1:], np.zeros(1, np.int64)
-    whole = trainer._gradients([Window(read, truth, none, True)], 40)
-    first = trainer._gradients([Window(read[:, :25], truth[:, :25], none, True)], 40)
+    whole = objective.gradients([Window(read, truth, none, True)], 40, 1)
+    first = objective.gradients([Window(read[:, :25], truth[:, :25], none, True)], 40, 1)
     model.zero_grad()
-    rest = trainer._gradients([Window(read[:, 25:], truth[:, 25:], none, False)], 40)
+    rest = objective.gradients([Window(read[:, 25:], truth[:, 25:], none, False)], 40, 1)
     assert float(first + rest) == pytest.approx(float(whole), abs=1e-9)
-    alone = trainer._gradients([Window(read[:, 25:], truth[:, 25:], none, True)], 40)
+    alone = objective.gradients([Window(read[:, 25:], truth[:, 25:], none, True)], 40, 1)
     assert abs(float(alone - rest)) > 1e-6
     seen = set(text[0, 25:-1].tolist())
     touched = {i for i in range(256) if bool(model.embedding.weight.grad[i].any())}
@@ -216,28 +216,30 @@ def test_the_state_is_carried(name: str) -> None:
 
 def test_what_is_context_only_costs_nothing() -> None:
     """The nats of a window are those of the columns that count."""
-    trainer = LanguageModelTrainer(config("convs2s", "model.dropout=0.0"), CPU)
+    settings = config("convs2s", "model.dropout=0.0")
+    model: Any = build_model(settings.model)
+    objective = LanguageModelObjective(model, settings, CPU)
     text = invariants.some_bytes(2, 31).numpy()
     whole = Window(text[:, :-1], text[:, 1:], np.array([12, 0]), True)
     with torch.no_grad():
-        memory = trainer.model.encode(torch.zeros(2, 0, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64))
-        logits, _ = trainer.model(torch.from_numpy(whole.read), memory, trainer.model.start(memory))
+        memory = model.encode(torch.zeros(2, 0, dtype=torch.uint8), torch.zeros(2, dtype=torch.int64))
+        logits, _ = model(torch.from_numpy(whole.read), memory, model.start(memory))
     log_p = logits.log_softmax(-1).gather(2, torch.from_numpy(whole.truth).long()[:, :, None])[:, :, 0]
     expected = -float(log_p[0, 12:].sum() + log_p[1].sum())
     assert whole.counts == (0, 48, 0)
-    assert float(trainer._gradients([whole], 48)) == pytest.approx(expected, rel=1e-5)
+    assert float(objective.gradients([whole], 48, 1)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_split_window_is_the_whole(texts: dict[str, Any], tmp_path: Path) -> None:
     """Where memory is short, rows go through the model in parts, their states too: the same run."""
     found = []
     for n_splits in (1, 3):
-        trainer = LanguageModelTrainer(config("luong", "model.dropout=0.0"), CPU)
+        trainer = Trainer(config("luong", "model.dropout=0.0"), CPU)
         trainer.n_splits = n_splits
         streams = Streams([np.fromfile(tmp_path / "a", np.uint8)])
         for window in list(contiguous(streams, 6, range(6), 20, 1, 0))[:3]:
             trainer.update([window], window.counts[1])
-        found.append([*trainer.parameters, *trainer.carried])
+        found.append([*trainer.parameters, *trainer.objective.carried])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
@@ -257,7 +259,7 @@ def test_other_text_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:
     """A resume needs the bytes that the run began with, wherever they lie."""
     run = tmp_path / "run"
     train(run, config("luong", "train.max_updates=2"), **texts, device=CPU)
-    assert [text["bytes"] for text in load_run(run, CPU).facts["texts"]] == [
+    assert [text.bytes for text in load_run(run, CPU).facts.texts] == [
         (tmp_path / name).stat().st_size for name in "ab"
     ]
     (tmp_path / "a").rename(tmp_path / "moved")

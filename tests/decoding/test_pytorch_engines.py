@@ -23,7 +23,7 @@ from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaCapture, CudaGraphE
 from bytenmt.decoding.pytorch.drafter import Drafter
 from bytenmt.decoding.pytorch.engine import TorchEngine, begin, step, width_of
 from bytenmt.decoding.scheduler import decode
-from bytenmt.models.base import concatenate, map_tensors, place, select, tensors
+from bytenmt.models.tree import concatenate, map_tensors, place, select, tensors
 from bytenmt.speculative.table import Speculation, empty
 
 CPU = torch.device("cpu")

@@ -20,7 +20,8 @@ from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.models import build_model
-from bytenmt.models.base import Model, concatenate, place, select, tensors
+from bytenmt.models.base import Model
+from bytenmt.models.tree import concatenate, place, select, tensors
 from bytenmt.utf8 import BOS, EOS
 
 AnyModel = Model[Any, Any]

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.settings import Settings
@@ -105,7 +106,7 @@ def make_run(folder: Path, arch: str = "luong", seed: int = 0, settings: tuple[s
     config = small_config(arch, *settings)
     model = small_model(arch, seed, *settings).float()
     (folder / CONFIG).write_text(config_toml(config), encoding="utf-8")
-    save_checkpoint(folder, 70, weights(model), {}, config, {}, keep=1, best=True)
+    save_checkpoint(folder, 70, weights(model), {}, config, Facts(), keep=1, best=True)
     return folder
 
 

@@ -18,6 +18,7 @@ from made_up_engine import make_run, small_config, small_model
 
 from bytenmt.cli import language_commands
 from bytenmt.cli.main import main
+from bytenmt.config.facts import Facts, TextFact
 from bytenmt.config.schema import config_toml
 from bytenmt.language.ngram import NGram
 from bytenmt.storage.checkpoint import save_checkpoint, weights
@@ -59,7 +60,7 @@ def tells_its_text(run: Path, **changed: Any) -> Path:
         "bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
     }
-    facts = {"texts": [text | changed]}
+    facts = Facts(texts=(TextFact(**(text | changed)),))
     model = small_model("luong", 0, *BLIND).float()
     save_checkpoint(run, 70, weights(model), {}, config, facts, keep=1, best=True)
     return run

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from invariants import CONVOLUTIONAL, VARIANTS, WITH_SOURCE, WITHOUT_SOURCE, make
 
-from bytenmt.models.base import Model, tensors
+from bytenmt.models.base import Model
+from bytenmt.models.tree import tensors
 
 every_model = pytest.mark.parametrize("name", VARIANTS)
 every_convolution = pytest.mark.parametrize("name", CONVOLUTIONAL)

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
+from bytenmt.config.facts import Facts, TextFact
 from bytenmt.config.schema import Config, load_config
 from bytenmt.errors import CheckpointError
 from bytenmt.speculative import counting
@@ -334,7 +336,7 @@ def a_config(*settings: str) -> Config:
     return load_config("convs2s", "tiny", "", settings)
 
 
-FACTS: dict[str, Any] = {"pairs": 3, "source_bytes": 5, "target_bytes": 7, "update": 1}
+FACTS = Facts(pairs=3, source_bytes=5, target_bytes=7, update=1)
 
 
 @pytest.fixture
@@ -360,8 +362,8 @@ def test_another_runs_table_is_refused(tmp_path: Path, table: Table) -> None:
     others = [
         (a_config("train.seed=2"), FACTS),
         (a_config("model.dropout=0.3"), FACTS),
-        (a_config(), FACTS | {"target_bytes": 8}),
-        (a_config(), FACTS | {"texts": [{"sha256": "0" * 64}]}),
+        (a_config(), replace(FACTS, target_bytes=8)),
+        (a_config(), replace(FACTS, texts=(TextFact("", 0, "0" * 64),))),
     ]
     assert len({identity(*other) for other in [(a_config(), FACTS), *others]}) == 5
     for config, facts in others:

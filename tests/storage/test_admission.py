@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from made_up_engine import make_run
 
 from bytenmt.cli.main import main
+from bytenmt.config.facts import Facts
 from bytenmt.config.schema import load_config, parse_config
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.speculative.table import FILE, empty, identity, read
@@ -315,7 +316,7 @@ def test_pointers_from_strangers(old: bytes, new: bytes, made: dict[str, Path], 
 def test_draft_tables_from_strangers(made: dict[str, Path], tmp_path: Path) -> None:
     """Signed anew, with numbers that no table has."""
     run = folder(made, tmp_path, "bytenet")
-    config, facts = read_config(run), {"update": 70}
+    config, facts = read_config(run), Facts(update=70)
     table = empty(4)
     write_table(run, table, config, facts)
     assert len(read(run, config, facts).tag) == 4

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.decoding.loading import of_models
 from bytenmt.decoding.translator import Translator
@@ -37,7 +38,7 @@ def make_run(run: Path, *settings: str, updates: tuple[int, ...] = (10, 20, 30),
     for update in updates:
         torch.manual_seed(update)
         new = weights(build_model(own.model))
-        save_checkpoint(run, update, new, {}, own, {"x": 1}, keep=2, best=update == best)
+        save_checkpoint(run, update, new, {}, own, Facts(pairs=1), keep=2, best=update == best)
     return run
 
 
@@ -65,7 +66,7 @@ def test_the_mean_of_files(tmp_path: Path) -> None:
     assert told == [f"{tmp_path}/mean.safetensors: the mean of 3 checkpoints, of updates 10, 25, 40"]
     assert_mean(tmp_path / "mean.safetensors", files)
     loaded = load_run(tmp_path / "mean.safetensors", CPU)
-    assert loaded.facts == {"update": 40, "averaged": [10, 25, 40]}
+    assert loaded.facts == Facts(update=40, averaged=(10, 25, 40))
     assert loaded.config == load_checkpoint(second).config
 
 
@@ -93,7 +94,7 @@ def test_it_translates_as_a_model_of_these_weights(tmp_path: Path) -> None:
     translators = [Translator.of_runtime(of_models([m], CPU), max_len_b=9) for m in (loaded, model)]
     answers = [translator.translate(lines) for translator in translators]
     assert answers[0] == answers[1] and answers[0][0]
-    assert load_run(file(run, 30), CPU).facts["update"] == 30
+    assert load_run(file(run, 30), CPU).facts.update == 30
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_other_models_are_refused(tmp_path: Path, arch: str, setting: str, told:
     """By name, and nothing is written."""
     run = make_run(tmp_path / "run")
     other = config(setting, arch=arch)
-    write_weights(tmp_path / "other.safetensors", weights(build_model(other.model)), other, {"update": 1})
+    write_weights(tmp_path / "other.safetensors", weights(build_model(other.model)), other, Facts(update=1))
     with pytest.raises(CheckpointError, match=told):
         average([file(run, 30), tmp_path / "other.safetensors"], tmp_path / "mean.safetensors", None)
     assert not (tmp_path / "mean.safetensors").exists()
@@ -121,7 +122,7 @@ def test_tensors_that_are_not_what_they_say(tmp_path: Path) -> None:
     name = next(iter(tensors))
     bad = tmp_path / "bad.safetensors"
     for other in ({**tensors, name: tensors[name][:1]}, {**tensors, "x": tensors[name]}):
-        write_weights(bad, other, config(), {"update": 1})
+        write_weights(bad, other, config(), Facts(update=1))
         with pytest.raises(CheckpointError, match="bad.safetensors does not fit the model"):
             average([file(run, 30), bad], tmp_path / "mean.safetensors", None)
 

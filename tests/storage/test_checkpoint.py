@@ -18,6 +18,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.errors import CheckpointError
 from bytenmt.models import build_model
@@ -47,7 +48,7 @@ def make_run(run: Path, arch: str = "bytenet", *settings: str, update: int = 3) 
     config = load_config(arch, "tiny", "", settings)
     (run / "config.toml").write_text(config_toml(config))
     model = build_model(config.model)
-    save_checkpoint(run, update, weights(model), {"step": torch.ones(1)}, config, {}, keep=2, best=True)
+    save_checkpoint(run, update, weights(model), {"step": torch.ones(1)}, config, Facts(), keep=2, best=True)
     return config
 
 
@@ -65,7 +66,9 @@ def contents(seed: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
 
 def save(run: Path, update: int, *, seed: int | None = None, keep: int = 2, best: bool = False) -> None:
     one, other = contents(update if seed is None else seed)
-    save_checkpoint(run, update, one, other, CONFIG, {"place": [update, seed]}, keep=keep, best=best)
+    save_checkpoint(
+        run, update, one, other, CONFIG, Facts(pairs=update, target_bytes=seed), keep=keep, best=best
+    )
 
 
 def is_saved(run: Path, update: int, seed: int | None = None) -> bool:
@@ -75,7 +78,7 @@ def is_saved(run: Path, update: int, seed: int | None = None) -> bool:
     return (
         saved.update == update
         and saved.config == CONFIG
-        and saved.facts == {"place": [update, seed], "update": update}
+        and saved.facts == Facts(update=update, pairs=update, target_bytes=seed)
         and saved.weights.keys() == one.keys()
         and saved.trainer.keys() == other.keys()
         and all(torch.equal(saved.weights[name], one[name]) for name in one)
@@ -114,7 +117,7 @@ def test_a_run_comes_back(tmp_path: Path, tie: str) -> None:
     copy = shutil.copy(file, tmp_path / "copy.safetensors")
     for path in (tmp_path / "run", file, copy):
         loaded = load_run(path, CPU)
-        assert (loaded.config, loaded.facts, loaded.model.training) == (config, {"update": 3}, False)
+        assert (loaded.config, loaded.facts, loaded.model.training) == (config, Facts(update=3), False)
         for name, tensor in weights(loaded.model).items():
             assert torch.equal(tensor, saved[name])
         tied = loaded.model.decoder.output.weight is loaded.model.embedding.weight
@@ -130,11 +133,11 @@ def test_files_are_safetensors(tmp_path: Path) -> None:
         tensors |= {f"{dtype}": values.to(dtype), f"{dtype} turned": values.to(dtype).t()}
         tensors |= {f"{dtype} scalar": values[0, 0].to(dtype), f"{dtype} empty": values[:0].to(dtype)}
         tensors[f"{dtype} part"] = values.to(dtype)[1:3, ::2]
-    write_weights(tmp_path / "one", tensors, CONFIG, {"é": 1.5})
-    write_weights(tmp_path / "two", dict(reversed(tensors.items())), CONFIG, {"é": 1.5})
+    write_weights(tmp_path / "one", tensors, CONFIG, Facts(digests=("é",)))
+    write_weights(tmp_path / "two", dict(reversed(tensors.items())), CONFIG, Facts(digests=("é",)))
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     for n in range(8):  # wherever the header ends, the numbers begin at a multiple of eight
-        write_weights(tmp_path / "three", tensors, CONFIG, {"x" * n: 1.5})
+        write_weights(tmp_path / "three", tensors, CONFIG, Facts(digests=("x" * n,)))
         assert int.from_bytes((tmp_path / "three").read_bytes()[:8], "little") % 8 == 0
     back = safetensors.torch.load_file(tmp_path / "one")
     assert back.keys() == tensors.keys()
@@ -164,7 +167,7 @@ def test_foreign_checkpoints_are_refused(tmp_path: Path) -> None:
         load_run(tmp_path / "run", CPU)
     larger = load_config("bytenet", "tiny", "", ["model.d_channels=100"])
     own = tmp_path / "own.safetensors"
-    write_weights(own, weights(build_model(larger.model)), CONFIG, {})
+    write_weights(own, weights(build_model(larger.model)), CONFIG, Facts())
     with pytest.raises(CheckpointError, match="does not fit the model"):
         load_run(own, CPU)
     own.write_bytes(safetensors.torch.save({"a": torch.zeros(2)}))
@@ -213,7 +216,7 @@ def test_the_last_and_the_best_are_kept(run: Path) -> None:
         assert is_saved(run, update)
     kept = read_pointer(run)
     assert ([k.update for k in kept.kept], kept.best, kept.last) == ([5, 6, 7], 5, 7)
-    assert [k.facts["place"] for k in kept.kept] == [[5, None], [6, None], [7, None]]
+    assert [(k.facts.pairs, k.facts.target_bytes) for k in kept.kept] == [(5, None), (6, None), (7, None)]
     assert is_saved(run, 6) and load_checkpoint(run).update == 7
     with pytest.raises(CheckpointError, match="only the weights of update 5: .* takes one of 6, 7"):
         load_checkpoint(run, 5)
@@ -231,11 +234,11 @@ def test_best_and_last_of_a_run(tmp_path: Path) -> None:
     config = checkpoint.read_config(tmp_path / "run")
     for update in (4, 5):
         model = build_model(config.model)
-        save_checkpoint(tmp_path / "run", update, weights(model), {}, config, {}, keep=1, best=False)
-    assert load_run(tmp_path / "run", CPU).facts == {"update": 3}
-    assert load_run(tmp_path / "run", CPU, "last").facts == {"update": 5}
-    save_checkpoint(tmp_path / "run", 2, weights(model), {}, config, {}, keep=1, best=False)
-    assert load_run(tmp_path / "run", CPU).facts == {"update": 2}
+        save_checkpoint(tmp_path / "run", update, weights(model), {}, config, Facts(), keep=1, best=False)
+    assert load_run(tmp_path / "run", CPU).facts == Facts(update=3)
+    assert load_run(tmp_path / "run", CPU, "last").facts == Facts(update=5)
+    save_checkpoint(tmp_path / "run", 2, weights(model), {}, config, Facts(), keep=1, best=False)
+    assert load_run(tmp_path / "run", CPU).facts == Facts(update=2)
 
 
 def test_going_on_from_an_older_one_drops_the_newer(run: Path) -> None:
@@ -268,7 +271,7 @@ def test_the_same_weights_with_another_trainer_state(run: Path) -> None:
     """A file that the pointer names is never replaced by another one, whichever of the two differs."""
     save(run, 1)
     one, other = contents(1)
-    facts = {"place": [1, None]}
+    facts = Facts(pairs=1)
     states = moments(
         run,
         lambda: save_checkpoint(
@@ -363,7 +366,7 @@ def test_a_kill_leaves_the_old_checkpoint_or_the_new(
         for name, data in state.items():
             (run / name).write_bytes(data)
         if has_checkpoint(run):
-            kept = {one.update: one.facts["place"][1] for one in read_pointer(run).kept}
+            kept = {one.update: one.facts.target_bytes for one in read_pointer(run).kept}
             seen.append("old" if kept == old else "new")
             assert kept == old or kept[update] == seed and max(kept) == update
             assert all(is_saved(run, one, kept[one]) for one in kept)
@@ -536,10 +539,10 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 
 def test_metrics_are_whole_lines(tmp_path: Path) -> None:
     """A disk that fills in the middle of a record leaves the records before it."""
-    append_metrics(tmp_path, {"update": 1})
+    append_metrics(tmp_path, Facts(update=1))
     with file_limit(20), pytest.raises(CheckpointError, match="cannot write .*metrics.jsonl"):
         append_metrics(tmp_path, {"update": 2, "bits_per_byte": 1.5})
-    append_metrics(tmp_path, {"update": 3})
+    append_metrics(tmp_path, Facts(update=3))
     assert (tmp_path / "metrics.jsonl").read_bytes() == b'{"update":1}\n{"update":3}\n'
     with open(tmp_path / "metrics.jsonl", "ab") as file:
         file.write(b'{"update":1,"x')
@@ -591,11 +594,11 @@ def test_damage_is_told_to_who_translates(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(CheckpointError, match="SHA-256 differs.*: no other checkpoint is kept"):
         load_run(run, CPU)
-    save_checkpoint(run, 4, weights(build_model(config.model)), {}, config, {}, keep=2, best=False)
+    save_checkpoint(run, 4, weights(build_model(config.model)), {}, config, Facts(), keep=2, best=False)
     with pytest.raises(CheckpointError) as caught:
         load_run(run, CPU)
     other = str(caught.value).partition(": give -m ")[2]
-    assert load_run(Path(other), CPU).facts == {"update": 4}
+    assert load_run(Path(other), CPU).facts == Facts(update=4)
     with pytest.raises(CheckpointError, match="update-00000003.safetensors is damaged.*SHA-256"):
         load_run(path, CPU)
     copy = tmp_path / "copy.safetensors"
@@ -636,7 +639,9 @@ def test_training_goes_on_while_a_model_is_read(tmp_path: Path, monkeypatch: pyt
     config = make_run(run)
     stale = read_pointer(run)
     for update in (4, 5, 6):
-        save_checkpoint(run, update, weights(build_model(config.model)), {}, config, {}, keep=1, best=True)
+        save_checkpoint(
+            run, update, weights(build_model(config.model)), {}, config, Facts(), keep=1, best=True
+        )
     answers = [stale, manifest.read_pointer(run)]
     monkeypatch.setattr(weights_module, "read_pointer", lambda path: answers.pop(0))
-    assert load_run(run, CPU).facts == {"update": 6}
+    assert load_run(run, CPU).facts == Facts(update=6)

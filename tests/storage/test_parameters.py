@@ -9,7 +9,7 @@ from variants import OPTIONS
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import Config, load_config, parse_config
 from bytenmt.models import build_model
-from bytenmt.models.base import tensors
+from bytenmt.models.tree import tensors
 from bytenmt.storage.memory import state_bytes
 from bytenmt.storage.parameters import is_matrix, n_parameters, parameter_shapes
 

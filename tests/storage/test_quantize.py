@@ -12,11 +12,13 @@ from click.testing import CliRunner
 from made_up_engine import make_run
 
 from bytenmt.cli.main import main
+from bytenmt.config.facts import CorpusFact, Facts, TextFact
 from bytenmt.decoding.cpu.session import pack
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.models import MODELS
-from bytenmt.storage.checkpoint import load_run, weights
+from bytenmt.storage.average import average
+from bytenmt.storage.checkpoint import load_run, save_checkpoint, weights
 from bytenmt.storage.quantize import rounded
 from bytenmt.storage.weights import SCALE, read_weights, restored
 
@@ -53,7 +55,7 @@ def test_every_number_is_the_nearest(tmp_path: Path, arch: str, precision: str) 
     before = folded({name: part.numpy() for name, part in read(run).items()})
     loaded = load_run(convert(run, precision), CPU)
     after = folded({name: part.detach().numpy() for name, part in weights(loaded.model).items()})
-    assert before.keys() == after.keys() and loaded.facts == {"update": 70}
+    assert before.keys() == after.keys() and loaded.facts == Facts(update=70)
     changed = 0
     for name, matrix in before.items():
         error = np.abs(matrix - after[name])
@@ -138,3 +140,22 @@ def test_info_tells_of_a_file(tmp_path: Path) -> None:
     size = f"{file.stat().st_size:,}"
     assert f"# weights file:    {size} bytes, matrices in int8\n" in said
     assert [line for line in said.splitlines() if "weights file" not in line] == own.splitlines()
+
+
+def test_a_file_that_is_handed_on_tells_no_folders(tmp_path: Path) -> None:
+    """The names of the texts and their digests stay, where they lay does not; the run itself still tells."""
+    run = make_run(tmp_path / "run", "luong")
+    model = load_run(run, CPU)
+    facts = Facts(
+        pairs=3,
+        corpora=(CorpusFact("/home/me/a.ko", "/home/me/a.en"), CorpusFact(tsv="file:///home/me/%E9.tsv")),
+        texts=(TextFact("/home/me/text", 7, "0" * 64),),
+    )
+    save_checkpoint(run, 80, weights(model.model), {}, model.config, facts, keep=1, best=True)
+    output = convert(run, "bf16")
+    assert b"/home/me" not in output.read_bytes() and b"/home/me" in (run / "checkpoints.json").read_bytes()
+    told = load_run(output, CPU).facts
+    assert told.corpora == (CorpusFact("a.ko", "a.en"), CorpusFact(tsv="%E9.tsv"))
+    assert (told.update, told.pairs, told.texts) == (80, 3, (TextFact("text", 7, "0" * 64),))
+    average([run], tmp_path / "mean.safetensors")
+    assert b"/home/me" not in (tmp_path / "mean.safetensors").read_bytes()

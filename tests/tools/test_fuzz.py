@@ -38,10 +38,10 @@ with tempfile.TemporaryDirectory() as folder:
     few = [number for number, kind in enumerate(found["numba"]) if kind == "output"][:2]
     fuzz_children.SECONDS = 1
     found["unchecked"] = planted("misfit", lambda *parts: None, range(100))
-    found["believed"] = planted("check_facts", lambda facts: 1 / 0, few)
-    found["hanging"] = planted("check_facts", lambda facts: time.sleep(60), few)
-    found["crashing"] = planted("check_facts", lambda facts: os.abort(), few)
-    found["hungry"] = planted("check_facts", lambda facts: bytes(bytearray(5 << 30)) and facts, few)
+    found["believed"] = planted("parse_facts", lambda facts: 1 / 0, few)
+    found["hanging"] = planted("parse_facts", lambda facts: time.sleep(60), few)
+    found["crashing"] = planted("parse_facts", lambda facts: os.abort(), few)
+    found["hungry"] = planted("parse_facts", lambda facts: bytes(bytearray(5 << 30)) and facts, few)
 print(json.dumps(found))
 """
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from made_up_engine import make_run, small_config, small_model
 
+from bytenmt.config.facts import Facts
 from bytenmt.config.schema import parse_config, preset_tree
 from bytenmt.models.base import Model
 from bytenmt.storage.checkpoint import load_run, weights, write_weights
@@ -55,7 +56,7 @@ def test_a_wider_model_computes_what_it_did(tmp_path: Path, kind: str, capsys: A
         for name, length in model.named_parameters():
             if name.endswith(".g"):
                 length *= 5  # or what a first layer does hardly reaches the logits
-    write_weights(run, weights(model), small_config(arch, *settings), {"update": 70})
+    write_weights(run, weights(model), small_config(arch, *settings), Facts(update=70))
     widen.main([str(run), "-o", str(output), "--preset", "small"])
     before, after = load_run(run, CPU), load_run(output, CPU)
     expected, found = logits(before.model), logits(after.model)

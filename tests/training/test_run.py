@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from heard import Heard
 from small_runs import CPU, assert_same, config, contents, weights
 
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
@@ -15,8 +16,8 @@ from bytenmt.errors import BytenmtError, CheckpointError, ConfigError, DataError
 from bytenmt.models import MODELS, build_model
 from bytenmt.storage.checkpoint import load_run
 from bytenmt.storage.manifest import METRICS
+from bytenmt.training.losses import byte_loss, draw_inputs
 from bytenmt.training.run import train
-from bytenmt.training.trainer import byte_loss, draw_inputs
 
 
 @pytest.mark.parametrize("arch", MODELS)
@@ -45,15 +46,18 @@ def test_metrics_of_a_resumed_run_count_every_update_once(texts: dict[str, Any],
     assert all(math.isfinite(r["lr"]) and r["seconds"] >= 0 for r in records)
 
 
-def test_a_finished_run_is_left_alone(
-    texts: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """--resume on a finished run says so and changes nothing; where nothing was saved it starts afresh."""
-    run = tmp_path / "run"
-    train(run, config("convs2s", "train.max_updates=3"), **texts, device=CPU, resume=True)
+def test_a_finished_run_is_left_alone(texts: dict[str, Any], tmp_path: Path) -> None:
+    """--resume on a finished run says so and changes nothing; where nothing was saved it starts afresh, which
+    is told."""
+    run, heard = tmp_path / "run", Heard()
+    wanted = config("convs2s", "train.max_updates=3")
+    assert train(run, wanted, **texts, device=CPU, resume=True, reporter=heard) == (3, 0)
+    assert sum("--resume: there is no checkpoint" in line for line in heard.lines) == 1
     before = contents(run)
-    train(run, config("convs2s", "train.max_updates=3"), **texts, device=CPU, resume=True)
-    assert "finished at update 3" in capsys.readouterr().err
+    heard = Heard()
+    assert train(run, wanted, **texts, device=CPU, resume=True, reporter=heard) == (3, 0)
+    assert heard.lines[-1] == f"{run} is finished at update 3"
+    assert not any("--resume" in line for line in heard.lines)
     assert contents(run) == before
 
 
@@ -66,8 +70,8 @@ def test_best_is_the_best_validation(texts: dict[str, Any], tmp_path: Path) -> N
     records = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
     validated = {r["update"]: r["valid_bits_per_byte"] for r in records if "valid_bits_per_byte" in r}
     loaded = load_run(run, CPU)
-    assert loaded.facts["progress"]["best"] == min(validated.values())
-    assert validated[loaded.facts["update"]] == min(validated.values())
+    assert loaded.facts.progress.best == min(validated.values())
+    assert validated[loaded.facts.update] == min(validated.values())
     corpus = ParallelCorpus.open_all([texts["valid"]])
     again = bits_per_byte(log_probabilities(loaded.model, corpus, CPU), corpus.target_lengths)
     assert again == pytest.approx(min(validated.values()), abs=1e-5)
@@ -83,7 +87,7 @@ def test_bf16(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
         train(run, config(arch, *settings, "model.dropout=0.0"), **texts, device=CPU)
         loaded = load_run(run, CPU)
         assert loaded.model.embedding.weight.dtype == torch.float32
-        bits[precision] = loaded.facts["progress"]["best"]
+        bits[precision] = loaded.facts.progress.best
     assert bits["bf16"] == pytest.approx(bits["fp32"], rel=0.05)
 
 
@@ -107,7 +111,7 @@ def test_a_model_learns_to_copy(arch: str, tmp_path: Path) -> None:
     for name, source in (("seen", file), ("blind", nothing)):
         run, pair = tmp_path / name, PairFiles(source, file)
         train(run, config(arch, *settings), files=[pair], valid=pair, device=CPU)
-        bits[name] = load_run(run, CPU).facts["progress"]["best"]
+        bits[name] = load_run(run, CPU).facts.progress.best
     assert bits["blind"] > 0.7  # two letters of three kinds: 3.2 bits on 3.3 bytes, about 0.95
     assert bits["seen"] < 0.8 * bits["blind"]
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from heard import Heard
 from small_runs import CPU, config, contents, weights
 
 from bytenmt.data.batches import Batch, assemble
@@ -19,10 +20,13 @@ from bytenmt.data.device import to_device
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.storage.checkpoint import load_checkpoint, load_run
 from bytenmt.storage.manifest import METRICS
-from bytenmt.training.metrics import CURVE, TENSORBOARD
+from bytenmt.training.losses import draw_inputs, drop_bytes
+from bytenmt.training.metrics import CURVE, TENSORBOARD, curve_figure
 from bytenmt.training.run import train
-from bytenmt.training.task import LEFT_OUT, TranslationTask
-from bytenmt.training.trainer import Trainer, draw_inputs, drop_bytes
+from bytenmt.training.task import LEFT_OUT
+from bytenmt.training.trainer import Trainer
+from bytenmt.training.translation_objective import TranslationObjective
+from bytenmt.training.translation_task import TranslationTask
 from bytenmt.utf8 import BOS, PAD
 
 
@@ -56,14 +60,14 @@ def test_summed_batches_are_one(batch: Batch) -> None:
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)
 
 
-def test_a_full_gpu_splits_the_batch(
-    batch: Batch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_gpu_splits_the_batch(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where only two rows fit, nine go in parts of two, what a part of five had given is
     forgotten; the gradient stays, one warning comes."""
     whole = gradients(still(), batch)
-    trainer = still()
-    plain, sizes = trainer._plain_loss, []
+    trainer, heard = still(), Heard()
+    trainer.reporter, objective = heard, trainer.objective
+    assert isinstance(objective, TranslationObjective)
+    plain, sizes = objective.plain_loss, []
 
     def full(source: torch.Tensor, *rest: torch.Tensor) -> Any:
         sizes.append(len(source))
@@ -71,14 +75,14 @@ def test_a_full_gpu_splits_the_batch(
             raise torch.OutOfMemoryError("CUDA out of memory")
         return plain(source, *rest)
 
-    monkeypatch.setattr(trainer, "_loss", full)
+    monkeypatch.setattr(objective, "loss", full)
     for one, other in zip(whole, gradients(trainer, batch), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)
     assert sizes == [9, 5, 4, 3, 2, 2, 2, 2, 1]
     gradients(trainer, batch)
     assert sizes[9:] == [2, 2, 2, 2, 1]
-    assert capsys.readouterr().err.count("out of GPU memory") == 1
-    monkeypatch.setattr(trainer, "_loss", lambda *_: full(torch.zeros(9)))
+    assert ["out of GPU memory" in line for line in heard.lines] == [True]
+    monkeypatch.setattr(objective, "loss", lambda *_: full(torch.zeros(9)))
     with pytest.raises(BytenmtError, match="one pair"):
         gradients(trainer, batch)
 
@@ -118,7 +122,8 @@ def test_the_models_own_bytes_are_drawn_without_dropout(batch: Batch) -> None:
     trainer = Trainer(config("luong", "model.dropout=0.8", "train.teacher_forcing=0.5"), CPU)
     on, model = to_device(batch, CPU), trainer.model.train()
     torch.manual_seed(3)
-    drawn = trainer._inputs(on.target_in, on.source, on.source_len, on.target_len)
+    assert isinstance(trainer.objective, TranslationObjective)
+    drawn = trainer.objective.inputs(on.target_in, on.source, on.source_len)
     assert all(module.training for module in model.modules())
     with torch.no_grad():
         memory = model.eval().encode(on.source, on.source_len)
@@ -146,34 +151,31 @@ def test_the_average_is_validated_saved_and_resumed(texts: dict[str, Any], tmp_p
     assert one.keys() == other.keys() and all(torch.equal(t, other[name]) for name, t in one.items())
 
 
-def test_patience_and_plateau(
-    texts: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A run that gets no better ends; on a plateau its learning rate falls first."""
+def test_patience_and_plateau(texts: dict[str, Any], tmp_path: Path) -> None:
+    """A run that gets no better ends, with its bar at the end; on a plateau its learning rate falls first."""
+    heard = Heard()
     hopeless = ["train.lr=1e-12", "train.warmup_updates=0", "train.valid_every=2", "train.weight_decay=0.0"]
     run = tmp_path / "run"
     settings = [*hopeless, "train.patience=3", "train.metric=chrf", "train.max_updates=40"]
-    train(run, config("luong", *settings), **texts, device=CPU)
-    assert "(no better chrf for 3 validations)" in capsys.readouterr().err
+    train(run, config("luong", *settings), **texts, device=CPU, reporter=heard)
+    assert "(no better chrf for 3 validations)" in heard.lines[-1]
+    assert heard.shown[-1] == 1.0 and max(heard.shown[:-1]) == 0.2
     assert load_checkpoint(run).update == 8
-    train(run, config("luong", *settings), **texts, device=CPU, resume=True)
-    assert "is finished at update 8" in capsys.readouterr().err
+    train(run, config("luong", *settings), **texts, device=CPU, resume=True, reporter=heard)
+    assert "is finished at update 8" in heard.lines[-1]
     plateau = [
         "train.schedule='plateau'",
         "train.plateau_factor=0.1",
         "train.min_lr=1e-2",
         "train.metric=chrf",
     ]
-    train(tmp_path / "plateau", config("luong", *hopeless, *plateau), **texts, device=CPU)
-    assert "below train.min_lr" in capsys.readouterr().err
+    train(tmp_path / "plateau", config("luong", *hopeless, *plateau), **texts, device=CPU, reporter=heard)
+    assert "below train.min_lr" in heard.lines[-1]
     np.testing.assert_allclose(sorted(set(losses(tmp_path / "plateau", "lr"))), [1e-15, 1e-14, 1e-13, 1e-12])
 
 
 def test_a_full_disk_ends_nothing(
-    texts: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A save that fails is told of and the run goes on; at the end it is an error. What was saved stands."""
     run = tmp_path / "run"
@@ -196,9 +198,10 @@ def test_a_full_disk_ends_nothing(
         save(self, *arguments)
 
     monkeypatch.setattr(Trainer, "save", saving)
+    heard, longer = Heard(), config("convs2s", *settings, "train.max_updates=8")
     with pytest.raises(CheckpointError, match="No space left"):
-        train(run, config("convs2s", *settings, "train.max_updates=8"), **texts, device=CPU, resume=True)
-    assert "update 4" in capsys.readouterr().err
+        train(run, longer, **texts, device=CPU, resume=True, reporter=heard)
+    assert any("warning" in line and "update 4" in line for line in heard.lines)
     assert load_checkpoint(run).update == 6
     failing.clear()
     full = False
@@ -248,7 +251,7 @@ def test_several_corpora_and_a_listing(texts: dict[str, Any], tmp_path: Path) ->
     settings = ["train.max_updates=1", "train.max_tokens=100000", "train.log_every=1"]
     train(run, config("luong", *settings), files=files, valid=texts["valid"], device=CPU)
     assert (run / LEFT_OUT).read_text().count("target empty") == 12
-    assert load_run(run, CPU).facts["pairs"] == 40 + 5
+    assert load_run(run, CPU).facts.pairs == 40 + 5
 
 
 def test_pictures_and_tensorboard(
@@ -272,20 +275,34 @@ def test_pictures_and_tensorboard(
     assert not (tmp_path / "none").exists()
 
 
+def test_the_legend_stands_beside_the_curve() -> None:
+    """Above the axes, where no line can be."""
+    pytest.importorskip("matplotlib")
+    records: list[dict[str, float]] = [
+        {"update": u, "train_bits_per_byte": 2.0, "valid_bits_per_byte": 2.0, "valid_chrf": 99.0}
+        for u in (1, 2)
+    ]
+    figure = curve_figure(records)
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert all(not legend.get_window_extent().overlaps(axes.get_window_extent()) for axes in figure.axes)
+
+
 def test_the_loop_asks_for_what_the_configuration_says(texts: dict[str, Any], tmp_path: Path) -> None:
     """Widths are multiples of train.round_to; with train.short_first the first epoch rises in length and the
     second does not; weights repeat pairs; the place in the plan moves along."""
     corpus = ParallelCorpus.open_all([*texts["files"], texts["valid"]._replace(weight=3.0)])
     settings = config("luong", "train.round_to=8", "train.short_first=true", "train.max_tokens=300")
-    trainer = Trainer(settings, CPU)
-    shares = TranslationTask(corpus, corpus).shares(trainer)
+    task = TranslationTask(settings, corpus, corpus)
     epochs: list[list[Batch]] = [[], []]
-    while trainer.progress.epoch < 2:
-        batch = next(shares)
-        if trainer.progress.epoch < 2:
-            assert batch.source.shape[1] % 8 == 0 and (batch.target.shape[1] - 1) % 8 == 0
-            epochs[trainer.progress.epoch].append(batch)
-            assert trainer.progress.batch == len(epochs[trainer.progress.epoch])
+    for share in task.shares(0, 0):
+        if share.epoch == 2:
+            break
+        assert share.data.source.shape[1] % 8 == 0 and (share.data.target.shape[1] - 1) % 8 == 0
+        epochs[share.epoch].append(share.data)
+        assert share.batch == len(epochs[share.epoch])
+    again = next(task.shares(1, 2))
+    assert again[1:] == (1, 3) and np.array_equal(again.data.target, epochs[1][2].target)
     widths = [[part.source.shape[1] + part.target.shape[1] for part in epoch] for epoch in epochs]
     assert widths[0] == sorted(widths[0]) and widths[1] != sorted(widths[1])
     assert [sum(len(part.target_len) for part in epoch) for epoch in epochs] == [40 + 3 * 5] * 2

@@ -29,7 +29,7 @@ from bytenmt.config.schema import ByteNetConfig, Config, load_config
 from bytenmt.data.device import Tensors, pick_device
 from bytenmt.layers.recurrent import GRU, LSTM
 from bytenmt.models import build_model
-from bytenmt.training.trainer import byte_loss
+from bytenmt.training.losses import byte_loss
 from bytenmt.utf8 import BOS, EOS, PAD
 from tools.bench.records import Record, show, write_json
 from tools.bench.steps import DTYPES, AnyModel, seconds

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from bytenmt.atomic_file import replace_synced
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import (
     CONVOLUTIONAL,
@@ -37,7 +38,7 @@ from bytenmt.config.schema import (
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.models import build_model
 from bytenmt.storage.checkpoint import build
-from bytenmt.storage.tensor_file import Array, entry, pack, replace_synced
+from bytenmt.storage.tensor_file import Array, entry, pack
 from bytenmt.storage.weights import StoredWeights, check_output, metadata, read_run, restored
 from bytenmt.utf8 import BOS, EOS
 

@@ -40,6 +40,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # threads do not l
 import torch  # noqa: E402
 
 from bytenmt.cli.main import main as program  # noqa: E402
+from bytenmt.config.facts import Facts  # noqa: E402
 from bytenmt.config.schema import load_config  # noqa: E402
 from bytenmt.decoding.loading import choose, load_runs  # noqa: E402
 from bytenmt.decoding.translator import Translator  # noqa: E402
@@ -151,7 +152,7 @@ def make_cases(place: Path) -> list[Case]:
     return cases
 
 
-def make_run(run: Path, trainer: Trainer) -> dict[str, Any]:
+def make_run(run: Path, trainer: Trainer) -> Facts:
     """A run folder of random weights after an update; returns its facts."""
     from bytenmt.config.schema import config_toml
 
@@ -162,7 +163,7 @@ def make_run(run: Path, trainer: Trainer) -> dict[str, Any]:
         parameter.grad = torch.zeros_like(parameter)
     trainer.optimizer.step()
     trainer.progress.update = 70
-    facts: dict[str, Any] = {"pairs": 3, "source_bytes": 9, "target_bytes": 9}
+    facts = Facts(pairs=3, source_bytes=9, target_bytes=9)
     trainer.save(run, True, facts)
     return facts
 

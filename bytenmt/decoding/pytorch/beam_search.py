@@ -19,7 +19,7 @@ from torch import Tensor
 from bytenmt.decoding.interface import LOOK_AHEAD, Options, Request
 from bytenmt.decoding.pytorch.ngram_blocking import Guard, banned
 from bytenmt.decoding.pytorch.sampling import draw, draw_key
-from bytenmt.models.base import map_tensors
+from bytenmt.models.tree import map_tensors
 from bytenmt.utf8 import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS, UTF8_NEXT, allowed_bytes
 
 

@@ -18,7 +18,7 @@ from bytenmt.decoding.pytorch.beam_search import Beams, Search
 from bytenmt.decoding.pytorch.drafter import Drafter, Sources, best_width, check, drafter_of, seconds
 from bytenmt.decoding.pytorch.engine import Decoder, ModelState, Running, begin, n_passes, put, step, width_of
 from bytenmt.decoding.pytorch.hypotheses import harvest, sure
-from bytenmt.models.base import map_tensors, tensors
+from bytenmt.models.tree import map_tensors, tensors
 from bytenmt.speculative.table import CHAIN, Speculation
 
 SOURCE_COLUMNS = 64  # source capacities are multiples of this, EOS counted

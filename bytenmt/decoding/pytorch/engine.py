@@ -18,7 +18,8 @@ from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.beam_search import Beams, Search
 from bytenmt.decoding.pytorch.drafter import WIDTHS, Drafter, Sources, best_width, check, drafter_of, seconds
 from bytenmt.decoding.pytorch.hypotheses import harvest, sure
-from bytenmt.models.base import Drafting, concatenate, place, select
+from bytenmt.models.base import Drafting
+from bytenmt.models.tree import concatenate, place, select
 from bytenmt.speculative.table import CHAIN, Speculation
 from bytenmt.utf8 import EOS, PAD
 

@@ -1,4 +1,4 @@
-"""Training on streams: an update over windows of them, with the state of recurrent models carried from one
+"""The objective of streams: the bytes of windows of them, with the state of recurrent models carried from one
 to the next without its gradient (truncated back-propagation through time).
 
 Does not know architectures, nor where the windows come from.
@@ -17,34 +17,45 @@ from torch import Tensor
 from bytenmt.config.schema import CONVOLUTIONAL, Config, architecture
 from bytenmt.data.windows import Bytes, Window
 from bytenmt.distributed import ALONE, Group
-from bytenmt.models.base import Model, concatenate, map_tensors, select, tensors
-from bytenmt.training.trainer import Trainer, drop_bytes, masked_loss
+from bytenmt.models.base import Model
+from bytenmt.models.tree import concatenate, map_tensors, select, tensors
+from bytenmt.training.losses import drop_bytes, masked_loss
+from bytenmt.training.objective import autocast, compiled
 from bytenmt.utf8 import BOS
 
 WARM, SIDE_BY_SIDE, AT_ONCE = 512, 64, 256  # of text_bits: bytes read first; rows at most; columns a call
 
 
-class LanguageModelTrainer(Trainer):
-    """See trainer.Trainer; batches are Windows. carried: the state after the last one, this process' rows."""
+class LanguageModelObjective:
+    """See objective.Objective; batches are Windows.
 
-    def __init__(self, config: Config, device: torch.device, group: Group = ALONE) -> None:
-        super().__init__(config, device, group)
+    carried: the state after the last one, this process' rows.
+    """
+
+    def __init__(
+        self, model: Model[Any, Any], config: Config, device: torch.device, group: Group = ALONE
+    ) -> None:
+        self.model, self.train, self.device, self.group = model, config.train, device, group
+        self.loss = compiled(self.plain_loss, config)
         self._carries = architecture(config.model) not in CONVOLUTIONAL
         self.carried: Any = None
 
-    def _gradients(self, batches: Sequence[Any], target_bytes: int) -> Tensor:
+    def gradients(self, batches: Sequence[Window], target_bytes: int, n_splits: int) -> Tensor:
+        """See Objective."""
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         carried = self.carried
         for window in batches:
-            carried, part_nats = self._window_gradients(window, carried, target_bytes)
+            carried, part_nats = self._window_gradients(window, carried, target_bytes, n_splits)
             nats += part_nats
         self.carried = carried if self._carries else None
         return nats
 
-    def _window_gradients(self, window: Window, before: Any, target_bytes: int) -> tuple[Any, Tensor]:
+    def _window_gradients(
+        self, window: Window, before: Any, target_bytes: int, n_splits: int
+    ) -> tuple[Any, Tensor]:
         """Forward and backward over a window; returns the state after it, and its nats."""
         n = len(window.read)
-        step = max(1, -(-n // self.n_splits))
+        step = max(1, -(-n // n_splits))
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         after = []
         for begin in range(0, n, step):
@@ -52,11 +63,11 @@ class LanguageModelTrainer(Trainer):
             read, truth, skipped = (
                 torch.from_numpy(part[begin : begin + step]).to(self.device) for part in window[:3]
             )
-            if self.config.train.byte_dropout:
-                read = drop_bytes(read, self.config.train.byte_dropout, self.config.train.byte_dropout_kind)
+            if self.train.byte_dropout:
+                read = drop_bytes(read, self.train.byte_dropout, self.train.byte_dropout_kind)
             state = self._start(len(read)) if window.fresh else select(before, rows)
-            with self._precision():
-                loss, part_nats, state = self._loss(read, truth, skipped, state)
+            with autocast(self.train, self.device):
+                loss, part_nats, state = self.loss(read, truth, skipped, state)
             (loss / target_bytes).backward()
             nats += part_nats
             after.append(map_tensors(lambda part: part.detach(), state))
@@ -70,18 +81,19 @@ class LanguageModelTrainer(Trainer):
         lengths = torch.zeros(n, dtype=torch.int64, device=self.device)
         return self.model.encode(torch.zeros(n, 0, dtype=torch.uint8, device=self.device), lengths)
 
-    def _plain_loss(self, *tensors: Any) -> Any:
+    def plain_loss(self, *tensors: Any) -> Any:
         """read, truth (n, t) uint8, skipped (n,) int64, state of n rows -> the summed loss, the nats, and the
         state after."""
         read, truth, skipped, state = tensors
         logits, state = self.model(read, self._memory(len(read)), state)
         real = torch.arange(read.shape[1], device=read.device) >= skipped[:, None]
-        return *masked_loss(logits, truth, real, self.config.train.label_smoothing), state
+        return *masked_loss(logits, truth, real, self.train.label_smoothing), state
 
-    def _n_rows(self, batch: Any) -> int:
+    def n_rows(self, batch: Window) -> int:
+        """See Objective."""
         return len(batch.read)
 
-    def _kept(self) -> dict[str, Tensor]:
+    def carried_tensors(self) -> dict[str, Tensor]:
         """The carried states of all processes' rows, in the order of the rows."""
         if not self._carries:
             return {}
@@ -89,14 +101,15 @@ class LanguageModelTrainer(Trainer):
         all_own = self.group.gather(own)
         if all_own is None:
             return {}
-        return {f"state.{i}": _interleaved(parts) for i, parts in enumerate(zip(*all_own, strict=True))}
+        return {f"{i}": _interleaved(parts) for i, parts in enumerate(zip(*all_own, strict=True))}
 
-    def _take_up(self, kept: Mapping[str, Tensor]) -> None:
-        if not kept:
+    def take_up(self, carried: Mapping[str, Tensor]) -> None:
+        """See Objective."""
+        if not carried:
             return
         start = self._start(1)
         expected = [(part.dtype, part.shape[1:]) for part in tensors(start)]
-        found = [kept[str(i)] for i in range(len(kept))]
+        found = [carried[str(i)] for i in range(len(carried))]
         if [(part.dtype, part.shape[1:]) for part in found] != expected:
             raise ValueError("the carried state is not that of the model")
         own = slice(self.group.rank, None, self.group.size)

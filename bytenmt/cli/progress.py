@@ -1,0 +1,120 @@
+"""What a person sees of work that takes its time: lines on stderr, and a bar under them on a terminal.
+
+Off a terminal, a training tells how far it is every half minute, with the time of day and how long is left.
+Knows stderr; imports nothing heavy before a bar is drawn.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bytenmt.errors import printable
+from bytenmt.reporter import Bar, Reporter
+
+QUIET_SECONDS = 30.0
+SHARES = "{desc}{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"  # of a bar whose total is 1
+
+
+class Console(Reporter):
+    """Lines and bars on stderr."""
+
+    def __init__(self) -> None:
+        self._bars: list[Bar] = []
+
+    def say(self, line: str) -> None:
+        """See Reporter. A bar gives way; off a terminal it adds the time of day and how long is left."""
+        line = printable(line)
+        shown = self._bars[-1] if self._bars else None
+        if isinstance(shown, _Drawn):
+            shown.bar.write(line, file=sys.stderr)
+        elif isinstance(shown, _Logged):
+            shown.say(line)
+        else:
+            _write(line)
+
+    @contextmanager
+    def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
+        """See Reporter."""
+        terminal = sys.stderr is not None and sys.stderr.isatty()
+        bar: Any = _Drawn(total, unit, begun, what) if terminal else Bar() if unit else _Logged(total, begun)
+        self._bars.append(bar)
+        try:
+            yield bar
+        finally:
+            self._bars.remove(bar)
+            if terminal:
+                bar.bar.close()
+
+
+@contextmanager
+def progress(total: float | None, unit: str) -> Iterator[tuple[Bar, Reporter]]:
+    """A bar, where the total is known, and what writes lines above it."""
+    console = Console()
+    if total is None:
+        yield Bar(), console
+        return
+    with console.bar(total, unit) as bar:
+        yield bar, console
+
+
+class _Drawn(Bar):
+    """On a terminal."""
+
+    def __init__(self, total: float, unit: str, begun: float, what: str) -> None:
+        from tqdm import tqdm  # here: off a terminal its import is not worth its time
+
+        layout: dict[str, Any] = {"unit": unit, "unit_scale": unit == "B"} if unit else {"bar_format": SHARES}
+        self.bar = tqdm(
+            total=total,
+            initial=begun,
+            desc=printable(what) or None,
+            leave=not what,
+            dynamic_ncols=True,
+            file=sys.stderr,
+            **layout,
+        )
+
+    def advance(self, n: float) -> None:
+        self.bar.update(n)
+
+    def show(self, done: float, text: str) -> None:
+        self.bar.n = done
+        self.bar.set_postfix_str(text)
+
+
+class _Logged(Bar):
+    """Off a terminal: lines with the time of day and, once it can be told, how long is left."""
+
+    def __init__(self, total: float, begun: float) -> None:
+        self.total, self.begun, self.done = total, begun, begun
+        self.started = self.said = time.monotonic()
+
+    def show(self, done: float, text: str) -> None:
+        self.done = done
+        if time.monotonic() - self.said > QUIET_SECONDS:
+            self.say(f"{done / self.total:.0%}, {text}")
+
+    def say(self, line: str) -> None:
+        now = time.monotonic()
+        self.said, left = now, ""
+        if self.begun < self.done < self.total:
+            seconds = (now - self.started) / (self.done - self.begun) * (self.total - self.done)
+            left = f", {duration(seconds)} left"
+        _write(f"{time.strftime('%H:%M:%S')} {line}{left}")
+
+
+def duration(seconds: float) -> str:
+    """For people: 40 s, 12 min, 3 h 05 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def _write(line: str) -> None:
+    if sys.stderr is not None:
+        print(line, file=sys.stderr, flush=True)

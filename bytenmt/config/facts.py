@@ -1,0 +1,91 @@
+"""What a checkpoint tells of its training beside weights and configuration: one typed record.
+
+It stands as JSON in every weights file and in the run's manifest. What an older file lacks is None or empty
+here, and what it has besides is dropped. Opens no files.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from bytenmt.config.untrusted import Count, printable
+
+TEXT_COUNTS = ("pairs", "source_bytes", "target_bytes")  # of Facts: what the training pairs amount to
+
+
+class Progress(Struct):
+    """How far a run has come: with the tensors, all that a resume needs. What is random in an update is
+    drawn from (seed, update, process), so that no random state need be kept."""
+
+    update: Count = 0
+    epoch: Count = 0
+    batch: Count = 0  # the next batch of the epoch's plan
+    seconds: float = 0.0  # of training in all, validation included
+    best: float | None = None  # of train.metric
+    best_update: Count = 0
+    waited: Count = 0  # validations since the best one
+    standstills: Count = 0  # how often the plateau schedule has lowered the learning rate
+
+
+class TextFact(Struct, frozen=True):
+    """A text that a run was trained on as a stream. path: see text_file.stored_path; sha256: hex digits."""
+
+    path: str
+    bytes: Count
+    sha256: str
+
+
+class CorpusFact(Struct, frozen=True, omit_defaults=True):
+    """The files of pairs that a run was trained on: two, or a table."""
+
+    src: str | None = None
+    tgt: str | None = None
+    tsv: str | None = None
+
+
+class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What is known is told. Of a run with a source: pairs, the bytes of either side, the files and the
+    digest of each; without one: texts. averaged: the updates of the checkpoints of which these weights are
+    the mean.
+    """
+
+    update: Count | None = None
+    progress: Progress | None = None
+    pairs: Count | None = None
+    source_bytes: Count | None = None
+    target_bytes: Count | None = None
+    corpora: tuple[CorpusFact, ...] = ()
+    digests: tuple[str, ...] | None = None
+    texts: tuple[TextFact, ...] = ()
+    averaged: tuple[Count, ...] = ()
+
+    def without_folders(self) -> Facts:
+        """The same for a file that is handed on: it names the training text, and not where it lay."""
+        corpora = [
+            CorpusFact(*(name and _file_name(name) for name in (one.src, one.tgt, one.tsv)))
+            for one in self.corpora
+        ]
+        texts = [msgspec.structs.replace(text, path=_file_name(text.path)) for text in self.texts]
+        return msgspec.structs.replace(self, corpora=tuple(corpora), texts=tuple(texts))
+
+
+def facts_tree(facts: Facts) -> dict[str, Any]:
+    """Facts -> plain values for JSON; the inverse of parse_facts."""
+    tree = msgspec.to_builtins(facts)
+    assert isinstance(tree, dict)
+    return tree
+
+
+def parse_facts(tree: Any) -> Facts:
+    """Facts as JSON has them. Raises ValueError, of one line, where a known one has not its type."""
+    try:
+        return msgspec.convert(tree, Facts)
+    except msgspec.ValidationError as error:
+        raise ValueError(printable(str(error))) from None
+
+
+def _file_name(path: str) -> str:
+    return path.rpartition("/")[2]

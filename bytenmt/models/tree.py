@@ -1,0 +1,68 @@
+"""Memories and states as trees of tensors: mapped, selected and joined by rows.
+
+Knows tuples of tensors, rows first; knows no models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+Tree = TypeVar("Tree", bound=tuple[Any, ...])  # NamedTuples of tensors and of such tuples, rows first
+
+
+def tensors(tree: NamedTuple | tuple[object, ...]) -> list[Tensor]:
+    """The tensors of a memory or state, depth first."""
+    found: list[Tensor] = []
+    for part in tree:
+        if isinstance(part, Tensor):
+            found.append(part)
+        elif isinstance(part, tuple):
+            found.extend(tensors(part))
+    return found
+
+
+def map_tensors(function: Callable[..., Tensor], *trees: Tree) -> Tree:
+    """The tree of what the function makes of each tensor, or of the tensors in one place of several trees."""
+    parts = [
+        function(*same) if isinstance(same[0], Tensor) else map_tensors(function, *same)
+        for same in zip(*trees, strict=True)
+    ]
+    kind: Any = type(trees[0])
+    return cast(Tree, kind(parts) if kind is tuple else kind._make(parts))
+
+
+def select(tree: Tree, rows: Tensor) -> Tree:
+    """These rows (int64) of a memory or state, in this order; a copy."""
+    return map_tensors(lambda part: part[rows], tree)
+
+
+def concatenate(trees: Sequence[Tree]) -> Tree:
+    """The rows of several memories or states under each other; a copy.
+
+    Where axis 1 differs (columns of the source), the shorter are padded with zeros: every memory knows the
+    length of its sources.
+    """
+
+    def joined(*parts: Tensor) -> Tensor:
+        width = max(part.shape[1] for part in parts) if parts[0].dim() > 1 else 0
+        return torch.cat([_widened(part, width) for part in parts])
+
+    return map_tensors(joined, *trees)
+
+
+def place(tree: Tree, rows: Tensor, fresh: Tree) -> None:
+    """Write the rows of `fresh` into these rows (int64) of `tree`, in place. Axis 1 of `fresh` may be
+    shorter: what is beyond it becomes zero."""
+    for old, new in zip(tensors(tree), tensors(fresh), strict=True):
+        old.index_copy_(0, rows, _widened(new, old.shape[1] if old.dim() > 1 else 0))
+
+
+def _widened(part: Tensor, width: int) -> Tensor:
+    """(n, w, ...) padded with zeros to (n, width, ...); (n,) as it is."""
+    if part.dim() == 1 or part.shape[1] == width:
+        return part
+    return torch.cat([part, part.new_zeros(len(part), width - part.shape[1], *part.shape[2:])], dim=1)

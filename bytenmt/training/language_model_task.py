@@ -1,0 +1,157 @@
+"""Learning a text as a stream of bytes, without a source: windows of it, and validation by bits per byte.
+
+Does not know trainers, nor when to validate or stop.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bytenmt.config.facts import Facts, TextFact
+from bytenmt.config.schema import CONVOLUTIONAL, Config, architecture
+from bytenmt.data.corpus import PairFiles
+from bytenmt.data.suspicions import of_texts
+from bytenmt.data.text_file import check_whole, read_bytes, stored_path
+from bytenmt.data.windows import Streams, contiguous, windows
+from bytenmt.distributed import ALONE, Group
+from bytenmt.errors import ConfigError, DataError
+from bytenmt.models.base import Model
+from bytenmt.reporter import SILENT, Reporter
+from bytenmt.speculative.build import of_streams
+from bytenmt.speculative.table import Table
+from bytenmt.training.language_model_objective import text_bits
+from bytenmt.training.task import CACHE, Share, changed, other_text
+
+CPU = torch.device("cpu")
+
+
+def open_texts(
+    run: Path,
+    config: Config,
+    files: Sequence[PairFiles],
+    valid: PairFiles,
+    device: torch.device,
+    group: Group,
+    reporter: Reporter,
+) -> LanguageModelTask:
+    """The task of a run's texts; what they hold, and what looks like a mistake, is told. Raises
+    BytenmtError."""
+    paths = [pair.tgt for pair in (*files, valid) if pair.tgt is not None]
+    texts = [Text(path, run / CACHE, reporter) for path in paths]
+    task = LanguageModelTask(config, texts[:-1], texts[-1], device, group)
+    if group.leads:
+        for text in texts:
+            reporter.say(f"{text.path}: {len(text.data):,} bytes")
+        for line in of_texts([(text.path, text.data) for text in texts[:-1]], texts[-1].path, texts[-1].data):
+            reporter.warn(line)
+    return task
+
+
+class Text:
+    """A file as bytes. data (size,) uint8, mapped where it is plain or unpacked into the cache."""
+
+    def __init__(self, path: Path, cache: Path, reporter: Reporter = SILENT) -> None:
+        self.path, self.data = path, read_bytes(path, cache, reporter)
+
+    def facts(self) -> TextFact:
+        """Where it lies, and what it is."""
+        digest = hashlib.sha256(self.data.data).hexdigest()
+        return TextFact(stored_path(self.path), len(self.data), digest)
+
+    def check_whole(self) -> None:
+        """See text_file.check_whole."""
+        check_whole(self.path, self.data)
+
+
+class LanguageModelTask:
+    """Texts as streams, for models without a source."""
+
+    def __init__(
+        self,
+        config: Config,
+        texts: Sequence[Text],
+        valid: Text,
+        device: torch.device = CPU,
+        group: Group = ALONE,
+    ) -> None:
+        """device: where the model is. Raises DataError for a text that is too short, ConfigError for batches
+        that are too small."""
+        train = self._settings = config.train
+        self._device, self._group = device, group
+        self._memory = architecture(config.model) not in CONVOLUTIONAL
+        if self._memory and train.context:
+            raise ConfigError(
+                f"train.context would be ignored: {architecture(config.model)} carries its state from window"
+                " to window; set it to 0"
+            )
+        if train.teacher_forcing < 1:
+            raise ConfigError("train.teacher_forcing below 1 needs a source: leave it at 1")
+        width = train.context + train.window
+        for text in texts:
+            if len(text.data) < width:
+                raise DataError(
+                    f"{text.path} has {len(text.data)} bytes, less than one window of {width}"
+                    " (train.context + train.window): give more text, or lower them"
+                )
+        if not len(valid.data):
+            raise DataError(f"{valid.path} is empty: expected text to validate on")
+        self._streams, self._valid = Streams([text.data for text in texts]), valid
+        self._n_rows = train.max_tokens // width
+        if self._memory:
+            self._n_rows = min(self._n_rows, self._streams.n_bytes // width)
+        if self._n_rows < group.size:
+            raise ConfigError(
+                f"a batch holds {self._n_rows} windows of {width} bytes for {group.size} processes:"
+                " raise train.max_tokens, or lower train.window"
+            )
+        self._training, self._texts = texts, [text.facts() for text in texts]
+
+    def shares(self, epoch: int, batch: int) -> Iterator[Share]:
+        """See Task."""
+        train, rows = self._settings, self._group.share(self._n_rows)
+        while True:
+            place = train.seed, epoch, batch
+            found = (
+                contiguous(self._streams, self._n_rows, rows, train.window, *place)
+                if self._memory
+                else windows(self._streams, self._n_rows, rows, train.context, train.window, *place)
+            )
+            while True:
+                for text in self._training:
+                    text.check_whole()
+                window = next(found, None)
+                if window is None:
+                    break
+                batch += 1
+                yield Share(window, epoch, batch)
+            epoch, batch = epoch + 1, 0
+
+    def validate(self, model: Model[Any, Any]) -> dict[str, float | str]:
+        """Bits per byte of the validation text's first bytes."""
+        self._valid.check_whole()
+        text = self._valid.data[: self._settings.valid_bytes]
+        bits = text_bits(model, text, self._device, self._group)
+        return {"valid_bits_per_byte": bits / len(text)}
+
+    def facts(self) -> Facts:
+        """The texts."""
+        return Facts(texts=tuple(self._texts))
+
+    def drafts(self) -> Table:
+        """See Task."""
+        return of_streams([text.data for text in self._training])
+
+    def check(self, run: Path, saved: Facts) -> None:
+        """See Task."""
+        before, now = saved.texts, self._texts
+        if len(before) != len(now):
+            told = ", ".join(f"{text.path} of {text.bytes} bytes" for text in before)
+            raise other_text(run, told)
+        for text, old, new in zip(self._training, before, now, strict=True):
+            if old.sha256 != new.sha256:
+                raise changed(run, text.path)

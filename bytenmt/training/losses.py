@@ -1,0 +1,79 @@
+"""What an update minimises, and what a decoder reads in training instead of the true bytes.
+
+Functions of tensors and a model; they know no batches, optimisers or runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bytenmt.models.base import Model
+from bytenmt.utf8 import N_IDS, PAD
+
+N_BYTES_OF_UTF8 = 243  # 0x00 to 0xBF and, after the two that begin nothing, 0xC2 to 0xF4
+
+
+def byte_loss(
+    logits: Tensor, target: Tensor, target_len: Tensor, label_smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """logits (n, t, 256), target (n, t) uint8, target_len (n,) int64 with EOS.
+
+    Returns the summed loss in nats, smoothed with the uniform distribution over the 256 ids (for the
+    gradient), and the same without smoothing (for people, detached).
+    """
+    real = torch.arange(target.shape[1], device=target.device) < target_len[:, None]
+    return masked_loss(logits, target, real, label_smoothing)
+
+
+def masked_loss(
+    logits: Tensor, target: Tensor, real: Tensor, label_smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """The same where `real` (n, t) is true."""
+    log_p = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    nats = -log_p.gather(2, target.long()[:, :, None])[:, :, 0].masked_fill(~real, 0.0).sum()
+    loss = nats
+    if label_smoothing:
+        uniform = -log_p.sum(dim=-1).masked_fill(~real, 0.0).sum() / N_IDS
+        loss = (1 - label_smoothing) * nats + label_smoothing * uniform
+    return loss, nats.detach()
+
+
+def drop_bytes(target_in: Tensor, share: float, kind: str) -> Tensor:
+    """target_in (n, t) uint8, BOS first -> the same with a random share of the bytes after BOS hidden:
+    kind "mask" puts PAD there, "replace" any byte that UTF-8 may have (Shaham and Levy 2021)."""
+    hidden = torch.rand(target_in.shape, device=target_in.device) < share
+    hidden[:, 0] = False
+    if kind == "mask":
+        return target_in.masked_fill(hidden, PAD)
+    drawn = torch.randint_like(target_in, N_BYTES_OF_UTF8)
+    return torch.where(hidden, drawn + 2 * (drawn >= 0xC0).to(drawn.dtype), target_in)
+
+
+@contextmanager
+def without_dropout(model: Model[Any, Any]) -> Iterator[None]:
+    """Inside, a model in training writes what it would write in use."""
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train()
+
+
+@torch.no_grad()
+def draw_inputs(model: Model[Any, Any], memory: Any, target_in: Tensor, ratio: float) -> Tensor:
+    """Decoder inputs of which a share `ratio` are the true bytes and the rest the model's own greedy ones.
+
+    target_in (n, t) uint8, BOS first -> the same shape. Steps through the target, without gradients.
+    """
+    state = model.start(memory)
+    inputs = target_in.clone()
+    for i in range(1, inputs.shape[1]):
+        logits, state = model(inputs[:, i - 1 : i], memory, state)
+        own = torch.rand(len(inputs), device=inputs.device) >= ratio
+        inputs[:, i] = torch.where(own, logits[:, 0].argmax(dim=-1).to(torch.uint8), inputs[:, i])
+    return inputs

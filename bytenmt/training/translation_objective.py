@@ -1,0 +1,85 @@
+"""The objective of pairs: each target's bytes after its source, with the true bytes before them read or not.
+
+Does not know architectures, where the batches come from, nor optimisers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bytenmt.config.schema import Config
+from bytenmt.data.batches import Batch
+from bytenmt.data.device import to_device
+from bytenmt.distributed import ALONE, Group
+from bytenmt.models.base import Model
+from bytenmt.training.losses import byte_loss, draw_inputs, drop_bytes, without_dropout
+from bytenmt.training.objective import autocast, compiled
+
+
+class TranslationObjective:
+    """See objective.Objective; batches are data.batches.Batch. Carries nothing from one to the next."""
+
+    def __init__(
+        self, model: Model[Any, Any], config: Config, device: torch.device, group: Group = ALONE
+    ) -> None:
+        self.model, self.train, self.device = model, config.train, device
+        self.loss = compiled(self.plain_loss, config)
+
+    def gradients(self, batches: Sequence[Batch], target_bytes: int, n_splits: int) -> Tensor:
+        """See Objective."""
+        nats = torch.zeros((), dtype=torch.float64, device=self.device)
+        for batch in batches:
+            for part in _split(batch, n_splits):
+                on = to_device(part, self.device)
+                inputs = self.inputs(on.target_in, on.source, on.source_len)
+                with autocast(self.train, self.device):
+                    loss, part_nats = self.loss(
+                        on.source, on.source_len, inputs, on.target_out, on.target_len
+                    )
+                (loss / target_bytes).backward()
+                nats += part_nats
+        return nats
+
+    def plain_loss(self, *tensors: Any) -> Any:
+        """source, source_len, inputs, target, target_len -> byte_loss's two."""
+        source, source_len, inputs, target, target_len = tensors
+        memory = self.model.encode(source, source_len)
+        logits, _ = self.model(inputs, memory, self.model.start(memory))
+        return byte_loss(logits, target, target_len, self.train.label_smoothing)
+
+    def inputs(self, target_in: Tensor, source: Tensor, source_len: Tensor) -> Tensor:
+        """What the decoder reads: the true bytes, or what train.teacher_forcing and byte_dropout make
+        of them; (n, t) uint8."""
+        train, inputs = self.train, target_in
+        if train.teacher_forcing < 1:
+            # In a context of its own: autocast would keep weights without gradients for the loss.
+            with torch.no_grad(), autocast(train, self.device), without_dropout(self.model):
+                memory = self.model.encode(source, source_len)
+                inputs = draw_inputs(self.model, memory, inputs, train.teacher_forcing)
+        if train.byte_dropout:
+            inputs = drop_bytes(inputs, train.byte_dropout, train.byte_dropout_kind)
+        return inputs
+
+    def n_rows(self, batch: Batch) -> int:
+        """See Objective."""
+        return len(batch.target_len)
+
+    def carried_tensors(self) -> dict[str, Tensor]:
+        """See Objective."""
+        return {}
+
+    def take_up(self, carried: Mapping[str, Tensor]) -> None:
+        """See Objective."""
+
+
+def _split(batch: Batch, n_splits: int) -> Iterator[Batch]:
+    """A batch's rows in at most n_splits parts, none of them empty."""
+    n = len(batch.target_len)
+    step = max(1, -(-n // n_splits))
+    for begin in range(0, n, step):
+        rows = slice(begin, begin + step)
+        yield Batch(batch.source[rows], batch.source_len[rows], batch.target[rows], batch.target_len[rows])

@@ -1,0 +1,162 @@
+"""Learning to translate: pairs of lines, batch by batch, and validation by bits per byte and decoding.
+
+Does not know architectures, trainers, nor when to validate or stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bytenmt.config.facts import TEXT_COUNTS, CorpusFact, Facts
+from bytenmt.config.schema import Config
+from bytenmt.data.batches import batches
+from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus_report import inventory
+from bytenmt.data.epoch_plan import epoch_plan
+from bytenmt.data.suspicions import of_pairs
+from bytenmt.data.text_file import stored_path
+from bytenmt.decoding.loading import of_models
+from bytenmt.decoding.translator import Translator
+from bytenmt.distributed import ALONE, Group
+from bytenmt.evaluation.scores import bits_per_byte, log_probabilities, text_scores
+from bytenmt.models.base import Model
+from bytenmt.reporter import Reporter
+from bytenmt.speculative.build import of_corpus
+from bytenmt.speculative.table import Table
+from bytenmt.training.task import CACHE, LEFT_OUT, Share, changed, other_text
+
+CPU = torch.device("cpu")
+
+
+def open_pairs(
+    run: Path,
+    config: Config,
+    files: Sequence[PairFiles],
+    valid: PairFiles,
+    errors: str,
+    device: torch.device,
+    group: Group,
+    reporter: Reporter,
+) -> TranslationTask:
+    """The task of a run's files; what they hold, and what looks like a mistake, is told. Raises
+    BytenmtError."""
+    limits = config.data.max_source_bytes, config.data.max_target_bytes
+    corpus = ParallelCorpus.open_all(files, errors, *limits, cache=run / CACHE, reporter=reporter)
+    valid_corpus = ParallelCorpus.open_all([valid], errors, *limits, cache=run / CACHE, reporter=reporter)
+    for part in (corpus, valid_corpus):
+        part.require_pairs()
+    if group.leads:
+        for line in [*inventory(corpus, run / LEFT_OUT), *inventory(valid_corpus)]:
+            reporter.say(line)
+        for line in of_pairs(corpus, valid_corpus):
+            reporter.warn(line)
+    return TranslationTask(config, corpus, valid_corpus, files, device, group)
+
+
+class TranslationTask:
+    """Pairs of lines."""
+
+    def __init__(
+        self,
+        config: Config,
+        corpus: ParallelCorpus,
+        valid: ParallelCorpus,
+        files: Sequence[PairFiles] = (),
+        device: torch.device = CPU,
+        group: Group = ALONE,
+    ) -> None:
+        """files: what the corpus was read from; device: where the model is."""
+        self._settings, self.corpus, self.valid, self._files = config.train, corpus, valid, files
+        self._device, self._group = device, group
+
+    def shares(self, epoch: int, batch: int) -> Iterator[Share]:
+        """See Task."""
+        settings, corpus = self._settings, self.corpus
+        while True:
+            plan = epoch_plan(
+                corpus.source_lengths,
+                corpus.target_lengths,
+                settings.max_tokens,
+                settings.seed,
+                epoch,
+                round_to=settings.round_to,
+                bounds=corpus.bounds,
+                weights=[part.weight for part in corpus.parts],
+                short_first=settings.short_first and epoch == 0,
+            )
+            found = batches(
+                corpus,
+                plan,
+                batch,
+                share=(self._group.rank, self._group.size),
+                round_to=settings.round_to,
+                pin=self._device.type == "cuda",
+            )
+            for number, data in enumerate(found, batch + 1):
+                yield Share(data, epoch, number)
+            epoch, batch = epoch + 1, 0
+
+    def validate(self, model: Model[Any, Any]) -> dict[str, float | str]:
+        """Bits per byte of the validation set; chrF, BLEU and exact match of its first lines, decoded."""
+        device, group, valid = self._device, self._group, self.valid
+        log_p = log_probabilities(model, valid, device, group=group)
+        record: dict[str, float | str] = {"valid_bits_per_byte": bits_per_byte(log_p, valid.target_lengths)}
+        n_lines = min(self._settings.valid_lines, len(valid))
+        if n_lines:
+            translator = Translator.of_runtime(of_models([model], device), group=group)
+            lines = [valid.source(i) for i in range(n_lines)]
+            texts = [text.decode() for text in translator.translate(lines)]
+            scores = text_scores(texts, [valid.target(i).decode() for i in range(n_lines)])
+            record |= {
+                "valid_chrf": scores.chrf,
+                "valid_bleu": scores.bleu,
+                "valid_exact_match": scores.exact_match,
+                "chrf_signature": scores.chrf_signature,
+                "bleu_signature": scores.bleu_signature,
+            }
+        return record
+
+    def facts(self) -> Facts:
+        """The pairs and their bytes, where they lie, and the digest of each file."""
+        source, target = (
+            int(lengths.sum(dtype="int64"))
+            for lengths in (self.corpus.source_lengths, self.corpus.target_lengths)
+        )
+        corpora = [
+            CorpusFact(
+                *(None if path is None else stored_path(path) for path in (pair.src, pair.tgt, pair.tsv))
+            )
+            for pair in self._files
+        ]
+        digests = [text.digest for part in self.corpus.parts for text in part.files]
+        return Facts(
+            pairs=len(self.corpus),
+            source_bytes=source,
+            target_bytes=target,
+            corpora=tuple(corpora),
+            digests=tuple(digests),
+        )
+
+    def drafts(self) -> Table:
+        """See Task."""
+        return of_corpus(self.corpus)
+
+    def check(self, run: Path, saved: Facts) -> None:
+        """See Task."""
+        now = self.facts()
+        assert now.digests is not None
+        before = now.digests if saved.digests is None else saved.digests  # older runs have none
+        if len(before) != len(now.digests):
+            raise other_text(run, f"{len(before)} files, now {len(now.digests)}")
+        files = [text.path for part in self.corpus.parts for text in part.files]
+        for path, old, new in zip(files, before, now.digests, strict=True):
+            if old != new:
+                raise changed(run, path)
+        for name in TEXT_COUNTS:
+            old, new = getattr(saved, name), getattr(now, name)
+            if old != new:
+                raise other_text(run, f"{old} {name.replace('_', ' ')}, now {new}")

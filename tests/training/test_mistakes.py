@@ -1,0 +1,106 @@
+"""Mistakes in the choice of files: training goes through with them and says so; and a folder begun by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from heard import Heard
+from small_runs import CPU, config
+
+from bytenmt.cli.training_args import configuration
+from bytenmt.config.schema import config_toml
+from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.suspicions import of_pairs, of_texts
+from bytenmt.errors import BytenmtError
+from bytenmt.storage.manifest import CONFIG, METRICS
+from bytenmt.training.run import train
+
+ENGLISH = [
+    f"{a} {b} {c}" for a in ("red", "old", "big") for b in ("cat", "dog", "sun") for c in ("sat", "ran")
+]
+KOREAN = [
+    f"{c} {a} {b}" for a in ("빨강", "헌", "큰") for b in ("고양이", "개", "해") for c in ("앉다", "뛰다")
+]
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> dict[str, Path]:
+    """Twelve pairs to train on, six to validate."""
+    found = {}
+    for name, lines in (
+        ("src", ENGLISH[:12]),
+        ("tgt", KOREAN[:12]),
+        ("vs", ENGLISH[12:]),
+        ("vt", KOREAN[12:]),
+    ):
+        found[name] = tmp_path / name
+        found[name].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return found
+
+
+def told(pairs: dict[str, Path], training: str, valid: str) -> list[str]:
+    opened = [ParallelCorpus.open(*(pairs[name] for name in names.split())) for names in (training, valid)]
+    return of_pairs(*opened)
+
+
+def test_pairs_that_look_wrong(pairs: dict[str, Path], tmp_path: Path) -> None:
+    """Each mistake has its one line, and what is right has none."""
+    assert told(pairs, "src tgt", "vs vt") == []
+    (swapped,) = told(pairs, "src tgt", "vt vs")
+    assert "validation sides look swapped" in swapped and str(pairs["vt"]) in swapped
+    (same,) = told(pairs, "src src", "vs vt")[:1]
+    assert "source and target are the same text" in same
+    (seen,) = told(pairs, "src tgt", "src tgt")
+    assert seen.startswith("12 of 12 validation pairs")
+    for side in ("src", "tgt"):  # among many others
+        lines = pairs[side].read_text(encoding="utf-8").splitlines()
+        valid = pairs["vs" if side == "src" else "vt"].read_text(encoding="utf-8").splitlines()
+        pairs[f"more_{side}"] = tmp_path / f"more_{side}"
+        pairs[f"more_{side}"].write_text("\n".join(lines * 9 + valid[2:3]) + "\n", encoding="utf-8")
+    (seen,) = told(pairs, "more_src more_tgt", "vs vt")
+    assert seen.startswith("1 of 6 validation pairs")
+
+
+def test_texts_that_look_wrong() -> None:
+    """A validation text that was cut out of the training text, or is it."""
+    text = np.random.default_rng(1).integers(0, 256, 4000, dtype=np.uint8)
+    other = np.random.default_rng(2).integers(0, 256, 900, dtype=np.uint8)
+    training, valid = [(Path("a"), other[:500]), (Path("b"), text)], Path("v")
+    assert of_texts(training, valid, other[500:]) == []
+    (line,) = of_texts(training, valid, text[1000:2000].copy())
+    assert "the validation text v stands in the training text b" in line
+    assert of_texts(training, valid, other[3:4]) != []
+
+
+def test_a_run_tells_of_them(pairs: dict[str, Path], tmp_path: Path) -> None:
+    """Without a source and with one."""
+    heard, wanted = Heard(), config("luong", "train.max_updates=1")
+    swapped = PairFiles(pairs["vt"], pairs["vs"])
+    files: dict[str, Any] = {"files": [PairFiles(pairs["src"], pairs["tgt"])], "valid": swapped}
+    train(tmp_path / "run", wanted, **files, device=CPU, reporter=heard)
+    assert sum("warning: the validation sides look swapped" in line for line in heard.lines) == 1
+    text = PairFiles(tgt=pairs["tgt"])
+    alone = ["model.source=false", "model.input_feeding=false", "train.window=20", "train.max_updates=1"]
+    train(tmp_path / "alone", config("luong", *alone), files=[text], valid=text, device=CPU, reporter=heard)
+    assert "warning: the validation text" in "\n".join(heard.lines)
+
+
+def test_a_folder_begun_by_mistake_is_used(pairs: dict[str, Path], tmp_path: Path) -> None:
+    """It has a configuration and records, and no checkpoint: a start with another configuration takes it, a
+    resume goes on with its own; a run that has saved is refused."""
+    run = tmp_path / "run"
+    run.mkdir()
+    wanted = config("luong", "train.max_updates=1")
+    (run / CONFIG).write_text(config_toml(wanted), encoding="utf-8")
+    (run / METRICS).write_text('{"update":3,"train_bits_per_byte":1}\n')
+    assert configuration(run, True, None, None, None, ()) == wanted
+    fresh = configuration(run, False, "seq2seq", "tiny", None, ("train.max_updates=1", "model.d_hidden=4"))
+    assert fresh.model != wanted.model
+    files = {"files": [PairFiles(pairs["src"], pairs["tgt"])], "valid": PairFiles(pairs["vs"], pairs["vt"])}
+    train(run, fresh, **files, device=CPU)
+    assert '"update":3' not in (run / METRICS).read_text()
+    with pytest.raises(BytenmtError, match="already holds a run"):
+        configuration(run, False, "seq2seq", "tiny", None, ())
