@@ -62,6 +62,12 @@ def say(text: object) -> None:
     click.echo(printable(text), err=True)
 
 
+def notice(text: object) -> None:
+    """The same of what a user may not expect, once in a job: what library code is given as its reporter."""
+    if os.environ.get("RANK", "0") == "0":
+        say(f"bytenmt: {text}")
+
+
 def _tell(error: OSError) -> None:
     say(f"bytenmt: {f'{error.filename}: ' if error.filename else ''}{error.strerror}")
 

@@ -15,7 +15,9 @@ from bytenmt import __version__
 from bytenmt.cli.line_filter import OutputFormat, plain
 from bytenmt.cli.output_formats import JsonLines, n_best_list
 from bytenmt.config.schema import ATTENTIVE, architecture, fingerprint
-from bytenmt.decoding.loading import EngineSpec, Runtime, choose, precision_of
+from bytenmt.decoding.choice import precision_of
+from bytenmt.decoding.interface import EngineSpec
+from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.utf8 import first_invalid
@@ -27,9 +29,9 @@ OF_SAMPLING = ("temperature", "top_k", "top_p", "seed")
 OF_THE_ENGINE = ("engine", "precision", "draft")
 
 
-def choice(decoding: Mapping[str, Any], device: str, threads: int | None) -> EngineSpec:
-    """The engine to use. Raises BytenmtError; see loading.choose."""
-    return choose(decoding["engine"], device, decoding["precision"], threads, decoding["draft"])
+def engine_spec(decoding: Mapping[str, Any], device: str, threads: int | None) -> EngineSpec:
+    """The engine that is asked for."""
+    return EngineSpec(decoding["engine"], device, decoding["precision"], threads, decoding["draft"])
 
 
 def settings(decoding: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,9 +88,7 @@ def form(
     return None
 
 
-def with_alignment(
-    shape: OutputFormat | None, runtime: Runtime, choice: EngineSpec, wanted: bool | None
-) -> OutputFormat | None:
+def with_alignment(shape: OutputFormat | None, runtime: Runtime, wanted: bool | None) -> OutputFormat | None:
     """The same form, with alignments where it has room for them and one of the runs has attention; wanted:
     None where it was not said. Raises BytenmtError where they are wanted and cannot be had."""
     if not isinstance(shape, JsonLines) or wanted is False:
@@ -100,12 +100,11 @@ def with_alignment(
         return shape
     from bytenmt.evaluation.alignment import Aligner
 
-    return replace(shape, align=Aligner.load(files, choice.device).links)
+    return replace(shape, align=Aligner.load(files, runtime.spec.device).links)
 
 
 def made_with(
     runtime: Runtime,
-    choice: EngineSpec,
     asked: Translator,
     shape: OutputFormat | None,
     buffer_size: int,
@@ -114,15 +113,17 @@ def made_with(
     """What makes all that the bytes of a translation depend on besides its lines, as JSON values by their
     options' names."""
 
+    spec = runtime.spec
+
     def make() -> dict[str, Any]:
         return {
             "version": __version__,
             "models": [_sha256(run.file) for run in runtime.runs],
-            "engine": choice.engine,
-            "device": choice.device,
-            "precision": [precision_of(run.precision, choice) for run in runtime.runs],
-            "draft": choice.draft,
-            "threads": choice.threads if choice.engine == "torch" else None,  # numba's give the same bits
+            "engine": spec.engine,
+            "device": spec.device,
+            "precision": [precision_of(run.precision, spec) for run in runtime.runs],
+            "draft": spec.draft,
+            "threads": spec.threads if spec.engine == "torch" else None,  # numba's give the same bits
             "processes": asked.group.size if asked.group else 1,
             "format": "stream" if shape is None else "jsonl" if isinstance(shape, JsonLines) else "text",
             "alignment": isinstance(shape, JsonLines) and shape.align is not None,
@@ -147,11 +148,11 @@ def _sha256(file: Path) -> str:
         raise BytenmtError(f"{file} has gone while it was read ({error.strerror}): start again") from None
 
 
-def provenance(runtime: Runtime, choice: EngineSpec) -> list[str]:
+def provenance(runtime: Runtime) -> list[str]:
     """What a score was made with, besides its signature."""
     told = []
     for run in runtime.runs:
         told += [f"configuration {fingerprint(run.config)}", f"update {run.facts.get('update', 'unknown')}"]
         told += [] if run.precision == "fp32" else [f"weights {run.precision}"]
-        told.append(f"engine {choice.engine} {precision_of(run.precision, choice)}")
+        told.append(f"engine {runtime.spec.engine} {precision_of(run.precision, runtime.spec)}")
     return told

@@ -18,6 +18,7 @@ from bytenmt.cli.console import (
     check_output,
     check_streams,
     dash,
+    notice,
     say,
     standard_input,
     standard_input_size,
@@ -199,15 +200,18 @@ def generate(
     It is valid UTF-8, and the same again for the same --seed.
     """
     from bytenmt.cli import decoding_args
-    from bytenmt.decoding.loading import choose, load_runs
+    from bytenmt.decoding.choice import choose
+    from bytenmt.decoding.interface import EngineSpec
+    from bytenmt.decoding.loading import load_runs
     from bytenmt.language.generate import generate as drawn
     from bytenmt.storage.weights import read_run
 
     begins = decoding_args.utf8(prompt, "--prompt")
-    choice = choose(engine, device, precision, threads, draft)
+    wanted = EngineSpec(engine, device, precision, threads, draft)
+    choose(wanted)
     if read_run(run)[1].config.model.source:
         raise BytenmtError(f"{run} was trained with a source: use `bytenmt translate`, or another run")
-    runtime = load_runs([run], choice)
+    runtime = load_runs([run], wanted, notice)
     given = {name: value for name, value in sampling.items() if value is not None}
     last = b""
     for last in drawn(runtime, begins, n_bytes, **given):

@@ -19,6 +19,7 @@ from bytenmt.cli.console import (
     check_streams,
     commit,
     dash,
+    notice,
     standard_input,
     standard_input_size,
     writer,
@@ -39,6 +40,7 @@ from bytenmt.cli.options import (
 )
 from bytenmt.config.presets import PRESETS
 from bytenmt.errors import BytenmtError
+from bytenmt.kernel_cache import report_to
 
 ARCHITECTURES = tuple(PRESETS["small"])
 TOKENIZERS = ("13a", "char", "intl", "zh", "none")  # sacreBLEU's, those that need nothing else
@@ -50,6 +52,7 @@ TOKENIZERS = ("13a", "char", "intl", "zh", "none")  # sacreBLEU's, those that ne
 @click.version_option(__version__, prog_name="bytenmt")
 def main() -> None:
     """Character-level translation on raw UTF-8 bytes: no tokenizer, no vocabulary."""
+    report_to(notice)
 
 
 for command in (predict, generate, average, convert, info):
@@ -165,26 +168,27 @@ def translate(
     """
     from bytenmt.cli import decoding_args, partial_output, training_args
     from bytenmt.cli.line_filter import Filter, follow
-    from bytenmt.decoding.loading import load_runs, processes
+    from bytenmt.decoding.choice import choose, processes
+    from bytenmt.decoding.loading import load_runs
 
     given = decoding_args.settings(decoding)
-    choice = decoding_args.choice(decoding, device, threads)
-    with processes(choice.device) as group:
+    wanted = decoding_args.engine_spec(decoding, device, threads)
+    with processes(choose(wanted).device) as group:
         leads = group is None or group.leads
         shape = decoding_args.form(form, stream, alignment, given, group)
         check_output(output, input)
         check_streams(input, output)
         partial_output.check_resume(output, resume)
         text = training_args.text_file(input, errors) if input is not None and leads else None
-        loaded = load_runs(runs + more_runs, choice)
+        loaded = load_runs(runs + more_runs, wanted, notice)
         if not loaded.source:
             raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
         translator = decoding_args.translator(loaded, given, group)
         if not leads:
             follow(translator)
             return
-        shape = decoding_args.with_alignment(shape, loaded, choice, alignment)
-        made_with = decoding_args.made_with(loaded, choice, translator, shape, buffer_size, errors)
+        shape = decoding_args.with_alignment(shape, loaded, alignment)
+        made_with = decoding_args.made_with(loaded, translator, shape, buffer_size, errors)
         with partial_output.keeping_writer(output, made_with, resume) as (out, kept):
             answers = Filter(translator, out, shape, buffer_size, kept)
             if text is not None:
@@ -224,21 +228,22 @@ def evaluate(
     Under torchrun the lines are shared among the processes.
     """
     from bytenmt.cli import decoding_args, training_args
-    from bytenmt.decoding.loading import load_runs, processes
+    from bytenmt.decoding.choice import choose, processes
+    from bytenmt.decoding.loading import load_runs
     from bytenmt.distributed import ALONE
     from bytenmt.evaluation.scores import bits_per_byte, log_probabilities, text_scores
     from bytenmt.storage.checkpoint import load_run
 
     given = decoding_args.settings(decoding)
-    choice = decoding_args.choice(decoding, device, threads)
+    wanted = decoding_args.engine_spec(decoding, device, threads)
     runs += more_runs
-    with processes(choice.device) as group:
+    with processes(choose(wanted).device) as group:
         check_output(hyp_out, src, ref)
         corpus = training_args.all_pairs(src, ref, errors)
-        runtime = load_runs(runs, choice)
+        runtime = load_runs(runs, wanted, notice)
         training_args.check_pairs(runs[0], runtime.source, src)
         hypotheses = training_args.hypotheses(decoding_args.translator(runtime, given, group), corpus)
-        on = training_args.torch_device(choice.device, threads)
+        on = training_args.torch_device(runtime.spec.device, threads)
         model, *others = (load_run(run, on).model for run in runs)
         log_p = log_probabilities(model, corpus, on, group=group or ALONE, others=others)
     if group is not None and not group.leads:
@@ -252,7 +257,7 @@ def evaluate(
     click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
     click.echo(f"exact match: {scores.exact_match:.1f} %")
     click.echo(f"bits per byte: {bits_per_byte(log_p, corpus.target_lengths):.4f}")
-    click.echo(", ".join([f"bytenmt {__version__}", *decoding_args.provenance(runtime, choice), *commit()]))
+    click.echo(", ".join([f"bytenmt {__version__}", *decoding_args.provenance(runtime), *commit()]))
 
 
 @main.command()

@@ -55,7 +55,7 @@ def convert(
 
     RUN is a run folder, whose best checkpoint is taken, or a weights file. With --draft: count which bytes
     follow which in the text that the run was trained on, or in that of --src and --tgt, --tsv or --text; what
-    translates with it guesses several bytes a step.
+    translates with it drafts several bytes a step.
     """
     given = src + tgt + tsv + text
     if draft:
@@ -81,12 +81,13 @@ def convert(
 @click.argument("what", metavar="RUN|FILE|ARCH")
 @click.option("--preset", metavar="|".join(PRESETS), help="Of an architecture; small by default.")
 @click.option("--no-source", is_flag=True, help="Of an architecture: as a byte language model.")
-def info(what: str, preset: str | None, no_source: bool) -> None:
+@click.option("--program", is_flag=True, help="Of a run or file: the instructions of the CPU engine instead.")
+def info(what: str, preset: str | None, no_source: bool, program: bool) -> None:
     """Print what a model costs, and its configuration as TOML.
 
     RUN is a run folder, FILE a weights file, ARCH the name of an architecture. The output can be given to
     --config.
     """
-    from bytenmt.cli.model_summary import information
+    from bytenmt.cli.model_summary import information, program_of
 
-    click.echo(information(what, preset, no_source))
+    click.echo(program_of(what, preset, no_source) if program else information(what, preset, no_source))

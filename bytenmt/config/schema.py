@@ -11,7 +11,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 import tomli_w
@@ -49,8 +49,8 @@ class _Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A part of the configuration: immutable, no unknown keys."""
 
 
-class _Model(_Section, frozen=True, kw_only=True, tag_field="arch"):
-    """What all five architectures have."""
+class ModelSection(_Section, frozen=True, kw_only=True, tag_field="arch"):
+    """What all architectures have; `tag` is the name of each."""
 
     d_embedding: Width
     source: bool = True  # false: a byte language model, without an encoder and without attention
@@ -58,7 +58,7 @@ class _Model(_Section, frozen=True, kw_only=True, tag_field="arch"):
     tie_embedding: bool = False  # the output layer uses the byte embedding's table
 
 
-class Seq2SeqConfig(_Model, frozen=True, kw_only=True, tag="seq2seq"):
+class Seq2SeqConfig(ModelSection, frozen=True, kw_only=True, tag="seq2seq"):
     """GRU encoder-decoder (Cho et al. 2014, Sutskever et al. 2014)."""
 
     d_hidden: Width
@@ -77,7 +77,7 @@ class Seq2SeqConfig(_Model, frozen=True, kw_only=True, tag="seq2seq"):
             )
 
 
-class BahdanauConfig(_Model, frozen=True, kw_only=True, tag="bahdanau"):
+class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
     """Additive attention (Bahdanau et al. 2015)."""
 
     d_hidden: Width
@@ -87,7 +87,7 @@ class BahdanauConfig(_Model, frozen=True, kw_only=True, tag="bahdanau"):
     init: Literal["scaled", "paper"] = "scaled"
 
 
-class LuongConfig(_Model, frozen=True, kw_only=True, tag="luong"):
+class LuongConfig(ModelSection, frozen=True, kw_only=True, tag="luong"):
     """Stacked LSTM with global attention and input feeding (Luong et al. 2015)."""
 
     d_hidden: Width
@@ -102,7 +102,7 @@ class LuongConfig(_Model, frozen=True, kw_only=True, tag="luong"):
             raise ValueError("input_feeding is of the attention's outcome: without a source set it to false")
 
 
-class ByteNetConfig(_Model, frozen=True, kw_only=True, tag="bytenet"):
+class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     """Dilated convolutions stacked on the encoder (Kalchbrenner et al. 2016)."""
 
     d_channels: Width  # the paper's d: inside a block; 2d between blocks
@@ -122,7 +122,7 @@ class ByteNetConfig(_Model, frozen=True, kw_only=True, tag="bytenet"):
         _check_field((self.kernel_width - 1) * sum(self.dilations) * self.n_sets)
 
 
-class ConvS2SConfig(_Model, frozen=True, kw_only=True, tag="convs2s"):
+class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     """Gated convolutions with attention in every decoder layer (Gehring et al. 2017)."""
 
     encoder_layers: Annotated[tuple[ConvLayer, ...], Meta(max_length=MOST_LAYERS)] = ()
@@ -152,6 +152,7 @@ def _check_field(reach: int) -> None:
 CONVOLUTIONAL = ("bytenet", "convs2s")  # architectures whose training has no loop over time
 ATTENTIVE = ("bahdanau", "luong", "convs2s")  # those with attention, which tells an alignment
 ModelConfig = Seq2SeqConfig | BahdanauConfig | LuongConfig | ByteNetConfig | ConvS2SConfig
+_REGISTERED: dict[str, type[Config]] = {}  # a whole run's configuration, by the name of its architecture
 
 
 def architecture(config: ModelConfig) -> str:
@@ -258,7 +259,7 @@ def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
     tree: dict[str, Any] = {"model": {"arch": arch}}
     _merge(tree, PRESETS[preset][arch])
     if not source:
-        _merge(tree, WITHOUT_SOURCE[preset][arch])
+        _merge(tree, WITHOUT_SOURCE[preset].get(arch, {"model": {"source": False}}))
     return tree
 
 
@@ -268,7 +269,7 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     if endless is not None:
         raise ConfigError(f"configuration {printable(endless)}: expected a finite number")
     try:
-        return msgspec.convert(tree, Config)
+        return _converted(tree)
     except msgspec.ValidationError as error:
         what, _, where = printable(str(error)).partition(" - at `$.")
         path = where.rstrip("`")
@@ -277,6 +278,29 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
             key = ".".join([path, unknown[1]]).lstrip(".")
             raise ConfigError(f"unknown key {key}: `bytenmt info ARCH` prints every key") from None
         raise ConfigError(f"configuration {path}: {what}" if path else f"configuration: {what}") from None
+
+
+def register(section: type[ModelSection], presets: Mapping[str, Mapping[str, Any]]) -> None:
+    """Make another architecture known; models.register calls it. section: its configuration, whose tag is its
+    name; presets: the sections "model" and "train" by the name of a preset, "small" and what else it has."""
+    arch = str(section.__struct_config__.tag)
+    if arch in PRESETS["small"]:
+        raise ValueError(f"there is an architecture {arch!r} already")
+    if "small" not in presets or not presets.keys() <= PRESETS.keys():
+        raise ValueError(f"presets {', '.join(presets)}: expected small, and others of {', '.join(PRESETS)}")
+    kind = msgspec.defstruct(
+        "Config", [("model", section)], bases=(Config,), frozen=True, forbid_unknown_fields=True, kw_only=True
+    )
+    _REGISTERED[arch] = cast(type[Config], kind)
+    for preset, given in presets.items():
+        PRESETS[preset][arch] = {"model": dict(given.get("model", {})), "train": dict(given.get("train", {}))}
+
+
+def _converted(tree: Mapping[str, Any]) -> Config:
+    """See parse_config. Raises msgspec.ValidationError."""
+    model = tree.get("model") if isinstance(tree, Mapping) else None
+    arch = model.get("arch") if isinstance(model, Mapping) else None
+    return msgspec.convert(tree, _REGISTERED.get(arch, Config) if isinstance(arch, str) else Config)
 
 
 def _not_finite(tree: Mapping[str, Any]) -> str | None:

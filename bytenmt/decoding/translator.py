@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, NamedTuple
 
 from bytenmt.config import bounds
-from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
-from bytenmt.decoding.loading import Runtime, choose, load_runs
+from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Hypothesis, Options, Request
+from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.scheduler import decode
-from bytenmt.errors import BytenmtError, DataError
+from bytenmt.errors import BytenmtError, DataError, Reporter, silent
 from bytenmt.utf8 import first_invalid
 
 if TYPE_CHECKING:  # it imports PyTorch
@@ -112,22 +112,23 @@ class Translator:
     def load(
         cls,
         *runs: str | Path,
-        engine: str = "auto",
-        device: str = "auto",
-        precision: str = "auto",
+        engine: str = AUTO,
+        device: str = AUTO,
+        precision: str = AUTO,
         threads: int | None = None,
-        draft: str | int = "auto",
+        draft: str | int = AUTO,
+        report: Reporter = silent,
         **settings: Any,
     ) -> Translator:
         """The Translator of a run folder or weights file; of several, whose mean probabilities decide.
 
-        engine: auto, torch, cuda-graph or numba; device: auto, cpu or cuda; precision: auto, fp32, bf16 or
-        int8; auto is what suits the machine. threads: of the CPU. draft: auto, off or how many bytes are
-        guessed a step where the run has a draft table. settings: the fields of interface.Options (beam,
-        n_best, length_penalty, sample, …) and of Translator (prefix, max_len_a, …); prefix may be a str.
-        Raises BytenmtError.
+        engine, device, precision, threads, draft: see interface.EngineSpec; auto is what suits the machine.
+        report: is told what a user may not expect, such as kernels that are compiled, a line at a time.
+        settings: the fields of interface.Options (beam, n_best, length_penalty, sample, …) and of Translator
+        (prefix, max_len_a, …); prefix may be a str. Raises BytenmtError.
         """
-        return cls.of_runtime(load_runs(runs, choose(engine, device, precision, threads, draft)), **settings)
+        spec = EngineSpec(engine, device, precision, threads, draft)
+        return cls.of_runtime(load_runs(runs, spec, report), **settings)
 
     @classmethod
     def of_runtime(cls, runtime: Runtime, **settings: Any) -> Translator:

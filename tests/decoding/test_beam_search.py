@@ -259,15 +259,15 @@ def test_beams_that_all_begin_alive_are_caught(monkeypatch: pytest.MonkeyPatch) 
     class AllAlive(InterpretedEngine):
         def admit(self, requests: list[Request]) -> list[int]:
             handles = super().admit(requests)
-            self._places.score[[self._handles[handle] for handle in handles]] = 0.0
+            self._search.score[[self._handles[handle] for handle in handles]] = 0.0
             return handles
 
     caught(check_sound, lambda models, options: AllAlive(models, options, 3), 4)
-    begin = beam_search.Choice.begin
+    begin = beam_search.Search.begin
 
     def all_alive(self: Any, requests: Any, history: int = 0) -> Any:
         beams = begin(self, requests, history)
         return beams._replace(score=torch.zeros_like(beams.score))
 
-    monkeypatch.setattr(beam_search.Choice, "begin", all_alive)
+    monkeypatch.setattr(beam_search.Search, "begin", all_alive)
     caught(check_sound, pytorch, 4)
