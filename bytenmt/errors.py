@@ -1,16 +1,7 @@
 """What can go wrong in a user's hands: every such error is one line that says what to do.
 
-And how a foreign text, a file's name say, is shown in a line for a terminal; and to whom is told what a user
-should know though nothing went wrong: library code does not print.
+And how a foreign text, a file's name say, is shown in a line for a terminal.
 """
-
-from collections.abc import Callable
-
-Reporter = Callable[[str], None]  # takes a line for the user, without a line end
-
-
-def silent(line: str) -> None:
-    """The reporter of who does not want to hear."""
 
 
 def printable(text: object) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from time import time
 from typing import NamedTuple
 
-from bytenmt.errors import Reporter, silent
+from bytenmt.reporter import SILENT, Reporter
 
 PACKAGE = Path(__file__).parent
 VARIABLE = "NUMBA_CACHE_DIR"  # names the folder; Numba's own
@@ -152,7 +152,7 @@ class Store:
             tell(f"{what} {', '.join(self._failed) or 'any folder'}; set {VARIABLE} {why}")
 
 
-_reporter: list[Reporter] = [silent]
+_reporter: list[Reporter] = [SILENT]
 
 
 def report_to(reporter: Reporter) -> None:
@@ -164,7 +164,7 @@ def report_to(reporter: Reporter) -> None:
 def tell(line: str) -> None:
     """A line for the user, if it can be told: nothing here stops a program."""
     with suppress(OSError):
-        _reporter[0](line)
+        _reporter[0].say(f"bytenmt: {line}")
 
 
 @cache

@@ -18,9 +18,10 @@ from processes import FORKSERVER
 from source_tree import MODULES, imports
 
 from bytenmt import jit, kernel_cache
-from bytenmt.cli.console import notice
+from bytenmt.cli.console import Notices
 from bytenmt.cli.main import main
 from bytenmt.kernel_cache import KEPT, PACKAGE, SUFFIX, VARIABLE, Folder, Store, digest, folders
+from bytenmt.reporter import Reporter
 
 USER = os.geteuid()
 FACTOR = 3
@@ -69,7 +70,12 @@ def out_of_reach(tmp_path: Path) -> Folder:
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the user is told."""
     lines: list[str] = []
-    monkeypatch.setattr(kernel_cache, "_reporter", [lines.append])
+
+    class Told(Reporter):
+        def say(self, line: str) -> None:
+            lines.append(line)
+
+    monkeypatch.setattr(kernel_cache, "_reporter", [Told()])
     return lines
 
 
@@ -230,7 +236,7 @@ def test_a_line_that_cannot_be_told_stops_nothing(monkeypatch: pytest.MonkeyPatc
 
     kernel_cache.tell("nobody reads this")
     monkeypatch.setattr(kernel_cache, "_reporter", kernel_cache._reporter.copy())
-    kernel_cache.report_to(notice)
+    kernel_cache.report_to(Notices())
     for stream in (Full(), None):
         monkeypatch.setattr("sys.stderr", stream)
         kernel_cache.tell("nobody reads this")

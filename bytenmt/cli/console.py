@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, TextIO
 import click
 
 from bytenmt.errors import BytenmtError, printable
+from bytenmt.reporter import Reporter
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + the signal
 
@@ -62,10 +63,13 @@ def say(text: object) -> None:
     click.echo(printable(text), err=True)
 
 
-def notice(text: object) -> None:
-    """The same of what a user may not expect, once in a job: what library code is given as its reporter."""
-    if os.environ.get("RANK", "0") == "0":
-        say(f"bytenmt: {text}")
+class Notices(Reporter):
+    """Lines of the library on stderr, once in a job."""
+
+    def say(self, line: str) -> None:
+        """See Reporter."""
+        if os.environ.get("RANK", "0") == "0":
+            say(line)
 
 
 def _tell(error: OSError) -> None:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bytenmt.cli.console import (
+    Notices,
     check_output,
     check_streams,
     dash,
-    notice,
     say,
     standard_input,
     standard_input_size,
@@ -211,7 +211,7 @@ def generate(
     choose(wanted)
     if read_run(run)[1].config.model.source:
         raise BytenmtError(f"{run} was trained with a source: use `bytenmt translate`, or another run")
-    runtime = load_runs([run], wanted, notice)
+    runtime = load_runs([run], wanted, Notices())
     given = {name: value for name, value in sampling.items() if value is not None}
     last = b""
     for last in drawn(runtime, begins, n_bytes, **given):

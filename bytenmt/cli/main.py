@@ -15,11 +15,11 @@ import click
 from bytenmt import __version__
 from bytenmt.cli.console import (
     CommandGroup,
+    Notices,
     check_output,
     check_streams,
     commit,
     dash,
-    notice,
     standard_input,
     standard_input_size,
     writer,
@@ -52,7 +52,7 @@ TOKENIZERS = ("13a", "char", "intl", "zh", "none")  # sacreBLEU's, those that ne
 @click.version_option(__version__, prog_name="bytenmt")
 def main() -> None:
     """Character-level translation on raw UTF-8 bytes: no tokenizer, no vocabulary."""
-    report_to(notice)
+    report_to(Notices())
 
 
 for command in (predict, generate, average, convert, info):
@@ -180,7 +180,7 @@ def translate(
         check_streams(input, output)
         partial_output.check_resume(output, resume)
         text = training_args.text_file(input, errors) if input is not None and leads else None
-        loaded = load_runs(runs + more_runs, wanted, notice)
+        loaded = load_runs(runs + more_runs, wanted, Notices())
         if not loaded.source:
             raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
         translator = decoding_args.translator(loaded, given, group)
@@ -240,7 +240,7 @@ def evaluate(
     with processes(choose(wanted).device) as group:
         check_output(hyp_out, src, ref)
         corpus = training_args.all_pairs(src, ref, errors)
-        runtime = load_runs(runs, wanted, notice)
+        runtime = load_runs(runs, wanted, Notices())
         training_args.check_pairs(runs[0], runtime.source, src)
         hypotheses = training_args.hypotheses(decoding_args.translator(runtime, given, group), corpus)
         on = training_args.torch_device(runtime.spec.device, threads)

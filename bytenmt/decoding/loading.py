@@ -19,7 +19,8 @@ from bytenmt.config.schema import CONVOLUTIONAL, Config, architecture
 from bytenmt.decoding.choice import choose, precision_of
 from bytenmt.decoding.interface import AUTO, OFF, Engine, EngineSpec, Options, Request
 from bytenmt.decoding.scheduler import decode
-from bytenmt.errors import BytenmtError, CheckpointError, Reporter, silent
+from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.reporter import SILENT, Reporter
 from bytenmt.speculative.table import FILE, Speculation, check_serial
 from bytenmt.speculative.table import read as read_drafts
 from bytenmt.storage.memory import require, state_bytes
@@ -61,9 +62,9 @@ class Runtime:
     spec: EngineSpec = EngineSpec("torch", "cpu")
 
 
-def load_runs(paths: Sequence[str | Path], spec: EngineSpec, report: Reporter = silent) -> Runtime:
+def load_runs(paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter = SILENT) -> Runtime:
     """Load run folders or weights files, of any architectures, that decide together by the mean of their
-    probabilities. report: is told what is done otherwise than a user may expect. Raises CheckpointError for a
+    probabilities. reporter: is told what is done otherwise than a user may expect. Raises CheckpointError for a
     file, BytenmtError where they cannot be joined or the engine cannot be had."""
     if not paths:
         raise ValueError("no run: give a run folder or a weights file")
@@ -77,15 +78,15 @@ def load_runs(paths: Sequence[str | Path], spec: EngineSpec, report: Reporter = 
                 f" {'without' if source else 'with'}: they cannot be asked together"
             )
     limit = max(LONGEST_CHARACTER, min(run.config.data.max_source_bytes for run in runs))
-    chosen = _able(spec, runs, report)
-    speculation = _speculation([Path(path) for path in paths], runs, chosen, report)
-    make = _numba(read, chosen, report) if chosen.engine == "numba" else _torch(read, chosen)
+    chosen = _able(spec, runs, reporter)
+    speculation = _speculation([Path(path) for path in paths], runs, chosen, reporter)
+    make = _numba(read, chosen, reporter) if chosen.engine == "numba" else _torch(read, chosen)
     if chosen.device == "cpu":
         make = _in_memory(make, sum(state_bytes(run.config.model) for run in runs))
-    return Runtime(_drafting(make, speculation, report), source, limit, runs, chosen)
+    return Runtime(_drafting(make, speculation, reporter), source, limit, runs, chosen)
 
 
-def _able(spec: EngineSpec, runs: Sequence[Run], report: Reporter) -> EngineSpec:
+def _able(spec: EngineSpec, runs: Sequence[Run], reporter: Reporter) -> EngineSpec:
     """The engine that decodes the runs: what is wanted or suits the machine; plain PyTorch in place of the
     numba engine where that was not asked for and has no program for one of them."""
     chosen = choose(spec)
@@ -100,7 +101,7 @@ def _able(spec: EngineSpec, runs: Sequence[Run], report: Reporter) -> EngineSpec
     if spec.engine != AUTO:
         raise BytenmtError(f"--engine {spec.engine}: {why}: use --engine torch, or auto")
     instead = choose(replace(spec, engine="torch"))
-    report(f"decoding by --engine torch: {why}")
+    reporter.say(f"bytenmt: decoding by --engine torch: {why}")
     return instead
 
 
@@ -122,7 +123,7 @@ def _in_memory(make: Maker, row_bytes: int) -> Maker:
 
 
 def _speculation(
-    paths: Sequence[Path], runs: Sequence[Run], spec: EngineSpec, report: Reporter
+    paths: Sequence[Path], runs: Sequence[Run], spec: EngineSpec, reporter: Reporter
 ) -> Speculation | None:
     """The drafts of the first run that has some; None where there are none, or none are wanted. Raises
     BytenmtError where they are insisted on and cannot be had."""
@@ -141,7 +142,7 @@ def _speculation(
             try:
                 return Speculation(read_drafts(folder, run.config, run.facts), most)
             except CheckpointError as error:
-                report(f"decoding without drafts: {error}")
+                reporter.warn(f"decoding without drafts: {error}")
                 damaged = True
     if most is not None and not damaged:
         raise BytenmtError(
@@ -151,7 +152,7 @@ def _speculation(
 
 
 def _drafting(
-    make: Maker, speculation: Speculation | None, report: Reporter
+    make: Maker, speculation: Speculation | None, reporter: Reporter
 ) -> Callable[[Options], EngineMaker]:
     """Engines with drafts where one text is followed and nothing is forbidden for the whole of it."""
 
@@ -160,7 +161,7 @@ def _drafting(
             return make(options, speculation)
         if speculation.most is not None:
             option = f"--beam-size {options.beam}" if options.beam > 1 else "--no-repeat-ngram-size"
-            report(f"--draft {speculation.most} has no effect: {option} takes one byte a step")
+            reporter.warn(f"--draft {speculation.most} has no effect: {option} takes one byte a step")
         return make(options, None)
 
     return maker
@@ -178,7 +179,7 @@ def of_models(models: Sequence[Model[Any, Any]], device: torch.device, source: b
     )
 
 
-def _numba(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, report: Reporter) -> Maker:
+def _numba(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter) -> Maker:
     """Packed models; each in its file's own precision unless told otherwise."""
     from bytenmt.decoding.cpu.engine import NumbaEngine
     from bytenmt.decoding.cpu.program.programs import pack_model
@@ -189,7 +190,7 @@ def _numba(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, report:
     ]
     threads = spec.threads or min(MOST_THREADS, _cores())
     source = b"a" if read[0][1].config.model.source else None
-    with _told_of_compiling(report):
+    with _told_of_compiling(reporter):
         for _ in decode(NumbaEngine(packed, Options(), 1, 1), [Request(source, 0)]):
             pass
     return lambda options, speculation: partial(
@@ -206,13 +207,15 @@ def _cores() -> int:
 
 
 @contextmanager
-def _told_of_compiling(report: Reporter) -> Iterator[None]:
+def _told_of_compiling(reporter: Reporter) -> Iterator[None]:
     """Report where kernels are compiled, because they are not on the disk yet."""
     from bytenmt.decoding.cpu.interpreter import run
 
     def tell() -> None:
         if run.stats.cache_misses:  # type: ignore[attr-defined]
-            report("compiling the decode kernels for this machine, once: it takes about half a minute")
+            reporter.say(
+                "bytenmt: compiling the decode kernels for this machine, once: it takes about half a minute"
+            )
 
     timer = Timer(PATIENCE, tell)
     timer.daemon = True

@@ -17,7 +17,8 @@ from bytenmt.config import bounds
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Hypothesis, Options, Request
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.scheduler import decode
-from bytenmt.errors import BytenmtError, DataError, Reporter, silent
+from bytenmt.errors import BytenmtError, DataError
+from bytenmt.reporter import SILENT, Reporter
 from bytenmt.utf8 import first_invalid
 
 if TYPE_CHECKING:  # it imports PyTorch
@@ -117,18 +118,18 @@ class Translator:
         precision: str = AUTO,
         threads: int | None = None,
         draft: str | int = AUTO,
-        report: Reporter = silent,
+        reporter: Reporter = SILENT,
         **settings: Any,
     ) -> Translator:
         """The Translator of a run folder or weights file; of several, whose mean probabilities decide.
 
         engine, device, precision, threads, draft: see interface.EngineSpec; auto is what suits the machine.
-        report: is told what a user may not expect, such as kernels that are compiled, a line at a time.
+        reporter: is told what a user may not expect, such as kernels that are compiled, a line at a time.
         settings: the fields of interface.Options (beam, n_best, length_penalty, sample, …) and of Translator
         (prefix, max_len_a, …); prefix may be a str. Raises BytenmtError.
         """
         spec = EngineSpec(engine, device, precision, threads, draft)
-        return cls.of_runtime(load_runs(runs, spec, report), **settings)
+        return cls.of_runtime(load_runs(runs, spec, reporter), **settings)
 
     @classmethod
     def of_runtime(cls, runtime: Runtime, **settings: Any) -> Translator:

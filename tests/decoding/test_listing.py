@@ -12,11 +12,10 @@ from cpu_engines import ALL, model, packed
 from bytenmt.cli.main import main
 from bytenmt.decoding.cpu.program.instructions import Column, Op
 from bytenmt.decoding.cpu.program.listing import listing
+from bytenmt.decoding.interface import PRECISIONS
 
 
-@pytest.mark.parametrize(
-    ("name", "precision"), list(zip(ALL, ["fp32", "bf16", "int8", "w8a8"] * 9, strict=False))
-)
+@pytest.mark.parametrize(("name", "precision"), list(zip(ALL, PRECISIONS * 9, strict=False)))
 def test_every_instruction_has_its_line(name: str, precision: str) -> None:
     """In order, with its registers; and every parameter is read somewhere."""
     one = packed(model(name), precision)

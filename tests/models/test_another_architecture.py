@@ -1,4 +1,4 @@
-"""The architecture that ARCHITECTURE.md adds as an example: registered, trained, stored, asked by every engine."""
+"""The architecture that ARCHITECTURE.md adds as an example: registered, trained, stored, asked."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from bytenmt.config.schema import load_config
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.models import MODELS, build_model, register
+from bytenmt.reporter import Reporter
 from bytenmt.storage.average import average
 from bytenmt.storage.quantize import convert
 from bytenmt.storage.tensor_file import entry, pack, read_arrays
@@ -59,10 +60,15 @@ def trained(run: Path, texts: dict[str, Any], *settings: str) -> Path:
 def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[str, Any]) -> None:
     """auto takes PyTorch in place of the CPU engine, and says so once; what insists on that engine fails."""
     run, told = trained(tmp_path / "run", texts), list[str]()
+
+    class Told(Reporter):
+        def say(self, line: str) -> None:
+            told.append(line)
+
     asked: dict[str, Any] = {"device": "cpu", "beam": 2, "max_len_b": 9}
-    found = Translator.load(run, report=told.append, **asked).translate(LINES)
-    assert told == ["decoding by --engine torch: the numba engine has no program for echo"]
-    assert found == Translator.load(run, engine="torch", report=told.append, **asked).translate(LINES)
+    found = Translator.load(run, reporter=Told(), **asked).translate(LINES)
+    assert told == ["bytenmt: decoding by --engine torch: the numba engine has no program for echo"]
+    assert found == Translator.load(run, engine="torch", reporter=Told(), **asked).translate(LINES)
     assert len(told) == 1
     for engine, precision, what in (("numba", "auto", "no program for echo"), ("auto", "int8", "torch has")):
         with pytest.raises(BytenmtError, match=what):
