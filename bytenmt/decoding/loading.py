@@ -64,8 +64,8 @@ class Runtime:
 
 def load_runs(paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter = SILENT) -> Runtime:
     """Load run folders or weights files, of any architectures, that decide together by the mean of their
-    probabilities. reporter: is told what is done otherwise than a user may expect. Raises CheckpointError for a
-    file, BytenmtError where they cannot be joined or the engine cannot be had."""
+    probabilities. reporter: is told what a user may not expect. Raises CheckpointError for a file,
+    BytenmtError where they cannot be joined or the engine cannot be had."""
     if not paths:
         raise ValueError("no run: give a run folder or a weights file")
     read = [read_run(Path(path)) for path in paths]

@@ -102,10 +102,8 @@ class Search:
         forced = torch.zeros(n, history, dtype=torch.int16)
         for row, request in zip(forced, requests, strict=True):
             row[: len(request.prefix)] = torch.tensor(list(request.prefix), dtype=torch.int16) + 1
-        keys = [
-            [signed(draw_key(self.options.seed, request.number, text)) for text in range(b)]
-            for request in requests
-        ]
+        seed, texts = self.options.seed, range(b)
+        keys = [[signed(draw_key(seed, request.number, text)) for text in texts] for request in requests]
         score = torch.zeros(n, b, dtype=torch.float64)
         nothing = torch.full_like(score, -torch.inf)
         zero = torch.zeros(n, b, dtype=torch.int64)
