@@ -3,7 +3,7 @@
 An entry is one file, written whole or not at all, so that processes that start together do not meet. To read
 one is to unpickle it, which runs what it says: only files and folders that belong to the user or to the
 installation are read. Nothing here stops a program: without a place kernels are compiled again in every run,
-and a line on stderr says so. Knows folders, bytes and the imports of this package; does not know Numba.
+and whoever report_to names is told. Knows folders, bytes and the imports of this package; knows no Numba.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import errno
 import os
 import re
 import stat
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -21,6 +20,8 @@ from hashlib import sha256
 from pathlib import Path
 from time import time
 from typing import NamedTuple
+
+from bytenmt.reporter import SILENT, Reporter
 
 PACKAGE = Path(__file__).parent
 VARIABLE = "NUMBA_CACHE_DIR"  # names the folder; Numba's own
@@ -151,11 +152,19 @@ class Store:
             tell(f"{what} {', '.join(self._failed) or 'any folder'}; set {VARIABLE} {why}")
 
 
+_reporter: list[Reporter] = [SILENT]
+
+
+def report_to(reporter: Reporter) -> None:
+    """Whom this process tells where compiled code is kept if that is not where it should be; nobody at
+    first."""
+    _reporter[0] = reporter
+
+
 def tell(line: str) -> None:
-    """A line on stderr, if there is one that takes it."""
-    if sys.stderr is not None:
-        with suppress(OSError):
-            print(f"bytenmt: {line}", file=sys.stderr, flush=True)
+    """A line for the user, if it can be told: nothing here stops a program."""
+    with suppress(OSError):
+        _reporter[0].say(f"bytenmt: {line}")
 
 
 @cache

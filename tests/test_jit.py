@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from processes import FORKSERVER
 from source_tree import MODULES, imports
 
 from bytenmt import jit, kernel_cache
+from bytenmt.cli.console import Notices
+from bytenmt.cli.main import main
 from bytenmt.kernel_cache import KEPT, PACKAGE, SUFFIX, VARIABLE, Folder, Store, digest, folders
+from bytenmt.reporter import Reporter
 
 USER = os.geteuid()
 FACTOR = 3
@@ -63,6 +67,19 @@ def out_of_reach(tmp_path: Path) -> Folder:
 
 
 @pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the user is told."""
+    lines: list[str] = []
+
+    class Told(Reporter):
+        def say(self, line: str) -> None:
+            lines.append(line)
+
+    monkeypatch.setattr(kernel_cache, "_reporter", [Told()])
+    return lines
+
+
+@pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that holds the compiled function, and is the only place."""
     use(monkeypatch, of_the_user(tmp_path / "kernels"))
@@ -70,10 +87,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "kernels"
 
 
-def test_a_function_is_compiled_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_function_is_compiled_once(folder: Path, told: list[str]) -> None:
     assert was_kept(another_process())
     assert len(entries(folder)) == len(list(folder.iterdir())) == 1
-    assert capsys.readouterr().err == ""
+    assert not told
 
 
 def test_types_are_told_apart(folder: Path) -> None:
@@ -135,7 +152,7 @@ def plant(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("how", ["folder of another", "folder open to others", "file open to others"])
 def test_what_others_can_write_is_not_read(
-    folder: Path, how: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, how: str, monkeypatch: pytest.MonkeyPatch, told: list[str]
 ) -> None:
     """Reading is unpickling, which runs what it says."""
     (entry,) = entries(folder)
@@ -148,11 +165,11 @@ def test_what_others_can_write_is_not_read(
     use(monkeypatch, place, of_the_user(second))
     assert not was_kept(another_process())
     assert RAN == []
-    told = "belongs to another user" if how == "folder of another" else "may be written by others"
+    why = "belongs to another user" if how == "folder of another" else "may be written by others"
     if how == "file open to others":  # which is replaced
         assert was_kept(another_process()) and not second.exists()
     else:
-        assert told in capsys.readouterr().err
+        assert why in told[0]
         assert len(entries(second)) == 1
 
 
@@ -167,7 +184,7 @@ def test_a_planted_entry_would_run(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_the_first_place_there_is_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str]
 ) -> None:
     """Which is told in one line, once, and where something is written; reading it again says nothing."""
     places = out_of_reach(tmp_path), of_the_user(tmp_path / "second")
@@ -175,26 +192,26 @@ def test_without_the_first_place_there_is_another(
     compiled = another_process()
     assert not was_kept(compiled)
     assert compiled(0.5) == 0.5 * FACTOR
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = told
     assert f"kept in {tmp_path / 'second'}, not in {places[0].path}" in line and VARIABLE in line
     use(monkeypatch, *places)
     assert was_kept(another_process())
-    assert capsys.readouterr().err == ""
+    assert told == [line]
 
 
 def test_without_any_place_each_run_compiles(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str]
 ) -> None:
     use(monkeypatch, out_of_reach(tmp_path))
     for _ in range(2):
         assert not was_kept(another_process())
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = told
     assert "not kept" in line and str(tmp_path) in line and VARIABLE in line
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
 def test_a_full_disk_stops_nothing(
-    folder: Path, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, code: int, monkeypatch: pytest.MonkeyPatch, told: list[str]
 ) -> None:
     class Full(io.FileIO):
         def write(self, data: Any) -> int:
@@ -206,20 +223,33 @@ def test_a_full_disk_stops_nothing(
     use(monkeypatch, of_the_user(folder))
     assert not was_kept(another_process())
     assert list(folder.iterdir()) == []
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = told
     assert os.strerror(code) in line
 
 
 def test_a_line_that_cannot_be_told_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with 2> on the same full disk, or 2>&-."""
+    """As with 2> on the same full disk, or 2>&-; and in a library, where nobody has asked to be told."""
 
     class Full(io.StringIO):
         def write(self, text: str) -> int:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    kernel_cache.tell("nobody reads this")
+    monkeypatch.setattr(kernel_cache, "_reporter", kernel_cache._reporter.copy())
+    kernel_cache.report_to(Notices())
     for stream in (Full(), None):
         monkeypatch.setattr("sys.stderr", stream)
         kernel_cache.tell("nobody reads this")
+
+
+def test_the_commands_tell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """On stderr, one process of a job alone."""
+    monkeypatch.setattr(kernel_cache, "_reporter", kernel_cache._reporter.copy())
+    CliRunner().invoke(main, ["average"])
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        kernel_cache.tell("kept\nelsewhere")
+    assert capsys.readouterr() == ("", "bytenmt: kept\\nelsewhere\n")
 
 
 def start_cold(barrier: Barrier, path: Path, results: Any) -> None:

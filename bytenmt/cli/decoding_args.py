@@ -15,7 +15,9 @@ from bytenmt import __version__
 from bytenmt.cli.line_filter import OutputFormat, plain
 from bytenmt.cli.output_formats import JsonLines, n_best_list
 from bytenmt.config.schema import ATTENTIVE, architecture, fingerprint
-from bytenmt.decoding.loading import EngineSpec, Run, Runtime, choose, n_threads, precision_of
+from bytenmt.decoding.choice import precision_of
+from bytenmt.decoding.interface import EngineSpec
+from bytenmt.decoding.loading import Run, Runtime, n_threads
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
@@ -38,9 +40,9 @@ OF_THE_ENGINE = ("engine", "precision", "draft")
 AS_OPTION = {"beam": "--beam-size"}  # whose name is not that of its setting
 
 
-def choice(decoding: Mapping[str, Any], device: str, threads: int | None) -> EngineSpec:
-    """The engine to use. Raises BytenmtError; see loading.choose."""
-    return choose(decoding["engine"], device, decoding["precision"], threads, decoding["draft"])
+def engine_spec(decoding: Mapping[str, Any], device: str, threads: int | None) -> EngineSpec:
+    """The engine that is asked for."""
+    return EngineSpec(decoding["engine"], device, decoding["precision"], threads, decoding["draft"])
 
 
 def settings(decoding: Mapping[str, Any]) -> Settings:
@@ -89,9 +91,7 @@ def form(asked: Answers, settings: Settings, group: Group | None) -> OutputForma
     return None
 
 
-def with_alignment(
-    shape: OutputFormat | None, runtime: Runtime, choice: EngineSpec, wanted: bool | None
-) -> OutputFormat | None:
+def with_alignment(shape: OutputFormat | None, runtime: Runtime, wanted: bool | None) -> OutputFormat | None:
     """The same form, with alignments where it has room for them and one of the runs has attention; wanted:
     None where it was not said. Raises BytenmtError where they are wanted and cannot be had."""
     if not isinstance(shape, JsonLines) or wanted is False:
@@ -103,12 +103,11 @@ def with_alignment(
         return shape
     from bytenmt.evaluation.alignment import Aligner
 
-    return replace(shape, align=Aligner.load(files, choice.device).links)
+    return replace(shape, align=Aligner.load(files, runtime.spec.device).links)
 
 
 def made_with(
     runtime: Runtime,
-    choice: EngineSpec,
     asked: Translator,
     shape: OutputFormat | None,
     buffer_size: int,
@@ -117,15 +116,17 @@ def made_with(
     """What makes all that the bytes of a translation depend on besides its lines, as JSON values by their
     options' names."""
 
+    spec = runtime.spec
+
     def make() -> dict[str, Any]:
         return {
             "version": __version__,
             "models": [_sha256(run.file) for run in runtime.runs],
-            "engine": choice.engine,
-            "device": choice.device,
-            "precision": [precision_of(run.precision, choice) for run in runtime.runs],
-            "draft": choice.draft,
-            "threads": choice.threads if choice.engine == "torch" else None,  # numba's give the same bits
+            "engine": spec.engine,
+            "device": spec.device,
+            "precision": [precision_of(run.precision, spec) for run in runtime.runs],
+            "draft": spec.draft,
+            "threads": spec.threads if spec.engine == "torch" else None,  # numba's give the same bits
             "processes": asked.group.size if asked.group else 1,
             "format": "stream" if shape is None else "jsonl" if isinstance(shape, JsonLines) else "text",
             "alignment": isinstance(shape, JsonLines) and shape.align is not None,
@@ -151,26 +152,27 @@ def _sha256(file: Path) -> str:
         raise BytenmtError(f"{file} has gone while it was read ({error.strerror}): start again") from None
 
 
-def provenance(runtime: Runtime, choice: EngineSpec) -> list[str]:
+def provenance(runtime: Runtime) -> list[str]:
     """What a score was made with, besides its signature."""
     told = []
     for run in runtime.runs:
         update = "unknown" if run.facts.update is None else run.facts.update
         told += [f"configuration {fingerprint(run.config)}", f"update {update}"]
         told += [] if run.precision == "fp32" else [f"weights {run.precision}"]
-        told.append(f"engine {choice.engine} {precision_of(run.precision, choice)}")
+        told.append(f"engine {runtime.spec.engine} {precision_of(run.precision, runtime.spec)}")
     return told
 
 
-def described(runtime: Runtime, choice: EngineSpec, seconds: float) -> Iterator[str]:
+def described(runtime: Runtime, seconds: float) -> Iterator[str]:
     """What was loaded and what decodes it, a line each. seconds: that loading took."""
+    spec = runtime.spec
     for run in runtime.runs:
         update = "unknown" if run.facts.update is None else run.facts.update
         yield f"{run.file}: {architecture(run.config.model)}, update {update}, stored in {run.precision}"
-    precisions = ", ".join(dict.fromkeys(precision_of(run.precision, choice) for run in runtime.runs))
-    threads = f", {n_threads(choice)} threads" if choice.device == "cpu" else ""
+    precisions = ", ".join(dict.fromkeys(precision_of(run.precision, spec) for run in runtime.runs))
+    threads = f", {n_threads(spec)} threads" if spec.device == "cpu" else ""
     yield (
-        f"engine {choice.engine} on {choice.device}, {precisions}{threads}, drafts {choice.draft};"
+        f"engine {spec.engine} on {spec.device}, {precisions}{threads}, drafts {spec.draft};"
         f" loaded in {seconds:.2f} s"
     )
 

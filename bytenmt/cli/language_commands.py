@@ -17,6 +17,7 @@ import click
 
 from bytenmt.cli.console import (
     Command,
+    Notices,
     check_output,
     check_streams,
     dash,
@@ -218,17 +219,20 @@ def generate(
     It is shown as it comes, valid UTF-8, and the same again for the same --seed.
     """
     from bytenmt.cli import decoding_args
-    from bytenmt.decoding.loading import choose, load_runs
+    from bytenmt.decoding.choice import choose
+    from bytenmt.decoding.interface import EngineSpec
+    from bytenmt.decoding.loading import load_runs
     from bytenmt.language.generate import generate as drawn
     from bytenmt.storage.weights import read_run
 
     begins = decoding_args.utf8(prompt, "--prompt")
-    choice = choose(engine, device, precision, threads, draft)
+    wanted = EngineSpec(engine, device, precision, threads, draft)
+    choose(wanted)
     if read_run(run)[1].config.model.source:
         raise BytenmtError(f"{run} was trained with a source: use `bytenmt translate`, or another run")
     began = time.monotonic()
-    runtime = load_runs([run], choice)
-    for line in decoding_args.described(runtime, choice, time.monotonic() - began):
+    runtime = load_runs([run], wanted, Notices())
+    for line in decoding_args.described(runtime, time.monotonic() - began):
         detail(line)
     given = {name: value for name, value in sampling.items() if value is not None}
     last = b""

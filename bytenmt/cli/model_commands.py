@@ -118,12 +118,13 @@ def _count_drafts(
 @click.argument("what", metavar="RUN|FILE|ARCH", shell_complete=completing(ARCHITECTURES, files=True))
 @preset_option("Of an architecture; small by default.")
 @click.option("--no-source", is_flag=True, help="Of an architecture: as a byte language model.")
-def info(what: str, preset: str | None, no_source: bool) -> None:
+@click.option("--program", is_flag=True, help="Of a run or file: the instructions of the CPU engine instead.")
+def info(what: str, preset: str | None, no_source: bool, program: bool) -> None:
     """Print what a model costs, and its configuration as TOML.
 
     RUN is a run folder, FILE a weights file, ARCH the name of an architecture. The output can be given to
     --config.
     """
-    from bytenmt.cli.model_summary import information
+    from bytenmt.cli.model_summary import information, program_of
 
-    click.echo(information(what, preset, no_source))
+    click.echo(program_of(what, preset, no_source) if program else information(what, preset, no_source))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import Config, architecture, config_toml, load_config
+from bytenmt.decoding.cpu.program.listing import listing
+from bytenmt.decoding.cpu.program.programs import has_program, pack_model
 from bytenmt.errors import BytenmtError, CheckpointError, printable
-from bytenmt.models import build_model
 from bytenmt.speculative.build import told
 from bytenmt.speculative.table import FILE, read
 from bytenmt.storage.manifest import read_pointer
-from bytenmt.storage.weights import is_weights_file, read_config, read_weights
+from bytenmt.storage.parameters import unbuilt
+from bytenmt.storage.weights import is_weights_file, read_config, read_run, read_weights, restored
 
 SOURCE_BYTES = 100  # the source at which a step's cost is told
 
@@ -37,6 +37,18 @@ def information(what: str, preset: str | None, no_source: bool = False) -> str:
     return describe(contents.config, path, contents.precision)
 
 
+def program_of(what: str, preset: str | None = None, no_source: bool = False) -> str:
+    """The CPU engine's program for a run folder or a weights file, in its precision. Raises BytenmtError."""
+    path = Path(what)
+    if preset is not None or no_source or not (path.is_dir() or is_weights_file(path)):
+        raise BytenmtError("--program is of a run folder or a weights file: give one, and nothing else")
+    contents = read_run(path)[1]
+    model = contents.config.model
+    if not has_program(model):
+        raise BytenmtError(f"{path}: the CPU engine has no program for {architecture(model)}")
+    return listing(pack_model(restored(contents.arrays), model, contents.precision))
+
+
 def _drafts(run: Path, config: Config) -> list[str]:
     """A comment on a run folder's draft table, where there is one."""
     if not (run / FILE).is_file():
@@ -50,8 +62,7 @@ def _drafts(run: Path, config: Config) -> list[str]:
 def describe(config: Config, file: Path | None = None, precision: str = "fp32") -> str:
     """Sizes and costs as TOML comments, then the configuration: together a file for --config. file: a weights
     file that is described, whose matrices are in `precision`."""
-    with torch.device("meta"):
-        model = build_model(config.model)
+    model = unbuilt(config.model)
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
     field = model.receptive_field()
     facts = {

@@ -15,8 +15,8 @@ from bytenmt.config.bounds import BEAM, MOST, N_BYTES, THREADS, WEIGHT, Bounds
 from bytenmt.config.bounds import DECODING as OF
 from bytenmt.config.bounds import TRAINING as LEARNT
 from bytenmt.config.presets import PRESETS
+from bytenmt.decoding.interface import AUTO, DEVICES, ENGINES, MOST_DRAFTED, OFF, PRECISIONS
 
-MOST_DRAFTED = 8  # draft.CHAIN, which takes NumPy to import
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -147,8 +147,8 @@ def preset_option(help: str) -> Callable[[Command], Command]:
 MACHINE = options(
     click.option(
         "--device",
-        type=click.Choice(["auto", "cpu", "cuda"]),
-        default="auto",
+        type=click.Choice([AUTO, *DEVICES]),
+        default=AUTO,
         help="auto, the default, takes a GPU where there is one.",
     ),
     click.option("--threads", type=within(THREADS), help="CPU threads."),
@@ -222,7 +222,7 @@ TRAINING = options(
 
 def draft_option(ctx: click.Context, param: click.Parameter, value: str) -> str | int:
     """-> "auto", "off" or 1 to MOST_DRAFTED."""
-    if value in ("auto", "off"):
+    if value in (AUTO, OFF):
         return value
     if value not in map(str, range(1, MOST_DRAFTED + 1)):
         raise click.BadParameter(f"{value!r} is none of auto, off, 1 to {MOST_DRAFTED}.", ctx, param)
@@ -234,23 +234,23 @@ DRAWN, WINDOW = within(N_BYTES), within(Bounds(1, 1 << 16))
 ENGINE = options(
     click.option(
         "--engine",
-        type=click.Choice(["auto", "torch", "cuda-graph", "numba"]),
-        default="auto",
+        type=click.Choice([AUTO, *ENGINES]),
+        default=AUTO,
         help="What decodes; auto, the default, takes the quickest for the device.",
     ),
     click.option(
         "--precision",
-        type=click.Choice(["auto", "fp32", "bf16", "int8", "w8a8"]),
-        default="auto",
+        type=click.Choice([AUTO, *PRECISIONS]),
+        default=AUTO,
         help="Of the weights; auto: fp32, bf16 by cuda-graph, what `convert` made by numba."
         " w8a8 is int8 with inputs of 8 bits too, the quickest for many lines.",
     ),
     click.option(
         "--draft",
         callback=draft_option,
-        default="auto",
+        default=AUTO,
         metavar="auto|off|N",
-        help="Guess N bytes a step by the run's draft table and check them at once; auto, the default: as"
+        help="Draft N bytes a step by the run's draft table and verify them at once; auto, the default: as"
         " many as pay. The text stays the same.",
     ),
 )

@@ -15,6 +15,7 @@ import click
 from bytenmt import __version__
 from bytenmt.cli.console import (
     Command,
+    Notices,
     check_output,
     check_streams,
     commit,
@@ -29,7 +30,8 @@ from bytenmt.cli.options import ANSWERS, COUNT, DECODING, FILE, RUN, RUNS, RUNTI
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
-    from bytenmt.decoding.loading import EngineSpec, Runtime
+    from bytenmt.decoding.interface import EngineSpec
+    from bytenmt.decoding.loading import Runtime
 
 TOKENIZERS = ("13a", "char", "intl", "zh", "none")  # sacreBLEU's, those that need nothing else
 
@@ -74,13 +76,13 @@ def translate(
     from bytenmt.cli.line_filter import Filter, follow
     from bytenmt.data.decompress import is_packed
     from bytenmt.data.text_file import TextFile
-    from bytenmt.decoding.loading import processes
+    from bytenmt.decoding.choice import choose, processes
     from bytenmt.decoding.translator import Translator
 
     answers = decoding_args.Answers(form, alignment, with_source, stream)
     settings = decoding_args.settings(decoding)
-    choice = decoding_args.choice(decoding, device, threads)
-    with processes(choice.device) as group:
+    wanted = decoding_args.engine_spec(decoding, device, threads)
+    with processes(choose(wanted).device) as group:
         leads = group is None or group.leads
         shape = decoding_args.form(answers, settings, group)
         check_output(output, input)
@@ -89,15 +91,15 @@ def translate(
         text = None
         if input is not None and leads:
             text = (inputs.packed_text if is_packed(input) else inputs.text_file)(input, errors)
-        loaded = _loaded(runs, choice, leads)
+        loaded = _loaded(runs, wanted, leads)
         if not loaded.source:
             raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
         translator = Translator.of_runtime(loaded, settings, group=group)
         if not leads:
             follow(translator)
             return
-        shape = decoding_args.with_alignment(shape, loaded, choice, alignment)
-        made_with = decoding_args.made_with(loaded, choice, translator, shape, buffer_size, errors)
+        shape = decoding_args.with_alignment(shape, loaded, alignment)
+        made_with = decoding_args.made_with(loaded, translator, shape, buffer_size, errors)
         with partial_output.keeping_writer(output, made_with, resume) as (out, kept):
             lines = Filter(translator, out, shape, buffer_size, kept)
             if isinstance(text, TextFile):
@@ -138,21 +140,21 @@ def evaluate(
     chrF and BLEU with sacreBLEU's signatures. Under torchrun the lines are shared among the processes.
     """
     from bytenmt.cli import decoding_args, inputs
-    from bytenmt.decoding.loading import processes
+    from bytenmt.decoding.choice import choose, processes
     from bytenmt.decoding.translator import Translator
     from bytenmt.distributed import ALONE
     from bytenmt.evaluation.scores import bits_per_byte, log_probabilities, text_scores
     from bytenmt.storage.checkpoint import load_run
 
     settings = decoding_args.settings(decoding)
-    choice = decoding_args.choice(decoding, device, threads)
-    with processes(choice.device) as group:
+    wanted = decoding_args.engine_spec(decoding, device, threads)
+    with processes(choose(wanted).device) as group:
         check_output(hyp_out, src, ref)
         corpus = inputs.all_pairs(src, ref, errors)
-        runtime = _loaded(runs, choice, group is None or group.leads)
+        runtime = _loaded(runs, wanted, group is None or group.leads)
         inputs.check_pairs(runs[0], runtime.source, src)
         hypotheses = inputs.hypotheses(Translator.of_runtime(runtime, settings, group=group), corpus)
-        on = inputs.torch_device(choice.device, threads)
+        on = inputs.torch_device(runtime.spec.device, threads)
         model, *others = (load_run(run, on).model for run in runs)
         log_p = log_probabilities(model, corpus, on, group=group or ALONE, others=others)
     if group is not None and not group.leads:
@@ -166,7 +168,7 @@ def evaluate(
     click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
     click.echo(f"exact match: {scores.exact_match:.1f} %")
     click.echo(f"bits per byte: {bits_per_byte(log_p, corpus.target_lengths):.4f}")
-    click.echo(", ".join([f"bytenmt {__version__}", *decoding_args.provenance(runtime, choice), *commit()]))
+    click.echo(", ".join([f"bytenmt {__version__}", *decoding_args.provenance(runtime), *commit()]))
 
 
 @click.command(cls=Command)
@@ -194,17 +196,17 @@ def score(run: Path, src: Path | None, tgt: Path, errors: str, device: str, thre
         click.echo(f"{nats:.6f}\t{bits:.6f}")
 
 
-def _loaded(runs: tuple[Path, ...], choice: EngineSpec, leads: bool) -> Runtime:
+def _loaded(runs: tuple[Path, ...], wanted: EngineSpec, leads: bool) -> Runtime:
     """The runs that decide together; a warning where they seem not to belong together. leads: whether this
     process tells."""
     from bytenmt.cli import decoding_args
     from bytenmt.decoding.loading import load_runs
 
     began = time.monotonic()
-    runtime = load_runs(runs, choice)
+    runtime = load_runs(runs, wanted, Notices())
     if leads:
         for warning in decoding_args.opposed(runtime.runs):
             say(f"bytenmt: {warning}")
-        for line in decoding_args.described(runtime, choice, time.monotonic() - began):
+        for line in decoding_args.described(runtime, time.monotonic() - began):
             detail(line)
     return runtime

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 import msgspec
 import tomli_w
@@ -47,8 +47,8 @@ class _Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A part of the configuration: immutable, no unknown keys."""
 
 
-class _Model(_Section, frozen=True, kw_only=True, tag_field="arch"):
-    """What all five architectures have."""
+class ModelSection(_Section, frozen=True, kw_only=True, tag_field="arch"):
+    """What all architectures have; `tag` is the name of each."""
 
     d_embedding: Width
     source: bool = True  # false: a byte language model, without an encoder and without attention
@@ -56,7 +56,7 @@ class _Model(_Section, frozen=True, kw_only=True, tag_field="arch"):
     tie_embedding: bool = False  # the output layer uses the byte embedding's table
 
 
-class Seq2SeqConfig(_Model, frozen=True, kw_only=True, tag="seq2seq"):
+class Seq2SeqConfig(ModelSection, frozen=True, kw_only=True, tag="seq2seq"):
     """GRU encoder-decoder (Cho et al. 2014, Sutskever et al. 2014)."""
 
     d_hidden: Width
@@ -75,7 +75,7 @@ class Seq2SeqConfig(_Model, frozen=True, kw_only=True, tag="seq2seq"):
             )
 
 
-class BahdanauConfig(_Model, frozen=True, kw_only=True, tag="bahdanau"):
+class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
     """Additive attention (Bahdanau et al. 2015)."""
 
     d_hidden: Width
@@ -85,7 +85,7 @@ class BahdanauConfig(_Model, frozen=True, kw_only=True, tag="bahdanau"):
     init: Literal["scaled", "paper"] = "scaled"
 
 
-class LuongConfig(_Model, frozen=True, kw_only=True, tag="luong"):
+class LuongConfig(ModelSection, frozen=True, kw_only=True, tag="luong"):
     """Stacked LSTM with global attention and input feeding (Luong et al. 2015)."""
 
     d_hidden: Width
@@ -100,7 +100,7 @@ class LuongConfig(_Model, frozen=True, kw_only=True, tag="luong"):
             raise ValueError("input_feeding is of the attention's outcome: without a source set it to false")
 
 
-class ByteNetConfig(_Model, frozen=True, kw_only=True, tag="bytenet"):
+class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     """Dilated convolutions stacked on the encoder (Kalchbrenner et al. 2016)."""
 
     d_channels: Width  # the paper's d: inside a block; 2d between blocks
@@ -120,7 +120,7 @@ class ByteNetConfig(_Model, frozen=True, kw_only=True, tag="bytenet"):
         _check_field((self.kernel_width - 1) * sum(self.dilations) * self.n_sets)
 
 
-class ConvS2SConfig(_Model, frozen=True, kw_only=True, tag="convs2s"):
+class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     """Gated convolutions with attention in every decoder layer (Gehring et al. 2017)."""
 
     encoder_layers: Annotated[tuple[ConvLayer, ...], Meta(max_length=MOST_LAYERS)] = ()
@@ -150,6 +150,7 @@ def _check_field(reach: int) -> None:
 CONVOLUTIONAL = ("bytenet", "convs2s")  # architectures whose training has no loop over time
 ATTENTIVE = ("bahdanau", "luong", "convs2s")  # those with attention, which tells an alignment
 ModelConfig = Seq2SeqConfig | BahdanauConfig | LuongConfig | ByteNetConfig | ConvS2SConfig
+_REGISTERED: dict[str, type[Config]] = {}  # a whole run's configuration, by the name of its architecture
 
 
 def architecture(config: ModelConfig) -> str:
@@ -256,7 +257,7 @@ def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
     tree: dict[str, Any] = {"model": {"arch": arch}}
     merge(tree, PRESETS[preset][arch])
     if not source:
-        merge(tree, WITHOUT_SOURCE[preset][arch])
+        merge(tree, WITHOUT_SOURCE[preset].get(arch, {"model": {"source": False}}))
     return tree
 
 
@@ -266,7 +267,7 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     if endless is not None:
         raise ConfigError(f"configuration {printable(endless)}: expected a finite number")
     try:
-        return msgspec.convert(tree, Config)
+        return _converted(tree)
     except msgspec.ValidationError as error:
         raise ConfigError(explained(str(error), _sections(tree))) from None
 
@@ -278,6 +279,29 @@ def _sections(tree: Mapping[str, Any]) -> dict[str, type[Struct]]:
     models = {one.__struct_config__.tag: one for one in get_args(ModelConfig)}
     known: dict[str, type[Struct]] = {"data": DataConfig, "train": TrainConfig}
     return known | ({"model": models[arch]} if isinstance(arch, str) and arch in models else {})
+
+
+def register(section: type[ModelSection], presets: Mapping[str, Mapping[str, Any]]) -> None:
+    """Make another architecture known; models.register calls it. section: its configuration, whose tag is its
+    name; presets: the sections "model" and "train" by the name of a preset, "small" and what else it has."""
+    arch = str(section.__struct_config__.tag)
+    if arch in PRESETS["small"]:
+        raise ValueError(f"there is an architecture {arch!r} already")
+    if "small" not in presets or not presets.keys() <= PRESETS.keys():
+        raise ValueError(f"presets {', '.join(presets)}: expected small, and others of {', '.join(PRESETS)}")
+    kind = msgspec.defstruct(
+        "Config", [("model", section)], bases=(Config,), frozen=True, forbid_unknown_fields=True, kw_only=True
+    )
+    _REGISTERED[arch] = cast(type[Config], kind)
+    for preset, given in presets.items():
+        PRESETS[preset][arch] = {"model": dict(given.get("model", {})), "train": dict(given.get("train", {}))}
+
+
+def _converted(tree: Mapping[str, Any]) -> Config:
+    """See parse_config. Raises msgspec.ValidationError."""
+    model = tree.get("model") if isinstance(tree, Mapping) else None
+    arch = model.get("arch") if isinstance(model, Mapping) else None
+    return msgspec.convert(tree, _REGISTERED.get(arch, Config) if isinstance(arch, str) else Config)
 
 
 def config_tree(config: Config) -> dict[str, Any]:

@@ -175,7 +175,7 @@ def shuffle_cells(entries: Entries, ends: Counts, n_columns: int, state: RandomS
 
 
 @njit
-def pack(
+def bucket(
     entries: Entries, source: Lengths, target: Lengths, end: int, round_to: int, max_tokens: int, first: int
 ) -> tuple[Counts, Indices, Indices]:
     """Cut the entries into batches, each as large as the budget allows; the first has its own budget.

@@ -94,7 +94,7 @@ def epoch_plan(
     entries = _entries(source_lengths, target_lengths, copies, end, round_to, max_tokens // round_to, random)
     # Else the batches would be cut at the same lengths in every epoch.
     first = 1 + bucketing.random_below(state, max_tokens) if shuffle else max_tokens
-    order, cuts, shapes = bucketing.pack(
+    order, cuts, shapes = bucketing.bucket(
         entries, source_lengths, target_lengths, end, round_to, max_tokens, first
     )
     sequence = np.arange(len(shapes))

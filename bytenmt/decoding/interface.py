@@ -1,5 +1,6 @@
-"""What a translation is asked for and what it yields: the words that the decode loop, the engines and the
-Translator share. Knows no models, no tensors and no files.
+"""What a translation is asked for, of which engine, and what it yields: the words that the commands, the
+decode loop, the engines and the Translator share. Knows no models, no tensors and no files; imports nothing
+heavy.
 """
 
 from __future__ import annotations
@@ -15,6 +16,38 @@ from bytenmt.config import bounds
 # With 1, three lines in 500 of a middling model ended below greedy search; with no bound but the length limit
 # the search took a third more steps.
 LOOK_AHEAD = 2
+
+
+AUTO, OFF = "auto", "off"
+ENGINES = ("torch", "cuda-graph", "numba")
+DEVICES = ("cpu", "cuda")
+PRECISIONS = ("fp32", "bf16", "int8", "w8a8")  # of the matrices; the last two are the numba engine's
+MOST_DRAFTED = bounds.MOST_DRAFTED  # bytes a pass
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """The choice of an engine. AUTO stands for what suits the machine: loading.load_runs replaces it.
+
+    engine: one of ENGINES; device: one of DEVICES; precision: one of PRECISIONS, AUTO where the weights files
+    decide; threads: of the CPU, None where the engine decides; draft: bytes that are drafted a pass where a
+    run has a draft table, AUTO where the engine decides, or OFF. Raises ValueError for anything else.
+    """
+
+    engine: str = AUTO
+    device: str = AUTO
+    precision: str = AUTO
+    threads: int | None = None
+    draft: str | int = AUTO
+
+    def __post_init__(self) -> None:
+        for value, known in ((self.engine, ENGINES), (self.device, DEVICES), (self.precision, PRECISIONS)):
+            if value not in (AUTO, *known):
+                raise ValueError(f"{value!r} is none of {', '.join((AUTO, *known))}")
+        if self.draft not in (AUTO, OFF, *range(1, MOST_DRAFTED + 1)):
+            raise ValueError(f"draft is {self.draft!r}, expected {AUTO}, {OFF} or 1 to {MOST_DRAFTED}")
+        if self.threads is not None and not bounds.THREADS.hold(self.threads):
+            raise ValueError(f"threads is {self.threads!r}, expected {bounds.THREADS}")
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,14 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr, Generic, NamedTuple, overload
 
-from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
-from bytenmt.decoding.loading import EngineSpec, Runtime, choose, load_runs
+from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Hypothesis, Options, Request
+from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.pieces import Piece, cut
 from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.settings import Settings, encoded
 from bytenmt.decoding.streaming import in_characters
 from bytenmt.errors import BytenmtError, SettingError
+from bytenmt.reporter import SILENT, Reporter
 
 if TYPE_CHECKING:  # it imports PyTorch
     from bytenmt.distributed import Group
@@ -81,20 +82,20 @@ class Translator:
     def load(
         cls,
         *runs: str | Path,
-        engine: str = "auto",
-        device: str = "auto",
-        precision: str = "auto",
+        engine: str = AUTO,
+        device: str = AUTO,
+        precision: str = AUTO,
         threads: int | None = None,
-        draft: str | int = "auto",
+        draft: str | int = AUTO,
+        reporter: Reporter = SILENT,
         **settings: Any,
     ) -> Translator:
         """The Translator of a run folder or weights file; of several, whose mean probabilities decide.
 
-        engine: auto, torch, cuda-graph or numba; device: auto, cpu or cuda; precision: auto, fp32, bf16, int8
-        or w8a8; auto is what suits the machine. threads: of the CPU. draft: auto, off or how many bytes are
-        drafted a step where the run has a draft table. settings: the fields of settings.Settings (prefix,
-        max_len_a, …) and of interface.Options (beam, n_best, sample, …). Raises BytenmtError: what a command
-        refuses is refused here.
+        engine, device, precision, threads, draft: see interface.EngineSpec; auto is what suits the machine.
+        reporter: is told what a user may not expect, such as kernels that are compiled, a line at a time.
+        settings: the fields of settings.Settings (prefix, max_len_a, …) and of interface.Options (beam,
+        n_best, sample, …). Raises BytenmtError: what a command refuses is refused here.
         """
         for run in runs:
             if not isinstance(run, str | PathLike):
@@ -102,7 +103,8 @@ class Translator:
         if not runs:
             raise SettingError("no run: give a run folder or a weights file")
         checked = Settings.of(settings)
-        return cls.of_runtime(load_runs(runs, _chosen(engine, device, precision, threads, draft)), checked)
+        spec = _spec(engine, device, precision, threads, draft)
+        return cls.of_runtime(load_runs(runs, spec, reporter), checked)
 
     @classmethod
     def of_runtime(
@@ -278,10 +280,10 @@ class Translator:
         return joined
 
 
-def _chosen(engine: str, device: str, precision: str, threads: int | None, draft: str | int) -> EngineSpec:
-    """See loading.choose, whose ValueErrors are the caller's mistakes here: SettingError."""
+def _spec(engine: str, device: str, precision: str, threads: int | None, draft: str | int) -> EngineSpec:
+    """See EngineSpec, whose ValueErrors are the caller's mistakes here: SettingError."""
     try:
-        return choose(engine, device, precision, threads, draft)
+        return EngineSpec(engine, device, precision, threads, draft)
     except ValueError as error:
         raise SettingError(str(error)) from None
 

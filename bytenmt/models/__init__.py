@@ -1,10 +1,12 @@
-"""The five architectures by name."""
+"""The architectures by name, and the way to add another; ARCHITECTURE.md shows one of fifty lines."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from bytenmt.config.schema import ModelConfig, architecture
+from bytenmt.config import schema
+from bytenmt.config.schema import ModelConfig, ModelSection, architecture
 from bytenmt.models.bahdanau import Bahdanau
 from bytenmt.models.base import Model
 from bytenmt.models.bytenet import ByteNet
@@ -19,6 +21,21 @@ MODELS: dict[str, Any] = {
     "bytenet": ByteNet,
     "convs2s": ConvS2S,
 }
+
+
+def register(
+    section: type[ModelSection],
+    model: Callable[[Any], Model[Any, Any]],
+    presets: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Add an architecture: all that reads configurations and weights knows it from then on, and every engine
+    that runs a model runs it; the CPU engine, which needs a program, leaves it to plain PyTorch.
+
+    section: its configuration, a frozen ModelSection with a tag, which is the architecture's name; model:
+    makes it of one; presets: see schema.register. Raises ValueError for a name that is taken.
+    """
+    schema.register(section, presets)
+    MODELS[str(section.__struct_config__.tag)] = model
 
 
 def build_model(config: ModelConfig) -> Model[Any, Any]:

@@ -42,8 +42,8 @@ def write_table(run: Path, given: Sequence[PairFiles], errors: str) -> list[str]
 def told(path: Path, table: Table) -> str:
     """A line on a table: its size, and what it is worth."""
     n_owned, n_bytes = int((table.tag > 0).sum()), path.stat().st_size
-    gain = ", ".join(f"{100 * share:.0f}" for share in table.gain)
-    return f"{path}: {n_bytes:,} bytes, {n_owned:,} contexts; right to byte 1, 2, …, held out: {gain} %"
+    accepted = ", ".join(f"{100 * share:.0f}" for share in table.accepted)
+    return f"{path}: {n_bytes:,} bytes, {n_owned:,} contexts; right to byte 1, 2, …, held out: {accepted} %"
 
 
 def of_corpus(corpus: ParallelCorpus) -> Table:

@@ -16,10 +16,7 @@ from bytenmt.speculative.table import (
     CHAIN,
     KEYS,
     LONGEST_MATCH,
-    MIX,
     ORDERS,
-    PER_ORDER,
-    SPREAD,
     START,
     Array,
     Table,
@@ -35,7 +32,6 @@ HELD_OUT = 20  # every so manieth text is kept back to measure what drafts are w
 DISCOUNT = 75  # taken off how often a chain came: what came once will hardly come again
 PRICE = 10  # of a drafted byte: a context is worth the bytes that it gets right, less this for each
 MOST_COMPARED = 1 << 29  # pairs of source and target bytes from which the worth of copying is told
-CONSTANTS = np.array([PER_ORDER, SPREAD, MIX], np.uint64)
 MASKS = np.array(KEYS, np.uint64)
 
 
@@ -62,6 +58,10 @@ class Positions(NamedTuple):
         windows(data, bounds, starts, np.uint64(START), EOS, word, following)
         return Positions(word, following, starts)
 
+    def bytes(self) -> Array:
+        """Every byte itself: (n,) uint8."""
+        return (self.following >> np.uint64(56)).astype(np.uint8)
+
 
 def counted(
     targets: Sequence[bytes], sources: Sequence[bytes] | None = None, ended: bool = True, slots: int = SLOTS
@@ -80,7 +80,7 @@ def counted(
     if sources is not None:
         table.copy[:] = _copied(targets, sources)
         partial.copy[:] = table.copy
-    table.gain[:] = gains(
+    table.accepted[:] = accepted_shares(
         partial, targets[::HELD_OUT], None if sources is None else sources[::HELD_OUT], ended
     )
     return table
@@ -93,7 +93,7 @@ def pieces(stream: Array, size: int = 1 << 12) -> list[bytes]:
     return [stream[i * size : (i + 1) * size].tobytes() for i in chosen]
 
 
-def gains(
+def accepted_shares(
     table: Table, targets: Sequence[bytes], sources: Sequence[bytes] | None = None, ended: bool = True
 ) -> Array:
     """The share of the positions of texts at which the first j + 1 drafted bytes are right: (CHAIN,)
@@ -103,7 +103,7 @@ def gains(
         return np.zeros(CHAIN, np.float32)
     origin = Positions.of(sources or [b""] * len(targets))
     hits = np.zeros(CHAIN, np.int64)
-    count_hits(where, origin, table, np.array(ORDERS), MASKS, CONSTANTS, hits)
+    count_hits(where, origin, origin.bytes(), table, hits)
     return (hits / len(where.word)).astype(np.float32)
 
 
@@ -118,7 +118,7 @@ def _evenly(texts: Sequence[bytes], most: int) -> list[int]:
 
 
 def _filled(where: Positions, slots: int) -> Table:
-    """A table of chains; nothing is copied and its gain is not measured."""
+    """A table of chains; nothing is copied, and what is accepted is not measured."""
     n = len(where.word)
     table = empty(slots)
     if not n:
@@ -128,13 +128,13 @@ def _filled(where: Positions, slots: int) -> Table:
         sort(order, where.following, shift, spare)
         order, spare = spare, order
     value = np.zeros(slots, np.int64)  # of each slot's owner
-    guess, drafted = np.zeros(n, np.uint64), np.zeros(n, np.uint8)  # at each position, by a shorter context
+    chain, drafted = np.zeros(n, np.uint64), np.zeros(n, np.uint8)  # at each position, by a shorter context
     for k in range(1, max(ORDERS) + 1):
         sort(order, where.word, 8 * (k - 1), spare)
         order, spare = spare, order
         if k in ORDERS:
             settings = k, MASKS[k], DISCOUNT, PRICE, EOS
-            compete(order, where, guess, drafted, value, table, CONSTANTS, settings)
+            compete(order, where, chain, drafted, value, table, settings)
     return table
 
 
@@ -143,7 +143,8 @@ def _copied(targets: Sequence[bytes], sources: Sequence[bytes]) -> Array:
     compared = sum(len(a) * len(b) for a, b in zip(targets, sources, strict=True))
     every = compared // MOST_COMPARED + 1
     counts = np.zeros((LONGEST_MATCH + 1, CHAIN + 1), np.int64)
-    count_copies(Positions.of(targets[::every]), Positions.of(sources[::every]), counts)
+    origin = Positions.of(sources[::every])
+    count_copies(Positions.of(targets[::every]), origin, origin.bytes(), counts)
     share = counts[:, 1:] / (counts[:, :1] + 1.0)
     share[0] = 0
     return (255 * share).astype(np.uint8)

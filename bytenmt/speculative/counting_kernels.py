@@ -2,8 +2,8 @@
 
 All positions of the text are put in order by the bytes that follow them, then by one byte of context after
 the other, so that equal contexts stand together and, among them, equal continuations. A chain takes the most
-frequent next byte again and again. `where` and `origin` are draft_counts.Positions of targets and of
-sources, `table` is a table.Table. Knows what other files define only as arguments.
+frequent next byte again and again. `where` and `origin` are counting.Positions of targets and of
+sources, `table` is a table.Table. Looks up by lookup.py; knows what counting.py defines only as arguments.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bytenmt.jit import njit
+from bytenmt.speculative.lookup import found, hashed, matched, slot_of, tag_of
 
 
 @njit
@@ -47,13 +48,6 @@ def sort(order: Any, keys: Any, shift: Any, out: Any) -> None:
         digit = np.int64(keys[order[i]] >> bits & np.uint64(255))
         out[places[digit]] = order[i]
         places[digit] += 1
-
-
-@njit
-def hashed(key: Any, k: Any, constants: Any) -> Any:
-    """draft.hashed of a masked word."""
-    h = (key ^ (np.uint64(k) * constants[0])) * constants[1]
-    return (h ^ h >> np.uint64(32)) * constants[2]
 
 
 @njit
@@ -97,36 +91,34 @@ def chain_of(order: Any, following: Any, low: Any, high: Any, eos: Any, counts: 
 @njit
 def put(table: Any, slot: Any, h: Any, chain: Any, counts: Any, discount: Any) -> None:
     """A slot gets another owner; chain, counts: see chain_of."""
-    table.tag[slot] = h & np.uint64(0xFFFFFFFF) | np.uint64(1)
-    table.guess[slot] = 0
+    table.tag[slot] = tag_of(h)
+    table.chain[slot] = 0
     for j in range(len(counts) - 1):
         reach = max(0, 255 * (100 * counts[j + 1] - discount)) // (100 * counts[0])
         table.reach[slot, j] = reach
         if reach:
             byte = chain >> np.uint64(56 - 8 * j) & np.uint64(255)
-            table.guess[slot] |= byte << np.uint64(8 * j)
+            table.chain[slot] |= byte << np.uint64(8 * j)
 
 
 @njit
 def compete(
     order: Any,
     where: Any,
-    guess: Any,
+    chains: Any,
     drafted: Any,
     value: Any,
     table: Any,
-    constants: Any,
     settings: Any,
 ) -> None:
     """Give contexts of k bytes the slots in which nobody is worth more.
 
-    order (n,): positions by context and what follows. guess, drafted (n,): the chain that a shorter context
+    order (n,): positions by context and what follows. chains, drafted (n,): the chain that a shorter context
     has for each position, and how many bytes of it are worth their price; both are updated. value (slots,)
     int64: of each owner: hundredths of the bytes that it gets right, less their price, beyond what the
     shorter contexts do. discount, price: in hundredths.
     """
     k, mask, discount, price, eos = settings
-    shift = np.uint64(64 - round(np.log2(len(value))))
     counts = np.zeros(table.reach.shape[1] + 1, np.int64)
     low = 0
     while low < len(order):
@@ -142,13 +134,13 @@ def compete(
                 worth += 100 * counts[n] - discount - price * counts[0]
             for i in range(low, high):
                 at = order[i]
-                right = agreement(guess[at], where.following[at])
+                right = agreement(chains[at], where.following[at])
                 worth -= 100 * min(np.int64(drafted[at]), right) - price * np.int64(drafted[at])
             if worth > 0:
                 for i in range(low, high):
-                    guess[order[i]], drafted[order[i]] = chain, n
-                h = hashed(key, k, constants)
-                slot = h >> shift
+                    chains[order[i]], drafted[order[i]] = chain, n
+                h = hashed(key, k)
+                slot = slot_of(h, len(value))
                 if worth > value[slot]:
                     value[slot] = worth
                     put(table, slot, h, chain, counts, discount)
@@ -156,30 +148,15 @@ def compete(
 
 
 @njit
-def match(word: Any, words: Any, first: Any, end: Any) -> Any:
-    """table.Table.copied: the longest match of a text's end in the source: its length, and the position
-    behind it. words: the source's, positions first to end, without that of its EOS and the first."""
-    longest, at = 0, first
-    for position in range(first + 1, end):
-        most = min(8, position - first)
-        differ = word ^ words[position]
-        length = 0
-        while length < most and differ & np.uint64(255) == np.uint64(0):
-            length += 1
-            differ = differ >> np.uint64(8)
-        if length and length >= longest:
-            longest, at = length, position
-    return longest, at
-
-
-@njit
-def count_copies(where: Any, origin: Any, counts: Any) -> None:
+def count_copies(where: Any, origin: Any, sources: Any, counts: Any) -> None:
     """counts (LONGEST_MATCH + 1, CHAIN + 1): how often there was a match of so many bytes, and the text went
-    on like the source for the next j bytes. where, origin: line by line the targets and the sources."""
+    on like the source for the next j bytes. where, origin: line by line the targets and the sources;
+    sources (n,) uint8: the bytes of origin."""
     for line in range(len(where.starts) - 1):
         first, end = origin.starts[line], origin.starts[line + 1] - 1
         for at in range(where.starts[line], where.starts[line + 1]):
-            length, behind = match(where.word[at], origin.word, first, end)
+            ahead, length = matched(sources[first:end], where.word[at])
+            behind = first + ahead
             counts[length, 0] += 1
             right = agreement(origin.following[behind], where.following[at])
             for j in range(min(right, end - behind)):
@@ -187,28 +164,23 @@ def count_copies(where: Any, origin: Any, counts: Any) -> None:
 
 
 @njit
-def count_hits(
-    where: Any, origin: Any, table: Any, orders: Any, masks: Any, constants: Any, hits: Any
-) -> None:
-    """hits (CHAIN,): how often the first j + 1 bytes of the draft, see table.Table.draft, were right."""
-    shift = np.uint64(64 - round(np.log2(len(table.tag))))
+def count_hits(where: Any, origin: Any, sources: Any, table: Any, hits: Any) -> None:
+    """hits (CHAIN,): how often the first j + 1 bytes of the draft, see table.Table.draft, were right.
+    sources: as of count_copies."""
     for line in range(len(where.starts) - 1):
         first, end = origin.starts[line], origin.starts[line + 1] - 1
         for at in range(where.starts[line], where.starts[line + 1]):
             word, ahead = where.word[at], where.following[at]
             right, n, total = 0, 0, 0
-            for k in orders:
-                h = hashed(word & masks[k], k, constants)
-                slot = h >> shift
-                if table.tag[slot] == h & np.uint64(0xFFFFFFFF) | np.uint64(1):
-                    while n < len(hits) and table.reach[slot, n]:
-                        byte = table.guess[slot] >> np.uint64(8 * n) & np.uint64(255)
-                        if right == n and ahead >> np.uint64(56 - 8 * n) & np.uint64(255) == byte:
-                            right += 1
-                        total += table.reach[slot, n]
-                        n += 1
-                    break
-            length, behind = match(word, origin.word, first, end)
+            slot = found(table.tag, word)
+            while slot >= 0 and n < len(hits) and table.reach[slot, n]:
+                byte = table.chain[slot] >> np.uint64(8 * n) & np.uint64(255)
+                if right == n and ahead >> np.uint64(56 - 8 * n) & np.uint64(255) == byte:
+                    right += 1
+                total += table.reach[slot, n]
+                n += 1
+            offset, length = matched(sources[first:end], word)
+            behind = first + offset
             n, copied = 0, 0
             while n < min(len(hits), end - behind) and table.copy[length, n]:
                 copied += table.copy[length, n]

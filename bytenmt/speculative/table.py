@@ -1,10 +1,10 @@
-"""Drafts: bytes that a text probably goes on with, guessed from a table or copied from the source.
+"""Drafts: bytes that a text probably goes on with, looked up in a table or copied from the source.
 
-A convolutional decoder checks several guessed bytes in about the time of one step; a draft may hold any
-bytes at all, a wrong one costs only time. The table is direct mapped: the chains of bytes that most often
-followed a context in the training text, where contexts that hash to one slot compete for it. Engines import
-the constants and look up as `Table.draft` does, which is their reference. Knows bytes and the table's file;
-knows no models, compiles nothing, and does not know how a table is counted.
+A convolutional decoder verifies several drafted bytes in about the time of one step; a draft may hold any
+bytes at all, one that is not accepted costs only time. The table is direct mapped: the chains of bytes that
+most often followed a context in the training text, where contexts that hash to one slot compete for it.
+`Table.draft` is the reference of the engines, which look up as it does; lookup.py is the same compiled. Knows
+bytes and the table's file; knows no models, compiles nothing, and does not know how a table is counted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.atomic_file import replace_synced
+from bytenmt.config.bounds import MOST_DRAFTED
 from bytenmt.config.facts import TEXT_COUNTS, Facts
 from bytenmt.config.schema import CONVOLUTIONAL, Config, ModelConfig, architecture, config_tree
 from bytenmt.config.untrusted import shown
@@ -26,7 +27,7 @@ from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.storage.tensor_file import entry, pack, read_arrays
 from bytenmt.utf8 import BOS
 
-CHAIN = 8  # bytes of a draft at most
+CHAIN = MOST_DRAFTED  # bytes of a draft at most, as many as a word has
 ORDERS = (8, 6, 4, 3, 2)  # bytes of context, in the order in which they are looked up
 LONGEST_MATCH = 8  # bytes of the text that are looked for in the source: a longer match counts as one of 8
 # hash of the last k bytes, modulo 2 ** 64, key = word & KEYS[k], newest byte lowest:
@@ -40,6 +41,7 @@ KEYS = tuple((1 << 8 * k) - 1 for k in range(9))  # the mask of a context of k b
 START = int.from_bytes(bytes([BOS]) * 8, "big")  # the word at the beginning of a text
 
 FILE, FORMAT = "draft.safetensors", f"bytenmt draft 1, orders {ORDERS}"  # in the run folder
+STORED_NAMES = {"chain": "guess", "accepted": "gain"}  # of arrays in the file; the others have their own
 # What a run may change between its beginning and its end.
 CHANGEABLE = ("max_updates", "max_minutes", "patience", "draft")
 
@@ -47,9 +49,9 @@ Array = npt.NDArray[Any]
 
 
 class Draft(NamedTuple):
-    """guess: the bytes; reach: the chance in 255ths that each of them and all before it are right."""
+    """text: the bytes; reach: the chance in 255ths that each of them and all before it are accepted."""
 
-    guess: bytes
+    text: bytes
     reach: tuple[int, ...]
 
 
@@ -57,21 +59,22 @@ NOTHING = Draft(b"", ())
 
 
 class Table(NamedTuple):
-    """What is guessed after which context. slots: a power of two.
+    """What is drafted after which context. slots: a power of two.
 
-    tag (slots,) uint32: of the context that owns a slot, 0: nobody. guess (slots,) uint64: the drafted
+    tag (slots,) uint32: of the context that owns a slot, 0: nobody. chain (slots,) uint64: the drafted
     bytes, the first one lowest, 0 behind the last one. reach (slots, CHAIN) uint8: the chance in 255ths that
     the first j + 1 of them are all right, not growing with j, 0 where nothing is drafted. copy
     (LONGEST_MATCH + 1, CHAIN) uint8: [L, j] the same of what follows in the source a match of L bytes
-    (copy[0] = 0; zeros for a run without a source). gain (CHAIN,) float32: the share of held-out positions
-    at which the first j + 1 drafted bytes are right.
+    (copy[0] = 0; zeros for a run without a source). accepted (CHAIN,) float32: the share of
+    held-out positions at which the first j + 1 drafted bytes are right. In the file two of the arrays have
+    older names, see STORED_NAMES.
     """
 
     tag: Array
-    guess: Array
+    chain: Array
     reach: Array
     copy: Array
-    gain: Array
+    accepted: Array
 
     def draft(self, word: int, source: bytes | None = None) -> Draft:
         """What is drafted behind `word` (see word_of): the table's chain, or the source's where the sum of
@@ -88,8 +91,8 @@ class Table(NamedTuple):
             slot = h >> shift
             if int(self.tag[slot]) == tag_of(h):
                 reach = [value for value in self.reach[slot].tolist() if value]
-                guess = int(self.guess[slot]).to_bytes(CHAIN, "little")
-                return Draft(guess[: len(reach)], tuple(reach))
+                chain = int(self.chain[slot]).to_bytes(CHAIN, "little")
+                return Draft(chain[: len(reach)], tuple(reach))
         return NOTHING
 
     def copied(self, word: int, source: bytes) -> Draft:
@@ -104,8 +107,8 @@ class Table(NamedTuple):
             if matched and matched >= length:
                 length, at = matched, end
         reach = [value for value in self.copy[length].tolist() if value]
-        guess = source[at : at + len(reach)] if length else b""
-        return Draft(guess, tuple(reach[: len(guess)]))
+        text = source[at : at + len(reach)] if length else b""
+        return Draft(text, tuple(reach[: len(text)]))
 
 
 @dataclass(frozen=True)
@@ -154,8 +157,8 @@ def empty(slots: int = 2) -> Table:
 
 
 def check_serial(config: ModelConfig, what: str) -> None:
-    """Raise BytenmtError, which begins with `what`, for an architecture that cannot check several bytes at
-    once."""
+    """Raise BytenmtError, which begins with `what`, for an architecture that cannot verify several bytes
+    at once."""
     arch = architecture(config)
     if arch not in CONVOLUTIONAL:
         raise BytenmtError(
@@ -178,7 +181,7 @@ def write(run: Path, table: Table, config: Config, facts: Facts) -> Path:
     path = run / FILE
     told = {"format": FORMAT, "holds": "draft", "run": identity(config, facts), "sha256": _digest(table)}
     try:
-        replace_synced(path, pack({name: entry(part) for name, part in table._asdict().items()}, told))
+        replace_synced(path, pack({name: entry(part) for name, part in stored(table).items()}, told))
     except OSError as error:
         raise CheckpointError(f"cannot write {path}: {error.strerror}") from None
     return path
@@ -202,17 +205,22 @@ def read(run: Path, config: Config, facts: Facts) -> Table:
     if told.get("run") != identity(config, facts):
         raise CheckpointError(f"{path} is the draft table of another run: {advice}")
     slots = max(1, arrays["tag"].size if "tag" in arrays else 0)
-    shapes = {name: (part.dtype, part.shape) for name, part in empty(slots)._asdict().items()}
+    shapes = {name: (part.dtype, part.shape) for name, part in stored(empty(slots)).items()}
     if {n: (a.dtype, a.shape) for n, a in arrays.items()} != shapes or slots & (slots - 1):
         raise CheckpointError(f"{path} does not hold the arrays of a draft table: {advice}")
-    table = Table(**arrays)
+    table = Table(**{field: arrays[STORED_NAMES.get(field, field)] for field in Table._fields})
     if told.get("sha256") != _digest(table):
         raise CheckpointError(f"{path} is damaged (its SHA-256 differs): {advice}")
     if any((part[:, 1:] > part[:, :-1]).any() for part in (table.reach, table.copy)):
         raise CheckpointError(f"{path} holds chances that grow along a draft: {advice}")
-    if not ((table.gain >= 0) & (table.gain <= 1)).all():
-        raise CheckpointError(f"{path} tells of gains that are no shares: {advice}")
+    if not ((table.accepted >= 0) & (table.accepted <= 1)).all():
+        raise CheckpointError(f"{path} tells shares of accepted bytes that are no shares: {advice}")
     return table
+
+
+def stored(table: Table) -> dict[str, Array]:
+    """The arrays of a table by their names in its file."""
+    return {STORED_NAMES.get(field, field): part for field, part in table._asdict().items()}
 
 
 def _digest(table: Table) -> str:

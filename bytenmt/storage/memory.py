@@ -15,7 +15,7 @@ from typing import Any
 
 from bytenmt.config.schema import ByteNetConfig, ConvS2SConfig, ModelConfig, architecture
 from bytenmt.errors import BytenmtError
-from bytenmt.storage.parameters import n_parameters
+from bytenmt.storage.parameters import n_parameters, unbuilt
 
 NUMBER = 4  # bytes of a float32
 TRAINED = 4  # numbers for each weight in training: itself, its gradient, and what the optimiser keeps of it
@@ -34,7 +34,8 @@ def training_bytes(config: ModelConfig) -> int:
 
 def state_bytes(config: ModelConfig) -> int:
     """Of a decoder's state in float32, a row (a beam of a sentence)."""
-    return NUMBER * _STATES[architecture(config)](config)
+    arch = architecture(config)
+    return NUMBER * _STATES[arch](config) if arch in _STATES else unbuilt(config).state_bytes()
 
 
 def _bytenet(config: ByteNetConfig) -> int:

@@ -1,7 +1,8 @@
 """The parameters of every architecture, by name and shape, told from the configuration alone.
 
 It is what a weights file is held against before anybody computes with it, and what a model's size is counted
-from before it is built. Knows the names that the modules in models/ give; imports neither them nor PyTorch.
+from before it is built. Knows the names that the modules in models/ give; imports neither them nor PyTorch,
+but for an architecture that was registered, which is asked itself.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bytenmt.config.schema import (
     BahdanauConfig,
@@ -23,6 +24,9 @@ from bytenmt.config.schema import (
 )
 from bytenmt.utf8 import N_IDS
 
+if TYPE_CHECKING:  # it imports PyTorch
+    from bytenmt.models.base import Model
+
 Shapes = dict[str, tuple[int, ...]]
 TABLE = "embedding.weight"  # of the bytes, which all architectures have
 TABLES = (TABLE, "positions.weight")  # how the names of look-up tables end
@@ -30,8 +34,20 @@ TABLES = (TABLE, "positions.weight")  # how the names of look-up tables end
 
 def parameter_shapes(config: ModelConfig) -> Shapes:
     """Name -> shape of each parameter of a model; a shared one once, under its first name."""
-    own: Shapes = _OF[architecture(config)](config)
-    return {TABLE: (N_IDS, config.d_embedding)} | own
+    arch = architecture(config)
+    if arch not in _OF:
+        return {name: tuple(p.shape) for name, p in unbuilt(config).named_parameters()}
+    return {TABLE: (N_IDS, config.d_embedding)} | _OF[arch](config)
+
+
+def unbuilt(config: ModelConfig) -> Model[Any, Any]:
+    """A model without its numbers, which takes no memory."""
+    import torch
+
+    from bytenmt.models import build_model
+
+    with torch.device("meta"):
+        return build_model(config)
 
 
 def n_parameters(config: ModelConfig) -> int:

@@ -15,7 +15,7 @@ from bytenmt.cli.main import main
 from bytenmt.config.bounds import DECODING, MOST_SEED, N_BYTES, THREADS, TRAINING, WEIGHT, Bounds, check
 from bytenmt.config.schema import config_tree, load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
-from bytenmt.decoding.loading import choose
+from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.settings import OF_SAMPLING
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, ConfigError
@@ -156,8 +156,8 @@ def test_a_file_of_thousands_of_levels() -> None:
 @pytest.mark.parametrize("threads", [0, -1, 100_000, 10**30, math.nan])
 def test_threads(threads: Any) -> None:
     with pytest.raises(ValueError, match="threads"):
-        choose("numba", "cpu", threads=threads)
-    assert choose("numba", "cpu", threads=int(THREADS.high)).threads == THREADS.high
+        EngineSpec("numba", "cpu", threads=threads)
+    assert EngineSpec("numba", "cpu", threads=int(THREADS.high)).threads == THREADS.high
 
 
 @pytest.mark.parametrize("weight", [0.0, 1e-320, math.nan, math.inf, 1e300])

@@ -24,7 +24,7 @@ KERNELS = (
     "first_places",
     "scatter",
     "shuffle_cells",
-    "pack",
+    "bucket",
 )
 
 

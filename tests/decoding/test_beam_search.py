@@ -216,9 +216,9 @@ def test_stopping_when_as_many_have_ended_as_there_are_beams_is_caught(
         return (finished.score[:, -1] > -torch.inf) | (reachable <= finished.score[:, options.n_best - 1])
 
     def plant(module: Any) -> None:
-        is_over = module.is_over
-        module.is_over = lambda places, rules, place, best: (
-            places.n_finished[place] >= rules.beam or is_over(places, rules, place, best)
+        is_over = module.search_is_over
+        module.search_is_over = lambda search, rules, place, best: (
+            search.n_finished[place] >= rules.beam or is_over(search, rules, place, best)
         )
 
     caught(check_never_below_greedy, planted(plant), 3, 1.0, 1)
@@ -231,7 +231,7 @@ def test_a_dropped_length_penalty_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
 
     def plant(module: Any) -> None:
         finish = module.finish
-        module.finish = lambda places, rules, *rest: finish(places, rules._replace(length_penalty=0.0), *rest)
+        module.finish = lambda search, rules, *rest: finish(search, rules._replace(length_penalty=0.0), *rest)
 
     caught(check_exhaustive, planted(plant), 1, 2.0, 3, b"")
     ended = beam_search._ended
@@ -248,8 +248,8 @@ def test_finished_rows_that_are_not_reordered_are_caught(monkeypatch: pytest.Mon
 
     def plant(module: Any) -> None:
         finish = module.finish
-        module.finish = lambda places, rules, place, total, beam: finish(
-            places, rules, place, total, int(places.n_finished[place]) % rules.beam
+        module.finish = lambda search, rules, place, total, beam: finish(
+            search, rules, place, total, int(search.n_finished[place]) % rules.beam
         )
 
     caught(check_sound, planted(plant), 4)
@@ -270,7 +270,7 @@ def test_beams_that_all_begin_alive_are_caught(monkeypatch: pytest.MonkeyPatch) 
     class AllAlive(InterpretedEngine):
         def admit(self, requests: list[Request]) -> list[int]:
             handles = super().admit(requests)
-            self._places.score[[self._handles[handle] for handle in handles]] = 0.0
+            self._search.score[[self._handles[handle] for handle in handles]] = 0.0
             return handles
 
     caught(check_sound, lambda models, options: AllAlive(models, options, 3), 4)

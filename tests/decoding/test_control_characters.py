@@ -12,7 +12,7 @@ from made_up import Distribution, FakeDecoder, few_bytes
 from made_up_engine import small_config, small_model
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.session import pack
+from bytenmt.decoding.cpu.program.programs import pack_model
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.pytorch.engine import TorchEngine
@@ -74,7 +74,7 @@ def test_what_a_prefix_forces_comes_whatever_it_is(search: str) -> None:
         Request(b"abc", len(prefix) + room, prefix, number=room) for prefix in prefixes for room in (0, 1, 12)
     ]
     arrays = {name: weight.detach().numpy() for name, weight in of.named_parameters()}
-    packed = pack(arrays, small_config("luong").model, "fp32")
+    packed = pack_model(arrays, small_config("luong").model, "fp32")
     ours = decoded(NumbaEngine([packed], options, 4), requests)
     theirs = decoded(TorchEngine([of], options, 4, CPU), requests)
     for request, mine, other in zip(requests, ours, theirs, strict=True):

@@ -9,10 +9,9 @@ from cpu_engines import ALL, model, ours, packed, run, some_requests, theirs
 from invariants import WITHOUT_SOURCE, build, make
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.kernels.panels import PRECISIONS
-from bytenmt.decoding.cpu.program.instructions import Op
+from bytenmt.decoding.cpu.program.instructions import Column, Op
 from bytenmt.decoding.cpu.search.slots import RUNNING
-from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.interface import PRECISIONS, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.errors import BytenmtError
 from bytenmt.storage.rounding import quantise
@@ -125,7 +124,7 @@ def test_a_ring_stays_where_it_is_when_beams_reorder() -> None:
     for _ in range(30):
         before, address = working._past.copy(), working._past.ctypes.data
         engine.advance(1)
-        reordered += engine._places.parent[0].tolist() != [0, 1, 2, 3]
+        reordered += engine._search.parent[0].tolist() != [0, 1, 2, 3]
         rings = sum(ring.width for ring in working.packed.rings)
         assert working._past.ctypes.data == address
         assert np.count_nonzero(before != working._past) <= 4 * rings
@@ -147,9 +146,9 @@ def test_logits(name: str) -> None:
         for _ in range(12):
             expected, state = of(torch.tensor([[last]], dtype=torch.uint8), memory, state)
             engine.advance(1)
-            found = engine._places.logits[0, 0]
+            found = engine._search.logits[0, 0]
             assert np.abs(found - expected.numpy()[0, 0]).max() < 1e-5
-            if engine._places.state[0] != RUNNING:
+            if engine._search.state[0] != RUNNING:
                 break
             last = engine.so_far(handle)[-1]
 
@@ -229,7 +228,8 @@ def test_every_instruction_is_used() -> None:
     found: set[int] = set()
     for name in ALL:
         of = packed(model(name))
-        found |= set(of.encode.instructions[:, 0].tolist()) | set(of.step.instructions[:, 0].tolist())
+        for program in (of.encode, of.step):
+            found |= set(program.instructions[:, Column.OP].tolist())
     assert found == {int(op) for op in Op}
 
 

@@ -17,7 +17,8 @@ import pytest
 from bytenmt.decoding.cpu.kernels import elementwise, gemm, microkernels, panels, simd
 from bytenmt.decoding.cpu.kernels.barrier import COUNTERS, barrier
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels, scratch_bytes
-from bytenmt.decoding.cpu.kernels.panels import PANEL, PRECISIONS, pack, unpack
+from bytenmt.decoding.cpu.kernels.panels import PANEL, pack, unpack
+from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.storage.rounding import quantise
 
 f32 = np.float32

@@ -43,8 +43,8 @@ def speculation(most: int | None = 3) -> Speculation:
     """A table that drafts something behind every text, by chance right now and then, or the source."""
     generator = np.random.default_rng(1)
     table = empty(2)
-    table.tag[:], table.guess[:] = generator.integers(1, 1 << 32, 2), generator.integers(0, 1 << 62, 2)
-    table.reach[:], table.copy[1:], table.gain[:] = 3, 100, 0.9
+    table.tag[:], table.chain[:] = generator.integers(1, 1 << 32, 2), generator.integers(0, 1 << 62, 2)
+    table.reach[:], table.copy[1:], table.accepted[:] = 3, 100, 0.9
     return Speculation(table, most)
 
 

@@ -14,8 +14,9 @@ import bytenmt.decoding.pytorch.sampling
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.pytorch.ngram_blocking import Guard, banned
-from bytenmt.decoding.pytorch.sampling import draw, draw_key, kept, uniform
+from bytenmt.decoding.pytorch.sampling import draw, kept, signed, uniform
 from bytenmt.decoding.scheduler import decode
+from bytenmt.decoding.splitmix import draw_key, mixed
 from bytenmt.utf8 import ACCEPT, EOS, UTF8_NEXT
 
 CPU = torch.device("cpu")
@@ -32,25 +33,26 @@ CPU = torch.device("cpu")
 )
 def test_uniform_numbers_are_splitmix64s(seed: int, number: int, text: int, step: int) -> None:
     """int64 with its wrap-around and arithmetic shifts gives what uint64 gives."""
-    key = torch.tensor([draw_key(seed, number, text)])
+    key = torch.tensor([signed(draw_key(seed, number, text))])
     found = float(uniform(key, torch.tensor([step])))
     assert found == naive_uniform(seed, number, text, step)
 
 
 def test_splitmix64_as_published() -> None:
     """The generator's first numbers from seed 0, as its authors' C code prints them."""
-    # mix(0 + k * golden) is the k+1st number of the stream with seed 0
+    # mixed(0 + k * golden) is the k+1st number of the stream with seed 0
     published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
     golden = 0x9E3779B97F4A7C15
     for k, number in enumerate(published):
         state = (k * golden) % 2**64
         found = uniform(torch.tensor([state - 2**64 if state >> 63 else state]), torch.tensor([0]))
         assert float(found) == (number >> 40) / 2**24
+        assert mixed(state) == number
 
 
 def test_uniform_numbers_are_uniform() -> None:
     """Mean, variance, and no correlation along steps, texts and requests."""
-    keys = torch.tensor([[draw_key(5, number, text) for text in range(8)] for number in range(500)])
+    keys = torch.tensor([[signed(draw_key(5, number, text)) for text in range(8)] for number in range(500)])
     u = torch.stack([uniform(keys, torch.full_like(keys, step)) for step in range(50)])
     assert float(u.min()) >= 0 and float(u.max()) < 1
     n = u.numel()
@@ -98,7 +100,7 @@ def test_bytes_are_drawn_with_their_probabilities(options: Options, seed: int) -
     expected = n * probabilities(log_p, options)
     found = np.zeros(256, np.int64)
     rows = torch.from_numpy(log_p).expand(1, 5000, 256)
-    keys = torch.tensor([[draw_key(seed, 0, text) for text in range(5000)]])
+    keys = torch.tensor([[signed(draw_key(seed, 0, text)) for text in range(5000)]])
     for step in range(n // 5000):
         drawn = draw(rows, keys, torch.tensor([step]), options)
         found += np.bincount(drawn.flatten().numpy(), minlength=256)
@@ -114,7 +116,7 @@ def test_a_draw_is_the_naive_one(seed: int, options: Options, step: int) -> None
     """The first byte, in their order, at which the running sum exceeds its share of the total."""
     log_p = random_distribution(seed, peak=2.0, grain=0.5)(b"")
     for text in range(5):
-        key = torch.tensor([[draw_key(seed, 3, text)]])
+        key = torch.tensor([[signed(draw_key(seed, 3, text))]])
         found = int(draw(torch.from_numpy(log_p)[None, None], key, torch.tensor([step]), options))
         u = naive_uniform(seed, 3, text, step)
         assert found == naive_draw(log_p, u, options)

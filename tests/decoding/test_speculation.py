@@ -1,4 +1,4 @@
-"""Drafts in the PyTorch engines: whatever is guessed, the bytes are those of the steps without guesses."""
+"""Drafts in the PyTorch engines: whatever is drafted, the bytes are those of the steps without drafts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from bytenmt.decoding.pytorch.beam_search import Beams, Search
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.drafter import WIDTHS, Drafter, Sources, best_width
 from bytenmt.decoding.pytorch.engine import TorchEngine
-from bytenmt.decoding.pytorch.sampling import draw_key
+from bytenmt.decoding.pytorch.sampling import signed
 from bytenmt.decoding.scheduler import decode
+from bytenmt.decoding.splitmix import draw_key
 from bytenmt.speculative import table as draft
 from bytenmt.speculative.table import CHAIN, ORDERS, START, Speculation, Table, word_of
 from bytenmt.utf8 import BOS, EOS
@@ -80,11 +81,11 @@ def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
 def table_of(chains: dict[bytes, tuple[bytes, Sequence[int]]], slots: int = 1 << 12) -> Table:
     """Contexts of as many bytes as some order, and what follows with which reach."""
     table = draft.empty(slots)
-    for context, (guess, reach) in chains.items():
+    for context, (chain, reach) in chains.items():
         h = draft.hashed(int.from_bytes(context, "big"), len(context))
         slot = h >> 64 - (slots.bit_length() - 1)
         table.tag[slot] = draft.tag_of(h)
-        table.guess[slot] = int.from_bytes(guess.ljust(8, b"\0"), "little")
+        table.chain[slot] = int.from_bytes(chain.ljust(8, b"\0"), "little")
         table.reach[slot] = [*reach, *[0] * (CHAIN - len(reach))]
     return table
 
@@ -149,11 +150,11 @@ def test_the_device_drafts_what_the_table_says(slots: int, source: bool) -> None
         beams, requests = told(texts, sources if source else None)
         drafter = Drafter(Speculation(table), CHAIN, CPU)
         found = drafter(beams, Sources.of(requests, CPU)).tolist()
-        for text, request, guessed in zip(texts, requests, found, strict=True):
+        for text, request, drafted in zip(texts, requests, found, strict=True):
             expected = table.draft(word_of(text), request.source)
-            assert bytes(guessed[: len(expected.guess)]) == expected.guess
+            assert bytes(drafted[: len(expected.text)]) == expected.text
             own = table.continued(word_of(text))
-            n_own += bool(expected.guess) and expected == own
+            n_own += bool(expected.text) and expected == own
             n_copied += expected != own
     if slots > 64:
         assert n_own > 5 and (n_copied > 5) == source, "the test means nothing unless both kinds come"
@@ -179,22 +180,22 @@ def test_what_is_copied_is_the_sources_alone() -> None:
     packed = Sources.of(requests, CPU)
     assert isinstance(packed, Sources)
     copied, worth = drafter.copied(drafter.words(beams), packed)
-    guesses = [int(word) % 2**64 for word in copied[:, 0]]
-    expected = [table.copied(word_of(t), s).guess for t, s in zip(texts, sources, strict=True)]
+    drafts = [int(word) % 2**64 for word in copied[:, 0]]
+    expected = [table.copied(word_of(t), s).text for t, s in zip(texts, sources, strict=True)]
     assert expected == [b"b", b"", b"ab", b"a", b""]
-    assert worth[:, 0].tolist() == [9 * len(guess) for guess in expected]
-    for word, guess in zip(guesses, expected, strict=True):
-        assert word.to_bytes(8, "little")[: len(guess)] == guess
+    assert worth[:, 0].tolist() == [9 * len(text) for text in expected]
+    for word, text in zip(drafts, expected, strict=True):
+        assert word.to_bytes(8, "little")[: len(text)] == text
 
 
-@pytest.mark.parametrize(("worth", "guess"), [(89, b"t"), (90, b"t"), (91, b"b")])
-def test_a_tie_is_the_tables(worth: int, guess: bytes) -> None:
+@pytest.mark.parametrize(("worth", "expected"), [(89, b"t"), (90, b"t"), (91, b"b")])
+def test_a_tie_is_the_tables(worth: int, expected: bytes) -> None:
     """The source's is taken where it is worth more."""
     table = table_of({word_of(b"..xa").to_bytes(8, "big"): (b"t", [90])})
     table.copy[2, 0] = worth
     beams, requests = told([b"..xa"], [b"xab"])
     found = Drafter(Speculation(table), 1, CPU)(beams, Sources.of(requests, CPU))
-    assert bytes(found[0].tolist()) == guess == table.draft(word_of(b"..xa"), b"xab").guess
+    assert bytes(found[0].tolist()) == expected == table.draft(word_of(b"..xa"), b"xab").text
 
 
 # ---- the same bytes as without drafts
@@ -281,7 +282,7 @@ class Oracle:
     """Drafts by what the text will be: `spoil` makes them of the bytes that come, EOS last, and the step."""
 
     def __init__(self, texts: Sequence[bytes], spoil: Callable[[bytes, int], bytes]) -> None:
-        self.texts = {draw_key(0, i, 0): text + bytes([EOS]) for i, text in enumerate(texts)}
+        self.texts = {signed(draw_key(0, i, 0)): text + bytes([EOS]) for i, text in enumerate(texts)}
         self.spoil = spoil
 
     def __call__(self, drafter: Drafter, beams: Beams, sources: Any) -> Tensor:
@@ -353,14 +354,14 @@ def test_a_forced_beginning_is_its_own_draft() -> None:
 
 
 def test_the_width_that_pays() -> None:
-    """Most bytes a second by the prices that are measured, and nothing for a small gain."""
-    gain = np.array([0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1], np.float32)
+    """Most bytes a second by the prices that are measured, and nothing where little is accepted."""
+    accepted = np.array([0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1], np.float32)
     asked: list[int] = []
 
-    def width(*prices: float, gain: Any = gain) -> int:
+    def width(*prices: float, accepted: Any = accepted) -> int:
         asked.clear()
         known = dict(zip((0, *WIDTHS), prices, strict=False))
-        return best_width(gain, lambda m: asked.append(m) or known[m])
+        return best_width(accepted, lambda m: asked.append(m) or known[m])
 
     assert width(1, 1, 1, 1) == 8 and asked == [0, 2, 4, 8, 0, 8]
     assert width(1, 1.02, 1.1, 2.5) == 4 and asked == [0, 2, 4, 8, 0, 4]
@@ -368,12 +369,12 @@ def test_the_width_that_pays() -> None:
     assert width(1, 2.45, 9) == 0 and asked == [0, 2, 4, 0, 2], "two in a hundred are noise"
     assert width(1, 3.5, 9) == 0 and asked == [0, 2, 4], "it is given up at once, wide passes cost much"
     assert width(1, 5) == 0 and asked == [0, 2]
-    assert width(gain=np.zeros(8, np.float32)) == 0 and not asked
+    assert width(accepted=np.zeros(8, np.float32)) == 0 and not asked
 
 
 def test_the_width_that_pays_between_disturbances() -> None:
     """Each price is the least of what is measured in turn; what is cheap is measured oftener."""
-    gain = np.array([0.8, 0.7, 0.6, 0.5, 0, 0, 0, 0], np.float32)
+    accepted = np.array([0.8, 0.7, 0.6, 0.5, 0, 0, 0, 0], np.float32)
     for first, disturbance, n_rounds in ((0.0001, 10, 10), (0.02, 1.3, 2)):
         for when in range(2):
             asked: list[int] = []
@@ -383,10 +384,10 @@ def test_the_width_that_pays_between_disturbances() -> None:
                 disturbed = asked.count(m) % 2 == when  # noqa: B023
                 return first * (1 + 0.1 * m) * (disturbance if disturbed else 1)  # noqa: B023
 
-            assert best_width(gain, price) == 4
+            assert best_width(accepted, price) == 4
             assert max(map(asked.count, asked)) == n_rounds
     prices = {0: [0.03] * 2, 2: [0.031] * 2, 4: [0.033, 0.2], 8: [0.075]}
-    assert best_width(gain, lambda m: prices[m].pop(0)) == 4, "the least counts, not the last"
+    assert best_width(accepted, lambda m: prices[m].pop(0)) == 4, "the least counts, not the last"
 
 
 ENGINES: list[Callable[..., Engine]] = [
@@ -403,21 +404,21 @@ def test_a_price_is_measured_once(
     """What runs afterwards has the width that paid, and knows nothing of the trial."""
     n_measured = 0
 
-    def noted(gain: Any, price: Callable[[int], float]) -> int:
+    def noted(accepted: Any, price: Callable[[int], float]) -> int:
         def fake(m: int) -> float:
             nonlocal n_measured
             n_measured += 1
             assert price(m) > 0
             return 1.0 + steep * m
 
-        return best_width(gain, fake)
+        return best_width(accepted, fake)
 
     monkeypatch.setattr(torch_engine, "best_width", noted)
     monkeypatch.setattr(cuda_graph, "best_width", noted)
     model, requests = peaky("bytenet"), some_requests("bytenet")
     expected = one_each(TorchEngine([model], GREEDY, 6, CPU), requests)
     table = random_table([h.text for h in expected], seed=4)
-    table.gain[:] = [0.9, 0.5, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1]
+    table.accepted[:] = [0.9, 0.5, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1]
     engine: Any = make_engine([model], GREEDY, 3, CPU, Speculation(table))
     found = one_each(engine, requests)
     assert_same(found, expected)
@@ -431,7 +432,7 @@ def test_a_price_is_measured_in_earnest() -> None:
     """With the clock; whatever comes of it, the bytes are the same."""
     model, requests = peaky("convs2s"), some_requests("convs2s")
     table = draft.empty()
-    table.gain[:] = 0.5
+    table.accepted[:] = 0.5
     engine = TorchEngine([model], GREEDY, 4, CPU, Speculation(table))
     assert_same(one_each(engine, requests), one_each(TorchEngine([model], GREEDY, 6, CPU), requests))
 
@@ -463,7 +464,7 @@ def test_passes_end_with_the_last_sentence() -> None:
 def test_a_pass_counts_for_the_bytes_that_it_promises() -> None:
     """So that sentences that are done leave as soon as they do without drafts."""
     table = draft.empty()
-    table.gain[:] = 0.5
+    table.accepted[:] = 0.5
     drafter = Drafter(Speculation(table), 4, CPU)
     assert [torch_engine.n_passes(drafter, n) for n in (0, 1, 3, 4, 8, 9)] == [0, 1, 1, 2, 3, 3]
     assert torch_engine.n_passes(None, 8) == 8

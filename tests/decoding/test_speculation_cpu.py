@@ -14,13 +14,13 @@ from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.search.drafter import (
     AS_MANY_AS_PAY,
     Drafter,
-    matched,
+    draft_all,
     may_pay,
     take_what_pays,
-    try_guesses,
 )
 from bytenmt.decoding.cpu.search.slots import RUNNING, SearchState
 from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.speculative.lookup import matched
 from bytenmt.speculative.table import CHAIN, ORDERS, Speculation, Table, empty, hashed, tag_of, word_of
 from bytenmt.utf8 import EOS
 
@@ -43,7 +43,7 @@ def table_of(texts: list[bytes], slots: int = 1 << 12) -> Table:
             slot = h * slots >> 64
             chain = whole[at : at + CHAIN]
             table.tag[slot] = tag_of(h)
-            table.guess[slot] = int.from_bytes(chain, "little")
+            table.chain[slot] = int.from_bytes(chain, "little")
             table.reach[slot] = [240 - 20 * j if j < len(chain) else 0 for j in range(CHAIN)]
     table.copy[1:] = np.linspace(250, 30, CHAIN)
     return table
@@ -52,12 +52,12 @@ def table_of(texts: list[bytes], slots: int = 1 << 12) -> Table:
 def drafting(texts: list[bytes], what: str) -> Table:
     table = table_of(texts)
     if what == "one bit off":
-        return table._replace(guess=table.guess ^ np.uint64(0x0101010101010101))
+        return table._replace(chain=table.chain ^ np.uint64(0x0101010101010101))
     if what == "any bytes":
-        words = np.random.default_rng(0).integers(0, 1 << 63, len(table.guess))
-        return table._replace(guess=words.astype(np.uint64))
+        words = np.random.default_rng(0).integers(0, 1 << 63, len(table.chain))
+        return table._replace(chain=words.astype(np.uint64))
     if what == "ends at once":
-        return table._replace(guess=np.full_like(table.guess, ~np.uint64(0)))
+        return table._replace(chain=np.full_like(table.chain, ~np.uint64(0)))
     return table
 
 
@@ -117,18 +117,18 @@ def test_what_is_drafted_is_what_the_table_says() -> None:
     table.reach[:] = np.sort(np.random.default_rng(0).integers(0, 256, table.reach.shape))[:, ::-1]
     table.copy[1:] = np.sort(np.random.default_rng(1).integers(0, 256, (8, CHAIN)))[:, ::-1]
     drafter = Drafter.of(Speculation(table, CHAIN), 9)
-    places = SearchState.make(1, 1, 1, length=400, prefix=0, source=400, n_rows=9)
+    search = SearchState.make(1, 1, 1, length=400, prefix=0, source=400, n_rows=9)
     seen = set()
     for line, source in product(lines, (b"", lines[3], lines[25])):
         at = draw.randrange(len(line))
-        places.begin(0, 300, b"", [0], False, source)
-        places.step[0] = at
-        places.chosen[0, :at, 0] = list(line[:at])
-        try_guesses(places, drafter)
+        search.begin(0, 300, b"", [0], False, source)
+        search.step[0] = at
+        search.chosen[0, :at, 0] = list(line[:at])
+        draft_all(search, drafter)
         expected = table.draft(word_of(line[:at]), source)
-        n = int(places.n_drafted[0])
-        assert places.drafted[0, :n].tobytes() == expected.guess
-        assert np.allclose(places.hope[0, :n] * 255, expected.reach)
+        n = int(search.n_drafted[0])
+        assert search.drafted[0, :n].tobytes() == expected.text
+        assert np.allclose(search.chance[0, :n] * 255, expected.reach)
         copied, own = table.copied(word_of(line[:at]), source), table.continued(word_of(line[:at]))
         seen.add((expected == copied, expected == own))
     assert {(True, False), (False, True)} <= seen
@@ -146,35 +146,35 @@ def test_a_match_is_the_longest_one_and_the_last_of_those() -> None:
         assert matched(np.frombuffer(source, np.uint8), np.uint64(word_of(text))) == expected
 
 
-def test_so_many_guesses_are_tried_as_give_the_most_bytes_a_second() -> None:
-    """Against all ways to take the first few guesses of each of three sentences."""
+def test_so_many_drafted_bytes_are_read_as_give_the_most_bytes_a_second() -> None:
+    """Against all ways to take the first few drafted bytes of each of three sentences."""
     draw = np.random.default_rng(5)
     for trial in range(40):
-        places = SearchState.make(3, 1, 1, 100, 0, n_rows=3 + 3 * CHAIN)
-        places.state[:] = RUNNING
-        places.n_drafted[:] = draw.integers(0, 6, 3)
-        places.hope[:] = np.sort(draw.uniform(0.03, 1, (3, CHAIN)), axis=1)[:, ::-1]
-        drafter = Drafter.of(Speculation(empty()), len(places.rows))
+        search = SearchState.make(3, 1, 1, 100, 0, n_rows=3 + 3 * CHAIN)
+        search.state[:] = RUNNING
+        search.n_drafted[:] = draw.integers(0, 6, 3)
+        search.chance[:] = np.sort(draw.uniform(0.03, 1, (3, CHAIN)), axis=1)[:, ::-1]
+        drafter = Drafter.of(Speculation(empty()), len(search.rows))
         drafter.price[:] = 1 + np.cumsum(draw.uniform(0, 0.3 if trial % 2 else 1.5, len(drafter.price)))
-        candidates = places.n_drafted.tolist()
+        candidates = search.n_drafted.tolist()
 
-        def rate(counts: tuple[int, ...], places: SearchState = places, drafter: Drafter = drafter) -> float:
-            hoped = sum(places.hope[i, :n].sum() for i, n in enumerate(counts))
-            return float((3 + hoped) / drafter.price[3 + sum(counts)])
+        def rate(counts: tuple[int, ...], search: SearchState = search, drafter: Drafter = drafter) -> float:
+            expected = sum(search.chance[i, :n].sum() for i, n in enumerate(counts))
+            return float((3 + expected) / drafter.price[3 + sum(counts)])
 
         best = max(product(*(range(n + 1) for n in candidates)), key=rate)
-        take_what_pays(places, drafter, 3, len(places.rows) - 3)
-        assert abs(rate(tuple(places.n_drafted.tolist())) - rate(best)) < 1e-12
+        take_what_pays(search, drafter, 3, len(search.rows) - 3)
+        assert abs(rate(tuple(search.n_drafted.tolist())) - rate(best)) < 1e-12
 
 
 def test_where_a_row_costs_as_much_as_any_nothing_is_tried() -> None:
-    places = SearchState.make(2, 1, 1, 100, 0, n_rows=18)
-    places.state[:], places.n_drafted[:], places.hope[:] = RUNNING, CHAIN, 0.95
+    search = SearchState.make(2, 1, 1, 100, 0, n_rows=18)
+    search.state[:], search.n_drafted[:], search.chance[:] = RUNNING, CHAIN, 0.95
     drafter = Drafter.of(Speculation(empty()), 18)
     assert drafter.most == AS_MANY_AS_PAY
     drafter.price[:] = np.arange(19)
-    take_what_pays(places, drafter, 2, 16)
-    assert places.n_drafted.tolist() == [0, 0]
+    take_what_pays(search, drafter, 2, 16)
+    assert search.n_drafted.tolist() == [0, 0]
     assert not may_pay(drafter, 2, 16)
     drafter.price[12:] = 11.0  # a wide pass for little more
     assert may_pay(drafter, 2, 16)
@@ -188,9 +188,9 @@ def test_prices_are_measured_again_when_the_engine_is_idle(monkeypatch: pytest.M
     table = drafting([hypotheses[0].text for hypotheses in expected], "right")
     engine = NumbaEngine([one], Options(), 2, speculation=Speculation(table))
     for _ in range(3):
-        engine._guesser.price[:] = 0
+        engine._drafter.price[:] = 0
         assert plainly(run(engine, requests)) == expected
-        assert (np.diff(engine._guesser.price) >= 0).all() and engine._guesser.price[1] > 0
+        assert (np.diff(engine._drafter.price) >= 0).all() and engine._drafter.price[1] > 0
 
 
 def test_beams_and_recurrent_models_are_refused() -> None:

@@ -10,7 +10,7 @@ from invariants import VARIANTS, AnyModel, build
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
-from bytenmt.decoding.cpu.session import pack
+from bytenmt.decoding.cpu.program.programs import pack_model
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
@@ -38,7 +38,7 @@ def model(name: str, seed: int = 0) -> AnyModel:
 
 def packed(of: AnyModel, precision: str = "fp32") -> PackedModel:
     tensors = {name: p.detach().numpy() for name, p in of.named_parameters()}
-    return pack(tensors, of.config, precision)
+    return pack_model(tensors, of.config, precision)
 
 
 def some_requests(n: int, source: bool = True, seed: int = 0, limit: int = 25) -> list[Request]:

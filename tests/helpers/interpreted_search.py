@@ -15,8 +15,9 @@ from made_up import Distribution
 import bytenmt.decoding.cpu.search.beam_search
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.search.drafter import Drafter
-from bytenmt.decoding.cpu.search.slots import DONE, FREE, Rules, SearchState, mixed
+from bytenmt.decoding.cpu.search.slots import DONE, FREE, Rules, SearchState
 from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.splitmix import draw_key
 
 FILE = Path(bytenmt.decoding.cpu.search.beam_search.__file__)
 
@@ -52,9 +53,9 @@ class InterpretedEngine(NumbaEngine):
         self._options, self._rules = options, Rules.of(options)
         self._speculates = False
         self._distributions = models
-        self._places = SearchState.make(capacity, options.beam, len(models), length=0, prefix=0)
-        self._places = self._places._replace(logits=self._places.logits.astype(np.float64))
-        self._guesser = Drafter.of(None, capacity * options.beam)
+        self._search = SearchState.make(capacity, options.beam, len(models), length=0, prefix=0)
+        self._search = self._search._replace(logits=self._search.logits.astype(np.float64))
+        self._drafter = Drafter.of(None, capacity * options.beam)
         self._handles, self._n_admitted = {}, 0
         self._follows = [0] * capacity  # the distribution of each place
         self._search_module: Any = interpreted()
@@ -62,14 +63,13 @@ class InterpretedEngine(NumbaEngine):
         self.n_steps = 0
 
     def admit(self, requests: list[Request]) -> list[int]:
-        logits = self._places.logits
+        logits = self._search.logits
         self._grow(requests)
-        self._places = self._places._replace(logits=logits)
-        free = np.flatnonzero(self._places.state == FREE)[: len(requests)].tolist()
+        self._search = self._search._replace(logits=logits)
+        free = np.flatnonzero(self._search.state == FREE)[: len(requests)].tolist()
         for place, request in zip(free, requests, strict=True):
-            first = mixed(mixed(self._options.seed) + request.number)
-            keys = [mixed(first + text) for text in range(self._options.beam)]
-            self._places.begin(place, request.limit, request.prefix, keys, self._options.sample)
+            keys = [draw_key(self._options.seed, request.number, text) for text in range(self._options.beam)]
+            self._search.begin(place, request.limit, request.prefix, keys, self._options.sample)
             self._follows[place] = int((request.source or b"").strip() or b"0")
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)
@@ -77,22 +77,22 @@ class InterpretedEngine(NumbaEngine):
         return handles
 
     def advance(self, n_steps: int) -> None:
-        places, module = self._places, self._search_module
+        search, module = self._search, self._search_module
         for _ in range(n_steps):
-            module.gather_rows(places)
-            if not places.n_rows[0]:
+            module.gather_rows(search)
+            if not search.n_rows[0]:
                 return
             self.n_steps += 1
-            for row, (place, beam, _) in enumerate(places.rows[: places.n_rows[0]]):
+            for row, (place, beam, _) in enumerate(search.rows[: search.n_rows[0]]):
                 text = self._text_of(place, beam)
                 for model, distributions in enumerate(self._distributions):
-                    places.logits[model, row] = distributions[self._follows[place]](text)
-            module.choose(places, self._rules, self._guesser)
+                    search.logits[model, row] = distributions[self._follows[place]](text)
+            module.choose_bytes(search, self._rules, self._drafter)
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        done = [(h, place) for h, place in self._handles.items() if self._places.state[place] == DONE]
+        done = [(h, place) for h, place in self._handles.items() if self._search.state[place] == DONE]
         return super().finished() if done else []
 
     def _text_of(self, place: int, beam: int) -> bytes:
         """What a row has read."""
-        return self._places.text(place, int(self._places.step[place]), int(beam))
+        return self._search.text(place, int(self._search.step[place]), int(beam))

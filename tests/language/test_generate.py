@@ -11,8 +11,8 @@ import torch
 from made_up import FakeDecoder, few_bytes, is_control, missing, random_distribution
 from made_up_engine import make_run
 
-from bytenmt.decoding.interface import Options, Request
-from bytenmt.decoding.loading import Runtime, choose, load_runs, of_models
+from bytenmt.decoding.interface import EngineSpec, Options, Request
+from bytenmt.decoding.loading import Runtime, load_runs, of_models
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.language.generate import generate
@@ -91,7 +91,9 @@ def test_both_engines_draw_the_same_text(arch: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", arch, settings=SOURCELESS[arch])
     drawn = {
         (engine, seed): b"".join(
-            generate(load_runs([run], choose(engine, "cpu")), b"one\ntwo\r\n", 60, seed=seed, temperature=0.7)
+            generate(
+                load_runs([run], EngineSpec(engine, "cpu")), b"one\ntwo\r\n", 60, seed=seed, temperature=0.7
+            )
         )
         for engine in ("torch", "numba")
         for seed in (1, 2)

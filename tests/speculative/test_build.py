@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from made_up_engine import MadeUpEngine, make_run, warm_up
 
 from bytenmt.cli.main import main
-from bytenmt.decoding.interface import Hypothesis, Options
-from bytenmt.decoding.loading import choose, load_runs
+from bytenmt.decoding.interface import EngineSpec, Hypothesis, Options
+from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.speculative.table import FILE
@@ -123,7 +123,7 @@ def test_what_a_draft_may_be(place: Path, value: str) -> None:
     result = CliRunner().invoke(main, [*TRANSLATE.split(), "--draft", value])
     assert result.exit_code == 2 and "is none of auto, off, 1 to 8" in result.stderr
     with pytest.raises(ValueError, match="expected auto, off or 1 to 8"):
-        choose("numba", "cpu", draft=value)
+        EngineSpec("numba", "cpu", draft=value)
 
 
 @pytest.mark.parametrize("engine", ["numba", "torch"])
@@ -209,8 +209,8 @@ def test_a_table_that_is_no_good_is_told_of_once(place: Path, fault: str) -> Non
 
 def test_a_run_without_a_table_is_as_ever(place: Path) -> None:
     """Its engines are made without drafts, and nothing is said of them."""
-    runtime = load_runs(["bare"], choose("numba", "cpu"))
-    drafting = load_runs(["run"], choose("numba", "cpu", draft=6))
+    runtime = load_runs(["bare"], EngineSpec("numba", "cpu"))
+    drafting = load_runs(["run"], EngineSpec("numba", "cpu", draft=6))
     made = (
         (runtime, Options(), False, 0),
         (drafting, Options(), True, 6),
@@ -218,7 +218,7 @@ def test_a_run_without_a_table_is_as_ever(place: Path) -> None:
     )
     for loaded, options, speculates, most in made:
         engine: Any = loaded.maker(options)(1)
-        assert (engine._speculates, engine._guesser.most) == (speculates, most)
+        assert (engine._speculates, engine._drafter.most) == (speculates, most)
     accepted(f"translate -m bare -i in {SHORT}")
     assert "draft" not in accepted("info bare").partition("[train]")[0]
     lines = (place / "in").read_text().splitlines()

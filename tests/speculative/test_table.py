@@ -18,7 +18,7 @@ from bytenmt.config.facts import Facts, TextFact
 from bytenmt.config.schema import Config, load_config
 from bytenmt.errors import CheckpointError
 from bytenmt.speculative import counting
-from bytenmt.speculative.counting import counted, gains, pieces
+from bytenmt.speculative.counting import accepted_shares, counted, pieces
 from bytenmt.speculative.table import (
     CHAIN,
     FILE,
@@ -100,9 +100,9 @@ def naive(lines: list[bytes], ended: bool = True) -> dict[bytes, Known]:
                 n += 1
                 worth += counts[n] - DISCOUNT - PRICE * counts[0]
             for i in numbers:
-                guess, n_drafted = before.get(i, (b"", 0))
+                drafted, n_drafted = before.get(i, (b"", 0))
                 right = 0
-                while right < n_drafted and where[i][1][right : right + 1] == guess[right : right + 1]:
+                while right < n_drafted and where[i][1][right : right + 1] == drafted[right : right + 1]:
                     right += 1
                 worth -= right - PRICE * n_drafted
             if worth > 0:
@@ -120,7 +120,7 @@ def expected(known: dict[bytes, Known], context: bytes) -> tuple[bytes, tuple[in
 
 def plain(table: Table, context: bytes) -> tuple[bytes, tuple[int, ...]]:
     found = table.continued(word_of(context))
-    return found.guess, found.reach
+    return found.text, found.reach
 
 
 def slot_of(context: bytes, slots: int) -> int:
@@ -171,10 +171,10 @@ def test_chances_do_not_grow_and_the_end_ends() -> None:
     owned = table.tag > 0
     reach = table.reach[owned].astype(int)
     assert (np.diff(reach, axis=1) <= 0).all() and (reach[:, 0] > 0).all() and (reach < 255).all()
-    assert not table.guess[~owned].any() and not table.reach[~owned].any()
-    guesses = table.guess[owned].astype("<u8").view(np.uint8).reshape(-1, 8)
-    assert not guesses[reach == 0].any()
-    ends = guesses == EOS
+    assert not table.chain[~owned].any() and not table.reach[~owned].any()
+    chains = table.chain[owned].astype("<u8").view(np.uint8).reshape(-1, 8)
+    assert not chains[reach == 0].any()
+    ends = chains == EOS
     assert ends.any() and not (np.cumsum(ends, axis=1)[reach > 0] > 1).any()
     assert not reach[:, 1:][ends[:, :-1]].any()
 
@@ -182,8 +182,8 @@ def test_chances_do_not_grow_and_the_end_ends() -> None:
 def test_it_knows_how_texts_begin() -> None:
     """The 8 bytes before a text are BOS; a word is the last 8 bytes."""
     table = counted([b"Ein Mann geht.", b"Ein Hund rennt.", b"Zwei Frauen."] * 5)
-    assert table.continued(word_of(b"")).guess[:4] == b"Ein "
-    assert table.continued(word_of(b"Zw")).guess == b"ei Fraue"
+    assert table.continued(word_of(b"")).text[:4] == b"Ein "
+    assert table.continued(word_of(b"Zw")).text == b"ei Fraue"
     word = word_of(b"")
     for n, byte in enumerate(b"eine Frau", 1):
         word = longer(word, byte)
@@ -198,9 +198,9 @@ def test_a_stream_has_no_end() -> None:
     cut = pieces(stream, 512)
     assert b"".join(cut) == stream.tobytes() and {len(piece) for piece in cut[:-1]} == {512}
     table = counted(cut, ended=False)
-    assert table.continued(word_of(b"fghijabc")).guess == b"defghija"
-    guesses = table.guess[table.tag > 0].astype("<u8").view(np.uint8)
-    assert not (guesses == EOS).any()
+    assert table.continued(word_of(b"fghijabc")).text == b"defghija"
+    chains = table.chain[table.tag > 0].astype("<u8").view(np.uint8)
+    assert not (chains == EOS).any()
     assert not counted([b"abcdefg"] * 50, ended=False).tag.any(), "too short to know what follows"
 
 
@@ -224,7 +224,7 @@ def test_nothing_to_count() -> None:
     """No text, or one that is always different, makes a table that drafts nothing."""
     for lines in ([], [b""], [b"abc"]):
         table = counted(lines, [line.upper() for line in lines])
-        assert not table.tag.any() and not table.copy.any() and not table.gain.any()
+        assert not table.tag.any() and not table.copy.any() and not table.accepted.any()
         with pytest.raises(ValueError, match="sources"):
             counted([*lines, b"abc"], lines)
         assert table.draft(word_of(b"abc"), b"abcabc") == (b"", ())
@@ -267,7 +267,7 @@ def test_what_is_copied() -> None:
     table = empty()
     table.copy[1:] = np.arange(8, 0, -1) * 10
     table.copy[1] = [9, 0, 0, 0, 0, 0, 0, 0]
-    for text, source, guess in [
+    for text, source, drafted in [
         (b"in Nairobi", b"Nairobi, 1961", b", 1961"),
         (b"ab", b"abX abY", b"Y"),
         (b"ab", b"abX ab", b"X ab"),  # the last one has nothing behind it
@@ -278,9 +278,9 @@ def test_what_is_copied() -> None:
         (b"0123456789", b"123456789A 23456789B", b"B"),  # more than 8 bytes count as 8
     ]:
         found = table.draft(word_of(text), source)
-        assert found.guess == guess and len(found.reach) == len(guess), (text, source)
+        assert found.text == drafted and len(found.reach) == len(drafted), (text, source)
         length, behind = naive_match(text, source)
-        assert source[behind : behind + len(guess)] == guess or not length
+        assert source[behind : behind + len(drafted)] == drafted or not length
     assert table.draft(word_of(b"ab"), None) == (b"", ())
 
 
@@ -289,7 +289,7 @@ def test_who_drafts_where_both_could() -> None:
     table = empty(4)
     context = hashed(word_of(b"ab"), 2)
     slot = context >> 62
-    table.tag[slot], table.guess[slot] = context & 0xFFFFFFFF | 1, int.from_bytes(b"cd", "little")
+    table.tag[slot], table.chain[slot] = context & 0xFFFFFFFF | 1, int.from_bytes(b"cd", "little")
     table.reach[slot, :2] = 100, 50
     table.copy[2, :3] = 60, 50, 40
     assert table.draft(word_of(b"ab"), b"abXYZ") == (b"cd", (100, 50))
@@ -299,34 +299,34 @@ def test_who_drafts_where_both_could() -> None:
     assert table.draft(word_of(b"ab")) == (b"cd", (100, 50))
 
 
-def test_gain_is_measured_on_other_text() -> None:
+def test_acceptance_is_measured_on_other_text() -> None:
     """The share of right drafts, of the table or copied, by the look-up in plain Python; of the training text
     what was kept back, which a table of the rest drafts."""
     lines = sentences(200, 7)
     sources = translated(lines, 8)
     table = counted(lines, sources)
 
-    def naive_gain(table: Table, lines: list[bytes], sources: list[bytes]) -> np.ndarray:
+    def naive_accepted(table: Table, lines: list[bytes], sources: list[bytes]) -> np.ndarray:
         hits, n = np.zeros(CHAIN), 0
         for line, source in zip(lines, sources, strict=True):
             whole = line + bytes([EOS])
             for at in range(len(whole)):
-                guess = table.draft(word_of(line[:at]), source).guess
+                drafted = table.draft(word_of(line[:at]), source).text
                 n += 1
-                for j in range(len(guess)):
-                    hits[j] += whole[at : at + j + 1] == guess[: j + 1]
+                for j in range(len(drafted)):
+                    hits[j] += whole[at : at + j + 1] == drafted[: j + 1]
         return hits / n
 
     other = sentences(30, 9)
     others = translated(other, 10)
-    assert np.allclose(gains(table, other, others), naive_gain(table, other, others))
+    assert np.allclose(accepted_shares(table, other, others), naive_accepted(table, other, others))
     copied = table._replace(tag=np.zeros_like(table.tag))
-    assert np.allclose(gains(copied, other, others), naive_gain(copied, other, others))
+    assert np.allclose(accepted_shares(copied, other, others), naive_accepted(copied, other, others))
     every = counting.HELD_OUT
     rest = [line for i, line in enumerate(lines) if i % every]
     partial = counted(rest, slots=counting.SLOTS)._replace(copy=table.copy)
-    assert np.allclose(table.gain, naive_gain(partial, lines[::every], sources[::every]))
-    assert 0.3 < table.gain[0] < 1 and (np.diff(table.gain) <= 0).all()
+    assert np.allclose(table.accepted, naive_accepted(partial, lines[::every], sources[::every]))
+    assert 0.3 < table.accepted[0] < 1 and (np.diff(table.accepted) <= 0).all()
 
 
 # Its file.

@@ -13,7 +13,7 @@ from made_up_engine import make_run
 
 from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact, Facts, TextFact
-from bytenmt.decoding.cpu.session import pack
+from bytenmt.decoding.cpu.program.programs import pack_model
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.models import MODELS
@@ -100,8 +100,8 @@ def test_it_is_packed_as_the_run_would_be(tmp_path: Path, arch: str, precision: 
     for name, array in folded(once).items():
         assert np.allclose(array, folded(twice)[name], rtol=1e-6, atol=1e-12), name
     config = read_weights(file)[1].config.model
-    own = pack({name: part.numpy() for name, part in read(run).items()}, config, precision)
-    other = pack(once, config, precision)
+    own = pack_model({name: part.numpy() for name, part in read(run).items()}, config, precision)
+    other = pack_model(once, config, precision)
     assert own.weights.shape == other.weights.shape
     assert np.mean(own.weights != other.weights) < 0.05
 

@@ -7,7 +7,7 @@ import torch
 
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import load_config
-from bytenmt.decoding.cpu.session import pack
+from bytenmt.decoding.cpu.program.programs import pack_model
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
@@ -29,7 +29,7 @@ def packed_bytes(arch: str, *settings: str) -> tuple[int, int]:
     config = load_config(arch, "tiny", "", list(settings))
     model = build_model(config.model)
     arrays = {name: p.detach().numpy() for name, p in model.named_parameters()}
-    return steps.step_bytes(pack(arrays, config.model, "fp32")), model.decoder_weights()
+    return steps.step_bytes(pack_model(arrays, config.model, "fp32")), model.decoder_weights()
 
 
 @pytest.mark.parametrize("arch", PRESETS["tiny"])

@@ -28,10 +28,10 @@ def any_table(seed: int = 0) -> Table:
     """Chains of any bytes in every slot, some of which are right now and then; and a source worth copying."""
     draw = np.random.default_rng(seed)
     table = empty(1 << 10)
-    table.guess[:] = draw.integers(0, 1 << 62, len(table.guess), np.uint64)
+    table.chain[:] = draw.integers(0, 1 << 62, len(table.chain), np.uint64)
     table.reach[:] = np.sort(draw.integers(1, 255, table.reach.shape))[:, ::-1]
     table.copy[1:] = 200 - 20 * np.arange(CHAIN)
-    table.gain[:] = 0.5
+    table.accepted[:] = 0.5
     return table
 
 
@@ -110,7 +110,7 @@ def test_a_run_is_measured_with_and_without(
     monkeypatch.setattr(drafts, "make_engine", lambda *how: asked.append(how[2]) or make_engine(*how))
     bench_decode.main(line.split())
     off, on = asked
-    assert off is None and on.most is None and np.array_equal(on.table.guess, any_table().guess)
+    assert off is None and on.most is None and np.array_equal(on.table.chain, any_table().guess)
     speed, per_pass = json.loads(report.read_text(encoding="utf-8"))
     assert speed["case"] == f"run {arch} torch fp32 batch=2 draft" and speed["ratio"] > 0
     assert "DIFFER" not in speed["reference"] and per_pass["value"] >= 1

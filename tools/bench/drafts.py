@@ -21,7 +21,7 @@ from bytenmt.config.schema import CONVOLUTIONAL, architecture
 from bytenmt.data.device import pick_device
 from bytenmt.data.text_file import read_bytes
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.session import pack
+from bytenmt.decoding.cpu.program.programs import pack_model
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
@@ -108,7 +108,7 @@ def make_engine(one: Subject, how: How, speculation: Speculation | None, sample:
     contents = one.contents
     options = Options(sample=sample, endless=not contents.config.model.source)
     if how.engine == "numba":
-        packed = pack(restored(contents.arrays), contents.config.model, how.precision)
+        packed = pack_model(restored(contents.arrays), contents.config.model, how.precision)
         return NumbaEngine([packed], options, how.batch, how.threads, speculation)
     if how.precision not in DTYPES:
         raise BytenmtError(f"the {how.engine} engine has no {how.precision}: it has fp32 and bf16")

@@ -26,7 +26,7 @@ from numba import types
 
 from bytenmt.decoding.cpu.kernels.barrier import COUNTERS, barrier
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels, scratch_bytes
-from bytenmt.decoding.cpu.kernels.panels import PANEL, PRECISIONS, pack, panel_bytes
+from bytenmt.decoding.cpu.kernels.panels import PANEL, pack, panel_bytes
 from bytenmt.decoding.cpu.kernels.simd import (
     INT32,
     INT_VECTOR,
@@ -41,6 +41,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
     spread,
     whole,
 )
+from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.storage.rounding import quantise
 from tools.bench.records import Record, show, write_json
 

@@ -18,9 +18,9 @@ from torch import nn
 
 from bytenmt.config.schema import Config, load_config
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.program.instructions import COLUMNS, Op
+from bytenmt.decoding.cpu.program.instructions import Column, Op
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
-from bytenmt.decoding.cpu.session import pack
+from bytenmt.decoding.cpu.program.programs import pack_model
 from bytenmt.decoding.interface import Engine, Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
@@ -65,7 +65,7 @@ class Endless(NamedTuple):
     def packed(self, precision: str) -> PackedModel:
         """For the numba engine."""
         arrays = {name: p.detach().numpy() for name, p in self.model.named_parameters()}
-        return pack(arrays, self.config.model, precision)
+        return pack_model(arrays, self.config.model, precision)
 
 
 @lru_cache(maxsize=1)
@@ -139,7 +139,7 @@ class Steps:
 
 def step_bytes(packed: PackedModel) -> int:
     """Bytes of packed weights that a step reads: all behind first_step_byte, of position tables one row."""
-    place = {name: column for column, name in enumerate(COLUMNS)}
+    place = {column.name.lower(): int(column) for column in Column}
     unread = 0
     for one in packed.step.instructions:
         if one[place["op"]] == Op.POSITION and one[place["w"]] >= packed.first_step_byte:

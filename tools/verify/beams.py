@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from bytenmt.data.device import pick_device
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.session import pack
-from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
-from bytenmt.decoding.loading import EngineSpec, load_runs
+from bytenmt.decoding.cpu.program.programs import pack_model
+from bytenmt.decoding.interface import Engine, EngineSpec, Hypothesis, Options, Request
+from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.scheduler import decode
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.storage.weights import StoredWeights, read_run, restored
@@ -45,7 +45,7 @@ class Counting(NumbaEngine):
     n_steps = 0
 
     def _hypotheses(self, place: int) -> list[Hypothesis]:
-        self.n_steps += int(self._places.step[place])
+        self.n_steps += int(self._search.step[place])
         return super()._hypotheses(place)
 
 
@@ -68,7 +68,7 @@ def requests_of(lines: Sequence[bytes]) -> list[Request]:
 
 def numba_engine(contents: StoredWeights, precision: str, beam: int, threads: int | None) -> Engine:
     """The CPU engine, counting."""
-    packed = pack(restored(contents.arrays), contents.config.model, precision)
+    packed = pack_model(restored(contents.arrays), contents.config.model, precision)
     return Counting([packed], Options(beam=beam), CAPACITY, threads or 1)
 
 

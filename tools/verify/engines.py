@@ -42,8 +42,8 @@ from torch import Tensor
 
 from bytenmt.data.device import pick_device
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
-from bytenmt.decoding.loading import EngineSpec, Runtime, load_runs
+from bytenmt.decoding.interface import Engine, EngineSpec, Hypothesis, Options, Request
+from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.pytorch.engine import source_tensors
 from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import BytenmtError
@@ -158,7 +158,7 @@ def logit_difference(
         steps = []
         while not engine.finished():
             engine.advance(1)
-            steps.append(engine._places.logits[0, 0].copy())
+            steps.append(engine._search.logits[0, 0].copy())
         own = np.stack(steps)[: len(expected.text) + 1]  # what follows the text is the engine's own
         theirs, true = (logits(one, request, expected.text).numpy() for one in (model, exact))
         apart, size = np.abs(own - theirs), np.abs(true)

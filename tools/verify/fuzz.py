@@ -42,7 +42,8 @@ import torch  # noqa: E402
 from bytenmt.cli.main import main as program  # noqa: E402
 from bytenmt.config.facts import Facts  # noqa: E402
 from bytenmt.config.schema import load_config  # noqa: E402
-from bytenmt.decoding.loading import choose, load_runs  # noqa: E402
+from bytenmt.decoding.interface import EngineSpec  # noqa: E402
+from bytenmt.decoding.loading import load_runs  # noqa: E402
 from bytenmt.decoding.translator import Translator  # noqa: E402
 from bytenmt.errors import BytenmtError  # noqa: E402
 from bytenmt.speculative.counting import counted  # noqa: E402
@@ -268,7 +269,7 @@ class Fuzzer:
         """Read it and translate; whether it should have been refused."""
         precision = chance.choice(["auto", "fp32", "bf16", "int8"]) if engine == "numba" else "auto"
         beam = chance.choice([1, 1, 3])
-        runtime = load_runs([path], choose(engine, "cpu", precision, threads=1))
+        runtime = load_runs([path], EngineSpec(engine, "cpu", precision, threads=1))
         sample: dict[str, Any] = {"sample": True} if chance.random() < 0.2 else {}
         translator = Translator.of_runtime(runtime, beam=beam, max_len_a=1.0, max_len_b=6, **sample)
         translator.n_best(LINES)

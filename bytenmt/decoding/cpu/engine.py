@@ -14,10 +14,11 @@ import numpy as np
 
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.search.drafter import AS_MANY_AS_PAY, AS_THEY_STAND, MOST_ROWS, Drafter, PassInputs
-from bytenmt.decoding.cpu.search.slots import DONE, FREE, Rules, SearchState, mixed
+from bytenmt.decoding.cpu.search.slots import DONE, FREE, Rules, SearchState
 from bytenmt.decoding.cpu.session import WorkingModel
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.interface import Hypothesis, Options, Request, shared_beginning
+from bytenmt.decoding.splitmix import draw_key
 from bytenmt.errors import BytenmtError
 from bytenmt.speculative.table import CHAIN, Speculation
 
@@ -53,10 +54,10 @@ class NumbaEngine:
             WorkingModel(model, capacity, options.beam, threads, n_rows, CHAIN if speculation else 0)
             for model in packed
         ]
-        self._places = SearchState.make(
+        self._search = SearchState.make(
             capacity, options.beam, len(packed), length=0, prefix=0, n_rows=n_rows
         )
-        self._guesser = Drafter.of(speculation, n_rows)
+        self._drafter = Drafter.of(speculation, n_rows)
         self._handles: dict[int, int] = {}  # of running sentences, to places
         self._n_admitted = 0
         self._team = ThreadTeam(threads)
@@ -72,19 +73,18 @@ class NumbaEngine:
             raise ValueError(f"{len(requests)} sentences for {self.room()} places")
         if not requests:
             return []
-        if not self._handles and self._guesser.most == AS_MANY_AS_PAY and self._measured >= MEASURED_FOR:
+        if not self._handles and self._drafter.most == AS_MANY_AS_PAY and self._measured >= MEASURED_FOR:
             self._measure()
         self._grow(requests)
-        free = np.flatnonzero(self._places.state == FREE)[: len(requests)].tolist()
+        free = np.flatnonzero(self._search.state == FREE)[: len(requests)].tolist()
         options = self._options
         for place, request in zip(free, requests, strict=True):
-            first = mixed(mixed(options.seed) + request.number)
-            keys = [mixed(first + text) for text in range(options.beam)]
+            keys = [draw_key(options.seed, request.number, text) for text in range(options.beam)]
             copied = request.source or b"" if self._speculates else b""
-            self._places.begin(place, request.limit, request.prefix, keys, options.sample, copied)
+            self._search.begin(place, request.limit, request.prefix, keys, options.sample, copied)
         for model in self._models:
             for rows in model.prepare([request.source for request in requests], free):
-                self._team.once(partial(model.encode, rows, self._search()))
+                self._team.once(partial(model.encode, rows, self._inputs()))
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)
         self._handles.update(zip(handles, free, strict=True))
@@ -104,38 +104,38 @@ class NumbaEngine:
         """Handles and hypotheses of the sentences done since the last call; their places are free again."""
         done = []
         for handle, place in list(self._handles.items()):
-            if self._places.state[place] == DONE:
+            if self._search.state[place] == DONE:
                 done.append((handle, self._hypotheses(place)))
-                self._places.state[place] = FREE
+                self._search.state[place] = FREE
                 del self._handles[handle]
         return done
 
     def so_far(self, handle: int) -> bytes:
         """The bytes that a running sentence will surely begin with."""
-        places, place = self._places, self._handles[handle]
-        if places.state[place] == DONE:
+        search, place = self._search, self._handles[handle]
+        if search.state[place] == DONE:
             return self._hypotheses(place)[0].text
-        step = int(places.step[place])
-        going = np.flatnonzero(places.score[place] > -np.inf)
-        texts = [places.text(place, step, int(beam)) for beam in going]
+        step = int(search.step[place])
+        going = np.flatnonzero(search.score[place] > -np.inf)
+        texts = [search.text(place, step, int(beam)) for beam in going]
         return shared_beginning([*texts, *(ended.text for ended in self._ended(place))] or [b""])
 
     def _steps(self, which: int, n_steps: int) -> None:
-        self._team.again(partial(self._models[which].steps, self._search(), which, n_steps))
+        self._team.again(partial(self._models[which].steps, self._inputs(), which, n_steps))
 
-    def _search(self) -> PassInputs:
-        return PassInputs(self._places, self._rules, self._guesser)
+    def _inputs(self) -> PassInputs:
+        return PassInputs(self._search, self._rules, self._drafter)
 
     def _measure(self) -> None:
         """Find out what a pass costs by its rows, while no sentence is there: up to a width from which on
         every row costs as much as any other."""
-        kept = self._places, self._guesser
-        text = b"a" * (CHAIN + 1)  # forced, so that all guesses are right and the text does not end
+        kept = self._search, self._drafter
+        text = b"a" * (CHAIN + 1)  # forced, so that all drafted bytes are accepted and the text does not end
         most = len(kept[1].price) - 1
-        self._places = SearchState.make(
+        self._search = SearchState.make(
             self.capacity, 1, len(self._models), len(text), len(text), n_rows=most
         )
-        self._guesser = kept[1]._replace(most=AS_THEY_STAND)
+        self._drafter = kept[1]._replace(most=AS_THEY_STAND)
         widths, seconds = [1], [self._time_of(1, text)]
         for n_rows in (n for n in WIDTHS if n <= most):
             widths.append(n_rows)
@@ -153,20 +153,20 @@ class NumbaEngine:
         rows = np.arange(most + 1)
         beyond = np.maximum(rows - widths[-1], 0) * (seconds[-1] / widths[-1])
         kept[1].price[:] = np.interp(rows, widths, seconds) + beyond
-        self._places, self._guesser = kept
+        self._search, self._drafter = kept
         self._measured = 0
 
     def _time_of(self, n_rows: int, text: bytes) -> float:
         """Seconds of this thread, others may use its core too, for a pass over so many rows."""
         n_places = -(-n_rows // (CHAIN + 1))
         for place in range(n_places):
-            self._places.begin(place, len(text), text, [0], self._options.sample)
-            self._places.n_drafted[place] = (n_rows + place) // n_places - 1
-            self._places.drafted[place] = text[0]
+            self._search.begin(place, len(text), text, [0], self._options.sample)
+            self._search.n_drafted[place] = (n_rows + place) // n_places - 1
+            self._search.drafted[place] = text[0]
         started = thread_time()
         self.advance(1)
         seconds = thread_time() - started
-        self._places.state[:n_places] = FREE
+        self._search.state[:n_places] = FREE
         return seconds
 
     def _grow(self, requests: list[Request]) -> None:
@@ -175,20 +175,20 @@ class NumbaEngine:
         prefix = max(len(request.prefix) for request in requests)
         source = max(len(request.source or b"") for request in requests) if self._speculates else 0
         there = tuple(
-            part.shape[1] for part in (self._places.chosen, self._places.prefix, self._places.source)
+            part.shape[1] for part in (self._search.chosen, self._search.prefix, self._search.source)
         )
         if length >= there[0] or prefix > there[1] or source > there[2]:
             sizes = max(length, there[0] - 1), max(prefix, there[1]), max(source, there[2])
-            self._places = self._places.grown(*sizes)
+            self._search = self._search.grown(*sizes)
 
     def _ended(self, place: int) -> list[Hypothesis]:
         """The finished hypotheses of a place, best first."""
-        places = self._places
-        n_passes = int(places.passes[place]) if self._speculates else 0
-        ended = places.ranked, places.log_p, places.at, places.who
-        numbers = [part[place, : places.n_finished[place]].tolist() for part in ended]
+        search = self._search
+        n_passes = int(search.passes[place]) if self._speculates else 0
+        ended = search.ranked, search.log_p, search.at, search.who
+        numbers = [part[place, : search.n_finished[place]].tolist() for part in ended]
         return [
-            Hypothesis(places.text(place, step, beam), log_p, score, n_passes)
+            Hypothesis(search.text(place, step, beam), log_p, score, n_passes)
             for score, log_p, step, beam in zip(*numbers, strict=True)
         ]
 

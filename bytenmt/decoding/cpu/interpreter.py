@@ -1,4 +1,4 @@
-"""The machine: carries out the programs of program/, and steps of the search, in one compiled function.
+"""The interpreter: carries out the programs of program/, and steps of the search, in one compiled function.
 
 All threads run the same instructions, each on its share of the rows or panels, and meet after each one.
 Knows the instructions; knows no models and no files.
@@ -41,10 +41,9 @@ from bytenmt.decoding.cpu.kernels.instructions import (
 )
 from bytenmt.decoding.cpu.kernels.recurrences import gru_new, gru_reset, gru_scan, lstm_scan
 from bytenmt.decoding.cpu.kernels.simd import compiled
-from bytenmt.decoding.cpu.program.instructions import Base, Op
-from bytenmt.decoding.cpu.program.instructions import Rows as RowKind
-from bytenmt.decoding.cpu.search.beam_search import choose, gather_rows
-from bytenmt.decoding.cpu.search.drafter import Drafter, try_guesses
+from bytenmt.decoding.cpu.program.instructions import Base, Column, Op, RowKind
+from bytenmt.decoding.cpu.search.beam_search import choose_bytes, gather_rows
+from bytenmt.decoding.cpu.search.drafter import Drafter, draft_all
 from bytenmt.decoding.cpu.search.slots import Rules, SearchState
 from bytenmt.jit import njit
 
@@ -62,20 +61,24 @@ ATTEND_DOT, ATTEND_ADDITIVE = int(Op.ATTEND_DOT), int(Op.ATTEND_ADDITIVE)
 WINDOW, GRU_SCAN, LSTM_SCAN = int(Op.WINDOW), int(Op.GRU_SCAN), int(Op.LSTM_SCAN)
 KEEP, KEEP_EXPONENTIAL = int(Op.KEEP), int(Op.KEEP_EXPONENTIAL)
 KEEP_FIXED, KEEP_STATE = int(Op.KEEP_FIXED), int(Op.KEEP_STATE)
+(OP, D_START, D_STRIDE, D_COLUMN, A_START, A_STRIDE, A_COLUMN, B_START, B_STRIDE, B_COLUMN) = map(
+    int, list(Column)[:10]
+)
+W, V, S, T, N, M, K, ROWS = map(int, list(Column)[10:])
 SENTENCES, BIAS, OWN = int(RowKind.SENTENCES), int(Base.BIAS), int(Base.OWN)
 
 
 @compiled
-def execute(program: Ints, model: Model, rows: Rows, places: SearchState, crew: Crew) -> None:
+def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: Crew) -> None:
     """Carry out a program over all rows."""
     for pc in range(len(program)):
         one = program[pc]
-        op, n, m, k = one[0], one[14], one[15], one[16]
-        n_rows = len(rows.place) if one[17] == SENTENCES else len(rows.ids)
-        d, ds = rows.space + 4 * (one[1] * rows.capacity + one[3]), one[2]
-        a, as_ = rows.space + 4 * (one[4] * rows.capacity + one[6]), one[5]
-        b, bs = rows.space + 4 * (one[7] * rows.capacity + one[9]), one[8]
-        w, v = model.weights + one[10], model.weights + one[11]
+        op, n, m, k = one[OP], one[N], one[M], one[K]
+        n_rows = len(rows.place) if one[ROWS] == SENTENCES else len(rows.ids)
+        d, ds = rows.space + 4 * (one[D_START] * rows.capacity + one[D_COLUMN]), one[D_STRIDE]
+        a, as_ = rows.space + 4 * (one[A_START] * rows.capacity + one[A_COLUMN]), one[A_STRIDE]
+        b, bs = rows.space + 4 * (one[B_START] * rows.capacity + one[B_COLUMN]), one[B_STRIDE]
+        w, v = model.weights + one[W], model.weights + one[V]
         first, last = share(n_rows, crew)
         if op == LINEAR:
             base, base_stride = 0, 0
@@ -83,13 +86,13 @@ def execute(program: Ints, model: Model, rows: Rows, places: SearchState, crew: 
                 base = v
             elif k == OWN:
                 base, base_stride = d, ds
-            product(model, crew, d, ds, a, as_, n_rows, one[10], one[12], n, m, base, base_stride)
+            product(model, crew, d, ds, a, as_, n_rows, one[W], one[S], n, m, base, base_stride)
         elif op == GRU_SCAN:
             gru_scan(
-                model, rows, crew, d, ds, a, as_, b, bs, one[10], one[11], one[12], one[13], n, m, k
+                model, rows, crew, d, ds, a, as_, b, bs, one[W], one[V], one[S], one[T], n, m, k
             )  # fmt: skip
         elif op == LSTM_SCAN:
-            lstm_scan(model, rows, crew, d, ds, a, as_, b, bs, one[10], one[12], n, m)
+            lstm_scan(model, rows, crew, d, ds, a, as_, b, bs, one[W], one[S], n, m)
         elif op < RING:
             for row in range(first, last):
                 arithmetic(
@@ -97,7 +100,7 @@ def execute(program: Ints, model: Model, rows: Rows, places: SearchState, crew: 
                 )  # fmt: skip
         elif op < WINDOW:
             for row in range(first, last):
-                of_step(op, model, rows, places, crew, row, d + 4 * row * ds, a + 4 * row * as_, one)
+                of_step(op, model, rows, search, crew, row, d + 4 * row * ds, a + 4 * row * as_, one)
         else:
             for row in range(first, last):
                 of_source(op, model, rows, row, d + 4 * row * ds, a, as_, n, m, k)
@@ -144,17 +147,17 @@ def arithmetic(
 
 @compiled
 def of_step(
-    op: int, model: Model, rows: Rows, places: SearchState, crew: Crew, row: int, d: int, a: int, one: Ints
+    op: int, model: Model, rows: Rows, search: SearchState, crew: Crew, row: int, d: int, a: int, one: Ints
 ) -> None:
     """One row of an instruction that only a step has."""
-    n, m, k, v = one[14], one[15], one[16], one[11]
+    n, m, k, v = one[N], one[M], one[K], one[V]
     place, beam, position = rows.of[row], rows.beam[row], rows.position[row]
-    n_beams = places.last.shape[1]
+    n_beams = search.last.shape[1]
     bank = position & 1
     if op == RING:
-        read_ring(model, rows, places.step[place], k, row, d, a, one[5], m)
+        read_ring(model, rows, search.step[place], k, row, d, a, one[A_STRIDE], m)
     elif op == READ_STATE:
-        copy(d, state_at(model, k, bank, place * n_beams + places.parent[place, beam]), n)
+        copy(d, state_at(model, k, bank, place * n_beams + search.parent[place, beam]), n)
     elif op == WRITE_STATE:
         copy(state_at(model, k, 1 - bank, place * n_beams + beam), a, n)
     elif op == COLUMN:
@@ -167,7 +170,7 @@ def of_step(
     elif op == ATTEND_DOT:
         attend_dot(model, crew, place, d, n, a, m, v, k)
     elif op == ATTEND_ADDITIVE:
-        attend_additive(model, crew, place, d, n, a, one[10], m, v)
+        attend_additive(model, crew, place, d, n, a, one[W], m, v)
 
 
 @compiled
@@ -195,17 +198,17 @@ def of_source(
 
 
 @compiled
-def begin_step(model: Model, rows: Rows, places: SearchState) -> int:
+def begin_step(model: Model, rows: Rows, search: SearchState) -> int:
     """List the rows of a pass, and hand the rings down from the parents; returns how many rows."""
-    gather_rows(places)
-    for row in range(places.n_rows[0]):
-        place, beam, column = places.rows[row]
+    gather_rows(search)
+    for row in range(search.n_rows[0]):
+        place, beam, column = search.rows[row]
         rows.of[row], rows.beam[row] = place, beam
-        rows.position[row] = places.step[place] + column
-        rows.ids[row] = places.drafted[place, column - 1] if column > 0 else places.last[place, beam]
+        rows.position[row] = search.step[place] + column
+        rows.ids[row] = search.drafted[place, column - 1] if column > 0 else search.last[place, beam]
         if beam == 0 and column == 0 and len(model.rings) > 0:
-            inherit(model, place, places.parent[place], places.step[place])
-    return int(places.n_rows[0])
+            inherit(model, place, search.parent[place], search.step[place])
+    return int(search.n_rows[0])
 
 
 @compiled
@@ -222,7 +225,7 @@ def run(
     logits: Ints,
     model: Model,
     rows: Rows,
-    places: SearchState,
+    search: SearchState,
     rules: Rules,
     drafter: Drafter,
     which: int,
@@ -235,22 +238,22 @@ def run(
     logits (3,): start, stride and column of the register that holds them after a step.
     """
     if n_steps == 0:
-        execute(program, model, rows, places, crew)
+        execute(program, model, rows, search, crew)
     for _ in range(n_steps):
         if crew.thread == 0:
             if which == 0:
-                try_guesses(places, drafter)
-            begin_step(model, rows, places)
+                draft_all(search, drafter)
+            begin_step(model, rows, search)
         meet(crew)
-        n_rows = places.n_rows[0]
+        n_rows = search.n_rows[0]
         if n_rows == 0:
             break
-        execute(program, model, first_rows(rows, n_rows), places, crew)
+        execute(program, model, first_rows(rows, n_rows), search, crew)
         if crew.thread == 0:
             start = rows.space + 4 * (logits[0] * rows.capacity + logits[2])
             for row in range(n_rows):
-                there = places.logits[which, row]
+                there = search.logits[which, row]
                 copy(there.ctypes.data, start + 4 * row * logits[1], len(there))
-            if which == len(places.logits) - 1:
-                choose(places, rules, drafter)
+            if which == len(search.logits) - 1:
+                choose_bytes(search, rules, drafter)
         meet(crew)

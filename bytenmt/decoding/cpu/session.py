@@ -6,41 +6,23 @@ Knows programs and memory; knows no search beyond its SearchState, and no files.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.config.schema import ModelConfig, architecture
 from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.kernels.barrier import COUNTERS
 from bytenmt.decoding.cpu.kernels.gemm import scratch_bytes
 from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows
-from bytenmt.decoding.cpu.kernels.panels import PRECISIONS
-from bytenmt.decoding.cpu.program.convolutional import bytenet, convs2s
-from bytenmt.decoding.cpu.program.instructions import ALIGNMENT, COLUMNS, Op, Program, Register, Tensors
+from bytenmt.decoding.cpu.program.instructions import ALIGNMENT, Column, Op
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
-from bytenmt.decoding.cpu.program.recurrent import bahdanau, luong, seq2seq
-from bytenmt.decoding.cpu.search.drafter import Drafter, PassInputs
-from bytenmt.decoding.cpu.search.slots import Rules, SearchState
-from bytenmt.decoding.interface import Options
+from bytenmt.decoding.cpu.search.drafter import PassInputs
+from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.utf8 import EOS
 
 Array = npt.NDArray[np.float32]
-PACK: Mapping[str, Callable[[Tensors, Any, str], PackedModel]] = {
-    "seq2seq": seq2seq,
-    "bahdanau": bahdanau,
-    "luong": luong,
-    "bytenet": bytenet,
-    "convs2s": convs2s,
-}
 ENCODED_TOGETHER = 1024  # columns of sources in one call at most, of a longer source all
-
-
-def pack(tensors: Tensors, config: ModelConfig, precision: str) -> PackedModel:
-    """A model's weights (float32, by its parameters' names) ready to run, in a precision of PRECISIONS."""
-    return PACK[architecture(config)](tensors, config, precision)
 
 
 def aligned(n_floats: int) -> Array:
@@ -48,14 +30,6 @@ def aligned(n_floats: int) -> Array:
     space = np.zeros(n_floats + ALIGNMENT // 4, np.float32)
     first = -space.ctypes.data % ALIGNMENT // 4
     return space[first : first + n_floats]
-
-
-def compile_machine() -> None:
-    """Make the compiled entry ready: from the disk in a moment, for the first time in half a minute."""
-    nothing = Program(np.zeros((0, len(COLUMNS)), np.int64), 1)
-    packed = PackedModel(np.zeros(64, np.uint8), nothing, nothing, Register(0, 0, 0), PRECISIONS[0], 0)
-    search = PassInputs(SearchState.make(1, 1, 1, 0, 0), Rules.of(Options()), Drafter.of(None, 1))
-    WorkingModel(packed, 1, 1, 1).steps(search, 0, 1, 0, 1)
 
 
 class WorkingModel:
@@ -82,7 +56,8 @@ class WorkingModel:
             _table(_before(packed.fixed), packed.fixed),
         )
         inputs = [
-            program.instructions[program.instructions[:, 0] == Op.LINEAR, 15] for program in packed[1:3]
+            program.instructions[program.instructions[:, Column.OP] == Op.LINEAR, Column.M]
+            for program in (packed.encode, packed.step)
         ]
         widest = max([int(part.max(initial=1)) for part in inputs] + list(packed.states))
         self._product_bytes = scratch_bytes(widest)
@@ -97,11 +72,11 @@ class WorkingModel:
         self._logits = np.array([packed.logits.start, packed.logits.stride, packed.logits.column], np.int64)
         self._step_rows = _rows(self._step_space, pass_rows)
 
-    def steps(self, search: PassInputs, which: int, n_passes: int, thread: int, n_threads: int) -> None:
-        """One thread's part of n passes over all running sentences; see machine.run."""
+    def steps(self, inputs: PassInputs, which: int, n_passes: int, thread: int, n_threads: int) -> None:
+        """One thread's part of n passes over all running sentences; see interpreter.run."""
         crew = self._crew(thread, n_threads)
         table, rows = self.packed.step.instructions, self._step_rows
-        run(table, self._logits, self._model(), rows, *search, which, n_passes, crew)
+        run(table, self._logits, self._model(), rows, *inputs, which, n_passes, crew)
 
     def prepare(self, sources: Sequence[bytes | None], at: Sequence[int]) -> list[Rows]:
         """Make room for sentences at places; returns the encoder's calls."""
@@ -134,11 +109,11 @@ class WorkingModel:
             self._encode_space = aligned(self.packed.encode.row_floats * n_rows)
         return [self._call([texts[i] for i in group], [at[i] for i in group]) for group in calls]
 
-    def encode(self, rows: Rows, search: PassInputs, thread: int, n_threads: int) -> None:
+    def encode(self, rows: Rows, inputs: PassInputs, thread: int, n_threads: int) -> None:
         """One thread's part of a call that prepare made."""
         crew = self._crew(thread, n_threads)
         table = self.packed.encode.instructions
-        run(table, self._logits, self._model(), rows, *search, 0, 0, crew)
+        run(table, self._logits, self._model(), rows, *inputs, 0, 0, crew)
 
     def _crew(self, thread: int, n_threads: int) -> Crew:
         """What one of n threads must know of the others."""

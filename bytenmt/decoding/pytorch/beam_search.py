@@ -18,7 +18,8 @@ from torch import Tensor
 
 from bytenmt.decoding.interface import LOOK_AHEAD, Options, Request
 from bytenmt.decoding.pytorch.ngram_blocking import Guard, banned
-from bytenmt.decoding.pytorch.sampling import draw, draw_key
+from bytenmt.decoding.pytorch.sampling import draw, signed
+from bytenmt.decoding.splitmix import draw_key
 from bytenmt.models.tree import map_tensors
 from bytenmt.utf8 import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS, UTF8_NEXT, allowed_bytes
 
@@ -101,7 +102,8 @@ class Search:
         forced = torch.zeros(n, history, dtype=torch.int16)
         for row, request in zip(forced, requests, strict=True):
             row[: len(request.prefix)] = torch.tensor(list(request.prefix), dtype=torch.int16) + 1
-        keys = [[draw_key(self.options.seed, request.number, j) for j in range(b)] for request in requests]
+        seed, texts = self.options.seed, range(b)
+        keys = [[signed(draw_key(seed, request.number, text)) for text in texts] for request in requests]
         score = torch.zeros(n, b, dtype=torch.float64)
         nothing = torch.full_like(score, -torch.inf)
         zero = torch.zeros(n, b, dtype=torch.int64)
@@ -137,11 +139,11 @@ class Search:
         return self._go_on(beams, each_row(byte, score, beams, self.options))
 
     def verify(self, log_p: Tensor, draft: Tensor, beams: Beams) -> tuple[Beams, Tensor]:
-        """The choices of m + 1 steps of one beam at once; draft (n, m) int64: the bytes that are guessed.
+        """The choices of m + 1 steps of one beam at once; draft (n, m) int64: bytes to verify.
 
         log_p (n, m + 1, 256): what follows the last byte, and each drafted one if all before it are right.
-        A text takes the choices that agree with the draft and the first that does not, or the last; EOS ends
-        it. Returns the beams after, and how many of the m + 1 columns (n,) int64 have been read in vain.
+        A text takes the choices that accept the draft and the first that does not, or the last; EOS ends it.
+        Returns the beams after, and how many of the m + 1 columns (n,) int64 have been read in vain.
         """
         n, m = draft.shape
         column = torch.arange(m + 1, device=draft.device)

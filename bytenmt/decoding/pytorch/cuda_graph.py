@@ -157,7 +157,7 @@ class CudaGraphEngine:
         def replay(width: int) -> Callable[[], None]:
             return self._captured(buffers, drafter_of(speculation, width, self._device))
 
-        width = best_width(speculation.table.gain, lambda width: seconds(replay(width), self._device))
+        width = best_width(speculation.table.accepted, lambda width: seconds(replay(width), self._device))
         return drafter_of(speculation, width, self._device)
 
     def _buffers(self, capacity: int, drafted: int) -> Running:

@@ -1,4 +1,4 @@
-"""Drafts on the device: which bytes are guessed behind each text, and how many at once pay.
+"""Drafts on the device: which bytes are drafted behind each text, and how many at once pay.
 
 The look-ups of table.Table for all texts and all orders of context at once, in int64, which wraps as uint64
 does. All shapes are constant and nothing waits for the device. Knows no models, nor how a draft is verified.
@@ -79,15 +79,15 @@ class Drafter:
 
     def __init__(self, speculation: Speculation, width: int, device: torch.device) -> None:
         self.width = width
-        self.gain = 1 + float(speculation.table.gain[:width].sum())  # bytes that a pass is expected to yield
+        self.bytes_a_pass = 1 + float(speculation.table.accepted[:width].sum())  # as many are expected
         table = speculation.table
 
         def constant(values: object) -> Tensor:
             return torch.tensor(values, dtype=torch.int64).to(device)
 
-        # tag, guess, worth (slots,) int64: of the table, worth is the sum of a slot's reach.
+        # tag, chain, worth (slots,) int64: of the table, worth is the sum of a slot's reach.
         self._tag = torch.from_numpy(table.tag.astype(np.int64)).to(device)
-        self._guess = torch.from_numpy(table.guess.astype(np.uint64).view(np.int64)).to(device)
+        self._chain = torch.from_numpy(table.chain.astype(np.uint64).view(np.int64)).to(device)
         self._worth = torch.from_numpy(table.reach.sum(axis=1, dtype=np.int64)).to(device)
         sums = np.pad(table.copy.astype(np.int64).cumsum(axis=1), ((0, 0), (1, 0)))
         # (LONGEST_MATCH + 1, CHAIN + 1) int64: what a match is worth behind which so many bytes are left.
@@ -107,11 +107,11 @@ class Drafter:
         """The drafted bytes: (n, width) int64. Where the prefix forces bytes, these; what stands behind them,
         and behind a draft that is shorter, is any bytes."""
         word = self.words(beams)
-        guess, worth = self.continued(word)
+        chain, worth = self.continued(word)
         if sources:
             copied, copied_worth = self.copied(word, sources)
-            guess = torch.where(copied_worth > worth, copied, guess)
-        bytes_ = (guess >> self._first_lowest) & 0xFF
+            chain = torch.where(copied_worth > worth, copied, chain)
+        bytes_ = (chain >> self._first_lowest) & 0xFF
         at = (beams.step[:, None] + self._ahead).clamp(max=beams.forced.shape[1] - 1)
         forced = beams.forced.gather(1, at)
         return torch.where(forced > 0, forced - 1, bytes_)
@@ -131,7 +131,7 @@ class Drafter:
         # Of the orders that are found the first; a maximum's index is that of the first one.
         first, index = found.to(torch.int64).max(dim=1, keepdim=True)
         slot = slot.gather(1, index)
-        return self._guess[slot], self._worth[slot] * first
+        return self._chain[slot], self._worth[slot] * first
 
     def copied(self, word: Tensor, sources: Sources) -> tuple[Tensor, Tensor]:
         """What follows the longest match of each word (n, 1) in its source, the last of equal ones, and its
@@ -156,10 +156,10 @@ def drafter_of(speculation: Speculation, width: int, device: torch.device) -> Dr
     return Drafter(speculation, width, device) if width else None
 
 
-def best_width(gain: npt.NDArray[np.float32], price: Callable[[int], float]) -> int:
-    """How many bytes to draft a pass, 0: none. gain (CHAIN,): see table.Table; price: seconds of a pass that
-    reads so many drafted bytes, measured anew at each call; a wider one costs no less."""
-    yields = 1 + np.pad(gain.astype(float), (1, 0)).cumsum()  # bytes that are expected of a pass
+def best_width(accepted: npt.NDArray[np.float32], price: Callable[[int], float]) -> int:
+    """How many bytes to draft a pass, 0: none. accepted (CHAIN,): see table.Table; price: seconds of a pass
+    that reads so many drafted bytes, measured anew at each call; a wider one costs no less."""
+    yields = 1 + np.pad(accepted.astype(float), (1, 0)).cumsum()  # bytes that are expected of a pass
     if yields[-1] <= MARGIN:
         return 0
     yields[0] *= MARGIN

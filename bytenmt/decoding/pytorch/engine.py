@@ -1,6 +1,6 @@
 """The reference engine: decode steps in plain PyTorch on any device, of one model or of several that vote.
 
-With drafts a step is a pass: models that can take bytes back read the last byte and some guessed ones in one
+With drafts a step is a pass: models that can take bytes back read the last byte and some drafted ones in one
 call, and each text takes as many as it would have chosen.
 Knows models by their contract. Does not know when to admit whom, nor lines.
 """
@@ -148,7 +148,7 @@ class TorchEngine:
 
             return seconds(one_pass, self._device)
 
-        return drafters[best_width(speculation.table.gain, price)]
+        return drafters[best_width(speculation.table.accepted, price)]
 
     def _compact(self) -> None:
         """Let go of the rows that have been harvested."""
@@ -232,7 +232,7 @@ def width_of(drafter: Drafter | None) -> int:
 
 def n_passes(drafter: Drafter | None, n_steps: int) -> int:
     """Passes that probably yield as many bytes as so many steps."""
-    return n_steps if drafter is None else math.ceil(n_steps / drafter.gain)
+    return n_steps if drafter is None else math.ceil(n_steps / drafter.bytes_a_pass)
 
 
 def _all_done(beams: Beams) -> bool:

@@ -1,7 +1,6 @@
 """Sampling: which byte is drawn, by a hash of whose byte it is.
 
-A draw depends on the seed, the request's number, the text's and the byte's, on nothing else: not on other
-sentences, nor on the order of anything. Knows no search.
+The hash is that of decoding/splitmix.py, in int64, which wraps as unsigned words do. Knows no search.
 """
 
 from __future__ import annotations
@@ -11,17 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bytenmt.decoding.interface import Options
-
-WORD = (1 << 64) - 1
-GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-
-
-def mix(x: int) -> int:
-    """Steele, Lea and Flood 2014: splitmix64's next number, all arithmetic modulo 2^64."""
-    x = (x + GOLDEN) & WORD
-    x = ((x ^ (x >> 30)) * FIRST) & WORD
-    x = ((x ^ (x >> 27)) * SECOND) & WORD
-    return x ^ (x >> 31)
+from bytenmt.decoding.splitmix import FIRST, GOLDEN, SECOND
 
 
 def signed(x: int) -> int:
@@ -29,13 +18,9 @@ def signed(x: int) -> int:
     return x - (1 << 64) if x >> 63 else x
 
 
-def draw_key(seed: int, number: int, text: int) -> int:
-    """The key of one text's draws, as int64."""
-    return signed(mix((mix((mix(seed & WORD) + number) & WORD) + text) & WORD))
-
-
 def uniform(key: Tensor, step: Tensor) -> Tensor:
-    """key, step int64 of one shape -> float64 in [0, 1), multiples of 2^-24: mix(key + step) >> 40."""
+    """key, step int64 of one shape -> float64 in [0, 1), multiples of 2^-24: mixed(key + step) >> 40, see
+    splitmix."""
 
     def shifted(x: Tensor, by: int) -> Tensor:
         return (x >> by) & ((1 << (64 - by)) - 1)  # int64 shifts its sign in

@@ -1,6 +1,6 @@
 """Weight matrices as panels of 64 outputs, in float32, bfloat16 or int8: packing and unpacking.
 
-Knows bytes and their order; it does not multiply (products.py does) and knows no models.
+Knows bytes and their order; it does not multiply (gemm.py does) and knows no models.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.storage.rounding import quantise, round_to_bf16
 
 Array = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 
 PANEL = 64  # outputs that stand together: the weights of one input are contiguous
-# A precision's code is its place here. w8a8 has the weights of int8, and inputs of 8 bits where the machine
-# multiplies bytes.
-PRECISIONS = ("fp32", "bf16", "int8", "w8a8")
-FP32, BF16, INT8, W8A8 = 0, 1, 2, 3
+# A precision's code. w8a8 has the weights of int8, and inputs of 8 bits where the machine multiplies bytes.
+FP32, BF16, INT8, W8A8 = (PRECISIONS.index(name) for name in ("fp32", "bf16", "int8", "w8a8"))
 INTEGERS = ("int8", "w8a8")  # with a scale for each output
 ZERO = 128  # what stands for 0 among int8 weights: they are kept without a sign
 

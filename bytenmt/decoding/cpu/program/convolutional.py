@@ -82,8 +82,7 @@ class _Blocks:
         self._writer.linear(self.x, self.narrow, f"{name}.expand.weight", f"{name}.expand.bias", add=True)
 
     def _norm(self, d: Register, a: Register, name: str, op: Op = Op.NORM_RELU) -> None:
-        weights, tensors = self._writer.weights, self._writer.tensors
-        gamma, beta = (weights.vector(tensors[f"{name}.{part}"]) for part in ("weight", "bias"))
+        gamma, beta = (self._writer.vector(f"{name}.{part}") for part in ("weight", "bias"))
         self._writer.emit(op, d, a, w=gamma, v=beta)
 
 
@@ -177,7 +176,7 @@ def _input(writer: Writer, table: int, positions: str, n_positions: int, f: int)
     e = writer.register(f)
     writer.emit(Op.EMBED, e, w=table)
     if n_positions:
-        at = writer.weights.vector(writer.tensors[positions])
+        at = writer.vector(positions)
         writer.emit(Op.POSITION, e, w=at, m=n_positions)
     return e
 

@@ -2,7 +2,7 @@
 
 A register is a row of float32 numbers for every row of the call (a beam of a sentence in a step, a byte of a
 source in an encoder); all registers of a program lie in one workspace. The models are written as programs
-in recurrent.py and convolutional.py; machine.py carries them out. Knows no model.
+in recurrent.py and convolutional.py; interpreter.py carries them out. Knows no model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.cpu.kernels.panels import INTEGERS, PANEL, PRECISIONS, pack
+from bytenmt.decoding.cpu.kernels.panels import INTEGERS, PANEL, pack
+from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.storage.rounding import quantise
 
 Array = npt.NDArray[np.float32]
@@ -85,17 +86,24 @@ class Gru:
     UPDATE_TAKES = 2
 
 
-# Columns of an instruction: the operation; three registers, each by its start among a row's floats, its
-# stride and the column in it; places of weights in bytes (w, v) and of their scales (s, t); widths and other
-# numbers; rows (Rows).
-COLUMNS = (
-    *("op", "d_start", "d_stride", "d_column", "a_start", "a_stride", "a_column"),
-    *("b_start", "b_stride", "b_column", "w", "v", "s", "t", "n", "m", "k", "rows"),
-)
+@unique
+class Column(IntEnum):
+    """The columns of an instruction: the operation; three registers, each by its start among a row's floats,
+    its stride and the column in it; places of weights in bytes and of their scales; widths and other numbers;
+    what it has a row for."""
+
+    OP = 0
+    D_START, D_STRIDE, D_COLUMN = 1, 2, 3
+    A_START, A_STRIDE, A_COLUMN = 4, 5, 6
+    B_START, B_STRIDE, B_COLUMN = 7, 8, 9
+    W, V = 10, 11
+    S, T = 12, 13  # scales of w and v
+    N, M, K = 14, 15, 16
+    ROWS = 17  # RowKind
 
 
 @unique
-class Rows(IntEnum):
+class RowKind(IntEnum):
     """What an instruction has a row for."""
 
     ALL = 0  # the rows of a step; the columns of all sources in an encoder
@@ -128,7 +136,7 @@ class Matrix(NamedTuple):
 
 
 class Program(NamedTuple):
-    """instructions (n, len(COLUMNS)) int64; row_floats: floats of all registers, a row."""
+    """instructions (n, len(Column)) int64; row_floats: floats of all registers, a row."""
 
     instructions: Table
     row_floats: int
@@ -140,28 +148,32 @@ def padded(width: int) -> int:
 
 
 class Weights:
-    """The block of weights while it is filled; every entry begins on a cache line."""
+    """The block of weights while it is filled; every entry begins on a cache line.
+
+    names: of what begins at a place, for those who read a program; see listing.py.
+    """
 
     def __init__(self, precision: str) -> None:
         if precision not in PRECISIONS:
             raise ValueError(f"precision is {precision!r}, expected one of {', '.join(PRECISIONS)}")
         self.precision = precision
+        self.names: dict[int, str] = {}
         self.n_bytes = 0
         self._parts: list[Bytes] = []
 
-    def vector(self, values: Array) -> int:
+    def vector(self, values: Array, name: str) -> int:
         """Keep float32 numbers as they are, padded with zeros to whole panels; returns their place."""
         flat = np.zeros(padded(values.size), np.float32)
         flat[: values.size] = values.ravel()
-        return self._add(flat.view(np.uint8))
+        return self._add(flat.view(np.uint8), name)
 
-    def matrix(self, values: Array) -> Matrix:
+    def matrix(self, values: Array, name: str) -> Matrix:
         """Pack a matrix (n_output, n_input) in the block's precision."""
         n_output, n_input = values.shape
         scales = 0
         if self.precision in INTEGERS:
-            scales = self.vector(quantise(values)[1])
-        return Matrix(self._add(pack(values, self.precision)), scales, n_output, n_input)
+            scales = self.vector(quantise(values)[1], f"{name}:scale")
+        return Matrix(self._add(pack(values, self.precision), name), scales, n_output, n_input)
 
     def block(self) -> Bytes:
         """Everything as one array that begins on a cache line."""
@@ -174,8 +186,9 @@ class Weights:
             at += -(-part.size // ALIGNMENT) * ALIGNMENT
         return whole
 
-    def _add(self, part: Bytes) -> int:
+    def _add(self, part: Bytes, name: str) -> int:
         place = self.n_bytes
+        self.names[place] = name
         self._parts.append(part)
         self.n_bytes += -(-part.size // ALIGNMENT) * ALIGNMENT
         return place
@@ -204,25 +217,30 @@ class Writer:
             self._shared[use] = self.register(width)
         return self._shared[use]
 
+    def vector(self, name: str) -> int:
+        """Keep a parameter as it is; returns its place."""
+        return self.weights.vector(self.tensors[name], name)
+
     def emit(
         self,
         op: Op,
         d: Register | None = None,
         a: Register | None = None,
         b: Register | None = None,
-        rows: Rows = Rows.ALL,
+        rows: RowKind = RowKind.ALL,
         **numbers: int,
     ) -> None:
         """One instruction; n is the destination's width unless told otherwise."""
-        row = {"op": int(op), "rows": int(rows), "n": (d or a or Register(0, 0, 0)).width, **numbers}
-        for name, register in (("d", d), ("a", a), ("b", b)):
+        row = {"OP": int(op), "ROWS": int(rows), "N": (d or a or Register(0, 0, 0)).width}
+        row |= {name.upper(): number for name, number in numbers.items()}
+        for name, register in (("D", d), ("A", a), ("B", b)):
             if register is not None:
                 row |= {
-                    f"{name}_start": register.start,
-                    f"{name}_stride": register.stride,
-                    f"{name}_column": register.column,
+                    f"{name}_START": register.start,
+                    f"{name}_STRIDE": register.stride,
+                    f"{name}_COLUMN": register.column,
                 }
-        self._rows.append([row.get(column, 0) for column in COLUMNS])
+        self._rows.append([row.get(column.name, 0) for column in Column])
 
     def linear(
         self,
@@ -232,7 +250,7 @@ class Writer:
         bias: str | None = None,
         *,
         add: bool = False,
-        rows: Rows = Rows.ALL,
+        rows: RowKind = RowKind.ALL,
     ) -> None:
         """d = W a + bias, or d += W a with `add`.
 
@@ -240,16 +258,16 @@ class Writer:
         panels, so that d must not be followed by another part that is already written.
         """
         name, values = matrix if isinstance(matrix, tuple) else (matrix, self.tensors[matrix])
-        packed = self.weights.matrix(values.reshape(len(values), -1))
+        packed = self.weights.matrix(values.reshape(len(values), -1), name)
         if (packed.n_output, packed.n_input) != (d.width, a.width) or d.column % PANEL:
             raise ValueError(f"{name} is {packed.n_output} x {packed.n_input}, d {d}, a {a}")
         base = Base.OWN if add else Base.ZERO if bias is None else Base.BIAS
-        v = self.weights.vector(self.tensors[bias]) if base == Base.BIAS and bias is not None else 0
+        v = self.vector(bias) if base == Base.BIAS and bias is not None else 0
         self.emit(Op.LINEAR, d, a, rows=rows, w=packed.place, s=packed.scales, v=v, k=base, m=packed.n_input)
         if add and bias is not None:
-            self.emit(Op.ADD_VECTOR, d, rows=rows, v=self.weights.vector(self.tensors[bias]))
+            self.emit(Op.ADD_VECTOR, d, rows=rows, v=self.vector(bias))
 
     def program(self) -> Program:
         """What was written."""
-        table = np.array(self._rows, np.int64).reshape(-1, len(COLUMNS))
+        table = np.array(self._rows, np.int64).reshape(-1, len(Column))
         return Program(table, self._row_floats)

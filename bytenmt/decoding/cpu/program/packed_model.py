@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from bytenmt.decoding.cpu.program.instructions import Bytes, Program, Register, Tensors, Weights, Writer
@@ -30,7 +31,8 @@ class PackedModel(NamedTuple):
     columns. logits: the register of a step's outcome. states: widths of the recurrent states; rings; items:
     widths of the memory's items, a row a column of the source; fixed: widths of its parts that have one row
     a sentence.
-    first_step_byte: where in `weights` begins what a step reads, all after it.
+    first_step_byte: where in `weights` begins what a step reads, all after it. names: of what begins at a
+    place of `weights`.
     """
 
     weights: Bytes
@@ -39,6 +41,7 @@ class PackedModel(NamedTuple):
     logits: Register
     precision: str
     first_step_byte: int
+    names: Mapping[int, str]
     states: tuple[int, ...] = ()
     rings: tuple[Ring, ...] = ()
     items: tuple[int, ...] = ()
@@ -55,7 +58,7 @@ class Packing:
     def __init__(self, tensors: Tensors, precision: str) -> None:
         self._weights = Weights(precision)
         self._tensors = tensors
-        self.table = self._weights.vector(tensors["embedding.weight"])
+        self.table = self._weights.vector(tensors["embedding.weight"], "embedding.weight")
         self.encode = Writer(self._weights, tensors)
 
     def begin_step(self) -> Writer:
@@ -73,5 +76,6 @@ class Packing:
             logits,
             self._weights.precision,
             self._first_step_byte,
+            self._weights.names,
             **kept,
         )

@@ -6,7 +6,7 @@ Parameters have the names that the modules give them.
 from __future__ import annotations
 
 from bytenmt.config.schema import BahdanauConfig, LuongConfig, Seq2SeqConfig
-from bytenmt.decoding.cpu.program.instructions import Gru, Op, Register, Rows, Tensors, Writer, padded
+from bytenmt.decoding.cpu.program.instructions import Gru, Op, Register, RowKind, Tensors, Writer, padded
 from bytenmt.decoding.cpu.program.packed_model import PackedModel, Packing, Source
 
 
@@ -26,14 +26,14 @@ def seq2seq(tensors: Tensors, config: Seq2SeqConfig, precision: str) -> PackedMo
         x = states
     if every_step:
         context, hidden = encode.register(d), encode.register(n_layers * d)
-        encode.linear(context, finals[-1], "decoder.context.weight", rows=Rows.SENTENCES)
-        encode.emit(Op.TANH, context, rows=Rows.SENTENCES)
-        encode.emit(Op.KEEP_FIXED, a=context, k=0, rows=Rows.SENTENCES)
-        encode.linear(hidden, context, "decoder.start.weight", rows=Rows.SENTENCES)
-        encode.emit(Op.TANH, hidden, rows=Rows.SENTENCES)
+        encode.linear(context, finals[-1], "decoder.context.weight", rows=RowKind.SENTENCES)
+        encode.emit(Op.TANH, context, rows=RowKind.SENTENCES)
+        encode.emit(Op.KEEP_FIXED, a=context, k=0, rows=RowKind.SENTENCES)
+        encode.linear(hidden, context, "decoder.start.weight", rows=RowKind.SENTENCES)
+        encode.emit(Op.TANH, hidden, rows=RowKind.SENTENCES)
         finals = [hidden.part(layer * d, d) for layer in range(n_layers)]
     for layer, final in enumerate(finals):
-        encode.emit(Op.KEEP_STATE, a=final, k=layer, rows=Rows.SENTENCES)
+        encode.emit(Op.KEEP_STATE, a=final, k=layer, rows=RowKind.SENTENCES)
 
     step = packing.begin_step()
     d_embedding = config.d_embedding
@@ -78,7 +78,7 @@ def bahdanau(tensors: Tensors, config: BahdanauConfig, precision: str) -> Packed
     if config.source:
         query = step.register(config.d_attention)
         step.linear(query, before, "decoder.score.query.weight")
-        v = step.weights.vector(tensors["decoder.score.v"])
+        v = step.vector("decoder.score.v")
         step.emit(Op.ATTEND_ADDITIVE, x.part(d_embedding, d_context), query, w=v, m=0, v=1)
     after = step.register(d)
     step.emit(Op.COPY, after, before)
@@ -111,9 +111,9 @@ def _bahdanau_encoder(encode: Writer, table: int, config: BahdanauConfig) -> Non
     encode.emit(Op.KEEP_EXPONENTIAL, a=keys, k=0)
     encode.emit(Op.KEEP, a=annotations, k=1)
     hidden = encode.register(d)
-    encode.linear(hidden, first_state, "decoder.start.weight", "decoder.start.bias", rows=Rows.SENTENCES)
-    encode.emit(Op.TANH, hidden, rows=Rows.SENTENCES)
-    encode.emit(Op.KEEP_STATE, a=hidden, k=0, rows=Rows.SENTENCES)
+    encode.linear(hidden, first_state, "decoder.start.weight", "decoder.start.bias", rows=RowKind.SENTENCES)
+    encode.emit(Op.TANH, hidden, rows=RowKind.SENTENCES)
+    encode.emit(Op.KEEP_STATE, a=hidden, k=0, rows=RowKind.SENTENCES)
 
 
 def luong(tensors: Tensors, config: LuongConfig, precision: str) -> PackedModel:
@@ -159,8 +159,8 @@ def _luong_encoder(encode: Writer, table: int, config: LuongConfig) -> None:
     encode.emit(Op.EMBED, x, w=table)
     for layer in range(config.n_layers):
         x, h, c = _lstm_scan(encode, x, f"encoder.{layer}", d)
-        encode.emit(Op.KEEP_STATE, a=h, k=2 * layer, rows=Rows.SENTENCES)
-        encode.emit(Op.KEEP_STATE, a=c, k=2 * layer + 1, rows=Rows.SENTENCES)
+        encode.emit(Op.KEEP_STATE, a=h, k=2 * layer, rows=RowKind.SENTENCES)
+        encode.emit(Op.KEEP_STATE, a=c, k=2 * layer + 1, rows=RowKind.SENTENCES)
     encode.emit(Op.KEEP, a=x, k=0)
     if config.score != "dot":
         keys = encode.register(d)
@@ -199,7 +199,7 @@ def _luong_attention(step: Writer, context: Register, top: Register, score: str)
         return
     query = step.register(top.width)
     step.linear(query, top, "decoder.score.query.weight")
-    v = step.weights.vector(step.tensors["decoder.score.v"])
+    v = step.vector("decoder.score.v")
     step.emit(Op.ATTEND_ADDITIVE, context, query, w=v, m=1, v=0)
 
 
@@ -237,7 +237,8 @@ def _gru_scan(
     scratch = encode.register(padded(d) + padded(2 * d) + padded(d) + d)
     states = encode.register(d) if states is None else states
     gates, candidate = (
-        encode.weights.matrix(encode.tensors[f"{name}.{part}.weight"]) for part in ("gates", "candidate")
+        encode.weights.matrix(encode.tensors[full], full)
+        for full in (f"{name}.gates.weight", f"{name}.candidate.weight")
     )
     encode.emit(
         Op.GRU_SCAN,
@@ -260,6 +261,7 @@ def _lstm_scan(encode: Writer, x: Register, name: str, d: int) -> tuple[Register
     encode.linear(share, x, f"{name}.input.weight", f"{name}.input.bias")
     scratch = encode.register(2 * padded(d) + 4 * d)
     states = encode.register(d)
-    u = encode.weights.matrix(encode.tensors[f"{name}.recurrent.weight"])
+    recurrent = f"{name}.recurrent.weight"
+    u = encode.weights.matrix(encode.tensors[recurrent], recurrent)
     encode.emit(Op.LSTM_SCAN, states, share, scratch, w=u.place, s=u.scales)
     return states, scratch.part(0, d), scratch.part(padded(d), d)

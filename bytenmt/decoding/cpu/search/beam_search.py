@@ -11,22 +11,22 @@ from typing import Any
 
 import numpy as np
 
+from bytenmt.decoding import splitmix
 from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest
 from bytenmt.decoding.cpu.kernels.simd import compiled
-from bytenmt.decoding.cpu.search import slots as numbers
 from bytenmt.decoding.cpu.search.drafter import Drafter, learn
 from bytenmt.decoding.cpu.search.slots import DONE, RUNNING, Rules, SearchState
 from bytenmt.decoding.interface import LOOK_AHEAD
 from bytenmt.utf8 import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS
 
 NOTHING = -np.inf
-GOLDEN, FIRST, SECOND = np.uint64(numbers.GOLDEN), np.uint64(numbers.FIRST), np.uint64(numbers.SECOND)
+GOLDEN, FIRST, SECOND = np.uint64(splitmix.GOLDEN), np.uint64(splitmix.FIRST), np.uint64(splitmix.SECOND)
 S27, S30, S31, S40 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(40)
 
 
 @compiled
 def uniform(key: np.uint64, step: int) -> float:
-    """The draw of a text's byte, from 0 to under 1."""
+    """The draw of a text's byte, from 0 to under 1: splitmix.mixed(key + step)."""
     x = key + np.uint64(step) + GOLDEN
     x = (x ^ (x >> S30)) * FIRST
     x = (x ^ (x >> S27)) * SECOND
@@ -34,48 +34,48 @@ def uniform(key: np.uint64, step: int) -> float:
 
 
 @compiled
-def gather_rows(places: SearchState) -> None:
+def gather_rows(search: SearchState) -> None:
     """List the rows of the running places."""
     n = 0
-    for place in range(len(places.state)):
-        if places.state[place] == RUNNING:
-            for beam in range(places.last.shape[1]):
-                places.rows[n, 0] = place
-                places.rows[n, 1] = beam
-                places.rows[n, 2] = 0
+    for place in range(len(search.state)):
+        if search.state[place] == RUNNING:
+            for beam in range(search.last.shape[1]):
+                search.rows[n, 0] = place
+                search.rows[n, 1] = beam
+                search.rows[n, 2] = 0
                 n += 1
-            for column in range(1, places.n_drafted[place] + 1):
-                places.rows[n, 0] = place
-                places.rows[n, 1] = 0
-                places.rows[n, 2] = column
+            for column in range(1, search.n_drafted[place] + 1):
+                search.rows[n, 0] = place
+                search.rows[n, 1] = 0
+                search.rows[n, 2] = column
                 n += 1
-    places.n_rows[0] = n
+    search.n_rows[0] = n
 
 
 @compiled
-def choose(places: SearchState, rules: Rules, drafter: Drafter) -> None:
+def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
     """What every running sentence takes, from the logits of its rows: a step, and one more for every drafted
-    byte that is what has been chosen."""
+    byte that is accepted, because it is what has been chosen."""
     merged = np.empty(N_IDS, np.float32)
     allowed = np.empty(N_IDS, np.bool_)
-    text = np.empty(places.chosen.shape[1], np.uint8)
+    text = np.empty(search.chosen.shape[1], np.uint8)
     n_best = 2 * rules.beam
     best = np.empty(n_best, np.float64)
     index = np.empty(n_best, np.int64)
     first = 0
-    while first < places.n_rows[0]:
-        place = places.rows[first, 0]
-        began, n_columns = places.step[place], 1 + places.n_drafted[place]
+    while first < search.n_rows[0]:
+        place = search.rows[first, 0]
+        began, n_columns = search.step[place], 1 + search.n_drafted[place]
         for column in range(n_columns):
             n_found = 0
             for beam in range(rules.beam):
-                before = places.score[place, beam]
+                before = search.score[place, beam]
                 if rules.sample and before == NOTHING:
                     continue  # this text has ended
-                log_softmax(places.logits, first + column + beam, merged)
-                allow(places, rules, place, beam, allowed, text)
+                log_softmax(search.logits, first + column + beam, merged)
+                allow(search, rules, place, beam, allowed, text)
                 if rules.sample:
-                    draw(places, rules, place, beam, merged, allowed)
+                    draw(search, rules, place, beam, merged, allowed)
                     continue
                 for byte in range(N_IDS):
                     if allowed[byte]:
@@ -83,14 +83,14 @@ def choose(places: SearchState, rules: Rules, drafter: Drafter) -> None:
                         if total > (best[n_found - 1] if n_found == n_best else NOTHING):
                             n_found = insert(best, index, n_found, total, beam * N_IDS + byte)
             if not rules.sample:
-                go_on(places, rules, place, best, index, n_found)
-            places.step[place] += 1
-            if places.state[place] != RUNNING or column == n_columns - 1:
+                beam_search(search, rules, place, best, index, n_found)
+            search.step[place] += 1
+            if search.state[place] != RUNNING or column == n_columns - 1:
                 break
-            if places.drafted[place, column] != places.last[place, 0]:
+            if search.drafted[place, column] != search.last[place, 0]:
                 break  # what was read after it was not this text
-        places.passes[place] += 1
-        learn(places, drafter, place, began)
+        search.passes[place] += 1
+        learn(search, drafter, place, began)
         first += rules.beam + n_columns - 1
 
 
@@ -117,24 +117,24 @@ def log_softmax(logits: Any, row: int, merged: Any) -> None:
 
 
 @compiled
-def allow(places: SearchState, rules: Rules, place: int, beam: int, allowed: Any, text: Any) -> None:
+def allow(search: SearchState, rules: Rules, place: int, beam: int, allowed: Any, text: Any) -> None:
     """Which bytes may follow: what the prefix forces, else the automaton under the length limit and the
     repetition guard."""
-    step = places.step[place]
-    room = min(places.limit[place] - step, LONGEST_CHARACTER)
-    may = rules.allowed[room, places.automaton[place, beam]]
+    step = search.step[place]
+    room = min(search.limit[place] - step, LONGEST_CHARACTER)
+    may = rules.allowed[room, search.automaton[place, beam]]
     for byte in range(N_IDS):
         allowed[byte] = may[byte]
-    if step < places.n_prefix[place]:
-        forced = places.prefix[place, step]
+    if step < search.n_prefix[place]:
+        forced = search.prefix[place, step]
         for byte in range(N_IDS):
             allowed[byte] = byte == forced
     elif rules.ngram > 0:
         at = beam
         for back in range(step - 1, -1, -1):
-            text[back] = places.chosen[place, back, at]
-            at = places.parents[place, back, at]
-        forbid_repeats(text[:step], rules, places.automaton[place, beam], allowed)
+            text[back] = search.chosen[place, back, at]
+            at = search.parents[place, back, at]
+        forbid_repeats(text[:step], rules, search.automaton[place, beam], allowed)
 
 
 @compiled
@@ -187,71 +187,71 @@ def insert(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
 
 
 @compiled
-def go_on(places: SearchState, rules: Rules, place: int, best: Any, index: Any, n_found: int) -> None:
+def beam_search(search: SearchState, rules: Rules, place: int, best: Any, index: Any, n_found: int) -> None:
     """Beam search: end and go on with the best candidates."""
-    step, beams = places.step[place], rules.beam
-    automaton = places.automaton[place].copy()
+    step, beams = search.step[place], rules.beam
+    automaton = search.automaton[place].copy()
     going = 0
     for rank in range(n_found):
         beam, byte = index[rank] // N_IDS, index[rank] % N_IDS
         if byte == EOS:
             if rank < beams:
-                finish(places, rules, place, best[rank], beam)
+                finish(search, rules, place, best[rank], beam)
         elif going < beams:
-            places.last[place, going], places.parent[place, going] = byte, beam
-            places.score[place, going] = best[rank]
-            places.automaton[place, going] = rules.follow[automaton[beam], byte]
+            search.last[place, going], search.parent[place, going] = byte, beam
+            search.score[place, going] = best[rank]
+            search.automaton[place, going] = rules.follow[automaton[beam], byte]
             going += 1
     for beam in range(going, beams):  # nothing is left for these
-        places.last[place, beam], places.parent[place, beam] = BOS, beam
-        places.score[place, beam] = NOTHING
+        search.last[place, beam], search.parent[place, beam] = BOS, beam
+        search.score[place, beam] = NOTHING
     for beam in range(beams):
-        places.chosen[place, step, beam] = places.last[place, beam]
-        places.parents[place, step, beam] = places.parent[place, beam]
-    if is_over(places, rules, place, places.score[place, 0] if going > 0 else NOTHING):
-        places.state[place] = DONE
+        search.chosen[place, step, beam] = search.last[place, beam]
+        search.parents[place, step, beam] = search.parent[place, beam]
+    if search_is_over(search, rules, place, search.score[place, 0] if going > 0 else NOTHING):
+        search.state[place] = DONE
 
 
 @compiled
-def is_over(places: SearchState, rules: Rules, place: int, best: float) -> bool:
+def search_is_over(search: SearchState, rules: Rules, place: int, best: float) -> bool:
     """Whether no text that goes on is expected among the wanted hypotheses; see search_is_over in
     decoding/pytorch/beam_search.py. best: the highest score of those that go on."""
-    if rules.beam == 1 and places.n_finished[place] > 0:
+    if rules.beam == 1 and search.n_finished[place] > 0:
         return True  # greedy search looks back at nothing
-    worst_wanted, limit = places.ranked[place, rules.n_best - 1], places.limit[place]
+    worst_wanted, limit = search.ranked[place, rules.n_best - 1], search.limit[place]
     if not best / float(limit + 1) ** rules.length_penalty > worst_wanted:
         return True
-    if places.n_finished[place] < rules.beam:
+    if search.n_finished[place] < rules.beam:
         return False
-    soon = min(LOOK_AHEAD * (places.step[place] + 1), limit)
+    soon = min(LOOK_AHEAD * (search.step[place] + 1), limit)
     return not best / float(soon + 1) ** rules.length_penalty > worst_wanted
 
 
 @compiled
-def finish(places: SearchState, rules: Rules, place: int, total: float, beam: int) -> None:
+def finish(search: SearchState, rules: Rules, place: int, total: float, beam: int) -> None:
     """A hypothesis has ended: keep it if it is among the best."""
-    ranked = total / float(places.step[place] + 1) ** rules.length_penalty
-    n = places.n_finished[place]
-    if n == rules.beam and not ranked > places.ranked[place, n - 1]:
+    ranked = total / float(search.step[place] + 1) ** rules.length_penalty
+    n = search.n_finished[place]
+    if n == rules.beam and not ranked > search.ranked[place, n - 1]:
         return
     at = min(n, rules.beam - 1)
-    places.n_finished[place] = at + 1
-    while at > 0 and ranked > places.ranked[place, at - 1]:
-        places.ranked[place, at] = places.ranked[place, at - 1]
-        places.log_p[place, at] = places.log_p[place, at - 1]
-        places.at[place, at] = places.at[place, at - 1]
-        places.who[place, at] = places.who[place, at - 1]
+    search.n_finished[place] = at + 1
+    while at > 0 and ranked > search.ranked[place, at - 1]:
+        search.ranked[place, at] = search.ranked[place, at - 1]
+        search.log_p[place, at] = search.log_p[place, at - 1]
+        search.at[place, at] = search.at[place, at - 1]
+        search.who[place, at] = search.who[place, at - 1]
         at -= 1
-    places.ranked[place, at], places.log_p[place, at] = ranked, total
-    places.at[place, at], places.who[place, at] = places.step[place], beam
+    search.ranked[place, at], search.log_p[place, at] = ranked, total
+    search.at[place, at], search.who[place, at] = search.step[place], beam
 
 
 @compiled
-def draw(places: SearchState, rules: Rules, place: int, beam: int, merged: Any, allowed: Any) -> None:
+def draw(search: SearchState, rules: Rules, place: int, beam: int, merged: Any, allowed: Any) -> None:
     """Sampling: one text's next byte."""
-    step = places.step[place]
+    step = search.step[place]
     if np.isnan(merged[0]):  # then all are
-        places.state[place] = DONE
+        search.state[place] = DONE
         return
     order = np.argsort(-np.where(allowed, merged, np.float32(NOTHING)), kind="mergesort")
     n = 0
@@ -272,7 +272,7 @@ def draw(places: SearchState, rules: Rules, place: int, beam: int, merged: Any, 
                 weights[order[rank]] = 0.0
             kept += weights[order[rank]]
         total = weights.sum()
-    target = uniform(places.keys[place, beam], step) * total
+    target = uniform(search.keys[place, beam], step) * total
     running, byte = 0.0, order[0]
     for candidate in range(N_IDS):
         if weights[candidate] > 0.0:
@@ -280,14 +280,14 @@ def draw(places: SearchState, rules: Rules, place: int, beam: int, merged: Any, 
             byte = candidate
             if running > target:
                 break
-    score = places.score[place, beam] + np.float64(merged[byte])
-    places.chosen[place, step, beam], places.parents[place, step, beam] = byte, beam
-    places.last[place, beam], places.parent[place, beam] = byte, beam
-    places.score[place, beam] = score
+    score = search.score[place, beam] + np.float64(merged[byte])
+    search.chosen[place, step, beam], search.parents[place, step, beam] = byte, beam
+    search.last[place, beam], search.parent[place, beam] = byte, beam
+    search.score[place, beam] = score
     if byte == EOS:
-        finish(places, rules, place, score, beam)
-        places.score[place, beam] = NOTHING
-        if places.n_finished[place] == rules.beam:
-            places.state[place] = DONE
+        finish(search, rules, place, score, beam)
+        search.score[place, beam] = NOTHING
+        if search.n_finished[place] == rules.beam:
+            search.state[place] = DONE
     else:
-        places.automaton[place, beam] = rules.follow[places.automaton[place, beam], byte]
+        search.automaton[place, beam] = rules.follow[search.automaton[place, beam], byte]

@@ -20,9 +20,6 @@ Bytes = npt.NDArray[np.uint8]
 
 FREE, RUNNING, DONE = 0, 1, 2  # a place's state
 
-# splitmix64 (Steele, Lea and Flood 2014)
-GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-
 
 class Rules(NamedTuple):
     """interface.Options and the alphabet's tables, as compiled code takes them. allowed (5, 10, 256), see
@@ -64,9 +61,9 @@ class SearchState(NamedTuple):
     n_finished (p,) int64; ranked, log_p (p, b) float64, at, who (p, b) int64: finished hypotheses, best
     first: score, log-probability, step and beam of EOS.
     chosen (p, t, b) uint8, parents (p, t, b) uint16: what was chosen at every step, and whose child it is.
-    source (p, _) uint8, n_source (p,) int64: bytes to copy from; drafted (p, 8) uint8: guesses of what comes
-    after `last`, of which n_drafted (p,) int64 are tried, and hope (p, 8) float64, the chance that as many
-    of them come; passes (p,) int64 of the decoder. Only of b = 1.
+    source (p, _) uint8, n_source (p,) int64: bytes to copy from; drafted (p, 8) uint8: what probably
+    comes after `last`, of which n_drafted (p,) int64 bytes are read, and chance (p, 8) float64, that as many
+    of them are accepted; passes (p,) int64 of the decoder. Only of b = 1.
     rows (r, 3) int64: place, beam and column of each row of the pass, 0 the one that reads `last`, then the
     drafted ones; r is p * b or more; n_rows (1,) int64.
     logits (k, r, 256) float32: a pass' outcome in each of k models, a row as in rows.
@@ -93,7 +90,7 @@ class SearchState(NamedTuple):
     n_source: Ints
     drafted: Bytes
     n_drafted: Ints
-    hope: Reals
+    chance: Reals
     passes: Ints
     rows: Ints
     n_rows: Ints
@@ -131,7 +128,7 @@ class SearchState(NamedTuple):
             n_source=np.zeros(n_places, np.int64),
             drafted=np.zeros((n_places, CHAIN), np.uint8),
             n_drafted=np.zeros(n_places, np.int64),
-            hope=np.zeros((n_places, CHAIN)),
+            chance=np.zeros((n_places, CHAIN)),
             passes=np.zeros(n_places, np.int64),
             rows=np.zeros((n_rows, 3), np.int64),
             n_rows=np.zeros(1, np.int64),
@@ -174,12 +171,3 @@ class SearchState(NamedTuple):
             made[at] = self.chosen[place, at, beam]
             beam = int(self.parents[place, at, beam])
         return bytes(made)
-
-
-def mixed(x: int) -> int:
-    """splitmix64 of a number, on the host."""
-    mask = (1 << 64) - 1
-    x = (x + GOLDEN) & mask
-    x = ((x ^ (x >> 30)) * FIRST) & mask
-    x = ((x ^ (x >> 27)) * SECOND) & mask
-    return x ^ (x >> 31)

@@ -1,0 +1,78 @@
+"""Which engine suits this machine, and in which precision it computes.
+
+PyTorch is imported only where there is a GPU's driver, or a job of several processes. Knows names and the
+machine; knows no runs and no engines.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bytenmt.decoding.interface import AUTO, EngineSpec
+from bytenmt.errors import BytenmtError, DeviceError
+
+if TYPE_CHECKING:
+    from bytenmt.distributed import Group
+
+ON_THE_CPU = "numba"  # the engine that AUTO takes where there is no GPU
+DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # devices of which one is there where a GPU is (dxg: under Windows)
+
+
+def choose(spec: EngineSpec) -> EngineSpec:
+    """What AUTO stands for on this machine, and whether the rest can be had; precision and draft stay. Raises
+    DeviceError for a device that is not there, BytenmtError for what does not go together."""
+    engine, device, precision = spec.engine, spec.device, spec.precision
+    if engine == "numba" and device == "cuda":
+        raise BytenmtError("--engine numba runs on the CPU: drop --device cuda, or use --engine cuda-graph")
+    if engine == "cuda-graph" and device == "cpu":
+        raise BytenmtError("--engine cuda-graph runs on a GPU: drop --device cpu, or use --engine numba")
+    on_cpu = device == "cpu" or engine == "numba"
+    has_gpu = not on_cpu and gpu_is_there()
+    if device == "cuda" and not has_gpu:
+        raise DeviceError("--device cuda: no GPU is available here; use --device cpu or auto")
+    if engine == "cuda-graph" and not has_gpu:
+        raise DeviceError("--engine cuda-graph: no GPU is available here; use --engine numba or auto")
+    if engine == AUTO:
+        engine = "cuda-graph" if has_gpu else ON_THE_CPU
+    if precision in ("int8", "w8a8") and engine != "numba":
+        raise BytenmtError(f"--precision {precision} is for --engine numba: {engine} has fp32 and bf16")
+    return replace(spec, engine=engine, device="cuda" if has_gpu else "cpu")
+
+
+def gpu_is_there() -> bool:
+    """Whether PyTorch finds a GPU; it is not asked where there is no driver."""
+    if not any(os.path.exists(name) for name in DRIVERS):
+        return False
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@contextmanager
+def processes(device: str) -> Iterator[Group | None]:
+    """The processes of a job under torchrun; None for one alone, for which PyTorch is not imported."""
+    if not os.environ.get("RANK") or not os.environ.get("WORLD_SIZE"):
+        yield None
+        return
+    import torch
+
+    from bytenmt.distributed import local_device, process_group
+
+    with process_group(local_device(torch.device(device))) as group:
+        yield group if group.size > 1 else None
+
+
+def precision_of(stored: str, spec: EngineSpec) -> str:
+    """In which a run computes whose file holds its matrices in `stored`."""
+    if spec.precision != AUTO:
+        return spec.precision
+    return {"numba": stored, "cuda-graph": "bf16", "torch": "fp32"}[spec.engine]
