@@ -1,6 +1,6 @@
-"""A program for tests/test_kill.py: trains in children that SIGKILL ends, then in one that it spares.
+"""A program for training/test_kill.py: trains in children that SIGKILL ends, then in one that it spares.
 
-    python tests/killed_runs.py ARCH FOLDER
+    python tests/helpers/killed_runs.py ARCH FOLDER
 
 The folder holds the texts src, tgt, valid_src and valid_tgt. Trains FOLDER/whole in one go and FOLDER/killed
 with eight deaths, and prints how many were at a random moment and how many inside a checkpoint's writing.
@@ -13,6 +13,8 @@ import random
 import signal
 import sys
 import time
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +81,10 @@ def child(arch: str, run: Path, folder: Path, in_call: int | None) -> int:
 def main(arch: str, folder: Path) -> None:
     """Both runs. Exits with the log where a child fails by anything but its death."""
     torch.set_num_threads(1)
+    # Here, once, what the first optimiser and the first picture would import in each child: two seconds.
+    for module in ("torch._dynamo", "matplotlib.figure"):
+        with suppress(ImportError):
+            import_module(module)
     draw = random.Random(arch)
     started = time.monotonic()
     pid = child(arch, folder / "whole", folder, None)

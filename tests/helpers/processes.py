@@ -20,8 +20,16 @@ from bytenmt import distributed
 
 SECONDS = 60  # until a job counts as hanging; it takes about one
 FORKSERVER = multiprocessing.get_context("forkserver")
+# Once for all processes; also what the first optimiser and the first picture would import, two seconds each.
 FORKSERVER.set_forkserver_preload(
-    ["bytenmt.evaluation.scores", "bytenmt.decoding.translator", "hypothesis", "pytest"]
+    [
+        "bytenmt.evaluation.scores",
+        "bytenmt.decoding.translator",
+        "hypothesis",
+        "pytest",
+        "torch._dynamo",
+        "matplotlib.figure",
+    ]
 )
 
 

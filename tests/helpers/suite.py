@@ -19,7 +19,10 @@ SLOW = """
     cli/test_terminal.py
     cli/test_commands.py test_closed_standard_streams_are_told_of test_a_line_is_translated_without_pytorch
     cli/test_line_filter.py test_a_line_alone_is_answered_at_once_and_ctrl_c_is_quiet
+    data/test_windows.py test_a_model_learns_a_text test_processes_share_one_run test_resume_is_bit_identical
     decoding/test_kernels.py test_a_machine_without_the_instructions_computes_the_same
+    decoding/test_pytorch_engines.py test_the_captured_step_equals_plain_pytorch
+    decoding/test_pytorch_engines.py test_the_captured_pass_equals_plain_steps
     decoding/test_scheduler_and_search.py test_the_repetition_guard_is_the_naive_one
     decoding/test_speculation_cpu.py test_texts_and_scores_are_to_the_last_bit_those_without_drafts
     speculative/test_build.py test_whose_table_is_taken
@@ -31,7 +34,8 @@ SLOW = """
     training/test_distributed_training.py
     training/test_kill.py
     training/test_run.py
-    training/test_trainer.py test_a_full_disk_ends_nothing
+    training/test_trainer.py test_a_full_disk_ends_nothing test_patience_and_plateau
+    training/test_trainer.py test_the_average_is_validated_saved_and_resumed
     test_distributed.py
     test_jit.py test_processes_that_start_together_do_not_meet
 """

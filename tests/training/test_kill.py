@@ -25,7 +25,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been(arch: str, tmp_path: Path) -> N
         (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     root = Path(__file__).parents[2]
     done = subprocess.run(
-        [sys.executable, str(root / "tests" / "killed_runs.py"), arch, str(tmp_path)],
+        [sys.executable, str(root / "tests" / "helpers" / "killed_runs.py"), arch, str(tmp_path)],
         env=os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
