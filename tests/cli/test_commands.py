@@ -65,10 +65,10 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
     warm_up(tmp_path_factory.mktemp("compiled"))
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder: a run, one without a source, and texts good and bad."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run, one without a source, and texts good and bad."""
+    tmp_path = tmp_path_factory.mktemp("made")
     make_run(tmp_path / "run")
     make_run(tmp_path / "no_source", settings=("model.source=false",))
     make_run(tmp_path / "plain", "seq2seq")
@@ -91,6 +91,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "nothing.gz").write_bytes(gzip.compress(b""))
     (tmp_path / "invalid.gz").write_bytes(gzip.compress(files["invalid"]))
     (tmp_path / "cut.gz").write_bytes(gzip.compress(files["src"])[:-12])
+    return tmp_path
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of them to work in."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import lzma
 import re
+import shutil
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,10 @@ TEXT = "The cat sat on 3 mats.\n고양이 <b>셋</b>\r\n".encode() * 20 + bytes(
 LEARNT = b"The cat sat. The mat sat on the cat.\n" * 30
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder: a run with a source, one without, one that tells its training text, and texts."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a source, one without, and texts."""
+    tmp_path = tmp_path_factory.mktemp("made")
     make_run(tmp_path / "run")
     make_run(tmp_path / "blind", settings=BLIND)
     files = {
@@ -46,6 +47,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_bytes(content)
     (tmp_path / "packed.gz").write_bytes(gzip.compress(TEXT))
     (tmp_path / "cut.xz").write_bytes(lzma.compress(TEXT)[:-20])
+    return tmp_path
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of them to work in."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
