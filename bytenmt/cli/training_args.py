@@ -48,9 +48,8 @@ def configuration(
     begun = has_checkpoint(run)
     if not resume:
         refuse_if_taken(run)
-    if not begun and not (
-        resume and (run / CONFIG).is_file()
-    ):  # or one that stopped before it saved anything
+    goes_on = resume and (run / CONFIG).is_file()  # also what stopped before it had saved anything
+    if not begun and not goes_on:
         return load_config(arch, preset, text, settings if source else ("model.source=false", *settings))
     if not resume:
         raise BytenmtError(f"{run} already holds a run: go on with it by --resume, or give -o another folder")

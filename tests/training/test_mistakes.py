@@ -77,7 +77,7 @@ def test_texts_that_look_wrong() -> None:
 
 def test_a_run_tells_of_them(pairs: dict[str, Path], tmp_path: Path) -> None:
     """Without a source and with one."""
-    heard, wanted = Heard(), config("luong", "train.max_updates=1")
+    heard, wanted = Heard(), config("luong", "train.max_updates=1", "train.valid_lines=0")
     swapped = PairFiles(pairs["vt"], pairs["vs"])
     files: dict[str, Any] = {"files": [PairFiles(pairs["src"], pairs["tgt"])], "valid": swapped}
     train(tmp_path / "run", wanted, **files, device=CPU, reporter=heard)

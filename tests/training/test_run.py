@@ -77,7 +77,7 @@ def test_best_is_the_best_validation(texts: dict[str, Any], tmp_path: Path) -> N
     assert again == pytest.approx(min(validated.values()), abs=1e-5)
 
 
-@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize("arch", ["bahdanau", "convs2s"])  # one that steps, one that does not
 def test_bf16(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
     """Training in bf16 autocast learns as fp32 does, with fp32 weights, and validates in fp32."""
     bits = {}
