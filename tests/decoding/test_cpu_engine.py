@@ -7,6 +7,7 @@ import pytest
 import torch
 from cpu_engines import ALL, model, ours, packed, run, some_requests, theirs
 from invariants import WITHOUT_SOURCE, build, make
+from rotation import rotated
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.program.instructions import Column, Op
@@ -34,12 +35,12 @@ SEARCHES = {
     "top k and p": Options(sample=True, top_k=20, top_p=0.8, temperature=0.7),
     "no repeats": Options(beam=2, n_best=2, no_repeat_ngram_size=2),
 }
+EXACT = ["bahdanau", "luong-concat", "bytenet-wide", "convs2s-uneven", "bytenet-multiplicative"]
 
 
-@pytest.mark.parametrize("search", SEARCHES)
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(("name", "search"), rotated(list(ALL), list(SEARCHES)))
 def test_texts_and_scores_are_those_of_plain_pytorch(name: str, search: str) -> None:
-    """Every option of every architecture, sentences taking the places of others; texts equal, scores to
+    """All options and all architectures, sentences taking the places of others; texts equal, scores to
     1e-4 over up to 25 bytes."""
     source = name not in WITHOUT_SOURCE
     of, options, requests = model(name), SEARCHES[search], some_requests(9, source)
@@ -85,10 +86,7 @@ def test_models_of_different_architectures_vote(beam: int) -> None:
     agree(found, run(TorchEngine(models, options, 3, torch.device("cpu")), requests))
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize(
-    "name", ["bahdanau", "luong-concat", "bytenet-wide", "convs2s-uneven", "bytenet-multiplicative"]
-)
+@pytest.mark.parametrize(("precision", "name"), rotated(PRECISIONS, EXACT))
 def test_to_the_last_bit_whatever_stands_beside_it(name: str, precision: str) -> None:
     """Alone, among others, with two threads: the same numbers, not only nearly."""
     of, requests = packed(model(name), precision), some_requests(11)

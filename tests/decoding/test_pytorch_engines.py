@@ -13,6 +13,7 @@ import pytest
 import torch
 from invariants import CONVOLUTIONAL, VARIANTS, WITH_SOURCE, AnyModel
 from made_up import FakeDecoder, random_distribution
+from rotation import rotated
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -114,10 +115,9 @@ def test_the_captured_pass_equals_plain_steps() -> None:
     check_captured("convs2s", DRAFTED[1][1], traced, speculation())
 
 
-@pytest.mark.parametrize("options", MANY_OPTIONS)
-@pytest.mark.parametrize("name", WITH_SOURCE)
+@pytest.mark.parametrize(("name", "options"), rotated(WITH_SOURCE, MANY_OPTIONS))
 def test_fixed_places_equal_plain_pytorch(name: str, options: Options) -> None:
-    """All but the recording, with every option of every model."""
+    """All but the recording, with all options and all models."""
     check_captured(name, options, rehearsed)
 
 

@@ -18,6 +18,7 @@ from made_up import (
     normalised,
     random_distribution,
 )
+from rotation import rotated
 
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
@@ -67,8 +68,7 @@ def check_output(results: list[list[Hypothesis]], limits: list[int], beam: int) 
             assert b"\n" not in found.text and b"\r" not in found.text
 
 
-@pytest.mark.parametrize("name", WITH_SOURCE)
-@pytest.mark.parametrize("beam", [1, 2, 3, 6])
+@pytest.mark.parametrize(("name", "beam"), rotated(WITH_SOURCE, [1, 2, 3, 6]))
 def test_scores_are_teacher_forced_scores(name: str, beam: int) -> None:
     """Every hypothesis' log-probability is what the model gives its bytes."""
     invariants.check_search(peaky(name), beam)
