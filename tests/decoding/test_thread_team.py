@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Thread
 
 import pytest
 
 from bytenmt.decoding.cpu import thread_team
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
+from bytenmt.errors import BytenmtError
 
 
 def test_every_thread_takes_part_and_is_waited_for() -> None:
@@ -72,3 +74,12 @@ def test_one_thread_needs_no_other() -> None:
     assert seen == [(0, 1)]
     with pytest.raises(ValueError, match="0 threads"):
         ThreadTeam(0)
+
+
+def test_threads_that_the_system_does_not_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", refused)
+    with pytest.raises(BytenmtError, match="5 threads are more than the system gives"):
+        ThreadTeam(5)

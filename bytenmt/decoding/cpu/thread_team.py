@@ -7,6 +7,8 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from time import perf_counter
 
+from bytenmt.errors import BytenmtError
+
 Task = Callable[[int, int], None]  # of a thread's number and how many there are
 
 
@@ -21,10 +23,16 @@ class ThreadTeam:
     SHORTEST, LONGEST = 8, 64  # calls from one comparison to the next
 
     def __init__(self, most: int) -> None:
+        """Raises BytenmtError where the system does not give so many."""
         if most < 1:
             raise ValueError(f"{most} threads: expected at least 1")
         self.size = self.most = most
-        self._others = [_Other() for _ in range(most - 1)]
+        try:
+            self._others = [_Other() for _ in range(most - 1)]
+        except RuntimeError as error:
+            raise BytenmtError(
+                f"{most} threads are more than the system gives ({error}): lower --threads"
+            ) from None
         self._turn, self._period = 0, self.SHORTEST
         self._seconds = [0.0, 0.0, 0.0]  # of the calls of a comparison; then of a usual call in the first
 
