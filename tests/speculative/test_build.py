@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -204,11 +205,13 @@ def test_a_table_that_is_no_good_is_told_of_once(place: Path, fault: str) -> Non
 def test_a_run_without_a_table_is_as_ever(place: Path) -> None:
     """Its engines are made without drafts, and nothing is said of them."""
     runtime = load_runs(["bare"], EngineSpec("numba", "cpu"))
-    assert runtime.maker(Options()).keywords["speculation"] is None  # type: ignore[attr-defined]
+    engine: Any = runtime.maker(Options())(2)
+    assert not engine._speculates
     drafting = load_runs(["run"], EngineSpec("numba", "cpu", draft=6))
-    speculation = drafting.maker(Options()).keywords["speculation"]  # type: ignore[attr-defined]
-    assert speculation.most == 6
-    assert drafting.maker(Options(beam=2)).keywords["speculation"] is None  # type: ignore[attr-defined]
+    engine = drafting.maker(Options())(2)
+    assert engine._speculates and engine._drafter.most == 6
+    engine = drafting.maker(Options(beam=2))(2)
+    assert not engine._speculates
     accepted(f"translate -m bare -i in {SHORT}")
     assert "draft" not in accepted("info bare").partition("[train]")[0]
     lines = (place / "in").read_text().splitlines()
