@@ -33,7 +33,7 @@ from bytenmt.speculative.table import (
     word_of,
     write,
 )
-from bytenmt.storage.tensor_file import entry, pack
+from bytenmt.storage.tensor_file import entry, pack, read_arrays
 from bytenmt.utf8 import BOS, EOS
 
 WIDE, NARROW = 1 << 14, 1 << 6  # slots: no two contexts share one, and nearly all do
@@ -350,6 +350,7 @@ def test_it_is_read_as_it_was_written(tmp_path: Path, table: Table) -> None:
     path = write(tmp_path, table, a_config(), FACTS)
     assert path == tmp_path / FILE and [path] == list(tmp_path.iterdir())
     first = path.read_bytes()
+    assert read_arrays(path)[0].keys() == {"tag", "guess", "reach", "copy", "gain"}, "older files have these"
     for config in (a_config(), a_config("train.max_updates=7", "train.max_minutes=1", "train.draft=true")):
         again = read(tmp_path, config, FACTS | {"update": 99})
         assert all(a.dtype == b.dtype and (a == b).all() for a, b in zip(table, again, strict=True))
