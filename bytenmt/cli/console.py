@@ -9,13 +9,15 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
+from functools import wraps
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 import click
+from click.shell_completion import CompletionItem
 
 from bytenmt.atomic_file import replacing
 from bytenmt.errors import BytenmtError, printable
@@ -227,3 +229,41 @@ def commit() -> list[str]:
     except (OSError, subprocess.CalledProcessError):
         return []
     return [f"commit {said.stdout.strip()}"]
+
+
+def completing(names: Sequence[str], files: bool = False) -> Callable[..., list[CompletionItem]]:
+    """What a shell is told of a word that may be one of these names, or a file's."""
+
+    def complete(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
+        items = [CompletionItem(name) for name in names if name.startswith(begun)]
+        return items + ([CompletionItem(begun, type="file")] if files else [])
+
+    return complete
+
+
+def one_run(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The run that is given as -m RUN or as RUN, as the argument `run`."""
+
+    @wraps(command)
+    def call(*, run: Path | None, named_run: Path | None, **more: Any) -> Any:
+        if run is not None and named_run is not None:
+            raise click.UsageError(f"{named_run} and -m {run}: expected one run.")
+        return command(run=_there(run or named_run), **more)
+
+    return call
+
+
+def all_runs(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The runs that are given as -m RUN and as RUN, as the argument `runs`."""
+
+    @wraps(command)
+    def call(*, runs: tuple[Path, ...], more_runs: tuple[Path, ...], **more: Any) -> Any:
+        return command(runs=_there(runs + more_runs), **more)
+
+    return call
+
+
+def _there(given: Any) -> Any:
+    if not given:
+        raise click.UsageError("Missing the run: give RUN, or -m RUN.")
+    return given

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from bytenmt.cli.console import Command, check_output, say
-from bytenmt.cli.options import ARCHITECTURES, COUNT, FILE, completing, corpora, errors_option, preset_option
+from bytenmt.cli.console import Command, check_output, completing, say
+from bytenmt.cli.options import ARCHITECTURES, COUNT, FILE, corpora, errors_option, preset_option
 from bytenmt.errors import BytenmtError
 
 

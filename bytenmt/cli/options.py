@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
+from bytenmt.cli.console import all_runs, completing, one_run
 from bytenmt.config.bounds import BEAM, MOST, N_BYTES, THREADS, WEIGHT, Bounds
 from bytenmt.config.bounds import DECODING as OF
 from bytenmt.config.bounds import TRAINING as LEARNT
@@ -67,44 +66,6 @@ def options(*parts: Callable[[Command], Command]) -> Callable[[Command], Command
         return command
 
     return add
-
-
-def completing(names: Sequence[str], files: bool = False) -> Callable[..., list[CompletionItem]]:
-    """What a shell is told of a word that may be one of these names, or a file's."""
-
-    def complete(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
-        items = [CompletionItem(name) for name in names if name.startswith(begun)]
-        return items + ([CompletionItem(begun, type="file")] if files else [])
-
-    return complete
-
-
-def one_run(command: Command) -> Command:
-    """The run that is given as -m RUN or as RUN, as the argument `run`."""
-
-    @wraps(command)
-    def call(*, run: Path | None, named_run: Path | None, **more: Any) -> Any:
-        if run is not None and named_run is not None:
-            raise click.UsageError(f"{named_run} and -m {run}: expected one run.")
-        return command(run=_there(run or named_run), **more)
-
-    return call  # type: ignore[return-value]
-
-
-def all_runs(command: Command) -> Command:
-    """The runs that are given as -m RUN and as RUN, as the argument `runs`."""
-
-    @wraps(command)
-    def call(*, runs: tuple[Path, ...], more_runs: tuple[Path, ...], **more: Any) -> Any:
-        return command(runs=_there(runs + more_runs), **more)
-
-    return call  # type: ignore[return-value]
-
-
-def _there(given: Any) -> Any:
-    if not given:
-        raise click.UsageError("Missing the run: give RUN, or -m RUN.")
-    return given
 
 
 ARCHITECTURES = tuple(PRESETS["small"])

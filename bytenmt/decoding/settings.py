@@ -38,9 +38,10 @@ class Settings:
     max_tokens: int = MAX_TOKENS
 
     def __post_init__(self) -> None:
-        bounds.check(
-            {name: value for name, value in vars(self).items() if value is not None}, bounds.DECODING
-        )
+        given = dict(vars(self))
+        if self.max_source_bytes is None:
+            del given["max_source_bytes"]
+        bounds.check(given, bounds.DECODING)
         if not isinstance(self.prefix, bytes) or first_invalid(self.prefix) >= 0:
             raise SettingError(f"the prefix {self.prefix!r} is not valid UTF-8")
         if b"\n" in self.prefix or b"\r" in self.prefix:
