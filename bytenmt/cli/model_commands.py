@@ -125,6 +125,6 @@ def info(what: str, preset: str | None, no_source: bool, program: bool) -> None:
     RUN is a run folder, FILE a weights file, ARCH the name of an architecture. The output can be given to
     --config.
     """
-    from bytenmt.cli.model_summary import information, program_of
+    from bytenmt.decoding.model_summary import information, program_of
 
     click.echo(program_of(what, preset, no_source) if program else information(what, preset, no_source))

@@ -10,8 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bytenmt.config.schema import Config, config_toml, config_tree, load_config, preset_tree
-from bytenmt.config.tree import DEEPEST_KEY
+from bytenmt.config.schema import (
+    Config,
+    config_toml,
+    config_tree,
+    load_config,
+)
+from bytenmt.config.tree import (
+    DEEPEST_KEY,
+    preset_tree,
+)
 from bytenmt.config.untrusted import parse_toml
 from bytenmt.data.corpus import PairFiles
 from bytenmt.errors import BytenmtError, ConfigError

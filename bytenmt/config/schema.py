@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 import tomli_w
@@ -16,8 +16,8 @@ from msgspec import Meta, Struct
 
 from bytenmt.config.advice import explained
 from bytenmt.config.bounds import MOST, TRAINING
-from bytenmt.config.presets import PRESETS, WITHOUT_SOURCE
-from bytenmt.config.tree import assign, merge, not_finite
+from bytenmt.config.presets import PRESETS
+from bytenmt.config.tree import assign, merge, not_finite, preset_tree
 from bytenmt.config.untrusted import parse_toml, printable
 from bytenmt.errors import ConfigError
 
@@ -150,7 +150,7 @@ def _check_field(reach: int) -> None:
 CONVOLUTIONAL = ("bytenet", "convs2s")  # architectures whose training has no loop over time
 ATTENTIVE = ("bahdanau", "luong", "convs2s")  # those with attention, which tells an alignment
 ModelConfig = Seq2SeqConfig | BahdanauConfig | LuongConfig | ByteNetConfig | ConvS2SConfig
-_REGISTERED: dict[str, type[Config]] = {}  # a whole run's configuration, by the name of its architecture
+REGISTERED: dict[str, type[Config]] = {}  # a whole run's configuration, by the name of its architecture
 
 
 def architecture(config: ModelConfig) -> str:
@@ -246,21 +246,6 @@ def load_config(arch: str | None, preset: str | None, toml: str, settings: Itera
     return parse_config(tree)
 
 
-def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
-    """The nested dictionary of a preset, of a model with or without a source. Raises ConfigError for an
-    unknown name."""
-    if preset not in PRESETS:
-        raise ConfigError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")
-    if not isinstance(arch, str) or arch not in PRESETS[preset]:
-        known = ", ".join(PRESETS[preset])
-        raise ConfigError(f"unknown architecture {arch!r}: expected one of {known}")
-    tree: dict[str, Any] = {"model": {"arch": arch}}
-    merge(tree, PRESETS[preset][arch])
-    if not source:
-        merge(tree, WITHOUT_SOURCE[preset].get(arch, {"model": {"source": False}}))
-    return tree
-
-
 def parse_config(tree: Mapping[str, Any]) -> Config:
     """A nested dictionary -> Config; ConfigError names the path of what does not fit."""
     endless = not_finite(tree) if isinstance(tree, Mapping) else None
@@ -281,27 +266,11 @@ def _sections(tree: Mapping[str, Any]) -> dict[str, type[Struct]]:
     return known | ({"model": models[arch]} if isinstance(arch, str) and arch in models else {})
 
 
-def register(section: type[ModelSection], presets: Mapping[str, Mapping[str, Any]]) -> None:
-    """Make another architecture known; models.register calls it. section: its configuration, whose tag is its
-    name; presets: the sections "model" and "train" by the name of a preset, "small" and what else it has."""
-    arch = str(section.__struct_config__.tag)
-    if arch in PRESETS["small"]:
-        raise ValueError(f"there is an architecture {arch!r} already")
-    if "small" not in presets or not presets.keys() <= PRESETS.keys():
-        raise ValueError(f"presets {', '.join(presets)}: expected small, and others of {', '.join(PRESETS)}")
-    kind = msgspec.defstruct(
-        "Config", [("model", section)], bases=(Config,), frozen=True, forbid_unknown_fields=True, kw_only=True
-    )
-    _REGISTERED[arch] = cast(type[Config], kind)
-    for preset, given in presets.items():
-        PRESETS[preset][arch] = {"model": dict(given.get("model", {})), "train": dict(given.get("train", {}))}
-
-
 def _converted(tree: Mapping[str, Any]) -> Config:
     """See parse_config. Raises msgspec.ValidationError."""
     model = tree.get("model") if isinstance(tree, Mapping) else None
     arch = model.get("arch") if isinstance(model, Mapping) else None
-    return msgspec.convert(tree, _REGISTERED.get(arch, Config) if isinstance(arch, str) else Config)
+    return msgspec.convert(tree, REGISTERED.get(arch, Config) if isinstance(arch, str) else Config)
 
 
 def config_tree(config: Config) -> dict[str, Any]:

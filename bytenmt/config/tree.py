@@ -1,6 +1,6 @@
 """A configuration as a nested dictionary, not checked yet: `--set key=value` over a file over a preset.
 
-Knows dictionaries; knows no key.
+Knows dictionaries and the presets; knows no key.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from bytenmt.config.presets import PRESETS, WITHOUT_SOURCE
 from bytenmt.errors import ConfigError
 
 LONGEST_SETTING, DEEPEST_KEY = 20_000, 8  # characters of a `--set`; names in its key
@@ -60,3 +61,18 @@ def not_finite(tree: Mapping[str, Any]) -> str | None:
             if isinstance(value, float) and not math.isfinite(value):
                 return f"{section}.{key}"
     return None
+
+
+def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
+    """The nested dictionary of a preset, of a model with or without a source. Raises ConfigError for an
+    unknown name."""
+    if preset not in PRESETS:
+        raise ConfigError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")
+    if not isinstance(arch, str) or arch not in PRESETS[preset]:
+        known = ", ".join(PRESETS[preset])
+        raise ConfigError(f"unknown architecture {arch!r}: expected one of {known}")
+    tree: dict[str, Any] = {"model": {"arch": arch}}
+    merge(tree, PRESETS[preset][arch])
+    if not source:
+        merge(tree, WITHOUT_SOURCE[preset].get(arch, {"model": {"source": False}}))
+    return tree

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bytenmt.config import schema
+from bytenmt.config import registry
 from bytenmt.config.schema import ModelConfig, ModelSection, architecture
 from bytenmt.models.bahdanau import Bahdanau
 from bytenmt.models.base import Model
@@ -32,9 +32,9 @@ def register(
     that runs a model runs it; the CPU engine, which needs a program, leaves it to plain PyTorch.
 
     section: its configuration, a frozen ModelSection with a tag, which is the architecture's name; model:
-    makes it of one; presets: see schema.register. Raises ValueError for a name that is taken.
+    makes it of one; presets: see registry.register. Raises ValueError for a name that is taken.
     """
-    schema.register(section, presets)
+    registry.register(section, presets)
     MODELS[str(section.__struct_config__.tag)] = model
 
 

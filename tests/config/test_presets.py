@@ -9,7 +9,16 @@ import pytest
 import torch
 
 from bytenmt.config.presets import PRESETS
-from bytenmt.config.schema import Config, config_toml, fingerprint, load_config, parse_config, preset_tree
+from bytenmt.config.schema import (
+    Config,
+    config_toml,
+    fingerprint,
+    load_config,
+    parse_config,
+)
+from bytenmt.config.tree import (
+    preset_tree,
+)
 from bytenmt.errors import ConfigError
 from bytenmt.models import MODELS, build_model
 from bytenmt.models.base import Model

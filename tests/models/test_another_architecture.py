@@ -15,10 +15,10 @@ import torch
 from small_runs import CPU, config
 from source_tree import PACKAGE
 
-from bytenmt.cli.model_summary import information, program_of
 from bytenmt.config import schema
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import load_config
+from bytenmt.decoding.model_summary import information, program_of
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.models import MODELS, build_model, register

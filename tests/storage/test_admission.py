@@ -173,7 +173,10 @@ METADATA: dict[str, tuple[Callable[[Told], Told], str]] = {
         "facts cannot be read: Expected `int` <",
     ),
     "a list": (lambda t: t | {"facts": "[1]"}, "Expected `object`, got `array`"),
-    "a word": (lambda t: t | {"facts": '{"update": "x"}'}, "Expected `int | null`, got `str` - at `$.update`"),
+    "a word": (
+        lambda t: t | {"facts": '{"update": "x"}'},
+        "Expected `int | null`, got `str` - at `$.update`",
+    ),
     "texts": (lambda t: t | {"facts": '{"texts": [1]}'}, "at `$.texts[0]`"),
     "no facts": (lambda t: {k: v for k, v in t.items() if k != "facts"}, "its facts cannot be read"),
     "no JSON": (lambda t: t | {"config": "{"}, "its configuration cannot be read"),

@@ -11,7 +11,12 @@ import torch
 from made_up_engine import make_run, small_config, small_model
 
 from bytenmt.config.facts import Facts
-from bytenmt.config.schema import parse_config, preset_tree
+from bytenmt.config.schema import (
+    parse_config,
+)
+from bytenmt.config.tree import (
+    preset_tree,
+)
 from bytenmt.models.base import Model
 from bytenmt.storage.checkpoint import load_run, weights, write_weights
 from bytenmt.utf8 import BOS, EOS

@@ -33,6 +33,8 @@ from bytenmt.config.schema import (
     ModelConfig,
     architecture,
     parse_config,
+)
+from bytenmt.config.tree import (
     preset_tree,
 )
 from bytenmt.errors import BytenmtError, ConfigError
