@@ -46,6 +46,8 @@ def configuration(
     if run.exists() and not run.is_dir():
         raise BytenmtError(f"{run} is a file: give the name of a folder to -o")
     if not has_checkpoint(run) and not (resume and (run / CONFIG).is_file()):  # begun and given up at most
+        if not resume and (run / CONFIG).is_file():
+            refuse_if_taken(run)
         return load_config(arch, preset, text, settings if source else ("model.source=false", *settings))
     if not resume:
         refuse_if_taken(run)
