@@ -31,6 +31,7 @@ from bytenmt.models import MODELS, build_model
 from bytenmt.storage.checkpoint import save_checkpoint, weights
 from bytenmt.storage.manifest import CONFIG
 from bytenmt.training import run as training
+from bytenmt.training.run import Outcome
 
 # So that a child in another folder finds the package under test.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
@@ -395,8 +396,9 @@ def test_info_of_a_run(place: Path) -> None:
 class Call:
     """Stands in for training.train and keeps what it was called with."""
 
-    def __call__(self, run: Path, config: Config, **rest: Any) -> None:
+    def __call__(self, run: Path, config: Config, **rest: Any) -> Outcome:
         self.run, self.config, self.rest = run, config, rest
+        return Outcome(0, 0)
 
 
 @pytest.fixture

@@ -237,7 +237,7 @@ def check_on_device(
         one = begin([model], Search(options, CPU), requests, drafted=width_of(drafter))
         one = map_tensors(lambda part: part.to(meta), one)
         model, choice = model.to(meta), Search(options, meta)
-        running = one._replace(voices=one.voices * 2)
+        running = one._replace(model_states=one.model_states * 2)
         with OnDevice():
             for _ in range(2):
                 running = step([model, model], choice, running, drafter)
@@ -366,12 +366,12 @@ def test_rings_stay_while_beams_reorder(name: str) -> None:
     engine = TorchEngine([peaky(name)], Options(beam=4), 3, CPU)
     engine.admit(invariants.some_requests([7, 3, 5], [14, 9, 11]))
     assert engine._running is not None
-    rings = engine._running.voices[0].state.rings
+    rings = engine._running.model_states[0].state.rings
     addresses, moved = [ring.data_ptr() for ring in rings], 0
     for _ in range(9):
         engine.advance(1)
         moved += int((engine._running.beams.parent != torch.arange(4)).sum())
-        assert [ring.data_ptr() for ring in engine._running.voices[0].state.rings] == addresses
+        assert [ring.data_ptr() for ring in engine._running.model_states[0].state.rings] == addresses
     assert moved > 5
 
 

@@ -197,7 +197,7 @@ def test_a_table_that_is_no_good_is_told_of_once(place: Path, fault: str) -> Non
     other[len(whole) // 2] ^= 1
     faults = {"cut": whole[:-9], "flipped": bytes(other), "empty": b""}
     path.write_bytes(faults.get(fault) or (place / "text" / FILE).read_bytes() if fault != "empty" else b"")
-    told = f"bytenmt: decoding without drafts: run/{FILE} is "
+    told = f"bytenmt: warning: decoding without drafts: run/{FILE} is "
     told += "the draft table of another run" if fault == "foreign" else "damaged"
     for option in ("", "--draft 4", "--draft off"):
         assert accepted(f"{TRANSLATE} {option}", "" if "off" in option else told) == plain

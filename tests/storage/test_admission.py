@@ -326,8 +326,8 @@ def test_draft_tables_from_strangers(made: dict[str, Path], tmp_path: Path) -> N
     for name, part, message in (
         ("reach", np.tile(np.arange(8, dtype=np.uint8), (4, 1)), "grow along a draft"),
         ("copy", np.tile(np.arange(8, dtype=np.uint8), (9, 1)), "grow along a draft"),
-        ("gain", np.full(8, np.nan, np.float32), "no shares"),
-        ("gain", np.full(8, 3, np.float32), "no shares"),
+        ("accepted", np.full(8, np.nan, np.float32), "no shares"),
+        ("accepted", np.full(8, 3, np.float32), "no shares"),
         ("tag", np.uint32(4), "does not hold the arrays"),
         ("tag", np.zeros((2, 2), np.uint32), "does not hold the arrays"),
         ("tag", np.zeros(0, np.uint32), "does not hold the arrays"),

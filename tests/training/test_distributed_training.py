@@ -13,6 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
+if __name__ == "__main__":  # a process of torchrun's
+    sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
+
 from processes import results
 from small_runs import config
 

@@ -36,8 +36,21 @@ SLOW = {"train": 1, "evaluate": 2, "score": 2, "predict": 2}  # of how rarely th
 
 
 # What the commands import when they are called: once is enough for all children.
-HEAVY = ["alignment", "asking", "average", "convert", "drafting", "evaluate", "figures", "generate", "info"]
-HEAVY += ["page", "predict", "prepare", "reference", "stream"]
+HEAVY = [
+    "evaluation.alignment",
+    "evaluation.scores",
+    "storage.average",
+    "storage.quantize",
+    "speculative.build",
+]
+HEAVY += ["language.summary", "language.generate", "language.html_report", "language.surprisal"]
+HEAVY += [
+    "language.baselines",
+    "decoding.model_summary",
+    "cli.decoding_args",
+    "cli.inputs",
+    "cli.line_filter",
+]
 for name in HEAVY:
     importlib.import_module(f"bytenmt.{name}")
 
