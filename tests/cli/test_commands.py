@@ -23,6 +23,7 @@ import bytenmt
 from bytenmt import __version__
 from bytenmt.cli.console import writer
 from bytenmt.cli.main import main
+from bytenmt.cli.progress import Console
 from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.config.schema import CONVOLUTIONAL, Config, config_toml, load_config, parse_config
 from bytenmt.data.corpus import PairFiles
@@ -414,6 +415,7 @@ def test_train_hands_over(call: Call) -> None:
     settings = ["train.max_updates=1", "train.lr=5e-4", "train.max_minutes=3.0"]
     assert call.run == Path("new")
     assert call.config == load_config("luong", "tiny", "", settings)
+    assert type(call.rest.pop("reporter")) is Console
     assert call.rest == {
         "files": [PairFiles(Path("src"), Path("tgt"))],
         "valid": PairFiles(Path("src"), Path("tgt")),

@@ -13,13 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
-if __name__ == "__main__":  # a process of torchrun's
-    sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
-
 from processes import results
 from small_runs import config
 
+from bytenmt.cli.progress import Console
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import ALONE, Group
 from bytenmt.storage.checkpoint import load_checkpoint
@@ -59,6 +56,7 @@ def _train(group: Group, arch: str, run: Path, folder: Path, settings: list[str]
         device=torch.device("cpu"),
         resume=True,
         group=group,
+        reporter=Console(),
     )
 
 
@@ -119,7 +117,7 @@ def test_torchrun_restarts_a_job_of_which_a_process_has_died(tmp_path: Path) -> 
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     # More than the one that is needed: now and then a thread of PyTorch's aborts a process that has finished.
     job = [*torchrun, "--max-restarts", "3", "--monitor-interval", "0.1", __file__, str(tmp_path)]
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'helpers'}", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(job, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "resuming" in done.stderr and "at update 20" in done.stderr
