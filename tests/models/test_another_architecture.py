@@ -45,7 +45,7 @@ def echo() -> Iterator[ModuleType]:
     finally:
         del sys.modules[module.__name__]
         MODELS.pop("echo", None)
-        schema._REGISTERED.pop("echo", None)
+        schema.REGISTERED.pop("echo", None)
         for of in PRESETS.values():
             of.pop("echo", None)
 
