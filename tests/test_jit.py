@@ -18,8 +18,8 @@ from processes import FORKSERVER
 from source_tree import MODULES, imports
 
 from bytenmt import jit, kernel_cache
-from bytenmt.cli.console import Notices
 from bytenmt.cli.main import main
+from bytenmt.cli.progress import Console
 from bytenmt.kernel_cache import KEPT, PACKAGE, SUFFIX, VARIABLE, Folder, Store, digest, folders
 from bytenmt.reporter import Reporter
 
@@ -236,7 +236,7 @@ def test_a_line_that_cannot_be_told_stops_nothing(monkeypatch: pytest.MonkeyPatc
 
     kernel_cache.tell("nobody reads this")
     monkeypatch.setattr(kernel_cache, "_reporter", kernel_cache._reporter.copy())
-    kernel_cache.report_to(Notices())
+    kernel_cache.report_to(Console())
     for stream in (Full(), None):
         monkeypatch.setattr("sys.stderr", stream)
         kernel_cache.tell("nobody reads this")

@@ -21,7 +21,6 @@ from click.shell_completion import CompletionItem
 
 from bytenmt.atomic_file import replacing
 from bytenmt.errors import BytenmtError, printable
-from bytenmt.reporter import Reporter
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + the signal
 QUIET, VERBOSE = "bytenmt.quiet", "bytenmt.verbose"  # in click's meta, which a group and its command share
@@ -117,15 +116,6 @@ def detail(text: object) -> None:
     context = click.get_current_context(silent=True)
     if context is not None and context.meta.get(VERBOSE):
         say(f"bytenmt: {text}")
-
-
-class Notices(Reporter):
-    """Lines of the library on stderr, once in a job."""
-
-    def say(self, line: str) -> None:
-        """See Reporter."""
-        if os.environ.get("RANK", "0") == "0":
-            say(line)
 
 
 def _tell(error: OSError) -> None:

@@ -17,7 +17,6 @@ import click
 
 from bytenmt.cli.console import (
     Command,
-    Notices,
     check_output,
     check_streams,
     dash,
@@ -28,6 +27,7 @@ from bytenmt.cli.console import (
     writer,
 )
 from bytenmt.cli.options import COUNT, DRAWN, ENGINE, FILE, MACHINE, MODEL, RUN, SAMPLING, WINDOW
+from bytenmt.cli.progress import Console
 from bytenmt.errors import BytenmtError, DataError
 
 if TYPE_CHECKING:  # they import PyTorch
@@ -231,7 +231,7 @@ def generate(
     if read_run(run)[1].config.model.source:
         raise BytenmtError(f"{run} was trained with a source: use `bytenmt translate`, or another run")
     began = time.monotonic()
-    runtime = load_runs([run], wanted, Notices())
+    runtime = load_runs([run], wanted, Console())
     for line in decoding_args.described(runtime, time.monotonic() - began):
         detail(line)
     given = {name: value for name, value in sampling.items() if value is not None}

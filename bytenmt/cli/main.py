@@ -9,9 +9,10 @@ from __future__ import annotations
 import click
 
 from bytenmt import __version__
-from bytenmt.cli.console import CommandGroup, Notices
+from bytenmt.cli.console import CommandGroup
 from bytenmt.cli.language_commands import generate, predict
 from bytenmt.cli.model_commands import average, convert, draft, info
+from bytenmt.cli.progress import Console
 from bytenmt.cli.train_command import train
 from bytenmt.cli.translation_commands import evaluate, score, translate
 from bytenmt.kernel_cache import report_to
@@ -32,7 +33,7 @@ The shell completes commands, options, architectures, presets and files after
 @click.version_option(__version__, prog_name="bytenmt")
 def main() -> None:
     """Character-level translation on raw UTF-8 bytes: no tokenizer, no vocabulary."""
-    report_to(Notices())
+    report_to(Console())
 
 
 for command in (train, translate, evaluate, score, predict, generate, average, convert, draft, info):

@@ -6,6 +6,7 @@ Knows stderr; imports nothing heavy before a bar is drawn.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ class Console(Reporter):
 
     def say(self, line: str) -> None:
         """See Reporter. A bar gives way; off a terminal it adds the time of day and how long is left."""
+        if os.environ.get("RANK", "0") != "0":  # a job of several processes says it once
+            return
         line = printable(line)
         shown = self._bars[-1] if self._bars else None
         if isinstance(shown, _Drawn):

@@ -15,7 +15,6 @@ import click
 from bytenmt import __version__
 from bytenmt.cli.console import (
     Command,
-    Notices,
     check_output,
     check_streams,
     commit,
@@ -27,6 +26,7 @@ from bytenmt.cli.console import (
     writer,
 )
 from bytenmt.cli.options import ANSWERS, COUNT, DECODING, FILE, RUN, RUNS, RUNTIME
+from bytenmt.cli.progress import Console
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _loaded(runs: tuple[Path, ...], wanted: EngineSpec, leads: bool) -> Runtime:
     from bytenmt.decoding.loading import load_runs
 
     began = time.monotonic()
-    runtime = load_runs(runs, wanted, Notices())
+    runtime = load_runs(runs, wanted, Console())
     if leads:
         for warning in decoding_args.opposed(runtime.runs):
             say(f"bytenmt: {warning}")
