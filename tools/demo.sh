@@ -7,7 +7,8 @@ run=runs/demo
 echo "== training on data/ (Korean to English) for ${MINUTES:=5} minutes into $run" >&2
 # One thread: so small a model gains half as much again from a second core, but loses far more where that
 # core is busy with something else.
-bytenmt train -o $run --arch bahdanau --preset tiny --resume --threads 1 \
+resume=$([ ! -d $run/checkpoints ] || echo --resume)
+bytenmt train -o $run --arch bahdanau --preset tiny $resume --threads 1 \
   --src data/train.ko --tgt data/train.en --valid-src data/valid.ko --valid-tgt data/valid.en \
   --max-minutes "$MINUTES"
 
