@@ -183,15 +183,18 @@ class TrainConfig(_Section, frozen=True):
         1  # batches are as wide as a multiple of it, so that the shapes are fewer
     )
     short_first: bool = False  # the first epoch goes from short pairs to long ones
-    optimizer: Literal["adamw", "nag", "sgd", "adadelta"] = "adamw"
+    optimizer: Literal["adamw", "muon", "nag", "sgd", "adadelta"] = "adamw"
     lr: Annotated[float, _as_option("lr")] = 1e-3
     schedule: Literal["inverse_sqrt", "cosine", "constant", "plateau"] = "cosine"
     warmup_updates: Count = 200
     plateau_factor: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.1  # plateau: lr times it at each standstill
     min_lr: Fraction = 1e-4  # plateau: the end of training, as a share of lr
     weight_decay: Annotated[float, Meta(ge=0.0, le=1e3)] = 0.01
+    adam_beta1: Dropout = 0.9  # adamw, muon
     adam_beta2: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.98
+    adam_lr: Annotated[float, Meta(ge=0.0, le=1e3)] = 0.0  # muon: of what AdamW updates; 0: as lr
     momentum: Dropout = 0.99  # nag
+    muon_momentum: Dropout = 0.95
     clip_norm: Annotated[float, Meta(ge=0.0, le=1e9)] = 1.0  # 0: no clipping
     label_smoothing: Dropout = 0.0
     byte_dropout: Dropout = 0.0  # share of the decoder's input bytes that it is not shown

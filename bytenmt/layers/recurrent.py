@@ -8,7 +8,7 @@ reads it only after the sentence, and `reverse` turns each sentence within its o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,8 @@ class GRU(nn.Module):
     update "keep":              h <- z * h + (1 - z) * g           (Cho et al. 2014, torch.nn.GRU)
     update "take":              h <- (1 - z) * h + z * g           (Bahdanau et al. 2015)
     """
+
+    STACKED: ClassVar = {"input": 3, "gates": 2}  # maps that stand on one another in a weight
 
     def __init__(
         self, d_input: int, d_hidden: int, reset: GRUReset = "before", update: GRUUpdate = "keep"
@@ -71,6 +73,8 @@ class LSTM(nn.Module):
 
     c <- sigma(f) * c + sigma(i) * tanh(g),  h <- sigma(o) * tanh(c)
     """
+
+    STACKED: ClassVar = {"input": 4, "recurrent": 4}
 
     def __init__(self, d_input: int, d_hidden: int) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ reads e(y_{i-1}) alone, mapped to all 2d channels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -80,6 +80,8 @@ class ResidualBlock(nn.Module):
 
 class MultiplicativeBlock(nn.Module):
     """The residual block with multiplicative units (figure 3 right)."""
+
+    STACKED: ClassVar = {"convolution": 4, "unit": 4}  # maps that stand on one another in a weight
 
     def __init__(self, d: int, kernel_width: int, dilation: int, dropout: float) -> None:
         super().__init__()

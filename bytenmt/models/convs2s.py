@@ -16,7 +16,7 @@ number of attentions, the path through e_j is not.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +56,8 @@ class GatedLayer(nn.Module):
     Initialised as section 3.5 has it: maps into a GLU N(0, sqrt(4p/n)), others N(0, sqrt(p/n)), with n the
     fan-in and p the share of the input that dropout keeps.
     """
+
+    STACKED: ClassVar = {"convolution": 2}  # maps that stand on one another in its weight
 
     def __init__(self, d_input: int, d_output: int, kernel_width: int, dropout: float) -> None:
         super().__init__()

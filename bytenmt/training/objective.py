@@ -31,10 +31,14 @@ class Objective(Protocol):
         """Go on from what carried_tensors gave. Raises KeyError or ValueError where it does not fit."""
 
 
+def in_bf16(train: TrainConfig, device: torch.device) -> bool:
+    """Whether the products of a training on the device are of bf16 numbers."""
+    return train.precision == "bf16" or (train.precision == "auto" and device.type == "cuda")
+
+
 def autocast(train: TrainConfig, device: torch.device) -> torch.autocast:
     """The context in which a model runs in training, in the numbers of train.precision."""
-    bf16 = train.precision == "bf16" or (train.precision == "auto" and device.type == "cuda")
-    return torch.autocast(device.type, torch.bfloat16, enabled=bf16)
+    return torch.autocast(device.type, torch.bfloat16, enabled=in_bf16(train, device))
 
 
 def compiled(loss: Callable[..., Any], config: Config) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ Knows parameters and the configuration; does not know models or batches.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,9 +16,12 @@ from torch import Tensor, nn
 from bytenmt.config.facts import Progress
 from bytenmt.config.schema import TrainConfig
 from bytenmt.config.untrusted import shown
+from bytenmt.training.muon import Muon, hidden_matrices
+from bytenmt.training.objective import in_bf16
 
 # What an optimiser keeps of a parameter.
 KEPT: dict[str, set[str]] = {
+    "muon": {"momentum_buffer"},  # of its matrices
     "adamw": {"step", "exp_avg", "exp_avg_sq"},
     "adadelta": {"step", "square_avg", "acc_delta"},
     "nag": {"momentum_buffer"},
@@ -26,26 +29,42 @@ KEPT: dict[str, set[str]] = {
 }
 
 
-def build_optimizer(parameters: Iterable[nn.Parameter], train: TrainConfig) -> torch.optim.Optimizer:
+def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimizer:
     """The optimiser of train.optimizer; vectors and scalars have no weight decay.
 
     nag is Nesterov's accelerated gradient (Gehring et al. 2017: momentum 0.99); adadelta has
     rho 0.95 and epsilon 1e-6 (Bahdanau et al. 2015; its paper's lr is 1); sgd has no momentum (Luong et
-    al. 2015).
+    al. 2015); muon: see muon.Muon. A group's "share" is that of the rate which it is given.
     """
-    every = list(parameters)
+    every = list(model.parameters())
+    maps = hidden_matrices(model) if train.optimizer == "muon" else {}
+    matrices = [p for p in every if p.dim() > 1 and p not in maps]
+    vectors = [p for p in every if p.dim() <= 1]
     groups: list[dict[str, Any]] = [
-        {"params": [p for p in every if p.dim() > 1], "weight_decay": train.weight_decay},
-        {"params": [p for p in every if p.dim() <= 1], "weight_decay": 0.0},
+        {"params": list(maps), "weight_decay": train.weight_decay, "muon": True},
+        {"params": matrices, "weight_decay": train.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
+    betas = train.adam_beta1, train.adam_beta2
+    if train.optimizer == "muon":
+        for group in groups:
+            group["share"] = 1.0 if "muon" in group else (train.adam_lr or train.lr) / train.lr
+        dtype = torch.bfloat16 if in_bf16(train, every[0].device) else torch.float32
+        return Muon(groups, maps, train.lr, betas, train.muon_momentum, dtype)
     if train.optimizer == "adamw":
-        return torch.optim.AdamW(groups, lr=train.lr, betas=(0.9, train.adam_beta2), fused=True)
+        return torch.optim.AdamW(groups, lr=train.lr, betas=betas, fused=True)
     if train.optimizer == "adadelta":
         return torch.optim.Adadelta(groups, lr=train.lr, rho=0.95, eps=1e-6, foreach=True)
     if train.optimizer == "nag":
         return torch.optim.SGD(groups, lr=train.lr, momentum=train.momentum, nesterov=True, fused=True)
     return torch.optim.SGD(groups, lr=train.lr, fused=True)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """The rate of the next update, of which each group has its share."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * group.get("share", 1.0)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -76,7 +95,12 @@ def restore_optimizer(
         if tensor.shape != (() if counts else parameter.shape) or not fits:
             raise ValueError(f"the optimiser's {shown(name)} has another shape or type than its parameter")
         state.setdefault(int(index), {})[key] = tensor
-    if any(parts.keys() != KEPT[train.optimizer] for parts in state.values()):
+    kept = [
+        "muon" if group.get("muon") else "adamw" if train.optimizer == "muon" else train.optimizer
+        for group in optimizer.param_groups
+        for _ in group["params"]
+    ]
+    if any(parts.keys() != KEPT[kept[index]] for index, parts in state.items()):
         raise ValueError(f"the optimiser's state is not that of {train.optimizer}")
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})

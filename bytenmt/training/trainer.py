@@ -36,6 +36,7 @@ from bytenmt.training.optim import (
     lr_factor,
     optimizer_tensors,
     restore_optimizer,
+    set_rate,
 )
 from bytenmt.training.translation_objective import TranslationObjective
 
@@ -55,7 +56,7 @@ class Trainer:
         self.model: Model[Any, Any] = build_model(config.model).to(device)
         self.parameters = list(self.model.parameters())
         self.progress = Progress()
-        self.optimizer = build_optimizer(self.parameters, train)
+        self.optimizer = build_optimizer(self.model, train)
         self.average = MovingAverage(self.parameters, train.ema) if train.ema else None
         kind = TranslationObjective if config.model.source else LanguageModelObjective
         self.objective: Objective = kind(self.model, config, device, group)
@@ -70,9 +71,7 @@ class Trainer:
         ones, and the gradients are summed.
         """
         train = self.config.train
-        lr = train.lr * lr_factor(train, self.progress)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
+        set_rate(self.optimizer, train.lr * lr_factor(train, self.progress))
         nats = None
         while nats is None:
             torch.manual_seed(_draw_seed(train.seed, self.progress.update, self.group.rank))

@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from bytenmt.config.schema import TrainConfig
+from bytenmt.config.presets import PRESETS
+from bytenmt.config.schema import TrainConfig, load_config
+from bytenmt.models import build_model
 from bytenmt.training.optim import (
     MovingAverage,
     Progress,
@@ -19,13 +21,14 @@ from bytenmt.training.optim import (
     lr_factor,
     optimizer_tensors,
     restore_optimizer,
+    set_rate,
     stopped_early,
 )
 
 
 def descend(train: TrainConfig, n_steps: int, resume_at: int | None = None) -> np.ndarray[Any, Any]:
     """A matrix and a vector under the gradient cos(x); resumed from saved tensors where that is said."""
-    parameters = [nn.Parameter(torch.linspace(-1, 1, 6).view(2, 3)), nn.Parameter(torch.ones(2) * 0.5)]
+    parameters = nn.ParameterList([torch.linspace(-1, 1, 6).view(2, 3), torch.ones(2) * 0.5])
     optimizer = build_optimizer(parameters, train)
     for step in range(n_steps):
         if step == resume_at:
@@ -42,7 +45,7 @@ def by_hand(name: str, n_steps: int, lr: float) -> np.ndarray[Any, Any]:
     """The same in NumPy, without weight decay, from the papers' equations."""
     x = np.concatenate([np.linspace(-1, 1, 6), [0.5, 0.5]])
     velocity, squares, deltas = np.zeros(8), np.zeros(8), np.zeros(8)
-    first, second = np.zeros(8), np.zeros(8)
+    first, second, momentum = np.zeros(8), np.zeros(8), np.zeros((2, 3))
     for step in range(1, n_steps + 1):
         g = np.cos(x)
         if name == "sgd":
@@ -57,11 +60,25 @@ def by_hand(name: str, n_steps: int, lr: float) -> np.ndarray[Any, Any]:
             x = x - lr * delta
         else:  # Kingma and Ba 2015
             first, second = 0.9 * first + 0.1 * g, 0.98 * second + 0.02 * g**2
-            x = x - lr * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.98**step)) + 1e-8)
+            moved = x - lr * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.98**step)) + 1e-8)
+            if name == "muon":  # Jordan et al. 2024, with Nesterov's momentum, scaled as by Liu et al. 2025
+                matrix = g[:6].reshape(2, 3)
+                momentum = 0.95 * momentum + 0.05 * matrix
+                direction = iterated(0.05 * matrix + 0.95 * momentum)
+                moved[:6] = x[:6] - lr * 0.2 * np.sqrt(3) * direction.flatten()
+            x = moved
     return x
 
 
-@pytest.mark.parametrize("name", ["adamw", "nag", "sgd", "adadelta"])
+def iterated(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Singular values s of x, scaled to length 1, to p(p(p(p(p(s))))) with an odd polynomial p."""
+    left, s, right = np.linalg.svd(x / np.linalg.norm(x), full_matrices=False)
+    for _ in range(5):
+        s = 3.4445 * s - 4.7750 * s**3 + 2.0315 * s**5
+    return np.asarray(left * s @ right)
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon", "nag", "sgd", "adadelta"])
 def test_optimizers(name: Any) -> None:
     """Five steps as the paper has them; resumed after three, bit for bit the same."""
     train = TrainConfig(optimizer=name, lr=0.1, weight_decay=0.0, momentum=0.9)
@@ -70,7 +87,7 @@ def test_optimizers(name: Any) -> None:
     assert np.array_equal(got, descend(train, 5, resume_at=3))
 
 
-@pytest.mark.parametrize("name", ["adamw", "nag", "sgd", "adadelta"])
+@pytest.mark.parametrize("name", ["adamw", "muon", "nag", "sgd", "adadelta"])
 def test_weight_decay_leaves_vectors_alone(name: Any) -> None:
     """Matrices shrink, biases and gains do not."""
     plain, decayed = (
@@ -78,6 +95,38 @@ def test_weight_decay_leaves_vectors_alone(name: Any) -> None:
     )
     assert np.array_equal(plain[6:], decayed[6:])
     assert (plain[:6] != decayed[:6]).all()
+
+
+@pytest.mark.parametrize("arch", PRESETS["tiny"])
+def test_muon_takes_each_map_by_itself(arch: str) -> None:
+    """Of stacked gates each is made orthogonal, kernels are flattened; the rest is AdamW's."""
+    sizes = ["model.d_embedding=12", "train.optimizer=muon", "train.adam_lr=1e-6", "train.weight_decay=0"]
+    config = load_config(arch, "tiny", "", sizes)
+    model = build_model(config.model)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    optimizer = build_optimizer(model, config.train)
+    set_rate(optimizer, 1e-3)
+    generator = torch.Generator().manual_seed(1)
+    for p in model.parameters():
+        p.grad = torch.randn(p.shape, generator=generator)
+    optimizer.step()
+    stacked = {
+        "seq2seq": {"input": 3, "gates": 2},
+        "bahdanau": {"cell.input": 3, "wards.input": 3, "gates": 2},
+    }
+    stacked |= {"luong": {"layers": 4, "encoder": 4}, "convs2s": {"convolution": 2}, "bytenet": {}}
+    for name, p in model.named_parameters():
+        moved = (p.detach() - before[name]).numpy()
+        if p.dim() < 2 or "embedding" in name or "positions" in name or "decoder.output" in name:
+            assert abs(moved).max() < 2e-6, name  # AdamW's first step is its rate
+            continue
+        n_maps = max([n for part, n in stacked[arch].items() if f"{part}." in name], default=1)
+        assert p.grad is not None
+        for block, grad in zip(
+            *(np.split(a.reshape(len(a), -1), n_maps) for a in (moved, p.grad.numpy())), strict=True
+        ):
+            expected = -1e-3 * 0.2 * np.sqrt(max(block.shape)) * iterated(grad.astype(np.float64))
+            np.testing.assert_allclose(block, expected, atol=2e-6, err_msg=name)
 
 
 def factor(update: int, seconds: float = 0.0, standstills: int = 0, **settings: Any) -> float:
@@ -127,11 +176,11 @@ def test_moving_average() -> None:
     assert parameter.tolist() == [39.0, -39.0, 19.5]
 
 
-@pytest.mark.parametrize("name", ["adamw", "nag", "adadelta", "sgd"])
+@pytest.mark.parametrize("name", ["adamw", "muon", "nag", "adadelta", "sgd"])
 def test_a_state_that_does_not_fit_is_refused(name: Any) -> None:
     """Of another shape, type, parameter or optimiser: the compiled steps believe what they are given."""
     train = TrainConfig(optimizer=name)
-    parameters = [nn.Parameter(torch.ones(2, 3)), nn.Parameter(torch.ones(2))]
+    parameters = nn.ParameterList([torch.ones(2, 3), torch.ones(2)])
     optimizer = build_optimizer(parameters, train)
     for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)
