@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.adamw import adamw
+from torch.optim.adamw import adamw  # documented as the functional form
 
 from bytenmt.layers.embedding import ByteEmbedding, PositionEmbedding
 
