@@ -1,0 +1,263 @@
+"""Finds what an architecture learns best with, by successive halving on CPU minutes and validation text only.
+
+    python tools/tune.py --arch bahdanau --preset tiny --src data/train.ko --tgt data/train.en \
+        --valid-src data/valid.ko --valid-tgt data/valid.en -o tuning/bahdanau --cpu-minutes 40
+
+A trial is a set of options, drawn by Optuna from the ranges of --vary; the first one is the preset itself. It
+is trained for the minutes of the first rung, its schedule ending there, and anew for each longer one while it
+is among the best third of those that came so far. What is found stands in -o: trials.md and trials.json, the
+best first; trials.png; and study.log, from which the same command goes on after it was stopped, until all
+trials together have taken --cpu-minutes. Needs Optuna: pip install 'bytenmt[tune]'.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+RUNGS = (1.0, 3.0, 9.0)  # CPU minutes
+FASTER = 3  # a rung is so many times as long as the one before, and so many trials compete for a place in it
+VARIED = (
+    "train.optimizer=adamw|muon",
+    "train.lr=1e-3..2e-2",
+    "train.adam_lr=1e-3..1e-2",
+    "train.max_tokens=1250|2500|5000",
+    "train.adam_beta2=0.95|0.98|0.99",
+    "train.warmup_updates=50|100|200",
+)
+DIVERGED = 8.0  # bits per byte: no better than no model
+
+
+class Range(NamedTuple):
+    """What an option may be: low to high, drawn by its logarithm; or one of choices."""
+
+    key: str
+    low: float = 0.0
+    high: float = 0.0
+    choices: tuple[str, ...] = ()
+
+    @staticmethod
+    def parse(text: str) -> Range:
+        """`key=low..high` or `key=a|b|c`. Raises ValueError."""
+        key, _, values = text.partition("=")
+        if ".." in values:
+            low, high = (float(value) for value in values.split(".."))
+            if not 0 < low < high:
+                raise ValueError(f"{text}: expected 0 < low < high")
+            return Range(key, low, high)
+        if not key or not values:
+            raise ValueError(f"{text}: expected key=low..high or key=a|b|c")
+        return Range(key, choices=tuple(values.split("|")))
+
+    def draw(self, trial: Trial) -> str:
+        """A value as --set takes it."""
+        if self.choices:
+            return str(trial.suggest_categorical(self.key, self.choices))
+        return f"{trial.suggest_float(self.key, self.low, self.high, log=True):.3g}"
+
+
+class Rung(NamedTuple):
+    """A training: its validation bits per byte, updates, and CPU seconds from its start to its end."""
+
+    bits: float
+    updates: int
+    seconds: float
+
+
+class Training:
+    """Trainings of one architecture on one corpus, each in a folder of its own name, done once."""
+
+    def __init__(self, folder: Path, arguments: Sequence[str], seed: int) -> None:
+        self.folder, self.arguments, self.seed = folder, arguments, seed
+
+    def run(self, settings: Sequence[str], minutes: float) -> Rung:
+        """Train for so many CPU minutes. Raises RuntimeError where training fails otherwise than by
+        diverging."""
+        name = hashlib.sha256(
+            json.dumps([self.arguments, self.seed, minutes, *settings]).encode()
+        ).hexdigest()
+        run = self.folder / "runs" / name[:12]
+        result = run / "result.json"
+        if result.is_file():
+            return Rung(**json.loads(result.read_text(encoding="utf-8")))
+        shutil.rmtree(run, ignore_errors=True)
+        words = [sys.executable, "-m", "bytenmt", "train", "-o", str(run), *self.arguments]
+        words += ["--max-updates", "0", "--max-cpu-minutes", str(minutes), "--seed", str(self.seed)]
+        words += ["--valid-every", "1000000", "--save-every", "1000000", "--set", "train.valid_lines=0"]
+        words += [part for setting in settings for part in ("--set", setting)]
+        before = _children_seconds()
+        ended = subprocess.run(
+            words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", errors="replace"
+        )
+        seconds = _children_seconds() - before
+        if ended.returncode and "diverged" not in ended.stderr:
+            raise RuntimeError(ended.stderr.strip() or f"training ended with {ended.returncode}")
+        bits, updates = DIVERGED, 0
+        if not ended.returncode:
+            lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+            last = [record for record in map(json.loads, lines) if "valid_bits_per_byte" in record][-1]
+            bits, updates = last["valid_bits_per_byte"], last["update"]
+        shutil.rmtree(run / "checkpoints", ignore_errors=True)
+        run.mkdir(parents=True, exist_ok=True)
+        found = Rung(min(bits, DIVERGED), updates, seconds)
+        result.write_text(json.dumps(found._asdict()), encoding="utf-8")
+        return found
+
+
+def tune(
+    folder: Path,
+    training: Training,
+    ranges: Sequence[Range],
+    rungs: Sequence[float],
+    minutes: float,
+    seed: int,
+) -> list[FrozenTrial]:
+    """Trials until they have taken so many CPU minutes; all of the study's, the best first: those of the
+    longest rung, by their bits per byte."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=6, multivariate=True)
+    study = optuna.create_study(
+        storage=JournalStorage(JournalFileBackend(str(folder / "study.log"))),
+        study_name="tune",
+        load_if_exists=True,
+        sampler=sampler,
+        pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=FASTER),
+    )
+    for trial in study.get_trials(states=(TrialState.RUNNING,)):  # stopped in its middle
+        study.tell(trial.number, state=TrialState.FAIL)
+        study.enqueue_trial(trial.params, user_attrs=_preset(trial))
+    if not study.trials:
+        study.enqueue_trial({}, user_attrs={"preset": True})
+
+    def objective(trial: Trial) -> float:
+        settings = [] if _preset(trial) else [f"{one.key}={one.draw(trial)}" for one in ranges]
+        bits = DIVERGED
+        for number, rung in enumerate(rungs):
+            found = training.run(settings, rung)
+            bits = found.bits
+            trial.set_user_attr(f"rung {number}", found._asdict())
+            print(
+                f"trial {trial.number}, {rung:g} min: {bits:.4f}  {' '.join(settings) or 'preset'}",
+                flush=True,
+            )
+            trial.report(bits, FASTER**number)
+            if number + 1 < len(rungs) and trial.should_prune():
+                raise optuna.TrialPruned
+        return bits
+
+    while spent(study.trials) < 60 * minutes:
+        study.optimize(objective, n_trials=1)
+    return ranked(study.trials)
+
+
+def taken(trial: FrozenTrial) -> list[Rung]:
+    """A trial's trainings, the shortest first."""
+    found = [Rung(**value) for name, value in trial.user_attrs.items() if name.startswith("rung ")]
+    return sorted(found, key=lambda rung: rung.seconds)
+
+
+def spent(trials: Sequence[FrozenTrial]) -> float:
+    """CPU seconds of all trainings."""
+    return sum(rung.seconds for trial in trials for rung in taken(trial))
+
+
+def ranked(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """Those that have been trained, the best first."""
+    done = [trial for trial in trials if taken(trial) and trial.state != TrialState.FAIL]
+    return sorted(done, key=lambda trial: (-len(taken(trial)), taken(trial)[-1].bits))
+
+
+def write(folder: Path, trials: Sequence[FrozenTrial], rungs: Sequence[float]) -> None:
+    """The table, for people and for programs, and the picture."""
+    keys = sorted({key for trial in trials for key in trial.params})
+    head = ["trial", *(f"bits/byte at {rung:g} min" for rung in rungs), "updates", *keys]
+    rows = []
+    for trial in trials:
+        bits = [f"{rung.bits:.4f}" for rung in taken(trial)]
+        values = [_shown(trial.params[key]) if key in trial.params else "preset" for key in keys]
+        blank = [""] * (len(rungs) - len(bits))
+        rows.append([str(trial.number), *bits, *blank, str(taken(trial)[-1].updates), *values])
+    lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
+    (folder / "trials.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    records: list[dict[str, Any]] = [
+        {"trial": trial.number, "params": trial.params, "rungs": [rung._asdict() for rung in taken(trial)]}
+        for trial in trials
+    ]
+    (folder / "trials.json").write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
+    _draw(folder / "trials.png", trials, [key for key in keys if key == "train.lr"])
+
+
+def _draw(path: Path, trials: Sequence[FrozenTrial], keys: Sequence[str]) -> None:
+    """Bits per byte over the learning rate, a colour an optimiser, larger the longer it was trained."""
+    from matplotlib.figure import Figure
+
+    axes = (figure := Figure(figsize=(7, 4.5))).add_subplot()
+    for optimizer, colour in (("adamw", "tab:blue"), ("muon", "tab:red")):
+        chosen = [t for t in trials if keys and t.params.get("train.optimizer", "adamw") == optimizer]
+        points = [
+            (t.params[keys[0]], rung.bits, n) for t in chosen if t.params for n, rung in enumerate(taken(t))
+        ]
+        if points:
+            x, y, n = zip(*points, strict=True)
+            axes.scatter(x, y, s=[15 * (1 + 2 * k) for k in n], color=colour, alpha=0.6, label=optimizer)
+    axes.set(xscale="log", xlabel="learning rate", ylabel="validation bits per byte")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend()
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+
+
+def _preset(trial: Trial | FrozenTrial) -> dict[str, Any]:
+    """Not empty where a trial has the preset's values."""
+    return {name: value for name, value in trial.user_attrs.items() if name == "preset"}
+
+
+def _shown(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _children_seconds() -> float:
+    """CPU seconds of the children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("-o", "--output", type=Path, required=True, help="folder of the study")
+    parser.add_argument("--vary", action="append", default=[], metavar="KEY=LOW..HIGH | KEY=A|B")
+    parser.add_argument("--rungs", default=",".join(f"{rung:g}" for rung in RUNGS), help="CPU minutes")
+    parser.add_argument("--cpu-minutes", type=float, default=40.0, help="of all trainings together")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1)
+    args, training_args = parser.parse_known_args()
+    ranges = [Range.parse(text) for text in args.vary or VARIED]
+    rungs = [float(rung) for rung in args.rungs.split(",")]
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    os.environ["OMP_NUM_THREADS"] = str(args.threads)
+    training = Training(args.output, ["--threads", str(args.threads), *training_args], args.seed)
+    trials = tune(args.output, training, ranges, rungs, args.cpu_minutes, args.seed)
+    write(args.output, trials, rungs)
+    best = trials[0]
+    assert all(math.isfinite(rung.bits) for rung in taken(best))
+    print((args.output / "trials.md").read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()
