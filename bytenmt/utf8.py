@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 N_IDS = 256
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors begin a file with it
 PAD = 0xFD  # padding is told from lengths; the value only makes mistakes visible
 BOS = 0xFE
 EOS = 0xFF
@@ -116,3 +117,12 @@ def first_invalid(data: bytes) -> int:
 def repair(data: bytes) -> bytes:
     """The bytes with U+FFFD where they are not valid UTF-8, as Python's 'replace' puts it."""
     return data.decode("utf-8", "replace").encode("utf-8")
+
+
+def describe_mistake(path: object, number: int, text: bytes) -> str:
+    """What to tell the user of a line, number from 1, that is not UTF-8."""
+    offset = first_invalid(text)
+    return (
+        f"{path}, line {number}, byte offset {offset}: 0x{text[offset]:02X} is not valid UTF-8 "
+        f"there: convert the file to UTF-8, or use --errors replace"
+    )

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from bytenmt.cli.line_filter import Filter, follow
 from bytenmt.cli.progress import Console
-from bytenmt.data.corpus import ParallelCorpus
-from bytenmt.data.decompress import reader, unpacked
-from bytenmt.data.text_file import TextFile, check_file
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     import torch
+
+    from bytenmt.data.corpus import ParallelCorpus
+    from bytenmt.data.text_file import TextFile
 
 HELD = 1 << 26  # bytes of a packed text to translate that are in memory at most
 
@@ -53,14 +53,21 @@ def check_pairs(run: Path, has_source: bool, src: Path | None) -> None:
 
 def text_file(path: Path, errors: str) -> TextFile:
     """A text file with at least one line."""
+    from bytenmt.data.text_file import TextFile
+
     text = TextFile.open(path, errors, reporter=Console())
     text.require_lines()
     return text
 
 
-def packed_text(path: Path, errors: str) -> TextFile | BufferedReader:
-    """A packed text file with at least one line; of more than HELD bytes a stream of its lines, which may be
-    more than the memory holds. Either way all of it has been unpacked once. Raises DataError."""
+def to_translate(path: Path, errors: str) -> TextFile | BufferedReader:
+    """A text file with at least one line; of a packed one of more than HELD bytes a stream of its lines,
+    which may be more than the memory holds, all of it unpacked once before. Raises DataError."""
+    from bytenmt.data.decompress import is_packed, reader, unpacked
+    from bytenmt.data.text_file import TextFile, check_file
+
+    if not is_packed(path):
+        return text_file(path, errors)
     check_file(path)
     held, n_bytes = bytearray(), 0
     for piece in unpacked(path):
@@ -78,6 +85,8 @@ def packed_text(path: Path, errors: str) -> TextFile | BufferedReader:
 
 def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
     """Two texts as a corpus of all their lines: empty ones and long ones are scored too."""
+    from bytenmt.data.corpus import ParallelCorpus
+
     source = None if src is None else text_file(src, errors)
     target = text_file(tgt, errors)
     return ParallelCorpus.from_texts(source, target, keep_empty=True)

@@ -175,7 +175,8 @@ def _translations(
 ) -> Iterator[Surprise]:
     """What the lines of a file, or of stdin, cost a translation model; `beside` reads all bytes of it."""
     from bytenmt.cli import inputs
-    from bytenmt.data.corpus import ParallelCorpus, TextFile
+    from bytenmt.data.corpus import ParallelCorpus
+    from bytenmt.data.text_file import TextFile
     from bytenmt.language.surprisal import translations
 
     source = inputs.text_file(src, errors or "replace")

@@ -12,15 +12,17 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from threading import Condition, Thread
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from bytenmt.cli.progress import progress
-from bytenmt.data.text_file import BYTE_ORDER_MARK, TextFile, describe_mistake
 from bytenmt.decoding.pieces import cut
 from bytenmt.decoding.translator import Answer, Translator
 from bytenmt.errors import DataError
 from bytenmt.reporter import Bar, Reporter
-from bytenmt.utf8 import first_invalid, repair
+from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, first_invalid, repair
+
+if TYPE_CHECKING:
+    from bytenmt.data.text_file import TextFile
 
 BUFFER_SIZE = 1000  # lines that are translated together
 BUFFER_BYTES = 1 << 24  # of lines that wait

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,8 +75,6 @@ def translate(
     """
     from bytenmt.cli import decoding_args, inputs, partial_output
     from bytenmt.cli.line_filter import Filter, follow
-    from bytenmt.data.decompress import is_packed
-    from bytenmt.data.text_file import TextFile
     from bytenmt.decoding.choice import choose, processes
     from bytenmt.decoding.translator import Translator
 
@@ -88,9 +87,7 @@ def translate(
         check_output(output, input)
         check_streams(input, output)
         partial_output.check_resume(output, resume)
-        text = None
-        if input is not None and leads:
-            text = (inputs.packed_text if is_packed(input) else inputs.text_file)(input, errors)
+        text = inputs.to_translate(input, errors) if input is not None and leads else None
         loaded = _loaded(runs, wanted, leads)
         if not loaded.source:
             raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
@@ -102,12 +99,12 @@ def translate(
         made_with = decoding_args.made_with(loaded, translator, shape, buffer_size, errors)
         with partial_output.keeping_writer(output, made_with, resume) as (out, kept):
             lines = Filter(translator, out, shape, buffer_size, kept)
-            if isinstance(text, TextFile):
-                lines.file(text)
-            elif text is not None:
+            if text is None:
+                lines.stream(standard_input(), errors=errors, size=standard_input_size())
+            elif isinstance(text, BufferedReader):
                 lines.stream(text, errors=errors, name=str(input))
             else:
-                lines.stream(standard_input(), errors=errors, size=standard_input_size())
+                lines.file(text)
 
 
 @click.command(cls=Command)

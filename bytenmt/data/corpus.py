@@ -16,11 +16,9 @@ import numpy as np
 from bytenmt.config.bounds import WEIGHT
 from bytenmt.data.decompress import unpack_all
 from bytenmt.data.line_scan import Indices, Lengths, sort_out
-from bytenmt.data.text_file import BYTE_ORDER_MARK, LONGEST_LINE, TextFile, check_file, describe_mistake
+from bytenmt.data.text_file import LONGEST_LINE, TextFile, check_file
 from bytenmt.errors import DataError
 from bytenmt.reporter import SILENT, Reporter
-
-__all__ = ["BYTE_ORDER_MARK", "PairFiles", "ParallelCorpus", "Part", "TextFile", "describe_mistake"]
 
 
 class PairFiles(NamedTuple):

@@ -18,9 +18,17 @@ from bytenmt.data.line_scan import Bytes, Indices, Lengths, invalid_lines, scan_
 from bytenmt.data.lost_bytes import tell_of_lost_bytes
 from bytenmt.errors import DataError
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.utf8 import ACCEPT, EOS, REJECT, UTF8_NEXT, first_invalid, repair
+from bytenmt.utf8 import (
+    ACCEPT,
+    BYTE_ORDER_MARK,
+    EOS,
+    REJECT,
+    UTF8_NEXT,
+    describe_mistake,
+    first_invalid,
+    repair,
+)
 
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 2**31 - 1  # bytes: lengths are int32
 OTHER_PACKINGS = {".bz2", ".zip", ".7z", ".lz4", ".rar", ".tar", ".tgz"}
 
@@ -227,12 +235,3 @@ def _refuse_endless_lines(path: str | Path, starts: Indices, size: int) -> None:
     if int(spans.max()) > LONGEST_LINE:
         line = int(spans.argmax()) + 1
         raise DataError(f"{path}, line {line} has over {LONGEST_LINE} bytes: cut it into lines")
-
-
-def describe_mistake(path: str | Path, number: int, text: bytes) -> str:
-    """What to tell the user of a line, number from 1, that is not UTF-8."""
-    offset = first_invalid(text)
-    return (
-        f"{path}, line {number}, byte offset {offset}: 0x{text[offset]:02X} is not valid UTF-8 "
-        f"there: convert the file to UTF-8, or use --errors replace"
-    )

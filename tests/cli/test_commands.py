@@ -227,7 +227,7 @@ BAD: list[tuple[str, str]] = [
     (f"{TEXT} --set train.learning_rate=1", "learning_rate"),
     (f"{TEXT} --set lr=1", "unknown key lr: did you mean train.lr?"),
     (f"{TEXT} --set model.scor=dot", "unknown key model.scor: did you mean model.score?"),
-    (f"{TEXT} --set train.optimizer=adam", "'adam' is none of adamw, nag, sgd, adadelta"),
+    (f"{TEXT} --set train.optimizer=adam", "'adam' is none of adamw, muon, nag, sgd, adadelta"),
     (f"{TEXT} --set model.score=dots", "'dots' is none of dot, general, concat"),
     (f"{TEXT} --set train.lr=fast", "train.lr"),
     (f"{TEXT} --config unknown.toml", "learning_rate"),

@@ -10,9 +10,10 @@ import pytest
 
 from bytenmt.data import corpus as pairing
 from bytenmt.data import text_file as corpus_module
-from bytenmt.data.corpus import PairFiles, ParallelCorpus, TextFile
+from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.corpus_report import inventory
 from bytenmt.data.line_scan import CHUNK, LANES
+from bytenmt.data.text_file import TextFile
 from bytenmt.errors import BytenmtError, DataError
 
 

@@ -17,7 +17,8 @@ from invariants import VARIANTS, AnyModel, build, make
 from torch import Tensor
 
 from bytenmt.config.schema import parse_config
-from bytenmt.data.corpus import ParallelCorpus, TextFile
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.text_file import TextFile
 from bytenmt.evaluation.scores import log_probabilities
 from bytenmt.language.html_report import SHOWN, Page, visible
 from bytenmt.language.scripts import ESCAPED, Splitter, script

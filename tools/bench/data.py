@@ -23,8 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.data.batches import assemble
-from bytenmt.data.corpus import ParallelCorpus, TextFile
+from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.epoch_plan import epoch_plan
+from bytenmt.data.text_file import TextFile
 from bytenmt.jit import njit
 from tools.bench.records import Record, show, write_json
 
