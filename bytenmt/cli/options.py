@@ -12,7 +12,6 @@ import click
 from bytenmt.cli.console import all_runs, completing, one_run
 from bytenmt.config.bounds import BEAM, MOST, N_BYTES, THREADS, WEIGHT, Bounds
 from bytenmt.config.bounds import DECODING as OF
-from bytenmt.config.bounds import TRAINING as LEARNT
 from bytenmt.config.presets import PRESETS
 from bytenmt.decoding.interface import AUTO, DEVICES, ENGINES, MOST_DRAFTED, OFF, PRECISIONS
 
@@ -156,28 +155,6 @@ TEXTS = options(
     click.option("--valid-tgt", type=FILE, help="Target text to validate on."),
     click.option("--valid-tsv", type=FILE, help="Both in one file."),
     click.option("--valid-text", type=FILE, help="A text to validate on, of --text."),
-)
-# Short names of `--set train.…`; left out, they are None and the configuration holds.
-TRAINING = options(
-    click.option("--lr", type=within(LEARNT["lr"]), help="Learning rate at its highest."),
-    click.option(
-        "--max-tokens", type=within(LEARNT["max_tokens"]), help="Bytes of a batch, over all processes."
-    ),
-    click.option("--update-freq", type=within(LEARNT["update_freq"]), help="Batches an update."),
-    click.option("--max-updates", type=within(LEARNT["max_updates"]), help="Updates in all; 0 is no limit."),
-    click.option(
-        "--max-minutes",
-        type=within(LEARNT["max_minutes"]._replace(open=True)),
-        help="Minutes of training in all, resumed or not.",
-    ),
-    click.option("--patience", type=within(LEARNT["patience"]), help="Validations to wait for a better one."),
-    click.option("--seed", type=within(LEARNT["seed"]), help="Of all that is random."),
-    click.option(
-        "--draft",
-        is_flag=True,
-        default=None,
-        help="Count at the end which bytes follow which, for `translate --draft`; convolutional models.",
-    ),
 )
 
 

@@ -12,8 +12,37 @@ from typing import Any
 import click
 
 from bytenmt.cli.console import Command, detail, say
-from bytenmt.cli.options import ARCH, COUNT_OR_NONE, FILE, RUNTIME, TEXTS, TRAINING, preset_option
+from bytenmt.cli.options import ARCH, COUNT_OR_NONE, FILE, RUNTIME, TEXTS, options, preset_option, within
 from bytenmt.cli.progress import Console
+from bytenmt.config.bounds import TRAINING as LEARNT
+
+# Short names of `--set train.…`; left out, they are None and the configuration holds.
+TRAINING = options(
+    click.option("--lr", type=within(LEARNT["lr"]), help="Learning rate at its highest."),
+    click.option(
+        "--max-tokens", type=within(LEARNT["max_tokens"]), help="Bytes of a batch, over all processes."
+    ),
+    click.option("--update-freq", type=within(LEARNT["update_freq"]), help="Batches an update."),
+    click.option("--max-updates", type=within(LEARNT["max_updates"]), help="Updates in all; 0 is no limit."),
+    click.option(
+        "--max-minutes",
+        type=within(LEARNT["max_minutes"]._replace(open=True)),
+        help="Minutes of training in all, resumed or not.",
+    ),
+    click.option(
+        "--max-cpu-minutes",
+        type=within(LEARNT["max_cpu_minutes"]._replace(open=True)),
+        help="The same in CPU minutes of all processes and threads, on a machine that others use too.",
+    ),
+    click.option("--patience", type=within(LEARNT["patience"]), help="Validations to wait for a better one."),
+    click.option("--seed", type=within(LEARNT["seed"]), help="Of all that is random."),
+    click.option(
+        "--draft",
+        is_flag=True,
+        default=None,
+        help="Count at the end which bytes follow which, for `translate --draft`; convolutional models.",
+    ),
+)
 
 
 @click.command(cls=Command)

@@ -30,6 +30,7 @@ from bytenmt.storage.weights import read_config
 LIMITS = (
     "train.max_updates",
     "train.max_minutes",
+    "train.max_cpu_minutes",
     "train.patience",
     "train.draft",
 )  # what --resume may change

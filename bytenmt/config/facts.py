@@ -24,6 +24,7 @@ class Progress(Struct):
     epoch: Count = 0
     batch: Count = 0  # the next batch of the epoch's plan
     seconds: float = 0.0  # of training in all, validation included
+    cpu_seconds: float = 0.0  # the same of the CPU, of all processes and their threads
     best: float | None = None  # of train.metric
     best_update: Count = 0
     waited: Count = 0  # validations since the best one

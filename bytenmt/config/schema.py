@@ -171,6 +171,8 @@ class TrainConfig(_Section, frozen=True):
     seed: Annotated[int, _as_option("seed")] = 1
     max_updates: Annotated[int, _as_option("max_updates")] = 20_000  # 0: no limit
     max_minutes: Annotated[float, _as_option("max_minutes")] = 0.0  # in all, resumed or not; 0: no limit
+    # Of all processes and threads, in all: what a shared machine takes away does not count; 0: no limit.
+    max_cpu_minutes: Annotated[float, _as_option("max_cpu_minutes")] = 0.0
     # Bytes a batch, source plus target, padding counted, over all processes.
     max_tokens: Annotated[int, _as_option("max_tokens")] = 12_000
     window: Length = 256  # without a source: bytes of each stream that a batch learns from

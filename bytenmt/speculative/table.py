@@ -43,7 +43,7 @@ START = int.from_bytes(bytes([BOS]) * 8, "big")  # the word at the beginning of 
 FILE, FORMAT = "draft.safetensors", f"bytenmt draft 1, orders {ORDERS}"  # in the run folder
 STORED_NAMES = {"chain": "guess", "accepted": "gain"}  # of arrays in the file; the others have their own
 # What a run may change between its beginning and its end.
-CHANGEABLE = ("max_updates", "max_minutes", "patience", "draft")
+CHANGEABLE = ("max_updates", "max_minutes", "max_cpu_minutes", "patience", "draft")
 
 Array = npt.NDArray[Any]
 

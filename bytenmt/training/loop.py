@@ -67,7 +67,7 @@ class Loop:
         self.log = log
         self.facts = task.facts()
         self.meter = _Meter()
-        self.last_tick = time.monotonic()
+        self.last_tick, self.last_cpu_tick = time.monotonic(), time.process_time()
         self.reporter = reporter
         self.bar = Bar()
 
@@ -88,7 +88,7 @@ class Loop:
                     self._write_record()
                 before = progress.best, progress.best_update
                 better = valid_due and self._validate()
-                end = end or self.ended()
+                end = end or (valid_due and self.ended())
                 if better or save_due or end:
                     self._save(better, before, end)
             if not signalled:
@@ -118,13 +118,16 @@ class Loop:
         return n_signals > 0
 
     def _agree(self, *values: float) -> list[float]:
-        """The sums of values over all processes; and the leading one's clock becomes that of all."""
-        now = time.monotonic()
-        sums = torch.tensor([*values, (now - self.last_tick) * self.group.leads], dtype=torch.float64)
-        self.last_tick = now
+        """The sums of values over all processes; the leading one's clock becomes that of all, and the CPU
+        seconds of all are added up."""
+        now, cpu_now = time.monotonic(), time.process_time()
+        ticks = (now - self.last_tick) * self.group.leads, cpu_now - self.last_cpu_tick
+        self.last_tick, self.last_cpu_tick = now, cpu_now
+        sums = torch.tensor([*values, *ticks], dtype=torch.float64)
         self.group.add_up(sums)
-        *totals, seconds = sums.tolist()
+        *totals, seconds, cpu_seconds = sums.tolist()
         self.progress.seconds += seconds
+        self.progress.cpu_seconds += cpu_seconds
         return totals
 
     def _write_record(self) -> None:
@@ -150,6 +153,7 @@ class Loop:
             "update": progress.update,
             "epoch": progress.epoch,
             "seconds": round(progress.seconds, 3),
+            "cpu_seconds": round(progress.cpu_seconds, 3),
             "lr": settings.lr * lr_factor(settings, progress),
         }
         if self.log is not None:

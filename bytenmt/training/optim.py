@@ -113,6 +113,8 @@ def fraction_done(train: TrainConfig, progress: Progress) -> float:
         shares.append(progress.update / train.max_updates)
     if train.max_minutes:
         shares.append(progress.seconds / (60 * train.max_minutes))
+    if train.max_cpu_minutes:
+        shares.append(progress.cpu_seconds / (60 * train.max_cpu_minutes))
     return min(1.0, max(shares))
 
 
@@ -128,7 +130,7 @@ def stopped_early(train: TrainConfig, progress: Progress) -> str:
 def lr_factor(train: TrainConfig, progress: Progress) -> float:
     """The schedule: a share of train.lr, linear warm-up first.
 
-    cosine falls to zero as the run's limit (updates or minutes, whichever is nearer) is used up;
+    cosine falls to zero as the nearest of the run's limits (updates, minutes, CPU minutes) is used up;
     inverse_sqrt falls as 1/sqrt(update) after the warm-up (Vaswani et al. 2017); plateau falls by
     train.plateau_factor at each validation that is no better than the best (Gehring et al. 2017).
     """

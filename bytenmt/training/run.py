@@ -154,9 +154,9 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> Non
             f"train.compile compiles for every width of a batch: set train.round_to={4 * WIDTHS_TO_COMPILE}"
             " or so, that they are few"
         )
-    if train.schedule == "cosine" and not (train.max_updates or train.max_minutes):
+    if train.schedule == "cosine" and not (train.max_updates or train.max_minutes or train.max_cpu_minutes):
         raise ConfigError(
-            "train.schedule = cosine needs an end: give --max-minutes or train.max_updates,"
+            "train.schedule = cosine needs an end: give --max-minutes, --max-cpu-minutes or --max-updates,"
             " or set train.schedule=inverse_sqrt"
         )
     if train.metric == "chrf" and not (files[0].has_source and train.valid_lines):

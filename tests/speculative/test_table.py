@@ -351,7 +351,8 @@ def test_it_is_read_as_it_was_written(tmp_path: Path, table: Table) -> None:
     assert path == tmp_path / FILE and [path] == list(tmp_path.iterdir())
     first = path.read_bytes()
     assert read_arrays(path)[0].keys() == {"tag", "guess", "reach", "copy", "gain"}, "older files have these"
-    for config in (a_config(), a_config("train.max_updates=7", "train.max_minutes=1", "train.draft=true")):
+    limits = ["train.max_updates=7", "train.max_minutes=1", "train.max_cpu_minutes=1", "train.draft=true"]
+    for config in (a_config(), a_config(*limits)):
         again = read(tmp_path, config, replace(FACTS, update=99))
         assert all(a.dtype == b.dtype and (a == b).all() for a, b in zip(table, again, strict=True))
     assert write(tmp_path, table, a_config(), FACTS).read_bytes() == first
