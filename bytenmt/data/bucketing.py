@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.jit import njit
+from bytenmt.splitmix import INCREMENT, scrambled
 
 Lengths = npt.NDArray[np.int32]
 Counts = npt.NDArray[np.int32]
@@ -30,13 +31,9 @@ HALF = np.uint64(32)
 
 @njit
 def random(state: RandomState) -> np.uint64:
-    """The next 64 bits of splitmix64 (Steele et al. 2014); it stays the same in every NumPy."""
-    state[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = state[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: np.uint64 = z ^ (z >> np.uint64(31))
-    return mixed
+    """The next 64 bits of splitmix64."""
+    state[0] += INCREMENT
+    return scrambled(state[0])
 
 
 @njit

@@ -21,7 +21,7 @@ from bytenmt.data.batches import batches, epoch_plan
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.device import Tensors, to_device
 from bytenmt.distributed import ALONE, Group
-from bytenmt.models.base import Model
+from bytenmt.models.base import Model, normalised, of_bytes
 
 
 class TextScores(NamedTuple):
@@ -69,10 +69,7 @@ def _chosen(model: Model[Any, Any], on: Tensors) -> Tensor:
     """Natural log-probability of each target byte: (n, t) float64; on padding, of whatever."""
     memory = model.encode(on.source, on.source_len)
     logits, _ = model(on.target_in, memory, model.start(memory))
-    dtype = torch.promote_types(logits.dtype, torch.float32)
-    log_p = logits.log_softmax(dim=-1, dtype=dtype)
-    chosen: Tensor = log_p.gather(2, on.target_out.long()[:, :, None])[:, :, 0].double()
-    return chosen
+    return of_bytes(normalised(logits), on.target_out).double()
 
 
 def bits_per_byte(log_p: npt.NDArray[np.float64], target_lengths: npt.NDArray[np.int32]) -> float:

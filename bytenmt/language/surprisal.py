@@ -20,7 +20,7 @@ from torch import Tensor
 from bytenmt.data.batches import batches, epoch_plan
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.device import to_device
-from bytenmt.models.base import Model
+from bytenmt.models.base import Model, normalised, of_bytes
 from bytenmt.utf8 import BOS
 
 CHUNK = 1024  # bytes of a stream that a model reads in one call
@@ -183,9 +183,7 @@ def translations(
 
 def surprise(logits: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
     """logits (rows, t, 256), truth (rows, t) uint8 -> bits (rows, t) float64, rank (rows, t) int64."""
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    index = truth.long()[:, :, None]
-    own = logits.gather(2, index)
-    bits = (logits.logsumexp(dim=2) - own[:, :, 0]).double() / math.log(2)
-    lower = torch.arange(logits.shape[2], device=logits.device) < index
+    bits = -of_bytes(normalised(logits), truth).double() / math.log(2)
+    own = of_bytes(logits, truth)[:, :, None]
+    lower = torch.arange(logits.shape[2], device=logits.device) < truth[:, :, None]
     return bits, ((logits > own) | (logits == own) & lower).sum(dim=2)

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from bytenmt.jit import njit
 from bytenmt.layers.parallel import spread
+from bytenmt.splitmix import INCREMENT, scrambled
 
 PARTS = 1 << 16  # a probability is a whole number of these
 BLOCK = 2048  # elements a block: 512 words of random bits
@@ -53,19 +54,15 @@ def fill_noise(
     first: int,
     last: int,
 ) -> None:
-    """Blocks first ... last - 1 of bits (n,), of BLOCK elements each: kept[0] or 0. The hash is SplitMix64
-    (Steele et al. 2014)."""
+    """Blocks first ... last - 1 of bits (n,), of BLOCK elements each: kept[0] or 0, drawn by splitmix64."""
     words = np.empty(512, np.uint64)
     draws = words.view(np.uint16)
     zero = bits.dtype.type(0)
     least, one = np.uint16(parts), kept[0]
     for block in range(first, last):
-        start = np.uint64(seed[0]) + np.uint64(block) * np.uint64(512) * np.uint64(0x9E3779B97F4A7C15)
+        start = np.uint64(seed[0]) + np.uint64(block) * np.uint64(512) * INCREMENT
         for i in range(512):
-            z = start + np.uint64(i) * np.uint64(0x9E3779B97F4A7C15)
-            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            words[i] = z ^ (z >> np.uint64(31))
+            words[i] = scrambled(start + np.uint64(i) * INCREMENT)
         piece = bits[block * 2048 : (block + 1) * 2048]
         for i in range(len(piece)):
             piece[i] = one if draws[i] >= least else zero

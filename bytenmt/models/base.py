@@ -91,6 +91,16 @@ def no_source(config_source: bool, src: Tensor) -> bool:
     return src.shape[1] == 0
 
 
+def normalised(logits: Tensor) -> Tensor:
+    """logits (..., 256) -> natural log-probabilities, in single precision or better."""
+    return logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+
+
+def of_bytes(values: Tensor, ids: Tensor) -> Tensor:
+    """values (rows, t, 256), ids (rows, t) -> those of the ids, (rows, t)."""
+    return values.gather(2, ids.long()[:, :, None])[:, :, 0]
+
+
 def matrix_weights(module: nn.Module) -> int:
     """Weights of a module's matrices: each is one multiply-accumulate a column."""
     return sum(p.numel() for p in module.parameters() if p.dim() > 1)

@@ -24,7 +24,7 @@ from bytenmt.config.facts import TEXT_COUNTS, Facts
 from bytenmt.config.schema import CONVOLUTIONAL, Config, ModelConfig, architecture, config_tree
 from bytenmt.config.untrusted import shown
 from bytenmt.errors import BytenmtError, CheckpointError
-from bytenmt.storage.tensor_file import entry, pack, read_arrays
+from bytenmt.storage.tensor_file import entry, read_arrays, serialised
 from bytenmt.utf8 import BOS
 
 CHAIN = MOST_DRAFTED  # bytes of a draft at most, as many as a word has
@@ -181,7 +181,7 @@ def write(run: Path, table: Table, config: Config, facts: Facts) -> Path:
     path = run / FILE
     told = {"format": FORMAT, "holds": "draft", "run": identity(config, facts), "sha256": _digest(table)}
     try:
-        replace_synced(path, pack({name: entry(part) for name, part in stored(table).items()}, told))
+        replace_synced(path, serialised({name: entry(part) for name, part in stored(table).items()}, told))
     except OSError as error:
         raise CheckpointError(f"cannot write {path}: {error.strerror}") from None
     return path

@@ -43,7 +43,7 @@ from bytenmt.storage.manifest import has_checkpoint as has_checkpoint
 from bytenmt.storage.tensor_file import (
     Array,
     Entry,
-    pack,
+    serialised,
     write_synced,
 )
 from bytenmt.storage.tensor_file import write_atomically as write_atomically
@@ -115,8 +115,12 @@ def save_checkpoint(
             sync_folder(run)
         kept = Kept(
             update,
-            weights=write_synced(temporaries[0], pack(_entries(weights), metadata(config, facts, "weights"))),
-            trainer=write_synced(temporaries[1], pack(_entries(trainer), metadata(config, facts, "trainer"))),
+            weights=write_synced(
+                temporaries[0], serialised(_entries(weights), metadata(config, facts, "weights"))
+            ),
+            trainer=write_synced(
+                temporaries[1], serialised(_entries(trainer), metadata(config, facts, "trainer"))
+            ),
             facts=facts,
         )
         kept = in_free_slot(before, kept)
@@ -138,7 +142,7 @@ def save_checkpoint(
 def write_weights(path: Path, tensors: Mapping[str, Tensor], config: Config, facts: Facts) -> None:
     """A weights file outside of any run's pointer. Raises CheckpointError."""
     try:
-        replace_synced(path, pack(_entries(tensors), metadata(config, facts, "weights")))
+        replace_synced(path, serialised(_entries(tensors), metadata(config, facts, "weights")))
     except OSError as error:
         raise CheckpointError(f"cannot write {path}: {error.strerror}") from None
 

@@ -17,7 +17,7 @@ from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.storage.admission import SCALE
 from bytenmt.storage.parameters import TABLES
 from bytenmt.storage.rounding import quantise, round_to_bf16
-from bytenmt.storage.tensor_file import Array, entry, pack
+from bytenmt.storage.tensor_file import Array, entry, serialised
 from bytenmt.storage.weights import check_output, metadata, read_run, restored
 
 V, G = ".v", ".g"  # a weight-normed matrix: its direction and its length
@@ -36,7 +36,7 @@ def convert(run: Path, output: Path, precision: str) -> list[str]:
     arrays = rounded(restored(contents.arrays), precision)
     told = metadata(contents.config, contents.facts.without_folders(), "weights", precision)
     try:
-        replace_synced(output, pack({name: entry(array) for name, array in arrays.items()}, told))
+        replace_synced(output, serialised({name: entry(array) for name, array in arrays.items()}, told))
     except OSError as error:
         raise CheckpointError(f"cannot write {output}: {error.strerror}") from None
     before, after = file.stat().st_size, output.stat().st_size

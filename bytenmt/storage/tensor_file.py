@@ -92,7 +92,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise CheckpointError(f"cannot write {path}: {error.strerror}") from None
 
 
-def pack(entries: Mapping[str, Entry], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
+def serialised(entries: Mapping[str, Entry], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
     """The bytes of a safetensors file, part by part: header first, then each tensor, widest types first so
     that all are aligned."""
     widths = {name: np.dtype(TYPES[entry.type]).itemsize for name, entry in entries.items()}

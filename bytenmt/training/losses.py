@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bytenmt.models.base import Model
+from bytenmt.models.base import Model, normalised, of_bytes
 from bytenmt.utf8 import N_IDS, PAD
 
 N_BYTES_OF_UTF8 = 243  # 0x00 to 0xBF and, after the two that begin nothing, 0xC2 to 0xF4
@@ -34,8 +34,8 @@ def masked_loss(
     logits: Tensor, target: Tensor, real: Tensor, label_smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """The same where `real` (n, t) is true."""
-    log_p = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-    nats = -log_p.gather(2, target.long()[:, :, None])[:, :, 0].masked_fill(~real, 0.0).sum()
+    log_p = normalised(logits)
+    nats = -of_bytes(log_p, target).masked_fill(~real, 0.0).sum()
     loss = nats
     if label_smoothing:
         uniform = -log_p.sum(dim=-1).masked_fill(~real, 0.0).sum() / N_IDS

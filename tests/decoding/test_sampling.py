@@ -16,7 +16,7 @@ from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.pytorch.ngram_blocking import Guard, banned
 from bytenmt.decoding.pytorch.sampling import draw, kept, signed, uniform
 from bytenmt.decoding.scheduler import decode
-from bytenmt.decoding.splitmix import draw_key, mixed
+from bytenmt.splitmix import draw_key, mixed
 from bytenmt.utf8 import ACCEPT, EOS, UTF8_NEXT
 
 CPU = torch.device("cpu")

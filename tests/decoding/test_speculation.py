@@ -23,9 +23,9 @@ from bytenmt.decoding.pytorch.drafter import WIDTHS, Drafter, Sources, best_widt
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.pytorch.sampling import signed
 from bytenmt.decoding.scheduler import decode
-from bytenmt.decoding.splitmix import draw_key
 from bytenmt.speculative import table as draft
 from bytenmt.speculative.table import CHAIN, ORDERS, START, Speculation, Table, word_of
+from bytenmt.splitmix import draw_key
 from bytenmt.utf8 import BOS, EOS
 
 CPU = torch.device("cpu")

@@ -17,7 +17,7 @@ from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.search.drafter import Drafter
 from bytenmt.decoding.cpu.search.slots import DONE, FREE, Rules, SearchState
 from bytenmt.decoding.interface import Hypothesis, Options, Request
-from bytenmt.decoding.splitmix import draw_key
+from bytenmt.splitmix import draw_key
 
 FILE = Path(bytenmt.decoding.cpu.search.beam_search.__file__)
 

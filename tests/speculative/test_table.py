@@ -33,7 +33,7 @@ from bytenmt.speculative.table import (
     word_of,
     write,
 )
-from bytenmt.storage.tensor_file import entry, pack, read_arrays
+from bytenmt.storage.tensor_file import entry, read_arrays, serialised
 from bytenmt.utf8 import BOS, EOS
 
 WIDE, NARROW = 1 << 14, 1 << 6  # slots: no two contexts share one, and nearly all do
@@ -417,7 +417,7 @@ def test_what_is_no_table_is_refused(
     path = write(tmp_path, table, a_config(), FACTS)
     own = {name: part for name, part in (load_file(path) | arrays).items() if part is not None}
     metadata = {key: value for key, value in (read_arrays(path)[1] | told).items() if value is not None}
-    path.write_bytes(b"".join(map(bytes, pack({name: entry(a) for name, a in own.items()}, metadata))))
+    path.write_bytes(b"".join(map(bytes, serialised({name: entry(a) for name, a in own.items()}, metadata))))
     with pytest.raises(CheckpointError, match=message):
         read(tmp_path, a_config(), FACTS)
 

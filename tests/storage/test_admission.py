@@ -24,7 +24,7 @@ from bytenmt.storage import memory
 from bytenmt.storage.admission import CHUNK, finite
 from bytenmt.storage.memory import machine_bytes, require
 from bytenmt.storage.quantize import rounded
-from bytenmt.storage.tensor_file import Array, entry, pack, read_arrays
+from bytenmt.storage.tensor_file import Array, entry, read_arrays, serialised
 from bytenmt.storage.weights import read_config, read_file, read_weights, restored
 
 Arrays = dict[str, Array]
@@ -44,7 +44,9 @@ def weights_of(run: Path) -> tuple[Arrays, Told]:
 
 
 def written(path: Path, arrays: Arrays, told: Told) -> Path:
-    path.write_bytes(b"".join(map(bytes, pack({name: entry(part) for name, part in arrays.items()}, told))))
+    path.write_bytes(
+        b"".join(map(bytes, serialised({name: entry(part) for name, part in arrays.items()}, told)))
+    )
     return path
 
 

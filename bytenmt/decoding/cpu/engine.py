@@ -18,9 +18,9 @@ from bytenmt.decoding.cpu.search.slots import DONE, FREE, Rules, SearchState
 from bytenmt.decoding.cpu.session import WorkingModel
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.interface import Hypothesis, Options, Request, shared_beginning
-from bytenmt.decoding.splitmix import draw_key
 from bytenmt.errors import BytenmtError
 from bytenmt.speculative.table import CHAIN, Speculation
+from bytenmt.splitmix import draw_key
 
 TRIES, ENOUGH = 5, 0.05  # measurements of each width at most, and seconds after which there are no more
 MEASURED_FOR = 1000  # calls of advance; then the machine may have other work

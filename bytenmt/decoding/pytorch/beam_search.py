@@ -19,8 +19,8 @@ from torch import Tensor
 from bytenmt.decoding.interface import LOOK_AHEAD, Options, Request
 from bytenmt.decoding.pytorch.ngram_blocking import Guard, banned
 from bytenmt.decoding.pytorch.sampling import draw, signed
-from bytenmt.decoding.splitmix import draw_key
 from bytenmt.models.tree import map_tensors
+from bytenmt.splitmix import draw_key
 from bytenmt.utf8 import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS, UTF8_NEXT, allowed_bytes
 
 

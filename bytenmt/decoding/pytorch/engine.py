@@ -18,7 +18,7 @@ from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.beam_search import Beams, Search
 from bytenmt.decoding.pytorch.drafter import WIDTHS, Drafter, Sources, best_width, check, drafter_of, seconds
 from bytenmt.decoding.pytorch.hypotheses import harvest, sure
-from bytenmt.models.base import Drafting
+from bytenmt.models.base import Drafting, normalised
 from bytenmt.models.tree import concatenate, place, select
 from bytenmt.speculative.table import CHAIN, Speculation
 from bytenmt.utf8 import EOS, PAD
@@ -201,8 +201,7 @@ def step(
         if b > 1 and not options.sample:
             state = model.reorder(state, (first + beams.parent).view(-1))
         logits, state = model(beams.last.view(-1, 1), part.memory, state)
-        kind = torch.promote_types(logits.dtype, torch.float32)
-        log_ps.append(logits.view(n, b, -1).log_softmax(dim=-1, dtype=kind))
+        log_ps.append(normalised(logits.view(n, b, -1)))
         model_states.append(part._replace(state=state))
     return running._replace(model_states=tuple(model_states), beams=choice.step(mean(log_ps), beams))
 
@@ -214,8 +213,7 @@ def _step_drafted(models: Sequence[Decoder], choice: Search, running: Running, d
     states, log_ps = [], []
     for model, part in zip(models, running.model_states, strict=True):
         logits, state = model(read, part.memory, part.state)
-        kind = torch.promote_types(logits.dtype, torch.float32)
-        log_ps.append(logits.log_softmax(dim=-1, dtype=kind))
+        log_ps.append(normalised(logits))
         states.append(state)
     beams, in_vain = choice.verify(mean(log_ps), draft, running.beams)
     model_states = [

@@ -1,6 +1,6 @@
 """Sampling: which byte is drawn, by a hash of whose byte it is.
 
-The hash is that of decoding/splitmix.py, in int64, which wraps as unsigned words do. Knows no search.
+The hash is that of splitmix.py, in int64, which wraps as unsigned words do. Knows no search.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bytenmt.decoding.interface import Options
-from bytenmt.decoding.splitmix import FIRST, GOLDEN, SECOND
+from bytenmt.splitmix import FIRST, GOLDEN, SECOND
 
 
 def signed(x: int) -> int:

@@ -11,26 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from bytenmt.decoding import splitmix
 from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest
 from bytenmt.decoding.cpu.kernels.simd import compiled
 from bytenmt.decoding.cpu.search.drafter import Drafter, learn
 from bytenmt.decoding.cpu.search.slots import DONE, RUNNING, Rules, SearchState
 from bytenmt.decoding.interface import LOOK_AHEAD
+from bytenmt.splitmix import INCREMENT, scrambled
 from bytenmt.utf8 import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS
 
 NOTHING = -np.inf
-GOLDEN, FIRST, SECOND = np.uint64(splitmix.GOLDEN), np.uint64(splitmix.FIRST), np.uint64(splitmix.SECOND)
-S27, S30, S31, S40 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(40)
+HIGHEST_24 = np.uint64(40)  # bits that are left out
 
 
 @compiled
 def uniform(key: np.uint64, step: int) -> float:
     """The draw of a text's byte, from 0 to under 1: splitmix.mixed(key + step)."""
-    x = key + np.uint64(step) + GOLDEN
-    x = (x ^ (x >> S30)) * FIRST
-    x = (x ^ (x >> S27)) * SECOND
-    return float((x ^ (x >> S31)) >> S40) / float(1 << 24)
+    return float(scrambled(key + np.uint64(step) + INCREMENT) >> HIGHEST_24) / float(1 << 24)
 
 
 @compiled
