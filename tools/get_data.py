@@ -1,0 +1,89 @@
+"""Fetches the corpora of the results, each file at a fixed commit and checked by its SHA-256.
+
+    python tools/get_data.py multi30k tinyshakespeare war-and-peace -o corpora
+    python tools/get_data.py tatoeba-eng-deu --from FOLDER -o corpora
+
+What tools/corpora.toml has no address for is taken --from a folder, which holds the corpus' own folder or its
+files, packed by gzip or not. Files that are there already are checked and left alone. tinyshakespeare is cut
+as nanoGPT cuts it: the first 90 % of its bytes are train.txt, the last 10 % valid.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import sys
+import tomllib
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+CORPORA = Path(__file__).with_name("corpora.toml")
+GZIP = b"\x1f\x8b"
+
+
+def fetch(name: str, corpus: Mapping[str, Any], output: Path, source: Path | None) -> Path:
+    """A corpus as a folder of plain text files below output; its path. Raises OSError where a file cannot be
+    had, ValueError where it is not the one that it should be."""
+    folder = output / name
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, about in corpus["files"].items():
+        path = folder / file
+        if not (path.is_file() and digest(path.read_bytes()) == about["sha256"]):
+            data = _unpacked(_read(name, corpus, file, about, source))
+            if digest(data) != about["sha256"]:
+                raise ValueError(f"{name}/{file} is not the file of tools/corpora.toml: {digest(data)}")
+            path.write_bytes(data)
+    if name == "tinyshakespeare":
+        text = (folder / "input.txt").read_bytes()
+        n_train = len(text) * 9 // 10
+        (folder / "train.txt").write_bytes(text[:n_train])
+        (folder / "valid.txt").write_bytes(text[n_train:])
+    return folder
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _read(
+    name: str, corpus: Mapping[str, Any], file: str, about: Mapping[str, Any], source: Path | None
+) -> bytes:
+    """The bytes of a file as they lie there."""
+    if source is not None:
+        for path in (source / name / file, source / file):
+            for there in (path, path.with_name(path.name + ".gz")):
+                if there.is_file():
+                    return there.read_bytes()
+        raise FileNotFoundError(f"no {file} or {file}.gz in {source} or {source / name}")
+    if "address" not in corpus:
+        raise FileNotFoundError(f"{name} has no address: give the folder that holds it by --from")
+    with urllib.request.urlopen(corpus["address"].format(about["there"]), timeout=60) as response:
+        return bytes(response.read())
+
+
+def _unpacked(data: bytes) -> bytes:
+    return gzip.decompress(data) if data.startswith(GZIP) else data
+
+
+def main() -> None:
+    corpora = tomllib.loads(CORPORA.read_text(encoding="utf-8"))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="+", choices=list(corpora), metavar="NAME", help=", ".join(corpora))
+    parser.add_argument("-o", "--output", type=Path, required=True, help="folder to put them in")
+    parser.add_argument("--from", dest="source", type=Path, help="take the files from a folder")
+    args = parser.parse_args()
+    for name in args.names:
+        try:
+            folder = fetch(name, corpora[name], args.output, args.source)
+        except (OSError, ValueError) as error:
+            sys.exit(f"get_data: {error}")
+        print(f"{folder}: {corpora[name]['licence']}")
+
+
+if __name__ == "__main__":
+    main()
