@@ -15,6 +15,7 @@ Dropout = Annotated[float, Meta(ge=0.0, lt=1.0)]
 Width = Annotated[int, Meta(ge=1, le=1 << 16)]
 Layers = Annotated[int, Meta(ge=1, le=256)]
 Kernel = Annotated[int, Meta(ge=1, le=1 << 10)]
+OwnLayers = Annotated[int, Meta(ge=0, le=256)]  # of one side; 0: as many as are given for both
 Dilation = Annotated[int, Meta(ge=1, le=1 << 12)]
 MOST_LAYERS = 256  # of a stack of convolutions
 LONGEST_FIELD = 1 << 14  # bytes before it that a convolutional prediction depends on: each is kept
@@ -82,20 +83,58 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     """Dilated convolutions stacked on the encoder (Kalchbrenner et al. 2016)."""
 
     d_channels: Width  # the paper's d: inside a block; 2d between blocks
-    n_sets: Layers
+    n_sets: Layers  # of both sides, where they have no number of their own
+    n_encoder_sets: OwnLayers = 0
+    n_decoder_sets: OwnLayers = 0
     dilations: Annotated[tuple[Dilation, ...], Meta(min_length=1, max_length=MOST_LAYERS)] = (1, 2, 4, 8, 16)
+    encoder_dilations: Annotated[tuple[Dilation, ...], Meta(max_length=MOST_LAYERS)] = ()  # []: dilations
     kernel_width: Kernel = 3
     block: Literal["relu", "multiplicative"] = "relu"
     unfolding_factor: Annotated[float, Meta(gt=0.0, le=16.0)] = 1.2  # a of |t^| = a|s| + b
     unfolding_offset: Annotated[int, Meta(ge=0, le=1 << 12)] = 0  # b, in bytes
+    # How the encoder's column joins the decoder's input: d channels beside d, or 2d added to 2d.
+    stacking: Literal["concat", "add"] = "concat"
+    # Times which the columns are as large when training starts; part of the first weights alone.
+    encoder_scale: Annotated[float, Meta(gt=0.0, le=100.0)] = 1.0
 
     def __post_init__(self) -> None:
-        n_blocks = self.n_sets * len(self.dilations)
-        if n_blocks > MOST_LAYERS:
-            raise ValueError(
-                f"n_sets times the dilations are {n_blocks} blocks: expected {MOST_LAYERS} or fewer"
-            )
-        _check_field((self.kernel_width - 1) * sum(self.dilations) * self.n_sets)
+        if not self.source:
+            ignored = {
+                "n_encoder_sets": self.n_encoder_sets,
+                "encoder_dilations": self.encoder_dilations,
+                "stacking": self.stacking != "concat",
+                "encoder_scale": self.encoder_scale != 1,
+            }
+            for name in (name for name, given in ignored.items() if given):
+                raise ValueError(f"{name} would be ignored without a source: leave it out")
+        for side, schedule in (("encoder", self.encoder_schedule), ("decoder", self.decoder_schedule)):
+            if len(schedule) > MOST_LAYERS:
+                raise ValueError(
+                    f"n_sets times the dilations are {len(schedule)} blocks in the {side}:"
+                    f" expected {MOST_LAYERS} or fewer"
+                )
+            _check_field((self.kernel_width - 1) * sum(schedule))
+
+    @property
+    def encoder_schedule(self) -> tuple[int, ...]:
+        """The dilation of each block of the encoder; empty without a source."""
+        n_sets = (self.n_encoder_sets or self.n_sets) if self.source else 0
+        return (self.encoder_dilations or self.dilations) * n_sets
+
+    @property
+    def decoder_schedule(self) -> tuple[int, ...]:
+        """The dilation of each block of the decoder."""
+        return self.dilations * (self.n_decoder_sets or self.n_sets)
+
+    @property
+    def d_column(self) -> int:
+        """Channels of an encoder column."""
+        return self.d_channels * (2 if self.stacking == "add" else 1)
+
+    @property
+    def d_read(self) -> int:
+        """Channels of what the decoder reads of a byte, 2d together with the column that stands beside it."""
+        return self.d_channels * (1 if self.source and self.stacking == "concat" else 2)
 
 
 class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):

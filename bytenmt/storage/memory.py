@@ -40,8 +40,7 @@ def state_bytes(config: ModelConfig) -> int:
 
 def _bytenet(config: ByteNetConfig) -> int:
     """Numbers in the rings of the convolutions."""
-    blocks = config.dilations * config.n_sets
-    return config.d_channels * sum((config.kernel_width - 1) * r + 1 for r in blocks)
+    return config.d_channels * sum((config.kernel_width - 1) * r + 1 for r in config.decoder_schedule)
 
 
 def _convs2s(config: ConvS2SConfig) -> int:

@@ -111,12 +111,13 @@ def _bytenet(config: ByteNetConfig) -> Shapes:
     """See models/bytenet.py."""
     d = config.d_channels
     shapes: Shapes = {}
-    for side in ("encoder", "decoder") if config.source else ("decoder",):
-        for index in range(len(config.dilations) * config.n_sets):
+    for side, schedule in (("encoder", config.encoder_schedule), ("decoder", config.decoder_schedule)):
+        for index in range(len(schedule)):
             shapes |= _bytenet_block(f"{side}.blocks.{index}", config)
     if config.source:
-        shapes |= _linear("encoder.input", config.d_embedding, 2 * d) | _linear("encoder.output", 2 * d, d)
-    shapes |= _linear("decoder.input", config.d_embedding, d if config.source else 2 * d)
+        shapes |= _linear("encoder.input", config.d_embedding, 2 * d)
+        shapes |= _linear("encoder.output", 2 * d, config.d_column)
+    shapes |= _linear("decoder.input", config.d_embedding, config.d_read)
     return shapes | _linear("decoder.head", 2 * d, 2 * d) | _output(config, 2 * d)
 
 

@@ -215,7 +215,11 @@ def bytenet_stack(
     p: Parameters, options: Options, name: str, columns: list[Array], causal: bool
 ) -> list[Array]:
     k = options["kernel_width"]
-    for block, r in enumerate(list(options["dilations"]) * options["n_sets"]):
+    n_sets = options[f"n_{name}_sets"] or options["n_sets"]
+    dilations = list(options["dilations"])
+    if name == "encoder" and options["encoder_dilations"]:
+        dilations = list(options["encoder_dilations"])
+    for block, r in enumerate(dilations * n_sets):
         at = f"{name}.blocks.{block}"
         inner = []
         unit = options["block"] == "multiplicative"
@@ -256,8 +260,12 @@ def bytenet(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
 
     stacked = []
     for i, byte in enumerate(target):
+        own = affine(p, "decoder.input", table[byte])
+        if options["stacking"] == "add":
+            stacked.append(own + columns[i] if i < n_columns else own)
+            continue
         above = columns[i] if i < n_columns else np.zeros(d if options["source"] else 0)
-        stacked.append(np.concatenate([affine(p, "decoder.input", table[byte]), above]))
+        stacked.append(np.concatenate([own, above]))
     stacked = bytenet_stack(p, options, "decoder", stacked, causal=True)
     return np.array([output(p, options, relu(affine(p, "decoder.head", x))) for x in stacked])
 

@@ -44,6 +44,8 @@ OPTIONS |= {
     "bytenet-short-memory": BYTENET | {"unfolding_factor": 0.3, "tie_embedding": True},
     "bytenet-offset": BYTENET | {"unfolding_factor": 0.5, "unfolding_offset": 3},
     "bytenet-kernel-4": BYTENET | {"kernel_width": 4, "dilations": [3, 1], "n_sets": 1},
+    "bytenet-deep-decoder": BYTENET | {"n_encoder_sets": 1, "n_decoder_sets": 3},
+    "bytenet-add-multiplicative": BYTENET | {"stacking": "add", "block": "multiplicative", "kernel_width": 2},
     "bytenet-kernel-1": BYTENET | {"kernel_width": 1},
     "bytenet-multiplicative-kernel-4": BYTENET | {"block": "multiplicative", "kernel_width": 4},
     "convs2s-no-positions": CONVS2S | {"n_positions": 0},
