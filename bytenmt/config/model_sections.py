@@ -35,17 +35,46 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     tie_embedding: bool = False  # the output layer uses the byte embedding's table
 
 
-class Seq2SeqConfig(ModelSection, frozen=True, kw_only=True, tag="seq2seq"):
-    """GRU encoder-decoder (Cho et al. 2014, Sutskever et al. 2014)."""
+class _Stacked(ModelSection, frozen=True, kw_only=True):
+    """What the two with recurrent layers above each other have."""
 
     d_hidden: Width
-    n_layers: Layers = 1
+    n_layers: Layers = 1  # of both sides, where they have no number of their own
+    n_encoder_layers: OwnLayers = 0
+    n_decoder_layers: OwnLayers = 0
+
+    def __post_init__(self) -> None:
+        if not self.source and self.n_encoder_layers:
+            raise ValueError("n_encoder_layers would be ignored without a source: leave it out")
+
+    @property
+    def encoder_depth(self) -> int:
+        """Layers of the encoder; 0 without a source."""
+        return (self.n_encoder_layers or self.n_layers) if self.source else 0
+
+    @property
+    def decoder_depth(self) -> int:
+        """Layers of the decoder."""
+        return self.n_decoder_layers or self.n_layers
+
+    @property
+    def starts_from(self) -> tuple[int, ...]:
+        """The layer of the encoder from whose last state each of the decoder's starts: the two stacks stand
+        top to top, and a layer below the encoder's lowest starts from that one. Empty without a source."""
+        below = self.encoder_depth - self.decoder_depth
+        return tuple(max(0, layer + below) for layer in range(self.decoder_depth)) if self.source else ()
+
+
+class Seq2SeqConfig(_Stacked, frozen=True, kw_only=True, tag="seq2seq"):
+    """GRU encoder-decoder (Cho et al. 2014, Sutskever et al. 2014)."""
+
     context: Literal["start", "every_step"] = "start"
     gru_reset: Literal["before", "after"] = "before"
     reverse_source: bool = True
     init: Literal["scaled", "paper"] = "scaled"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.source and self.context == "every_step":
             raise ValueError('context = "every_step" shows a source at every step: without one set "start"')
         if self.d_hidden == 1 and self.context == "every_step":
@@ -64,10 +93,9 @@ class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
     init: Literal["scaled", "paper"] = "scaled"
 
 
-class LuongConfig(ModelSection, frozen=True, kw_only=True, tag="luong"):
+class LuongConfig(_Stacked, frozen=True, kw_only=True, tag="luong"):
     """Stacked LSTM with global attention and input feeding (Luong et al. 2015)."""
 
-    d_hidden: Width
     n_layers: Layers = 2
     score: Literal["dot", "general", "concat"] = "general"
     input_feeding: bool = True
@@ -75,6 +103,7 @@ class LuongConfig(ModelSection, frozen=True, kw_only=True, tag="luong"):
     init: Literal["scaled", "paper"] = "scaled"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.source and self.input_feeding:
             raise ValueError("input_feeding is of the attention's outcome: without a source set it to false")
 

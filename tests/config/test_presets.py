@@ -12,6 +12,8 @@ from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import (
     ByteNetConfig,
     Config,
+    LuongConfig,
+    Seq2SeqConfig,
     config_toml,
     fingerprint,
     load_config,
@@ -65,6 +67,8 @@ def test_decoder_weights_without_a_source(preset: str) -> None:
         ("seq2seq", "model.context=every_step", "every step"),
         ("luong", "model.input_feeding=true", "input_feeding"),
         ("convs2s", "model.encoder_layers=[[8,3]]", "would be ignored"),
+        ("seq2seq", "model.n_encoder_layers=2", "n_encoder_layers would be ignored"),
+        ("luong", "model.n_encoder_layers=2", "n_encoder_layers would be ignored"),
         ("bytenet", "model.n_encoder_sets=2", "n_encoder_sets would be ignored"),
         ("bytenet", "model.encoder_dilations=[2]", "encoder_dilations would be ignored"),
         ("bytenet", "model.stacking=add", "stacking would be ignored"),
@@ -98,6 +102,23 @@ def test_bytenet_has_a_depth_for_each_side(
     round_trip(config)
     model = on_meta("bytenet", "tiny", *(f"model.{setting}" for setting in settings))
     assert model.receptive_field() == 1 + 2 * sum(decoder)
+
+
+@pytest.mark.parametrize("arch", ["seq2seq", "luong"])
+def test_recurrent_layers_of_each_side(arch: str) -> None:
+    """n_layers is of both, where a side has no number of its own."""
+    for settings, encoder, decoder in (
+        (["n_layers=3"], 3, 3),
+        (["n_layers=3", "n_encoder_layers=5"], 5, 3),
+        (["n_layers=3", "n_decoder_layers=1"], 3, 1),
+    ):
+        config = load_config(arch, "tiny", "", [f"model.{setting}" for setting in settings])
+        assert isinstance(config.model, Seq2SeqConfig | LuongConfig)
+        assert (config.model.encoder_depth, config.model.decoder_depth) == (encoder, decoder)
+        round_trip(config)
+    alone = load_config(arch, "tiny", "", ["model.source=false", "model.n_layers=2"])
+    assert isinstance(alone.model, Seq2SeqConfig | LuongConfig)
+    assert (alone.model.encoder_depth, alone.model.decoder_depth) == (0, 2)
 
 
 def test_convs2s_needs_an_encoder_with_a_source() -> None:

@@ -35,6 +35,12 @@ OPTIONS |= {
     for n_layers in (1, 2)
 }
 OPTIONS |= {
+    "seq2seq-shallow-decoder": SEQ2SEQ | {"n_encoder_layers": 3},
+    "seq2seq-deep-decoder": SEQ2SEQ | {"n_layers": 2, "n_decoder_layers": 4},
+    "seq2seq-every-step-deep": SEQ2SEQ
+    | {"context": "every_step", "n_encoder_layers": 2, "n_decoder_layers": 3},
+    "luong-shallow-decoder": LUONG | {"n_encoder_layers": 3, "n_decoder_layers": 1},
+    "luong-deep-decoder": LUONG | {"n_encoder_layers": 1, "input_feeding": False, "n_decoder_layers": 3},
     "bahdanau-current-untied": BAHDANAU | {"read_out": "current"},
     "bahdanau-tied": BAHDANAU | {"tie_embedding": True},
     "seq2seq-tied": SEQ2SEQ | {"tie_embedding": True},

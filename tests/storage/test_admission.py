@@ -222,6 +222,7 @@ def test_headers_from_strangers(made: dict[str, Path], tmp_path: Path) -> None:
 
 TOO_LARGE = [
     ("seq2seq", "n_layers", 10**9, "model.n_layers"),
+    ("seq2seq", "n_encoder_layers", 10**9, "model.n_encoder_layers"),
     ("seq2seq", "d_hidden", 10**9, "model.d_hidden"),
     ("seq2seq", "d_embedding", 10**6, "model.d_embedding"),
     ("seq2seq", "d_embedding", 10**30, "model.d_embedding"),
