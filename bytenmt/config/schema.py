@@ -1,7 +1,8 @@
 """Typed, frozen configuration: a preset, under a TOML file, under `--set key=value`.
 
-Everything that a run depends on stands here with its default; an unknown key, a wrong type or a value
-out of range fails with its path. Knows no tensors and no files but the TOML text that it is given.
+Everything that a run depends on stands here with its default, the architectures' sections in
+model_sections.py; an unknown key, a wrong type or a value out of range fails with its path.
+Knows no tensors and no files but the TOML text that it is given.
 """
 
 from __future__ import annotations
@@ -16,6 +17,14 @@ from msgspec import Meta, Struct
 
 from bytenmt.config.advice import explained
 from bytenmt.config.bounds import MOST, TRAINING
+from bytenmt.config.model_sections import BahdanauConfig as BahdanauConfig
+from bytenmt.config.model_sections import ByteNetConfig as ByteNetConfig
+from bytenmt.config.model_sections import ConvLayer as ConvLayer
+from bytenmt.config.model_sections import ConvS2SConfig as ConvS2SConfig
+from bytenmt.config.model_sections import Dropout, Section
+from bytenmt.config.model_sections import LuongConfig as LuongConfig
+from bytenmt.config.model_sections import ModelSection as ModelSection
+from bytenmt.config.model_sections import Seq2SeqConfig as Seq2SeqConfig
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.tree import assign, merge, not_finite, preset_tree
 from bytenmt.config.untrusted import parse_toml, printable
@@ -24,16 +33,6 @@ from bytenmt.errors import ConfigError
 Positive = Annotated[int, Meta(ge=1, le=MOST)]
 Count = Annotated[int, Meta(ge=0, le=MOST)]
 Fraction = Annotated[float, Meta(ge=0.0, le=1.0)]
-Dropout = Annotated[float, Meta(ge=0.0, lt=1.0)]
-# Bounds of a model's sizes, far beyond what anybody trains: a configuration may come from a stranger, and
-# what is counted or built from it must end.
-Width = Annotated[int, Meta(ge=1, le=1 << 16)]
-Layers = Annotated[int, Meta(ge=1, le=256)]
-Kernel = Annotated[int, Meta(ge=1, le=1 << 10)]
-Dilation = Annotated[int, Meta(ge=1, le=1 << 12)]
-MOST_LAYERS = 256  # of a stack of convolutions
-LONGEST_FIELD = 1 << 14  # bytes before it that a convolutional prediction depends on: each is kept
-ConvLayer = tuple[Width, Kernel]  # channels, kernel width
 Length = Annotated[int, Meta(ge=1, le=1 << 20)]  # bytes of a window
 
 
@@ -41,110 +40,6 @@ def _as_option(name: str) -> Meta:
     """The bounds of what is an option of train too."""
     low, high, above, _ = TRAINING[name]
     return Meta(gt=low, le=high) if above else Meta(ge=low, le=high)
-
-
-class _Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A part of the configuration: immutable, no unknown keys."""
-
-
-class ModelSection(_Section, frozen=True, kw_only=True, tag_field="arch"):
-    """What all architectures have; `tag` is the name of each."""
-
-    d_embedding: Width
-    source: bool = True  # false: a byte language model, without an encoder and without attention
-    dropout: Dropout = 0.1
-    tie_embedding: bool = False  # the output layer uses the byte embedding's table
-
-
-class Seq2SeqConfig(ModelSection, frozen=True, kw_only=True, tag="seq2seq"):
-    """GRU encoder-decoder (Cho et al. 2014, Sutskever et al. 2014)."""
-
-    d_hidden: Width
-    n_layers: Layers = 1
-    context: Literal["start", "every_step"] = "start"
-    gru_reset: Literal["before", "after"] = "before"
-    reverse_source: bool = True
-    init: Literal["scaled", "paper"] = "scaled"
-
-    def __post_init__(self) -> None:
-        if not self.source and self.context == "every_step":
-            raise ValueError('context = "every_step" shows a source at every step: without one set "start"')
-        if self.d_hidden == 1 and self.context == "every_step":
-            raise ValueError(
-                'd_hidden = 1 leaves nothing to read out with context = "every_step": set 2 or more'
-            )
-
-
-class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
-    """Additive attention (Bahdanau et al. 2015)."""
-
-    d_hidden: Width
-    d_attention: Width
-    d_maxout: Width
-    read_out: Literal["previous", "current"] = "previous"  # the state that the read-out sees
-    init: Literal["scaled", "paper"] = "scaled"
-
-
-class LuongConfig(ModelSection, frozen=True, kw_only=True, tag="luong"):
-    """Stacked LSTM with global attention and input feeding (Luong et al. 2015)."""
-
-    d_hidden: Width
-    n_layers: Layers = 2
-    score: Literal["dot", "general", "concat"] = "general"
-    input_feeding: bool = True
-    reverse_source: bool = False
-    init: Literal["scaled", "paper"] = "scaled"
-
-    def __post_init__(self) -> None:
-        if not self.source and self.input_feeding:
-            raise ValueError("input_feeding is of the attention's outcome: without a source set it to false")
-
-
-class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
-    """Dilated convolutions stacked on the encoder (Kalchbrenner et al. 2016)."""
-
-    d_channels: Width  # the paper's d: inside a block; 2d between blocks
-    n_sets: Layers
-    dilations: Annotated[tuple[Dilation, ...], Meta(min_length=1, max_length=MOST_LAYERS)] = (1, 2, 4, 8, 16)
-    kernel_width: Kernel = 3
-    block: Literal["relu", "multiplicative"] = "relu"
-    unfolding_factor: Annotated[float, Meta(gt=0.0, le=16.0)] = 1.2  # a of |t^| = a|s| + b
-    unfolding_offset: Annotated[int, Meta(ge=0, le=1 << 12)] = 0  # b, in bytes
-
-    def __post_init__(self) -> None:
-        n_blocks = self.n_sets * len(self.dilations)
-        if n_blocks > MOST_LAYERS:
-            raise ValueError(
-                f"n_sets times the dilations are {n_blocks} blocks: expected {MOST_LAYERS} or fewer"
-            )
-        _check_field((self.kernel_width - 1) * sum(self.dilations) * self.n_sets)
-
-
-class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
-    """Gated convolutions with attention in every decoder layer (Gehring et al. 2017)."""
-
-    encoder_layers: Annotated[tuple[ConvLayer, ...], Meta(max_length=MOST_LAYERS)] = ()
-    decoder_layers: Annotated[tuple[ConvLayer, ...], Meta(min_length=1, max_length=MOST_LAYERS)]
-    n_positions: Annotated[int, Meta(ge=0, le=1 << 20)] = (
-        4096  # rows of the position tables, the last one shared by all beyond; 0: none
-    )
-
-    def __post_init__(self) -> None:
-        if self.source != bool(self.encoder_layers):
-            raise ValueError(
-                "encoder_layers is empty: give a layer or more"
-                if self.source
-                else "encoder_layers would be ignored without a source: set it to []"
-            )
-        _check_field(sum(kernel_width - 1 for _, kernel_width in self.decoder_layers))
-
-
-def _check_field(reach: int) -> None:
-    """Raise ValueError where so many bytes before a prediction would have to be kept."""
-    if reach > LONGEST_FIELD:
-        raise ValueError(
-            f"the receptive field is {reach + 1:,} bytes: expected {LONGEST_FIELD + 1:,} or fewer"
-        )
 
 
 CONVOLUTIONAL = ("bytenet", "convs2s")  # architectures whose training has no loop over time
@@ -158,14 +53,14 @@ def architecture(config: ModelConfig) -> str:
     return str(config.__struct_config__.tag)
 
 
-class DataConfig(_Section, frozen=True):
+class DataConfig(Section, frozen=True):
     """Which training pairs are used."""
 
     max_source_bytes: Positive = 1000  # a longer pair is left out and reported
     max_target_bytes: Positive = 1000
 
 
-class TrainConfig(_Section, frozen=True):
+class TrainConfig(Section, frozen=True):
     """The training loop."""
 
     seed: Annotated[int, _as_option("seed")] = 1
@@ -217,7 +112,7 @@ class TrainConfig(_Section, frozen=True):
     log_every: Positive = 50  # updates
 
 
-class Config(_Section, frozen=True, kw_only=True):
+class Config(Section, frozen=True, kw_only=True):
     """A whole run."""
 
     model: ModelConfig

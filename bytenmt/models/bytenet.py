@@ -8,10 +8,11 @@ Blocks of 2d channels, LN over the channels of one position:
 
 centred in the encoder, causal in the decoder, dilations repeated in sets. What is certain of the paper's
 multiplicative block is the order of its maps; the places of its second and third LN are ours. The decoder is
-stacked on the encoder: position i reads [e(y_{i-1}) ; encoder column i]. Dynamic unfolding (section 3.2): the
-encoder emits |t^| = ceil(a |s| + b) columns for a source of |s| bytes, EOS counted, reading EOS where the
-source has ended; past |t^| the decoder reads zero. Two-layer head: W_o ReLU(W x). Without a source position i
-reads e(y_{i-1}) alone, mapped to all 2d channels.
+stacked on the encoder: position i reads [e(y_{i-1}) ; encoder column i], d channels each, or their sum in 2d
+channels (stacking = "add"); the paper leaves open which. Dynamic unfolding (section 3.2): the encoder emits
+|t^| = ceil(a |s| + b) columns for a source of |s| bytes, EOS counted, reading EOS where the source has ended;
+past |t^| the decoder reads zero. Two-layer head: W_o ReLU(W x). Without a source position i reads e(y_{i-1})
+alone, mapped to all 2d channels.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from bytenmt.utf8 import EOS
 
 
 class ByteNetMemory(NamedTuple):
-    """columns (n, u + 1, d): encoder columns, zero from a row's |t^| on, (n, 0, d) in a model without a
+    """columns (n, u + 1, d or 2d): encoder columns, zero from a row's |t^| on, (n, 0, d) in a model without a
     source; unfolded_len (n,) int64: |t^|."""
 
     columns: Tensor
@@ -128,8 +129,7 @@ Block = ResidualBlock | MultiplicativeBlock
 BLOCKS: dict[str, type[Block]] = {"relu": ResidualBlock, "multiplicative": MultiplicativeBlock}
 
 
-def _blocks(config: ByteNetConfig) -> Sequence[Block]:
-    dilations = config.dilations * config.n_sets
+def _blocks(config: ByteNetConfig, dilations: Sequence[int]) -> Sequence[Block]:
     return module_list(
         BLOCKS[config.block](config.d_channels, config.kernel_width, r, config.dropout) for r in dilations
     )
@@ -141,8 +141,11 @@ class ByteNetEncoder(nn.Module):
     def __init__(self, config: ByteNetConfig) -> None:
         super().__init__()
         self.input = nn.Linear(config.d_embedding, 2 * config.d_channels)
-        self.blocks = _blocks(config)
-        self.output = nn.Linear(2 * config.d_channels, config.d_channels)
+        self.blocks = _blocks(config, config.encoder_schedule)
+        self.output = nn.Linear(2 * config.d_channels, config.d_column)
+        with torch.no_grad():
+            for part in self.output.parameters():
+                part.mul_(config.encoder_scale)
 
 
 class ByteNetDecoder(nn.Module):
@@ -150,8 +153,8 @@ class ByteNetDecoder(nn.Module):
 
     def __init__(self, config: ByteNetConfig, embedding: ByteEmbedding) -> None:
         super().__init__()
-        self.input = nn.Linear(config.d_embedding, config.d_channels * (1 if config.source else 2))
-        self.blocks = _blocks(config)
+        self.input = nn.Linear(config.d_embedding, config.d_read)
+        self.blocks = _blocks(config, config.decoder_schedule)
         self.head = nn.Linear(2 * config.d_channels, 2 * config.d_channels)
         self.output = OutputLayer(2 * config.d_channels, embedding, config.tie_embedding)
 
@@ -162,6 +165,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
     def __init__(self, config: ByteNetConfig) -> None:
         super().__init__()
         self.config = config
+        self.dilations = config.decoder_schedule
         # Of the encoder columns' size: beside them a smaller embedding drowns in the first layer norm.
         self.embedding = ByteEmbedding(config.d_embedding, std=1.0)
         self.encoder = ByteNetEncoder(config) if config.source else None
@@ -182,7 +186,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
             nothing = self.embedding.weight.new_zeros(n, 0, self.config.d_channels)
             return ByteNetMemory(nothing, unfolded_len)
         if s == 0:
-            zero = self.embedding.weight.new_zeros(n, 1, self.config.d_channels)
+            zero = self.embedding.weight.new_zeros(n, 1, self.config.d_column)
             return ByteNetMemory(zero, unfolded_len)
         real_len = torch.maximum(src_len, unfolded_len)
         width = max(s, int(real_len.max()))
@@ -198,7 +202,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
     def start(self, memory: ByteNetMemory, beam: int = 1, drafted: int = 0) -> ByteNetState:
         config, columns = self.config, memory.columns
         rows = len(columns) * beam
-        sizes = [ring_capacity(config.kernel_width, r) + drafted for r in config.dilations * config.n_sets]
+        sizes = [ring_capacity(config.kernel_width, r) + drafted for r in self.dilations]
         clock = Clock.start(rows, max(sizes), columns.device)
         rings = tuple(columns.new_zeros(rows, size, config.d_channels) for size in sizes)
         return ByteNetState(clock, rings)
@@ -206,13 +210,13 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
     def forward(self, tgt: Tensor, memory: ByteNetMemory, state: ByteNetState) -> tuple[Tensor, ByteNetState]:
         rows, t = tgt.shape
         clock = state.clock
-        embedded = self.decoder.input(self.embedding(tgt))
-        x = embedded
+        x = self.decoder.input(self.embedding(tgt))
         if self.config.source:
-            x = torch.cat([x, self._columns(memory, clock.positions(t)).to(x.dtype)], dim=-1)
-        k, dilations = self.config.kernel_width, self.config.dilations
-        drafted = state.rings[0].shape[1] - ring_capacity(k, dilations[0])
-        taps = {r: Taps.of(clock, t, k, r, drafted) for r in dilations}
+            columns = self._columns(memory, clock.positions(t)).to(x.dtype)
+            x = x + columns if self.config.stacking == "add" else torch.cat([x, columns], dim=-1)
+        k = self.config.kernel_width
+        drafted = state.rings[0].shape[1] - ring_capacity(k, self.dilations[0])
+        taps = {r: Taps.of(clock, t, k, r, drafted) for r in dict.fromkeys(self.dilations)}
         rings = []
         for block, ring in zip(self.decoder.blocks, state.rings, strict=True):
             x, ring = block.causal(x, ring, taps[block.convolution.dilation])
@@ -228,14 +232,13 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         return state._replace(clock=state.clock.rewind(columns))
 
     def receptive_field(self) -> int | None:
-        reach = sum(self.config.dilations) * self.config.n_sets
-        return 1 + (self.config.kernel_width - 1) * reach
+        return 1 + (self.config.kernel_width - 1) * sum(self.dilations)
 
     def step_cost(self, source_bytes: int) -> int:
         return matrix_weights(self.decoder)
 
     def _columns(self, memory: ByteNetMemory, positions: Tensor) -> Tensor:
-        """The encoder column of each position: positions (rows, t) int64 -> (rows, t, d)."""
+        """The encoder column of each position: positions (rows, t) int64 -> (rows, t, d or 2d)."""
         n = len(memory.columns)
         rows, t = positions.shape
         index = torch.minimum(positions.view(n, -1), memory.unfolded_len[:, None])

@@ -1,6 +1,7 @@
 """Global attention with input feeding: Luong et al. 2015 (1508.04025).
 
-    h-_s: top-layer states of a stacked LSTM over the source; its last h and c start the decoder's layers
+    h-_s: top-layer states of a stacked LSTM over the source; its last h and c start the decoder's layers,
+        the two stacks top to top; a decoder's layer below the encoder's lowest starts from that one
     h_t = LSTM([e(y_{t-1}) ; h~_{t-1}])        input feeding, h~_0 = 0; without it e(y_{t-1}) alone
     a_t = softmax_s(score(h_t, h-_s)),  c_t = sum_s a_t(s) h-_s
     h~_t = tanh(W_c [c_t ; h_t]),  p(y_t) = softmax(W_s h~_t)          no biases in these two
@@ -31,8 +32,8 @@ from bytenmt.models.base import Model, matrix_weights, module_list, no_source
 
 class LuongMemory(NamedTuple):
     """states (n, s, d_hidden): h-_s; keys (n, s, d_hidden): the source's share of the score;
-    source_len (n,) int64; hidden, cell (n, n_layers, d_hidden): the encoder's last, zero without a
-    source."""
+    source_len (n,) int64; hidden, cell (n, layers of the decoder, d_hidden): the encoder's last that each
+    starts from, zero without a source."""
 
     states: Tensor
     keys: Tensor
@@ -42,8 +43,8 @@ class LuongMemory(NamedTuple):
 
 
 class LuongState(NamedTuple):
-    """hidden, cell (rows, n_layers, d_hidden); attentional (rows, d_hidden): h~ of the step before, no
-    columns without a source."""
+    """hidden, cell (rows, layers of the decoder, d_hidden); attentional (rows, d_hidden): h~ of the step
+    before, no columns without a source."""
 
     hidden: Tensor
     cell: Tensor
@@ -57,7 +58,7 @@ class LuongDecoder(nn.Module):
         super().__init__()
         d = config.d_hidden
         d_first = config.d_embedding + (d if config.input_feeding else 0)
-        self.layers = module_list(LSTM(d if layer else d_first, d) for layer in range(config.n_layers))
+        self.layers = module_list(LSTM(d if layer else d_first, d) for layer in range(config.decoder_depth))
         self.score = AdditiveScore(d, d) if config.source and config.score == "concat" else None
         self.combine = nn.Linear(2 * d, d, bias=False) if config.source else None  # W_c
         self.output = OutputLayer(d, embedding, config.tie_embedding, bias=False)  # W_s
@@ -73,8 +74,7 @@ class Luong(Model[LuongMemory, LuongState]):
         paper = config.init == "paper"
         self.embedding = ByteEmbedding(config.d_embedding, 1.0)
         self.encoder = module_list(
-            LSTM(d if layer else config.d_embedding, d)
-            for layer in range(config.n_layers if config.source else 0)
+            LSTM(d if layer else config.d_embedding, d) for layer in range(config.encoder_depth)
         )
         # W_a (general) or its half that meets h-_s (concat): the same for every step, so the encoder's.
         keys = config.source and config.score != "dot"
@@ -89,7 +89,7 @@ class Luong(Model[LuongMemory, LuongState]):
         zero = self.embedding.weight.new_zeros(n, self.config.d_hidden)
         if no_source(self.config.source, src):
             nothing = zero.new_zeros(n, 0, self.config.d_hidden)
-            start = zero[:, None].repeat(1, self.config.n_layers, 1)
+            start = zero[:, None].repeat(1, self.config.decoder_depth, 1)
             return LuongMemory(nothing, nothing, src_len, start, start)
         if self.config.reverse_source:
             src = reverse(src, src_len - 1)  # EOS stays at the end
@@ -100,7 +100,10 @@ class Luong(Model[LuongMemory, LuongState]):
             hidden.append(last(x, src_len))
             cell.append(last(cells, src_len))
         keys = x if self.keys is None else self.keys(x)
-        return LuongMemory(x, keys, src_len, torch.stack(hidden, dim=1), torch.stack(cell, dim=1))
+        first = (
+            torch.stack([part[layer] for layer in self.config.starts_from], dim=1) for part in (hidden, cell)
+        )
+        return LuongMemory(x, keys, src_len, *first)
 
     def start(self, memory: LuongMemory, beam: int = 1) -> LuongState:
         hidden, cell = (part.repeat_interleave(beam, dim=0) for part in (memory.hidden, memory.cell))

@@ -7,7 +7,8 @@ The encoder reads x_1 … x_S into a fixed vector, the decoder unrolls it:
     context = "every_step":  c = tanh(V h_S), s_0 = tanh(V' c); every gate of the first layer also sees
         C c, and t_i = O_h s_i + O_y e(y_{i-1}) + O_c c, pairs maxed, p(y_i) = softmax(W_o max(t))  (Cho)
 
-where s_i = GRU(e(y_{i-1}), s_{i-1}); without a source s_0 = 0.
+where s_i = GRU(e(y_{i-1}), s_{i-1}); without a source s_0 = 0. Stacks of different depths
+stand top to top: layer l starts from the encoder's layer of its height, below the lowest from the lowest.
 init = "paper": N(0, 0.01^2), recurrent matrices orthogonal (Cho).
 """
 
@@ -27,13 +28,14 @@ from bytenmt.models.base import Model, matrix_weights, module_list, no_source
 
 
 class Seq2SeqMemory(NamedTuple):
-    """final (n, n_layers, d_hidden): h_S of every layer, zero without a source."""
+    """final (n, layers of the decoder, d_hidden): the h_S that each starts from, c's the last; zero without a
+    source."""
 
     final: Tensor
 
 
 class Seq2SeqState(NamedTuple):
-    """hidden (rows, n_layers, d_hidden): s_i of every layer."""
+    """hidden (rows, layers of the decoder, d_hidden): s_i of every layer."""
 
     hidden: Tensor
 
@@ -47,10 +49,10 @@ class Seq2SeqDecoder(nn.Module):
         every_step = config.context == "every_step"
         d_first = d_embedding + d if every_step else d_embedding
         self.layers = module_list(
-            GRU(d if layer else d_first, d, config.gru_reset) for layer in range(config.n_layers)
+            GRU(d if layer else d_first, d, config.gru_reset) for layer in range(config.decoder_depth)
         )
         self.context = nn.Linear(d, d, bias=False) if every_step else None  # V
-        self.start = nn.Linear(d, config.n_layers * d, bias=False) if every_step else None  # V'
+        self.start = nn.Linear(d, config.decoder_depth * d, bias=False) if every_step else None  # V'
         self.maxout = nn.Linear(2 * d + d_embedding, d // 2 * 2) if every_step else None  # O_h, O_y, O_c
         self.output = OutputLayer(d // 2 if every_step else d, embedding, config.tie_embedding)
 
@@ -65,7 +67,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         self.embedding = ByteEmbedding(config.d_embedding, 1.0)
         self.encoder = module_list(
             GRU(config.d_hidden if layer else config.d_embedding, config.d_hidden, config.gru_reset)
-            for layer in range(config.n_layers if config.source else 0)
+            for layer in range(config.encoder_depth)
         )
         self.decoder: Seq2SeqDecoder = Seq2SeqDecoder(config, self.embedding)
         initialise(self, partial(nn.init.normal_, std=0.01) if paper else None)
@@ -74,7 +76,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         n = len(src)
         weight = self.embedding.weight
         if no_source(self.config.source, src):
-            return Seq2SeqMemory(weight.new_zeros(n, self.config.n_layers, self.config.d_hidden))
+            return Seq2SeqMemory(weight.new_zeros(n, self.config.decoder_depth, self.config.d_hidden))
         if self.config.reverse_source:
             src = reverse(src, src_len - 1)  # EOS stays at the end
         x = self.embedding(src)
@@ -82,7 +84,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         for layer in self.encoder:
             x = layer(self._drop(x), x.new_zeros(n, self.config.d_hidden))
             final.append(last(x, src_len))
-        return Seq2SeqMemory(torch.stack(final, dim=1))
+        return Seq2SeqMemory(torch.stack([final[layer] for layer in self.config.starts_from], dim=1))
 
     def start(self, memory: Seq2SeqMemory, beam: int = 1) -> Seq2SeqState:
         hidden = memory.final

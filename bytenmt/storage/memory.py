@@ -40,8 +40,7 @@ def state_bytes(config: ModelConfig) -> int:
 
 def _bytenet(config: ByteNetConfig) -> int:
     """Numbers in the rings of the convolutions."""
-    blocks = config.dilations * config.n_sets
-    return config.d_channels * sum((config.kernel_width - 1) * r + 1 for r in blocks)
+    return config.d_channels * sum((config.kernel_width - 1) * r + 1 for r in config.decoder_schedule)
 
 
 def _convs2s(config: ConvS2SConfig) -> int:
@@ -51,9 +50,9 @@ def _convs2s(config: ConvS2SConfig) -> int:
 
 
 _STATES: Mapping[str, Callable[[Any], int]] = {
-    "seq2seq": lambda config: config.n_layers * config.d_hidden,
+    "seq2seq": lambda config: config.decoder_depth * config.d_hidden,
     "bahdanau": lambda config: config.d_hidden,
-    "luong": lambda config: (2 * config.n_layers + int(config.source)) * config.d_hidden,
+    "luong": lambda config: (2 * config.decoder_depth + int(config.source)) * config.d_hidden,
     "bytenet": _bytenet,
     "convs2s": _convs2s,
 }

@@ -62,17 +62,17 @@ def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
 
 def _seq2seq(config: Seq2SeqConfig) -> Shapes:
     """See models/seq2seq.py."""
-    d, n_layers = config.d_hidden, config.n_layers
+    d = config.d_hidden
     every_step = config.context == "every_step"
     shapes: Shapes = {}
-    for layer in range(n_layers):
-        if config.source:
-            shapes |= _gru(f"encoder.{layer}", d if layer else config.d_embedding, d)
+    for layer in range(config.encoder_depth):
+        shapes |= _gru(f"encoder.{layer}", d if layer else config.d_embedding, d)
+    for layer in range(config.decoder_depth):
         first = config.d_embedding + (d if every_step else 0)
         shapes |= _gru(f"decoder.layers.{layer}", d if layer else first, d)
     if every_step:
         shapes |= _linear("decoder.context", d, d, bias=False)
-        shapes |= _linear("decoder.start", d, n_layers * d, bias=False)
+        shapes |= _linear("decoder.start", d, config.decoder_depth * d, bias=False)
         shapes |= _linear("decoder.maxout", 2 * d + config.d_embedding, d // 2 * 2)
     return shapes | _output(config, d // 2 if every_step else d)
 
@@ -96,9 +96,9 @@ def _luong(config: LuongConfig) -> Shapes:
     d = config.d_hidden
     first = config.d_embedding + (d if config.input_feeding else 0)
     shapes: Shapes = {}
-    for layer in range(config.n_layers):
-        if config.source:
-            shapes |= _lstm(f"encoder.{layer}", d if layer else config.d_embedding, d)
+    for layer in range(config.encoder_depth):
+        shapes |= _lstm(f"encoder.{layer}", d if layer else config.d_embedding, d)
+    for layer in range(config.decoder_depth):
         shapes |= _lstm(f"decoder.layers.{layer}", d if layer else first, d)
     if config.source:
         shapes |= _linear("decoder.combine", 2 * d, d, bias=False)
@@ -111,12 +111,13 @@ def _bytenet(config: ByteNetConfig) -> Shapes:
     """See models/bytenet.py."""
     d = config.d_channels
     shapes: Shapes = {}
-    for side in ("encoder", "decoder") if config.source else ("decoder",):
-        for index in range(len(config.dilations) * config.n_sets):
+    for side, schedule in (("encoder", config.encoder_schedule), ("decoder", config.decoder_schedule)):
+        for index in range(len(schedule)):
             shapes |= _bytenet_block(f"{side}.blocks.{index}", config)
     if config.source:
-        shapes |= _linear("encoder.input", config.d_embedding, 2 * d) | _linear("encoder.output", 2 * d, d)
-    shapes |= _linear("decoder.input", config.d_embedding, d if config.source else 2 * d)
+        shapes |= _linear("encoder.input", config.d_embedding, 2 * d)
+        shapes |= _linear("encoder.output", 2 * d, config.d_column)
+    shapes |= _linear("decoder.input", config.d_embedding, config.d_read)
     return shapes | _linear("decoder.head", 2 * d, 2 * d) | _output(config, 2 * d)
 
 

@@ -10,7 +10,10 @@ import torch
 
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import (
+    ByteNetConfig,
     Config,
+    LuongConfig,
+    Seq2SeqConfig,
     config_toml,
     fingerprint,
     load_config,
@@ -64,11 +67,58 @@ def test_decoder_weights_without_a_source(preset: str) -> None:
         ("seq2seq", "model.context=every_step", "every step"),
         ("luong", "model.input_feeding=true", "input_feeding"),
         ("convs2s", "model.encoder_layers=[[8,3]]", "would be ignored"),
+        ("seq2seq", "model.n_encoder_layers=2", "n_encoder_layers would be ignored"),
+        ("luong", "model.n_encoder_layers=2", "n_encoder_layers would be ignored"),
+        ("bytenet", "model.n_encoder_sets=2", "n_encoder_sets would be ignored"),
+        ("bytenet", "model.encoder_dilations=[2]", "encoder_dilations would be ignored"),
+        ("bytenet", "model.stacking=add", "stacking would be ignored"),
+        ("bytenet", "model.encoder_scale=3", "encoder_scale would be ignored"),
     ],
 )
 def test_what_needs_a_source_is_refused_without_one(arch: str, setting: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         load_config(arch, "tiny", "", ["model.source=false", setting])
+
+
+@pytest.mark.parametrize(
+    ("settings", "encoder", "decoder"),
+    [
+        (["n_sets=3"], [1, 2, 4, 8] * 3, [1, 2, 4, 8] * 3),
+        (["n_encoder_sets=3"], [1, 2, 4, 8] * 3, [1, 2, 4, 8] * 2),
+        (["n_sets=1", "n_decoder_sets=4"], [1, 2, 4, 8], [1, 2, 4, 8] * 4),
+        (["dilations=[1,5]"], [1, 5] * 2, [1, 5] * 2),
+        (["dilations=[1,5]", "n_encoder_sets=1", "encoder_dilations=[2]"], [2], [1, 5] * 2),
+        (["n_encoder_sets=3", "n_encoder_sets=0"], [1, 2, 4, 8] * 2, [1, 2, 4, 8] * 2),
+    ],
+)
+def test_bytenet_has_a_depth_for_each_side(
+    settings: list[str], encoder: list[int], decoder: list[int]
+) -> None:
+    """n_sets and dilations are of both, where a side has none of its own; tiny has two sets of four."""
+    config = load_config("bytenet", "tiny", "", [f"model.{setting}" for setting in settings])
+    assert isinstance(config.model, ByteNetConfig)
+    assert config.model.encoder_schedule == tuple(encoder)
+    assert config.model.decoder_schedule == tuple(decoder)
+    round_trip(config)
+    model = on_meta("bytenet", "tiny", *(f"model.{setting}" for setting in settings))
+    assert model.receptive_field() == 1 + 2 * sum(decoder)
+
+
+@pytest.mark.parametrize("arch", ["seq2seq", "luong"])
+def test_recurrent_layers_of_each_side(arch: str) -> None:
+    """n_layers is of both, where a side has no number of its own."""
+    for settings, encoder, decoder in (
+        (["n_layers=3"], 3, 3),
+        (["n_layers=3", "n_encoder_layers=5"], 5, 3),
+        (["n_layers=3", "n_decoder_layers=1"], 3, 1),
+    ):
+        config = load_config(arch, "tiny", "", [f"model.{setting}" for setting in settings])
+        assert isinstance(config.model, Seq2SeqConfig | LuongConfig)
+        assert (config.model.encoder_depth, config.model.decoder_depth) == (encoder, decoder)
+        round_trip(config)
+    alone = load_config(arch, "tiny", "", ["model.source=false", "model.n_layers=2"])
+    assert isinstance(alone.model, Seq2SeqConfig | LuongConfig)
+    assert (alone.model.encoder_depth, alone.model.decoder_depth) == (0, 2)
 
 
 def test_convs2s_needs_an_encoder_with_a_source() -> None:
@@ -166,6 +216,9 @@ def test_what_does_not_fit_is_named(setting: str, path: str) -> None:
         ("model.dilations=[1, 0]", "model.dilations"),
         ("model.unfolding_factor=0.0", "model.unfolding_factor"),
         ("model.unfolding_offset=-1", "model.unfolding_offset"),
+        ("model.n_encoder_sets=-1", "model.n_encoder_sets"),
+        ("model.encoder_scale=0", "model.encoder_scale"),
+        ("model.stacking=sum", "concat, add"),
     ],
 )
 def test_what_does_not_fit_in_bytenet(setting: str, path: str) -> None:

@@ -19,7 +19,7 @@ from bytenmt.decoding.pytorch import cuda_graph
 from bytenmt.decoding.pytorch import engine as torch_engine
 from bytenmt.decoding.pytorch.beam_search import Beams, Search
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
-from bytenmt.decoding.pytorch.drafter import WIDTHS, Drafter, Sources, best_width
+from bytenmt.decoding.pytorch.drafter import WIDTHS, Drafter, Sources, best_width, seconds
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.pytorch.sampling import signed
 from bytenmt.decoding.scheduler import decode
@@ -388,6 +388,13 @@ def test_the_width_that_pays_between_disturbances() -> None:
             assert max(map(asked.count, asked)) == n_rounds
     prices = {0: [0.03] * 2, 2: [0.031] * 2, 4: [0.033, 0.2], 8: [0.075]}
     assert best_width(accepted, lambda m: prices[m].pop(0)) == 4, "the least counts, not the last"
+
+
+def test_a_pass_between_two_ticks_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a process' CPU time is limited: a price of 0 has no yield."""
+    monkeypatch.setattr("bytenmt.decoding.pytorch.drafter.process_time", lambda: 7.0)
+    accepted = np.array([0.9] * 8, np.float32)
+    assert best_width(accepted, lambda m: seconds(lambda: None, CPU)) == 8
 
 
 ENGINES: list[Callable[..., Engine]] = [

@@ -112,6 +112,12 @@ WITHOUT_SOURCE: dict[str, Variant] = {
     "bytenet-multiplicative-alone": VARIANTS["bytenet-short"] | ALONE | {"block": "multiplicative"},
     "convs2s-alone": VARIANTS["convs2s-uneven"] | ALONE | {"encoder_layers": [], "n_positions": 0},
 }
+VARIANTS["bytenet-add"] = VARIANTS["bytenet"] | {
+    "stacking": "add",
+    "n_encoder_sets": 1,
+    "encoder_dilations": [2, 1, 3],
+    "unfolding_factor": 0.8,
+}
 VARIANTS["bytenet-multiplicative"] = VARIANTS["bytenet"] | {"block": "multiplicative"}
 VARIANTS |= WITHOUT_SOURCE
 WITH_SOURCE = [name for name in VARIANTS if name not in WITHOUT_SOURCE]

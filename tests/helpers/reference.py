@@ -79,15 +79,29 @@ def read_order(source: bytes, options: Options) -> bytes:
     return bytes([source[i] for i in range(len(source) - 2, -1, -1)]) + source[-1:]
 
 
+def depths(options: Options) -> tuple[int, int]:
+    """Layers of the encoder and of the decoder."""
+    n_layers = options["n_layers"]
+    return options["n_encoder_layers"] or n_layers, options["n_decoder_layers"] or n_layers
+
+
+def top_to_top(states: list[Array], n_layers: int) -> list[Array]:
+    """The first states of so many layers: the uppermost ones; the lowest again where there are too few."""
+    while len(states) < n_layers:
+        states = [states[0], *states]
+    return states[len(states) - n_layers :]
+
+
 def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
-    d, n_layers, reset = options["d_hidden"], options["n_layers"], options["gru_reset"]
+    d, reset = options["d_hidden"], options["gru_reset"]
+    n_encoder, n_layers = depths(options)
     every_step = options["context"] == "every_step"
     table = p["embedding.weight"]
 
-    hidden = [np.zeros(d) for _ in range(n_layers)]
+    hidden = [np.zeros(d) for _ in range(n_encoder)]
     for byte in read_order(source, options):
         x = table[byte]
-        for layer in range(n_layers):
+        for layer in range(n_encoder):
             hidden[layer] = gru(p, f"encoder.{layer}", x, hidden[layer], reset, "keep")
             x = hidden[layer]
 
@@ -95,6 +109,8 @@ def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
         context = np.tanh(affine(p, "decoder.context", hidden[-1]))
         start = np.tanh(affine(p, "decoder.start", context))
         hidden = [start[layer * d : (layer + 1) * d] for layer in range(n_layers)]
+    else:
+        hidden = top_to_top(hidden, n_layers)
     logits = []
     for byte in target:
         x = np.concatenate([table[byte], context]) if every_step else table[byte]
@@ -138,16 +154,18 @@ def bahdanau(p: Parameters, options: Options, source: bytes, target: bytes) -> A
 
 
 def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
-    d, n_layers, table = options["d_hidden"], options["n_layers"], p["embedding.weight"]
-    hidden = [np.zeros(d) for _ in range(n_layers)]
-    cell = [np.zeros(d) for _ in range(n_layers)]
+    d, table = options["d_hidden"], p["embedding.weight"]
+    n_encoder, n_layers = depths(options)
+    hidden = [np.zeros(d) for _ in range(n_encoder)]
+    cell = [np.zeros(d) for _ in range(n_encoder)]
     tops = []
     for byte in read_order(source, options):
         x = table[byte]
-        for layer in range(n_layers):
+        for layer in range(n_encoder):
             hidden[layer], cell[layer] = lstm(p, f"encoder.{layer}", x, hidden[layer], cell[layer])
             x = hidden[layer]
         tops.append(x)
+    hidden, cell = top_to_top(hidden, n_layers), top_to_top(cell, n_layers)
 
     def score(h: Array, top: Array) -> float:
         if options["score"] == "dot":
@@ -215,7 +233,11 @@ def bytenet_stack(
     p: Parameters, options: Options, name: str, columns: list[Array], causal: bool
 ) -> list[Array]:
     k = options["kernel_width"]
-    for block, r in enumerate(list(options["dilations"]) * options["n_sets"]):
+    n_sets = options[f"n_{name}_sets"] or options["n_sets"]
+    dilations = list(options["dilations"])
+    if name == "encoder" and options["encoder_dilations"]:
+        dilations = list(options["encoder_dilations"])
+    for block, r in enumerate(dilations * n_sets):
         at = f"{name}.blocks.{block}"
         inner = []
         unit = options["block"] == "multiplicative"
@@ -256,8 +278,12 @@ def bytenet(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
 
     stacked = []
     for i, byte in enumerate(target):
+        own = affine(p, "decoder.input", table[byte])
+        if options["stacking"] == "add":
+            stacked.append(own + columns[i] if i < n_columns else own)
+            continue
         above = columns[i] if i < n_columns else np.zeros(d if options["source"] else 0)
-        stacked.append(np.concatenate([affine(p, "decoder.input", table[byte]), above]))
+        stacked.append(np.concatenate([own, above]))
     stacked = bytenet_stack(p, options, "decoder", stacked, causal=True)
     return np.array([output(p, options, relu(affine(p, "decoder.head", x))) for x in stacked])
 

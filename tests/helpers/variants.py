@@ -35,6 +35,12 @@ OPTIONS |= {
     for n_layers in (1, 2)
 }
 OPTIONS |= {
+    "seq2seq-shallow-decoder": SEQ2SEQ | {"n_encoder_layers": 3},
+    "seq2seq-deep-decoder": SEQ2SEQ | {"n_layers": 2, "n_decoder_layers": 4},
+    "seq2seq-every-step-deep": SEQ2SEQ
+    | {"context": "every_step", "n_encoder_layers": 2, "n_decoder_layers": 3},
+    "luong-shallow-decoder": LUONG | {"n_encoder_layers": 3, "n_decoder_layers": 1},
+    "luong-deep-decoder": LUONG | {"n_encoder_layers": 1, "input_feeding": False, "n_decoder_layers": 3},
     "bahdanau-current-untied": BAHDANAU | {"read_out": "current"},
     "bahdanau-tied": BAHDANAU | {"tie_embedding": True},
     "seq2seq-tied": SEQ2SEQ | {"tie_embedding": True},
@@ -44,6 +50,8 @@ OPTIONS |= {
     "bytenet-short-memory": BYTENET | {"unfolding_factor": 0.3, "tie_embedding": True},
     "bytenet-offset": BYTENET | {"unfolding_factor": 0.5, "unfolding_offset": 3},
     "bytenet-kernel-4": BYTENET | {"kernel_width": 4, "dilations": [3, 1], "n_sets": 1},
+    "bytenet-deep-decoder": BYTENET | {"n_encoder_sets": 1, "n_decoder_sets": 3},
+    "bytenet-add-multiplicative": BYTENET | {"stacking": "add", "block": "multiplicative", "kernel_width": 2},
     "bytenet-kernel-1": BYTENET | {"kernel_width": 1},
     "bytenet-multiplicative-kernel-4": BYTENET | {"block": "multiplicative", "kernel_width": 4},
     "convs2s-no-positions": CONVS2S | {"n_positions": 0},

@@ -44,6 +44,22 @@ def test_bytenet_unfolding(length: int, columns: int) -> None:
     assert int(model.unfolded_len(torch.tensor([length]))[0]) == columns
 
 
+@pytest.mark.parametrize("stacking", ["concat", "add"])
+def test_bytenet_columns_at_the_start(stacking: str) -> None:
+    """encoder_scale is a factor of the first columns, through the weights alone: all other weights are drawn
+    as without it."""
+    options = VARIANTS["bytenet"] | {"stacking": stacking}
+    models = []
+    for scale in (1.0, 3.0):
+        torch.manual_seed(8)
+        models.append(build_model(parse_config({"model": options | {"encoder_scale": scale}}).model).eval())
+    (plain, larger), (src, src_len) = models, invariants.some_sources([6, 4])
+    found, expected = larger.encode(src, src_len), plain.encode(src, src_len)
+    torch.testing.assert_close(found.columns, 3 * expected.columns)
+    names = [name for name, p in larger.named_parameters() if not torch.equal(p, plain.get_parameter(name))]
+    assert names == ["encoder.output.weight", "encoder.output.bias"]
+
+
 # ---- the recurrences
 
 

@@ -224,11 +224,15 @@ def test_headers_from_strangers(made: dict[str, Path], tmp_path: Path) -> None:
 
 TOO_LARGE = [
     ("seq2seq", "n_layers", 10**9, "model.n_layers"),
+    ("seq2seq", "n_encoder_layers", 10**9, "model.n_encoder_layers"),
     ("seq2seq", "d_hidden", 10**9, "model.d_hidden"),
     ("seq2seq", "d_embedding", 10**6, "model.d_embedding"),
     ("seq2seq", "d_embedding", 10**30, "model.d_embedding"),
     ("bytenet", "n_sets", 10**9, "model.n_sets"),
     ("bytenet", "n_sets", 250, "n_sets times the dilations are "),
+    ("bytenet", "n_encoder_sets", 250, "blocks in the encoder"),
+    ("bytenet", "n_decoder_sets", 10**9, "model.n_decoder_sets"),
+    ("bytenet", "encoder_dilations", [4096, 4096, 4096], "the receptive field is "),
     ("bytenet", "unfolding_offset", 10**6, "model.unfolding_offset"),
     ("bytenet", "dilations", [1, 10**9], "model.dilations"),
     ("bytenet", "dilations", [1] * 10**4, "model.dilations"),

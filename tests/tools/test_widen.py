@@ -30,6 +30,11 @@ ALONE = "model.source=false"
 KINDS = {
     "bytenet": ("bytenet", BYTENET),
     "bytenet-alone": ("bytenet", (*BYTENET, ALONE, 'model.block="relu"')),
+    "bytenet-add": (
+        "bytenet",
+        (*BYTENET, 'model.stacking="add"', "model.n_encoder_sets=1", "model.encoder_dilations=[2,16,8]"),
+    ),
+    "bytenet-shallow": ("bytenet", (*BYTENET, "model.n_decoder_sets=1")),
     "multiplicative": ("bytenet", (*BYTENET, 'model.block="multiplicative"')),
     "multiplicative-alone": ("bytenet", (*BYTENET, ALONE)),
     "convs2s": ("convs2s", (*CONVS2S, SOURCE)),
@@ -74,7 +79,8 @@ def test_a_wider_model_computes_what_it_did(tmp_path: Path, kind: str, capsys: A
     if arch == "convs2s":
         assert (got.encoder_layers, got.decoder_layers) == (wanted.encoder_layers, wanted.decoder_layers)
     else:
-        assert got.dilations * got.n_sets == wanted.dilations * wanted.n_sets
+        assert got.decoder_schedule == wanted.decoder_schedule
+        assert got.encoder_schedule == (wanted.encoder_schedule if got.source else ())
         assert 0 <= wanted.d_channels - got.d_channels < 12 and got.d_channels % 12 == 0
     assert after.config.train == before.config.train and after.facts == before.facts
     told = capsys.readouterr()
@@ -86,7 +92,7 @@ def test_a_wider_model_computes_what_it_did(tmp_path: Path, kind: str, capsys: A
     [
         ("luong", (), "a luong cannot be made wider: give a run of bytenet or convs2s"),
         ("bytenet", ("model.d_channels=200",), "preset small has 160 channels, the run 200"),
-        ("bytenet", ("model.dilations=[1,3]",), "preset small has dilations in 3 sets"),
+        ("bytenet", ("model.dilations=[1,3]",), "preset small has encoder dilations [1, 2, 4,"),
         ("bytenet", ("model.kernel_width=5",), "preset small has kernels of 3, the run 5"),
         ("bytenet", ("model.tie_embedding=true",), "the run ties its output layer"),
         ("convs2s", ("model.d_embedding=300",), "preset small has embeddings of 128, the run 300"),

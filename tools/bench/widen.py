@@ -46,6 +46,7 @@ from bytenmt.utf8 import BOS, EOS
 
 Floats = npt.NDArray[np.float32]
 Arrays = dict[str, Array]
+SCHEDULE = ("n_sets", "n_encoder_sets", "n_decoder_sets", "dilations", "encoder_dilations")
 TRIED = "Zwei Männer in grünen Hemden stehen vor einem Haus.".encode()  # bytes that both models read
 
 
@@ -103,19 +104,17 @@ def _bytenet(
         own,
         d_embedding=wanted.d_embedding,
         d_channels=k * own.d_channels,
-        n_sets=wanted.n_sets,
-        dilations=wanted.dilations,
+        **{name: getattr(wanted, name) for name in SCHEDULE},
     )
-    places = _places(own.dilations * own.n_sets, wanted.dilations * wanted.n_sets)
-    if places is None:
-        has, needed = (f"{c.n_sets} sets of {list(c.dilations)}" for c in (wanted, own))
-        raise _misfit(preset, f"dilations in {has}", f"in {needed}")
+    encoder = _places(own.encoder_schedule, wanted.encoder_schedule, preset, "encoder")
+    decoder = _places(own.decoder_schedule, wanted.decoder_schedule, preset, "decoder")
+    places = {"encoder": encoder, "decoder": decoder}
     out: Arrays = {}
     for name, shape in _shapes(larger).items():
         side, _, rest = name.partition(".blocks.")
         if rest:
             index, _, part = rest.partition(".")
-            block = places[int(index)]
+            block = places[side][int(index)]
             # A block that adds nothing has the weights of another one up to its last map.
             array = arrays[f"{side}.blocks.{block or 0}.{part}"]
             out[name] = _repeated(array, k)
@@ -139,16 +138,18 @@ def _repeated(array: Floats, k: int) -> Floats:
     return out if array.ndim == 1 else (np.repeat(out, k, axis=-1) / k).astype(np.float32)
 
 
-def _places(own: Sequence[int], wanted: Sequence[int]) -> list[int | None] | None:
-    """For each of the wanted dilations the block that stands there, None where one adds nothing; None where
-    there is no room for all of them in their order."""
+def _places(own: Sequence[int], wanted: Sequence[int], preset: str, side: str) -> list[int | None]:
+    """For each of the wanted dilations the block that stands there, None where one adds nothing. Raises
+    ConfigError where there is no room for all of them in their order."""
     found: list[int | None] = []
     n_placed = 0
     for dilation in wanted:
         fits = n_placed < len(own) and own[n_placed] == dilation
         found.append(n_placed if fits else None)
         n_placed += fits
-    return found if n_placed == len(own) else None
+    if n_placed < len(own):
+        raise _misfit(preset, f"{side} dilations {list(wanted)}", str(list(own)))
+    return found
 
 
 def _convs2s(
@@ -209,7 +210,7 @@ def size(contents: StoredWeights) -> str:
     """Of a model, in words."""
     model = contents.config.model
     if isinstance(model, ByteNetConfig):
-        return f"{len(model.dilations) * model.n_sets} blocks of {model.d_channels} channels"
+        return f"{len(model.decoder_schedule)} blocks of {model.d_channels} channels"
     assert isinstance(model, ConvS2SConfig)
     return f"{len(model.decoder_layers)} layers of {model.decoder_layers[0][0]} channels"
 

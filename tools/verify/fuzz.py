@@ -67,6 +67,8 @@ SIZES = {
     "luong": ["d_hidden=6"],
     "luong-concat": ["d_hidden=6", 'score="concat"'],
     "bytenet": ["d_channels=6", "n_sets=1", "dilations=[1,2]"],
+    "luong-shallow": ["d_hidden=6", "n_encoder_layers=2", "n_decoder_layers=1"],
+    "bytenet-add": ["d_channels=6", "n_sets=1", "n_encoder_sets=2", "dilations=[1,2]", 'stacking="add"'],
     "bytenet-multiplicative": ["d_channels=6", "n_sets=1", "dilations=[1,2]", 'block="multiplicative"'],
     "convs2s": ["encoder_layers=[[6,3]]", "decoder_layers=[[6,3],[8,2]]", "n_positions=9"],
     "bytenet-alone": ["d_channels=6", "n_sets=1", "dilations=[1,2]", "source=false"],

@@ -235,7 +235,7 @@ def _edge(model: dict[str, Any], chance: random.Random) -> None:
     elif key.endswith("_layers"):
         widths = [chance.choice([1, 2, 63, 65, size % 300 + 1]) for _ in range(chance.choice([1, 2, 9]))]
         model[key] = [[width, chance.choice([1, 2, 3, 8, 1024])] for width in widths]
-    elif key == "dilations":
+    elif key.endswith("dilations"):
         model[key] = [chance.choice([1, 2, 5, 64, 4096]) for _ in range(chance.choice([1, 3, 30]))]
     else:
         model[key] = chance.choice(WORDS)

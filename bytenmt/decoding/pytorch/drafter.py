@@ -184,10 +184,11 @@ def best_width(accepted: npt.NDArray[np.float32], price: Callable[[int], float])
 
 
 def seconds(run: Callable[[], None], device: torch.device) -> float:
-    """Of one run; of the CPU those of this process alone, because others may use it too."""
+    """Of one run, more than 0; of the CPU those of this process alone, because others may use it too."""
     on_cpu = device.type == "cpu"
     begin = process_time() if on_cpu else perf_counter()
     run()
     if not on_cpu:
         torch.cuda.synchronize(device)
-    return (process_time() if on_cpu else perf_counter()) - begin
+    # The clock of a process whose CPU time is limited moves in ticks, which are longer than a pass.
+    return max((process_time() if on_cpu else perf_counter()) - begin, 1e-9)

@@ -16,7 +16,6 @@ from bytenmt.decoding.cpu.program.recurrent import output
 def bytenet(tensors: Tensors, config: ByteNetConfig, precision: str) -> PackedModel:
     """See models/bytenet.py."""
     d, k = config.d_channels, config.kernel_width
-    dilations = config.dilations * config.n_sets
     packing = Packing(tensors, precision)
     table, encode = packing.table, packing.encode
     make = _Units if config.block == "multiplicative" else _Blocks
@@ -25,23 +24,26 @@ def bytenet(tensors: Tensors, config: ByteNetConfig, precision: str) -> PackedMo
         embedded = encode.register(config.d_embedding)
         encode.emit(Op.EMBED, embedded, w=table)
         encode.linear(blocks.x, embedded, "encoder.input.weight", "encoder.input.bias")
-        for index, dilation in enumerate(dilations):
+        for index, dilation in enumerate(config.encoder_schedule):
             blocks.reduce(index)
             encode.emit(Op.WINDOW, blocks.taps, blocks.narrow, m=k, k=dilation)
             blocks.expand(index)
-        encode.linear(blocks.narrow, blocks.x, "encoder.output.weight", "encoder.output.bias")
-        encode.emit(Op.KEEP, a=blocks.narrow, k=0)
+        column = blocks.wide.part(0, config.d_column)
+        encode.linear(column, blocks.x, "encoder.output.weight", "encoder.output.bias")
+        encode.emit(Op.KEEP, a=column, k=0)
 
     step = packing.begin_step()
     blocks = make(step, "decoder", d, k)
     embedded = step.register(config.d_embedding)
     step.emit(Op.EMBED, embedded, w=table)
-    # The product fills whole panels: the encoder's column comes after it.
-    read = blocks.x.part(0, d) if config.source else blocks.x
-    step.linear(read, embedded, "decoder.input.weight", "decoder.input.bias")
-    if config.source:
+    adds = config.stacking == "add"
+    if adds:
+        step.emit(Op.COLUMN, blocks.x, k=0)
+    read = blocks.x.part(0, config.d_read)
+    step.linear(read, embedded, "decoder.input.weight", "decoder.input.bias", add=adds)
+    if config.source and not adds:  # after the product, which fills whole panels
         step.emit(Op.COLUMN, blocks.x.part(d, d), k=0)
-    for index in range(len(dilations)):
+    for index in range(len(config.decoder_schedule)):
         blocks.reduce(index)
         step.emit(Op.RING, blocks.taps, blocks.narrow, m=k, k=index)
         blocks.expand(index)
@@ -51,8 +53,8 @@ def bytenet(tensors: Tensors, config: ByteNetConfig, precision: str) -> PackedMo
     logits = output(step, head, "decoder.output", table_bias="decoder.output.bias")
     return packing.packed(
         logits,
-        rings=tuple(Ring((k - 1) * r + 1, d, r) for r in dilations),
-        items=(d,) if config.source else (),
+        rings=tuple(Ring((k - 1) * r + 1, d, r) for r in config.decoder_schedule),
+        items=(config.d_column,) if config.source else (),
         source=Source(unfolding=(config.unfolding_factor, config.unfolding_offset)),
     )
 

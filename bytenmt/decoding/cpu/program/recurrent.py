@@ -12,7 +12,7 @@ from bytenmt.decoding.cpu.program.packed_model import PackedModel, Packing, Sour
 
 def seq2seq(tensors: Tensors, config: Seq2SeqConfig, precision: str) -> PackedModel:
     """See models/seq2seq.py."""
-    d, n_layers = config.d_hidden, config.n_layers
+    d, n_layers = config.d_hidden, config.decoder_depth
     every_step = config.context == "every_step"
     flags = Gru.RESET_AFTER if config.gru_reset == "after" else 0
     packing = Packing(tensors, precision)
@@ -20,10 +20,11 @@ def seq2seq(tensors: Tensors, config: Seq2SeqConfig, precision: str) -> PackedMo
     x = encode.register(config.d_embedding)
     encode.emit(Op.EMBED, x, w=table)
     finals = []
-    for layer in range(n_layers if config.source else 0):
+    for layer in range(config.encoder_depth):
         states, last = _gru_scan(encode, x, f"encoder.{layer}", d, flags)
         finals.append(last)
         x = states
+    finals = [finals[layer] for layer in config.starts_from]
     if every_step:
         context, hidden = encode.register(d), encode.register(n_layers * d)
         encode.linear(context, finals[-1], "decoder.context.weight", rows=RowKind.SENTENCES)
@@ -118,7 +119,7 @@ def _bahdanau_encoder(encode: Writer, table: int, config: BahdanauConfig) -> Non
 
 def luong(tensors: Tensors, config: LuongConfig, precision: str) -> PackedModel:
     """See models/luong.py. States: h and c of each layer, then h~, which starts at zero as every state."""
-    d, d_embedding, n_layers = config.d_hidden, config.d_embedding, config.n_layers
+    d, d_embedding, n_layers = config.d_hidden, config.d_embedding, config.decoder_depth
     packing = Packing(tensors, precision)
     table, encode = packing.table, packing.encode
     if config.source:
@@ -157,8 +158,11 @@ def _luong_encoder(encode: Writer, table: int, config: LuongConfig) -> None:
     d = config.d_hidden
     x = encode.register(config.d_embedding)
     encode.emit(Op.EMBED, x, w=table)
-    for layer in range(config.n_layers):
-        x, h, c = _lstm_scan(encode, x, f"encoder.{layer}", d)
+    last = []
+    for layer in range(config.encoder_depth):
+        x, *states = _lstm_scan(encode, x, f"encoder.{layer}", d)
+        last.append(states)
+    for layer, (h, c) in enumerate(last[first] for first in config.starts_from):
         encode.emit(Op.KEEP_STATE, a=h, k=2 * layer, rows=RowKind.SENTENCES)
         encode.emit(Op.KEEP_STATE, a=c, k=2 * layer + 1, rows=RowKind.SENTENCES)
     encode.emit(Op.KEEP, a=x, k=0)
