@@ -5,6 +5,7 @@ The heavy imports stand inside the command, so that --help is quick.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,23 @@ from bytenmt.cli.console import Command, detail, say
 from bytenmt.cli.options import ARCH, COUNT_OR_NONE, FILE, RUNTIME, TEXTS, options, preset_option, within
 from bytenmt.cli.progress import Console
 from bytenmt.config.bounds import TRAINING as LEARNT
+from bytenmt.config.spacing import EXPECTED, check_spacing
+from bytenmt.errors import printable
+
+
+class Every(click.ParamType):  # type: ignore[type-arg]  # which is generic in the latest alone
+    """Updates, or a time."""
+
+    name = "UPDATES|TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        given = int(value) if re.fullmatch("[0-9]{1,9}", str(value)) else str(value)
+        try:
+            check_spacing(self.name, given)
+        except ValueError:
+            self.fail(f"{printable(value)[:40]!r} is none: {EXPECTED}.", param, ctx)
+        return given
+
 
 # Short names of `--set train.…`; left out, they are None and the configuration holds.
 TRAINING = options(
@@ -35,6 +53,17 @@ TRAINING = options(
         help="The same in CPU minutes of all processes and threads, on a machine that others use too.",
     ),
     click.option("--patience", type=within(LEARNT["patience"]), help="Validations to wait for a better one."),
+    click.option(
+        "--valid-every",
+        type=Every(),
+        help="Updates or time between validations, as 500 or 2m: the defaults, 2m where the limit is"
+        " a time and neither --patience nor the plateau schedule counts validations.",
+    ),
+    click.option(
+        "--save-every",
+        type=Every(),
+        help="The same between checkpoints; by default 5m where the limit is a time, else 500.",
+    ),
     click.option("--seed", type=within(LEARNT["seed"]), help="Of all that is random."),
     click.option(
         "--draft",

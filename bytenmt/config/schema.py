@@ -26,6 +26,7 @@ from bytenmt.config.model_sections import LuongConfig as LuongConfig
 from bytenmt.config.model_sections import ModelSection as ModelSection
 from bytenmt.config.model_sections import Seq2SeqConfig as Seq2SeqConfig
 from bytenmt.config.presets import PRESETS
+from bytenmt.config.spacing import AUTO, check_spacing
 from bytenmt.config.tree import assign, merge, not_finite, preset_tree
 from bytenmt.config.untrusted import parse_toml, printable
 from bytenmt.errors import ConfigError
@@ -105,11 +106,15 @@ class TrainConfig(Section, frozen=True):
         0  # validations without a better one after which training ends; 0: no such end
     )
     draft: bool = False  # count drafts of the text at the end, for convolutional models
-    valid_every: Positive = 500  # updates
+    valid_every: Positive | str = AUTO  # updates, or a time as "90s"; auto: see loop.spacings
     valid_lines: Count = 200  # lines decoded for chrF and BLEU at every validation; 0: bits per byte only
-    save_every: Positive = 500  # updates
+    save_every: Positive | str = AUTO  # the same
     keep_last: Positive = 2  # checkpoints that are kept beside the best one
     log_every: Positive = 50  # updates
+
+    def __post_init__(self) -> None:
+        check_spacing("valid_every", self.valid_every)
+        check_spacing("save_every", self.save_every)
 
 
 class Config(Section, frozen=True, kw_only=True):

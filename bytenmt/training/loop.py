@@ -18,12 +18,36 @@ from types import FrameType
 import torch
 from torch import Tensor
 
-from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.config.schema import TrainConfig
+from bytenmt.config.spacing import Spacing, Timer, spacing
+from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.reporter import Bar, Reporter
 from bytenmt.training.metrics import Log
 from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
 from bytenmt.training.task import Share, Task
 from bytenmt.training.trainer import Trainer
+
+BY_UPDATES = Spacing(updates=500)  # where train.valid_every and train.save_every are left to us
+VALID_TIME, SAVE_TIME = Spacing(seconds=120.0), Spacing(seconds=300.0)
+
+
+def spacings(train: TrainConfig) -> tuple[Spacing, Spacing]:
+    """From one validation to the next, and from one checkpoint to the next.
+
+    Left to us they are times where the run's own limit is one. A run that ends by updates stays the same to
+    its best checkpoint however quick the machine is, and so does what is decided by counting validations.
+    Raises ConfigError where those would be counted that come by the clock.
+    """
+    timed = bool(train.max_minutes or train.max_cpu_minutes)
+    counting = "train.patience" if train.patience else "the plateau schedule"
+    counted = train.patience > 0 or train.schedule == "plateau"
+    valid = spacing(train.valid_every, VALID_TIME if timed and not counted else BY_UPDATES)
+    if counted and not valid.updates:
+        raise ConfigError(
+            f"{counting} counts validations, which must then come by updates, but train.valid_every is"
+            f" {train.valid_every}: give --valid-every {BY_UPDATES.updates}, or leave it out"
+        )
+    return valid, spacing(train.save_every, SAVE_TIME if timed else BY_UPDATES)
 
 
 class _Meter:
@@ -63,6 +87,9 @@ class Loop:
         self.group = trainer.group
         self.progress = trainer.progress
         self.settings = trainer.config.train
+        self.valid_timer, self.save_timer = (
+            Timer(each, self.progress.seconds) for each in spacings(self.settings)
+        )
         self.task = task
         self.log = log
         self.facts = task.facts()
@@ -82,15 +109,16 @@ class Loop:
             while not end:
                 signalled = self._update(shares, received)
                 end = signalled or self.ended()
-                valid_due = (end and not signalled) or progress.update % settings.valid_every == 0
-                save_due = end or progress.update % settings.save_every == 0
+                moment = progress.update, progress.seconds
+                valid_due = self.valid_timer.due(*moment) or (end and not signalled)
+                save_due = self.save_timer.due(*moment) or end
                 if valid_due or save_due or progress.update % settings.log_every == 0:
                     self._write_record()
-                before = progress.best, progress.best_update
+                best = progress.best, progress.best_update
                 better = valid_due and self._validate()
                 end = end or (valid_due and self.ended())
                 if better or save_due or end:
-                    self._save(better, before, end)
+                    self._save(better, best, end)
             if not signalled:
                 self.bar.show(1.0, f"update {progress.update}")
             return received[0] if received else int(signal.SIGTERM) * signalled
@@ -167,6 +195,7 @@ class Loop:
             record = self.group.broadcast(self.task.validate(model))
             model.train()
         self._agree()
+        self.valid_timer.pass_over(progress.seconds)
         value = record[f"valid_{settings.metric}"]
         assert isinstance(value, float)
         best = progress.best

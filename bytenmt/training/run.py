@@ -26,7 +26,7 @@ from bytenmt.storage.lock import one_training
 from bytenmt.storage.manifest import CONFIG
 from bytenmt.storage.memory import require, training_bytes
 from bytenmt.training.language_model_task import open_texts
-from bytenmt.training.loop import Loop
+from bytenmt.training.loop import Loop, spacings
 from bytenmt.training.metrics import Log, require_tensorboard
 from bytenmt.training.optim import stopped_early
 from bytenmt.training.task import Task
@@ -154,6 +154,7 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> Non
             f"train.compile compiles for every width of a batch: set train.round_to={4 * WIDTHS_TO_COMPILE}"
             " or so, that they are few"
         )
+    spacings(train)
     if train.schedule == "cosine" and not (train.max_updates or train.max_minutes or train.max_cpu_minutes):
         raise ConfigError(
             "train.schedule = cosine needs an end: give --max-minutes, --max-cpu-minutes or --max-updates,"

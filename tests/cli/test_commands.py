@@ -441,7 +441,15 @@ def test_train_takes_several_corpora(call: Call) -> None:
 
 def test_short_names_are_settings(call: Call) -> None:
     """--lr 0.5 is --set train.lr=0.5, and so on."""
-    names = {"lr": 0.5, "max_tokens": 70, "update_freq": 2, "max_updates": 9, "patience": 4, "seed": 8}
+    names: dict[str, object] = {
+        "lr": 0.5,
+        "max_tokens": 70,
+        "update_freq": 2,
+        "max_updates": 9,
+        "patience": 4,
+        "seed": 8,
+    }
+    names |= {"max_cpu_minutes": 2.5, "valid_every": "90s", "save_every": 700}
     options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in names.items())
     accepted(f"{TEXT} {options}")
     settings = [f"train.{name}={value}" for name, value in names.items()]

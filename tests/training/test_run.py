@@ -19,6 +19,7 @@ from bytenmt.storage.manifest import METRICS
 from bytenmt.training.losses import byte_loss, draw_inputs
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
+from bytenmt.training.translation_task import TranslationTask
 
 
 @pytest.mark.parametrize("arch", MODELS)
@@ -74,6 +75,47 @@ def test_cpu_minutes_end_a_run(
         found = {r["update"]: r["cpu_seconds"] for r in records if "train_bits_per_byte" in r}
         assert found == {update: 15.0 * update for update in range(1, 8)}
         assert [r["update"] for r in records if "valid_bits_per_byte" in r][-1] == 7
+
+
+def test_validation_and_checkpoints_by_time(
+    texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a minute an update, at the first update that sees two more minutes, or three more, on the clock;
+    how long a validation takes delays the next one and adds none. The weights know nothing of it."""
+    clock, saved = [0.0], list[int]()
+    update, validate, save = Trainer.update, TranslationTask.validate, Trainer.save
+
+    def slow(self: Trainer, *arguments: Any) -> Any:
+        clock[0] += 60
+        return update(self, *arguments)
+
+    def slower(self: TranslationTask, *arguments: Any) -> Any:
+        clock[0] += 200
+        return validate(self, *arguments)
+
+    def kept(self: Trainer, run: Path, best: bool, facts: Any) -> None:
+        saved.extend([] if best else [self.progress.update])
+        save(self, run, best, facts)
+
+    monkeypatch.setattr(Trainer, "update", slow)
+    monkeypatch.setattr(TranslationTask, "validate", slower)
+    monkeypatch.setattr(Trainer, "save", kept)
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    common = ["train.schedule='constant'", "train.max_updates=8", "train.metric=chrf", "train.lr=1e-9"]
+    timed, plain = tmp_path / "timed", tmp_path / "plain"
+    often = ["train.valid_every=4m", "train.save_every='3m'"]
+    train(timed, config("luong", *common, *often), **texts, device=CPU)
+    assert validated(timed) == [5, 8]
+    assert saved == [4, 6, 7, 8], "the clock stands at 180, 300 + 200, 560 and 620 seconds there"
+    train(plain, config("luong", *common), **texts, device=CPU)
+    assert validated(plain) == [4, 8]
+    assert_same(weights(timed), weights(plain))
+
+
+def validated(run: Path) -> list[int]:
+    """The updates after which the weights were scored."""
+    records = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+    return [r["update"] for r in records if "valid_bits_per_byte" in r]
 
 
 def test_a_finished_run_is_left_alone(texts: dict[str, Any], tmp_path: Path) -> None:
@@ -219,6 +261,8 @@ def test_bad_input_leaves_no_folder(texts: dict[str, Any], tmp_path: Path) -> No
         train(run, config("luong"), **(texts | {"files": [PairFiles(short, texts["valid"].tgt)]}), device=CPU)
     with pytest.raises(ConfigError, match="needs an end"):
         train(run, config("luong", "train.max_updates=0"), **texts, device=CPU)
+    with pytest.raises(ConfigError, match="train.patience counts .* by updates, but train.valid_every is 2m"):
+        train(run, config("luong", "train.patience=3", "train.valid_every=2m"), **texts, device=CPU)
     with pytest.raises(ConfigError, match="chrf needs"):
         train(run, config("luong", "train.metric=chrf", "train.valid_lines=0"), **texts, device=CPU)
     with pytest.raises(ConfigError, match="unroll"):

@@ -1,0 +1,64 @@
+"""How often a training does what it does now and then: every so many updates, or so many minutes.
+
+Knows numbers and texts such as "2m"; knows no clock and no training.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from bytenmt.config.bounds import MOST
+
+AUTO = "auto"
+EXPECTED = "expected updates, as 500, a time, as 90s, 2m or 1h, or auto"
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh])")
+
+
+class Spacing(NamedTuple):
+    """updates, or seconds, from one time to the next; the other one is 0."""
+
+    updates: int = 0
+    seconds: float = 0.0
+
+
+class Timer:
+    """Tells when it is time. seconds: of training until now, in all."""
+
+    def __init__(self, spacing: Spacing, seconds: float) -> None:
+        self._spacing, self._seen = spacing, seconds
+
+    def due(self, update: int, seconds: float) -> bool:
+        """Whether it is, after an update: as a multiple of the spacing has passed since it was asked last, so
+        that a run that goes on needs to remember nothing."""
+        if self._spacing.updates:
+            return update % self._spacing.updates == 0
+        before, self._seen = self._seen, seconds
+        return before // self._spacing.seconds < seconds // self._spacing.seconds
+
+    def pass_over(self, seconds: float) -> None:
+        """What has passed until now counts for nothing."""
+        self._seen = seconds
+
+
+def spacing(given: int | str, auto: Spacing) -> Spacing:
+    """What a configuration gives. auto: what suits the run. Raises ValueError, of one line."""
+    if given == AUTO:
+        return auto
+    if isinstance(given, int) and given > 0:
+        return Spacing(updates=given)
+    text = str(given)
+    found = _TIME.fullmatch(text)
+    seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
+    if not 0 < seconds <= MOST:
+        raise ValueError(f"{text[:20]!r}{'…' * (len(text) > 20)}: {EXPECTED}")
+    return Spacing(seconds=seconds)
+
+
+def check_spacing(name: str, given: int | str) -> None:
+    """Raise ValueError, which begins with the name, where it is none."""
+    try:
+        spacing(given, Spacing(1))
+    except ValueError as error:
+        raise ValueError(f"{name} is {error}") from None

@@ -1,0 +1,61 @@
+"""Updates and times between what a training does now and then."""
+
+from __future__ import annotations
+
+import pytest
+
+from bytenmt.config.schema import TrainConfig, load_config
+from bytenmt.config.spacing import Spacing, Timer, spacing
+from bytenmt.errors import ConfigError
+from bytenmt.training.loop import BY_UPDATES, SAVE_TIME, VALID_TIME, spacings
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (7, Spacing(updates=7)),
+        ("90s", Spacing(seconds=90)),
+        ("2m", Spacing(seconds=120)),
+        ("1.5h", Spacing(seconds=5400)),
+        ("auto", Spacing(updates=3)),
+    ],
+)
+def test_what_is_given(given: int | str, expected: Spacing) -> None:
+    assert spacing(given, Spacing(updates=3)) == expected
+    config = load_config("luong", "tiny", "", [f"train.valid_every={given}", f"train.save_every={given}"])
+    assert (config.train.valid_every, config.train.save_every) == (given, given)
+
+
+@pytest.mark.parametrize(
+    "given", ["2", "m", "0s", "0.0h", "-1m", "1e3s", "2 m", "99999999h", "x" * 9999, "2m\x1b"]
+)
+def test_what_is_no_time(given: str) -> None:
+    """One short line that says what is expected."""
+    with pytest.raises(ConfigError, match="save_every .* expected updates, as 500, a time") as told:
+        load_config("luong", "tiny", "", [f"train.save_every='{given}'"])
+    assert len(str(told.value)) < 200
+
+
+def test_timer() -> None:
+    """Once for every multiple that has passed since it was asked last, however many; by updates it knows no
+    clock."""
+    timer = Timer(Spacing(seconds=10), 25.0)
+    assert [timer.due(0, now) for now in (25.0, 29.9, 30.0, 31.0, 55.0, 56.0, 60.0)] == [
+        *(False, False, True, False, True, False, True)
+    ]
+    timer.pass_over(71.0)
+    assert not timer.due(0, 79.0) and timer.due(0, 80.0)
+    by_updates = Timer(Spacing(updates=3), 0.0)
+    assert [by_updates.due(update, 1e9) for update in range(1, 7)] == [False, False, True] * 2
+
+
+def test_what_suits_the_run() -> None:
+    """Times where its limit is one; updates where all else is counted in them, or validations are."""
+    assert spacings(TrainConfig()) == (BY_UPDATES, BY_UPDATES)
+    for limit in ({"max_minutes": 5.0}, {"max_cpu_minutes": 5.0}):
+        assert spacings(TrainConfig(**limit)) == (VALID_TIME, SAVE_TIME)
+        assert spacings(TrainConfig(**limit, patience=2)) == (BY_UPDATES, SAVE_TIME)
+        assert spacings(TrainConfig(**limit, schedule="plateau")) == (BY_UPDATES, SAVE_TIME)
+        assert spacings(TrainConfig(**limit, patience=2, valid_every=9))[0] == Spacing(updates=9)
+    with pytest.raises(ConfigError, match="plateau schedule counts"):
+        spacings(TrainConfig(schedule="plateau", valid_every="5m"))
