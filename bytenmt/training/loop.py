@@ -15,9 +15,11 @@ from itertools import islice
 from pathlib import Path
 from types import FrameType
 
+import msgspec
 import torch
 from torch import Tensor
 
+from bytenmt.config.facts import Ancestor
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.reporter import Bar, Reporter
 from bytenmt.training.metrics import Log
@@ -48,7 +50,8 @@ class _Meter:
 
 
 class Loop:
-    """One run of updates. log: None in all processes but the leading one; reporter: silent in them."""
+    """One run of updates. log: None in all processes but the leading one; reporter: silent in them; lineage:
+    of the weights that the run began with."""
 
     def __init__(
         self,
@@ -57,6 +60,7 @@ class Loop:
         task: Task,
         log: Log | None,
         reporter: Reporter,
+        lineage: tuple[Ancestor, ...] = (),
     ) -> None:
         self.run = run
         self.trainer = trainer
@@ -65,7 +69,7 @@ class Loop:
         self.settings = trainer.config.train
         self.task = task
         self.log = log
-        self.facts = task.facts()
+        self.facts = msgspec.structs.replace(task.facts(), lineage=lineage)
         self.meter = _Meter()
         self.last_tick = time.monotonic()
         self.reporter = reporter

@@ -32,6 +32,7 @@ SLOW = """
     tools/test_draft_benchmarks.py test_a_run_is_measured_with_and_without
     tools/test_fuzz.py
     training/test_distributed_training.py
+    training/test_init_from.py test_processes_begin_with_the_same
     training/test_kill.py
     training/test_run.py
     training/test_trainer.py test_a_full_disk_ends_nothing test_patience_and_plateau
