@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from bytenmt.config.schema import DataConfig
 from bytenmt.data.augment.copying import draws, other_items
-from bytenmt.data.augment.noise import Letters, chance, noisy_rows
+from bytenmt.data.augment.noise import HALF, Letters, chance, noisy_rows, row_keys
 from bytenmt.data.batches import Batch
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.epoch_plan import mix
@@ -52,13 +52,10 @@ class Augmenter:
 
     def _copy(self, batch: Batch, key: int, rows: npt.NDArray[np.int64]) -> None:
         """In place: what is made up has as many bytes."""
-        most = int(chance(self._config.copy))
-        for i, row in enumerate(rows.tolist()):
-            below = draws(np.uint64(mix(key + row)))
-            if below(1 << 32) >= most:
-                continue
+        keys = row_keys(np.uint64(key), rows)
+        for i in np.flatnonzero(keys >> HALF < chance(self._config.copy)).tolist():
             n_source, n_target = int(batch.source_len[i]) - 1, int(batch.target_len[i]) - 1
             own, other = batch.source[i, :n_source], batch.target[i, 1 : 1 + n_target]
-            source, target = other_items(own.tobytes().decode(), other.tobytes().decode(), below)
+            source, target = other_items(own.tobytes().decode(), other.tobytes().decode(), draws(keys[i]))
             own[:] = np.frombuffer(source.encode(), np.uint8)
             other[:] = np.frombuffer(target.encode(), np.uint8)

@@ -21,6 +21,7 @@ from bytenmt.utf8 import EOS, PAD
 Bytes = npt.NDArray[np.uint8]
 Codes = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
+Keys = npt.NDArray[np.uint64]
 
 TYPO, CASE, SWAP, DROP, DOUBLE = range(5)  # equally often, where the character lets it
 N_KINDS = 5
@@ -120,6 +121,16 @@ def noisy_lines(lines: Sequence[bytes], share: float, letters: Letters, seed: in
 
 
 @njit
+def row_keys(key: np.uint64, rows: Indices) -> Keys:
+    """A key for each row, (n,) uint64, mixed so that the draws of two rows do not lie side by side."""
+    state, keys = np.zeros(1, np.uint64), np.empty(len(rows), np.uint64)
+    for i in range(len(rows)):
+        state[0] = key + np.uint64(rows[i])
+        keys[i] = random(state)
+    return keys
+
+
+@njit
 def disturb(
     lines: Bytes,
     ends: Indices,
@@ -137,10 +148,9 @@ def disturb(
 ) -> None:
     """Write lines with noise into out (n, w), without EOS, and their bytes with EOS into out_ends (n,); see
     noisy_rows and Letters. w: room for twice a line's bytes, or for the limit."""
-    state = np.zeros(1, np.uint64)
+    state, keys = np.zeros(1, np.uint64), row_keys(key, rows)
     for i in range(len(lines)):
-        state[0] = key + np.uint64(rows[i])
-        state[0] = random(state)  # so that the draws of two rows do not lie side by side
+        state[0] = keys[i]
         line, written, n, at, end = lines[i], out[i], ends[i] - 1, 0, 0
         while at < n:
             width = n_bytes(line[at])
