@@ -82,6 +82,9 @@ TRAINING = options(
 @click.option("--config", "file", type=FILE, help="A TOML file laid over the preset.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="As train.ema=0.999.")
 @TRAINING
+@click.option(
+    "--init-from", type=FILE, help="A run or checkpoint file whose weights and model to start from."
+)
 @click.option("--init-embedding", type=FILE, help="A run whose byte embedding to start from.")
 @click.option("--resume", is_flag=True, help="Go on where the run stopped; may raise its limits.")
 @click.option("--resume-from", type=COUNT_OR_NONE, metavar="UPDATE", help="Go on from this checkpoint.")
@@ -102,6 +105,7 @@ def train(
     preset: str | None,
     file: Path | None,
     settings: tuple[str, ...],
+    init_from: Path | None,
     init_embedding: Path | None,
     resume: bool,
     resume_from: int | None,
@@ -132,7 +136,7 @@ def train(
         settings += training_args.named_settings(named)
         source = files[0].has_source
         config = group.first(
-            lambda: training_args.configuration(run, resume, arch, preset, file, settings, source)
+            lambda: training_args.configuration(run, resume, arch, preset, file, settings, source, init_from)
         )
         warning = group.first(lambda: training_args.check_resume(run, resume_from) if resume else None)
         if warning is not None and group.leads:
@@ -148,6 +152,7 @@ def train(
             resume=resume,
             resume_from=resume_from,
             init_embedding=init_embedding,
+            init_from=init_from,
             tensorboard=tensorboard,
             group=group,
             reporter=Console(),

@@ -10,14 +10,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import (
     Config,
+    architecture,
     config_toml,
     config_tree,
     load_config,
+    parse_config,
 )
 from bytenmt.config.tree import (
     DEEPEST_KEY,
+    assign,
+    merge,
     preset_tree,
 )
 from bytenmt.config.untrusted import parse_toml
@@ -25,7 +32,7 @@ from bytenmt.data.corpus import PairFiles
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.storage.lock import refuse_if_taken
 from bytenmt.storage.manifest import CONFIG, has_checkpoint
-from bytenmt.storage.weights import read_config
+from bytenmt.storage.weights import read_config, read_run
 
 LIMITS = (
     "train.max_updates",
@@ -44,9 +51,10 @@ def configuration(
     file: Path | None,
     settings: tuple[str, ...],
     source: bool = True,
+    init_from: Path | None = None,
 ) -> Config:
     """A fresh run's configuration; or that of the run to resume, with which the options must agree. source:
-    whether the texts of a fresh run have one.
+    whether the texts of a fresh run have one; init_from: the run whose weights a fresh one begins with.
 
     A folder without a checkpoint holds nothing that could be lost: it is fresh. Raises BytenmtError where
     `run` is taken, ConfigError for what does not fit.
@@ -59,7 +67,11 @@ def configuration(
         refuse_if_taken(run)
     goes_on = resume and (run / CONFIG).is_file()  # also what stopped before it had saved anything
     if not begun and not goes_on:
-        return load_config(arch, preset, text, settings if source else ("model.source=false", *settings))
+        if not source:
+            settings = ("model.source=false", *settings)
+        if init_from is not None:
+            return _of_another(init_from, arch, preset, text, settings)
+        return load_config(arch, preset, text, settings)
     if not resume:
         raise BytenmtError(f"{run} already holds a run: go on with it by --resume, or give -o another folder")
     own = _leaves(config_tree(read_config(run)))
@@ -74,6 +86,55 @@ def configuration(
                 f" --resume changes only {', '.join(LIMITS)}"
             )
     return wanted
+
+
+def _of_another(
+    init_from: Path, arch: str | None, preset: str | None, text: str, settings: Sequence[str]
+) -> Config:
+    """The configuration of a run that begins with another's weights: its model, and for the rest the preset
+    that is given, or whose sizes the model has, under what is given. Raises ConfigError for what contradicts
+    the model; dropout, which is no weight, may be another."""
+    own = read_run(init_from)[1].config
+    named, source = architecture(own.model), own.model.source
+    fresh = preset_tree(named, preset or _preset_of(own) or "small", source)
+    tree = fresh | {"model": config_tree(own)["model"]}
+    merge(tree, parse_toml(text))
+    for setting in settings:
+        assign(tree, setting)
+    model = tree["model"]
+    told = model if isinstance(model, Mapping) else {}
+    for key, value, given in (
+        ("arch", named, arch or named),
+        ("arch", named, told.get("arch", named)),
+        ("source", source, told.get("source", source)),
+    ):
+        if given != value:  # before the rest, which then makes no sense
+            raise _contradicted(init_from, f"model.{key}", given, value)
+    wanted = parse_config(tree)
+    for config in [wanted] if preset is None else [wanted, parse_config(fresh)]:
+        known = config_tree(own)["model"]
+        for key, value in config_tree(config)["model"].items():
+            if value != known[key] and key != "dropout":
+                raise _contradicted(init_from, f"model.{key}", value, known[key])
+    return wanted
+
+
+def _contradicted(init_from: Path, key: str, given: object, own: object) -> ConfigError:
+    return ConfigError(
+        f"configuration {key} is {given!r}, but --init-from {init_from} has {own!r}: the model comes"
+        " from there, leave it out"
+    )
+
+
+def _preset_of(config: Config) -> str | None:
+    """The preset whose sizes a model has; None where it is none's."""
+    own = config.model
+    for name in PRESETS:
+        if architecture(own) in PRESETS[name]:
+            model = parse_config(preset_tree(architecture(own), name, own.source)).model
+            if msgspec.structs.replace(model, dropout=own.dropout) == own:
+                return name
+    return None
 
 
 def check_resume(run: Path, resume_from: int | None) -> str | None:

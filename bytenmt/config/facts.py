@@ -6,14 +6,17 @@ here, and what it has besides is dropped. Opens no files.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from bytenmt.config.untrusted import Count, printable
 
 TEXT_COUNTS = ("pairs", "source_bytes", "target_bytes")  # of Facts: what the training pairs amount to
+MOST_ANCESTORS, MOST_FILES = 16, 16  # that a file tells of; of files of text that one of them is told with
+LONGEST_NAME = 255  # characters
+Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
 
 
 class Progress(Struct):
@@ -47,10 +50,26 @@ class CorpusFact(Struct, frozen=True, omit_defaults=True):
     tsv: str | None = None
 
 
+class Ancestor(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A run whose weights another one began with, for whoever gets that one: without folders.
+
+    name: of the run's folder or of the weights file; sha256: of the file that was read; update: its own.
+    pairs, source_bytes, target_bytes, files: the text that it was trained on, as far as it tells.
+    """
+
+    name: Name
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    update: Count | None = None
+    pairs: Count | None = None
+    source_bytes: Count | None = None
+    target_bytes: Count | None = None
+    files: Annotated[tuple[Name, ...], Meta(max_length=MOST_FILES)] = ()
+
+
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What is known is told. Of a run with a source: pairs, the bytes of either side, the files and the
     digest of each; without one: texts. averaged: the updates of the checkpoints of which these weights are
-    the mean.
+    the mean. lineage: the run whose weights this one began with, then the one before that, and so on.
     """
 
     update: Count | None = None
@@ -62,6 +81,7 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     digests: tuple[str, ...] | None = None
     texts: tuple[TextFact, ...] = ()
     averaged: tuple[Count, ...] = ()
+    lineage: Annotated[tuple[Ancestor, ...], Meta(max_length=MOST_ANCESTORS)] = ()
 
     def without_folders(self) -> Facts:
         """The same for a file that is handed on: it names the training text, and not where it lay."""
@@ -71,6 +91,30 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
         ]
         texts = [msgspec.structs.replace(text, path=_file_name(text.path)) for text in self.texts]
         return msgspec.structs.replace(self, corpora=tuple(corpora), texts=tuple(texts))
+
+    def of_the_text(self) -> Facts:
+        """What these tell of the training text and of what came before it, without folders."""
+        return msgspec.structs.replace(self.without_folders(), update=None, progress=None, averaged=())
+
+    def file_names(self) -> list[str]:
+        """The files of the training text, without folders."""
+        own = self.without_folders()
+        names = [name for one in own.corpora for name in (one.src, one.tgt, one.tsv)]
+        return [name for name in [*names, *(text.path for text in own.texts)] if name is not None]
+
+    def passed_on(self, name: str, sha256: str) -> tuple[Ancestor, ...]:
+        """The lineage of a run that begins with these weights, the oldest ancestors forgotten where there are
+        too many."""
+        own = Ancestor(
+            name=name[-LONGEST_NAME:],
+            sha256=sha256,
+            update=self.update,
+            pairs=self.pairs,
+            source_bytes=self.source_bytes,
+            target_bytes=sum(text.bytes for text in self.texts) if self.texts else self.target_bytes,
+            files=tuple(file[-LONGEST_NAME:] for file in self.file_names()[:MOST_FILES]),
+        )
+        return (own, *self.lineage)[:MOST_ANCESTORS]
 
 
 def facts_tree(facts: Facts) -> dict[str, Any]:

@@ -55,10 +55,12 @@ def architecture(config: ModelConfig) -> str:
 
 
 class DataConfig(Section, frozen=True):
-    """Which training pairs are used."""
+    """Which training pairs are used, and what becomes of them, anew in every epoch."""
 
     max_source_bytes: Positive = 1000  # a longer pair is left out and reported
     max_target_bytes: Positive = 1000
+    noise: Fraction = 0.0  # share of a source's characters where a typo or the like is made
+    copy: Fraction = 0.0  # share of pairs where what stands on both sides becomes another, to be copied
 
 
 class TrainConfig(Section, frozen=True):

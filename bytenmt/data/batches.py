@@ -6,9 +6,9 @@ This file does not know models or devices; arrays are NumPy's.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -162,10 +162,10 @@ def _empty(shape: tuple[int, int], pin: bool) -> Bytes:
     return rows
 
 
-def _pinned(values: Indices) -> Indices:
+def _pinned(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     import torch
 
-    pinned: Indices = torch.from_numpy(values).pin_memory().numpy()
+    pinned: npt.NDArray[Any] = torch.from_numpy(values).pin_memory().numpy()
     return pinned
 
 
@@ -177,18 +177,24 @@ def batches(
     share: tuple[int, int] = (0, 1),
     round_to: int = 1,
     pin: bool = False,
+    change: Callable[[Batch, int], Batch] | None = None,
 ) -> Iterator[Batch]:
     """The batches of a plan from batch `first` on, a few of them assembled ahead by a thread.
 
     share (rank, size): of each batch, the rows rank, rank + size, …; they may be none. round_to, pin: see
-    assemble. An error of the thread is raised here; the thread ends with the iterator.
+    assemble. change: what the thread makes of the share of a batch, whose number it is given too. An error of
+    the thread is raised here; the thread ends with the iterator.
     """
     rank, size = share
     if not 0 <= rank < size:
         raise ValueError(f"share is {share}, expected a rank from 0 to below the size")
 
     def make(index: int) -> Batch:
-        return assemble(corpus, plan.batch(index)[rank::size], round_to, pin=pin)
+        batch = assemble(corpus, plan.batch(index)[rank::size], round_to, pin=pin and change is None)
+        if change is None:
+            return batch
+        batch = change(batch, index)
+        return Batch(*(_pinned(part) for part in batch)) if pin else batch
 
     thread = ThreadPoolExecutor(1, "batches")
     try:

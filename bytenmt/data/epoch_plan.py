@@ -84,7 +84,7 @@ def epoch_plan(
         raise ValueError(f"max_tokens is {max_tokens} and round_to {round_to}, expected at least 1")
     if weights is not None and not shuffle:
         raise ValueError("weights would be ignored: without shuffle every pair comes once")
-    state = np.array([_mix(_mix(seed) + epoch)], np.uint64)
+    state = np.array([mix(mix(seed) + epoch)], np.uint64)
     copies = _copies(bounds, weights, len(target_lengths), state)
     if len(target_lengths) == 0 or (len(copies) and not copies.any()):
         nothing = np.zeros(0, np.int64)
@@ -178,6 +178,6 @@ def _keys(longest: int, end: int, round_to: int) -> tuple[Counts, Indices]:
     return keys.astype(np.int32), values
 
 
-def _mix(value: int) -> int:
+def mix(value: int) -> int:
     """64 bits that depend on all bits of `value`, so that (seed, epoch) pairs do not overlap."""
     return int(bucketing.random(np.array([value % 2**64], np.uint64)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bytenmt.config.facts import Facts
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import Config, architecture, config_toml, load_config
 from bytenmt.decoding.cpu.program.listing import listing
@@ -11,7 +12,8 @@ from bytenmt.decoding.cpu.program.programs import has_program, pack_model
 from bytenmt.errors import BytenmtError, CheckpointError, printable
 from bytenmt.speculative.build import told
 from bytenmt.speculative.table import FILE, read
-from bytenmt.storage.manifest import read_pointer
+from bytenmt.storage import lineage
+from bytenmt.storage.manifest import has_checkpoint, read_pointer
 from bytenmt.storage.parameters import unbuilt
 from bytenmt.storage.weights import is_weights_file, read_config, read_run, read_weights, restored
 
@@ -32,9 +34,10 @@ def information(what: str, preset: str | None, no_source: bool = False) -> str:
         raise BytenmtError(f"{option} would be ignored: {what} has its own configuration")
     if path.is_dir():
         config = read_config(path)
-        return "\n".join([*_drafts(path, config), describe(config)])
+        facts = read_pointer(path).last_facts() if has_checkpoint(path) else Facts()
+        return "\n".join([*_drafts(path, config), *_lineage(facts), describe(config)])
     contents = read_weights(path)[1]
-    return describe(contents.config, path, contents.precision)
+    return "\n".join([*_lineage(contents.facts), describe(contents.config, path, contents.precision)])
 
 
 def program_of(what: str, preset: str | None = None, no_source: bool = False) -> str:
@@ -57,6 +60,11 @@ def _drafts(run: Path, config: Config) -> list[str]:
         return [f"# {printable(told(run / FILE, read(run, config, read_pointer(run).last_facts())))}"]
     except CheckpointError as error:
         return [f"# {error}"]
+
+
+def _lineage(facts: Facts) -> list[str]:
+    """Comments on the runs whose weights this one began with."""
+    return [f"# began with:      {line}" for line in lineage.told(facts.lineage)]
 
 
 def describe(config: Config, file: Path | None = None, precision: str = "fp32") -> str:

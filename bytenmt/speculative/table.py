@@ -44,6 +44,7 @@ FILE, FORMAT = "draft.safetensors", f"bytenmt draft 1, orders {ORDERS}"  # in th
 STORED_NAMES = {"chain": "guess", "accepted": "gain"}  # of arrays in the file; the others have their own
 # What a run may change between its beginning and its end.
 CHANGEABLE = ("max_updates", "max_minutes", "max_cpu_minutes", "patience", "draft")
+OF_TRAINING = ("noise", "copy")  # of the data: they change no text, and older tables know nothing of them
 
 Array = npt.NDArray[Any]
 
@@ -171,6 +172,7 @@ def identity(config: Config, facts: Facts) -> str:
     beside its weights."""
     tree = config_tree(config)
     tree["train"] = {key: value for key, value in tree["train"].items() if key not in CHANGEABLE}
+    tree["data"] = {key: value for key, value in tree["data"].items() if key not in OF_TRAINING}
     text = [getattr(facts, name) for name in TEXT_COUNTS]
     text += [one.sha256 for one in facts.texts]
     return hashlib.sha256(json.dumps([tree, text], sort_keys=True).encode()).hexdigest()[:16]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 from torch import Tensor
 
 from bytenmt.config.facts import Facts
@@ -22,14 +23,16 @@ def average(paths: Sequence[Path], output: Path, last: int | None = None) -> lis
     """Write the uniform mean of weights files, computed in float64, as a weights file.
 
     paths: weights files, or one run folder whose last `last` kept checkpoints are taken (None: all that
-    it keeps). All must hold the same model; the configuration is that of the latest update. Returns what
-    to tell the user, a line each. Raises CheckpointError, and writes nothing then.
+    it keeps). All must hold the same model; the configuration, and what is told of the text, are those of
+    the latest update. Returns what to tell the user, a line each. Raises CheckpointError, and writes nothing
+    then.
     """
     files = _files(paths, last)
     check_output(output, files)
     total: dict[str, Tensor] = {}
     updates: list[int] = []
     config: Config | None = None
+    text = Facts()
     for path in files:
         tensors, own, facts = read_weights(path)[1]
         if facts.update is None:
@@ -39,12 +42,13 @@ def average(paths: Sequence[Path], output: Path, last: int | None = None) -> lis
         for name, tensor in tensors.items():
             total[name] = total[name].add_(tensor) if name in total else tensor.double().clone()
         if config is None or facts.update > max(updates):
-            config = own
+            config, text = own, facts.of_the_text()
         updates.append(facts.update)
     assert config is not None, "there is at least one file"
     types = {name: tensor.dtype for name, tensor in tensors.items()}
     mean = {name: (sums / len(files)).to(types[name]) for name, sums in total.items()}
-    write_weights(output, mean, config, Facts(update=max(updates), averaged=tuple(sorted(updates))))
+    facts = msgspec.structs.replace(text, update=max(updates), averaged=tuple(sorted(updates)))
+    write_weights(output, mean, config, facts)
     told = ", ".join(str(update) for update in sorted(updates))
     return [f"{output}: the mean of {len(files)} checkpoints, of updates {told}"]
 

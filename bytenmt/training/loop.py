@@ -15,9 +15,11 @@ from itertools import islice
 from pathlib import Path
 from types import FrameType
 
+import msgspec
 import torch
 from torch import Tensor
 
+from bytenmt.config.facts import Ancestor
 from bytenmt.config.schema import TrainConfig
 from bytenmt.config.spacing import Spacing, Timer, spacing
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
@@ -72,7 +74,8 @@ class _Meter:
 
 
 class Loop:
-    """One run of updates. log: None in all processes but the leading one; reporter: silent in them."""
+    """One run of updates. log: None in all processes but the leading one; reporter: silent in them; lineage:
+    of the weights that the run began with."""
 
     def __init__(
         self,
@@ -81,6 +84,7 @@ class Loop:
         task: Task,
         log: Log | None,
         reporter: Reporter,
+        lineage: tuple[Ancestor, ...] = (),
     ) -> None:
         self.run = run
         self.trainer = trainer
@@ -92,7 +96,7 @@ class Loop:
         )
         self.task = task
         self.log = log
-        self.facts = task.facts()
+        self.facts = msgspec.structs.replace(task.facts(), lineage=lineage)
         self.meter = _Meter()
         self.last_tick, self.last_cpu_tick = time.monotonic(), time.process_time()
         self.reporter = reporter

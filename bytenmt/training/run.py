@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 
+from bytenmt.config.facts import Ancestor
 from bytenmt.config.schema import CONVOLUTIONAL, Config, architecture, config_toml, fingerprint
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import ALONE, Group
@@ -22,6 +23,7 @@ from bytenmt.speculative.build import told
 from bytenmt.speculative.table import FILE, check_serial
 from bytenmt.speculative.table import write as write_drafts
 from bytenmt.storage.checkpoint import has_checkpoint, load_embedding, write_atomically
+from bytenmt.storage.lineage import read_start
 from bytenmt.storage.lock import one_training
 from bytenmt.storage.manifest import CONFIG
 from bytenmt.storage.memory import require, training_bytes
@@ -54,6 +56,7 @@ def train(
     resume: bool = False,
     resume_from: int | None = None,
     init_embedding: Path | None = None,
+    init_from: Path | None = None,
     tensorboard: bool = False,
     group: Group = ALONE,
     reporter: Reporter = SILENT,
@@ -61,10 +64,13 @@ def train(
     """Train a model into the folder `run`, as one process of `group`.
 
     files, valid: all with a source, pairs, or all targets alone, texts whose streams are learnt. resume: go
-    on from the run's last checkpoint where there is one, or from that of update resume_from. Raises
-    BytenmtError before anything is written where an input cannot be used.
+    on from the run's last checkpoint where there is one, or from that of update resume_from. init_from: a run
+    whose weights this one begins with; one that goes on has done so already. Raises BytenmtError before
+    anything is written where an input cannot be used.
     """
     _check(config, files, tensorboard)
+    if init_from is not None and init_embedding is not None:
+        raise BytenmtError("--init-embedding would be ignored: --init-from gives all weights; drop one")
     aloud = reporter if group.leads else SILENT
     with one_training(run, reporter) if group.leads else nullcontext():
         task = _open_task(run, config, files, valid, errors, device, group, aloud)
@@ -74,16 +80,24 @@ def train(
         trainer = Trainer(config, device, group, reporter)
         if init_embedding is not None:
             load_embedding(trainer.model, init_embedding)
+        lineage: tuple[Ancestor, ...] = ()
         if saved:
-            task.check(run, trainer.load(run, resume_from))
-        elif resume:
+            facts = trainer.load(run, resume_from)
+            task.check(run, facts)
+            lineage = _as_begun(run, init_from, facts.lineage)
+        elif init_from is not None:
+            start = group.first(lambda: read_start(init_from, config.model))
+            trainer.begin_with(start.tensors, start.file)
+            lineage = start.lineage
+            aloud.say(f"beginning with the weights of {start.file}")
+        if resume and not saved:
             aloud.warn(f"--resume: there is no checkpoint in {run} to go on from: the run begins at update 0")
         log = None
         if group.leads:
             run.mkdir(parents=True, exist_ok=True)
             write_atomically(run / CONFIG, config_toml(config).encode())
             log = Log(run, trainer.progress.update, tensorboard, reporter)
-        loop = Loop(run, trainer, task, log, aloud)
+        loop = Loop(run, trainer, task, log, aloud, lineage)
         progress = trainer.progress
         if saved and loop.ended():
             aloud.say(f"{run} is finished at update {progress.update}")
@@ -125,6 +139,14 @@ def _open_task(
     return task
 
 
+def _as_begun(run: Path, init_from: Path | None, lineage: tuple[Ancestor, ...]) -> tuple[Ancestor, ...]:
+    """The lineage of a run that goes on. Raises BytenmtError where it did not begin with another's weights as
+    the options have it."""
+    if init_from is not None and not lineage:
+        raise BytenmtError(f"--init-from would be ignored: {run} goes on from its own weights")
+    return lineage
+
+
 def _ended(run: Path, trainer: Trainer) -> str:
     """A line on a run that has come to its end."""
     progress, train = trainer.progress, trainer.config.train
@@ -149,6 +171,9 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> Non
             f"model.source is {str(config.model.source).lower()}, but the text has"
             f" {'a' if files[0].has_source else 'no'} source: give the other, or set it otherwise"
         )
+    for key, share in (("noise", config.data.noise), ("copy", config.data.copy)):
+        if share and not files[0].has_source:
+            raise ConfigError(f"data.{key} would be ignored without a source: leave it at 0")
     if train.compile and config.model.source and train.round_to < WIDTHS_TO_COMPILE:
         raise ConfigError(
             f"train.compile compiles for every width of a batch: set train.round_to={4 * WIDTHS_TO_COMPILE}"

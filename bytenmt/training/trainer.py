@@ -146,6 +146,13 @@ class Trainer:
             self.progress.best = None
         return saved.facts
 
+    def begin_with(self, tensors: dict[str, Tensor], file: Path) -> None:
+        """Take the weights of another run, read from `file`, before the first update; the moving average
+        begins with them too. Raises CheckpointError."""
+        load_weights(self.model, tensors, file)
+        if self.average is not None:
+            self.average = MovingAverage(self.parameters, self.config.train.ema)
+
     def _split_more(self, batches: Sequence[Any]) -> None:
         """Twice as many parts from now on, said once. Raises BytenmtError where a part is one pair."""
         if self.n_splits >= max(map(self.objective.n_rows, batches)):

@@ -6,6 +6,7 @@ Does not know architectures, trainers, nor when to validate or stop.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 
 from bytenmt.config.facts import TEXT_COUNTS, CorpusFact, Facts
 from bytenmt.config.schema import Config
+from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.corpus_report import inventory
@@ -72,10 +74,14 @@ class TranslationTask:
         """files: what the corpus was read from; device: where the model is."""
         self._settings, self.corpus, self.valid, self._files = config.train, corpus, valid, files
         self._device, self._group = device, group
+        data, self._augmenter = config.data, None
+        if data.noise or data.copy:
+            self._augmenter = Augmenter(corpus, data, config.train.seed, config.train.round_to)
 
     def shares(self, epoch: int, batch: int) -> Iterator[Share]:
         """See Task."""
         settings, corpus = self._settings, self.corpus
+        share = self._group.rank, self._group.size
         while True:
             plan = epoch_plan(
                 corpus.source_lengths,
@@ -88,13 +94,17 @@ class TranslationTask:
                 weights=[part.weight for part in corpus.parts],
                 short_first=settings.short_first and epoch == 0,
             )
+            change = None
+            if self._augmenter is not None:
+                change = partial(self._augmenter.change, epoch=epoch, share=share)
             found = batches(
                 corpus,
                 plan,
                 batch,
-                share=(self._group.rank, self._group.size),
+                share=share,
                 round_to=settings.round_to,
                 pin=self._device.type == "cuda",
+                change=change,
             )
             for number, data in enumerate(found, batch + 1):
                 yield Share(data, epoch, number)

@@ -19,6 +19,7 @@ SLOW = """
     cli/test_terminal.py
     cli/test_commands.py test_closed_standard_streams_are_told_of test_a_line_is_translated_without_pytorch
     cli/test_line_filter.py test_a_line_alone_is_answered_at_once_and_ctrl_c_is_quiet
+    data/test_augment.py test_processes_learn_the_same test_resume_is_bit_identical
     data/test_windows.py test_a_model_learns_a_text test_processes_share_one_run test_resume_is_bit_identical
     decoding/test_kernels.py test_a_machine_without_the_instructions_computes_the_same
     decoding/test_pytorch_engines.py test_the_captured_step_equals_plain_pytorch
@@ -32,6 +33,7 @@ SLOW = """
     tools/test_draft_benchmarks.py test_a_run_is_measured_with_and_without
     tools/test_fuzz.py
     training/test_distributed_training.py
+    training/test_init_from.py test_processes_begin_with_the_same
     training/test_kill.py
     training/test_run.py
     training/test_trainer.py test_a_full_disk_ends_nothing test_patience_and_plateau

@@ -66,7 +66,7 @@ def test_the_mean_of_files(tmp_path: Path) -> None:
     assert told == [f"{tmp_path}/mean.safetensors: the mean of 3 checkpoints, of updates 10, 25, 40"]
     assert_mean(tmp_path / "mean.safetensors", files)
     loaded = load_run(tmp_path / "mean.safetensors", CPU)
-    assert loaded.facts == Facts(update=40, averaged=(10, 25, 40))
+    assert loaded.facts == Facts(pairs=1, update=40, averaged=(10, 25, 40))
     assert loaded.config == load_checkpoint(second).config
 
 

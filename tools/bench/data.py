@@ -22,6 +22,8 @@ if __name__ == "__main__":
 import numpy as np
 import numpy.typing as npt
 
+from bytenmt.config.schema import DataConfig
+from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import assemble
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.epoch_plan import epoch_plan
@@ -197,7 +199,11 @@ def bench_corpus(folder: Path, size: int, repeats: int) -> list[Record]:
     """Batches of a corpus of two files, together `size` bytes."""
     n_copies = max(1, size // sample_size("ko", "en"))
     paths = [repeat_text(language, folder / f"corpus.{language}", n_copies) for language in ("ko", "en")]
-    return [*bench_first_batch(paths, size, repeats), bench_assembly(paths, repeats)]
+    return [
+        *bench_first_batch(paths, size, repeats),
+        bench_assembly(paths, repeats),
+        *bench_changes(paths, repeats),
+    ]
 
 
 def bench_first_batch(paths: list[Path], size: int, repeats: int) -> list[Record]:
@@ -237,6 +243,31 @@ def bench_assembly(paths: list[Path], repeats: int) -> Record:
     n_bytes = sum(batch.source.size + batch.target.size for batch in made)
     speeds = n_bytes / own / 1e9, n_bytes / other / 1e9
     return Record(BENCH, "batch assembly", speeds[0], "GB/s", "memcpy", speeds[1], other / own)
+
+
+def bench_changes(paths: list[Path], repeats: int) -> list[Record]:
+    """Noise on the sources and other things to copy, held against batches as they are."""
+    corpus = ParallelCorpus.open(paths[0], paths[1])
+    plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, MAX_TOKENS, seed=1, epoch=0)
+    indices = [plan.batch(k) for k in range(min(plan.n_batches, N_BATCHES // 10))]
+    n_bytes = sum(batch.source.size + batch.target.size for batch in (assemble(corpus, k) for k in indices))
+    found = []
+    for name, settings in (
+        ("noise 5 %", DataConfig(noise=0.05)),
+        ("copy 10 %", DataConfig(copy=0.1)),
+        ("both", DataConfig(noise=0.05, copy=0.1)),
+    ):
+        augmenter = Augmenter(corpus, settings, seed=1)
+
+        def change(augmenter: Augmenter = augmenter) -> None:
+            for k, some in enumerate(indices):
+                augmenter.change(assemble(corpus, some), k, 0)
+
+        own, other = best_of(repeats, change, lambda: [assemble(corpus, some) for some in indices])
+        speeds = n_bytes / own / 1e6, n_bytes / other / 1e6
+        case = f"batch assembly, {name}"
+        found.append(Record(BENCH, case, speeds[0], "MB/s", "without", speeds[1], other / own))
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

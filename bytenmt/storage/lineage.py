@@ -1,0 +1,71 @@
+"""The weights of another run to begin with, and what is told of where they came from.
+
+Knows runs and weights files; knows no trainer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from torch import Tensor
+
+from bytenmt.config.facts import Ancestor
+from bytenmt.config.schema import ModelConfig
+from bytenmt.errors import CheckpointError, printable
+from bytenmt.storage.checkpoint import read_weights
+from bytenmt.storage.manifest import FOLDER
+from bytenmt.storage.weights import is_weights_file
+
+
+class Start(NamedTuple):
+    """What a run begins with. file: of the weights; lineage: see facts.Facts."""
+
+    file: Path
+    tensors: dict[str, Tensor]
+    lineage: tuple[Ancestor, ...]
+
+
+def read_start(path: Path, model: ModelConfig) -> Start:
+    """The weights of a run folder, its best checkpoint, or of a weights file, for a run of this model. Raises
+    CheckpointError where they belong to another model; dropout, which no tensor knows of, may differ."""
+    file, (tensors, config, facts) = read_weights(path)
+    if msgspec.structs.replace(config.model, dropout=model.dropout) != model:
+        raise CheckpointError(
+            f"--init-from {path} holds another model than the run's: take its model section"
+        )
+    try:
+        with open(file, "rb") as opened:
+            digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        raise CheckpointError(f"{file} cannot be read ({error.strerror}): start again") from None
+    return Start(file, tensors, facts.passed_on(printable(_name(path)), digest))
+
+
+def _name(path: Path) -> str:
+    """Of a run's folder, also where one of its checkpoints is meant; of any other weights file its own."""
+    whole = path.resolve()
+    if is_weights_file(whole) and whole.parent.name == FOLDER:
+        whole = whole.parent.parent
+    return whole.name
+
+
+def told(lineage: Sequence[Ancestor]) -> Iterator[str]:
+    """A line for each ancestor, the nearest first."""
+    for one in lineage:
+        update = "" if one.update is None else f", update {one.update:,}"
+        counts = [
+            f"{count:,} {what}"
+            for count, what in (
+                (one.pairs, "pairs"),
+                (one.source_bytes, "source bytes"),
+                (one.target_bytes, "target bytes"),
+            )
+            if count
+        ]
+        text = f", trained on {', '.join(counts)}" if counts else ""
+        files = f" ({', '.join(one.files)})" if one.files else ""
+        yield printable(f"{one.name}{update}, SHA-256 {one.sha256[:16]}…{text}{files}")

@@ -1,0 +1,305 @@
+"""Noise on sources and other things to copy: against plain Python, whatever the batch, process or restart."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from processes import results
+from small_runs import CPU, assert_same, config, weights
+
+from bytenmt.config.schema import DataConfig
+from bytenmt.data.augment.augmenter import Augmenter
+from bytenmt.data.augment.copying import ITEM, draws, other_items
+from bytenmt.data.augment.noise import Letters, noisy_lines, noisy_rows
+from bytenmt.data.batches import Batch, batches
+from bytenmt.data.corpus import PairFiles, ParallelCorpus, TextFile
+from bytenmt.data.epoch_plan import epoch_plan
+from bytenmt.distributed import ALONE, Group
+from bytenmt.errors import ConfigError
+from bytenmt.storage.manifest import METRICS
+from bytenmt.training.run import train
+from bytenmt.utf8 import EOS, PAD
+
+WORD = (1 << 64) - 1
+SAMPLE = "The Übung größer ist, 서울 부산 대구; Мир — мир. ΑΒγδ 漢字 ij"
+LETTERS = Letters.of([SAMPLE])
+
+
+def splitmix(seed: int) -> Callable[[], int]:
+    state = seed & WORD
+
+    def draw() -> int:
+        nonlocal state
+        state = (state + 0x9E3779B97F4A7C15) & WORD
+        z = state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & WORD
+        return z ^ (z >> 31)
+
+    return draw
+
+
+def confusable(letter: str) -> list[str]:
+    """The other letters of SAMPLE of its script, case and bytes, as the table has them, the last one in its
+    place."""
+    import unicodedata
+
+    def kind(one: str) -> object:
+        return len(one.encode()), unicodedata.name(one).split()[0], one.isupper()
+
+    alike = sorted({one for one in SAMPLE if one.isalpha() and kind(one) == kind(letter)})
+    if letter not in alike or len(alike) == 1:
+        return []
+    return [alike[-1] if one == letter else one for one in alike[:-1]]
+
+
+def cased(letter: str) -> str:
+    other = letter.swapcase()
+    same = len(other) == 1 and len(other.encode()) == len(letter.encode()) and other != letter
+    return other if same and letter.isalpha() and letter in SAMPLE else ""
+
+
+def naive_noise(text: str, share: float, limit: int, key: int) -> str:
+    """The same in plain Python, over characters."""
+    draw = splitmix(splitmix(key)())
+    out, k = "", 0
+    while k < len(text):
+        letter, rest = text[k], text[k + 1 :]
+        drawn = draw()
+        between = 0 < k < len(text) - 1 and re.fullmatch("[0-9].[0-9]", text[k - 1 : k + 2])
+        if drawn >> 32 >= round(share * 2**32) or re.fullmatch("[0-9]", letter) or between:
+            out, k = out + letter, k + 1
+            continue
+        kind = ("typo", "case", "swap", "drop", "double")[(drawn & 0xFFFFFFFF) * 5 >> 32]
+        if kind == "case" and not cased(letter):
+            kind = "typo"
+        impossible = {
+            "typo": not confusable(letter),
+            "swap": not rest or re.match("[0-9]", rest),
+            "drop": not out and not rest,
+        }
+        kind = "double" if impossible.get(kind) else kind
+        if kind == "case":
+            out += cased(letter)
+        elif kind == "typo":
+            alike = confusable(letter)
+            out += alike[(draw() >> 32) * len(alike) >> 32]
+        elif kind == "swap":
+            out, k = out + rest[0] + letter, k + 1
+        elif kind == "double":
+            grown = out + 2 * letter + rest
+            out += letter * (2 if len(grown.encode()) <= limit else 1)
+        k += 1
+    return out
+
+
+def rows_of(lines: list[str]) -> tuple[Any, Any]:
+    """(n, s) uint8 and (n,) int64 as a batch has them."""
+    texts = [line.encode() + bytes([EOS]) for line in lines]
+    rows = np.full((len(lines), max(map(len, texts))), PAD, np.uint8)
+    for row, text in zip(rows, texts, strict=True):
+        row[: len(text)] = list(text)
+    return rows, np.array([len(text) for text in texts])
+
+
+@given(
+    st.lists(st.text(st.sampled_from(SAMPLE + "0123x😀."), max_size=20), min_size=1, max_size=4),
+    st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+    st.integers(0, WORD),
+    st.integers(0, 60),
+    st.sampled_from([1, 8]),
+)
+def test_noise_is_the_plain_one(lines: list[str], share: float, key: int, more: int, round_to: int) -> None:
+    """Character by character, in any row of a batch; no longer than it may be, never empty, padded."""
+    rows, ends = rows_of(lines)
+    limit = max(len(line.encode()) for line in lines) + more
+    numbers = np.arange(len(lines)) * 3 + 1
+    noisy, lengths = noisy_rows(rows, ends, share, LETTERS, limit, np.uint64(key), numbers, round_to)
+    expected = [naive_noise(line, share, limit, key + int(n)) for line, n in zip(lines, numbers, strict=True)]
+    found = [row[: end - 1].tobytes().decode() for row, end in zip(noisy, lengths, strict=True)]
+    assert found == expected
+    for row, end, text, line in zip(noisy, lengths, found, lines, strict=True):
+        assert row[end - 1] == EOS and (row[end:] == PAD).all()
+        assert len(text.encode()) <= limit and bool(text) == bool(line)
+        assert re.findall("[0-9]+(?:.[0-9]+)*", text) == re.findall("[0-9]+(?:.[0-9]+)*", line)
+    assert noisy.shape[1] % round_to == 0 and noisy.shape[1] - max(lengths) < round_to
+
+
+def test_the_share_is_of_characters() -> None:
+    """And each kind of noise comes about as often as any other; nothing happens at 0."""
+    lines = ["".join(random.Random(n).choices("abcdefgh", k=200)) for n in range(30)]
+    letters = Letters.of(lines)
+    same = noisy_lines([line.encode() for line in lines], 0.0, letters)
+    assert same == [line.encode() for line in lines]
+    noisy = [line.decode() for line in noisy_lines([line.encode() for line in lines], 0.1, letters)]
+    upper = sum(letter.isupper() for line in noisy for letter in line)
+    assert 0.015 < upper / 6_000 < 0.025
+    from difflib import SequenceMatcher
+
+    operations = [
+        op
+        for one, other in zip(lines, noisy, strict=True)
+        for op in SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
+        if op[0] != "equal"
+    ]
+    assert 0.07 < len(operations) / 6_000 < 0.13
+    again = noisy_lines([line.encode() for line in lines], 0.1, letters, seed=1)
+    assert [line.encode() for line in noisy] != again
+
+
+PAIR = (
+    "Frau Müller zahlt 12,50 an Kim2 und Bob: https://a.example/x?y=1 oder bob@mail.example, {name} %s <b>7"
+)
+OTHER = "Ms Müller pays Bob 12,50, see https://a.example/x?y=1 or bob@mail.example: {name} %s <b>8 und"
+
+
+def test_what_is_copied_is_another() -> None:
+    """On both sides the same, of the same shape and as many bytes; what stands on one side alone, or twice,
+    stays, and so does a word without a capital."""
+    source, target = other_items(PAIR, OTHER, draws(np.uint64(3)))
+    found = re.fullmatch(
+        r"Frau (?P<name>[A-Z][^ ]+) zahlt (?P<n>[1-9]\d,\d\d) an Kim2 und (?P<bob>[B-DF-HJ-NP-TV-Z][aeiou]"
+        r"[b-df-hj-np-tv-z]): (?P<url>https://[a-z]\.[a-z]{7}/[a-z]\?[a-z]=\d) oder"
+        r" (?P<mail>[a-z]{3}@[a-z]{4}\.[a-z]{7}), (?P<hole>\{[a-z]{4}\}) (?P<format>%[sdifux])"
+        r" (?P<tag><[a-z]>)7",
+        source,
+    )
+    assert found is not None, source
+    parts = found.groupdict()
+    assert target == (
+        f"Ms {parts['name']} pays {parts['bob']} {parts['n']}, see {parts['url']} or {parts['mail']}:"
+        f" {parts['hole']} {parts['format']} {parts['tag']}8 und"
+    )
+    assert parts["name"] != "Müller" and len(parts["name"].encode()) == 7
+    assert len(source.encode()) == len(PAIR.encode()) and len(target.encode()) == len(OTHER.encode())
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("Anna und Anna", "Anna"),  # twice
+        ("Anna", "Anna, Annabel"),  # inside another word
+        ("die 15", "the 151"),
+        ("und", "und"),  # no name
+        ("Ab", "Ab"),  # too short
+        ("Bob2", "Bob2"),
+    ],
+)
+def test_what_is_not_sure_to_be_copied_stays(source: str, target: str) -> None:
+    assert other_items(source, target, draws(np.uint64(1))) == (source, target)
+
+
+@given(st.text(st.sampled_from("Abcé 19.{}%s<>/@ü"), max_size=20), st.integers(0, WORD))
+def test_a_copied_text_is_still_copied(text: str, key: int) -> None:
+    """A text and itself become one text, of as many bytes, whose items are of the same kinds and places."""
+    source, target = other_items(text, text, draws(np.uint64(key)))
+    assert source == target and len(source.encode()) == len(text.encode())
+
+
+def test_korean_stands_around_a_number() -> None:
+    source, target = other_items("오후 3시 40분, Kim이", "Kim, 3:40 p.m.", draws(np.uint64(5)))
+    found = re.fullmatch("오후 3시 40분, ([A-Z][a-z]{2})이", source)  # 3:40 is one number
+    assert found is not None and target == f"{found[1]}, 3:40 p.m."
+    assert [found.group() for found in ITEM.finditer("15일")] == ["15"]
+
+
+def corpus_of(n: int = 60) -> ParallelCorpus:
+    draw = random.Random(2)
+    words = ["Anna", "zwölf", "서울", "12.5", "{name}", "Haus", "größer", "3"]
+    lines = [" ".join(draw.choices(words, k=draw.randrange(1, 9))) for _ in range(n)]
+    source = TextFile.from_bytes("\n".join(lines).encode(), "s")
+    return ParallelCorpus.from_texts(source, TextFile.from_bytes("\n".join(lines[::1]).encode(), "t"), 40, 60)
+
+
+def all_batches(augmenter: Augmenter, size: int, epoch: int, first: int = 0) -> list[list[tuple[Any, ...]]]:
+    """The pairs of each batch by row, from the shares of so many processes."""
+    corpus = corpus_of()
+    plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, 400, 1, epoch, round_to=8)
+    found: list[list[tuple[Any, ...]]] = []
+    shares = []
+    for rank in range(size):
+        share = rank, size
+
+        def change(batch: Batch, index: int, share: tuple[int, int] = share) -> Batch:
+            return augmenter.change(batch, index, epoch, share)
+
+        shares.append(list(batches(corpus, plan, first, share=share, round_to=8, change=change)))
+    for parts in zip(*shares, strict=True):
+        n = sum(len(part.target_len) for part in parts)
+        found.append([])
+        for row in range(n):
+            part, k = parts[row % size], row // size
+            source, target = part.source[k, : part.source_len[k]], part.target[k, : part.target_len[k] + 1]
+            assert part.source.shape[1] % 8 == 0
+            found[-1].append((source.tobytes(), target.tobytes()))
+    return found
+
+
+@pytest.mark.parametrize("shares", [(0.3, 0.0), (0.0, 0.5), (0.2, 1.0)])
+def test_batches_are_the_same_in_any_number_of_processes(shares: tuple[float, float]) -> None:
+    """And from any batch on; another epoch or seed has other ones; a source keeps its limit."""
+    noise, copied = shares
+    settings = DataConfig(noise=noise, copy=copied, max_source_bytes=40)
+    augmenter = Augmenter(corpus_of(), settings, 1, 8)
+    one = all_batches(augmenter, 1, 0)
+    assert one == all_batches(augmenter, 3, 0) == all_batches(Augmenter(corpus_of(), settings, 1, 8), 2, 0)
+    assert one[3:] == all_batches(augmenter, 1, 0, 3)
+    assert sorted(sum(one, [])) != sorted(sum(all_batches(augmenter, 1, 1), []))
+    assert one != all_batches(Augmenter(corpus_of(), settings, 2, 8), 1, 0)
+    assert max(len(source) for batch in one for source, _ in batch) <= 41
+    plain = all_batches(Augmenter(corpus_of(), DataConfig(), 1, 8), 1, 0)
+    changed = [a[0] != b[0] for x, y in zip(one, plain, strict=True) for a, b in zip(x, y, strict=True)]
+    assert np.mean(changed) > 0.2
+    targets = [a[1] != b[1] for x, y in zip(one, plain, strict=True) for a, b in zip(x, y, strict=True)]
+    assert bool(copied) == any(targets)
+
+
+NOISY = ("data.noise=0.2", "data.copy=0.5", "train.schedule='constant'", "train.valid_lines=0")
+
+
+def test_resume_is_bit_identical(texts: dict[str, Any], tmp_path: Path) -> None:
+    """Stopped in the middle of an epoch and resumed; and it is not what is learnt without."""
+    for name, settings in (("whole", NOISY), ("plain", NOISY[2:])):
+        train(tmp_path / name, config("convs2s", *settings, "train.max_updates=9"), **texts, device=CPU)
+    parts = tmp_path / "parts"
+    train(parts, config("convs2s", *NOISY, "train.max_updates=4"), **texts, device=CPU)
+    train(parts, config("convs2s", *NOISY, "train.max_updates=9"), **texts, device=CPU, resume=True)
+    assert_same(weights(tmp_path / "whole"), weights(parts))
+    with pytest.raises(AssertionError):
+        assert_same(weights(tmp_path / "plain"), weights(parts))
+
+
+def _as_one(group: Group, texts: dict[str, Any], run: Path) -> None:
+    settings = (*NOISY, "train.max_updates=12", "model.dropout=0.0")
+    train(run, config("convs2s", *settings), **texts, device=CPU, group=group)
+
+
+def test_processes_learn_the_same(texts: dict[str, Any], tmp_path: Path) -> None:
+    import json
+
+    _as_one(ALONE, texts, tmp_path / "one")
+    results(_as_one, texts, tmp_path / "two")
+    one, two = (
+        [
+            json.loads(line).get("train_bits_per_byte", 0)
+            for line in (tmp_path / run / METRICS).read_text().splitlines()
+        ]
+        for run in ("one", "two")
+    )
+    np.testing.assert_allclose(one, two, rtol=1e-4)
+
+
+@pytest.mark.parametrize("key", ["noise", "copy"])
+def test_a_text_without_a_source_has_neither(texts: dict[str, Any], tmp_path: Path, key: str) -> None:
+    pair = PairFiles(tgt=texts["valid"].tgt)
+    own = config("luong", "model.source=false", "model.input_feeding=false", f"data.{key}=0.1")
+    with pytest.raises(ConfigError, match=f"data.{key} would be ignored"):
+        train(tmp_path / "run", own, files=[pair], valid=pair, device=CPU)

@@ -1,0 +1,192 @@
+"""A run that begins with another's weights: with them exactly, and with nothing else of that run."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from processes import results
+from small_runs import CPU, assert_same, config, weights
+
+from bytenmt.cli.training_args import configuration
+from bytenmt.config.facts import (
+    MOST_ANCESTORS,
+    MOST_FILES,
+    CorpusFact,
+    Facts,
+    facts_tree,
+    parse_facts,
+)
+from bytenmt.config.schema import Config, load_config
+from bytenmt.decoding.model_summary import information
+from bytenmt.distributed import Group
+from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
+from bytenmt.storage.average import average
+from bytenmt.storage.checkpoint import read_weights
+from bytenmt.storage.manifest import read_pointer
+from bytenmt.storage.quantize import convert
+from bytenmt.training.run import train
+
+STILL = ("train.lr=1e-30", "train.weight_decay=0.0", "train.valid_lines=0")  # weights as they were
+
+
+def begun(texts: dict[str, Any], run: Path, *settings: str, arch: str = "luong", **more: Any) -> Path:
+    train(run, config(arch, "train.max_updates=2", *settings), **texts, device=CPU, **more)
+    return run
+
+
+def best(path: Path) -> dict[str, torch.Tensor]:
+    return read_weights(path)[1][0]
+
+
+@pytest.fixture(scope="module")
+def module_texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    from bytenmt.data.corpus import PairFiles
+
+    folder = tmp_path_factory.mktemp("texts")
+    for name, lines in (("src", "one two\nthree\n"), ("tgt", "eins zwei\ndrei\n")):
+        (folder / name).write_text(lines * 9)
+    pair = PairFiles(folder / "src", folder / "tgt")
+    return {"files": [pair], "valid": pair}
+
+
+@pytest.fixture(scope="module")
+def first(module_texts: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return begun(module_texts, tmp_path_factory.mktemp("runs") / "first")
+
+
+@pytest.mark.parametrize("ema", [(), ("train.ema=0.9999",)])
+def test_it_begins_with_the_weights(
+    first: Path, texts: dict[str, Any], tmp_path: Path, ema: tuple[str, ...]
+) -> None:
+    """Of the best checkpoint, the average too; other dropout and a fresh optimiser; its own text and lineage,
+    in which no folder stands."""
+    run = begun(texts, tmp_path / "next", *STILL, "model.dropout=0.1", *ema, init_from=first)
+    assert_same(best(first), best(run))
+    facts = read_pointer(run).last_facts()
+    file = first / "checkpoints" / "update-00000002.safetensors"
+    (ancestor,) = facts.lineage
+    assert (ancestor.name, ancestor.update, ancestor.pairs) == ("first", 2, 18)
+    assert ancestor.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert ancestor.files == ("src", "tgt") and facts.pairs == 40
+    assert facts.progress is not None and facts.progress.update == 2
+    assert str(tmp_path) not in str(facts.lineage)
+    assert (
+        information(str(run), None).splitlines()[0].startswith("# began with:      first, update 2, SHA-256")
+    )
+
+
+def test_what_is_handed_on_tells_the_lineage(first: Path, texts: dict[str, Any], tmp_path: Path) -> None:
+    """Converted and averaged files do; a run that begins with one of those names them all, the nearest
+    first, also where weights are rounded."""
+    run = begun(texts, tmp_path / "second", *STILL, init_from=first)
+    average([run], tmp_path / "mean.safetensors")
+    convert(tmp_path / "mean.safetensors", tmp_path / "small.safetensors", "bf16")
+    facts = read_weights(tmp_path / "small.safetensors")[1][2]
+    assert [one.name for one in facts.lineage] == ["first"] and facts.pairs == 40
+    third = begun(texts, tmp_path / "third", *STILL, init_from=tmp_path / "small.safetensors")
+    facts = read_pointer(third).last_facts()
+    assert [one.name for one in facts.lineage] == ["small.safetensors", "first"]
+    checkpoint = run / "checkpoints" / "update-00000002.safetensors"
+    fourth = begun(texts, tmp_path / "fourth", *STILL, init_from=checkpoint)
+    assert [one.name for one in read_pointer(fourth).last_facts().lineage] == ["second", "first"]
+
+
+def test_resume_does_not_begin_again(first: Path, texts: dict[str, Any], tmp_path: Path) -> None:
+    """Stopped and resumed by the same options, it ends with the weights of one that was not, even where the
+    first run has gone since; a run with weights of its own refuses the option."""
+    constant = "train.schedule='constant'"
+    gone = tmp_path / "gone"
+    begun(texts, gone)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    wanted = config("luong", constant, "train.max_updates=6", "train.ema=0.9")
+    train(whole, wanted, **texts, device=CPU, init_from=gone)
+    stopped = config("luong", constant, "train.max_updates=3", "train.ema=0.9")
+    train(parts, stopped, **texts, device=CPU, init_from=gone, resume=True)
+    gone.rename(tmp_path / "elsewhere")
+    train(parts, wanted, **texts, device=CPU, init_from=gone, resume=True)
+    assert_same(weights(whole), weights(parts))
+    assert read_pointer(parts).last_facts().lineage == read_pointer(whole).last_facts().lineage != ()
+    own = begun(texts, tmp_path / "own", constant)
+    with pytest.raises(BytenmtError, match="--init-from would be ignored"):
+        begun(texts, own, constant, "train.max_updates=3", init_from=first, resume=True)
+
+
+def _as_one(group: Group, folder: Path, texts: dict[str, Any], first: Path) -> None:
+    # What they read differs, as on machines whose disks do: the leading process reads for all.
+    start = first if group.leads else folder / "not there"
+    begun(texts, folder / "run", *STILL, init_from=start, group=group)
+
+
+def test_processes_begin_with_the_same(first: Path, texts: dict[str, Any], tmp_path: Path) -> None:
+    results(_as_one, tmp_path, texts, first)
+    assert_same(best(first), best(tmp_path / "run"))
+
+
+def test_another_model_is_refused(first: Path, texts: dict[str, Any], tmp_path: Path) -> None:
+    """Before anything is written."""
+    with pytest.raises(CheckpointError, match="another model"):
+        begun(texts, tmp_path / "wide", "model.d_hidden=16", init_from=first)
+    with pytest.raises(BytenmtError, match="--init-embedding would be ignored"):
+        begun(texts, tmp_path / "both", init_from=first, init_embedding=first)
+    assert not list(tmp_path.glob("wide")) + list(tmp_path.glob("both"))
+
+
+def options(first: Path, *settings: str, arch: str | None = None, preset: str | None = None) -> Config:
+    return configuration(first.parent / "new", False, arch, preset, None, settings, True, first)
+
+
+def test_its_model_comes_from_there(first: Path, texts: dict[str, Any], tmp_path: Path) -> None:
+    """What contradicts it is one line; dropout may be told, the rest is that of any run."""
+    own = config("luong")
+    assert options(first).model == own.model
+    assert options(first, arch="luong").train == load_config("luong", "small", "", []).train
+    told = options(first, "model.dropout=0.5", "train.lr=0.5")
+    assert told.model == msgspec.structs.replace(own.model, dropout=0.5) and told.train.lr == 0.5
+    for given, key in (
+        ({"arch": "bytenet"}, "model.arch"),
+        ({"preset": "base"}, "model.d_embedding"),
+    ):
+        with pytest.raises(ConfigError, match=f"configuration {key} is .*--init-from .* has"):
+            options(first, **given)
+    for setting in ("model.d_hidden=13", "model.source=false", "model.arch=bytenet"):
+        with pytest.raises(ConfigError, match="leave it out"):
+            options(first, setting)
+    with pytest.raises(ConfigError, match="unknown key model.wrong"):
+        options(first, "model.wrong=1")
+
+
+def test_a_preset_is_known_by_its_sizes(texts: dict[str, Any], tmp_path: Path) -> None:
+    """A run of the tiny preset, whatever its dropout, goes on at the tiny preset's rate."""
+    from bytenmt.models import build_model
+    from bytenmt.storage.checkpoint import save_checkpoint
+    from bytenmt.storage.checkpoint import weights as of
+
+    tiny = load_config("convs2s", "tiny", "", ["model.dropout=0.3", "train.lr=7"])
+    save_checkpoint(tmp_path, 1, of(build_model(tiny.model)), {}, tiny, Facts(), keep=1, best=True)
+    assert options(tmp_path) == load_config("convs2s", "tiny", "", ["model.dropout=0.3"])
+    assert options(tmp_path, preset="tiny") == options(tmp_path)
+
+
+def test_a_lineage_has_an_end() -> None:
+    """Of ancestors, of the files of each, and of their names; a file that tells more is refused."""
+    facts = Facts(corpora=tuple(CorpusFact(tsv=f"/text/{'x' * 300}{number}") for number in range(40)))
+    for _ in range(40):
+        facts = Facts(lineage=facts.passed_on("run" * 200, "0" * 64))
+    assert len(facts.lineage) == MOST_ANCESTORS
+    files = Facts(corpora=(CorpusFact(tsv="/a/b"),) * 40).passed_on("run", "0" * 64)[0].files
+    assert files == ("b",) * MOST_FILES
+    tree = facts_tree(facts)
+    assert parse_facts(tree) == facts
+    for wrong in (
+        {"lineage": tree["lineage"] * 2},
+        {"lineage": [{"name": "x" * 300, "sha256": "0" * 64}]},
+        {"lineage": [{"name": "x", "sha256": "../x"}]},
+        {"lineage": [{"name": "x", "sha256": "0" * 64, "files": ["x"] * 17}]},
+    ):
+        with pytest.raises(ValueError, match="lineage"):
+            parse_facts(wrong)
