@@ -44,7 +44,15 @@ FILE, FORMAT = "draft.safetensors", f"bytenmt draft 1, orders {ORDERS}"  # in th
 STORED_NAMES = {"chain": "guess", "accepted": "gain"}  # of arrays in the file; the others have their own
 # What a run may change between its beginning and its end.
 CHANGEABLE = ("max_updates", "max_minutes", "max_cpu_minutes", "patience", "draft")
-OF_TRAINING = ("noise", "copy")  # of the data: they change no text, and older tables know nothing of them
+# Keys that tables of older versions know nothing of: with them an older run's table would be another's.
+ADDED = {
+    "model": {
+        *("n_encoder_sets", "n_decoder_sets", "encoder_dilations", "stacking", "encoder_scale"),
+        *("n_encoder_layers", "n_decoder_layers"),
+    },
+    "data": {"noise", "copy"},
+    "train": {"adam_beta1", "adam_lr", "muon_momentum"},
+}
 
 Array = npt.NDArray[Any]
 
@@ -171,8 +179,9 @@ def identity(config: Config, facts: Facts) -> str:
     """What tells a run from others, resumed or not: its configuration and its text. facts: what is saved
     beside its weights."""
     tree = config_tree(config)
-    tree["train"] = {key: value for key, value in tree["train"].items() if key not in CHANGEABLE}
-    tree["data"] = {key: value for key, value in tree["data"].items() if key not in OF_TRAINING}
+    for section, added in ADDED.items():
+        left_out = added | set(CHANGEABLE if section == "train" else ())
+        tree[section] = {key: value for key, value in tree[section].items() if key not in left_out}
     text = [getattr(facts, name) for name in TEXT_COUNTS]
     text += [one.sha256 for one in facts.texts]
     return hashlib.sha256(json.dumps([tree, text], sort_keys=True).encode()).hexdigest()[:16]

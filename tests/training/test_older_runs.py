@@ -17,9 +17,10 @@ from bytenmt.data.corpus import PairFiles
 from bytenmt.decoding.loading import of_models
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
+from bytenmt.speculative.table import identity
 from bytenmt.storage.checkpoint import load_run
 from bytenmt.storage.manifest import read_pointer
-from bytenmt.storage.weights import read_config
+from bytenmt.storage.weights import read_config, read_run
 from bytenmt.training.run import train
 
 FILES = Path(__file__).parents[1] / "files"
@@ -78,3 +79,11 @@ def other(folder: Path, source: bool) -> list[PairFiles]:
 def test_what_it_tells_of_its_text(older: Path) -> None:
     (text,) = read_pointer(older / "seq2seq").last_facts().texts
     assert isinstance(text, TextFact) and text.bytes == (older / "text").stat().st_size
+
+
+@pytest.mark.parametrize(("name", "told"), [("luong", "7044fb70c7b8e42d"), ("seq2seq", "c502e693292972c8")])
+def test_its_draft_table_stays_its_own(older: Path, name: str, told: str) -> None:
+    """What the version that made the run wrote into a table. A key that is new to the configuration belongs
+    into table.ADDED."""
+    _, contents = read_run(older / name)
+    assert identity(contents.config, contents.facts) == told
