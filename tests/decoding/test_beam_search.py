@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from interpreted_search import InterpretedEngine
 from made_up import (
@@ -141,7 +141,6 @@ def test_no_beam_is_below_greedy_on_a_confident_model(make: Make, beam: int, how
 
 
 @each_engine
-@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), limit=st.integers(0, 12), end=st.sampled_from([-3.0, 5.0, 8.0]))
 def test_beam_1_is_greedy_search(make: Make, seed: int, limit: int, end: float) -> None:
     """It takes the likeliest byte and ends where that is the end, whatever else would score better."""
@@ -161,7 +160,6 @@ PREFIXES = [b"", b"a", "é".encode(), "a한".encode()]
 
 
 @each_engine
-@settings(max_examples=30)
 @given(
     seed=st.integers(0, 10_000),
     limit=st.integers(0, 9),
