@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault(
-    "OMP_NUM_THREADS", "1"
-)  # of the programs that tests start, too: their threads would spin
+import pytest
+from hypothesis import settings
+from suite import FIRST, WITHOUT_ENGINE, is_slow
 
-import numpy as np  # noqa: E402
-import pytest  # noqa: E402
-import torch  # noqa: E402
-from hypothesis import settings  # noqa: E402
-from suite import FIRST, WITHOUT_ENGINE, is_slow  # noqa: E402
-
-from bytenmt.data.corpus import PairFiles  # noqa: E402
-
-torch.set_num_threads(1)
+# Before any test imports PyTorch, which reads it, and for the programs that tests start: their threads would
+# spin. No import of PyTorch here: the process that only hands out tests needs none.
+os.environ["OMP_NUM_THREADS"] = "1"
 settings.register_profile("bytenmt", deadline=None, max_examples=25, derandomize=True)
 settings.register_profile("fast", settings.get_profile("bytenmt"), max_examples=8)
 settings.load_profile("bytenmt")
@@ -31,7 +26,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks what is slow; the file that compiles the CPU engine goes first, so that one process does it while
-    another runs the files that do not need it, which come next."""
+    another runs the files that do not need it, which come next. Among both kinds files with slow tests go
+    before others, so that all processes end with short ones, at about the same time."""
     names = {item: item.path.relative_to(Path(__file__).parent).as_posix() for item in items}
     for item in items:
         if is_slow(names[item], getattr(item, "originalname", item.name)):
@@ -40,12 +36,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if seed is not None:
         random.Random(seed).shuffle(items)
     else:
-        items.sort(key=lambda item: (names[item] != FIRST, not names[item].startswith(WITHOUT_ENGINE)))
+        slow = {names[item] for item in items if item.get_closest_marker("slow")}
+        items.sort(
+            key=lambda item: (
+                names[item] != FIRST,
+                not names[item].startswith(WITHOUT_ENGINE),
+                names[item] not in slow,
+            )
+        )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def drawing() -> Callable[..., bytes]:
+    """Trainings leave empty pictures; what draws them."""
+    from small_runs import draw_nothing
+
+    return draw_nothing()
 
 
 @pytest.fixture
 def texts(tmp_path: Path) -> dict[str, Any]:
     """Forty pairs to train on, five to validate, as train() takes them."""
+    import numpy as np
+
+    from bytenmt.data.corpus import PairFiles
+
     generator = np.random.default_rng(7)
     words = ["하나", "둘", "three", "four", "다섯 ", "x"]
     files = {}

@@ -495,7 +495,7 @@ def test_what_is_left_is_told(model: Path, place: Path, monkeypatch: pytest.Monk
 
 def test_kill_9(model: Path, tmp_path: Path) -> None:
     """Real deaths, after the first blocks: the output is that of a command that lived."""
-    (tmp_path / "in").write_bytes(b"\n".join(LINES * 100) + b"\n")
+    (tmp_path / "in").write_bytes(b"\n".join(LINES * 50) + b"\n")
     eager = "from bytenmt.cli import partial_output\npartial_output.EVERY = 0.0\n"
     eager += "from bytenmt.cli.main import main\nmain()"
     command = [sys.executable, "-c", eager, "translate", "-m", str(model), "-i", "in", "--buffer-size", "50"]

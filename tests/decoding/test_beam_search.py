@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from interpreted_search import InterpretedEngine
 from made_up import (
@@ -121,8 +121,10 @@ CASES = [(1, 0.0, 1, b""), (1, 0.6, 5, b"a"), (1, 1.0, 3, b""), (2, 1.0, 4, "é"
 
 
 @each_engine
-@pytest.mark.parametrize(("n_models", "length_penalty", "n_best", "prefix"), CASES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("n_models", "length_penalty", "n_best", "prefix", "seed"),
+    [(*case, seed) for case, seed in rotated(CASES, range(3), 1)],
+)
 def test_a_wide_beam_finds_the_best_of_all(
     make: Make, n_models: int, length_penalty: float, n_best: int, prefix: bytes, seed: int
 ) -> None:
@@ -131,7 +133,7 @@ def test_a_wide_beam_finds_the_best_of_all(
 
 @each_engine
 @pytest.mark.parametrize(
-    ("beam", "how"), rotated([2, 3, 5, 12], [(0.6, 1), (1.0, 1), (1.4, 3), (0.6, 3), (1.0, 3), (1.4, 1)], 3)
+    ("beam", "how"), rotated([2, 3, 5, 12], [(0.6, 1), (1.0, 1), (1.4, 3), (0.6, 3), (1.0, 3), (1.4, 1)], 2)
 )
 def test_no_beam_is_below_greedy_on_a_confident_model(make: Make, beam: int, how: tuple[float, int]) -> None:
     length_penalty, n_best = how
@@ -139,7 +141,6 @@ def test_no_beam_is_below_greedy_on_a_confident_model(make: Make, beam: int, how
 
 
 @each_engine
-@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), limit=st.integers(0, 12), end=st.sampled_from([-3.0, 5.0, 8.0]))
 def test_beam_1_is_greedy_search(make: Make, seed: int, limit: int, end: float) -> None:
     """It takes the likeliest byte and ends where that is the end, whatever else would score better."""
@@ -159,7 +160,6 @@ PREFIXES = [b"", b"a", "é".encode(), "a한".encode()]
 
 
 @each_engine
-@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10_000),
     limit=st.integers(0, 9),

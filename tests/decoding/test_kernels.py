@@ -370,6 +370,7 @@ def test_a_machine_without_the_instructions_computes_the_same(machine: str) -> N
         "pytest",
         "-q",
         "-x",
+        "--noconftest",  # which imports PyTorch
         __file__,
         "-k",
         "product or bits or no_number or exact",

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import Distribution, FakeDecoder, few_bytes, followers, random_distribution, repeats
 from reference_draw import naive_draw, naive_text, naive_uniform
+from rotation import rotated
 
 import bytenmt.decoding.pytorch.sampling
 from bytenmt.decoding.interface import Hypothesis, Options, Request
@@ -90,8 +91,7 @@ def probabilities(log_p: np.ndarray, options: Options) -> np.ndarray:
     return p
 
 
-@pytest.mark.parametrize("options", SHAPES)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("options", "seed"), rotated(SHAPES, range(2), 1))
 def test_bytes_are_drawn_with_their_probabilities(options: Options, seed: int) -> None:
     """40,000 draws: what should never come never does, the rest within chance (chi-squared, five sigma)."""
     n = 40_000

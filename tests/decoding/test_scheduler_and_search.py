@@ -6,7 +6,7 @@ import invariants
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from invariants import VARIANTS, WITH_SOURCE, AnyModel, make
 from made_up import (
@@ -156,7 +156,6 @@ def test_a_model_without_a_source_searches_too(name: str) -> None:
 PREFIXES = [b"", b"a", "é".encode(), "a한".encode()]
 
 
-@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10_000),
     limit=st.integers(0, 12),
@@ -177,7 +176,6 @@ def test_greedy_is_the_naive_loop(seed: int, limit: int, end: float, grain: floa
 LETTERS_OF_MANY_BYTES = "ab é한환👍👎".encode()
 
 
-@settings(max_examples=50)
 @given(
     seed=st.integers(0, 10_000),
     limit=st.integers(10, 30),
@@ -215,7 +213,6 @@ def test_the_guard_never_empties_the_choice() -> None:
     assert len(set(characters[:64])) == 64 and len(set(characters)) < len(characters)
 
 
-@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10_000),
     limits=st.lists(st.integers(0, 12), min_size=1, max_size=3),

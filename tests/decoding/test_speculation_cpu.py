@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 from cpu_engines import model, packed, run, some_requests
+from rotation import rotated
 
 from bytenmt.decoding.cpu import engine as numba_cpu
 from bytenmt.decoding.cpu.engine import NumbaEngine
@@ -31,6 +32,8 @@ SEARCHES = {
     "endless": Options(sample=True, endless=True),
 }
 DRAFTS = ("right", "one bit off", "any bytes", "ends at once")
+# How many bytes are drafted at most, None: as pays; and how many sentences stand side by side.
+WIDTHS = ((CHAIN, 4), (None, 1), (1, 4), (None, 4), (5, 1), (CHAIN, 1), (5, 4), (1, 1))
 
 
 def table_of(texts: list[bytes], slots: int = 1 << 12) -> Table:
@@ -76,7 +79,7 @@ def test_texts_and_scores_are_to_the_last_bit_those_without_drafts(name: str, se
     texts = [hypotheses[0].text for hypotheses in expected]
     n_bytes = sum(map(len, texts)) + len(texts)
     assert all(hypotheses[0].passes == 0 for hypotheses in expected)
-    for what, most, capacity in product(DRAFTS, (None, 1, 5, CHAIN), (1, 4)):
+    for what, (most, capacity) in rotated(DRAFTS, WIDTHS, 3):
         speculation = Speculation(drafting(texts, what), most)
         threads = 2 if most == CHAIN else 1
         found = run(NumbaEngine([one], options, capacity, threads, speculation), requests)

@@ -1,9 +1,6 @@
-"""A program for training/test_kill.py: trains in children that SIGKILL ends, then in one that it spares.
+"""For training/test_kill.py: trains in children that SIGKILL ends, then in one that it spares.
 
-    python tests/helpers/killed_runs.py ARCH FOLDER
-
-The folder holds the texts src, tgt, valid_src and valid_tgt. Trains FOLDER/whole in one go and FOLDER/killed
-with eight deaths, and prints how many were at a random moment and how many inside a checkpoint's writing.
+For a process of its own: one with threads must not fork.
 """
 
 from __future__ import annotations
@@ -13,18 +10,16 @@ import random
 import signal
 import sys
 import time
-from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
-from small_runs import config
+from small_runs import config, draw_nothing
 
 from bytenmt.data.corpus import PairFiles
 from bytenmt.training.run import train
 
-UPDATES = 30
+UPDATES = 20
 CALLS = ("fsync", "replace", "unlink")  # the operating system's, of which a checkpoint's writing is made
 
 
@@ -33,7 +28,7 @@ def run_once(arch: str, run: Path, folder: Path) -> None:
     settings = ["train.schedule='constant'", f"train.max_updates={UPDATES}", "train.save_every=1"]
     train(
         run,
-        config(arch, *settings, "train.valid_every=7", "train.ema=0.9", "train.byte_dropout=0.1"),
+        config(arch, *settings, "train.valid_every=5", "train.ema=0.9", "train.byte_dropout=0.1"),
         files=[PairFiles(folder / "src", folder / "tgt")],
         valid=PairFiles(folder / "valid_src", folder / "valid_tgt"),
         device=torch.device("cpu"),
@@ -79,20 +74,19 @@ def child(arch: str, run: Path, folder: Path, in_call: int | None) -> int:
 
 
 def main(arch: str, folder: Path) -> None:
-    """Both runs. Exits with the log where a child fails by anything but its death."""
+    """Trains folder/whole in one go and folder/killed with six deaths, on the texts src, tgt, valid_src and
+    valid_tgt there, and writes to folder/deaths how many were at a random moment and how many inside a
+    checkpoint's writing. Fails with the log where a child does by anything but its death."""
     torch.set_num_threads(1)
-    # Here, once, what the first optimiser and the first picture would import in each child: two seconds.
-    for module in ("torch._dynamo", "matplotlib.figure"):
-        with suppress(ImportError):
-            import_module(module)
+    draw_nothing()
     draw = random.Random(arch)
     started = time.monotonic()
     pid = child(arch, folder / "whole", folder, None)
     assert os.waitpid(pid, 0)[1] == 0, (folder / "log").read_text()
     seconds = time.monotonic() - started
     deaths = {"moment": 0, "write": 0}
-    for kind in [*["moment", "write"] * 4, None]:
-        pid = child(arch, folder / "killed", folder, draw.randrange(1, 50) if kind == "write" else None)
+    for kind in [*["moment", "write"] * 3, None]:
+        pid = child(arch, folder / "killed", folder, draw.randrange(1, 30) if kind == "write" else None)
         if kind == "moment":
             time.sleep(draw.uniform(0.1, 0.4) * seconds)
             os.kill(pid, signal.SIGKILL)
@@ -100,8 +94,4 @@ def main(arch: str, folder: Path) -> None:
         assert status == 0 or (kind and os.WIFSIGNALED(status)), (folder / "log").read_text()
         if kind and status:
             deaths[kind] += 1
-    print(deaths["moment"], deaths["write"])
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    (folder / "deaths").write_text(f"{deaths['moment']} {deaths['write']}")

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import torch.distributed as dist
+from small_runs import draw_nothing
 
 from bytenmt import distributed
 
 SECONDS = 60  # until a job counts as hanging; it takes about one
 FORKSERVER = multiprocessing.get_context("forkserver")
-# Once for all processes; also what the first optimiser and the first picture would import, two seconds each.
+# Once for all processes; also what the first optimiser would import, two seconds.
 FORKSERVER.set_forkserver_preload(
     [
         "bytenmt.evaluation.scores",
@@ -28,7 +29,6 @@ FORKSERVER.set_forkserver_preload(
         "hypothesis",
         "pytest",
         "torch._dynamo",
-        "matplotlib.figure",
     ]
 )
 
@@ -103,6 +103,7 @@ def _child(
 ) -> None:
     os.environ |= environment
     torch.set_num_threads(1)
+    draw_nothing()
     distributed.QUIETLY_LATER = timedelta(0)  # nobody but torchrun needs it
     value, error = None, None
     try:

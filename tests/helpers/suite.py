@@ -20,21 +20,39 @@ SLOW = """
     cli/test_commands.py test_closed_standard_streams_are_told_of test_a_line_is_translated_without_pytorch
     cli/test_line_filter.py test_a_line_alone_is_answered_at_once_and_ctrl_c_is_quiet
     data/test_augment.py test_processes_learn_the_same test_resume_is_bit_identical
+    cli/test_line_filter.py test_shown_while_decoded_it_is_the_same test_ctrl_c_in_the_middle_is_quiet
+    cli/test_line_filter.py test_a_closed_pipe_is_quiet test_strict_ends_while_the_input_is_open
+    config/test_presets.py test_decoder_weights test_one_embedding_width
+    data/test_corpus.py test_chunk_borders
     data/test_windows.py test_a_model_learns_a_text test_processes_share_one_run test_resume_is_bit_identical
+    data/test_windows.py test_validation_is_prediction
+    decoding/test_beam_search.py test_no_beam_is_below_greedy_on_a_confident_model
     decoding/test_kernels.py test_a_machine_without_the_instructions_computes_the_same
     decoding/test_pytorch_engines.py test_the_captured_step_equals_plain_pytorch
     decoding/test_pytorch_engines.py test_the_captured_pass_equals_plain_steps
+    decoding/test_pytorch_engines.py test_fixed_places_equal_plain_pytorch
+    decoding/test_sampling.py test_bytes_are_drawn_with_their_probabilities
     decoding/test_scheduler_and_search.py test_the_repetition_guard_is_the_naive_one
+    decoding/test_speculation.py test_drafts_leave_the_distribution_as_it_is
     decoding/test_speculation_cpu.py test_texts_and_scores_are_to_the_last_bit_those_without_drafts
-    speculative/test_build.py test_whose_table_is_taken
+    decoding/test_translator.py test_order_is_kept_and_mates_change_nothing
+    language/test_surprisal.py test_random_bytes_cost_eight_bits test_a_leak_is_noticed
+    models/test_reference.py test_weight_norm_memo_after_an_optimizer_step
+    speculative/test_build.py test_whose_table_is_taken test_drafts_change_nothing_but_the_passes
     speculative/test_table.py test_it_says_what_dictionaries_count
     storage/test_admission.py test_many_hypotheses_are_counted test_every_command_asks
+    storage/test_parameters.py test_presets_too
+    tools/test_bench.py test_random_sentences_never_end
     tools/test_draft_benchmarks.py test_an_engine_is_compared_with_itself
     tools/test_draft_benchmarks.py test_a_run_is_measured_with_and_without
     tools/test_fuzz.py
+    tools/test_sample.py test_copying_the_nearest_pair_is_no_answer
+    tools/test_sample.py test_no_held_out_date_or_time_is_written_in_training
+    tools/test_widen.py test_a_wider_model_computes_what_it_did
     training/test_distributed_training.py
     training/test_init_from.py test_processes_begin_with_the_same
     training/test_kill.py
+    training/test_older_runs.py
     training/test_run.py
     training/test_trainer.py test_a_full_disk_ends_nothing test_patience_and_plateau
     training/test_trainer.py test_the_average_is_validated_saved_and_resumed

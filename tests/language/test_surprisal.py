@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from invariants import VARIANTS, AnyModel, build, make
+from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, build, make
+from rotation import rotated
 from torch import Tensor
 
 from bytenmt.config.schema import parse_config
@@ -190,7 +191,7 @@ def bits_of_random_bytes(model: AnyModel | Peeking) -> float:
     """What fresh random bytes cost after training on random bytes, which rewards any look at the truth."""
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     ids, lengths = torch.zeros(16, 0, dtype=torch.uint8), torch.zeros(16, dtype=torch.int64)
-    for seed in range(40):
+    for seed in range(30):
         truth = torch.frombuffer(bytearray(some_text(16 * 12, seed)), dtype=torch.uint8).view(16, 12)
         read = torch.cat([torch.full_like(truth[:, :1], BOS), truth[:, :-1]], dim=1)
         memory = model.encode(ids, lengths)
@@ -209,8 +210,9 @@ def trainable(name: str) -> AnyModel:
     return build_model(parse_config({"model": VARIANTS[name] | wide}).model).train()
 
 
-@pytest.mark.parametrize("size", [1, 7, 16, 64, 1000])
-@pytest.mark.parametrize("name", ["seq2seq", "luong", "bytenet", "convs2s"])
+@pytest.mark.parametrize(
+    ("name", "size"), rotated(["seq2seq", "luong", "bytenet", "convs2s"], [1, 7, 16, 64, 1000])
+)
 def test_windows_are_read_anew(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte from those before it in its window and one more, by the model asked about each window alone;
     however the stream comes. A window as long as the text is the stream."""
@@ -235,13 +237,13 @@ def test_windows_are_read_anew(name: str, size: int, monkeypatch: pytest.MonkeyP
         assert f"{bits_of(model, text, 100).mean():.4f}" == f"{bits:.4f}"
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", WITHOUT_SOURCE)
 def test_random_bytes_cost_eight_bits(name: str) -> None:
     """A model that had a look at what it predicts would pay less."""
     assert bits_of_random_bytes(trainable(name)) >= LEAK_BITS
 
 
-@pytest.mark.parametrize("name", ["seq2seq", "luong", "bytenet"])
+@pytest.mark.parametrize("name", ["seq2seq", "bytenet"])
 def test_a_leak_is_noticed(name: str) -> None:
     """The same model that reads one byte too far."""
     assert bits_of_random_bytes(Peeking(trainable(name))) < LEAK_BITS

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,16 @@ from bytenmt.training.translation_task import TranslationTask
 
 @pytest.mark.parametrize("arch", MODELS)
 def test_resume_is_bit_identical(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
-    """Stopped after 5 updates and resumed, 12 updates end with the weights of 12 at one go: weights,
+    """Stopped after 5 updates and resumed, 8 updates end with the weights of 8 at one go: weights,
     optimiser, random states and the place in the plan are all there."""
-    constant = "train.schedule='constant'"
-    train(tmp_path / "whole", config(arch, constant, "train.max_updates=12"), **texts, device=CPU)
+    settings = ["train.schedule='constant'"]
+    if arch in ("luong", "bytenet"):  # one that steps, one that does not: decoding leaves no trace either
+        settings.append("train.valid_lines=1")
+    train(tmp_path / "whole", config(arch, *settings, "train.max_updates=8"), **texts, device=CPU)
     parts = tmp_path / "parts"
-    train(parts, config(arch, constant, "train.max_updates=5"), **texts, device=CPU)
+    train(parts, config(arch, *settings, "train.max_updates=5"), **texts, device=CPU)
     torch.manual_seed(99)
-    resumed = config(arch, constant, "train.max_updates=12")
+    resumed = config(arch, *settings, "train.max_updates=8")
     train(parts, resumed, **texts, device=CPU, resume=True)
     assert_same(weights(tmp_path / "whole"), weights(parts))
 
@@ -155,7 +158,7 @@ def test_bf16(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
     bits = {}
     for precision in ("fp32", "bf16"):
         run = tmp_path / precision
-        settings = [f"train.precision={precision}", "train.max_updates=30", "train.lr=0.01"]
+        settings = [f"train.precision={precision}", "train.max_updates=15", "train.lr=0.02"]
         train(run, config(arch, *settings, "model.dropout=0.0"), **texts, device=CPU)
         loaded = load_run(run, CPU)
         assert loaded.model.embedding.weight.dtype == torch.float32
@@ -165,27 +168,28 @@ def test_bf16(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", MODELS)
 def test_a_model_learns_to_copy(arch: str, tmp_path: Path) -> None:
-    """Every architecture, with its source, gets well below what it can reach with one that tells nothing."""
+    """Every architecture, with its source, gets well below what one can reach that sees nothing of it."""
     generator = np.random.default_rng(1)
     lines = ["".join(generator.choice(list("ab가"), 2)) for _ in range(60)]
     file = tmp_path / "text"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     settings = [
         "model.dropout=0.0",
-        "train.max_updates=150",
-        "train.lr=0.03",
+        "train.max_updates=70",
+        "train.lr=0.1",
         "train.warmup_updates=5",
     ]
-    settings += ["train.valid_every=150", "train.valid_lines=0", "train.max_tokens=400"]
-    nothing = tmp_path / "nothing"
-    nothing.write_text("x\n" * len(lines))
-    bits = {}
-    for name, source in (("seen", file), ("blind", nothing)):
-        run, pair = tmp_path / name, PairFiles(source, file)
-        train(run, config(arch, *settings), files=[pair], valid=pair, device=CPU)
-        bits[name] = load_run(run, CPU).facts.progress.best
-    assert bits["blind"] > 0.7  # two letters of three kinds: 3.2 bits on 3.3 bytes, about 0.95
-    assert bits["seen"] < 0.8 * bits["blind"]
+    settings += ["train.valid_every=70", "train.save_every=70", "train.max_tokens=400"]
+    if arch == "luong":
+        settings.append("model.n_layers=1")
+    run, pair = tmp_path / "run", PairFiles(file, file)
+    train(run, config(arch, *settings), files=[pair], valid=pair, device=CPU)
+    # Who knows how often each line occurs, and no more, pays the entropy of that for a line.
+    shares = np.array(list(Counter(lines).values())) / len(lines)
+    n_bytes = sum(len(line.encode()) + 1 for line in lines)
+    blind = -len(lines) * float(shares @ np.log2(shares)) / n_bytes
+    assert blind > 0.6
+    assert load_run(run, CPU).facts.progress.best < 0.8 * blind
 
 
 def test_byte_loss_against_numpy() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from bytenmt.data.device import to_device
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.storage.checkpoint import load_checkpoint, load_run
 from bytenmt.storage.manifest import METRICS
+from bytenmt.training import metrics
 from bytenmt.training.losses import draw_inputs, drop_bytes
 from bytenmt.training.metrics import CURVE, TENSORBOARD, curve_figure
 from bytenmt.training.run import train
@@ -154,7 +156,13 @@ def test_the_average_is_validated_saved_and_resumed(texts: dict[str, Any], tmp_p
 def test_patience_and_plateau(texts: dict[str, Any], tmp_path: Path) -> None:
     """A run that gets no better ends, with its bar at the end; on a plateau its learning rate falls first."""
     heard = Heard()
-    hopeless = ["train.lr=1e-12", "train.warmup_updates=0", "train.valid_every=2", "train.weight_decay=0.0"]
+    hopeless = [
+        "train.valid_lines=1",
+        "train.lr=1e-12",
+        "train.warmup_updates=0",
+        "train.valid_every=2",
+        "train.weight_decay=0.0",
+    ]
     run = tmp_path / "run"
     settings = [*hopeless, "train.patience=3", "train.metric=chrf", "train.max_updates=40"]
     train(run, config("luong", *settings), **texts, device=CPU, reporter=heard)
@@ -255,11 +263,12 @@ def test_several_corpora_and_a_listing(texts: dict[str, Any], tmp_path: Path) ->
 
 
 def test_pictures_and_tensorboard(
-    texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawing: Callable[..., bytes]
 ) -> None:
     """The curve is drawn where matplotlib is there; TensorBoard's absence is one line."""
     pytest.importorskip("matplotlib")
     pytest.importorskip("tensorboard")
+    monkeypatch.setattr(metrics, "learning_curve", drawing)
     run = tmp_path / "run"
     train(run, config("luong", "train.max_updates=2"), **texts, device=CPU, tensorboard=True)
     assert any((run / TENSORBOARD).iterdir())
