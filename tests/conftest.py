@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         random.Random(seed).shuffle(items)
     else:
         items.sort(key=lambda item: (names[item] != FIRST, not names[item].startswith(WITHOUT_ENGINE)))
+
+
+@pytest.fixture(autouse=True)
+def no_compiler_beside_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that has not compiled the kernels yet, one for each would take its time away."""
+    if "bytenmt.decoding.cpu.compilation" in sys.modules:
+        monkeypatch.setattr("bytenmt.decoding.cpu.compilation.CHILD", "pass")
 
 
 @pytest.fixture
