@@ -201,7 +201,7 @@ class Loop:
         with self.trainer.averaged():
             model = self.trainer.model.eval()
             found = self.task.validate(model, math.inf if settings.metric == "chrf" else left)
-            record, seconds, decoding_seconds, note = self.group.broadcast(found)
+            record, seconds, decoding_seconds, note, samples = self.group.broadcast(found)
             model.train()
         self._agree()
         progress.valid_seconds += seconds
@@ -218,6 +218,7 @@ class Loop:
             progress.standstills += 1
         self._log(record)
         if self.log is not None:
+            self.log.show(progress.update, samples)
             self.log.draw(at_once=self.ended())
         told = ", ".join(
             f"{name.removeprefix('valid_').replace('_', ' ')} {value:.4g}"

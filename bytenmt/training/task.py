@@ -27,14 +27,24 @@ class Share(NamedTuple):
     batch: int
 
 
+class Sample(NamedTuple):
+    """A line that was decoded, beside what it should be."""
+
+    source: str
+    reference: str
+    translation: str
+
+
 class Validation(NamedTuple):
     """scores: by the names of the log. seconds, decoding_seconds: that it took, and of those that decoding
-    took. note: what the scores are of, where that is not what was asked for."""
+    took. note: what the scores are of, where that is not what was asked for. samples: a few lines, the same
+    every time."""
 
     scores: dict[str, float | str]
     seconds: float = 0.0
     decoding_seconds: float = 0.0
     note: str = ""
+    samples: tuple[Sample, ...] = ()
 
 
 class Task(Protocol):

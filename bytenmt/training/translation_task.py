@@ -27,10 +27,11 @@ from bytenmt.models.base import Model
 from bytenmt.reporter import Reporter
 from bytenmt.speculative.build import of_corpus
 from bytenmt.speculative.table import Table
-from bytenmt.training.task import CACHE, LEFT_OUT, Share, Validation, changed, other_text
+from bytenmt.training.task import CACHE, LEFT_OUT, Sample, Share, Validation, changed, other_text
 from bytenmt.training.validation import LiveDecoder
 
 CPU = torch.device("cpu")
+SAMPLES = 3  # lines whose translations the run folder shows: the first ones
 
 
 def open_pairs(
@@ -128,8 +129,9 @@ class TranslationTask:
         assert self._decoder is not None
         lines = [valid.source(i) for i in range(n_lines)]
         texts, decoding = self._decoder.translate(lines, self._group.broadcast(seconds - scored))
+        truth = [valid.target(i).decode() for i in range(len(texts))]
         if texts:
-            scores = text_scores(texts, [valid.target(i).decode() for i in range(len(texts))])
+            scores = text_scores(texts, truth)
             record |= {
                 "valid_chrf": scores.chrf,
                 "valid_bleu": scores.bleu,
@@ -139,7 +141,8 @@ class TranslationTask:
             }
         record["valid_lines"] = len(texts)
         note = f"{len(texts)} of {n_lines} lines decoded" if len(texts) < n_lines else ""
-        return Validation(record, scored + decoding, decoding, note)
+        shown = zip([line.decode() for line in lines[:SAMPLES]], truth, texts, strict=False)
+        return Validation(record, scored + decoding, decoding, note, tuple(Sample(*one) for one in shown))
 
     def facts(self) -> Facts:
         """The pairs and their bytes, where they lie, and the digest of each file."""

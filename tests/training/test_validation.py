@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 from heard import Heard
 from small_runs import CPU, config
 
+from bytenmt.data.corpus import PairFiles
 from bytenmt.decoding.cpu import compilation
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.loading import of_models
@@ -22,6 +24,7 @@ from bytenmt.jit import NotKept
 from bytenmt.models import build_model
 from bytenmt.storage.manifest import METRICS
 from bytenmt.training import validation
+from bytenmt.training.metrics import SAMPLES
 from bytenmt.training.run import train
 from bytenmt.training.validation import ALWAYS, FEWEST, SHARE, LiveDecoder, seconds_left, steps
 
@@ -143,8 +146,9 @@ def test_what_is_compiled_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nicer == compilation.NICER and len(packed) == 1 and source
 
 
-def test_the_share_of_a_training() -> None:
+def test_the_share_of_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two seconds in any, one in twenty of a longer one."""
+    monkeypatch.setattr(validation, "ALWAYS", ALWAYS)
     assert seconds_left(10, 0.5) == ALWAYS - 0.5
     assert seconds_left(1000, 45) == pytest.approx(SHARE * 1000 - 45)
 
@@ -165,8 +169,9 @@ def test_a_run_never_spends_more(
     def dear(self: LiveDecoder, lines: Any, seconds: float) -> Any:
         seen.append(seconds)
         found, _ = translate(self, lines, seconds)
-        return found, 1.5 if found else 0.0
+        return found, 750.0 if found else 0.0
 
+    monkeypatch.setattr(validation, "ALWAYS", 1000.0)
     monkeypatch.setattr(LiveDecoder, "translate", dear)
     settings = ["train.valid_every=1", "train.max_updates=4", "train.valid_lines=5"]
     heard = Heard()
@@ -189,10 +194,33 @@ def test_it_is_said_that_scoring_alone_takes_too_long(
     validate, heard = TranslationTask.validate, Heard()
 
     def dear(self: TranslationTask, model: Any, seconds: float) -> Any:
-        return validate(self, model, seconds)._replace(seconds=3.0, decoding_seconds=0.0)
+        return validate(self, model, seconds)._replace(seconds=1e6, decoding_seconds=0.0)
 
+    monkeypatch.setattr(validation, "ALWAYS", ALWAYS)
     monkeypatch.setattr(TranslationTask, "validate", dear)
     settings = ["train.valid_every=1", "train.max_updates=3", "train.valid_lines=0"]
     train(tmp_path / "run", config("luong", *settings), **texts, device=CPU, reporter=heard)
     assert sum("without any decoding" in line for line in heard.lines) == 1
     assert heard.words.count("update 2, validating …") == 1
+
+
+def test_translations_to_read(tmp_path: Path) -> None:
+    """The same three lines at every validation, once however often the run was resumed, and nothing in them
+    that a terminal obeys."""
+    lines = ["one\x1b[2J", "둘", "x" * 400, "four", "five", "six", "seven"]
+    file, run = tmp_path / "text", tmp_path / "run"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    pair = PairFiles(file, file)
+    settings = ["train.valid_every=2", "train.save_every=2", "train.valid_lines=7", "train.max_tokens=900"]
+    for most in (3, 7):
+        limited = config("luong", *settings, f"train.max_updates={most}", "train.schedule='constant'")
+        train(run, limited, files=[pair], valid=pair, device=CPU, resume=most > 3)
+        with open(run / SAMPLES, "a") as more:
+            more.write("update 99\n  source")
+    text = (run / SAMPLES).read_text(encoding="utf-8").removesuffix("update 99\n  source")
+    assert re.findall(r"^update (\d+)$", text, re.MULTILINE) == ["2", "3", "4", "6", "7"]
+    assert text.isprintable() or set(text) - set(filter(str.isprintable, text)) == {"\n"}
+    for name in ("source", "reference"):
+        found = re.findall(rf"^  {name} +(.*)$", text, re.MULTILINE)
+        assert found == [r"one\x1b[2J", "둘", "x" * 299 + "…"] * 5
+    assert len(re.findall("^  translation ", text, re.MULTILINE)) == 15
