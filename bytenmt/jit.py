@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import inspect
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -26,6 +28,21 @@ from bytenmt.kernel_cache import digest, entry_name, store
 VERSIONS = numba.__version__, llvmlite.__version__, np.__version__, EXTENSION_SUFFIXES[0]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+_KEPT_ONLY = ContextVar("kept_only", default=False)
+
+
+class NotKept(Exception):
+    """A function is not on disk, and was not to be compiled."""
+
+
+@contextmanager
+def kept_only() -> Iterator[None]:
+    """Inside, this thread compiles nothing: NotKept is raised where a function is not there yet."""
+    before = _KEPT_ONLY.set(True)
+    try:
+        yield
+    finally:
+        _KEPT_ONLY.reset(before)
 
 
 def njit(function: Function) -> Function:
@@ -57,6 +74,8 @@ class KernelCache(NullCache):
         name = self._entry(sig, target_context.codegen())
         payload = store().read(name) if name else None
         if payload is None:
+            if _KEPT_ONLY.get():
+                raise NotKept(self._name)
             return None
         return CompileResult._rebuild(target_context, *pickle.loads(payload))  # type: ignore[no-untyped-call]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,16 @@ def drawing() -> Callable[..., bytes]:
     from small_runs import draw_nothing
 
     return draw_nothing()
+
+
+@pytest.fixture(autouse=True)
+def validations_without_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They decode all lines, however much else the machine has to do; and where it has not compiled the
+    kernels yet, no compiler works beside each of the trainings."""
+    if "bytenmt.training.validation" in sys.modules:
+        monkeypatch.setattr("bytenmt.training.validation.ALWAYS", 1e9)
+    if "bytenmt.decoding.cpu.compilation" in sys.modules:
+        monkeypatch.setattr("bytenmt.decoding.cpu.compilation.CHILD", "pass")
 
 
 @pytest.fixture

@@ -28,6 +28,8 @@ class Progress(Struct):
     batch: Count = 0  # the next batch of the epoch's plan
     seconds: float = 0.0  # of training in all, validation included
     cpu_seconds: float = 0.0  # the same of the CPU, of all processes and their threads
+    valid_seconds: float = 0.0  # of seconds, those of validations, waiting for a compiler left out
+    decoding_seconds: float = 0.0  # of valid_seconds, those of decoding
     best: float | None = None  # of train.metric
     best_update: Count = 0
     waited: Count = 0  # validations since the best one

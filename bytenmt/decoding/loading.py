@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import CONVOLUTIONAL, Config, architecture
 from bytenmt.decoding.choice import choose, precision_of
-from bytenmt.decoding.interface import AUTO, OFF, Engine, EngineSpec, Options, Request
-from bytenmt.decoding.scheduler import decode
+from bytenmt.decoding.interface import AUTO, OFF, Engine, EngineSpec, Options
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.speculative.table import FILE, Speculation, check_serial
@@ -183,6 +182,7 @@ def of_models(models: Sequence[Model[Any, Any]], device: torch.device, source: b
 
 def _numba(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter) -> Maker:
     """Packed models; each in its file's own precision unless told otherwise."""
+    from bytenmt.decoding.cpu.compilation import call_all
     from bytenmt.decoding.cpu.engine import NumbaEngine
     from bytenmt.decoding.cpu.program.programs import pack_model
 
@@ -191,10 +191,8 @@ def _numba(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporte
         for _, one in read
     ]
     threads = n_threads(spec)
-    source = b"a" if read[0][1].config.model.source else None
     with _told_of_compiling(reporter):
-        for _ in decode(NumbaEngine(packed, Options(), 1, 1), [Request(source, 0)]):
-            pass
+        call_all(packed, read[0][1].config.model.source)
     row_bytes = sum(state_bytes(one.config.model) for _, one in read)
     return lambda options, speculation: partial(
         _sized, NumbaEngine, row_bytes, packed, options, threads=threads, speculation=speculation

@@ -6,7 +6,9 @@ Does not know trainers, nor when to validate or stop.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from bytenmt.reporter import SILENT, Reporter
 from bytenmt.speculative.build import of_streams
 from bytenmt.speculative.table import Table
 from bytenmt.training.language_model_objective import text_bits
-from bytenmt.training.task import CACHE, Share, changed, other_text
+from bytenmt.training.task import CACHE, Share, Validation, changed, other_text
 
 CPU = torch.device("cpu")
 
@@ -131,12 +133,17 @@ class LanguageModelTask:
                 yield Share(window, epoch, batch)
             epoch, batch = epoch + 1, 0
 
-    def validate(self, model: Model[Any, Any]) -> dict[str, float | str]:
+    def preparing(self, model: Model[Any, Any]) -> AbstractContextManager[None]:
+        """See Task: nothing."""
+        return nullcontext()
+
+    def validate(self, model: Model[Any, Any], seconds: float) -> Validation:
         """Bits per byte of the validation text's first bytes."""
+        begun = time.monotonic()
         self._valid.check_whole()
         text = self._valid.data[: self._settings.valid_bytes]
         bits = text_bits(model, text, self._device, self._group)
-        return {"valid_bits_per_byte": bits / len(text)}
+        return Validation({"valid_bits_per_byte": bits / len(text)}, time.monotonic() - begun)
 
     def facts(self) -> Facts:
         """The texts."""

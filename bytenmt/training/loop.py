@@ -28,6 +28,7 @@ from bytenmt.training.metrics import Log
 from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
 from bytenmt.training.task import Share, Task
 from bytenmt.training.trainer import Trainer
+from bytenmt.training.validation import seconds_left
 
 BY_UPDATES = Spacing(updates=500)  # where train.valid_every and train.save_every are left to us
 VALID_TIME, SAVE_TIME = Spacing(seconds=120.0), Spacing(seconds=300.0)
@@ -101,6 +102,7 @@ class Loop:
         self.last_tick, self.last_cpu_tick = time.monotonic(), time.process_time()
         self.reporter = reporter
         self.bar = Bar()
+        self.told_of_time = False
 
     def go(self) -> int:
         """Update until the end; returns the signal that ended it, or 0."""
@@ -108,7 +110,11 @@ class Loop:
         shares = self.task.shares(progress.epoch, progress.batch)
         self.trainer.model.train()
         begun = fraction_done(settings, progress)
-        with _signals(patient=self.group.size > 1) as received, self.reporter.bar(1.0, "", begun) as self.bar:
+        with (
+            _signals(patient=self.group.size > 1) as received,
+            self.reporter.bar(1.0, "", begun) as self.bar,
+            self.task.preparing(self.trainer.model),
+        ):
             end = signalled = False
             while not end:
                 signalled = self._update(shares, received)
@@ -194,11 +200,16 @@ class Loop:
     def _validate(self) -> bool:
         """Score the validation set; returns whether the weights are the best so far."""
         progress, settings = self.progress, self.settings
+        self.bar.show(fraction_done(settings, progress), f"update {progress.update}, validating …")
+        left = seconds_left(progress.seconds, progress.valid_seconds)
         with self.trainer.averaged():
             model = self.trainer.model.eval()
-            record = self.group.broadcast(self.task.validate(model))
+            found = self.task.validate(model, math.inf if settings.metric == "chrf" else left)
+            record, seconds, decoding_seconds, note, samples = self.group.broadcast(found)
             model.train()
         self._agree()
+        progress.valid_seconds += seconds
+        progress.decoding_seconds += decoding_seconds
         self.valid_timer.pass_over(progress.seconds)
         value = record[f"valid_{settings.metric}"]
         assert isinstance(value, float)
@@ -211,15 +222,29 @@ class Loop:
             progress.standstills += 1
         self._log(record)
         if self.log is not None:
+            self.log.show(progress.update, samples)
             self.log.draw(at_once=self.ended())
         told = ", ".join(
             f"{name.removeprefix('valid_').replace('_', ' ')} {value:.4g}"
             for name, value in record.items()
             if isinstance(value, float)
         )
+        told += f" ({note})" if note else ""
         self.reporter.say(f"update {progress.update}, {progress.seconds / 60:.1f} min: {told}")
+        self._tell_of_time()
         self.meter = _Meter()
         return better
+
+    def _tell_of_time(self) -> None:
+        """Once, where validation takes more than its share and decoding is not to blame."""
+        progress = self.progress
+        alone = progress.valid_seconds - progress.decoding_seconds
+        if seconds_left(progress.seconds, alone) < 0 and not self.told_of_time:
+            self.told_of_time = True
+            self.reporter.warn(
+                f"validation takes {alone / progress.seconds:.0%} of the training, without any decoding:"
+                " raise train.valid_every, or give less text to validate on"
+            )
 
     def _save(self, better: bool, before: tuple[float | None, int], end: bool) -> None:
         """A checkpoint. A failure ends nothing before the end; `before` is the best one until now."""

@@ -1,4 +1,4 @@
-"""What a run writes down while it trains: metrics as JSON lines, TensorBoard, and a picture.
+"""What a run writes down while it trains: metrics as JSON lines, TensorBoard, a picture, and translations.
 
 Does not know how training works.
 """
@@ -17,15 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bytenmt.config.untrusted import printable
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.storage.manifest import METRICS
 from bytenmt.storage.tensor_file import write_atomically
+from bytenmt.training.task import Sample
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CURVE, TENSORBOARD = "curve.png", "tensorboard"
+CURVE, SAMPLES, TENSORBOARD = "curve.png", "samples.txt", "tensorboard"
 DRAW_SECONDS = 20.0
 
 
@@ -38,6 +40,7 @@ class Log:
         self.reporter = reporter
         self.drawn = time.monotonic()
         cut_metrics(run, update)
+        cut_samples(run, update)
         self.board = None
         if tensorboard:
             require_tensorboard()
@@ -56,6 +59,20 @@ class Log:
                 if name != "update" and isinstance(value, float):
                     self.board.add_scalar(name, value, int(record["update"]))
             self.board.flush()
+
+    def show(self, update: int, samples: Sequence[Sample]) -> None:
+        """A few translations as they are now, for a person to read in the run folder. A disk that is full
+        costs them, not the run."""
+        blocks = [
+            "".join(f"  {name:<13}{printable(text)}\n" for name, text in sample._asdict().items())
+            for sample in samples
+        ]
+        if blocks:
+            try:
+                with open(self.run / SAMPLES, "a", encoding="utf-8") as file:
+                    file.write(f"update {update}\n" + "\n".join(blocks) + "\n")
+            except OSError as error:
+                self.reporter.warn(f"cannot write {self.run / SAMPLES}: {error.strerror}")
 
     def draw(self, at_once: bool) -> None:
         """The learning curve as a picture in the run folder, where matplotlib is installed; not more
@@ -133,4 +150,17 @@ def cut_metrics(run: Path, update: int) -> None:
                     kept.append(line)
             except (ValueError, KeyError):  # the last line of a killed run
                 continue
+        write_atomically(path, b"".join(kept))
+
+
+def cut_samples(run: Path, update: int) -> None:
+    """Keep the translations up to an update: a resumed run writes the later ones again."""
+    path = run / SAMPLES
+    if path.is_file():
+        kept: list[bytes] = []
+        for line in path.read_bytes().splitlines(keepends=True):
+            name, _, number = line.partition(b" ")
+            if name == b"update" and (not number.strip().isdigit() or int(number) > update):
+                break
+            kept.append(line)
         write_atomically(path, b"".join(kept))

@@ -7,6 +7,7 @@ Does not know architectures, trainers, nor when to validate or stop.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -26,15 +27,38 @@ class Share(NamedTuple):
     batch: int
 
 
+class Sample(NamedTuple):
+    """A line that was decoded, beside what it should be."""
+
+    source: str
+    reference: str
+    translation: str
+
+
+class Validation(NamedTuple):
+    """scores: by the names of the log. seconds, decoding_seconds: that it took, and of those that decoding
+    took. note: what the scores are of, where that is not what was asked for. samples: a few lines, the same
+    every time."""
+
+    scores: dict[str, float | str]
+    seconds: float = 0.0
+    decoding_seconds: float = 0.0
+    note: str = ""
+    samples: tuple[Sample, ...] = ()
+
+
 class Task(Protocol):
     """See TranslationTask and LanguageModelTask."""
 
     def shares(self, epoch: int, batch: int) -> Iterator[Share]:
         """This process' shares of the batches from a place on, epoch after epoch, without end."""
 
-    def validate(self, model: Model[Any, Any]) -> dict[str, float | str]:
-        """Scores of the validation text by a model in evaluation mode, by the names of the log. Called by all
-        processes."""
+    def preparing(self, model: Model[Any, Any]) -> AbstractContextManager[None]:
+        """Inside, what validations of the model will need is made ready beside other work."""
+
+    def validate(self, model: Model[Any, Any], seconds: float) -> Validation:
+        """Score the validation text by a model in evaluation mode. seconds: that it may take where less can
+        be done, inf: all that is asked for. Called by all processes."""
 
     def facts(self) -> Facts:
         """What a checkpoint tells of the text."""

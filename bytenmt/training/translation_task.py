@@ -5,7 +5,9 @@ Does not know architectures, trainers, nor when to validate or stop.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,17 +23,17 @@ from bytenmt.data.corpus_report import inventory
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.data.suspicions import of_pairs
 from bytenmt.data.text_file import stored_path
-from bytenmt.decoding.loading import of_models
-from bytenmt.decoding.translator import Translator
 from bytenmt.distributed import ALONE, Group
 from bytenmt.evaluation.scores import bits_per_byte, log_probabilities, text_scores
 from bytenmt.models.base import Model
 from bytenmt.reporter import Reporter
 from bytenmt.speculative.build import of_corpus
 from bytenmt.speculative.table import Table
-from bytenmt.training.task import CACHE, LEFT_OUT, Share, changed, other_text
+from bytenmt.training.task import CACHE, LEFT_OUT, Sample, Share, Validation, changed, other_text
+from bytenmt.training.validation import LiveDecoder
 
 CPU = torch.device("cpu")
+SAMPLES = 3  # lines whose translations the run folder shows: the first ones
 
 
 def open_pairs(
@@ -72,11 +74,13 @@ class TranslationTask:
         group: Group = ALONE,
     ) -> None:
         """files: what the corpus was read from; device: where the model is."""
-        self._settings, self.corpus, self.valid, self._files = config.train, corpus, valid, files
+        self._config, self._settings = config, config.train
+        self.corpus, self.valid, self._files = corpus, valid, files
         self._device, self._group = device, group
         data, self._augmenter = config.data, None
         if data.noise or data.copy:
             self._augmenter = Augmenter(corpus, data, config.train.seed, config.train.round_to)
+        self._decoder: LiveDecoder | None = None
 
     def shares(self, epoch: int, batch: int) -> Iterator[Share]:
         """See Task."""
@@ -110,17 +114,34 @@ class TranslationTask:
                 yield Share(data, epoch, number)
             epoch, batch = epoch + 1, 0
 
-    def validate(self, model: Model[Any, Any]) -> dict[str, float | str]:
-        """Bits per byte of the validation set; chrF, BLEU and exact match of its first lines, decoded."""
-        device, group, valid = self._device, self._group, self.valid
-        log_p = log_probabilities(model, valid, device, group=group)
+    @contextmanager
+    def preparing(self, model: Model[Any, Any]) -> Iterator[None]:
+        """See Task."""
+        decoder = None
+        if self._settings.valid_lines:
+            self._decoder = decoder = LiveDecoder(model, self._config, self._device, self._group)
+        try:
+            yield
+        finally:
+            if decoder is not None:
+                decoder.stop()
+
+    def validate(self, model: Model[Any, Any], seconds: float) -> Validation:
+        """Bits per byte of the validation set; chrF, BLEU and exact match of its first lines, decoded by
+        what `preparing` has made."""
+        begun, valid = time.monotonic(), self.valid
+        log_p = log_probabilities(model, valid, self._device, group=self._group)
         record: dict[str, float | str] = {"valid_bits_per_byte": bits_per_byte(log_p, valid.target_lengths)}
+        scored = time.monotonic() - begun
         n_lines = min(self._settings.valid_lines, len(valid))
-        if n_lines:
-            translator = Translator.of_runtime(of_models([model], device), group=group)
-            lines = [valid.source(i) for i in range(n_lines)]
-            texts = [text.decode() for text in translator.translate(lines)]
-            scores = text_scores(texts, [valid.target(i).decode() for i in range(n_lines)])
+        if not n_lines:
+            return Validation(record, scored)
+        assert self._decoder is not None
+        lines = [valid.source(i) for i in range(n_lines)]
+        texts, decoding = self._decoder.translate(lines, self._group.broadcast(seconds - scored))
+        truth = [valid.target(i).decode() for i in range(len(texts))]
+        if texts:
+            scores = text_scores(texts, truth)
             record |= {
                 "valid_chrf": scores.chrf,
                 "valid_bleu": scores.bleu,
@@ -128,7 +149,10 @@ class TranslationTask:
                 "chrf_signature": scores.chrf_signature,
                 "bleu_signature": scores.bleu_signature,
             }
-        return record
+        record["valid_lines"] = len(texts)
+        note = f"{len(texts)} of {n_lines} lines decoded" if len(texts) < n_lines else ""
+        shown = zip([line.decode() for line in lines[:SAMPLES]], truth, texts, strict=False)
+        return Validation(record, scored + decoding, decoding, note, tuple(Sample(*one) for one in shown))
 
     def facts(self) -> Facts:
         """The pairs and their bytes, where they lie, and the digest of each file."""

@@ -81,7 +81,9 @@ def test_processes_share_one_run(arch: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(losses[0], losses[1], rtol=0, atol=1e-8)
     for update in (20, 40):
         values = [
-            next(r["valid_bits_per_byte"] for r in run if "valid_chrf" in r and r["update"] == update)
+            next(
+                r["valid_bits_per_byte"] for r in run if "valid_bits_per_byte" in r and r["update"] == update
+            )
             for run in (one, two)
         ]
         assert values[0] == pytest.approx(values[1], abs=1e-8)

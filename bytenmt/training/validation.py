@@ -1,0 +1,155 @@
+"""Decoding for a validation: with the live weights, and in no more time than there is for it.
+
+On a CPU the compiled engine decodes, whose kernels are compiled beside the training; plain PyTorch elsewhere,
+where there is no program for a model, and until the kernels are there. Does not know when to validate.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from bytenmt.config.schema import Config
+from bytenmt.decoding.cpu.program.packed_model import PackedModel
+from bytenmt.decoding.cpu.program.programs import has_program, pack_model
+from bytenmt.decoding.interface import Engine, EngineSpec, Hypothesis, Options, Request
+from bytenmt.decoding.loading import Runtime, n_threads, of_models
+from bytenmt.decoding.translator import Translator
+from bytenmt.distributed import ALONE, Group
+from bytenmt.models.base import Model
+
+SHARE = 0.05  # of a training's seconds that its validations may take, as far as decoding can be left out
+ALWAYS = 2.0  # seconds that they may take in any training: of 40 seconds, the share
+FEWEST = 6  # lines that are decoded together at least
+
+
+def seconds_left(training: float, validating: float) -> float:
+    """Of validation, after so many seconds of training in all, of which so many were validation."""
+    return max(ALWAYS, SHARE * training) - validating
+
+
+class LiveDecoder:
+    """Translates with the weights that a model has at the moment. device: where it is; group: the processes
+    that share the lines. To be stopped."""
+
+    def __init__(
+        self, model: Model[Any, Any], config: Config, device: torch.device, group: Group = ALONE
+    ) -> None:
+        self._model, self._config, self._device, self._group = model, config, device, group
+        self._compilation = None
+        if device.type == "cpu" and has_program(config.model):
+            from bytenmt.decoding.cpu.compilation import Compilation
+
+            leads = os.environ.get("LOCAL_RANK", "0") == "0"
+            self._compilation = Compilation(self._packed(), config.model.source, leads)
+
+    def stop(self) -> None:
+        """End what works beside the training."""
+        if self._compilation is not None:
+            self._compilation.stop()
+
+    def translate(self, lines: Sequence[bytes], seconds: float) -> tuple[list[str], float]:
+        """The translations of the first lines, as many as there are seconds for: all of them, or their first
+        half, quarter and so on; and the seconds that it took. seconds: inf for all, and by the engine that is
+        the same in every run, for which it waits as long as it is compiled.
+
+        Half of the lines are decoded before all of them, and cost about as much as the other half: no
+        estimate is needed. Called by all processes.
+        """
+        if seconds <= 0:
+            return [], 0.0
+        if self._compilation is not None:
+            self._compilation.done(wait=seconds == math.inf)
+        begun = time.monotonic()
+        runtime = self._runtime()
+        found: list[str] = []
+        for end in steps(len(lines), seconds):
+            passed = time.monotonic() - begun
+            if not self._group.broadcast(2 * passed <= seconds):
+                break
+            more = self._share(runtime, lines[len(found) : end], begun + seconds)
+            if more is None:
+                break
+            found += more
+        return found, time.monotonic() - begun
+
+    def _share(self, runtime: Runtime, lines: Sequence[bytes], until: float) -> list[str] | None:
+        """All translations, of which each process makes its share; None where one has run out of time."""
+        maker = runtime.maker
+
+        def timed(options: Options) -> Any:
+            return lambda capacity: _Timed(maker(options)(capacity), until)
+
+        translator = Translator.of_runtime(Runtime(timed, runtime.source, runtime.max_source_bytes))
+        own: list[bytes] | None = None
+        with suppress(OutOfTime):
+            own = translator.translate(lines[self._group.rank :: self._group.size])
+        every = self._group.gather_all(own)
+        whole = [b""] * len(lines)
+        for rank, part in enumerate(every):
+            if part is None:
+                return None
+            whole[rank :: self._group.size] = part
+        return [text.decode() for text in whole]
+
+    def _runtime(self) -> Runtime:
+        """Ready to decode."""
+        limit = self._config.data.max_source_bytes
+        if self._compilation is None or not self._compilation.done():
+            return replace(of_models([self._model], self._device), max_source_bytes=limit)
+        from bytenmt.decoding.cpu.engine import NumbaEngine
+
+        threads = min(torch.get_num_threads(), n_threads(EngineSpec("numba", "cpu")))
+        packed = [self._packed()]
+        return Runtime(lambda options: partial(NumbaEngine, packed, options, threads=threads), True, limit)
+
+    def _packed(self) -> PackedModel:
+        """The weights of this moment, in fp32."""
+        arrays = {name: p.detach().float().cpu().numpy() for name, p in self._model.named_parameters()}
+        return pack_model(arrays, self._config.model, "fp32")
+
+
+def steps(n: int, seconds: float) -> list[int]:
+    """How many of n lines are to be there, one after the other: halves of the next, FEWEST or more; all at
+    once where time does not matter."""
+    ends = [n]
+    while seconds < math.inf and ends[0] >= 2 * FEWEST:
+        ends.insert(0, ends[0] // 2)
+    return ends
+
+
+class OutOfTime(Exception):
+    """Decoding has taken the seconds that it had."""
+
+
+class _Timed:
+    """An engine that stops in the middle. until: of time.monotonic."""
+
+    def __init__(self, engine: Engine, until: float) -> None:
+        self._engine, self._until = engine, until
+        self.capacity = engine.capacity
+
+    def room(self) -> int:
+        return self._engine.room()
+
+    def admit(self, requests: list[Request]) -> list[int]:
+        return self._engine.admit(requests)
+
+    def advance(self, n_steps: int) -> None:
+        if time.monotonic() > self._until:
+            raise OutOfTime
+        self._engine.advance(n_steps)
+
+    def finished(self) -> list[tuple[int, list[Hypothesis]]]:
+        return self._engine.finished()
+
+    def so_far(self, handle: int) -> bytes:
+        return self._engine.so_far(handle)

@@ -1,0 +1,226 @@
+"""What a validation decodes: with which weights and engine, and in how much time."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from heard import Heard
+from small_runs import CPU, config
+
+from bytenmt.data.corpus import PairFiles
+from bytenmt.decoding.cpu import compilation
+from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.loading import of_models
+from bytenmt.decoding.pytorch.engine import TorchEngine
+from bytenmt.decoding.translator import Translator
+from bytenmt.jit import NotKept
+from bytenmt.models import build_model
+from bytenmt.storage.manifest import METRICS
+from bytenmt.training import validation
+from bytenmt.training.metrics import SAMPLES
+from bytenmt.training.run import train
+from bytenmt.training.validation import ALWAYS, FEWEST, SHARE, LiveDecoder, seconds_left, steps
+
+LINES = [b"one", b"two", b"three", b"four", "다섯".encode(), b"six"] * 4
+
+
+def a_decoder(arch: str = "luong") -> LiveDecoder:
+    """Of a model with larger weights than it begins with, so that its texts differ."""
+    torch.manual_seed(1)
+    settings = config(arch)
+    model = build_model(settings.model).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3)
+    return LiveDecoder(model, settings, CPU)
+
+
+def ticking(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[int]:
+    """A clock that only the steps of an engine move, so many seconds each; the steps of each chunk."""
+    clock, calls = [0.0], list[int]()
+    advance, make = validation._Timed.advance, validation._Timed.__init__
+
+    def begin(self: Any, *arguments: Any) -> None:
+        calls.append(0)
+        make(self, *arguments)
+
+    def step(self: Any, n_steps: int) -> None:
+        advance(self, n_steps)
+        clock[0] += seconds
+        calls[-1] += 1
+
+    monkeypatch.setattr(validation._Timed, "__init__", begin)
+    monkeypatch.setattr(validation._Timed, "advance", step)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    return calls
+
+
+@pytest.mark.parametrize("arch", ["luong", "bytenet"])
+def test_the_live_weights_are_decoded(arch: str) -> None:
+    """By the CPU engine what plain PyTorch finds, before and after the weights change."""
+    decoder = a_decoder(arch)
+    texts = []
+    for _ in range(2):
+        expected = Translator.of_runtime(of_models([decoder._model], CPU)).translate(LINES)
+        found, seconds = decoder.translate(LINES, math.inf)
+        assert found == [text.decode() for text in expected] and seconds > 0
+        texts.append(found)
+        with torch.no_grad():
+            for parameter in decoder._model.parameters():
+                parameter.mul_(-1)
+    assert texts[0] != texts[1]
+    assert decoder._runtime().maker(Translator.of_runtime(decoder._runtime()).options).func is NumbaEngine
+
+
+def test_as_many_lines_as_there_are_seconds_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A half more is decoded only where it fits as well; what is given up in the middle counts for nothing,
+    and what was found before is what all lines would have given."""
+    decoder = a_decoder()
+    every, _ = decoder.translate(LINES, math.inf)
+    calls = ticking(monkeypatch, 1.0)
+    found, seconds = decoder.translate(LINES, 1e9)
+    assert found == every and len(calls) == len(steps(len(LINES), 0.0)) == 3
+    assert seconds == sum(calls)
+    for some, expected in ((calls[0] - 1.5, 0), (2 * calls[0] - 1.0, 6), (2 * (calls[0] + calls[1]) - 1, 12)):
+        found, seconds = decoder.translate(LINES, some)
+        assert found == every[:expected]
+        assert seconds <= some + 1.0, "one step at most is too much"
+    assert decoder.translate(LINES, 0.0) == ([], 0.0)
+
+
+def test_halves() -> None:
+    assert steps(200, 5.0) == [6, 12, 25, 50, 100, 200]
+    assert steps(FEWEST, 5.0) == [FEWEST] and steps(1, 5.0) == [1]
+    assert steps(200, math.inf) == [200]
+
+
+def test_without_kernels_pytorch_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a child compiles them, and where it fails; only what needs all lines waits for it."""
+    expected, _ = a_decoder().translate(LINES, math.inf)
+    waited = list[bool]()
+    there = [False]
+
+    def call_all(*_: Any) -> None:
+        if not there[0]:
+            raise NotKept
+
+    class Child:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            pass
+
+        def poll(self) -> int | None:
+            return 0 if waited else None
+
+        def wait(self) -> None:
+            waited.append(True)
+            there[0] = True
+
+        def kill(self) -> None:
+            pass
+
+    monkeypatch.setattr(compilation, "call_all", call_all)
+    monkeypatch.setattr(compilation.subprocess, "Popen", Child)
+    decoder = a_decoder()
+    options = Translator.of_runtime(decoder._runtime()).options
+    assert decoder.translate(LINES, 1e9)[0] == expected and not waited
+    assert decoder._runtime().maker(options).func is TorchEngine
+    assert decoder.translate(LINES, math.inf)[0] == expected and waited
+    assert decoder._runtime().maker(options).func is NumbaEngine
+    decoder.stop()
+
+
+def test_what_is_compiled_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the child is told to do calls all that a model needs."""
+    called = list[Any]()
+    monkeypatch.setattr(compilation, "call_all", lambda packed, source: called.append((packed, source)))
+    monkeypatch.setattr("os.nice", lambda more: called.append(more))
+    compilation.compile_all()
+    (nicer, (packed, source)) = called
+    assert nicer == compilation.NICER and len(packed) == 1 and source
+
+
+def test_the_share_of_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two seconds in any, one in twenty of a longer one."""
+    monkeypatch.setattr(validation, "ALWAYS", ALWAYS)
+    assert seconds_left(10, 0.5) == ALWAYS - 0.5
+    assert seconds_left(1000, 45) == pytest.approx(SHARE * 1000 - 45)
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    every = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+    return [record for record in every if "valid_bits_per_byte" in record]
+
+
+def test_a_run_never_spends_more(
+    texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where two validations have eaten the seconds, later ones decode nothing and say so, until there is time
+    again; chrF, where the best checkpoint depends on it, is of all lines always."""
+    seen = list[float]()
+    translate = LiveDecoder.translate
+
+    def dear(self: LiveDecoder, lines: Any, seconds: float) -> Any:
+        seen.append(seconds)
+        found, _ = translate(self, lines, seconds)
+        return found, 750.0 if found else 0.0
+
+    monkeypatch.setattr(validation, "ALWAYS", 1000.0)
+    monkeypatch.setattr(LiveDecoder, "translate", dear)
+    settings = ["train.valid_every=1", "train.max_updates=4", "train.valid_lines=5"]
+    heard = Heard()
+    train(tmp_path / "run", config("luong", *settings), **texts, device=CPU, reporter=heard)
+    assert [record["valid_lines"] for record in records(tmp_path / "run")] == [5, 5, 0, 0]
+    assert ["valid_chrf" in record for record in records(tmp_path / "run")] == [True, True, False, False]
+    assert sum("(0 of 5 lines decoded)" in line for line in heard.lines) == 2
+    seen.clear()
+    train(tmp_path / "chrf", config("luong", *settings, "train.metric=chrf"), **texts, device=CPU)
+    assert [record["valid_lines"] for record in records(tmp_path / "chrf")] == [5] * 4
+    assert seen == [math.inf] * 4
+
+
+def test_it_is_said_that_scoring_alone_takes_too_long(
+    texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once; and while it lasts, the bar says what is done."""
+    from bytenmt.training.translation_task import TranslationTask
+
+    validate, heard = TranslationTask.validate, Heard()
+
+    def dear(self: TranslationTask, model: Any, seconds: float) -> Any:
+        return validate(self, model, seconds)._replace(seconds=1e6, decoding_seconds=0.0)
+
+    monkeypatch.setattr(validation, "ALWAYS", ALWAYS)
+    monkeypatch.setattr(TranslationTask, "validate", dear)
+    settings = ["train.valid_every=1", "train.max_updates=3", "train.valid_lines=0"]
+    train(tmp_path / "run", config("luong", *settings), **texts, device=CPU, reporter=heard)
+    assert sum("without any decoding" in line for line in heard.lines) == 1
+    assert heard.words.count("update 2, validating …") == 1
+
+
+def test_translations_to_read(tmp_path: Path) -> None:
+    """The same three lines at every validation, once however often the run was resumed, and nothing in them
+    that a terminal obeys."""
+    lines = ["one\x1b[2J", "둘", "x" * 400, "four", "five", "six", "seven"]
+    file, run = tmp_path / "text", tmp_path / "run"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    pair = PairFiles(file, file)
+    settings = ["train.valid_every=2", "train.save_every=2", "train.valid_lines=7", "train.max_tokens=900"]
+    for most in (3, 7):
+        limited = config("luong", *settings, f"train.max_updates={most}", "train.schedule='constant'")
+        train(run, limited, files=[pair], valid=pair, device=CPU, resume=most > 3)
+        with open(run / SAMPLES, "a") as more:
+            more.write("update 99\n  source")
+    text = (run / SAMPLES).read_text(encoding="utf-8").removesuffix("update 99\n  source")
+    assert re.findall(r"^update (\d+)$", text, re.MULTILINE) == ["2", "3", "4", "6", "7"]
+    assert text.isprintable() or set(text) - set(filter(str.isprintable, text)) == {"\n"}
+    for name in ("source", "reference"):
+        found = re.findall(rf"^  {name} +(.*)$", text, re.MULTILINE)
+        assert found == [r"one\x1b[2J", "둘", "x" * 299 + "…"] * 5
+    assert len(re.findall("^  translation ", text, re.MULTILINE)) == 15
