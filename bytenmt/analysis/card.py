@@ -131,11 +131,9 @@ def _scores(told: Told, of: Subject, measured: Measured) -> Iterator[str]:
     scores = measured.scores
     yield f"On {measured.n_lines:,} lines of {printable(told.test)}, {', '.join(of.made_with)}:"
     yield ""
-    yield "| | | signature |"
-    yield "|---|---:|---|"
-    yield f"| chrF | {scores.chrf:.2f} | `{scores.chrf_signature}` |"
-    yield f"| BLEU | {scores.bleu:.2f} | `{scores.bleu_signature}` |"
-    yield f"| exact match | {scores.exact_match:.1f} % | |"
+    yield f"- chrF {scores.chrf:.2f} `{scores.chrf_signature}`"
+    yield f"- BLEU {scores.bleu:.2f} `{scores.bleu_signature}`"
+    yield f"- exact match {scores.exact_match:.1f} %"
 
 
 def _noise(measured: Measured) -> Iterator[str]:
