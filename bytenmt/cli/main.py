@@ -11,7 +11,7 @@ import click
 from bytenmt import __version__
 from bytenmt.cli.console import CommandGroup
 from bytenmt.cli.language_commands import generate, predict
-from bytenmt.cli.model_commands import average, convert, draft, info
+from bytenmt.cli.model_commands import average, card, convert, draft, info
 from bytenmt.cli.progress import Console
 from bytenmt.cli.train_command import train
 from bytenmt.cli.translation_commands import evaluate, score, translate
@@ -36,5 +36,5 @@ def main() -> None:
     report_to(Console())
 
 
-for command in (train, translate, evaluate, score, predict, generate, average, convert, draft, info):
+for command in (train, translate, evaluate, score, predict, generate, average, convert, draft, info, card):
     main.add_command(command)

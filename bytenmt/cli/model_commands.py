@@ -1,4 +1,4 @@
-"""The commands for what training leaves: average, convert, draft, info. Parse, call, print.
+"""The commands for what training leaves: average, convert, draft, info, card. Parse, call, print.
 
 The heavy imports stand inside the commands.
 """
@@ -6,12 +6,28 @@ The heavy imports stand inside the commands.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from bytenmt.cli.console import Command, check_output, completing, say
-from bytenmt.cli.options import ARCHITECTURES, COUNT, FILE, corpora, errors_option, preset_option
+from bytenmt import __version__
+from bytenmt.cli.console import Command, check_output, commit, completing, say, writer
+from bytenmt.cli.options import (
+    ARCHITECTURES,
+    COUNT,
+    ENGINE,
+    FILE,
+    corpora,
+    errors_option,
+    preset_option,
+    within,
+)
+from bytenmt.config.bounds import BEAM
 from bytenmt.errors import BytenmtError
+
+if TYPE_CHECKING:
+    from bytenmt.analysis.measurements import Measured
+    from bytenmt.decoding.loading import Runtime
 
 
 @click.command(cls=Command)
@@ -128,3 +144,87 @@ def info(what: str, preset: str | None, no_source: bool, program: bool) -> None:
     from bytenmt.decoding.model_summary import information, program_of
 
     click.echo(program_of(what, preset, no_source) if program else information(what, preset, no_source))
+
+
+@click.command(cls=Command)
+@click.argument("run", type=FILE)
+@click.option("-o", "--output", type=FILE, help="The file to write; README.md in the run folder by default.")
+@click.option("--name", help="Of the model; the run's by default.")
+@click.option("--language", "languages", multiple=True, help="Code of a language, source first, as en.")
+@click.option("--license", help="Of the weights, as cc-by-4.0.")
+@click.option("--data", multiple=True, help="Name of a training data set, as hubs have it.")
+@click.option("--data-license", "data_licenses", multiple=True, help="Of a training data set.")
+@click.option("--limit", "limits", multiple=True, help="A sentence on what it is not good for.")
+@click.option("--src", type=FILE, help="Source of a test text to measure it on.")
+@click.option("--ref", "--tgt", "ref", type=FILE, help="Its reference translation.")
+@click.option("--test-name", help="What the test text is called; its file's name by default.")
+@click.option("-b", "--beam-size", "--beam", "beam", type=within(BEAM), help="Hypotheses kept; 1 by default.")
+@ENGINE
+@errors_option()
+def card(
+    run: Path,
+    output: Path | None,
+    name: str | None,
+    src: Path | None,
+    ref: Path | None,
+    test_name: str | None,
+    beam: int | None,
+    engine: str,
+    precision: str,
+    draft: str | int,
+    errors: str,
+    **told: Any,
+) -> None:
+    """Write a model card, a README.md that model hubs read.
+
+    Training text, configuration, lineage and size; with --src and --ref also scores, scores where the source
+    is disturbed, and the speed of one thread. RUN is a run folder or a weights file.
+    """
+    from bytenmt.analysis import card as cards
+    from bytenmt.cli.decoding_args import provenance
+    from bytenmt.decoding.interface import AUTO, EngineSpec
+    from bytenmt.decoding.loading import load_runs
+    from bytenmt.storage.manifest import read_pointer
+    from bytenmt.storage.parameters import unbuilt
+    from bytenmt.storage.weights import is_weights_file
+
+    if (src is None) != (ref is None):
+        raise BytenmtError("--src and --ref: give both, or neither")
+    if is_weights_file(run) and output is None:
+        raise BytenmtError(f"{run} is a weights file: say by -o where its card goes")
+    if not is_weights_file(run):
+        read_pointer(run)
+    path = run / "README.md" if output is None else output
+    check_output(path, src, ref)
+    if output is None and path.exists() and cards.MARK not in path.read_text("utf-8", "replace"):
+        raise BytenmtError(f"{path} is no card of this program: name another by -o, or it to replace it")
+    runtime = load_runs([run], EngineSpec(engine, AUTO, precision, 1, draft))
+    measured = None if src is None or ref is None else _measured(run, runtime, src, ref, errors, beam)
+    (loaded,) = runtime.runs
+    parameters = unbuilt(loaded.config.model).parameters()
+    subject = cards.Subject(
+        loaded.config,
+        loaded.facts,
+        loaded.precision,
+        loaded.file.stat().st_size,
+        sum(parameter.numel() for parameter in parameters),
+        [f"bytenmt {__version__}", *provenance(runtime), f"beam {beam or 1}", *commit()],
+    )
+    name = name or run.resolve().name.removesuffix(".safetensors")
+    test = test_name or ("" if ref is None else ref.name)
+    with writer(path) as file:
+        file.write(cards.card(cards.Told(name, test=test, **told), subject, measured).encode())
+    say(f"{path}: written")
+
+
+def _measured(run: Path, runtime: Runtime, src: Path, ref: Path, errors: str, beam: int | None) -> Measured:
+    """See card."""
+    from bytenmt.analysis.measurements import measure
+    from bytenmt.cli.inputs import all_pairs, check_pairs
+    from bytenmt.decoding.settings import Settings
+
+    check_pairs(run, runtime.source, src)
+    corpus = all_pairs(src, ref, errors)
+    assert corpus.src is not None
+    settings = Settings.of({} if beam is None else {"beam": beam})
+    return measure(runtime, list(corpus.src), [line.decode() for line in corpus.tgt], settings)

@@ -222,7 +222,7 @@ DECODING = options(
         "--lenpen",
         "length_penalty",
         type=within(OF["length_penalty"]),
-        help="Hypotheses are ranked by log p / length ** this; default 1.",
+        help="Hypotheses are ranked by log p / length ** this; default: as tuned for the run, else 1.",
     ),
     click.option(
         "--no-repeat-ngram-size",

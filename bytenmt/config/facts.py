@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from bytenmt.config import bounds
 from bytenmt.config.untrusted import Count, printable
 
 TEXT_COUNTS = ("pairs", "source_bytes", "target_bytes")  # of Facts: what the training pairs amount to
@@ -68,10 +69,19 @@ class Ancestor(Struct, frozen=True, omit_defaults=True, kw_only=True):
     files: Annotated[tuple[Name, ...], Meta(max_length=MOST_FILES)] = ()
 
 
+class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a search with a run takes where it is told nothing else. length_penalty: see interface.Options;
+    beam: with which it was found."""
+
+    length_penalty: Annotated[float, Meta(ge=bounds.LENGTH_PENALTY.low, le=bounds.LENGTH_PENALTY.high)]
+    beam: Annotated[int, Meta(ge=1, le=bounds.BEAM.high)] | None = None
+
+
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What is known is told. Of a run with a source: pairs, the bytes of either side, the files and the
     digest of each; without one: texts. averaged: the updates of the checkpoints of which these weights are
     the mean. lineage: the run whose weights this one began with, then the one before that, and so on.
+    search: of the run's own.
     """
 
     update: Count | None = None
@@ -83,6 +93,7 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     digests: tuple[str, ...] | None = None
     texts: tuple[TextFact, ...] = ()
     averaged: tuple[Count, ...] = ()
+    search: SearchDefaults | None = None
     lineage: Annotated[tuple[Ancestor, ...], Meta(max_length=MOST_ANCESTORS)] = ()
 
     def without_folders(self) -> Facts:

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bytenmt.config.facts import Facts
+from bytenmt.config.facts import Facts, SearchDefaults
 from bytenmt.config.schema import CONVOLUTIONAL, Config, architecture
 from bytenmt.decoding.choice import choose, precision_of
 from bytenmt.decoding.interface import AUTO, OFF, Engine, EngineSpec, Options
@@ -60,6 +60,11 @@ class Runtime:
     max_source_bytes: int
     runs: Sequence[Run] = ()
     spec: EngineSpec = EngineSpec("torch", "cpu")
+
+    @property
+    def search(self) -> SearchDefaults | None:
+        """The defaults of a search of the first run that has some."""
+        return next((run.facts.search for run in self.runs if run.facts.search is not None), None)
 
 
 def load_runs(paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter = SILENT) -> Runtime:

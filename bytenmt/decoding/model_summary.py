@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from bytenmt.config.facts import Facts
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import Config, architecture, config_toml, load_config
@@ -12,7 +14,7 @@ from bytenmt.decoding.cpu.program.programs import has_program, pack_model
 from bytenmt.errors import BytenmtError, CheckpointError, printable
 from bytenmt.speculative.build import told
 from bytenmt.speculative.table import FILE, read
-from bytenmt.storage import lineage
+from bytenmt.storage import lineage, search_defaults
 from bytenmt.storage.manifest import has_checkpoint, read_pointer
 from bytenmt.storage.parameters import unbuilt
 from bytenmt.storage.weights import is_weights_file, read_config, read_run, read_weights, restored
@@ -35,9 +37,10 @@ def information(what: str, preset: str | None, no_source: bool = False) -> str:
     if path.is_dir():
         config = read_config(path)
         facts = read_pointer(path).last_facts() if has_checkpoint(path) else Facts()
-        return "\n".join([*_drafts(path, config), *_lineage(facts), describe(config)])
+        facts = msgspec.structs.replace(facts, search=search_defaults.read(path))
+        return "\n".join([*_drafts(path, config), *_history(facts), describe(config)])
     contents = read_weights(path)[1]
-    return "\n".join([*_lineage(contents.facts), describe(contents.config, path, contents.precision)])
+    return "\n".join([*_history(contents.facts), describe(contents.config, path, contents.precision)])
 
 
 def program_of(what: str, preset: str | None = None, no_source: bool = False) -> str:
@@ -62,9 +65,13 @@ def _drafts(run: Path, config: Config) -> list[str]:
         return [f"# {error}"]
 
 
-def _lineage(facts: Facts) -> list[str]:
-    """Comments on the runs whose weights this one began with."""
-    return [f"# began with:      {line}" for line in lineage.told(facts.lineage)]
+def _history(facts: Facts) -> list[str]:
+    """Comments on the runs whose weights this one began with, and on its own length penalty."""
+    found = [f"# began with:      {line}" for line in lineage.told(facts.lineage)]
+    if facts.search is not None:
+        beam = "" if facts.search.beam is None else f", found with beam {facts.search.beam}"
+        found.append(f"# length penalty:  {facts.search.length_penalty:g}{beam}")
+    return found
 
 
 def describe(config: Config, file: Path | None = None, precision: str = "fp32") -> str:

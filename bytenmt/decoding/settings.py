@@ -7,10 +7,11 @@ Knows names and numbers; knows no engines and no lines.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from bytenmt.config import bounds
+from bytenmt.config.facts import SearchDefaults
 from bytenmt.decoding.interface import Options
 from bytenmt.errors import DataError, SettingError
 from bytenmt.utf8 import first_invalid
@@ -27,6 +28,7 @@ class Settings:
     prefix: what it begins with, except where the line is empty; it may be longer than that. A line of more
     than max_source_bytes is translated in pieces; None: as the runs were trained. max_tokens: source bytes
     side by side, EOS and padding counted, times the beam; a line that costs more is decoded alone.
+    left_to_runs: the length penalty is that of the runs where they have one, in place of search's.
     Raises SettingError for a value outside bounds.DECODING.
     """
 
@@ -36,6 +38,7 @@ class Settings:
     max_len_b: int = 100
     max_source_bytes: int | None = None
     max_tokens: int = MAX_TOKENS
+    left_to_runs: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         given = dict(vars(self))
@@ -55,7 +58,7 @@ class Settings:
         what would be ignored.
         """
         of_search = {one.name for one in fields(Options)} - {"endless"}
-        of_lines = {one.name for one in fields(cls)} - {"search"}
+        of_lines = {one.name for one in fields(cls)} - {"search", "left_to_runs"}
         for name in given:
             if name not in of_search | of_lines:
                 known = ", ".join(sorted(of_search | of_lines))
@@ -64,7 +67,14 @@ class Settings:
         lines = {name: value for name, value in given.items() if name in of_lines}
         if not isinstance(lines.get("prefix", b""), bytes):
             lines["prefix"] = encoded(lines["prefix"], "the prefix")
-        return cls(Options(**{name: value for name, value in given.items() if name in of_search}), **lines)
+        search = Options(**{name: value for name, value in given.items() if name in of_search})
+        return cls(search, **lines, left_to_runs="length_penalty" not in given)
+
+    def with_defaults(self, defaults: SearchDefaults | None) -> Settings:
+        """The same with what was left to runs that have these defaults."""
+        if defaults is None or not self.left_to_runs:
+            return self
+        return replace(self, search=replace(self.search, length_penalty=defaults.length_penalty))
 
 
 def _check_together(given: Mapping[str, Any], shown: Callable[[str], str]) -> None:

@@ -115,8 +115,9 @@ class Translator:
         group: Group | None = None,
         **named: Any,
     ) -> Translator:
-        """The same of runs that are loaded already. named: settings by their names, instead of a record."""
-        settings = Settings.of(named) if settings is None else settings
+        """The same of runs that are loaded already. named: settings by their names, instead of a record. What
+        is left to the runs is as they have it, see Settings."""
+        settings = (Settings.of(named) if settings is None else settings).with_defaults(runtime.search)
         return cls(
             runtime.maker(settings.search),
             settings=settings,

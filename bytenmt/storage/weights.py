@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 
 from bytenmt.config.facts import Facts, facts_tree, parse_facts
 from bytenmt.config.schema import Config, architecture, config_tree, parse_config
 from bytenmt.config.untrusted import parse_json, parse_toml, printable, shown
 from bytenmt.errors import CheckpointError, ConfigError
+from bytenmt.storage import search_defaults
 from bytenmt.storage.admission import SCALE, STORED, misfit
 from bytenmt.storage.manifest import CONFIG, FOLDER, FORMAT, Pointer, nearest, read_pointer
 from bytenmt.storage.memory import require, weight_bytes
@@ -130,11 +132,14 @@ def read_weights(path: Path, which: Which = "best") -> tuple[Path, StoredWeights
     checked against it; another one has only its own structure.
     """
     if is_weights_file(path):
-        return path, read_file(path, "weights", _stored(path), "use another checkpoint")
+        contents = read_file(path, "weights", _stored(path), "use another checkpoint")
+        folder = path.resolve().parent
+        return path, _with_search(contents, folder.parent) if folder.name == FOLDER else contents
     pointer = read_pointer(path)
     while True:
         try:
-            return _read_kept(path, pointer, which)
+            file, contents = _read_kept(path, pointer, which)
+            return file, _with_search(contents, path)
         except CheckpointError:
             now = read_pointer(path)
             if now == pointer:
@@ -179,6 +184,14 @@ def _read_kept(run: Path, pointer: Pointer, which: Which) -> tuple[Path, StoredW
     if names:
         advice = f"give -m {run / FOLDER / names[nearest(list(names), update)]}"
     return path, read_file(path, "weights", stored, advice)
+
+
+def _with_search(contents: StoredWeights, run: Path) -> StoredWeights:
+    """The same with the run folder's own defaults of a search, where it has some. Raises CheckpointError."""
+    search = search_defaults.read(run)
+    if search is None:
+        return contents
+    return contents._replace(facts=msgspec.structs.replace(contents.facts, search=search))
 
 
 def _stored(path: Path) -> Stored | None:

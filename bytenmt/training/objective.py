@@ -47,8 +47,8 @@ def precision_of(device: torch.device) -> Literal["fp32", "bf16"]:
 
 
 def in_bf16(train: TrainConfig, device: torch.device) -> bool:
-    """Whether the products of a training are of bf16 numbers; auto stands in runs of an earlier version alone,
-    which took bf16 on a GPU."""
+    """Whether the products of a training are of bf16 numbers; auto stands in runs of an earlier version
+    alone, which took bf16 on a GPU."""
     return train.precision == "bf16" or (train.precision == "auto" and device.type == "cuda")
 
 

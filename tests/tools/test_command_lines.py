@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = [path for path in sorted(ROOT.glob("tools/*/*.py")) if "__main__" in path.read_text(encoding="utf-8")]
-CHECKOUT_FIRST = "sys.path[0] = str(Path(__file__).resolve().parents[2])"
+FILES = [*sorted(ROOT.glob("tools/*.py")), *sorted(ROOT.glob("tools/*/*.py"))]
+TOOLS = [path for path in FILES if "__main__" in path.read_text(encoding="utf-8")]
+CHECKOUT_FIRST = "sys.path[0] = str(Path(__file__).resolve().parents[{}])"  # how far up that is
 
 
 def name(path: Path) -> str:
@@ -29,26 +30,32 @@ def own_imports(body: list[ast.stmt]) -> list[int]:
     ]
 
 
-def paths_set(body: list[ast.stmt]) -> list[int]:
+def paths_set(tool: Path, body: list[ast.stmt]) -> list[int]:
     """Lines of the statements, not of words in a docstring, that put the checkout first."""
+    wanted = CHECKOUT_FIRST.format(len(tool.relative_to(ROOT).parts) - 1)
     return [
         inner.lineno
         for node in body
         if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test)
         for inner in node.body
-        if ast.unparse(inner) == CHECKOUT_FIRST
+        if ast.unparse(inner) == wanted
     ]
 
 
 def test_there_are_tools() -> None:
-    assert {"tools/bench/decode.py", "tools/verify/fuzz.py", "tools/sample/score.py"} <= set(map(name, TOOLS))
+    assert {
+        "tools/distil.py",
+        "tools/bench/decode.py",
+        "tools/verify/fuzz.py",
+        "tools/sample/score.py",
+    } <= set(map(name, TOOLS))
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=name)
 def test_a_tool_takes_the_checkout_before_what_is_installed(tool: Path) -> None:
     body = ast.parse(tool.read_text(encoding="utf-8")).body
     needs = own_imports(body)
-    assert not needs or paths_set(body) and paths_set(body)[0] < needs[0]
+    assert not needs or paths_set(tool, body) and paths_set(tool, body)[0] < needs[0]
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=name)

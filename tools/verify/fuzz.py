@@ -256,7 +256,9 @@ class Fuzzer:
             weights_changed(files, case.alone, chance)
         else:
             files = changed(case.files, chance)
-        self._tell([f"{name}: {data[:3000]!r}" for name, data in files.items() if data != case.files[name]])
+        self._tell(
+            [f"{name}: {data[:3000]!r}" for name, data in files.items() if data != case.files.get(name)]
+        )
         return self._written(files, case.alone)
 
     def _written(self, files: Folder, alone: str) -> Path:

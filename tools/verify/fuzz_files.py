@@ -147,14 +147,20 @@ def weights_changed(files: Folder, name: str, chance: random.Random) -> None:
         files[name] = kind(files[name], chance)
 
 
+SEARCH = "search.json"
+KINDS = ["weights", "trainer", "pointer", "config", "draft", "search"]
+
+
 def changed(original: Folder, chance: random.Random) -> Folder:
     """A run folder with something wrong."""
     files = dict(original)
-    what = chance.choices(["weights", "trainer", "pointer", "config", "draft"], [10, 1, 2, 2, 2])[0]
+    what = chance.choices(KINDS, [10, 1, 2, 2, 2, 1])[0]
     if what == "draft" and DRAFT in files:
         bytes_of(files, DRAFT, chance) if chance.random() < 0.4 else files.update(
             {DRAFT: chance.choice([header_changed, draft_changed])(files[DRAFT], chance)}
         )
+    elif what == "search":
+        files[SEARCH] = bytes_changed(b'{"length_penalty":0.5,"beam":4}', chance)
     elif what == "pointer":
         change: Change = chance.choice([json_changed, bytes_changed])
         files[POINTER] = change(files[POINTER], chance)

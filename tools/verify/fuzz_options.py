@@ -79,6 +79,7 @@ def good(command: str, at: Places) -> list[str]:
         "generate": ["-m", str(at.language), "--bytes", "5", "--threads", "1"],
         "info": [run],
         "average": [run, "-o", str(at.out / "mean.safetensors")],
+        "card": [run, "-o", str(at.out / "card.md")],
         "draft": [run, "--src", text, "--tgt", text],
         "convert": [run, "-o", str(at.out / "small.safetensors"), "--precision", "int8"],
         "train": [

@@ -1,0 +1,1 @@
+"""What a trained model is like, for those who get it: measurements, and the card that tells of them."""

@@ -1,0 +1,71 @@
+"""A model measured on test text: scores, scores where the sources are disturbed, and speed.
+
+Knows loaded runs and lines; does not know where either came from, nor how it is told.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from bytenmt.data.augment.noise import Letters, noisy_lines
+from bytenmt.decoding.interface import Request
+from bytenmt.decoding.loading import Runtime
+from bytenmt.decoding.scheduler import decode
+from bytenmt.decoding.settings import Settings
+from bytenmt.decoding.translator import Translator
+from bytenmt.evaluation.scores import TextScores, text_scores
+
+SHARES = (0.0, 0.05, 0.1, 0.2)  # of the source's characters that are disturbed
+NOISE_SEED = 1
+BATCHES = (1, 32)  # sentences side by side
+N_TIMED = 64  # lines
+
+
+class Speed(NamedTuple):
+    """Bytes of translation a second, with so many sentences side by side."""
+
+    batch: int
+    bytes_per_second: float
+
+
+class Measured(NamedTuple):
+    """On n_lines. noise: the share of the source's characters that was disturbed, and the chrF then."""
+
+    n_lines: int
+    scores: TextScores
+    noise: tuple[tuple[float, float], ...]
+    speeds: tuple[Speed, ...]
+
+
+def measure(
+    runtime: Runtime,
+    sources: Sequence[bytes],
+    references: Sequence[str],
+    settings: Settings,
+    tokenize: str = "13a",
+) -> Measured:
+    """Measure runs on a test set, with the threads that they were loaded for. tokenize: see text_scores."""
+    translator = Translator.of_runtime(runtime, settings)
+    letters = Letters.of(line.decode() for line in sources)
+    found = []
+    for share in SHARES:
+        noisy = noisy_lines(sources, share, letters, NOISE_SEED)
+        texts = [text.decode() for text in translator.translate(noisy)]
+        found.append(text_scores(texts, references, tokenize))
+    noise = tuple((share, scores.chrf) for share, scores in zip(SHARES, found, strict=True))
+    speeds = tuple(Speed(batch, _speed(translator, sources, batch)) for batch in BATCHES)
+    return Measured(len(sources), found[0], noise, speeds)
+
+
+def _speed(translator: Translator, sources: Sequence[bytes], batch: int) -> float:
+    """Bytes of translation a second, of the first lines that are translated in one piece."""
+    lines = [line for line in sources if 0 < len(line) <= translator.max_source_bytes][:N_TIMED]
+    limits, engine = translator.settings, translator.make_engine(batch)
+    requests = [Request(line, int(limits.max_len_a * len(line)) + limits.max_len_b) for line in lines]
+    for _ in decode(engine, requests[:batch]):  # so that nothing is met for the first time
+        pass
+    began = time.perf_counter()
+    n_bytes = sum(len(best.text) for _, (best, *_) in decode(engine, requests))
+    return n_bytes / (time.perf_counter() - began)

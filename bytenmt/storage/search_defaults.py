@@ -1,0 +1,40 @@
+"""The defaults of a search that were found for a run, in its folder; convert and average carry them on.
+
+Knows one small file; knows no search.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from bytenmt.atomic_file import replace_synced
+from bytenmt.config.facts import SearchDefaults
+from bytenmt.config.untrusted import printable
+from bytenmt.errors import CheckpointError
+
+FILE = "search.json"
+
+
+def read(run: Path) -> SearchDefaults | None:
+    """Those of a run folder, None where it has none. Raises CheckpointError."""
+    path = run / FILE
+    if not path.is_file():
+        return None
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=SearchDefaults)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise CheckpointError(
+            f"{path} is damaged ({printable(str(error))}): delete it, or make it anew"
+        ) from None
+
+
+def write(run: Path, defaults: SearchDefaults) -> None:
+    """Into a run folder. Raises CheckpointError."""
+    try:
+        replace_synced(run / FILE, [msgspec.json.encode(defaults), b"\n"])
+    except OSError as error:
+        raise CheckpointError(f"cannot write {run / FILE}: {error.strerror}") from None

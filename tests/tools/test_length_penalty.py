@@ -1,0 +1,127 @@
+"""A run's own length penalty: found, kept, taken where nothing else is said, carried on, checked."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from small_runs import CPU, config
+
+from bytenmt.cli.main import main
+from bytenmt.config.facts import SearchDefaults
+from bytenmt.data.corpus import PairFiles
+from bytenmt.decoding.model_summary import information
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import CheckpointError
+from bytenmt.evaluation.scores import text_scores
+from bytenmt.storage import search_defaults
+from bytenmt.storage.average import average
+from bytenmt.storage.checkpoint import read_weights
+from bytenmt.storage.quantize import convert
+from bytenmt.training.run import train
+from tools import length_penalty
+
+SHORT = {"max_len_a": 0.5, "max_len_b": 4}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has learnt a little, and its text."""
+    tmp_path = tmp_path_factory.mktemp("trained")
+    lines = [f"{word} {other}" for word in ("eins", "zwei", "drei") for other in ("rot", "blau", "grün")]
+    (tmp_path / "text").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    pair = PairFiles(tmp_path / "text", tmp_path / "text")
+    own = config("convs2s", "train.max_updates=25", "train.lr=0.02", "train.valid_lines=0")
+    train(tmp_path / "run", own, files=[pair], valid=pair, device=CPU)
+    return tmp_path
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "run"
+
+
+def penalty_of(*runs: Path, **more: float) -> float:
+    return Translator.load(*runs, engine="torch", beam=3, **SHORT, **more).options.length_penalty
+
+
+def test_it_is_found_and_taken(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The penalty of the best chrF, by searches of this test's own; option, then run, then 1."""
+    text = str(tmp_path / "text")
+    given = [str(run), "--src", text, "--ref", text, "--engine", "torch", "--beam", "3", "--lines", "4"]
+    assert length_penalty.main([*given, "--penalties", "0", "0.7", "3"]) == 0
+    told = capsys.readouterr().out
+    lines = (tmp_path / "text").read_text(encoding="utf-8").splitlines()[:4]
+    found = {}
+    for penalty in (0.0, 0.7, 3.0):
+        translator = Translator.load(run, engine="torch", beam=3, length_penalty=penalty)
+        found[penalty] = text_scores(translator.translate(lines), lines).chrf
+        assert f"length penalty {penalty:g}: chrF {found[penalty]:.2f}" in told
+    best = max(found, key=lambda penalty: (found[penalty], -abs(penalty - 1)))
+    assert penalty_of(run) == best and penalty_of(run, length_penalty=0.5) == 0.5
+    assert f"# length penalty:  {best:g}, found with beam 3" in information(str(run), None)
+    (run / search_defaults.FILE).unlink()
+    assert penalty_of(run) == 1
+
+
+def test_of_equal_ones_the_nearest_to_1() -> None:
+    assert length_penalty.best([0.0, 0.6, 1.2, 2.0], [3.0, 5.0, 5.0, 5.0]) == 1.2
+
+
+def test_it_is_carried_on(run: Path, tmp_path: Path) -> None:
+    """By convert and average, of the folder and of one of its files; the first of several runs that has one
+    decides; another folder's file has none."""
+    search_defaults.write(run, SearchDefaults(length_penalty=0.25, beam=4))
+    checkpoint = run / "checkpoints" / "update-00000025.safetensors"
+    convert(run, tmp_path / "a.safetensors", "int8")
+    average([run], tmp_path / "b.safetensors")
+    convert(checkpoint, tmp_path / "c.safetensors", "bf16")
+    convert(tmp_path / "b.safetensors", tmp_path / "d.safetensors", "fp32")
+    for path in (run, checkpoint, *(tmp_path / f"{name}.safetensors" for name in "abcd")):
+        assert read_weights(path)[1][2].search == SearchDefaults(length_penalty=0.25, beam=4), path
+        assert penalty_of(path) == 0.25
+    (tmp_path / "e.safetensors").write_bytes(checkpoint.read_bytes())
+    assert penalty_of(tmp_path / "e.safetensors") == 1
+    assert penalty_of(tmp_path / "e.safetensors", run) == 0.25
+
+
+def test_the_command_takes_it(run: Path, tmp_path: Path) -> None:
+    """With a beam; greedy search has no use for it, and does not refuse it."""
+    search_defaults.write(run, SearchDefaults(length_penalty=0.0))
+
+    def answers(*more: str) -> list[dict[str, float]]:
+        given = [
+            "translate",
+            str(run),
+            "--engine",
+            "torch",
+            "-i",
+            str(tmp_path / "text"),
+            "--format",
+            "jsonl",
+        ]
+        done = CliRunner().invoke(main, [*given, "--no-alignment", *more])
+        assert done.exit_code == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def as_told(answer: dict[str, float]) -> bool:
+        return answer["score"] == answer["log_probability"]
+
+    assert all(map(as_told, answers("-b", "3"))) and answers()
+    assert not any(map(as_told, answers("-b", "3", "--length-penalty", "1")))
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", '{"length_penalty": -1}', '{"length_penalty": 11}', '{"length_penalty": NaN}', "[" * 10_000]
+    + ['{"length_penalty": true}', '{"length_penalty": 1e999}', "{}", '{"length_penalty": 1, "beam": 0}'],
+)
+def test_a_file_of_a_stranger(run: Path, content: str) -> None:
+    (run / search_defaults.FILE).write_text(content)
+    with pytest.raises(CheckpointError, match="is damaged") as error:
+        penalty_of(run)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,89 @@
+"""Sequence-level distillation (Kim and Rush 2016): what a beam of large models makes of a text, as pairs that
+a small one learns.
+
+    python tools/distil.py RUN... --src train.ko -o distilled.tsv -- --threads 1 --precision int8
+
+What stands behind -- goes to `bytenmt translate`. Stopped at any moment, the same command goes on. A pair
+whose source holds a tab or whose translation is empty is left out. The command that trains a student is told.
+"""
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # the checkout: tools import each other
+
+from bytenmt.atomic_file import replacing
+from bytenmt.cli.partial_output import part_path
+from bytenmt.data.text_file import TextFile
+from bytenmt.errors import BytenmtError
+
+ROOT = Path(__file__).resolve().parents[1]
+TAB = b"\t"
+
+
+def translate(runs: Sequence[Path], source: Path, output: Path, beam: int, more: Sequence[str]) -> None:
+    """Have the runs translate a file together, from where an earlier call was stopped. Raises BytenmtError
+    where the command has failed, which has told why."""
+    command = [sys.executable, "-m", "bytenmt", "translate", *map(str, runs), "-i", str(source)]
+    command += ["-o", str(output), "-b", str(beam), *more]
+    command += ["--resume"] if part_path(output).exists() else []
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
+    if done.returncode:
+        raise BytenmtError(f"bytenmt translate ended with {done.returncode}: mend that and start again")
+
+
+def write_pairs(source: Path, translations: Path, output: Path) -> tuple[int, int]:
+    """Lines `source TAB translation`. Returns how many were written, and how many left out. Raises
+    BytenmtError where the files do not go together."""
+    sources, targets = TextFile.open(source), TextFile.open(translations)
+    if len(sources) != len(targets):
+        raise BytenmtError(
+            f"{source} has {len(sources)} lines and {translations} {len(targets)}: delete the latter"
+        )
+    n_written = 0
+    with replacing(output) as file:
+        for own, target in zip(sources, targets, strict=True):
+            if own and target and TAB not in own and TAB not in target:
+                file.write(own + TAB + target + b"\n")
+                n_written += 1
+    return n_written, len(sources) - n_written
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description="Pairs for a student: sources, and what teachers make of them."
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="the teachers, which vote")
+    parser.add_argument("--src", type=Path, required=True, help="the sources, usually those of the training")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the pairs, source TAB target")
+    parser.add_argument("-b", "--beam", type=int, default=5, help="of the search, 5 by default")
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    cut = given.index("--") if "--" in given else len(given)
+    options = parser.parse_args(given[:cut])
+    translations = options.output.with_name(f"{options.output.name}.translations")
+    try:
+        if not translations.exists():
+            translate(options.runs, options.src, translations, options.beam, given[cut + 1 :])
+        n_written, n_left_out = write_pairs(options.src, translations, options.output)
+        translations.unlink()
+    except (BytenmtError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"{options.output}: {n_written:,} pairs, {n_left_out:,} left out", file=sys.stderr)
+    pairs = shlex.quote(str(options.output))
+    print(
+        f"bytenmt train -o runs/student --arch luong --preset tiny --tsv {pairs} --valid-src … --valid-tgt …"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
