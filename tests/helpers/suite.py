@@ -22,18 +22,24 @@ SLOW = """
     data/test_augment.py test_processes_learn_the_same test_resume_is_bit_identical
     cli/test_line_filter.py test_shown_while_decoded_it_is_the_same test_ctrl_c_in_the_middle_is_quiet
     cli/test_line_filter.py test_a_closed_pipe_is_quiet test_strict_ends_while_the_input_is_open
+    cli/test_line_filter.py test_stream_and_file_answer_the_same
     config/test_presets.py test_decoder_weights test_one_embedding_width
+    config/test_presets.py test_receptive_field_is_wide_enough_for_bytes
     data/test_corpus.py test_chunk_borders
     data/test_windows.py test_a_model_learns_a_text test_processes_share_one_run test_resume_is_bit_identical
     data/test_windows.py test_validation_is_prediction
     decoding/test_beam_search.py test_no_beam_is_below_greedy_on_a_confident_model
+    decoding/test_kernels.py test_spans_compute_what_they_are_called_for
     decoding/test_kernels.py test_a_machine_without_the_instructions_computes_the_same
     decoding/test_pytorch_engines.py test_the_captured_step_equals_plain_pytorch
     decoding/test_pytorch_engines.py test_the_captured_pass_equals_plain_steps
     decoding/test_pytorch_engines.py test_fixed_places_equal_plain_pytorch
     decoding/test_sampling.py test_bytes_are_drawn_with_their_probabilities
+    decoding/test_sampling.py test_sampled_texts_are_the_naive_ones
     decoding/test_scheduler_and_search.py test_the_repetition_guard_is_the_naive_one
+    decoding/test_speculation.py test_a_price_is_measured_once test_drafts_change_nothing_at_fixed_places
     decoding/test_speculation.py test_drafts_leave_the_distribution_as_it_is
+    decoding/test_speculation_cpu.py test_what_is_drafted_is_what_the_table_says
     decoding/test_speculation_cpu.py test_texts_and_scores_are_to_the_last_bit_those_without_drafts
     decoding/test_translator.py test_order_is_kept_and_mates_change_nothing
     language/test_surprisal.py test_random_bytes_cost_eight_bits test_a_leak_is_noticed
