@@ -68,7 +68,7 @@ def configuration(
     as_settings = [f"{key}={json.dumps(value)}" for key, value in given.items()]
     wanted = load_config(arch, None, config_toml(read_config(run)), [*as_settings, *settings])
     for key, value in _leaves(config_tree(wanted)).items():
-        if own.get(key) != value and key not in LIMITS:
+        if own.get(key) != value and key not in LIMITS and (key, value) != ("train.precision", "auto"):
             raise ConfigError(
                 f"configuration {key} is {value!r}, but {run} was trained with {own.get(key)!r}:"
                 f" --resume changes only {', '.join(LIMITS)}"

@@ -6,8 +6,9 @@ Knows tensors; knows neither batches nor optimisers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+import llvmlite.binding
 import torch
 from torch import Tensor
 
@@ -31,8 +32,23 @@ class Objective(Protocol):
         """Go on from what carried_tensors gave. Raises KeyError or ValueError where it does not fit."""
 
 
+def precision_of(device: torch.device) -> Literal["fp32", "bf16"]:
+    """What train.precision = "auto" stands for where a run begins on this device: bf16 on a GPU, and on a CPU
+    that multiplies in it."""
+    if device.type != "cpu":
+        return "bf16" if device.type == "cuda" else "fp32"
+    try:
+        features: Mapping[str, bool] = llvmlite.binding.get_host_cpu_features()
+    except RuntimeError:  # not told on this machine
+        features = {}
+    native = any(features.get(name, False) for name in ("avx512bf16", "amx-bf16"))
+    mkldnn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return "bf16" if native and mkldnn else "fp32"
+
+
 def autocast(train: TrainConfig, device: torch.device) -> torch.autocast:
-    """The context in which a model runs in training, in the numbers of train.precision."""
+    """The context in which a model runs in training, in the numbers of train.precision; auto stands in runs
+    of an earlier version alone, which took bf16 on a GPU."""
     bf16 = train.precision == "bf16" or (train.precision == "auto" and device.type == "cuda")
     return torch.autocast(device.type, torch.bfloat16, enabled=bf16)
 

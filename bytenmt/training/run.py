@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from msgspec.structs import replace
 
 from bytenmt.config.schema import CONVOLUTIONAL, Config, architecture, config_toml, fingerprint
 from bytenmt.data.corpus import PairFiles
@@ -25,9 +26,11 @@ from bytenmt.storage.checkpoint import has_checkpoint, load_embedding, write_ato
 from bytenmt.storage.lock import one_training
 from bytenmt.storage.manifest import CONFIG
 from bytenmt.storage.memory import require, training_bytes
+from bytenmt.storage.weights import read_config
 from bytenmt.training.language_model_task import open_texts
 from bytenmt.training.loop import Loop, spacings
 from bytenmt.training.metrics import Log, require_tensorboard
+from bytenmt.training.objective import precision_of
 from bytenmt.training.optim import stopped_early
 from bytenmt.training.task import Task
 from bytenmt.training.trainer import Trainer
@@ -71,6 +74,7 @@ def train(
         saved = resume and group.broadcast(has_checkpoint(run))
         if saved and init_embedding is not None:
             raise BytenmtError(f"--init-embedding would be ignored: {run} goes on from its own weights")
+        config = group.first(lambda: _settled(config, device, run if saved else None))
         trainer = Trainer(config, device, group, reporter)
         if init_embedding is not None:
             load_embedding(trainer.model, init_embedding)
@@ -100,6 +104,15 @@ def train(
             table = task.drafts()
             aloud.say(told(write_drafts(run, table, config, task.facts()), table))
         return Outcome(progress.update)
+
+
+def _settled(config: Config, device: torch.device, saved: Path | None) -> Config:
+    """With the precision that "auto" stands for: that of the run that goes on, wherever it began, else what
+    suits this device. It is written down, so that a run stays what it is on another machine."""
+    if config.train.precision != "auto":
+        return config
+    precision = precision_of(device) if saved is None else read_config(saved).train.precision
+    return replace(config, train=replace(config.train, precision=precision))
 
 
 def _open_task(
@@ -172,5 +185,6 @@ def _describe(trainer: Trainer) -> str:
     return (
         f"{architecture(trainer.config.model)}, {n_parameters:,} parameters"
         f" ({trainer.model.decoder_weights():,} in the decoder), {trainer.device}{processes},"
+        f" {trainer.config.train.precision},"
         f" configuration {fingerprint(trainer.config)}"
     )

@@ -510,6 +510,13 @@ def test_a_preset_does_not_reset_the_limits(call: Call, place: Path) -> None:
     assert call.config.train.max_updates == 90
 
 
+def test_auto_is_the_precision_that_the_run_has(call: Call, place: Path) -> None:
+    shutil.rmtree(place / "run")
+    make_run(place / "run", settings=("train.precision=bf16",))
+    accepted(f"{RESUME} --set train.precision=auto")
+    assert "train.precision" in refused(f"{RESUME} --set train.precision=fp32")
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

@@ -124,6 +124,7 @@ def config(arch: str, *settings: str) -> Config:
     """A model of a few thousand weights without a source, with dropout, so that random states matter."""
     small = [setting for setting in SMALL[arch] if "encoder_layers" not in setting or "decoder" in setting]
     common = ["model.source=false", "model.d_embedding=8", "model.dropout=0.2", "train.window=20"]
+    common += ["train.precision=fp32"]
     common += ["train.max_tokens=120", "train.save_every=3", "train.valid_every=4", "train.log_every=1"]
     if arch in CONVOLUTIONAL:
         common.append("train.context=8")
@@ -141,10 +142,12 @@ def texts(tmp_path: Path) -> dict[str, Any]:
     return {"files": files, "valid": PairFiles(tgt=tmp_path / "valid")}
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("arch", MODELS)
-def test_resume_is_bit_identical(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
+def test_resume_is_bit_identical(arch: str, precision: str, texts: dict[str, Any], tmp_path: Path) -> None:
     """Stopped in the middle of an epoch and resumed, the carried states are there too."""
     settings = ["train.schedule='constant'", "train.ema=0.9", "train.update_freq=2"]
+    settings.append(f"train.precision={precision}")
     train(tmp_path / "whole", config(arch, *settings, "train.max_updates=9"), **texts, device=CPU)
     parts = tmp_path / "parts"
     for n in (4, 9):

@@ -27,6 +27,7 @@ def config(arch: str, *settings: str) -> Config:
         "train.save_every=3",
         "train.valid_every=4",
         "train.log_every=1",
+        "train.precision=fp32",
     ]
     return load_config(arch, "tiny", "", [*common, *SMALL[arch], *settings])
 

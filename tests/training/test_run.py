@@ -16,6 +16,7 @@ from bytenmt.errors import BytenmtError, CheckpointError, ConfigError, DataError
 from bytenmt.models import MODELS, build_model
 from bytenmt.storage.checkpoint import load_checkpoint, load_run
 from bytenmt.storage.manifest import METRICS
+from bytenmt.storage.weights import read_config
 from bytenmt.training.losses import byte_loss, draw_inputs
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
@@ -161,6 +162,27 @@ def test_bf16(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
         assert loaded.model.embedding.weight.dtype == torch.float32
         bits[precision] = loaded.facts.progress.best
     assert bits["bf16"] == pytest.approx(bits["fp32"], rel=0.05)
+
+
+@pytest.mark.parametrize("arch", MODELS)
+def test_bf16_is_resumed_to_the_bit(
+    arch: str, texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By auto, on a CPU that has it, and then on one that has not: the run keeps its precision."""
+    has_bf16: dict[str, Any] = {"avx512bf16": True}
+    monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", lambda: has_bf16)
+    settings = ["train.precision=auto", "train.schedule='constant'", "train.valid_lines=0"]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train(whole, config(arch, *settings, "train.max_updates=5"), **texts, device=CPU)
+    train(parts, config(arch, *settings, "train.max_updates=2"), **texts, device=CPU)
+    has_bf16.clear()
+    train(parts, config(arch, *settings, "train.max_updates=5"), **texts, device=CPU, resume=True)
+    assert_same(weights(whole), weights(parts))
+    assert read_config(parts).train.precision == "bf16"
+    train(tmp_path / "fp32", config(arch, *settings, "train.max_updates=5"), **texts, device=CPU)
+    assert read_config(tmp_path / "fp32").train.precision == "fp32"
+    table = "embedding.weight"
+    assert not torch.equal(weights(tmp_path / "fp32")[table], weights(whole)[table])
 
 
 @pytest.mark.parametrize("arch", MODELS)
