@@ -87,6 +87,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "kernels"
 
 
+def test_nothing_is_compiled_where_that_is_not_wanted(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is on disk is read there, what is not is told; behind it all is as ever."""
+    with jit.kept_only():
+        assert was_kept(another_process())
+    use(monkeypatch, of_the_user(tmp_path / "empty"))
+    with pytest.raises(jit.NotKept, match="scaled"), jit.kept_only():
+        another_process()(14)
+    assert not was_kept(another_process())
+
+
 def test_a_function_is_compiled_once(folder: Path, told: list[str]) -> None:
     assert was_kept(another_process())
     assert len(entries(folder)) == len(list(folder.iterdir())) == 1

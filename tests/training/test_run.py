@@ -66,7 +66,7 @@ def test_cpu_minutes_end_a_run(
 
     monkeypatch.setattr(Trainer, "update", costly)
     monkeypatch.setattr("time.process_time", lambda: clock[0])
-    settings = ["train.schedule='constant'", "train.max_updates=0", "train.max_minutes=30"]
+    settings = ["train.schedule='constant'", "train.max_updates=50", "train.max_minutes=30"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train(whole, config("luong", *settings, "train.max_cpu_minutes=1.5"), **texts, device=CPU)
     train(parts, config("luong", *settings, "train.max_cpu_minutes=0.5"), **texts, device=CPU)
