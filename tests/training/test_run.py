@@ -105,7 +105,13 @@ def test_validation_and_checkpoints_by_time(
     monkeypatch.setattr(TranslationTask, "validate", slower)
     monkeypatch.setattr(Trainer, "save", kept)
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    common = ["train.schedule='constant'", "train.max_updates=8", "train.metric=chrf", "train.lr=1e-9"]
+    common = [
+        "train.schedule='constant'",
+        "train.max_updates=8",
+        "train.valid_lines=1",
+        "train.metric=chrf",
+        "train.lr=1e-9",
+    ]
     timed, plain = tmp_path / "timed", tmp_path / "plain"
     often = ["train.valid_every=4m", "train.save_every='3m'"]
     train(timed, config("luong", *common, *often), **texts, device=CPU)
