@@ -424,6 +424,7 @@ def test_train_hands_over(call: Call) -> None:
         "resume": False,
         "resume_from": None,
         "init_embedding": Path("run"),
+        "init_from": None,
         "tensorboard": False,
         "group": ALONE,
     }

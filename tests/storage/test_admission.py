@@ -218,7 +218,7 @@ def test_headers_from_strangers(made: dict[str, Path], tmp_path: Path) -> None:
     assert "is of the type 'F8_E4M3': expected F64" in with_header(json.dumps(told | {BIAS: f8}).encode())
     for text in (DEEP.encode(), b"", b"{}", b"[]", b"\xff" * 9, b'{"a": 1}', LONG.encode()):
         assert "damaged or cut off" in with_header(text)
-    for length in (2**64 - 1, 2**63, 2**40, 100_000_001, n - 1, n + 1, 0):
+    for length in (2**64 - 1, 2**63, 2**40, 100_000_001, len(header) - 1, len(header) + 1, 0):
         assert "damaged or cut off" in with_header(header, length)
 
 
