@@ -20,6 +20,7 @@ SLOW = """
     cli/test_commands.py test_closed_standard_streams_are_told_of test_a_line_is_translated_without_pytorch
     cli/test_line_filter.py test_a_line_alone_is_answered_at_once_and_ctrl_c_is_quiet
     data/test_augment.py test_processes_learn_the_same test_resume_is_bit_identical
+    cli/test_line_filter.py test_processes_wait_for_a_late_line test_processes_answer_as_one
     cli/test_line_filter.py test_shown_while_decoded_it_is_the_same test_ctrl_c_in_the_middle_is_quiet
     cli/test_line_filter.py test_a_closed_pipe_is_quiet test_strict_ends_while_the_input_is_open
     cli/test_line_filter.py test_stream_and_file_answer_the_same
@@ -51,7 +52,11 @@ SLOW = """
     tools/test_bench.py test_random_sentences_never_end
     tools/test_draft_benchmarks.py test_an_engine_is_compared_with_itself
     tools/test_draft_benchmarks.py test_a_run_is_measured_with_and_without
+    evaluation/test_scores.py test_processes_score_as_one
+    tools/test_distil.py test_teachers_and_their_pairs
     tools/test_fuzz.py
+    tools/test_length_penalty.py test_it_is_found_and_taken
+    tools/test_reproduce.py test_a_row_is_trained_scored_and_told
     tools/test_sample.py test_copying_the_nearest_pair_is_no_answer
     tools/test_sample.py test_no_held_out_date_or_time_is_written_in_training
     tools/test_widen.py test_a_wider_model_computes_what_it_did

@@ -36,7 +36,7 @@ with tempfile.TemporaryDirectory() as folder:
         fuzz.Fuzzer(cases, place, 7, engine, 0).warm_up()
         found[engine] = kinds(range(50))
     few = [number for number, kind in enumerate(found["numba"]) if kind == "output"][:2]
-    fuzz_children.SECONDS = 1
+    fuzz_children.SECONDS = fuzz_children.WAITING = 1
     found["unchecked"] = planted("misfit", lambda *parts: None, range(50))
     found["believed"] = planted("parse_facts", lambda facts: 1 / 0, few)
     found["hanging"] = planted("parse_facts", lambda facts: time.sleep(60), few)
