@@ -9,9 +9,10 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from functools import wraps
+from importlib import import_module
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -66,13 +67,30 @@ class Command(click.Command):
 
 
 class CommandGroup(click.Group):
-    """Turns what can go wrong in a user's hands into one line and an exit code."""
+    """Turns what can go wrong in a user's hands into one line and an exit code. modules: the commands, and
+    the modules beside this one that define them, imported when they are asked for."""
 
     command_class = Command
 
-    def __init__(self, *args: Any, **more: Any) -> None:
+    def __init__(self, *args: Any, modules: Mapping[str, str], **more: Any) -> None:
         super().__init__(*args, **more)
         self.params += _how_much_is_told()
+        self._modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self._modules)
+
+    def get_command(self, ctx: click.Context | None, name: str) -> click.Command | None:
+        if name not in self._modules:
+            return None
+        command = getattr(import_module(f"{__package__}.{self._modules[name]}"), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def every(self) -> dict[str, click.Command]:
+        """All commands by name, their modules imported."""
+        found = {name: self.get_command(None, name) for name in self._modules}
+        return {name: command for name, command in found.items() if command is not None}
 
     def main(self, *args: Any, **more: Any) -> Any:
         try:

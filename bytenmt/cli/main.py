@@ -1,7 +1,8 @@
 """The program: its group of commands.
 
-The heavy imports stand inside the commands, so that --help is quick. Results go to stdout, all else
-to stderr; every BytenmtError is one line there and exit code 1. Nothing imports this file.
+A command's module is imported when it is asked for, and what is heavy inside the command, so that --help is
+quick. Results go to stdout, all else to stderr; every BytenmtError is one line there and exit code 1. Nothing
+imports this file.
 """
 
 from __future__ import annotations
@@ -10,12 +11,22 @@ import click
 
 from bytenmt import __version__
 from bytenmt.cli.console import CommandGroup
-from bytenmt.cli.language_commands import generate, predict
-from bytenmt.cli.model_commands import average, card, convert, draft, info
 from bytenmt.cli.progress import Console
-from bytenmt.cli.train_command import train
-from bytenmt.cli.translation_commands import evaluate, score, translate
 from bytenmt.kernel_cache import report_to
+
+COMMANDS = {  # and the modules below bytenmt.cli that define them
+    "train": "train_command",
+    "translate": "translation_commands",
+    "evaluate": "translation_commands",
+    "score": "translation_commands",
+    "predict": "language_commands",
+    "generate": "language_commands",
+    "average": "model_commands",
+    "convert": "model_commands",
+    "draft": "model_commands",
+    "info": "model_commands",
+    "card": "model_commands",
+}
 
 COMPLETION = """\b
 The shell completes commands, options, architectures, presets and files after
@@ -27,6 +38,7 @@ The shell completes commands, options, architectures, presets and files after
 
 @click.group(
     cls=CommandGroup,
+    modules=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=COMPLETION,
 )
@@ -34,7 +46,3 @@ The shell completes commands, options, architectures, presets and files after
 def main() -> None:
     """Character-level translation on raw UTF-8 bytes: no tokenizer, no vocabulary."""
     report_to(Console())
-
-
-for command in (train, translate, evaluate, score, predict, generate, average, convert, draft, info, card):
-    main.add_command(command)

@@ -38,7 +38,7 @@ from bytenmt.training.run import Outcome
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
 SMALL = ["model.d_hidden=12", "model.d_embedding=8"]
 SHORT = "--max-len-b 5 --max-len-a 0.1"
-COMMANDS = [*main.commands]
+COMMANDS = main.every()
 
 
 def make_run(
@@ -566,7 +566,7 @@ def test_help_imports_nothing_heavy() -> None:
     """Of the program and of every command."""
     code = (
         "import sys; from bytenmt.cli.main import main\n"
-        f"for command in ([], *([name] for name in {COMMANDS})):\n"
+        f"for command in ([], *([name] for name in {[*COMMANDS]})):\n"
         "    main([*command, '--help'], standalone_mode=False)\n"
         "print('heavy:', {'torch', 'numba', 'numpy', 'sacrebleu'} & set(sys.modules))"
     )
@@ -641,7 +641,7 @@ def test_quiet_and_verbose(place: Path) -> None:
         assert re.fullmatch(form, second) and "\n".join([*rest, ""]) == usual.stderr
     assert invoke(f"{pieces} -q -v").exit_code == 2
     for name in COMMANDS:
-        assert {"-q", "-v"} <= {option for one in main.commands[name].params for option in one.opts}
+        assert {"-q", "-v"} <= {option for one in COMMANDS[name].params for option in one.opts}
 
 
 def test_directions_that_differ_are_told(place: Path) -> None:

@@ -44,7 +44,7 @@ def numeric_options() -> list[Any]:
     """Every option of every command that takes a number."""
     return [
         pytest.param(name, option, id=f"{name} {option.opts[0]}")
-        for name, command in main.commands.items()
+        for name, command in main.every().items()
         for option in command.params
         if isinstance(option.type, NUMERIC)
     ]

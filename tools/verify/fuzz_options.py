@@ -95,11 +95,12 @@ def good(command: str, at: Places) -> list[str]:
 
 def line(at: Places, chance: random.Random) -> list[str]:
     """A command line of which one to three options have hostile values."""
-    names = sorted(main.commands)
+    commands = main.every()
+    names = sorted(commands)
     command = chance.choices(names, [SLOW.get(name, 6) for name in names])[0]
     words = good(command, at)
     for _ in range(chance.choice([1, 1, 2, 3])):
-        words += _option(main.commands[command].params, chance)
+        words += _option(commands[command].params, chance)
     return words
 
 
