@@ -98,15 +98,15 @@ class Difference(NamedTuple):
     margin: float
 
 
-def check(folder: Path, precision: str, lines: Sequence[str]) -> list[Difference]:
-    """Lines of which the greedy translations of PyTorch and CTranslate2 differ."""
+def check(folder: Path, precision: str, lines: Sequence[str], most: int = MOST_DECODED) -> list[Difference]:
+    """Lines of which the greedy translations of PyTorch and CTranslate2 differ; most: pieces of one."""
     model, pieces = load_model(folder), Pieces.load(folder)
-    exported = Translator(folder, precision).pieces(lines)
+    exported = Translator(folder, precision, most=most).pieces(lines)
     vocabulary, found = pieces.vocabulary(), []
     for begin in range(0, len(lines), 32):
         some = lines[begin : begin + 32]
         source, real = padded([np.append(ids, EOS) for ids in pieces.ids(some)])
-        rows, margins = greedy(model, source, ~real, MOST_DECODED)
+        rows, margins = greedy(model, source, ~real, most)
         for i, row in enumerate(rows):
             own, other = [vocabulary[k] for k in row], exported[begin + i]
             if own != other:

@@ -49,6 +49,8 @@ class Transformer(nn.Module):
             encoder, shape.layers, nn.LayerNorm(d), enable_nested_tensor=False
         )
         self.decoder = nn.TransformerDecoder(decoder, shape.decoder_layers, nn.LayerNorm(d))
+        for layer in (*self.encoder.layers, *self.decoder.layers):
+            layer.dropout = nn.Identity()  # of inner units, a quarter of the time; the paper has none
         self.dropout = nn.Dropout(shape.dropout)
         self.register_buffer("positions", sinusoids(MOST_PIECES, d), persistent=False)
         for parameter in self.parameters():  # the stacks are copies of one layer until here

@@ -73,7 +73,7 @@ HELP = {
     "decoder_layers": "0: as many as the encoder's",
     "ff": "inner width of a feed-forward sublayer, in widths",
     "heads": "0: of 64 channels each",
-    "dropout": "of embeddings, attention and sublayers",
+    "dropout": "of embeddings, of attention, and of what a sublayer adds",
     "label_smoothing": "share of the uniform distribution in what is learnt",
     "optimizer": "muon: the hidden matrices by Muon, tables and vectors by AdamW",
     "lr": "the highest rate: linear warm-up, then a cosine to 0 at the limit",

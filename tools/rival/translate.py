@@ -42,7 +42,7 @@ class Translator:
     """Text in, text out: subwords, CTranslate2 on one worker of so many threads, subwords joined.
 
     batch: lines side by side, sorted by length. length_penalty: of beams, the power of the length that a
-    log-probability is divided by.
+    log-probability is divided by. most: pieces of a translation.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Translator:
         batch: int = 32,
         threads: int = 1,
         length_penalty: float = 1.0,
+        most: int = MOST_DECODED,
     ) -> None:
         folder = folder_of(run, precision)
         if not folder.is_dir():
@@ -63,7 +64,12 @@ class Translator:
         self._engine = library().Translator(
             str(folder), device="cpu", compute_type=PRECISIONS[precision], intra_threads=threads
         )
-        self._options = {"beam_size": beam, "length_penalty": length_penalty, "max_batch_size": batch}
+        self._options = {
+            "beam_size": beam,
+            "length_penalty": length_penalty,
+            "max_batch_size": batch,
+            "max_decoding_length": most,
+        }
         self.bytes = (run / PIECES).stat().st_size + sum(file.stat().st_size for file in folder.iterdir())
 
     def pieces(self, lines: Sequence[str]) -> list[list[str]]:
@@ -72,7 +78,6 @@ class Translator:
         found = self._engine.translate_batch(
             [[*line, EOS_PIECE] for line in names if line],
             max_input_length=0,
-            max_decoding_length=MOST_DECODED,
             **self._options,
         )
         texts = iter(found)
