@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 pytest.importorskip("sentencepiece", reason="the extra [rival] is not installed")
 pytest.importorskip("ctranslate2", reason="the extra [rival] is not installed")
@@ -78,6 +80,23 @@ def test_ctranslate2_translates_as_pytorch_does(trained: Path) -> None:
     assert export.check(trained, "fp32", text, 20) == []
     beams = translate.Translator(trained, "fp32", beam=3, batch=4)
     assert beams.translate(["", "eins zwei", ""])[::2] == ["", ""]
+
+
+def test_every_weight_has_its_place_in_ctranslate2(trained: Path, tmp_path: Path) -> None:
+    """Norms and biases, too, which training has hardly moved from 1 and 0."""
+    shutil.copytree(trained, run := tmp_path / "run")
+    stored = Stored.load(run)
+    recipe = stored.recipe._replace(layers=2, decoder_layers=3)
+    (run / "config.json").write_text(stored._replace(recipe=recipe).text(), encoding="utf-8")
+    torch.manual_seed(1)
+    model = Transformer(recipe.shape(stored.n_pieces))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter))
+    save_file(model.state_dict(), run / "best.safetensors")
+    export.export(run, "fp32")
+    assert export.check(run, "fp32", lines(20, 9), 20) == []
 
 
 def test_a_check_tells_lines_apart(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
