@@ -31,6 +31,7 @@ SLOW = """
     tools/test_draft_benchmarks.py test_an_engine_is_compared_with_itself
     tools/test_draft_benchmarks.py test_a_run_is_measured_with_and_without
     tools/test_fuzz.py
+    tools/test_rival.py
     training/test_distributed_training.py
     training/test_kill.py
     training/test_run.py

@@ -207,6 +207,7 @@ def test_scores_of_a_run(trained: Path, tmp_path: Path, capsys: pytest.CaptureFi
     text = str(tmp_path / "text")
     score.main([str(trained), "--src", text, "--ref", text, "--noise", "0", "--speed-lines", "4"])
     found = json.loads(capsys.readouterr().out)
+    assert found["updates"] == 180 and found["cpu_minutes"] > 0
     assert found["chrf_by_noise"] == {"0": found["chrf"]} and found["chrf"] > 90
     assert set(found["text_bytes_per_second_by_batch"]) == {"1", "32"} and found["megabytes"] > 0
 

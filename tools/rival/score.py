@@ -23,6 +23,7 @@ if __name__ == "__main__":
 
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.evaluation.scores import text_scores
+from bytenmt.storage.manifest import METRICS
 from tools.rival.recipe import Stored
 from tools.rival.text import read_lines
 from tools.rival.translate import Translator, add_options
@@ -75,6 +76,7 @@ def scores(args: argparse.Namespace) -> dict[str, Any]:
     some = sources[: args.speed_lines]
     speed = {str(batch): text_bytes_per_second(translator(batch), some, batch) for batch in BATCHES}
     return {
+        **_learnt(args.folder),
         **clean._asdict(),
         "chrf_by_noise": noise,
         "text_bytes_per_second_by_batch": speed,
@@ -83,6 +85,20 @@ def scores(args: argparse.Namespace) -> dict[str, Any]:
         "precision": args.precision,
         "beam": args.beam,
         "threads": args.threads,
+    }
+
+
+def _learnt(run: Path) -> dict[str, float]:
+    """Of the last validation: minutes, updates and bits per byte. Raises DataError."""
+    records = [json.loads(line) for line in read_lines(run / METRICS)]
+    validated = [record for record in records if "valid_bits_per_byte" in record]
+    if not validated:
+        raise DataError(f"{run} has not been validated: let its training end")
+    last = validated[-1]
+    return {
+        "cpu_minutes": last["cpu_seconds"] / 60,
+        "updates": last["update"],
+        "valid_bits_per_byte": last["valid_bits_per_byte"],
     }
 
 

@@ -54,7 +54,6 @@ def train_pieces(lines: Iterable[str], size: int, kind: str) -> bytes:
             vocab_size=size,
             model_type=kind,
             hard_vocab_limit=False,
-            character_coverage=1.0 if kind == "bpe" else 0.9999,
             byte_fallback=True,
             normalization_rule_name="identity",
             num_threads=1,

@@ -85,7 +85,7 @@ class Run:
         source, target, valid_source, valid_target = map(read_lines, texts)
         if resume and Stored.load(self.folder).recipe != self.recipe:
             raise CheckpointError(f"--resume: {self.folder / CONFIG} has another recipe")
-        if not resume and (self.folder / CONFIG).exists():
+        if not resume and (self.folder / CHECKPOINT).exists():
             raise CheckpointError(f"{self.folder} holds a run: go on with --resume, or take another folder")
         self.folder.mkdir(parents=True, exist_ok=True)
         if not resume:
@@ -264,13 +264,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     recipe = Recipe(**{name: getattr(args, name) for name in Recipe._fields})
     torch.set_num_threads(args.threads)
     run = Run(args.output, recipe, recipe.train(args.max_updates, args.max_cpu_minutes))
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, run.stop)
     try:
         run.prepare([args.src, args.tgt, args.valid_src, args.valid_tgt], args.resume)
+        before = {number: signal.signal(number, run.stop) for number in (signal.SIGINT, signal.SIGTERM)}
         run.go(args.valid_every, args.save_every)
     except BytenmtError as error:
         sys.exit(f"Error: {error}")
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 if __name__ == "__main__":

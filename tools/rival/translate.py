@@ -2,7 +2,7 @@
 
     python tools/rival/translate.py runs/rival --precision int8 --beam 5 <test.en >test.de
 
-Knows text and CTranslate2's folder; does not know PyTorch.
+Knows text, pieces and CTranslate2's folder; does not know the model's form, nor training.
 """
 
 from __future__ import annotations
