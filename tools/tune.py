@@ -7,7 +7,8 @@ A trial is a set of options, drawn by Optuna from the ranges of --vary; the firs
 is trained for the minutes of the first rung, its schedule ending there, and anew for each longer one while it
 is among the best third of those that came so far. What is found stands in -o: trials.md and trials.json, the
 best first; trials.png; and study.log, from which the same command goes on after it was stopped, until all
-trials together have taken --cpu-minutes. Needs Optuna: pip install 'bytenmt[tune]'.
+trials together have taken --cpu-minutes. --program rival tunes tools/rival/train.py in the same way; what
+else it takes is given as it stands. Needs Optuna: pip install 'bytenmt[tune]'.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,8 +33,51 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 RUNGS = (1.0, 3.0, 9.0)  # CPU minutes
 FASTER = 3  # a rung is so many times as long as the one before, and so many trials compete for a place in it
-VARIED = ("train.optimizer=adamw|muon", "train.lr=2e-3..1.6e-2", "train.max_tokens=1250|2500|5000")
+WEIGHTS = ("checkpoints", "checkpoint.pt", "*.safetensors")  # of a run, which no trial needs any more
 DIVERGED = 8.0  # bits per byte: no better than no model
+
+
+class Program(NamedTuple):
+    """A training to tune.
+
+    words: what Python runs. once: arguments by which it validates and saves at its end alone. setting: the
+    words that give an option its value, with {key} and {value}. varied: what is varied unless told otherwise.
+    """
+
+    words: tuple[str, ...]
+    once: tuple[str, ...]
+    setting: tuple[str, ...]
+    varied: tuple[str, ...]
+
+
+def _set(*settings: str) -> tuple[str, ...]:
+    return tuple(word for setting in settings for word in ("--set", setting))
+
+
+PROGRAMS = {
+    "bytenmt": Program(
+        ("-m", "bytenmt", "train"),
+        _set("train.valid_every=1000000", "train.save_every=1000000", "train.valid_lines=0"),
+        _set("{key}={value}"),
+        ("train.optimizer=adamw|muon", "train.lr=2e-3..1.6e-2", "train.max_tokens=1250|2500|5000"),
+    ),
+    "rival": Program(
+        (str(Path(__file__).resolve().parent / "rival/train.py"),),
+        ("--valid-every", "1000000", "--save-every", "1000000"),
+        ("--{key}", "{value}"),
+        (
+            "optimizer=adamw|muon",
+            "lr=5e-4..8e-3",
+            "d-model=128|192|256|384",
+            "layers=2|3|4|6",
+            "ff=2|4",
+            "vocabulary=1000|2000|4000|8000",
+            "max-tokens=500|1000|2000|4000",
+            "dropout=0|0.1|0.2|0.3",
+            "label-smoothing=0|0.1",
+        ),
+    ),
+}
 
 
 class Range(NamedTuple):
@@ -58,7 +102,7 @@ class Range(NamedTuple):
         return Range(key, choices=tuple(values.split("|")))
 
     def draw(self, trial: Trial) -> str:
-        """A value as --set takes it."""
+        """A value as the program takes it."""
         if self.choices:
             return str(trial.suggest_categorical(self.key, self.choices))
         return f"{trial.suggest_float(self.key, self.low, self.high, log=True):.3g}"
@@ -75,25 +119,24 @@ class Rung(NamedTuple):
 class Training:
     """Trainings of one architecture on one corpus, each in a folder of its own name, done once."""
 
-    def __init__(self, folder: Path, arguments: Sequence[str], seed: int) -> None:
-        self.folder, self.arguments, self.seed = folder, arguments, seed
+    def __init__(self, folder: Path, program: Program, arguments: Sequence[str], seed: int) -> None:
+        self.folder, self.program, self.arguments, self.seed = folder, program, arguments, seed
 
-    def run(self, settings: Sequence[str], minutes: float) -> Rung:
-        """Train for so many CPU minutes. Raises RuntimeError where training fails otherwise than by
-        diverging."""
-        name = hashlib.sha256(
-            json.dumps([self.arguments, self.seed, minutes, *settings]).encode()
-        ).hexdigest()
+    def run(self, settings: Mapping[str, str], minutes: float) -> Rung:
+        """Train for so many CPU minutes, options set to values. Raises RuntimeError where training fails
+        otherwise than by diverging."""
+        chosen = [f"{key}={value}" for key, value in settings.items()]
+        name = hashlib.sha256(json.dumps([self.arguments, self.seed, minutes, *chosen]).encode()).hexdigest()
         run = self.folder / "runs" / name[:12]
         result = run / "result.json"
         if result.is_file():
             return Rung(**json.loads(result.read_text(encoding="utf-8")))
         shutil.rmtree(run, ignore_errors=True)
-        words = [sys.executable, "-m", "bytenmt", "train", "-o", str(run), *self.arguments]
+        words = [sys.executable, *self.program.words, "-o", str(run), *self.arguments]
         words += ["--max-updates", "0", "--max-cpu-minutes", str(minutes), "--seed", str(self.seed)]
-        for rare in ("valid_every=1000000", "save_every=1000000", "valid_lines=0"):
-            words += ["--set", f"train.{rare}"]
-        words += [part for setting in settings for part in ("--set", setting)]
+        words += self.program.once
+        for key, value in settings.items():
+            words += [word.format(key=key, value=value) for word in self.program.setting]
         before = _children_seconds()
         ended = subprocess.run(
             words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", errors="replace"
@@ -106,7 +149,9 @@ class Training:
             lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
             last = [record for record in map(json.loads, lines) if "valid_bits_per_byte" in record][-1]
             bits, updates = last["valid_bits_per_byte"], last["update"]
-        shutil.rmtree(run / "checkpoints", ignore_errors=True)
+        for weights in WEIGHTS:
+            for path in run.glob(weights):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
         run.mkdir(parents=True, exist_ok=True)
         found = Rung(min(bits, DIVERGED), updates, seconds)
         result.write_text(json.dumps(found._asdict()), encoding="utf-8")
@@ -139,16 +184,14 @@ def tune(
         study.enqueue_trial({}, user_attrs={"preset": True})
 
     def objective(trial: Trial) -> float:
-        settings = [] if _preset(trial) else [f"{one.key}={one.draw(trial)}" for one in ranges]
+        settings = {} if _preset(trial) else {one.key: one.draw(trial) for one in ranges}
         bits = DIVERGED
         for number, rung in enumerate(rungs):
             found = training.run(settings, rung)
             bits = found.bits
             trial.set_user_attr(f"rung {number}", found._asdict())
-            print(
-                f"trial {trial.number}, {rung:g} min: {bits:.4f}  {' '.join(settings) or 'preset'}",
-                flush=True,
-            )
+            told = " ".join(f"{key}={value}" for key, value in settings.items()) or "preset"
+            print(f"trial {trial.number}, {rung:g} min: {bits:.4f}  {told}", flush=True)
             trial.report(bits, FASTER**number)
             if number + 1 < len(rungs) and trial.should_prune():
                 raise optuna.TrialPruned
@@ -193,7 +236,7 @@ def write(folder: Path, trials: Sequence[FrozenTrial], rungs: Sequence[float]) -
         for trial in trials
     ]
     (folder / "trials.json").write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
-    _draw(folder / "trials.png", trials, [key for key in keys if key == "train.lr"])
+    _draw(folder / "trials.png", trials, [key for key in keys if key in ("train.lr", "lr")])
 
 
 def _draw(path: Path, trials: Sequence[FrozenTrial], keys: Sequence[str]) -> None:
@@ -202,7 +245,7 @@ def _draw(path: Path, trials: Sequence[FrozenTrial], keys: Sequence[str]) -> Non
 
     axes = (figure := Figure(figsize=(7, 4.5))).add_subplot()
     for optimizer, colour in (("adamw", "tab:blue"), ("muon", "tab:red")):
-        chosen = [t for t in trials if keys and t.params.get("train.optimizer", "adamw") == optimizer]
+        chosen = [t for t in trials if keys and _optimizer(t) == optimizer]
         points = [
             (t.params[keys[0]], rung.bits, n) for t in chosen if t.params for n, rung in enumerate(taken(t))
         ]
@@ -213,6 +256,10 @@ def _draw(path: Path, trials: Sequence[FrozenTrial], keys: Sequence[str]) -> Non
     if axes.get_legend_handles_labels()[0]:
         axes.legend()
     figure.savefig(path, dpi=120, bbox_inches="tight")
+
+
+def _optimizer(trial: FrozenTrial) -> str:
+    return str(trial.params.get("train.optimizer", trial.params.get("optimizer", "adamw")))
 
 
 def _preset(trial: Trial | FrozenTrial) -> dict[str, Any]:
@@ -235,17 +282,20 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder of the study")
+    parser.add_argument("--program", choices=PROGRAMS, default="bytenmt", help="what is tuned (%(default)s)")
     parser.add_argument("--vary", action="append", default=[], metavar="KEY=LOW..HIGH | KEY=A|B")
     parser.add_argument("--rungs", default=",".join(f"{rung:g}" for rung in RUNGS), help="CPU minutes")
     parser.add_argument("--cpu-minutes", type=float, default=40.0, help="of all trainings together")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     args, training_args = parser.parse_known_args()
-    ranges = [Range.parse(text) for text in args.vary or VARIED]
+    program = PROGRAMS[args.program]
+    ranges = [Range.parse(text) for text in args.vary or program.varied]
     rungs = [float(rung) for rung in args.rungs.split(",")]
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     os.environ["OMP_NUM_THREADS"] = str(args.threads)
-    training = Training(args.output, ["--threads", str(args.threads), *training_args], args.seed)
+    words = ["--threads", str(args.threads), *training_args]
+    training = Training(args.output, program, words, args.seed)
     trials = tune(args.output, training, ranges, rungs, args.cpu_minutes, args.seed)
     write(args.output, trials, rungs)
     best = trials[0]

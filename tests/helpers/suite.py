@@ -66,6 +66,7 @@ SLOW = """
     tools/test_sample.py test_copying_the_nearest_pair_is_no_answer
     tools/test_sample.py test_no_held_out_date_or_time_is_written_in_training
     tools/test_widen.py test_a_wider_model_computes_what_it_did
+    tools/test_rival.py
     training/test_distributed_training.py
     training/test_init_from.py test_processes_begin_with_the_same
     training/test_kill.py

@@ -1,0 +1,129 @@
+"""A Transformer on subwords, of PyTorch's own layers: pre-norm, tied embeddings, sinusoidal positions.
+
+Vaswani et al. 2017, but each sublayer reads a normalised input and a last norm stands behind either stack
+(pre-norm). One table embeds sources and targets and is the output layer. Positions are those of
+CTranslate2, which runs the trained model: counted from 1, sines before cosines. Knows ids; does not know
+text, files or training.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+UNK, BOS, EOS = 0, 1, 2  # as SentencePiece numbers them unless told otherwise
+MOST_PIECES = 1024  # of a source or a target
+
+
+class Shape(NamedTuple):
+    """Ids; width, inner width, layers of each stack, heads; dropout of embeddings and sublayers."""
+
+    n_pieces: int
+    d_model: int
+    d_inner: int
+    layers: int
+    decoder_layers: int
+    heads: int
+    dropout: float
+
+
+class Transformer(nn.Module):
+    """An encoder and a decoder."""
+
+    positions: Tensor
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape, d = shape, shape.d_model
+        encoder = nn.TransformerEncoderLayer(
+            d, shape.heads, shape.d_inner, shape.dropout, batch_first=True, norm_first=True
+        )
+        decoder = nn.TransformerDecoderLayer(
+            d, shape.heads, shape.d_inner, shape.dropout, batch_first=True, norm_first=True
+        )
+        self.embedding = nn.Embedding(shape.n_pieces, d)
+        self.encoder = nn.TransformerEncoder(
+            encoder, shape.layers, nn.LayerNorm(d), enable_nested_tensor=False
+        )
+        self.decoder = nn.TransformerDecoder(decoder, shape.decoder_layers, nn.LayerNorm(d))
+        for layer in (*self.encoder.layers, *self.decoder.layers):
+            layer.dropout = nn.Identity()  # of inner units, a quarter of the time; the paper has none
+        self.dropout = nn.Dropout(shape.dropout)
+        self.register_buffer("positions", sinusoids(MOST_PIECES, d), persistent=False)
+        for parameter in self.parameters():  # the stacks are copies of one layer until here
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter)
+        nn.init.normal_(self.embedding.weight, std=d**-0.5)
+
+    def encode(self, source: Tensor, padding: Tensor) -> Tensor:
+        """source (n, s) int64 ids, EOS last; padding (n, s) bool: where there is none -> (n, s, d)."""
+        encoded: Tensor = self.encoder(self._embedded(source), src_key_padding_mask=padding)
+        return encoded
+
+    def decode(self, target: Tensor, encoded: Tensor, padding: Tensor) -> Tensor:
+        """target (n, t) int64 ids, BOS first; encoded and padding of the source -> (n, t, d), of which logits
+        makes what comes next."""
+        t = target.shape[1]
+        later = torch.ones(t, t, dtype=torch.bool, device=target.device).triu(1)
+        decoded: Tensor = self.decoder(
+            self._embedded(target),
+            encoded,
+            tgt_mask=later,
+            tgt_is_causal=True,
+            memory_key_padding_mask=padding,
+        )
+        return decoded
+
+    def logits(self, decoded: Tensor) -> Tensor:
+        """decoded (..., d) -> (..., n_pieces)."""
+        return nn.functional.linear(decoded, self.embedding.weight)
+
+    def _embedded(self, ids: Tensor) -> Tensor:
+        d = self.embedding.embedding_dim
+        embedded: Tensor = self.dropout(self.embedding(ids) * math.sqrt(d) + self.positions[: ids.shape[1]])
+        return embedded
+
+
+def sinusoids(n: int, d: int) -> Tensor:
+    """Positions 1 to n: (n, d), d/2 sines of falling frequency (1 to 1/10,000), then their cosines."""
+    half = d // 2
+    frequencies = torch.exp(torch.arange(half) * (-math.log(10_000) / max(1, half - 1)))
+    angles = torch.arange(1, n + 1)[:, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+
+def stacked_maps(model: Transformer) -> dict[nn.Parameter, int]:
+    """The hidden matrices, and how many maps stand on one another in each: query, key and value."""
+    return {
+        parameter: 3 if name.endswith("in_proj_weight") else 1
+        for name, parameter in model.named_parameters()
+        if parameter.dim() > 1 and parameter is not model.embedding.weight
+    }
+
+
+@torch.no_grad()
+def greedy(model: Transformer, source: Tensor, padding: Tensor, limit: int) -> tuple[list[list[int]], Tensor]:
+    """The likeliest next id until EOS, which is not the first: ids of each row without EOS.
+
+    Also the margins (n, t): by how many nats the chosen id is ahead of the second. Every step decodes all
+    that came before anew: this is the reference for an engine that does not.
+    """
+    encoded = model.encode(source, padding)
+    text = torch.full((len(source), 1), BOS)
+    ended = torch.zeros(len(source), dtype=torch.bool)
+    margins = []
+    for step in range(limit):
+        logits = model.logits(model.decode(text, encoded, padding)[:, -1]).float()
+        if step == 0:
+            logits[:, EOS] = -math.inf
+        values, ids = logits.topk(2)
+        margins.append(values[:, 0] - values[:, 1])
+        text = torch.cat([text, ids[:, :1].masked_fill(ended[:, None], EOS)], dim=1)
+        ended |= ids[:, 0] == EOS
+        if ended.all():
+            break
+    rows = [row[: row.index(EOS)] if EOS in row else row for row in text[:, 1:].tolist()]
+    return rows, torch.stack(margins, dim=1)

@@ -1,0 +1,127 @@
+"""What a rival is worth: quality, speed, size, and what noise in the source leaves of the quality.
+
+    python tools/rival/score.py runs/rival --src test.en --ref test.de --json rival.json
+
+Speed is UTF-8 bytes of output a second of whole sentences, subwords included, best of three: line by line,
+and with 32 side by side out of all lines, sorted by length. Noise: this share of the source's characters is
+disturbed, as data.noise does it, the same lines in every run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
+
+from bytenmt.errors import BytenmtError, DataError
+from bytenmt.evaluation.scores import text_scores
+from bytenmt.storage.manifest import METRICS
+from tools.rival.recipe import Stored
+from tools.rival.text import read_lines
+from tools.rival.translate import Translator, add_options
+
+NOISE = (0.0, 0.05, 0.1, 0.2)
+BATCHES = (1, 32)
+ROUNDS = 3
+
+
+def text_bytes_per_second(translator: Translator, lines: Sequence[str], batch: int) -> float:
+    """The best of a few rounds. batch 1: each line for itself; else the translator's own, over all lines."""
+    parts = [[line] for line in lines] if batch == 1 else [list(lines)]
+    best = 0.0
+    for _ in range(ROUNDS):
+        started = time.perf_counter()
+        texts = [text for part in parts for text in translator.translate(part)]
+        seconds = time.perf_counter() - started
+        best = max(best, sum(len(text.encode()) for text in texts) / seconds)
+    return best
+
+
+def disturbed(lines: Sequence[str], share: float) -> list[str]:
+    """The lines with noise on this share of their characters. Raises BytenmtError where this checkout
+    cannot make noise."""
+    if not share:
+        return list(lines)
+    try:
+        noise = importlib.import_module("bytenmt.data.augment.noise")
+    except ImportError:
+        raise BytenmtError("noise needs bytenmt.data.augment: give --noise 0") from None
+    letters = noise.Letters.of(lines)
+    return [line.decode() for line in noise.noisy_lines([line.encode() for line in lines], share, letters)]
+
+
+def scores(args: argparse.Namespace) -> dict[str, Any]:
+    """All figures. Raises BytenmtError."""
+    sources, references = read_lines(args.src), read_lines(args.ref)
+    if len(sources) != len(references):
+        raise DataError(f"{len(sources)} source and {len(references)} reference lines: expected as many")
+
+    def translator(batch: int) -> Translator:
+        return Translator(args.folder, args.precision, args.beam, batch, args.threads, args.length_penalty)
+
+    stored, whole = Stored.load(args.folder), translator(32)
+    clean = text_scores(whole.translate(sources), references)
+    noise = {
+        f"{share:g}": text_scores(whole.translate(disturbed(sources, share)), references).chrf
+        for share in args.noise
+    }
+    some = sources[: args.speed_lines]
+    speed = {str(batch): text_bytes_per_second(translator(batch), some, batch) for batch in BATCHES}
+    return {
+        **_learnt(args.folder),
+        **clean._asdict(),
+        "chrf_by_noise": noise,
+        "text_bytes_per_second_by_batch": speed,
+        "megabytes": whole.bytes / 1e6,
+        "parameters": stored.parameters,
+        "precision": args.precision,
+        "beam": args.beam,
+        "threads": args.threads,
+    }
+
+
+def _learnt(run: Path) -> dict[str, float]:
+    """Of the last validation: minutes, updates and bits per byte. Raises DataError."""
+    records = [json.loads(line) for line in read_lines(run / METRICS)]
+    validated = [record for record in records if "valid_bits_per_byte" in record]
+    if not validated:
+        raise DataError(f"{run} has not been validated: let its training end")
+    last = validated[-1]
+    return {
+        "cpu_minutes": last["cpu_seconds"] / 60,
+        "updates": last["update"],
+        "valid_bits_per_byte": last["valid_bits_per_byte"],
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_options(parser)
+    parser.add_argument("--src", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--ref", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--noise", type=float, nargs="*", default=NOISE, metavar="SHARE")
+    parser.add_argument("--speed-lines", type=int, default=200, help="lines that are timed (%(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the figures for programs")
+    args = parser.parse_args(arguments)
+    try:
+        text = json.dumps(scores(args), indent=1)
+    except BytenmtError as error:
+        sys.exit(f"Error: {error}")
+    print(text)
+    if args.json:
+        args.json.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

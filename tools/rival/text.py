@@ -1,0 +1,157 @@
+"""Text as subwords: SentencePiece trained on the training text alone, and batches of ids.
+
+Text is taken as it stands, without Unicode normalisation; what no piece covers is spelled in bytes. Does not
+know models.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from bytenmt.errors import BytenmtError, DataError
+from tools.rival.model import BOS, EOS
+
+Ids = npt.NDArray[np.int32]
+PIECES = "pieces.model"
+
+
+def library() -> Any:
+    """The package. Raises BytenmtError where it is missing."""
+    try:
+        import sentencepiece
+    except ImportError:
+        raise BytenmtError("this needs the package sentencepiece: pip install 'bytenmt[rival]'") from None
+    return sentencepiece
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a file; only a line feed ends one. Raises DataError."""
+    try:
+        text = path.read_bytes().decode(errors="replace")
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def train_pieces(lines: Iterable[str], size: int, kind: str) -> bytes:
+    """A SentencePiece model of at most so many pieces, the 256 bytes among them, shared by both sides.
+
+    kind: unigram or bpe. Raises BytenmtError where the text is too small for it.
+    """
+    written = io.BytesIO()
+    try:
+        library().SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=written,
+            vocab_size=size,
+            model_type=kind,
+            hard_vocab_limit=False,
+            byte_fallback=True,
+            normalization_rule_name="identity",
+            num_threads=1,
+            minloglevel=2,
+        )
+    except (RuntimeError, OSError) as error:
+        raise BytenmtError(f"no {kind} of {size} pieces: {' '.join(str(error).split())}") from None
+    return written.getvalue()
+
+
+class Pieces:
+    """The subwords of a model: between text, ids and their names."""
+
+    def __init__(self, model: bytes) -> None:
+        self._processor = library().SentencePieceProcessor(model_proto=model)
+
+    @classmethod
+    def load(cls, folder: Path) -> Pieces:
+        """Those of a run folder. Raises DataError."""
+        try:
+            return cls((folder / PIECES).read_bytes())
+        except OSError as error:
+            raise DataError(f"cannot read {folder / PIECES}: {error.strerror}") from None
+
+    def __len__(self) -> int:
+        return int(self._processor.get_piece_size())
+
+    def ids(self, lines: Sequence[str]) -> list[Ids]:
+        """Ids of each line, without EOS."""
+        return [np.array(line, np.int32) for line in self._processor.encode(list(lines), num_threads=1)]
+
+    def names(self, lines: Sequence[str]) -> list[list[str]]:
+        """Names of each line's pieces, without EOS."""
+        found: list[list[str]] = self._processor.encode(list(lines), out_type=str, num_threads=1)
+        return found
+
+    def vocabulary(self) -> list[str]:
+        """The name of every id."""
+        return [str(self._processor.id_to_piece(i)) for i in range(len(self))]
+
+    def text(self, pieces: Sequence[Sequence[int]] | Sequence[Sequence[str]]) -> list[str]:
+        """Lines of ids or of names; bytes that are no UTF-8 become U+FFFD."""
+        return [str(self._processor.decode(list(line))) for line in pieces]
+
+
+class Pairs(NamedTuple):
+    """Ids of a corpus' sides, without EOS, and the UTF-8 bytes of each target, (m,)."""
+
+    sources: list[Ids]
+    targets: list[Ids]
+    target_bytes: Ids
+
+    def lengths(self) -> tuple[Ids, Ids]:
+        """Pieces of each source and each target: (m,) int32 each."""
+        source, target = (np.array([len(ids) for ids in side], np.int32) for side in self[:2])
+        return source, target
+
+
+def read_pairs(source: Sequence[str], target: Sequence[str], pieces: Pieces, most: int) -> Pairs:
+    """The pairs of which neither side has more than so many pieces. Raises DataError."""
+    if len(source) != len(target) or not source:
+        raise DataError(f"{len(source)} source and {len(target)} target lines: expected as many, and some")
+    kept = [
+        (s, t, len(line.encode()))
+        for s, t, line in zip(pieces.ids(source), pieces.ids(target), target, strict=True)
+        if max(len(s), len(t)) <= most
+    ]
+    if not kept:
+        raise DataError(f"no pair of at most {most} pieces")
+    sources, targets, n_bytes = zip(*kept, strict=True)
+    return Pairs(list(sources), list(targets), np.array(n_bytes, np.int32))
+
+
+class Batch(NamedTuple):
+    """source (n, s), target_in (n, t), target_out (n, t) int64 ids; source_padding, target_real bool; the
+    targets' bytes."""
+
+    source: Tensor
+    source_padding: Tensor
+    target_in: Tensor
+    target_out: Tensor
+    target_real: Tensor
+    n_bytes: int
+
+
+def batch(pairs: Pairs, rows: Sequence[int]) -> Batch:
+    """Some pairs side by side, each source and each output with EOS."""
+    source, source_real = padded([np.append(pairs.sources[i], EOS) for i in rows])
+    target_out, target_real = padded([np.append(pairs.targets[i], EOS) for i in rows])
+    target_in = torch.cat([torch.full_like(target_out[:, :1], BOS), target_out[:, :-1]], dim=1)
+    n_bytes = int(pairs.target_bytes[list(rows)].sum())
+    return Batch(source, ~source_real, target_in, target_out, target_real, n_bytes)
+
+
+def padded(lines: Sequence[Ids]) -> tuple[Tensor, Tensor]:
+    """Lines (n) of ids side by side: (n, longest) int64, and bool where they are."""
+    lengths = np.array([len(line) for line in lines])
+    real = np.arange(lengths.max()) < lengths[:, None]
+    ids = np.full(real.shape, EOS, np.int64)
+    ids[real] = np.concatenate(lines)
+    return torch.from_numpy(ids), torch.from_numpy(real)
