@@ -10,7 +10,6 @@ disturbed, as data.noise does it, the same lines in every run.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import sys
 import time
@@ -21,6 +20,8 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
 
+from bytenmt.analysis.measurements import NOISE_SEED
+from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.storage.manifest import METRICS
@@ -46,16 +47,13 @@ def text_bytes_per_second(translator: Translator, lines: Sequence[str], batch: i
 
 
 def disturbed(lines: Sequence[str], share: float) -> list[str]:
-    """The lines with noise on this share of their characters. Raises BytenmtError where this checkout
-    cannot make noise."""
+    """The lines with noise on this share of their characters."""
     if not share:
         return list(lines)
-    try:
-        noise = importlib.import_module("bytenmt.data.augment.noise")
-    except ImportError:
-        raise BytenmtError("noise needs bytenmt.data.augment: give --noise 0") from None
-    letters = noise.Letters.of(lines)
-    return [line.decode() for line in noise.noisy_lines([line.encode() for line in lines], share, letters)]
+    letters = Letters.of(lines)
+    return [
+        line.decode() for line in noisy_lines([line.encode() for line in lines], share, letters, NOISE_SEED)
+    ]
 
 
 def scores(args: argparse.Namespace) -> dict[str, Any]:
