@@ -12,7 +12,9 @@ import llvmlite.binding
 import torch
 from torch import Tensor
 
-from bytenmt.config.schema import Config, TrainConfig
+from bytenmt.config.schema import Config, ModelConfig, TrainConfig
+
+WIDE = 256  # units of a recurrent model
 
 
 class Objective(Protocol):
@@ -32,11 +34,14 @@ class Objective(Protocol):
         """Go on from what carried_tensors gave. Raises KeyError or ValueError where it does not fit."""
 
 
-def precision_of(device: torch.device) -> Literal["fp32", "bf16"]:
+def precision_of(device: torch.device, model: ModelConfig) -> Literal["fp32", "bf16"]:
     """What train.precision = "auto" stands for where a run begins on this device: bf16 on a GPU, and on a CPU
-    that multiplies in it."""
+    that multiplies in it, but for recurrent models of less than 256 units, whose products are so small that
+    rounding the numbers takes longer than it saves."""
     if device.type != "cpu":
         return "bf16" if device.type == "cuda" else "fp32"
+    if getattr(model, "d_hidden", WIDE) < WIDE:
+        return "fp32"
     try:
         features: Mapping[str, bool] = llvmlite.binding.get_host_cpu_features()
     except RuntimeError:  # not told on this machine

@@ -125,7 +125,7 @@ def _settled(config: Config, device: torch.device, saved: Path | None) -> Config
     suits this device. It is written down, so that a run stays what it is on another machine."""
     if config.train.precision != "auto":
         return config
-    precision = precision_of(device) if saved is None else read_config(saved).train.precision
+    precision = precision_of(device, config.model) if saved is None else read_config(saved).train.precision
     return replace(config, train=replace(config.train, precision=precision))
 
 

@@ -12,6 +12,7 @@ import torch
 from heard import Heard
 from small_runs import CPU, assert_same, config, contents, weights
 
+from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError, DataError
 from bytenmt.models import MODELS, build_model
@@ -19,6 +20,7 @@ from bytenmt.storage.checkpoint import load_checkpoint, load_run
 from bytenmt.storage.manifest import METRICS
 from bytenmt.storage.weights import read_config
 from bytenmt.training.losses import byte_loss, draw_inputs
+from bytenmt.training.objective import precision_of
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation_task import TranslationTask
@@ -180,6 +182,7 @@ def test_bf16_is_resumed_to_the_bit(
     """By auto, on a CPU that has it, and then on one that has not: the run keeps its precision."""
     has_bf16: dict[str, Any] = {"avx512bf16": True}
     monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", lambda: has_bf16)
+    monkeypatch.setattr("bytenmt.training.objective.WIDE", 1)
     settings = ["train.precision=auto", "train.schedule='constant'", "train.valid_lines=0"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train(whole, config(arch, *settings, "train.max_updates=5"), **texts, device=CPU)
@@ -192,6 +195,20 @@ def test_bf16_is_resumed_to_the_bit(
     assert read_config(tmp_path / "fp32").train.precision == "fp32"
     table = "embedding.weight"
     assert not torch.equal(weights(tmp_path / "fp32")[table], weights(whole)[table])
+
+
+@pytest.mark.parametrize(
+    ("arch", "preset", "precision"),
+    [("bahdanau", "tiny", "fp32"), ("bahdanau", "small", "bf16"), ("bytenet", "tiny", "bf16")],
+)
+def test_auto_is_the_quicker_precision(
+    arch: str, preset: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recurrent models of few units are trained faster in fp32 (tools/bench/train.py)."""
+    monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", lambda: {"avx512bf16": True})
+    assert precision_of(CPU, load_config(arch, preset, "", ()).model) == precision
+    monkeypatch.setattr("llvmlite.binding.get_host_cpu_features", dict)
+    assert precision_of(CPU, load_config(arch, preset, "", ()).model) == "fp32"
 
 
 @pytest.mark.parametrize("arch", MODELS)
