@@ -66,7 +66,7 @@ N_BYTES = Bounds(0, 10**7)  # of a text that is drawn
 TRAINING: Mapping[str, Bounds] = {
     "lr": real(0, 1000, open=True),
     "max_tokens": Bounds(1, MOST),
-    "update_freq": Bounds(1, 1000),  # batches: thousands would be minutes for one update
+    "update_freq": Bounds(1, 512),  # batches: no limit ends an update in its middle
     "max_updates": Bounds(0, MOST),
     "max_minutes": real(0, MOST),  # 0 is no limit, as an option it would say nothing
     "max_cpu_minutes": real(0, MOST),
