@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from small_runs import CPU, config
+from small_runs import CPU, config, nine_lines
 
 from bytenmt.analysis.measurements import NOISE_SEED, SHARES
 from bytenmt.cli.main import main
@@ -30,9 +30,7 @@ LEARNING += ("train.valid_lines=0", "train.valid_every=40", "train.save_every=40
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that began with another's weights, a byte language model, and their text."""
     folder = tmp_path_factory.mktemp("made")
-    lines = [f"{word} {other}" for word in ("eins", "zwei", "drei") for other in ("rot", "blau", "grün")]
-    (folder / "text|1").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    pair = PairFiles(folder / "text|1", folder / "text|1")
+    pair = nine_lines(folder / "text|1")
     own = config("convs2s", *LEARNING)
     train(folder / "first", own, files=[pair], valid=pair, device=CPU)
     train(folder / "run", own, files=[pair], valid=pair, device=CPU, init_from=folder / "first")

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from bytenmt.config.schema import Config, load_config
+from bytenmt.data.corpus import PairFiles
 from bytenmt.storage.checkpoint import load_checkpoint
 from bytenmt.training import metrics
 
@@ -33,6 +34,13 @@ def config(arch: str, *settings: str) -> Config:
         "train.precision=fp32",
     ]
     return load_config(arch, "tiny", "", [*common, *SMALL[arch], *settings])
+
+
+def nine_lines(text: Path) -> PairFiles:
+    """Write a text of nine short lines, each of which is its own translation."""
+    lines = [f"{word} {other}" for word in ("eins", "zwei", "drei") for other in ("rot", "blau", "grün")]
+    text.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return PairFiles(text, text)
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from small_runs import CPU, config
+from small_runs import CPU, config, nine_lines
 
 from bytenmt.cli.main import main
 from bytenmt.config.facts import SearchDefaults
-from bytenmt.data.corpus import PairFiles
 from bytenmt.decoding.model_summary import information
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import CheckpointError
@@ -31,9 +30,7 @@ SHORT = {"max_len_a": 0.5, "max_len_b": 4}
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that has learnt a little, and its text."""
     tmp_path = tmp_path_factory.mktemp("trained")
-    lines = [f"{word} {other}" for word in ("eins", "zwei", "drei") for other in ("rot", "blau", "grün")]
-    (tmp_path / "text").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    pair = PairFiles(tmp_path / "text", tmp_path / "text")
+    pair = nine_lines(tmp_path / "text")
     own = config("convs2s", "train.max_updates=25", "train.lr=0.02", "train.valid_lines=0")
     train(tmp_path / "run", own, files=[pair], valid=pair, device=CPU)
     return tmp_path

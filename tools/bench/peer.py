@@ -23,9 +23,9 @@ import torch
 
 from bytenmt.decoding.interface import Engine
 from bytenmt.decoding.scheduler import decode
-from bytenmt.errors import BytenmtError
 from tools.bench.records import Record
 from tools.bench.steps import BENCH, SOURCE_BYTES, Case, Steps, contest, endless, make_engine, requests
+from tools.extras import package
 
 TIMES = 2  # rounds here for one elsewhere: a measurement is a single try
 BYTES_PER_SUBWORD = 4.2
@@ -64,7 +64,7 @@ class Peer:
     """A Transformer of CTranslate2, greedy, on one worker of so many threads."""
 
     def __init__(self, folder: Path, precision: str, threads: int) -> None:
-        self._translator = library().Translator(
+        self._translator = package("ctranslate2", "bench").Translator(
             str(folder), device="cpu", compute_type=PEER_TYPES[precision], intra_threads=threads
         )
 
@@ -80,18 +80,9 @@ class Peer:
         return took
 
 
-def library() -> Any:
-    """The package. Raises BytenmtError where it is missing."""
-    try:
-        import ctranslate2
-    except ImportError:
-        raise BytenmtError("--peer needs the package ctranslate2: pip install ctranslate2") from None
-    return ctranslate2
-
-
 def build(shape: Shape, folder: Path) -> None:
     """Write a Transformer with random weights."""
-    spec = library().specs.TransformerSpec.from_config(
+    spec = package("ctranslate2", "bench").specs.TransformerSpec.from_config(
         (shape.encoder_layers, shape.decoder_layers), shape.n_heads
     )
     draw = np.random.default_rng(1)
@@ -137,7 +128,7 @@ def sources(shape: Shape, n: int, length: int) -> list[list[str]]:
 
 def precisions() -> list[str]:
     """What the peer can on this processor."""
-    supported = library().get_supported_compute_types("cpu")
+    supported = package("ctranslate2", "bench").get_supported_compute_types("cpu")
     return [name for name, theirs in PEER_TYPES.items() if theirs in supported]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,19 +17,11 @@ import torch
 from torch import Tensor
 
 from bytenmt.errors import BytenmtError, DataError
+from tools.extras import package
 from tools.rival.model import BOS, EOS
 
 Ids = npt.NDArray[np.int32]
 PIECES = "pieces.model"
-
-
-def library() -> Any:
-    """The package. Raises BytenmtError where it is missing."""
-    try:
-        import sentencepiece
-    except ImportError:
-        raise BytenmtError("this needs the package sentencepiece: pip install 'bytenmt[rival]'") from None
-    return sentencepiece
 
 
 def read_lines(path: Path) -> list[str]:
@@ -48,7 +40,7 @@ def train_pieces(lines: Iterable[str], size: int, kind: str) -> bytes:
     """
     written = io.BytesIO()
     try:
-        library().SentencePieceTrainer.train(
+        package("sentencepiece", "rival").SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
             model_writer=written,
             vocab_size=size,
@@ -68,7 +60,7 @@ class Pieces:
     """The subwords of a model: between text, ids and their names."""
 
     def __init__(self, model: bytes) -> None:
-        self._processor = library().SentencePieceProcessor(model_proto=model)
+        self._processor = package("sentencepiece", "rival").SentencePieceProcessor(model_proto=model)
 
     @classmethod
     def load(cls, folder: Path) -> Pieces:

@@ -11,26 +11,17 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
 
 from bytenmt.errors import BytenmtError, CheckpointError
+from tools.extras import package
 from tools.rival.text import PIECES, Pieces
 
 PRECISIONS = {"int8": "int8", "fp32": "float32"}  # their names there
 MOST_DECODED = 256  # pieces
 EOS_PIECE = "</s>"
-
-
-def library() -> Any:
-    """The package. Raises BytenmtError where it is missing."""
-    try:
-        import ctranslate2
-    except ImportError:
-        raise BytenmtError("this needs the package ctranslate2: pip install 'bytenmt[rival]'") from None
-    return ctranslate2
 
 
 def folder_of(run: Path, precision: str) -> Path:
@@ -61,7 +52,7 @@ class Translator:
                 f"{folder} is not there: tools/rival/export.py {run} --precision {precision}"
             )
         self._pieces = Pieces.load(run)
-        self._engine = library().Translator(
+        self._engine = package("ctranslate2", "rival").Translator(
             str(folder), device="cpu", compute_type=PRECISIONS[precision], intra_threads=threads
         )
         self._options = {
