@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import math
 import subprocess
 import sys
 import time
@@ -10,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from bytenmt.errors import BytenmtError
 from tools import reproduce
-from tools.reproduce import Recipe, Stopped
+from tools.reproduce import Stopped
+from tools.results.recipe import FOLDER, Recipe
+from tools.results.told import table
 
 RECIPE = """
 title = "A tiny table"
@@ -20,14 +25,35 @@ test = { src = "a.src", ref = "a.tgt" }
 options = ["--arch", "seq2seq", "--preset", "tiny", "--threads", "1", "-q", "--max-tokens", "300",
   "--set", "model.d_hidden=8", "--set", "model.d_embedding=8", "--set", "train.valid_lines=0"]
 decode = ["--max-len-a", "1", "--max-len-b", "4", "--engine", "torch"]
+noise = true
 
 [[row]]
 name = "short"
 options = ["--max-updates", "3"]
 
 [[row]]
+name = "other"
+options = ["--max-updates", "2", "--seed", "2"]
+
+[[row]]
+name = "both"
+ensemble = ["short", "other"]
+
+[[row]]
 name = "long"
 options = ["--max-updates", "30000"]
+init-from = "short"
+not-run = "too long"
+
+[[row]]
+name = "student"
+options = ["--max-updates", "2"]
+distil = ["short"]
+
+[[row]]
+name = "rival"
+program = "rival"
+options = ["--max-updates", "4"]
 """
 
 
@@ -39,19 +65,64 @@ def recipe(tmp_path: Path) -> Recipe:
     return Recipe.read(tmp_path / "tiny.toml")
 
 
-def test_a_row_is_trained_scored_and_told(recipe: Recipe, tmp_path: Path) -> None:
-    folder = tmp_path / "out" / "short"
-    folder.mkdir(parents=True)
-    reproduce.train(recipe, "short", tmp_path, folder / "run", until=float("inf"))
-    found = json.loads(json.dumps(reproduce.record(recipe, "short", tmp_path, folder)))
-    assert found["updates"] == 3 and found["cpu_seconds"] > 0 and found["bytes_seen"] > 0
-    assert 0 <= found["scores"]["chrf"]["score"] <= 100 and "13a" in found["scores"]["bleu"]["signature"]
-    assert (folder / "test.hyp").read_text(encoding="utf-8").count("\n") == 40
-    told = reproduce.table(recipe, {"short": found}, tmp_path / "out")
-    assert f"{found['scores']['chrf']['score']:.2f}" in told
-    assert "| long | not run" in told and "--max-updates 30000" in told
-    reproduce.draw(tmp_path / "curves.png", {"short": found})
-    assert (tmp_path / "curves.png").stat().st_size > 1000
+def given(folder: Path, *rows: str) -> argparse.Namespace:
+    return argparse.Namespace(output=folder / "out", corpora=folder, row=list(rows), minutes=math.inf)
+
+
+def test_rows_are_trained_scored_and_told(recipe: Recipe, tmp_path: Path) -> None:
+    """An ensemble's members are done before it, and nothing is done twice."""
+    assert not reproduce.make(recipe, given(tmp_path, "both"))
+    folder = tmp_path / "out" / "tiny"
+    found = {row: json.loads((folder / row / "row.json").read_text()) for row in ("short", "other", "both")}
+    assert found["short"]["updates"] == 3 and found["short"]["cpu_seconds"] > 0
+    assert found["short"]["bytes_seen"] > 0 and found["both"]["updates"] == 5
+    assert (folder / "short" / "test.hyp").read_text(encoding="utf-8").count("\n") == 40
+    for one in found.values():
+        assert 0 <= one["scores"]["chrf"]["score"] <= 100 and "13a" in one["scores"]["bleu"]["signature"]
+        assert list(one["measured"]["chrf_by_noise"]) == ["0", "0.05", "0.1", "0.2"]
+        assert set(one["measured"]["text_bytes_per_second_by_batch"]) == {"1", "32"}
+    sizes = [found[row]["measured"]["megabytes"] for row in ("short", "other", "both")]
+    assert sizes[2] == pytest.approx(sizes[0] + sizes[1])
+    told = (folder / "table.md").read_text(encoding="utf-8")
+    assert f"{found['both']['scores']['chrf']['score']:.2f}" in told
+    assert "| long | not run" in told and "--max-updates 30000" in told and "too long" in told
+    assert f"--init-from {folder / 'short' / 'run'}" in told and f"--tsv {folder}" in told
+    for picture in ("curves.png", "speed.png", "noise.png"):
+        assert (folder / picture).stat().st_size > 1000
+    before = (folder / "short" / "row.json").stat().st_mtime_ns
+    reproduce.make(recipe, given(tmp_path, "both"))
+    assert (folder / "short" / "row.json").stat().st_mtime_ns == before
+
+
+def test_a_student_learns_what_its_teachers_say(recipe: Recipe, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    for row in ("short", "student"):
+        reproduce.train(recipe, row, tmp_path, folder, until=math.inf)
+    pairs = (folder / "student" / "distilled.tsv").read_text(encoding="utf-8").splitlines()
+    assert pairs and {pair.split("\t")[0] for pair in pairs} <= {"ab", "cde"}
+    assert "ab\tba" not in pairs  # three updates are not enough to know it
+    assert reproduce.record(recipe, "short", tmp_path, folder)["updates"] == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('ensemble = ["short"', 'ensemble = ["long"', "row both needs long, which does not stand above it"),
+        ('title = "A tiny table"', "titel = 1", "titel"),
+        ("[[row]]", "[[row", "tiny.toml"),
+    ],
+)
+def test_a_wrong_recipe_is_one_line(tmp_path: Path, old: str, new: str, told: str) -> None:
+    assert old in RECIPE
+    (tmp_path / "tiny.toml").write_text(RECIPE.replace(old, new), encoding="utf-8")
+    with pytest.raises(BytenmtError, match=told):
+        Recipe.read(tmp_path / "tiny.toml")
+
+
+def test_a_rival_is_trained_by_its_own_program(recipe: Recipe, tmp_path: Path) -> None:
+    words = recipe.training("rival", tmp_path, tmp_path)
+    assert "--arch" not in words and words[-2:] == ["--max-updates", "4"]
+    assert "python tools/rival/train.py" in table(recipe, {}, tmp_path)
 
 
 TOLD = """
@@ -71,7 +142,8 @@ def test_time_that_is_used_stops_a_training_which_goes_on(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In place of the program one that saves where it is interrupted; its time is used once it has begun."""
-    run = tmp_path / "run"
+    run = tmp_path / "long" / "run"
+    run.parent.mkdir()
     (tmp_path / "program.py").write_text(TOLD, encoding="utf-8")
     monkeypatch.setattr(reproduce, "PROGRAM", [sys.executable, str(tmp_path / "program.py")])
     real = subprocess.Popen.wait
@@ -87,15 +159,15 @@ def test_time_that_is_used_stops_a_training_which_goes_on(
 
         with monkeypatch.context() as patched, pytest.raises(Stopped):
             patched.setattr(subprocess.Popen, "wait", wait)
-            reproduce.train(recipe, "long", tmp_path, run, until=float("inf"))
+            reproduce.train(recipe, "long", tmp_path, tmp_path, until=float("inf"))
         assert (run / "checkpoints.json").is_file()
         assert ("--resume" in (run / "told").read_text(encoding="utf-8")) == goes_on
 
 
 def test_every_recipe_can_be_read() -> None:
-    corpora = Path("corpora")
-    for path in reproduce.RECIPES.glob("*.toml"):
+    for path in FOLDER.glob("*.toml"):
         recipe = Recipe.read(path)
         assert set(recipe.test) in ({"src", "ref"}, {"text"})
-        for row in recipe.rows:
-            assert "--arch" in recipe.training(row, corpora, Path("run"))
+        for row in recipe.row:
+            if row.program == "bytenmt" and not row.ensemble:
+                assert "--arch" in recipe.training(row.name, Path("corpora"), Path("results"))

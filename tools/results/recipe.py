@@ -1,0 +1,119 @@
+"""Tables of results as files: what each row is trained on, by which command, and how it is scored.
+
+Knows the files of tools/recipes and the commands that they stand for; runs nothing.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bytenmt.errors import BytenmtError
+
+FOLDER = Path(__file__).resolve().parents[1] / "recipes"
+TRANSLATOR, RIVAL = "bytenmt", "rival"
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A row. options: of its training, beside the table's; program: whose training; ensemble: rows that
+    translate together, so that nothing is trained; distil: rows whose translations of the table's training
+    sources it learns in place of the targets; init_from: the row with whose weights it begins; texts: where
+    its own differ from the table's; not_run: why it was not run, if it was decided so."""
+
+    name: str
+    title: str = ""
+    options: tuple[str, ...] = ()
+    program: str = TRANSLATOR
+    ensemble: tuple[str, ...] = ()
+    distil: tuple[str, ...] = ()
+    init_from: str = ""
+    texts: dict[str, str] = {}
+    not_run: str = ""
+
+    @property
+    def after(self) -> tuple[str, ...]:
+        """The rows that must be there before it."""
+        return (*self.ensemble, *self.distil, *([self.init_from] if self.init_from else []))
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table. texts: files of the corpora by the options of train that take them; test: "src" and "ref", or
+    "text" for byte language models; options: of all of bytenmt's trainings; decode: of translate; beam:
+    hypotheses kept by all rows; noise: whether rows are also measured in int8 on one thread, for speed, and
+    on disturbed sources; tokenize: sacreBLEU's tokenizer."""
+
+    name: str = ""
+    title: str
+    texts: dict[str, str]
+    test: dict[str, str]
+    options: tuple[str, ...] = ()
+    decode: tuple[str, ...] = ()
+    beam: int = 1
+    noise: bool = False
+    tokenize: str = "13a"
+    row: tuple[Row, ...]
+
+    @staticmethod
+    def read(path: Path) -> Recipe:
+        """The recipe of a table from its file. Raises BytenmtError."""
+        try:
+            tree = tomllib.loads(path.read_text(encoding="utf-8")) | {"name": path.stem}
+            found = msgspec.convert(tree, Recipe)
+        except (OSError, ValueError, msgspec.ValidationError) as error:
+            raise BytenmtError(f"{path}: {error}") from None
+        known: set[str] = set()
+        for row in found.row:
+            if missing := [name for name in row.after if name not in known]:
+                raise BytenmtError(
+                    f"{path}: row {row.name} needs {missing[0]}, which does not stand above it"
+                )
+            known.add(row.name)
+        return found
+
+    @property
+    def rows(self) -> Mapping[str, Row]:
+        """By name, in the table's order."""
+        return {row.name: row for row in self.row}
+
+    @property
+    def language(self) -> bool:
+        """Whether it is of byte language models."""
+        return "text" in self.test
+
+    def training(self, row: str, corpora: Path, folder: Path) -> list[str]:
+        """What stands behind the program's name to train a row. folder: of the table's rows."""
+        one, run = self.rows[row], folder / row / "run"
+        texts = self.texts | one.texts
+        if one.distil:
+            texts = {key: file for key, file in texts.items() if key not in ("src", "tgt")}
+        words = ["-o", str(run)]
+        words += [part for key, file in texts.items() for part in (f"--{key}", str(corpora / file))]
+        words += ["--tsv", str(distilled(folder, row))] if one.distil else []
+        words += ["--init-from", str(folder / one.init_from / "run")] if one.init_from else []
+        return [*words, *(self.options if one.program == TRANSLATOR else ()), *one.options]
+
+    def runs(self, row: str, folder: Path) -> list[Path]:
+        """The runs by which a row translates."""
+        return [folder / name / "run" for name in self.rows[row].ensemble or (row,)]
+
+    def needed(self, rows: Sequence[str]) -> Iterator[str]:
+        """These rows and those that must be there before, in the table's order."""
+        wanted = set(rows)
+        for row in reversed(self.row):
+            wanted.update(row.after if row.name in wanted else ())
+        return (row.name for row in self.row if row.name in wanted)
+
+
+def distilled(folder: Path, row: str) -> Path:
+    """Where the pairs stand that a row learns from its teachers."""
+    return folder / row / "distilled.tsv"
+
+
+def command(program: str, words: Sequence[Any]) -> str:
+    """A training's command, as people write it."""
+    name = "bytenmt train" if program == TRANSLATOR else "python tools/rival/train.py"
+    return " ".join([name, *map(str, words)])

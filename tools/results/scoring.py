@@ -1,0 +1,119 @@
+"""What a trained row is worth: its scores on the test text, its speed, its size, what noise leaves of it.
+
+Knows recipes, runs and test texts; does not train, and does not know tables.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from tools.results.recipe import RIVAL, Recipe
+
+PROGRAM = [sys.executable, "-m", "bytenmt"]
+PRECISION = "int8"  # of what is shipped, in which speed, size and noise are measured
+
+
+def scored(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, Any]:
+    """All figures of a row that need its test text. Raises CalledProcessError, BytenmtError."""
+    runs = recipe.runs(row, folder)
+    if recipe.language:
+        text = str(corpora / recipe.test["text"])
+        told = _output("predict", "-m", str(runs[0]), "--window", "256", "--no-reference", text)
+        return {"scores": {"predict": told.splitlines()}}
+    source, reference = (corpora / recipe.test[side] for side in ("src", "ref"))
+    hypotheses = folder / row / "test.hyp"
+    started = time.monotonic()
+    if recipe.rows[row].program == RIVAL:
+        for precision in ("fp32", PRECISION):
+            _rival("export.py", str(runs[0]), "--precision", precision)
+        with source.open("rb") as lines, hypotheses.open("wb") as out:
+            beam = str(recipe.beam)
+            _rival(
+                "translate.py", str(runs[0]), "--precision", "fp32", "--beam", beam, stdin=lines, stdout=out
+            )
+    else:
+        hypotheses.unlink(missing_ok=True)
+        words = ("-i", str(source), "-o", str(hypotheses), "--threads", "1", "-b", str(recipe.beam))
+        _output("translate", *map(str, runs), *words, *recipe.decode)
+    seconds = time.monotonic() - started
+    found: dict[str, Any] = {
+        "scores": text_scores(hypotheses, reference, recipe.tokenize),
+        "decode_seconds": seconds,
+        "decode_bytes": hypotheses.stat().st_size,
+    }
+    if recipe.noise:
+        measure = _rival_measured if recipe.rows[row].program == RIVAL else _measured
+        found["measured"] = measure(recipe, runs, source, reference, folder / row)
+    return found
+
+
+def text_scores(hypotheses: Path, reference: Path, tokenize: str) -> dict[str, dict[str, Any]]:
+    """chrF, BLEU and lower-cased BLEU of a file's lines, with sacreBLEU's signatures."""
+    texts, references = (
+        path.read_text(encoding="utf-8").split("\n")[:-1] for path in (hypotheses, reference)
+    )
+    metrics = {
+        "chrf": CHRF(),
+        "bleu": BLEU(tokenize=tokenize),
+        "bleu_lowercased": BLEU(lowercase=True, tokenize=tokenize),
+    }
+    return {
+        name: {
+            "score": metric.corpus_score(texts, [references]).score,
+            "signature": str(metric.get_signature()),
+        }
+        for name, metric in metrics.items()
+    }
+
+
+def _measured(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:
+    """Of bytenmt's runs, which their own engine decodes."""
+    from bytenmt.analysis.measurements import measure
+    from bytenmt.data.text_file import TextFile
+    from bytenmt.decoding.interface import AUTO, EngineSpec
+    from bytenmt.decoding.loading import load_runs
+    from bytenmt.decoding.settings import Settings
+
+    files = [folder / f"{run.parent.name}.{PRECISION}.safetensors" for run in runs]
+    for run, file in zip(runs, files, strict=True):
+        _output("convert", str(run), "--precision", PRECISION, "-o", str(file))
+    runtime = load_runs(files, EngineSpec("auto", AUTO, AUTO, 1, AUTO))
+    sources = list(TextFile.open(source))
+    references = [line.decode() for line in TextFile.open(reference)]
+    found = measure(runtime, sources, references, Settings.of({"beam": recipe.beam}), recipe.tokenize)
+    return {
+        "chrf_by_noise": {f"{share:g}": chrf for share, chrf in found.noise},
+        "text_bytes_per_second_by_batch": {
+            str(speed.batch): speed.bytes_per_second for speed in found.speeds
+        },
+        "megabytes": sum(file.stat().st_size for file in files) / 1e6,
+    }
+
+
+def _rival_measured(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:
+    """Of the rival, which CTranslate2 decodes."""
+    written = folder / "rival.json"
+    words = (str(runs[0]), "--precision", PRECISION, "--beam", str(recipe.beam), "--json", str(written))
+    _rival("score.py", *words, "--src", str(source), "--ref", str(reference))
+    found = json.loads(written.read_text(encoding="utf-8"))
+    return {key: found[key] for key in ("chrf_by_noise", "text_bytes_per_second_by_batch", "megabytes")}
+
+
+def _rival(tool: str, *words: str, **streams: Any) -> None:
+    path = Path(__file__).resolve().parents[1] / "rival" / tool
+    subprocess.run(
+        [sys.executable, str(path), *words], check=True, **({"stdout": subprocess.DEVNULL} | streams)
+    )
+
+
+def _output(*words: str) -> str:
+    """What a command of the program prints. Raises CalledProcessError."""
+    return subprocess.run([*PROGRAM, *words], check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout

@@ -1,0 +1,116 @@
+"""The rows of a table as Markdown and as pictures. Knows what was found; measures nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tools.results.recipe import Recipe, command
+
+Found = Mapping[str, Mapping[str, Any]]  # of each row that is done, by its name
+MEASURED = ("bytes/s, batch 1", "bytes/s, batch 32", "MB int8")
+
+
+def table(recipe: Recipe, found: Found, folder: Path) -> str:
+    """The rows in Markdown, those that were not run with their command."""
+    heads = ["predict"] if recipe.language else ["BLEU", "BLEU, lower-cased", "chrF"]
+    columns = ["", *heads, "valid bits/byte", "parameters", "updates", "CPU minutes"]
+    columns += MEASURED if recipe.noise else ()
+    lines = [f"# {recipe.title}", "", _line(columns), "|---" + "|---:" * (len(columns) - 1) + "|"]
+    for row in recipe.row:
+        name = row.title or row.name
+        one = found.get(row.name)
+        lines.append(
+            _line([name, *_cells(recipe, one)] if one else [name, "not run", *[""] * (len(columns) - 2)])
+        )
+    if recipe.noise and found:
+        lines += ["", *_noise(recipe, found)]
+    for row in recipe.row:
+        if row.name not in found and not row.ensemble:
+            why = f" ({row.not_run})" if row.not_run else ""
+            words = recipe.training(row.name, Path("corpora"), folder)
+            lines += ["", f"{row.name}, not run{why}:", "", f"    {command(row.program, words)}"]
+    return "\n".join(lines) + "\n"
+
+
+def draw(folder: Path, recipe: Recipe, found: Found) -> None:
+    """curves.png: validation bits per byte over CPU minutes; where it was measured also speed.png, chrF over
+    bytes of translation a second, and noise.png, chrF over the share of the source that is disturbed."""
+    from matplotlib.figure import Figure
+
+    names = {row.name: row.title or row.name for row in recipe.row}
+
+    def picture(file: str, **labels: str) -> tuple[Any, Any]:
+        axes = (figure := Figure(figsize=(7, 4.5))).add_subplot()
+        axes.set(**labels)
+        return axes, lambda: figure.savefig(folder / file, dpi=120, bbox_inches="tight")
+
+    axes, save = picture("curves.png", xlabel="CPU minutes", ylabel="validation bits per byte", yscale="log")
+    for row, one in found.items():
+        if one["curve"]:
+            seconds, bits = zip(*one["curve"], strict=True)
+            axes.plot([second / 60 for second in seconds], bits, label=names[row])
+    axes.legend()
+    save()
+    measured = {row: one["measured"] for row, one in found.items() if "measured" in one}
+    if not measured:
+        return
+    axes, save = picture(
+        "speed.png", xlabel="bytes of translation a second, one core, int8", ylabel="chrF", xscale="log"
+    )
+    for row, one in measured.items():
+        points = [
+            (speed, one["chrf_by_noise"]["0"]) for speed in one["text_bytes_per_second_by_batch"].values()
+        ]
+        (line,) = axes.plot(*zip(*points, strict=True), marker="o", label=names[row])
+        for batch, point in zip(one["text_bytes_per_second_by_batch"], points, strict=True):
+            axes.annotate(
+                f"batch {batch}",
+                point,
+                textcoords="offset points",
+                xytext=(4, 4),
+                size=7,
+                color=line.get_color(),
+            )
+    axes.legend(fontsize=8)
+    save()
+    axes, save = picture("noise.png", xlabel="% of the source's characters disturbed", ylabel="chrF")
+    for row, one in measured.items():
+        shares, chrf = zip(
+            *((100 * float(share), score) for share, score in one["chrf_by_noise"].items()), strict=True
+        )
+        axes.plot(shares, chrf, marker="o", label=names[row])
+    axes.legend(fontsize=8)
+    save()
+
+
+def _cells(recipe: Recipe, one: Mapping[str, Any]) -> list[str]:
+    """What stands behind a row's name."""
+    if recipe.language:
+        cells = ["; ".join(one["scores"]["predict"])]
+    else:
+        cells = [f"{one['scores'][key]['score']:.2f}" for key in ("bleu", "bleu_lowercased", "chrf")]
+    cells += [f"{one['valid_bits_per_byte']:.4f}" if one["valid_bits_per_byte"] is not None else ""]
+    cells += [one["parameters"], f"{one['updates']:,}", f"{one['cpu_seconds'] / 60:.0f}"]
+    if recipe.noise:
+        speeds = one["measured"]["text_bytes_per_second_by_batch"]
+        cells += [f"{speeds['1']:,.0f}", f"{speeds['32']:,.0f}", f"{one['measured']['megabytes']:.1f}"]
+    return cells
+
+
+def _noise(recipe: Recipe, found: Found) -> list[str]:
+    """chrF by the share of the source that is disturbed, and what is left of the clean one at 10 %."""
+    shares = list(next(iter(found.values()))["measured"]["chrf_by_noise"])
+    head = ["chrF, int8, source disturbed", *(f"{float(share):.0%}" for share in shares), "kept at 10 %"]
+    lines = [_line(head), "|---" + "|---:" * (len(head) - 1) + "|"]
+    for row in recipe.row:
+        if row.name in found:
+            chrf = found[row.name]["measured"]["chrf_by_noise"]
+            kept = f"{100 * chrf['0.1'] / chrf['0']:.1f} %" if chrf["0"] else ""
+            lines.append(_line([row.title or row.name, *(f"{chrf[share]:.2f}" for share in shares), kept]))
+    return lines
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
