@@ -3,9 +3,9 @@
     python tools/tune.py --arch bahdanau --preset tiny --src data/train.ko --tgt data/train.en \
         --valid-src data/valid.ko --valid-tgt data/valid.en -o tuning/bahdanau --cpu-minutes 40
 
-A trial is a set of options, drawn by Optuna from the ranges of --vary; the first one is the preset itself. It
-is trained for the minutes of the first rung, its schedule ending there, and anew for each longer one while it
-is among the best third of those that came so far. What is found stands in -o: trials.md and trials.json, the
+A trial is a set of options, drawn by Optuna from the ranges of --vary; the first one is the preset itself,
+the next are those of --try. It is trained for the minutes of the first rung, its schedule ending there, and
+anew for each longer one while it is among the best third of those that came so far. What is found stands in -o: trials.md and trials.json, the
 best first; trials.png; and study.log, from which the same command goes on after it was stopped, until all
 trials together have taken --cpu-minutes. --program rival tunes tools/rival/train.py in the same way; what
 else it takes is given as it stands. Needs Optuna: pip install 'bytenmt[tune]'.
@@ -108,6 +108,18 @@ class Range(NamedTuple):
         return f"{trial.suggest_float(self.key, self.low, self.high, log=True):.3g}"
 
 
+def chosen(text: str, ranges: Sequence[Range]) -> dict[str, Any]:
+    """The values of `key=value,key=value`, as Optuna takes them. Raises ValueError."""
+    known, found = {one.key: one for one in ranges}, {}
+    for part in text.split(","):
+        key, _, value = part.partition("=")
+        one = known.get(key)
+        if one is None or (one.choices and value not in one.choices):
+            raise ValueError(f"--try {part}: expected one of {', '.join(known)} and a value that is varied")
+        found[key] = value if one.choices else float(value)
+    return found
+
+
 class Rung(NamedTuple):
     """A training: its validation bits per byte, updates, and CPU seconds from its start to its end."""
 
@@ -165,9 +177,10 @@ def tune(
     rungs: Sequence[float],
     minutes: float,
     seed: int,
+    first: Sequence[Mapping[str, Any]] = (),
 ) -> list[FrozenTrial]:
     """Trials until they have taken so many CPU minutes; all of the study's, the best first: those of the
-    longest rung, by their bits per byte."""
+    longest rung, by their bits per byte. first: what is tried after the preset."""
     folder.mkdir(parents=True, exist_ok=True)
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=6, multivariate=True)
     study = optuna.create_study(
@@ -182,6 +195,8 @@ def tune(
         study.enqueue_trial(trial.params, user_attrs=_preset(trial))
     if not study.trials:
         study.enqueue_trial({}, user_attrs={"preset": True})
+        for params in first:
+            study.enqueue_trial(dict(params))
 
     def objective(trial: Trial) -> float:
         settings = {} if _preset(trial) else {one.key: one.draw(trial) for one in ranges}
@@ -284,6 +299,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder of the study")
     parser.add_argument("--program", choices=PROGRAMS, default="bytenmt", help="what is tuned (%(default)s)")
     parser.add_argument("--vary", action="append", default=[], metavar="KEY=LOW..HIGH | KEY=A|B")
+    parser.add_argument("--try", action="append", default=[], metavar="KEY=VALUE,...", dest="first")
     parser.add_argument("--rungs", default=",".join(f"{rung:g}" for rung in RUNGS), help="CPU minutes")
     parser.add_argument("--cpu-minutes", type=float, default=40.0, help="of all trainings together")
     parser.add_argument("--seed", type=int, default=1)
@@ -296,7 +312,8 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = str(args.threads)
     words = ["--threads", str(args.threads), *training_args]
     training = Training(args.output, program, words, args.seed)
-    trials = tune(args.output, training, ranges, rungs, args.cpu_minutes, args.seed)
+    first = [chosen(text, ranges) for text in args.first]
+    trials = tune(args.output, training, ranges, rungs, args.cpu_minutes, args.seed, first)
     write(args.output, trials, rungs)
     best = trials[0]
     assert all(math.isfinite(rung.bits) for rung in taken(best))
