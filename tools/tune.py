@@ -5,10 +5,11 @@
 
 A trial is a set of options, drawn by Optuna from the ranges of --vary; the first one is the preset itself,
 the next are those of --try. It is trained for the minutes of the first rung, its schedule ending there, and
-anew for each longer one while it is among the best third of those that came so far. What is found stands in -o: trials.md and trials.json, the
-best first; trials.png; and study.log, from which the same command goes on after it was stopped, until all
-trials together have taken --cpu-minutes. --program rival tunes tools/rival/train.py in the same way; what
-else it takes is given as it stands. Needs Optuna: pip install 'bytenmt[tune]'.
+anew for each longer one while it is among the best third of those that came so far. What is found stands in
+-o: trials.md and trials.json, the best first; trials.png; and study.log, from which the same command goes
+on after it was stopped, until all trials together have taken --cpu-minutes. --program rival tunes
+tools/rival/train.py in the same way; what else it takes is given as it stands. Needs Optuna: pip install
+'bytenmt[tune]'.
 """
 
 from __future__ import annotations
