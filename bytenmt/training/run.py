@@ -23,7 +23,7 @@ from bytenmt.reporter import SILENT, Reporter
 from bytenmt.speculative.build import told
 from bytenmt.speculative.table import FILE, check_serial
 from bytenmt.speculative.table import write as write_drafts
-from bytenmt.storage.checkpoint import has_checkpoint, load_embedding, write_atomically
+from bytenmt.storage.checkpoint import has_checkpoint, write_atomically
 from bytenmt.storage.lineage import read_start
 from bytenmt.storage.lock import one_training
 from bytenmt.storage.manifest import CONFIG
@@ -83,7 +83,7 @@ def train(
         config = group.first(lambda: _settled(config, device, run if saved else None))
         trainer = Trainer(config, device, group, reporter)
         if init_embedding is not None:
-            load_embedding(trainer.model, init_embedding)
+            trainer.begin_with_embedding(init_embedding)
         lineage: tuple[Ancestor, ...] = ()
         if saved:
             facts = trainer.load(run, resume_from)

@@ -26,7 +26,7 @@ from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.models import build_model
 from bytenmt.models.base import Model
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.storage.checkpoint import load_checkpoint, load_weights, save_checkpoint, weights
+from bytenmt.storage.checkpoint import load_checkpoint, load_embedding, load_weights, save_checkpoint, weights
 from bytenmt.storage.manifest import read_pointer
 from bytenmt.training.language_model_objective import LanguageModelObjective
 from bytenmt.training.objective import Objective
@@ -133,7 +133,7 @@ class Trainer:
                 parts[part][rest] = tensor
             load_weights(self.model, saved.weights, run)
             if self.average is not None:
-                self.average = MovingAverage(self.parameters, self.config.train.ema)
+                self._begin_average()
                 load_weights(self.model, parts["model"], run)
             restore_optimizer(self.optimizer, parts["optimizer"], self.config.train)
             self.objective.take_up(parts["state"])
@@ -150,6 +150,14 @@ class Trainer:
         """Take the weights of another run, read from `file`, before the first update; the moving average
         begins with them too. Raises CheckpointError."""
         load_weights(self.model, tensors, file)
+        self._begin_average()
+
+    def begin_with_embedding(self, file: Path) -> None:
+        """Take the byte embedding of another run in the same way. Raises CheckpointError."""
+        load_embedding(self.model, file)
+        self._begin_average()
+
+    def _begin_average(self) -> None:
         if self.average is not None:
             self.average = MovingAverage(self.parameters, self.config.train.ema)
 

@@ -274,11 +274,13 @@ def test_drawn_inputs(arch: str) -> None:
     assert torch.equal(own[:, 0], truth[:, 0])
 
 
-def test_embedding_of_another_run(texts: dict[str, Any], tmp_path: Path) -> None:
-    """A table goes from one architecture to another of the same width, and no further."""
+@pytest.mark.parametrize("ema", [(), ("train.ema=0.9999",)])
+def test_embedding_of_another_run(texts: dict[str, Any], tmp_path: Path, ema: tuple[str, ...]) -> None:
+    """A table goes from one architecture to another of the same width, and no further; a moving average
+    begins with it."""
     first = tmp_path / "first"
     train(first, config("luong", "train.max_updates=2"), **texts, device=CPU)
-    second = config("bytenet", "train.max_updates=1", "train.lr=1e-12", "train.weight_decay=0.0")
+    second = config("bytenet", "train.max_updates=1", "train.lr=1e-12", "train.weight_decay=0.0", *ema)
     train(tmp_path / "second", second, **texts, device=CPU, init_embedding=first)
     tables = [weights(run)["embedding.weight"] for run in (first, tmp_path / "second")]
     torch.testing.assert_close(tables[0], tables[1], atol=1e-8, rtol=0)
