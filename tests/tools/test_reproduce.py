@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bytenmt.config.schema import load_config
 from bytenmt.errors import BytenmtError
 from tools import reproduce
 from tools.reproduce import Stopped
@@ -165,9 +166,15 @@ def test_time_that_is_used_stops_a_training_which_goes_on(
 
 
 def test_every_recipe_can_be_read() -> None:
+    """And its settings are ones that there are."""
     for path in FOLDER.glob("*.toml"):
         recipe = Recipe.read(path)
         assert set(recipe.test) in ({"src", "ref"}, {"text"})
         for row in recipe.row:
             if row.program == "bytenmt" and not row.ensemble:
-                assert "--arch" in recipe.training(row.name, Path("corpora"), Path("results"))
+                words = recipe.training(row.name, Path("corpora"), Path("results"))
+                pairs = list(zip(words, words[1:], strict=False))
+                given = dict(pairs)
+                settings = [value for key, value in pairs if key == "--set"]
+                settings += ["model.source=false"] if recipe.language else []
+                load_config(given["--arch"], given["--preset"], "", settings)
