@@ -62,6 +62,7 @@ class Options:
     and the byte's, on nothing else.
     no_repeat_ngram_size: no n characters come twice in a text where that leaves a choice; 0 is off.
     endless: a text, not a line: line ends are allowed, and it goes on as long as its limit lets it.
+    byte_scores: every byte's own log-probability is kept, for Hypothesis.byte_scores.
     Raises ValueError for a number outside bounds.DECODING.
     """
 
@@ -75,6 +76,7 @@ class Options:
     seed: int = 0
     no_repeat_ngram_size: int = 0
     endless: bool = False
+    byte_scores: bool = False
 
     def __post_init__(self) -> None:
         bounds.check(vars(self), bounds.DECODING)
@@ -100,12 +102,14 @@ class Request(NamedTuple):
 class Hypothesis(NamedTuple):
     """text: bytes without EOS; log_probability: natural log, EOS included, the model's own without mask or
     temperature; score: what it was ranked by, log_probability / (bytes + 1) ** length_penalty; passes: of the
-    decoder, where some of the bytes were drafted, else 0."""
+    decoder, where some of the bytes were drafted, else 0; byte_scores: the natural log-probability of each
+    byte and of EOS, where Options.byte_scores asks for them, which sum to log_probability."""
 
     text: bytes
     log_probability: float
     score: float
     passes: int = 0
+    byte_scores: tuple[float, ...] = ()
 
 
 def shared_beginning(texts: Sequence[bytes]) -> bytes:

@@ -42,6 +42,7 @@ class Translation(NamedTuple, Generic[AnyStr]):
     log_probability: float
     score: float
     passes: int = 0
+    byte_scores: tuple[float, ...] = ()
 
 
 class Answer(NamedTuple):
@@ -277,8 +278,21 @@ class Translator:
             text = b"".join(part.text + piece.joint for part, piece in zip(parts, line, strict=True))
             log_probability = sum(part.log_probability for part in parts)
             score = log_probability / (len(text) + 1) ** self.options.length_penalty
-            joined.append(Hypothesis(text, log_probability, score, sum(part.passes for part in parts)))
+            passes, scores = sum(part.passes for part in parts), _joined_scores(line, parts)
+            joined.append(Hypothesis(text, log_probability, score, passes, scores))
         return joined
+
+
+def _joined_scores(line: Sequence[Piece], parts: Sequence[Hypothesis]) -> tuple[float, ...]:
+    """The bytes' scores of a line: what joins its pieces costs nothing, the end as much as all their ends."""
+    if not any(part.byte_scores for part in parts):
+        return ()
+    scores, ends = list[float](), 0.0
+    for part, piece in zip(parts, line, strict=True):
+        *of_bytes, end = part.byte_scores or (0.0,)  # of a piece that is empty nothing was asked
+        scores += of_bytes + [0.0] * len(piece.joint)
+        ends += end
+    return (*scores, ends)
 
 
 def _spec(engine: str, device: str, precision: str, threads: int | None, draft: str | int) -> EngineSpec:

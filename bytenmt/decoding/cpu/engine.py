@@ -55,7 +55,7 @@ class NumbaEngine:
             for model in packed
         ]
         self._search = SearchState.make(
-            capacity, options.beam, len(packed), length=0, prefix=0, n_rows=n_rows
+            capacity, options.beam, len(packed), 0, 0, n_rows=n_rows, totals=options.byte_scores
         )
         self._drafter = Drafter.of(speculation, n_rows)
         self._handles: dict[int, int] = {}  # of running sentences, to places
@@ -188,7 +188,13 @@ class NumbaEngine:
         ended = search.ranked, search.log_p, search.at, search.who
         numbers = [part[place, : search.n_finished[place]].tolist() for part in ended]
         return [
-            Hypothesis(search.text(place, step, beam), log_p, score, n_passes)
+            Hypothesis(
+                search.text(place, step, beam),
+                log_p,
+                score,
+                n_passes,
+                search.byte_scores(place, step, beam, log_p),
+            )
             for score, log_p, step, beam in zip(*numbers, strict=True)
         ]
 

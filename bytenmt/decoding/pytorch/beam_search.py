@@ -11,74 +11,17 @@ nor where drafts come from.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from bytenmt.decoding.interface import LOOK_AHEAD, Options, Request
+from bytenmt.decoding.pytorch.beams import Beams, Chosen, Finished, History
 from bytenmt.decoding.pytorch.ngram_blocking import Guard, banned
 from bytenmt.decoding.pytorch.sampling import draw, signed
 from bytenmt.models.tree import map_tensors
 from bytenmt.splitmix import draw_key
 from bytenmt.utf8 import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS, UTF8_NEXT, allowed_bytes
-
-
-class Finished(NamedTuple):
-    """Hypotheses that have ended, each (n, b): score float64 that ranks them, log_probability float64, step
-    and beam int64 at which EOS was chosen. Where there is none both scores are -inf and the step is -1.
-
-    In a beam search they stand best first, otherwise each in the column of its row.
-    """
-
-    score: Tensor
-    log_probability: Tensor
-    step: Tensor
-    beam: Tensor
-
-
-class History(NamedTuple):
-    """What was chosen, written in place: byte (n, T, b) uint8, and parent (n, T, b) int32, the beam of the
-    step before that it went on from. T: one more than the highest limit."""
-
-    byte: Tensor
-    parent: Tensor
-
-
-class Beams(NamedTuple):
-    """n sentences, each with b beams (in sampling: b texts).
-
-    step, limit (n,) int64: bytes chosen, and at most; done (n,) bool.
-    forced (n, T) int16: one more than the byte that must come at each step, 0 where any may.
-    key (n, b) int64: of each text's draws.
-    last (n, b) uint8: the byte chosen last, BOS first; parent (n, b) int64: the beam that it went on from.
-    automaton (n, b) int64: see utf8; score (n, b) float64: log-probability so far.
-    guard: T is 0 where repetition is not guarded against. passes (n,) int64: that have read drafted bytes.
-    """
-
-    step: Tensor
-    limit: Tensor
-    done: Tensor
-    forced: Tensor
-    key: Tensor
-    last: Tensor
-    parent: Tensor
-    automaton: Tensor
-    score: Tensor
-    finished: Finished
-    history: History
-    guard: Guard
-    passes: Tensor
-
-
-class Chosen(NamedTuple):
-    """A step's outcome: byte, parent (n, b) int64, score (n, b) float64, finished, done (n,) bool."""
-
-    byte: Tensor
-    parent: Tensor
-    score: Tensor
-    finished: Finished
-    done: Tensor
 
 
 class Search:
@@ -121,7 +64,9 @@ class Search:
             score=score,
             finished=Finished(nothing, nothing, zero - 1, zero),
             history=History(
-                torch.zeros(n, history, b, dtype=torch.uint8), torch.zeros(n, history, b, dtype=torch.int32)
+                torch.zeros(n, history, b, dtype=torch.uint8),
+                torch.zeros(n, history, b, dtype=torch.int32),
+                torch.zeros(n, history if self.options.byte_scores else 0, b, dtype=torch.float64),
             ),
             guard=Guard.begin(n, history if self.options.no_repeat_ngram_size else 0, b),
             passes=zero[:, 0],
@@ -162,7 +107,10 @@ class Search:
         # What is not taken is written too: the next pass writes over it, and at the limit no text has a byte.
         beams.history.byte.scatter_(1, at[:, :, None], byte.to(torch.uint8)[:, :, None])
         costs = log_p.gather(2, byte[:, :, None])[:, :, 0].double()
-        score = torch.cat([beams.score, costs], dim=1).cumsum(dim=1).gather(1, n_right + 1)
+        scores = torch.cat([beams.score, costs], dim=1).cumsum(dim=1)
+        if self.options.byte_scores:
+            beams.history.score.scatter_(1, at[:, :, None], scores[:, 1:, None])
+        score = scores.gather(1, n_right + 1)
         last, running = byte.gather(1, n_right), ~beams.done
         at_last = beams._replace(step=beams.step + n_right[:, 0])
         chosen = each_row(last, score, at_last, self.options)
@@ -211,6 +159,8 @@ class Search:
         byte = chosen.byte.to(torch.uint8)
         history.byte.scatter_(1, at, byte[:, None])
         history.parent.scatter_(1, at, chosen.parent[:, None].to(torch.int32))
+        if self.options.byte_scores:
+            history.score.scatter_(1, at, chosen.score[:, None])
         automaton = beams.automaton.gather(1, chosen.parent)
         guard = beams.guard
         if self.options.no_repeat_ngram_size:

@@ -5,7 +5,8 @@ Waits for the device. Knows no models.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +14,11 @@ import torch
 from torch import Tensor
 
 from bytenmt.decoding.interface import Hypothesis, shared_beginning
-from bytenmt.decoding.pytorch.beam_search import Beams
+from bytenmt.decoding.pytorch.beams import Beams
 from bytenmt.errors import BytenmtError
 
 Ints = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -44,9 +46,10 @@ def read_back(beams: Beams, rows: Sequence[int], n_best: int) -> list[list[Hypot
     if not (score[:, 0] > -np.inf).all():
         raise BytenmtError("the model's probabilities are not numbers: its training has diverged")
     texts = _texts(beams, index, step, beam)
+    bytes_ = _byte_scores(beams, index, step, beam, log_p)
     return [
         [
-            Hypothesis(text, float(log_p[i, j]), float(score[i, j]), passes[i])
+            Hypothesis(text, float(log_p[i, j]), float(score[i, j]), passes[i], bytes_(i, j))
             for j, text in enumerate(texts[i])
             if score[i, j] > -np.inf
         ]
@@ -71,7 +74,7 @@ def sure(beams: Beams, row: int) -> bytes:
 def _texts(beams: Beams, rows: Tensor, step: Ints, beam: Ints) -> list[list[bytes]]:
     """The bytes before each step (m, k) on the way to that beam (m, k), of sentences rows (m,) int64."""
     length = int(step.max(initial=0))
-    byte, parent = (part[:, :length][rows].cpu().numpy() for part in beams.history)
+    byte, parent = (part[:, :length][rows].cpu().numpy() for part in beams.history[:2])
     if byte.shape[2] == 1 and step.shape[1]:
         return [[parts[: ends[0], 0].tobytes()] for parts, ends in zip(byte, step, strict=True)]
     text: Bytes = np.zeros((*step.shape, length), np.uint8)
@@ -83,3 +86,23 @@ def _texts(beams: Beams, rows: Tensor, step: Ints, beam: Ints) -> list[list[byte
         [part[: max(end, 0)].tobytes() for part, end in zip(parts, ends, strict=True)]
         for parts, ends in zip(text, step, strict=True)
     ]
+
+
+def _byte_scores(
+    beams: Beams, rows: Tensor, step: Ints, beam: Ints, log_p: Reals
+) -> Callable[[int, int], tuple[float, ...]]:
+    """Of hypothesis j of sentence i the log-probability of each byte and of EOS; nothing where these are not
+    kept. step, beam, log_p (m, k): at EOS."""
+    if not beams.history.score.shape[1]:
+        return lambda i, j: ()
+    length = int(step.max(initial=0))
+    parent, score = (part[:, :length][rows].cpu().numpy() for part in beams.history[1:])
+
+    def of(i: int, j: int) -> tuple[float, ...]:
+        totals, at = [float(log_p[i, j])], beam[i, j]
+        for before in range(step[i, j] - 1, -1, -1):
+            totals.append(float(score[i, before, at]))
+            at = parent[i, before, at]
+        return tuple(later - earlier for earlier, later in pairwise([0.0, *reversed(totals)]))
+
+    return of

@@ -204,8 +204,16 @@ def beam_search(search: SearchState, rules: Rules, place: int, best: Any, index:
     for beam in range(beams):
         search.chosen[place, step, beam] = search.last[place, beam]
         search.parents[place, step, beam] = search.parent[place, beam]
+        keep_total(search, place, step, beam)
     if search_is_over(search, rules, place, search.score[place, 0] if going > 0 else NOTHING):
         search.state[place] = DONE
+
+
+@compiled
+def keep_total(search: SearchState, place: int, step: int, beam: int) -> None:
+    """Note a beam's score after a step, where that is asked for."""
+    if search.totals.shape[1] > 0:
+        search.totals[place, step, beam] = search.score[place, beam]
 
 
 @compiled
@@ -280,6 +288,7 @@ def draw(search: SearchState, rules: Rules, place: int, beam: int, merged: Any, 
     search.chosen[place, step, beam], search.parents[place, step, beam] = byte, beam
     search.last[place, beam], search.parent[place, beam] = byte, beam
     search.score[place, beam] = score
+    keep_total(search, place, step, beam)
     if byte == EOS:
         finish(search, rules, place, score, beam)
         search.score[place, beam] = NOTHING

@@ -5,6 +5,7 @@ Knows no models and no rule by which a byte is chosen; beam_search.py does.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +61,8 @@ class SearchState(NamedTuple):
     automaton (p, b) uint8; score (p, b) float64: log-probability so far; keys (p, b) uint64: of the draws.
     n_finished (p,) int64; ranked, log_p (p, b) float64, at, who (p, b) int64: finished hypotheses, best
     first: score, log-probability, step and beam of EOS.
-    chosen (p, t, b) uint8, parents (p, t, b) uint16: what was chosen at every step, and whose child it is.
+    chosen (p, t, b) uint8, parents (p, t, b) uint16: what was chosen at every step, and whose child it is;
+    totals (p, t, b) float64: the score then, t is 0 where bytes' own scores are not asked for.
     source (p, _) uint8, n_source (p,) int64: bytes to copy from; drafted (p, 8) uint8: what probably
     comes after `last`, of which n_drafted (p,) int64 bytes are read, and chance (p, 8) float64, that as many
     of them are accepted; passes (p,) int64 of the decoder. Only of b = 1.
@@ -86,6 +88,7 @@ class SearchState(NamedTuple):
     who: Ints
     chosen: Bytes
     parents: npt.NDArray[np.uint16]
+    totals: Reals
     source: Bytes
     n_source: Ints
     drafted: Bytes
@@ -98,10 +101,18 @@ class SearchState(NamedTuple):
 
     @staticmethod
     def make(
-        n_places: int, beam: int, n_models: int, length: int, prefix: int, source: int = 0, n_rows: int = 0
+        n_places: int,
+        beam: int,
+        n_models: int,
+        length: int,
+        prefix: int,
+        source: int = 0,
+        n_rows: int = 0,
+        totals: bool = False,
     ) -> SearchState:
         """Free places for outputs of at most `length` bytes, prefixes of at most `prefix` and sources of
-        `source` bytes to copy from; n_rows: of a pass at most, if more than places times beams."""
+        `source` bytes to copy from; n_rows: of a pass at most, if more than places times beams; totals:
+        whether they are kept."""
 
         each = (n_places, beam)
         n_rows = max(n_rows, n_places * beam)
@@ -124,6 +135,7 @@ class SearchState(NamedTuple):
             who=np.zeros(each, np.int64),
             chosen=np.zeros(steps, np.uint8),
             parents=np.zeros(steps, np.uint16),
+            totals=np.zeros(steps if totals else (n_places, 0, beam)),
             source=np.zeros((n_places, max(1, source)), np.uint8),
             n_source=np.zeros(n_places, np.int64),
             drafted=np.zeros((n_places, CHAIN), np.uint8),
@@ -138,7 +150,8 @@ class SearchState(NamedTuple):
     def grown(self, length: int, prefix: int, source: int) -> SearchState:
         """The same with room for longer outputs, prefixes and sources."""
         n_places, beam = self.last.shape
-        new = SearchState.make(n_places, beam, len(self.logits), length, prefix, source, len(self.rows))
+        rows, totals = len(self.rows), self.totals.shape[1] > 0
+        new = SearchState.make(n_places, beam, len(self.logits), length, prefix, source, rows, totals)
         pairs: list[tuple[Any, Any]] = list(zip(self, new, strict=True))
         for was, now in pairs:
             now[tuple(slice(n) for n in was.shape)] = was
@@ -171,3 +184,14 @@ class SearchState(NamedTuple):
             made[at] = self.chosen[place, at, beam]
             beam = int(self.parents[place, at, beam])
         return bytes(made)
+
+    def byte_scores(self, place: int, step: int, beam: int, total: float) -> tuple[float, ...]:
+        """The log-probability of each byte before a step on the way to a beam, and of EOS; total: of the text
+        with it. Empty where totals are not kept."""
+        if not self.totals.shape[1]:
+            return ()
+        totals = [total]
+        for at in range(step - 1, -1, -1):
+            totals.append(float(self.totals[place, at, beam]))
+            beam = int(self.parents[place, at, beam])
+        return tuple(after - before for before, after in pairwise([0.0, *reversed(totals)]))
