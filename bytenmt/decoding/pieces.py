@@ -1,11 +1,14 @@
-"""A line that is too long for a model, cut into pieces that are translated one by one.
+"""A line that is too long for a model, cut into pieces that are translated one by one, and joined again.
 
-Knows bytes; knows no engines.
+Knows bytes and hypotheses; knows no engines.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from bytenmt.decoding.interface import Hypothesis
 
 
 class Piece(NamedTuple):
@@ -34,3 +37,31 @@ def cut(line: bytes, limit: int) -> list[Piece]:
         start = end + len(joint)
     pieces.append(Piece(line[start:], b""))
     return pieces
+
+
+def join(
+    line: Sequence[Piece], found: Sequence[Sequence[Hypothesis]], length_penalty: float
+) -> list[Hypothesis]:
+    """The hypotheses of a line from those of its pieces: the k-th joins the k-th of each."""
+    if len(line) == 1:
+        return list(found[0])
+    joined = []
+    for parts in zip(*found, strict=False):
+        text = b"".join(part.text + piece.joint for part, piece in zip(parts, line, strict=True))
+        log_probability = sum(part.log_probability for part in parts)
+        score = log_probability / (len(text) + 1) ** length_penalty
+        passes = sum(part.passes for part in parts)
+        joined.append(Hypothesis(text, log_probability, score, passes, _scores(line, parts)))
+    return joined
+
+
+def _scores(line: Sequence[Piece], parts: Sequence[Hypothesis]) -> tuple[float, ...]:
+    """The bytes' scores of a line: what joins its pieces costs nothing, the end as much as all their ends."""
+    if not any(part.byte_scores for part in parts):
+        return ()
+    scores, ends = list[float](), 0.0
+    for part, piece in zip(parts, line, strict=True):
+        *of_bytes, end = part.byte_scores or (0.0,)  # of a piece that is empty nothing was asked
+        scores += of_bytes + [0.0] * len(piece.joint)
+        ends += end
+    return (*scores, ends)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, AnyStr, Generic, NamedTuple, overload
 
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Hypothesis, Options, Request
 from bytenmt.decoding.loading import Runtime, load_runs
-from bytenmt.decoding.pieces import Piece, cut
+from bytenmt.decoding.pieces import Piece, cut, join
 from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.settings import Settings, encoded
 from bytenmt.decoding.streaming import in_characters
@@ -190,7 +190,8 @@ class Translator:
         found: dict[Request | None, list[Hypothesis]] = {None: [NOTHING]}
         found.update(zip(requests, self._decode(requests), strict=True))
         parts = [[found[request] for request in line] for line in asked]
-        return [Answer(self._join(*line), *line) for line in zip(pieces, parts, strict=True)]
+        penalty = self.options.length_penalty
+        return [Answer(join(*line, penalty), *line) for line in zip(pieces, parts, strict=True)]
 
     def stream(self, line: AnyStr) -> Iterator[AnyStr]:
         """The translation of one line as it is decoded, in parts of whole characters; for beam 1."""
@@ -268,31 +269,6 @@ class Translator:
         engine = self._engines.pop(capacity, None) or self.make_engine(capacity)
         yield engine
         self._engines[capacity] = engine
-
-    def _join(self, line: list[Piece], found: list[list[Hypothesis]]) -> list[Hypothesis]:
-        """The hypotheses of a line from those of its pieces."""
-        if len(line) == 1:
-            return found[0]
-        joined = []
-        for parts in zip(*found, strict=False):
-            text = b"".join(part.text + piece.joint for part, piece in zip(parts, line, strict=True))
-            log_probability = sum(part.log_probability for part in parts)
-            score = log_probability / (len(text) + 1) ** self.options.length_penalty
-            passes, scores = sum(part.passes for part in parts), _joined_scores(line, parts)
-            joined.append(Hypothesis(text, log_probability, score, passes, scores))
-        return joined
-
-
-def _joined_scores(line: Sequence[Piece], parts: Sequence[Hypothesis]) -> tuple[float, ...]:
-    """The bytes' scores of a line: what joins its pieces costs nothing, the end as much as all their ends."""
-    if not any(part.byte_scores for part in parts):
-        return ()
-    scores, ends = list[float](), 0.0
-    for part, piece in zip(parts, line, strict=True):
-        *of_bytes, end = part.byte_scores or (0.0,)  # of a piece that is empty nothing was asked
-        scores += of_bytes + [0.0] * len(piece.joint)
-        ends += end
-    return (*scores, ends)
 
 
 def _spec(engine: str, device: str, precision: str, threads: int | None, draft: str | int) -> EngineSpec:

@@ -62,7 +62,7 @@ SLOW = """
     tools/test_draft_benchmarks.py test_an_engine_is_compared_with_itself
     tools/test_fuzz.py
     tools/test_length_penalty.py
-    tools/test_reproduce.py test_a_row_is_trained_scored_and_told
+    tools/test_reproduce.py test_rows_are_trained_scored_and_told
     tools/test_sample.py test_copying_the_nearest_pair_is_no_answer
     tools/test_sample.py test_no_held_out_date_or_time_is_written_in_training
     tools/test_widen.py test_a_wider_model_computes_what_it_did
