@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt import __version__
+from bytenmt.cli.console import say, writer
 from bytenmt.cli.line_filter import OutputFormat, plain
-from bytenmt.cli.output_formats import JsonLines, n_best_list
+from bytenmt.cli.output_formats import Align, Flagged, JsonLines, WithPage, n_best_list
 from bytenmt.config.schema import ATTENTIVE, architecture, fingerprint
 from bytenmt.decoding.choice import precision_of
 from bytenmt.decoding.interface import EngineSpec
@@ -33,6 +35,9 @@ class Answers(NamedTuple):
     format: str = "text"
     alignment: bool | None = None
     with_source: bool = False
+    character_bits: bool = False
+    flag_above: float | None = None
+    html: Path | None = None
     stream: bool = False
 
 
@@ -45,12 +50,14 @@ def engine_spec(decoding: Mapping[str, Any], device: str, threads: int | None) -
     return EngineSpec(decoding["engine"], device, decoding["precision"], threads, decoding["draft"])
 
 
-def settings(decoding: Mapping[str, Any]) -> Settings:
+def settings(decoding: Mapping[str, Any], answers: Answers | None = None) -> Settings:
     """What the options of a search say, without those of the engine. Raises BytenmtError for what does not go
     together or would be ignored."""
     given = {
         name: value for name, value in decoding.items() if value is not None and name not in OF_THE_ENGINE
     }
+    if answers is not None and (answers.character_bits or answers.html is not None):
+        given["byte_scores"] = True
     if "prefix" in given:
         given["prefix"] = utf8(given["prefix"], "--prefix")
         if b"\n" in given["prefix"] or b"\r" in given["prefix"]:
@@ -74,16 +81,24 @@ def form(asked: Answers, settings: Settings, group: Group | None) -> OutputForma
         for option, given in (
             ("--alignment", asked.alignment is not None),
             ("--with-source", asked.with_source),
+            ("--character-bits", asked.character_bits),
         ):
             if given:
                 raise BytenmtError(f"{option} would be ignored: give --format jsonl with it")
     n_best = settings.search.n_best
     if not asked.stream:
         if asked.format == "jsonl":
-            return JsonLines(n_best, with_source=asked.with_source)
-        return n_best_list if n_best > 1 else plain
+            of_lines = asked.with_source, asked.flag_above, asked.character_bits
+            return JsonLines(n_best, None, *of_lines)
+        shape: OutputFormat = n_best_list if n_best > 1 else plain
+        if asked.flag_above is None:
+            return shape
+        return Flagged(shape, asked.flag_above, lambda told: say(f"bytenmt: {told}"))
     if asked.format != "text":
         raise BytenmtError(f"--stream shows plain text: drop it, or --format {asked.format}")
+    if asked.flag_above is not None or asked.html is not None:
+        option = "--html" if asked.flag_above is None else "--flag-above"
+        raise BytenmtError(f"--stream shows a line before it is judged: drop it, or {option}")
     if settings.search.beam > 1:
         raise BytenmtError("--stream shows what is sure to stay: drop it, or --beam-size")
     if group is not None:
@@ -96,14 +111,35 @@ def with_alignment(shape: OutputFormat | None, runtime: Runtime, wanted: bool | 
     None where it was not said. Raises BytenmtError where they are wanted and cannot be had."""
     if not isinstance(shape, JsonLines) or wanted is False:
         return shape
-    files = [run.file for run in runtime.runs if architecture(run.config.model) in ATTENTIVE]
-    if wanted and not files:
+    align = aligner(runtime)
+    if wanted and align is None:
         raise BytenmtError("--alignment: no run here has attention: drop it")
+    return shape if align is None else replace(shape, align=align)
+
+
+def aligner(runtime: Runtime) -> Align | None:
+    """What finds the links of lines, where one of the runs has attention."""
+    files = [run.file for run in runtime.runs if architecture(run.config.model) in ATTENTIVE]
     if not files:
-        return shape
+        return None
     from bytenmt.evaluation.alignment import Aligner
 
-    return replace(shape, align=Aligner.load(files, runtime.spec.device).links)
+    return Aligner.load(files, runtime.spec.device).links
+
+
+@contextmanager
+def with_page(shape: OutputFormat | None, asked: Answers, runtime: Runtime) -> Iterator[OutputFormat | None]:
+    """The same form, with a page of its answers where one is asked for, which is whole at the end."""
+    if asked.html is None or shape is None:
+        yield shape
+        return
+    from bytenmt.analysis.review_page import ReviewPage
+
+    with writer(asked.html) as file:
+        page = ReviewPage(file, f"bytenmt: {asked.html.stem}", asked.flag_above)
+        align = shape.align if isinstance(shape, JsonLines) else aligner(runtime)
+        yield WithPage(shape, page, align)
+        page.finish()
 
 
 def made_with(
@@ -131,6 +167,7 @@ def made_with(
             "format": "stream" if shape is None else "jsonl" if isinstance(shape, JsonLines) else "text",
             "alignment": isinstance(shape, JsonLines) and shape.align is not None,
             **({"with-source": True} if isinstance(shape, JsonLines) and shape.with_source else {}),
+            **({"flag-above": shape.flag_above} if isinstance(shape, JsonLines) and shape.flag_above else {}),
             "buffer-size": buffer_size,
             "errors": errors,
             "prefix": asked.settings.prefix.decode(),
@@ -138,7 +175,11 @@ def made_with(
             "max-len-b": asked.settings.max_len_b,
             "max-source-bytes": asked.max_source_bytes,
             "max-tokens": asked.settings.max_tokens,
-        } | {name.replace("_", "-"): value for name, value in asdict(asked.options).items()}
+        } | {
+            name.replace("_", "-"): value
+            for name, value in asdict(asked.options).items()
+            if name != "byte_scores" or value
+        }
 
     return make
 

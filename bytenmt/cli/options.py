@@ -271,5 +271,12 @@ ANSWERS = options(
         default=None,
         help="Which source character each character is of, in jsonl; by default where there is attention.",
     ),
+    click.option("--character-bits", is_flag=True, help="What every character cost the model, in jsonl."),
+    click.option(
+        "--flag-above",
+        type=Real(0.0, 64.0),
+        metavar="BITS",
+        help="Flag lines that cost more bits per byte: in jsonl as unsure, else by a line on stderr.",
+    ),
     click.option("--stream", is_flag=True, help="Show each line while it is decoded."),
 )

@@ -5,20 +5,23 @@ Knows what was found for a line; does not know how, and reads and writes nothing
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bytenmt.decoding.confidence import bits_of_characters, bits_per_byte, flags
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.translator import Answer
 
-if TYPE_CHECKING:  # it imports PyTorch
+if TYPE_CHECKING:  # they import PyTorch
+    from bytenmt.analysis.review_page import ReviewPage
+    from bytenmt.cli.line_filter import OutputFormat
     from bytenmt.evaluation.alignment import Link
 
 Parts = Sequence[tuple[bytes, bytes, bytes]]  # of a line: source, text and what joins it to the next one
+Align = Callable[[Sequence[Parts]], "Sequence[Sequence[Link]]"]
 
 
 def n_best_list(answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
@@ -36,12 +39,15 @@ class JsonLines:
     """An object a line; see `record`.
 
     n_best: how many are wanted: the list is told where it is more than 1. align: see alignment.Aligner.links.
-    with_source: whether the source is told.
+    with_source: whether the source is told. flag_above: bits per byte from which on a line counts as unsure.
+    characters: whether the bits of every character are told, which the search must have kept.
     """
 
     n_best: int = 1
-    align: Callable[[Sequence[Parts]], Sequence[Sequence[Link]]] | None = None
+    align: Align | None = None
     with_source: bool = False
+    flag_above: float | None = None
+    characters: bool = False
 
     def __call__(self, answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
         records = [self.record(number, answer) for number, answer in enumerate(answers, first + 1)]
@@ -54,30 +60,70 @@ class JsonLines:
 
     def record(self, number: int, answer: Answer) -> dict[str, Any]:
         """line: from 1, as warnings and editors count; sentence: from 0, as in an n-best list; source: of the
-        line; what `told` tells of the best hypothesis; n_best: the same of each; alignment: of the best;
-        seconds: from the line's coming to its answer."""
+        line; what `told` tells of the best hypothesis; flags: why a person should look at it, see
+        confidence.flags; characters: each with its bits, the last one is the end; n_best: as of the best of
+        each; alignment: of the best; seconds: from the line's coming to its answer."""
         record: dict[str, Any] = {"line": number, "sentence": number - 1}
+        source = _source(answer)
         if self.with_source:
-            record["source"] = b"".join(piece.text + piece.joint for piece in answer.pieces).decode()
-        record |= told(answer.hypotheses[0])
+            record["source"] = source.decode()
+        best = answer.hypotheses[0]
+        record |= told(best)
+        record["flags"] = list(flags(source, best, self.flag_above))
+        if self.characters:
+            bits = bits_of_characters(best) if best.byte_scores else []
+            record["characters"] = [[character, round(cost, 6)] for character, cost in bits]
         if self.n_best > 1:
             record["n_best"] = [told(hypothesis) for hypothesis in answer.hypotheses]
         return record
 
 
+@dataclass(frozen=True)
+class Flagged:
+    """Another form, with a warning for each line that a person should look at. above: bits per byte."""
+
+    form: OutputFormat
+    above: float
+    warn: Callable[[str], None]
+
+    def __call__(self, answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
+        for number, answer in enumerate(answers, first + 1):
+            best = answer.hypotheses[0]
+            if found := list(flags(_source(answer), best, self.above)):
+                self.warn(f"line {number}: {', '.join(found)}, {bits_per_byte(best) or 0:.2f} bits per byte")
+        return self.form(answers, first, seconds)
+
+
+@dataclass(frozen=True)
+class WithPage:
+    """Another form, and the same answers on a page. align: as JsonLines' has it."""
+
+    form: OutputFormat
+    page: ReviewPage
+    align: Align | None = None
+
+    def __call__(self, answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
+        links = None if self.align is None else self.align([_parts(answer) for answer in answers])
+        self.page.add(answers, first, links)
+        return self.form(answers, first, seconds)
+
+
 def told(hypothesis: Hypothesis) -> dict[str, Any]:
     """A hypothesis for JSON; bits_per_byte: of the text, its end paid for too, None of an empty one;
     bytes_per_pass: its end counted, where bytes were drafted."""
-    n_bytes = len(hypothesis.text)
     record = {
         "text": hypothesis.text.decode(),
         "score": hypothesis.score,
         "log_probability": hypothesis.log_probability,
-        "bits_per_byte": -hypothesis.log_probability / math.log(2) / n_bytes if n_bytes else None,
+        "bits_per_byte": bits_per_byte(hypothesis),
     }
     if hypothesis.passes:
-        record["bytes_per_pass"] = (n_bytes + 1) / hypothesis.passes
+        record["bytes_per_pass"] = (len(hypothesis.text) + 1) / hypothesis.passes
     return record
+
+
+def _source(answer: Answer) -> bytes:
+    return b"".join(piece.text + piece.joint for piece in answer.pieces)
 
 
 def _parts(answer: Answer) -> Parts:

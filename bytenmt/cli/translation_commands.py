@@ -41,6 +41,7 @@ TOKENIZERS = ("13a", "char", "intl", "zh", "none")  # sacreBLEU's, those that ne
 @RUNS
 @click.option("-i", "--input", type=FILE, callback=dash, help="Text file; stdin by default.")
 @click.option("-o", "--output", type=FILE, callback=dash, help="File; stdout by default.")
+@click.option("--html", type=FILE, help="A page to write, too, for looking through the translations.")
 @click.option("--resume", is_flag=True, help="Go on with -o after the lines that a stopped translation left.")
 @click.option(
     "--buffer-size",
@@ -56,11 +57,14 @@ def translate(
     runs: tuple[Path, ...],
     input: Path | None,
     output: Path | None,
+    html: Path | None,
     resume: bool,
     buffer_size: int,
     form: str,
     alignment: bool | None,
     with_source: bool,
+    character_bits: bool,
+    flag_above: float | None,
     stream: bool,
     errors: str,
     device: str,
@@ -78,15 +82,19 @@ def translate(
     from bytenmt.decoding.choice import choose, processes
     from bytenmt.decoding.translator import Translator
 
-    answers = decoding_args.Answers(form, alignment, with_source, stream)
-    settings = decoding_args.settings(decoding)
+    shown = character_bits, flag_above, html
+    answers = decoding_args.Answers(form, alignment, with_source, *shown, stream)
+    settings = decoding_args.settings(decoding, answers)
     wanted = decoding_args.engine_spec(decoding, device, threads)
     with processes(choose(wanted).device) as group:
         leads = group is None or group.leads
         shape = decoding_args.form(answers, settings, group)
         check_output(output, input)
+        check_output(html, input, output)
         check_streams(input, output)
         partial_output.check_resume(output, resume)
+        if resume and html is not None:
+            raise BytenmtError("--html would miss the lines that are done: drop it, or --resume")
         text = inputs.to_translate(input, errors) if input is not None and leads else None
         loaded = _loaded(runs, wanted, leads)
         if not loaded.source:
@@ -97,7 +105,10 @@ def translate(
             return
         shape = decoding_args.with_alignment(shape, loaded, alignment)
         made_with = decoding_args.made_with(loaded, translator, shape, buffer_size, errors)
-        with partial_output.keeping_writer(output, made_with, resume) as (out, kept):
+        with (
+            partial_output.keeping_writer(output, made_with, resume) as (out, kept),
+            decoding_args.with_page(shape, answers, loaded) as shape,
+        ):
             lines = Filter(translator, out, shape, buffer_size, kept)
             if text is None:
                 lines.stream(standard_input(), errors=errors, size=standard_input_size())

@@ -7,19 +7,15 @@ one that it is given.
 from __future__ import annotations
 
 import html
-import unicodedata
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from bytenmt.errors import printable
 from bytenmt.language.summary import Whole
+from bytenmt.surprise_colours import colour, legend, rules, visible
 from bytenmt.utf8 import EOS, NEWLINE
 
 SHOWN = 200_000  # bytes of text at most: a browser is slow with more
-BOUNDS = (0.25, 0.5, 1, 2, 3, 4, 6, 8, 12)  # bits of a character at which the next colour begins
-COLOURS = ("fffff4", "fff6cf", "feebaa", "fed67f", "feb54f", "f98d2b", "e8631a", "c4410d", "8f2d0a", "571b08")
-INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 STYLE = """
 :root { color-scheme: light }
 body { display: flex; flex-direction: column; margin: 2rem auto; max-width: 72rem; padding: 0 1rem;
@@ -45,9 +41,9 @@ class Page:
         self._write(
             f'<!DOCTYPE html>\n<html lang="mul">\n<meta charset="utf-8">\n<title>{name}</title>\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<style>{STYLE}{''.join(_rules())}</style>\n<header><h1>{name}</h1>\n"
+            f"<style>{STYLE}{''.join(rules())}</style>\n<header><h1>{name}</h1>\n"
             "<p>Each character's colour says how many bits it cost; point at one to see its bytes.</p>\n"
-            f'<p class="legend">{"".join(_legend())}</p></header>\n<main>'
+            f'<p class="legend">{"".join(legend())}</p></header>\n<main>'
         )
 
     def add(self, found: Whole) -> None:
@@ -79,27 +75,9 @@ class Page:
                 told = f"{total:.2f} bits; {told}"
             ends = data[start] == NEWLINE or self._line_ends and data[start] == EOS
             text = "↵" if ends else html.escape(visible(name))
-            yield f'<s class=c{bisect_right(BOUNDS, total)} title="{told}">{text}</s>' + "\n" * ends
+            yield f'<s class=c{colour(total)} title="{told}">{text}</s>' + "\n" * ends
             start += n_bytes
             self._n_shown += n_bytes
 
     def _write(self, text: str) -> None:
         self._out.write(text.encode("utf-8"))
-
-
-def visible(name: str) -> str:
-    """A character as it can be seen: what has no shape by its number."""
-    if len(name) > 1 or name == "\t" or unicodedata.category(name) not in INVISIBLE:
-        return name
-    return chr(0x2400 + ord(name)) if ord(name) < 0x20 else f"⟨U+{ord(name):04X}⟩"
-
-
-def _rules() -> Iterator[str]:
-    for number, colour in enumerate(COLOURS):
-        ink = "; color: #fff" if number >= len(COLOURS) - 3 else ""
-        yield f".c{number} {{ background: #{colour}{ink} }}\n"
-
-
-def _legend() -> Iterator[str]:
-    for number, (low, high) in enumerate(zip((0, *BOUNDS), (*BOUNDS, None), strict=True)):
-        yield f"<s class=c{number}>{f'{low} to {high}' if high else f'{low} bits and more'}</s>"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from made_up_engine import make_run
 
 from bytenmt.cli.main import main
@@ -46,7 +46,7 @@ def test_the_command_writes_what_the_translator_finds(tmp_path: Path) -> None:
             assert (one["score"], one["log_probability"]) == (h.score, h.log_probability)
         assert record["n_best"][0].items() <= record.items()
         told = ["line", "sentence", "text", "score", "log_probability", "bits_per_byte", "n_best"]
-        assert list(record)[:7] == told and record["sentence"] == number - 1
+        assert [name for name in record if name != "flags"][:7] == told and record["sentence"] == number - 1
     bests = [json.loads(line) for line in said("--format=jsonl")]
     assert all("n_best" not in record and "source" not in record for record in bests)
     sources = [json.loads(line) for line in said("--format=jsonl", "--with-source", "--max-source-bytes=4")]
@@ -77,3 +77,44 @@ def test_a_score_that_is_no_number_is_null() -> None:
     """JSON has none of its own."""
     answer = Answer([Hypothesis(b"a", -np.inf, -np.inf)], [Piece(b"x", b"")], [])
     assert json.loads(JsonLines()([answer], 0, [0.0]))["score"] is None
+
+
+def test_what_a_person_should_look_at(tmp_path: Path) -> None:
+    """Flags and bits of characters in jsonl; a line on stderr otherwise; and a page."""
+    make_run(tmp_path / "run")
+    (tmp_path / "src").write_text("\n".join(LINES) + "\n")
+    base = [
+        "translate",
+        "-m",
+        f"{tmp_path}/run",
+        "-i",
+        f"{tmp_path}/src",
+        "--engine",
+        "torch",
+        "--device",
+        "cpu",
+    ]
+    base += ["--max-len-a", "0.1", "--max-len-b", "9"]
+
+    def said(*options: str) -> Result:
+        return CliRunner().invoke(main, [*base, *options])
+
+    answer = said(
+        "--format", "jsonl", "--character-bits", "--flag-above", "0.5", "--html", f"{tmp_path}/page"
+    )
+    records = [json.loads(line) for line in answer.stdout.split("\n")[:-1]]
+    for record, line in zip(records, LINES, strict=True):
+        assert record["flags"] == (["unsure"] if line else [])
+        if line:
+            assert "".join(character for character, _ in record["characters"]) == record["text"]
+            bits = sum(cost for _, cost in record["characters"])
+            assert bits / len(record["text"].encode()) == pytest.approx(record["bits_per_byte"], abs=1e-4)
+    page = (tmp_path / "page").read_text(encoding="utf-8")
+    assert page.count("<tr class=flagged>") == 2 and "두" in page and "https" not in page
+    plain = said("--flag-above", "0.5")
+    assert plain.stdout.split("\n")[:-1] == [record["text"] for record in records]
+    assert [line.partition(", ")[0] for line in plain.stderr.splitlines() if "unsure" in line] == [
+        "bytenmt: line 1: unsure",
+        "bytenmt: line 3: unsure",
+    ]
+    assert "unsure" not in said("--flag-above", "60").stderr

@@ -1,0 +1,86 @@
+"""A page for a person who looks through translations: source and target side by side, the target's
+characters coloured by what they cost the model, and what each was made from marked under the pointer.
+
+Knows answers and links; does not know how either was found, and no files but the one that it is given.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, BinaryIO
+
+from bytenmt.decoding.confidence import bits_of_characters, bits_per_byte, flags
+from bytenmt.decoding.translator import Answer
+from bytenmt.errors import printable
+from bytenmt.surprise_colours import colour, legend, rules, visible
+
+if TYPE_CHECKING:  # it imports PyTorch
+    from bytenmt.evaluation.alignment import Link
+
+STYLE = """
+:root { color-scheme: light }
+body { margin: 2rem auto; max-width: 80rem; padding: 0 1rem; font: 16px/1.6 system-ui, sans-serif;
+  color: #1c1c1c; background: #fff }
+h1 { font-size: 1.3rem } table { border-collapse: collapse; width: 100%; table-layout: fixed }
+td { border-top: 1px solid #ddd; padding: .4rem .6rem; vertical-align: top; overflow-wrap: anywhere;
+  white-space: pre-wrap } td:first-child { width: 3.5rem; color: #666; text-align: right }
+td:last-child { width: 7rem; color: #666; font-size: .85rem } .flagged td:last-child { color: #a11 }
+s, i { text-decoration: none; font-style: normal } .legend s { padding: .1em .6em; font-size: .85rem }
+.on { outline: 2px solid #06c }
+"""
+SCRIPT = """
+let lit = [];
+document.querySelector("table").addEventListener("pointerover", event => {
+  for (const one of lit) one.classList.remove("on");
+  lit = [];
+  const [row, of] = [event.target.closest("tr"), event.target.dataset.of];
+  if (of === undefined) return;
+  lit = [event.target, row.cells[1].children[of]].filter(one => one);
+  for (const one of lit) one.classList.add("on");
+});
+"""
+
+
+class ReviewPage:
+    """out: where it is written, as answers come; title: any text; flag_above: see confidence.flags."""
+
+    def __init__(self, out: BinaryIO, title: str, flag_above: float | None = None) -> None:
+        self._out, self._flag_above = out, flag_above
+        name = html.escape(printable(title))
+        self._write(
+            f'<!DOCTYPE html>\n<html lang="mul">\n<meta charset="utf-8">\n<title>{name}</title>\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<style>{STYLE}{''.join(rules())}</style>\n<h1>{name}</h1>\n"
+            "<p>A character's colour says how many bits it cost; point at one to see what it was made"
+            " from.</p>\n"
+            f'<p class="legend">{"".join(legend())}</p>\n<table>\n'
+        )
+
+    def add(self, answers: Sequence[Answer], first: int, links: Sequence[Sequence[Link]] | None) -> None:
+        """Lines from number `first` on, from 0; links: of each, where a model has attention."""
+        for i, answer in enumerate(answers):
+            self._write("".join(self._row(first + i + 1, answer, [] if links is None else links[i])))
+
+    def finish(self) -> None:
+        """The end of the page."""
+        self._write(f"</table>\n<script>{SCRIPT}</script>\n</html>\n")
+
+    def _row(self, number: int, answer: Answer, links: Sequence[Link]) -> Iterator[str]:
+        best = answer.hypotheses[0]
+        source = b"".join(piece.text + piece.joint for piece in answer.pieces)
+        found = list(flags(source, best, self._flag_above))
+        yield f"<tr{' class=flagged' if found else ''}><td>{number}<td dir=auto>"
+        yield from (f"<i>{html.escape(visible(character))}</i>" for character in source.decode())
+        yield "<td dir=auto>"
+        of = {link.chars[0]: link.source_chars[0] for link in links}
+        for k, (character, bits) in enumerate(bits_of_characters(best) if best.byte_scores else []):
+            from_ = f" data-of={of[k]}" if k in of else ""
+            shown = html.escape(visible(character)) if character else ""
+            yield f'<s class=c{colour(bits)}{from_} title="{bits:.2f} bits">{shown}</s>'
+        bits_a_byte = bits_per_byte(best)
+        told = [] if bits_a_byte is None else [f"{bits_a_byte:.2f} bits/byte"]
+        yield f"<td>{', '.join(told + found)}</tr>\n"
+
+    def _write(self, text: str) -> None:
+        self._out.write(text.encode("utf-8"))
