@@ -60,7 +60,7 @@ def flags(source: bytes, hypothesis: Hypothesis, above: float | None = None) -> 
 
 def loop(text: bytes) -> bool:
     """Whether a piece of the text stands at least TIMES times in a row."""
-    for unit in range(1, min(LONGEST_UNIT, len(text) // TIMES) + 1):
+    for unit in range(1, min(LONGEST_UNIT, (len(text) + 1) // TIMES) + 1):
         equal = 0  # bytes in a row that are what stood a unit before; the last space may be missing
         for before, byte in zip(text, text[unit:], strict=False):
             equal = equal + 1 if before == byte else 0
