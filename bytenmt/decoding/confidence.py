@@ -7,14 +7,13 @@ and their sources; knows no engines and no references.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 
 from bytenmt.decoding.interface import Hypothesis
 
-# A loop is a piece of text that comes at least so many times in a row and is so long in all, and that the
-# source does not have so often.
-TIMES, LOOPED = 4, 12
-LONGEST_UNIT = 48  # bytes of the piece
+# A loop is a piece of text, of up to 48 bytes, that comes four times in a row, and a short one more often.
+LOOP = re.compile(rb"(.)\1{11}|(..)\2{5}|(.{3,48}?)\3\3\3", re.DOTALL)
 # No pair of languages makes a sentence of some length so many times longer or shorter; in bytes, of which an
 # ideogram has three.
 LENGTHENED, SHORTENED, LONG_ENOUGH = 6.0, 1 / 8, 24
@@ -59,11 +58,5 @@ def flags(source: bytes, hypothesis: Hypothesis, above: float | None = None) -> 
 
 
 def loop(text: bytes) -> bool:
-    """Whether a piece of the text stands at least TIMES times in a row."""
-    for unit in range(1, min(LONGEST_UNIT, (len(text) + 1) // TIMES) + 1):
-        equal = 0  # bytes in a row that are what stood a unit before; the last space may be missing
-        for before, byte in zip(text, text[unit:], strict=False):
-            equal = equal + 1 if before == byte else 0
-            if equal >= max(LOOPED - unit, (TIMES - 1) * unit - (unit > 1)):
-                return True
-    return False
+    """Whether a piece of the text comes again and again; of the last one, the space behind may be missing."""
+    return LOOP.search(text + b" ") is not None
