@@ -121,6 +121,33 @@ def test_recurrent_layers_of_each_side(arch: str) -> None:
     assert (alone.model.encoder_depth, alone.model.decoder_depth) == (0, 2)
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["cell=lstm", "gru_reset=after"], 'gru_reset would be ignored with cell = "lstm"'),
+        (["cell=lstm", "encoder_reset=before"], 'encoder_reset would be ignored with cell = "lstm"'),
+        (["cell=lstm", "decoder_reset=after"], 'decoder_reset would be ignored with cell = "lstm"'),
+        (["reset_context=true"], 'reset_context = true resets what context = "every_step" shows'),
+        (["reset_context=true", "context=every_step"], 'reset_context.*decoder_reset = "after"'),
+        (
+            ["reset_context=true", "context=every_step", "gru_reset=after", "decoder_reset=before"],
+            'reset_context.*decoder_reset = "after"',
+        ),
+        (["reset_context=true", "context=every_step", "cell=lstm"], 'reset_context.*cell = "gru"'),
+        (["d_hidden=1", "read_out_kind=maxout"], "d_hidden = 1 leaves nothing to read out"),
+        (["source=false", "encoder_reset=after"], "encoder_reset would be ignored without a source"),
+        (["encoder_reset=never"], "'never' is none of shared, before, after"),
+        (["read_out_kind=softmax"], "'softmax' is none of auto, linear, maxout"),
+        (["cell=rnn"], "'rnn' is none of gru, lstm"),
+    ],
+)
+def test_recurrent_options_that_do_not_go_together(settings: list[str], told: str) -> None:
+    """One line that names both."""
+    with pytest.raises(ConfigError, match=told) as error:
+        load_config("seq2seq", "tiny", "", [f"model.{setting}" for setting in settings])
+    assert "\n" not in str(error.value)
+
+
 def test_convs2s_needs_an_encoder_with_a_source() -> None:
     with pytest.raises(ConfigError, match="encoder_layers is empty"):
         load_config("convs2s", "tiny", "", ["model.encoder_layers=[]"])
