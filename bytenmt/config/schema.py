@@ -100,6 +100,13 @@ class TrainConfig(Section, frozen=True):
     byte_dropout: Dropout = 0.0  # share of the decoder's input bytes that it is not shown
     byte_dropout_kind: Literal["mask", "replace"] = "mask"  # by PAD, or by any byte of UTF-8
     teacher_forcing: Fraction = 1.0  # how often the decoder reads the true byte, not its own
+    # Scheduled sampling (Bengio et al. 2015): that share falls with i, the updates before this one:
+    # linear k - slope i, exponential k^i, inverse_sigmoid k / (k + exp(i / k)), never below the floor.
+    scheduled_sampling: Literal["none", "linear", "exponential", "inverse_sigmoid"] = "none"
+    sampling_k: Annotated[float, Meta(ge=0.0, le=MOST)] = 0.0  # linear alone: 0 is 1
+    sampling_slope: Fraction = 0.0  # linear
+    sampling_floor: Fraction = 0.0
+    own_bytes: Literal["best", "drawn"] = "best"  # its own byte: the likeliest, or drawn as it predicts them
     ema: Dropout = 0.0  # decay of the moving average that is validated and saved; 0: the weights themselves
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: see objective.precision_of
     compile: bool = False  # torch.compile, convolutional models only; minutes to compile, once a width
@@ -117,6 +124,29 @@ class TrainConfig(Section, frozen=True):
     def __post_init__(self) -> None:
         check_spacing("valid_every", self.valid_every)
         check_spacing("save_every", self.save_every)
+        self._check_sampling()
+
+    def _check_sampling(self) -> None:
+        """Raise ValueError for options of scheduled sampling that do not go together."""
+        kind, k = self.scheduled_sampling, self.sampling_k
+        if kind == "none":
+            for name in ("sampling_k", "sampling_slope", "sampling_floor"):
+                if getattr(self, name):
+                    raise ValueError(f'{name} would be ignored with scheduled_sampling = "none": set both')
+            if self.own_bytes != "best" and self.teacher_forcing == 1:
+                raise ValueError("own_bytes would be ignored with teacher_forcing = 1: none is read")
+            return
+        name = f'scheduled_sampling = "{kind}"'
+        if self.teacher_forcing != 1:
+            raise ValueError(f"teacher_forcing would be ignored with {name}: leave it at 1")
+        if kind != "linear" and self.sampling_slope:
+            raise ValueError(f"sampling_slope would be ignored with {name}: it is of the linear decay")
+        if kind == "linear" and not self.sampling_slope:
+            raise ValueError(f"{name} needs sampling_slope above 0: what the share falls by at each update")
+        if kind == "exponential" and not 0 < k < 1:
+            raise ValueError(f"{name} needs sampling_k above 0 and below 1, got {k:g}")
+        if kind == "inverse_sigmoid" and k < 1:
+            raise ValueError(f"{name} needs sampling_k of 1 or more, got {k:g}")
 
 
 class Config(Section, frozen=True, kw_only=True):

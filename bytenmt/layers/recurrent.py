@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from bytenmt.layers.deferred_matmul import deferred
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
@@ -28,33 +29,44 @@ class GRU(nn.Module):
     reset "after" it:           g = tanh(W_g x + r * (U_g h))      (cuDNN's and torch.nn.GRU's form)
     update "keep":              h <- z * h + (1 - z) * g           (Cho et al. 2014, torch.nn.GRU)
     update "take":              h <- (1 - z) * h + z * g           (Bahdanau et al. 2015)
+
+    Of the last d_inside of its inputs, c, reset "after" resets g's share too, as Cho's decoder does:
+    g = tanh(W_g x + r * (U_g h + C_g c)). An input that is always 1 is so torch.nn.GRU's second bias of g.
     """
 
     STACKED: ClassVar = {"input": 3, "gates": 2}  # maps that stand on one another in a weight
+    PARTS: ClassVar = 1  # of the state: h
 
     def __init__(
-        self, d_input: int, d_hidden: int, reset: GRUReset = "before", update: GRUUpdate = "keep"
+        self,
+        d_input: int,
+        d_hidden: int,
+        reset: GRUReset = "before",
+        update: GRUUpdate = "keep",
+        d_inside: int = 0,
     ) -> None:
         super().__init__()
         self.reset = reset
         self.update = update
+        self.d_inside = d_inside
         self.input = nn.Linear(d_input, 3 * d_hidden)  # W and biases of r, z, g
         self.gates = nn.Linear(d_hidden, 2 * d_hidden, bias=False)  # U of r, z
         self.candidate = nn.Linear(d_hidden, d_hidden, bias=False)  # U of g
 
-    def stepper(self) -> Callable[[Tensor, Tensor], Tensor]:
+    def stepper(self) -> Callable[..., Tensor]:
         """One step as a function, for one run of a loop: x (rows, 3 d_hidden), the input's share of r, z, g,
-        and h (rows, d_hidden) -> the new h."""
+        and h (rows, d_hidden) -> the new h. With d_inside, C_g c (rows, d_hidden) is its third argument."""
         gates, candidate = deferred(self.gates.weight), deferred(self.candidate.weight)
 
-        def step(x: Tensor, h: Tensor) -> Tensor:
+        def step(x: Tensor, h: Tensor, inside: Tensor | None = None) -> Tensor:
             d = h.shape[-1]
             x_rz, x_g = torch.split(x, [2 * d, d], dim=-1)
             r, z = torch.sigmoid(x_rz + gates(h)).chunk(2, dim=-1)
             if self.reset == "before":
                 g = torch.tanh(x_g + candidate(r * h))
             else:
-                g = torch.tanh(x_g + r * candidate(h))
+                u = candidate(h)
+                g = torch.tanh(x_g + r * (u if inside is None else u + inside))
             return g + z * (h - g) if self.update == "keep" else h + z * (g - h)
 
         return step
@@ -62,10 +74,25 @@ class GRU(nn.Module):
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         """x (rows, t, d_input), h (rows, d_hidden): the state before -> states (rows, t, d_hidden)."""
         step, states = self.stepper(), []
-        for x_t in self.input(x.transpose(0, 1)):
-            h = step(x_t, h)
+        for shares in zip(*self._shares(x.transpose(0, 1)), strict=True):
+            h = step(shares[0], h, *shares[1:])
             states.append(h)
         return torch.stack(states, dim=1)
+
+    def unrolled(self, x: Tensor, h: Tensor) -> tuple[Tensor]:
+        """forward, named alike for both kinds of layers: all parts of the state after each input."""
+        return (self(x, h),)
+
+    def _shares(self, x: Tensor) -> tuple[Tensor, ...]:
+        """What stepper's steps take of inputs x (t, rows, d_input): (t, rows, 3 d_hidden), and with d_inside
+        C_g c (t, rows, d_hidden)."""
+        if not self.d_inside:
+            return (self.input(x),)
+        widths, d = [x.shape[-1] - self.d_inside, self.d_inside], self.candidate.weight.shape[0]
+        own, inner = torch.split(x, widths, dim=-1)
+        w, c = torch.split(self.input.weight, widths, dim=1)
+        gates, inside = torch.split(F.linear(inner, c), [2 * d, d], dim=-1)
+        return F.linear(own, w, self.input.bias) + F.pad(gates, (0, d)), inside
 
 
 class LSTM(nn.Module):
@@ -75,6 +102,7 @@ class LSTM(nn.Module):
     """
 
     STACKED: ClassVar = {"input": 4, "recurrent": 4}
+    PARTS: ClassVar = 2  # h, c
 
     def __init__(self, d_input: int, d_hidden: int) -> None:
         super().__init__()
@@ -101,6 +129,11 @@ class LSTM(nn.Module):
             states.append(h)
             cells.append(c)
         return torch.stack(states, dim=1), torch.stack(cells, dim=1)
+
+    def unrolled(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """See GRU.unrolled."""
+        states, cells = self(x, h, c)
+        return states, cells
 
 
 def reverse(x: Tensor, lengths: Tensor) -> Tensor:

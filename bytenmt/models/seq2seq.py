@@ -1,15 +1,24 @@
-"""GRU sequence-to-sequence: Cho et al. 2014 (1406.1078) and Sutskever et al. 2014 (1409.3215).
+"""Recurrent sequence-to-sequence: Cho et al. 2014 (1406.1078) and Sutskever et al. 2014 (1409.3215).
 
 The encoder reads x_1 … x_S into a fixed vector, the decoder unrolls it:
 
     h_t = GRU(e(x_t), h_{t-1}), h_0 = 0                       reset before the product, z keeps
-    context = "start":       s_0 = h_S in every layer; p(y_i) = softmax(W_o s_i)         (Sutskever)
+    context = "start":       s_0 = h_S in every layer                                    (Sutskever)
     context = "every_step":  c = tanh(V h_S), s_0 = tanh(V' c); every gate of the first layer also sees
-        C c, and t_i = O_h s_i + O_y e(y_{i-1}) + O_c c, pairs maxed, p(y_i) = softmax(W_o max(t))  (Cho)
+        C c                                                                              (Cho)
+    read_out_kind = "linear": p(y_i) = softmax(W_o s_i)
+    read_out_kind = "maxout": t_i = O_h s_i + O_y e(y_{i-1}) + O_c c (the last with "every_step" alone),
+        pairs maxed, p(y_i) = softmax(W_o max(t))
 
 where s_i = GRU(e(y_{i-1}), s_{i-1}); without a source s_0 = 0. Stacks of different depths
 stand top to top: layer l starts from the encoder's layer of its height, below the lowest from the lowest.
-init = "paper": N(0, 0.01^2), recurrent matrices orthogonal (Cho).
+
+Cho's decoder resets after the product, the context with the state (decoder_reset = "after",
+reset_context): g = tanh(W e(y_{i-1}) + r * (U s_{i-1} + C c)). Sutskever's layers are LSTMs
+(cell = "lstm"): s is then each layer's h, and its c starts from the encoder's last c, or with "every_step"
+from tanh(V' c) as h does.
+init = "paper": N(0, 0.01^2), recurrent matrices orthogonal (Cho); of LSTMs all parameters, biases too,
+uniform in [-0.08, 0.08] (Sutskever).
 """
 
 from __future__ import annotations
@@ -23,19 +32,19 @@ from torch import Tensor, nn
 from bytenmt.config.schema import Seq2SeqConfig
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
-from bytenmt.layers.recurrent import GRU, initialise, last, reverse
+from bytenmt.layers.recurrent import GRU, LSTM, initialise, last, reverse
 from bytenmt.models.base import Model, matrix_weights, module_list, no_source
 
 
 class Seq2SeqMemory(NamedTuple):
-    """final (n, layers of the decoder, d_hidden): the h_S that each starts from, c's the last; zero without a
-    source."""
+    """final (n, states of the decoder, d_hidden): the h_S that each of its layers starts from, the context's
+    that of the last one; with LSTMs behind them the cells; zero without a source."""
 
     final: Tensor
 
 
 class Seq2SeqState(NamedTuple):
-    """hidden (rows, layers of the decoder, d_hidden): s_i of every layer."""
+    """hidden (rows, states of the decoder, d_hidden): s_i of every layer, then, with LSTMs, their cells."""
 
     hidden: Tensor
 
@@ -45,16 +54,20 @@ class Seq2SeqDecoder(nn.Module):
 
     def __init__(self, config: Seq2SeqConfig, embedding: ByteEmbedding) -> None:
         super().__init__()
-        d, d_embedding = config.d_hidden, config.d_embedding
+        d = config.d_hidden
         every_step = config.context == "every_step"
-        d_first = d_embedding + d if every_step else d_embedding
+        d_seen = config.d_embedding + (d if every_step else 0)
+        d_inside = d if config.reset_context else 0
         self.layers = module_list(
-            GRU(d if layer else d_first, d, config.gru_reset) for layer in range(config.decoder_depth)
+            LSTM(d if layer else d_seen, d)
+            if config.cell == "lstm"
+            else GRU(d if layer else d_seen, d, config.resets[1], d_inside=0 if layer else d_inside)
+            for layer in range(config.decoder_depth)
         )
         self.context = nn.Linear(d, d, bias=False) if every_step else None  # V
-        self.start = nn.Linear(d, config.decoder_depth * d, bias=False) if every_step else None  # V'
-        self.maxout = nn.Linear(2 * d + d_embedding, d // 2 * 2) if every_step else None  # O_h, O_y, O_c
-        self.output = OutputLayer(d // 2 if every_step else d, embedding, config.tie_embedding)
+        self.start = nn.Linear(d, config.n_states * d, bias=False) if every_step else None  # V'
+        self.maxout = nn.Linear(d + d_seen, d // 2 * 2) if config.has_maxout else None  # O_h, O_y, O_c
+        self.output = OutputLayer(d // 2 if config.has_maxout else d, embedding, config.tie_embedding)
 
 
 class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
@@ -63,28 +76,35 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
         self.config = config
+        d = config.d_hidden
         paper = config.init == "paper"
         self.embedding = ByteEmbedding(config.d_embedding, 1.0)
         self.encoder = module_list(
-            GRU(config.d_hidden if layer else config.d_embedding, config.d_hidden, config.gru_reset)
+            LSTM(d if layer else config.d_embedding, d)
+            if config.cell == "lstm"
+            else GRU(d if layer else config.d_embedding, d, config.resets[0])
             for layer in range(config.encoder_depth)
         )
         self.decoder: Seq2SeqDecoder = Seq2SeqDecoder(config, self.embedding)
         initialise(self, partial(nn.init.normal_, std=0.01) if paper else None)
+        if paper and config.cell == "lstm":
+            for parameter in self.parameters():
+                nn.init.uniform_(parameter, -0.08, 0.08)
 
     def encode(self, src: Tensor, src_len: Tensor) -> Seq2SeqMemory:
         n = len(src)
-        weight = self.embedding.weight
+        zero = self.embedding.weight.new_zeros(n, self.config.d_hidden)
         if no_source(self.config.source, src):
-            return Seq2SeqMemory(weight.new_zeros(n, self.config.decoder_depth, self.config.d_hidden))
+            return Seq2SeqMemory(zero[:, None].repeat(1, self.config.n_states, 1))
         if self.config.reverse_source:
             src = reverse(src, src_len - 1)  # EOS stays at the end
         x = self.embedding(src)
         final = []
         for layer in self.encoder:
-            x = layer(self._drop(x), x.new_zeros(n, self.config.d_hidden))
-            final.append(last(x, src_len))
-        return Seq2SeqMemory(torch.stack([final[layer] for layer in self.config.starts_from], dim=1))
+            parts = layer.unrolled(self._drop(x), *[zero] * layer.PARTS)
+            x = parts[0]
+            final.append([last(part, src_len) for part in parts])
+        return Seq2SeqMemory(_stacked([final[layer] for layer in self.config.starts_from]))
 
     def start(self, memory: Seq2SeqMemory, beam: int = 1) -> Seq2SeqState:
         hidden = memory.final
@@ -94,23 +114,23 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
 
     def forward(self, tgt: Tensor, memory: Seq2SeqMemory, state: Seq2SeqState) -> tuple[Tensor, Seq2SeqState]:
         rows, t = tgt.shape
-        embedded = self.embedding(tgt)
-        x = embedded
-        context = None
+        x = seen = self.embedding(tgt)
         if self.decoder.context is not None:
             beam = rows // len(memory.final)
             context = self._context(memory).repeat_interleave(beam, dim=0)
-            context = context[:, None].expand(-1, t, -1)
-            x = torch.cat([x, context], dim=-1)
+            x = seen = torch.cat([seen, context[:, None].expand(-1, t, -1)], dim=-1)
+        depth = self.config.decoder_depth
         hidden = []
-        for layer, h in zip(self.decoder.layers, state.hidden.unbind(1), strict=True):
-            x = layer(self._drop(x), h)
-            hidden.append(x[:, -1])
-        if self.decoder.maxout is not None and context is not None:
-            x = self.decoder.maxout(torch.cat([x, embedded, context], dim=-1))
+        for index, layer in enumerate(self.decoder.layers):
+            before = state.hidden[:, index::depth].unbind(1)
+            parts = layer.unrolled(self._drop(x), *before)
+            x = parts[0]
+            hidden.append([part[:, -1] for part in parts])
+        if self.decoder.maxout is not None:
+            x = self.decoder.maxout(torch.cat([x, seen], dim=-1))
             x = x.unflatten(-1, (-1, 2)).amax(dim=-1)
         logits: Tensor = self.decoder.output(self._drop(x))
-        return logits, Seq2SeqState(torch.stack(hidden, dim=1))
+        return logits, Seq2SeqState(_stacked(hidden))
 
     def reorder(self, state: Seq2SeqState, parents: Tensor) -> Seq2SeqState:
         return Seq2SeqState(state.hidden[parents])
@@ -124,7 +144,13 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
     def _context(self, memory: Seq2SeqMemory) -> Tensor:
         """c = tanh(V h_S): (n, d_hidden)."""
         assert self.decoder.context is not None
-        return torch.tanh(self.decoder.context(memory.final[:, -1]))
+        return torch.tanh(self.decoder.context(memory.final[:, self.config.decoder_depth - 1]))
 
     def _drop(self, x: Tensor) -> Tensor:
         return drop(x, self.config.dropout, self.training)
+
+
+def _stacked(parts: list[list[Tensor]]) -> Tensor:
+    """The parts of every layer's state (rows, d_hidden) -> (rows, states, d_hidden): the h of all layers
+    first, then the c of all."""
+    return torch.stack([part for of in zip(*parts, strict=True) for part in of], dim=1)

@@ -49,9 +49,13 @@ ADDED = {
     "model": {
         *("n_encoder_sets", "n_decoder_sets", "encoder_dilations", "stacking", "encoder_scale"),
         *("n_encoder_layers", "n_decoder_layers"),
+        *("cell", "encoder_reset", "decoder_reset", "reset_context", "read_out_kind"),
     },
     "data": {"noise", "copy"},
-    "train": {"adam_beta1", "adam_lr", "muon_momentum"},
+    "train": {
+        *("adam_beta1", "adam_lr", "muon_momentum"),
+        *("scheduled_sampling", "sampling_k", "sampling_slope", "sampling_floor", "own_bytes"),
+    },
 }
 
 Array = npt.NDArray[Any]

@@ -64,17 +64,19 @@ def _seq2seq(config: Seq2SeqConfig) -> Shapes:
     """See models/seq2seq.py."""
     d = config.d_hidden
     every_step = config.context == "every_step"
+    recurrent = _lstm if config.cell == "lstm" else _gru
     shapes: Shapes = {}
     for layer in range(config.encoder_depth):
-        shapes |= _gru(f"encoder.{layer}", d if layer else config.d_embedding, d)
+        shapes |= recurrent(f"encoder.{layer}", d if layer else config.d_embedding, d)
+    seen = config.d_embedding + (d if every_step else 0)
     for layer in range(config.decoder_depth):
-        first = config.d_embedding + (d if every_step else 0)
-        shapes |= _gru(f"decoder.layers.{layer}", d if layer else first, d)
+        shapes |= recurrent(f"decoder.layers.{layer}", d if layer else seen, d)
     if every_step:
         shapes |= _linear("decoder.context", d, d, bias=False)
-        shapes |= _linear("decoder.start", d, config.decoder_depth * d, bias=False)
-        shapes |= _linear("decoder.maxout", 2 * d + config.d_embedding, d // 2 * 2)
-    return shapes | _output(config, d // 2 if every_step else d)
+        shapes |= _linear("decoder.start", d, config.n_states * d, bias=False)
+    if config.has_maxout:
+        shapes |= _linear("decoder.maxout", d + seen, d // 2 * 2)
+    return shapes | _output(config, d // 2 if config.has_maxout else d)
 
 
 def _bahdanau(config: BahdanauConfig) -> Shapes:

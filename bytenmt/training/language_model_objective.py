@@ -40,7 +40,9 @@ class LanguageModelObjective:
         self._carries = architecture(config.model) not in CONVOLUTIONAL
         self.carried: Any = None
 
-    def gradients(self, batches: Sequence[Window], target_bytes: int, n_splits: int) -> Tensor:
+    def gradients(
+        self, batches: Sequence[Window], target_bytes: int, n_splits: int, update: int = 0
+    ) -> Tensor:
         """See Objective."""
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         carried = self.carried

@@ -93,6 +93,8 @@ class LanguageModelTask:
             )
         if train.teacher_forcing < 1:
             raise ConfigError("train.teacher_forcing below 1 needs a source: leave it at 1")
+        if train.scheduled_sampling != "none":
+            raise ConfigError('train.scheduled_sampling needs a source: leave it at "none"')
         width = train.context + train.window
         for text in texts:
             if len(text.data) < width:

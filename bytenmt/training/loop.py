@@ -24,6 +24,7 @@ from bytenmt.config.schema import TrainConfig
 from bytenmt.config.spacing import Spacing, Timer, spacing
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.reporter import Bar, Reporter
+from bytenmt.training.losses import true_share
 from bytenmt.training.metrics import Log
 from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
 from bytenmt.training.task import Share, Task
@@ -194,6 +195,8 @@ class Loop:
             "cpu_seconds": round(progress.cpu_seconds, 3),
             "lr": settings.lr * lr_factor(settings, progress),
         }
+        if settings.scheduled_sampling != "none":
+            place["true_share"] = true_share(settings, progress.update)
         if self.log is not None:
             self.log.write({**place, **values})
 

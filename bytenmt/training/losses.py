@@ -5,6 +5,7 @@ Functions of tensors and a model; they know no batches, optimisers or runs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,10 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bytenmt.config.schema import TrainConfig
 from bytenmt.models.base import Model, normalised, of_bytes
 from bytenmt.utf8 import N_IDS, PAD
 
 N_BYTES_OF_UTF8 = 243  # 0x00 to 0xBF and, after the two that begin nothing, 0xC2 to 0xF4
+LARGEST_EXPONENT = 700.0  # of a float
 
 
 def byte_loss(
@@ -64,16 +67,39 @@ def without_dropout(model: Model[Any, Any]) -> Iterator[None]:
         model.train()
 
 
-@torch.no_grad()
-def draw_inputs(model: Model[Any, Any], memory: Any, target_in: Tensor, ratio: float) -> Tensor:
-    """Decoder inputs of which a share `ratio` are the true bytes and the rest the model's own greedy ones.
+def true_share(train: TrainConfig, update: int) -> float:
+    """How often the decoder reads the true byte behind `update` updates: train.teacher_forcing, or what
+    scheduled sampling's decay has come to (Bengio et al. 2015, section 2.4, epsilon_i with i = update)."""
+    kind, k = train.scheduled_sampling, train.sampling_k
+    if kind == "linear":
+        share = (k or 1.0) - train.sampling_slope * update
+    elif kind == "exponential":
+        share = k**update
+    elif kind == "inverse_sigmoid":
+        share = k / (k + math.exp(min(update / k, LARGEST_EXPONENT)))
+    else:
+        return train.teacher_forcing
+    return min(1.0, max(train.sampling_floor, share))
 
-    target_in (n, t) uint8, BOS first -> the same shape. Steps through the target, without gradients.
+
+@torch.no_grad()
+def draw_inputs(
+    model: Model[Any, Any], memory: Any, target_in: Tensor, ratio: float, kind: str = "best"
+) -> Tensor:
+    """Decoder inputs of which a share `ratio` are the true bytes and the rest the model's own: kind "best"
+    the likeliest ones, "drawn" from its predictions.
+
+    target_in (n, t) uint8, BOS first -> the same shape. Steps through the target, without gradients; each
+    step reads what the one before it has chosen (Bengio et al. 2015).
     """
     state = model.start(memory)
     inputs = target_in.clone()
     for i in range(1, inputs.shape[1]):
         logits, state = model(inputs[:, i - 1 : i], memory, state)
         own = torch.rand(len(inputs), device=inputs.device) >= ratio
-        inputs[:, i] = torch.where(own, logits[:, 0].argmax(dim=-1).to(torch.uint8), inputs[:, i])
+        if kind == "best":
+            byte = logits[:, 0].argmax(dim=-1)
+        else:
+            byte = torch.multinomial(normalised(logits[:, 0]).exp(), 1)[:, 0]
+        inputs[:, i] = torch.where(own, byte.to(torch.uint8), inputs[:, i])
     return inputs

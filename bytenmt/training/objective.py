@@ -20,9 +20,10 @@ WIDE = 256  # units of a recurrent model
 class Objective(Protocol):
     """See TranslationObjective and LanguageModelObjective."""
 
-    def gradients(self, batches: Sequence[Any], target_bytes: int, n_splits: int) -> Tensor:
+    def gradients(self, batches: Sequence[Any], target_bytes: int, n_splits: int, update: int = 0) -> Tensor:
         """Forward and backward of this process' batches, whose rows go through the model in n_splits parts;
-        the summed loss is divided by target_bytes. Returns the summed nats, float64 on the device."""
+        the summed loss is divided by target_bytes; update: how many came before. Returns the summed nats,
+        float64 on the device."""
 
     def n_rows(self, batch: Any) -> int:
         """Rows of a batch."""

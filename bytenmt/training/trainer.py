@@ -77,7 +77,7 @@ class Trainer:
             torch.manual_seed(_draw_seed(train.seed, self.progress.update, self.group.rank))
             self.optimizer.zero_grad(set_to_none=True)
             try:
-                nats = self.objective.gradients(batches, target_bytes, self.n_splits)
+                nats = self.objective.gradients(batches, target_bytes, self.n_splits, self.progress.update)
             except torch.OutOfMemoryError:
                 self._split_more(batches)
         self._add_up_gradients()

@@ -16,7 +16,7 @@ from bytenmt.data.batches import Batch
 from bytenmt.data.device import to_device
 from bytenmt.distributed import ALONE, Group
 from bytenmt.models.base import Model
-from bytenmt.training.losses import byte_loss, draw_inputs, drop_bytes, without_dropout
+from bytenmt.training.losses import byte_loss, draw_inputs, drop_bytes, true_share, without_dropout
 from bytenmt.training.objective import autocast, compiled
 
 
@@ -29,13 +29,15 @@ class TranslationObjective:
         self.model, self.train, self.device = model, config.train, device
         self.loss = compiled(self.plain_loss, config)
 
-    def gradients(self, batches: Sequence[Batch], target_bytes: int, n_splits: int) -> Tensor:
+    def gradients(
+        self, batches: Sequence[Batch], target_bytes: int, n_splits: int, update: int = 0
+    ) -> Tensor:
         """See Objective."""
         nats = torch.zeros((), dtype=torch.float64, device=self.device)
         for batch in batches:
             for part in _split(batch, n_splits):
                 on = to_device(part, self.device)
-                inputs = self.inputs(on.target_in, on.source, on.source_len)
+                inputs = self.inputs(on.target_in, on.source, on.source_len, update)
                 with autocast(self.train, self.device):
                     loss, part_nats = self.loss(
                         on.source, on.source_len, inputs, on.target_out, on.target_len
@@ -51,15 +53,16 @@ class TranslationObjective:
         logits, _ = self.model(inputs, memory, self.model.start(memory))
         return byte_loss(logits, target, target_len, self.train.label_smoothing)
 
-    def inputs(self, target_in: Tensor, source: Tensor, source_len: Tensor) -> Tensor:
-        """What the decoder reads: the true bytes, or what train.teacher_forcing and byte_dropout make
-        of them; (n, t) uint8."""
+    def inputs(self, target_in: Tensor, source: Tensor, source_len: Tensor, update: int = 0) -> Tensor:
+        """What the decoder reads: the true bytes, or what train.teacher_forcing or scheduled_sampling and
+        byte_dropout make of them; (n, t) uint8."""
         train, inputs = self.train, target_in
-        if train.teacher_forcing < 1:
+        share = true_share(train, update)
+        if share < 1:
             # In a context of its own: autocast would keep weights without gradients for the loss.
             with torch.no_grad(), autocast(train, self.device), without_dropout(self.model):
                 memory = self.model.encode(source, source_len)
-                inputs = draw_inputs(self.model, memory, inputs, train.teacher_forcing)
+                inputs = draw_inputs(self.model, memory, inputs, share, train.own_bytes)
         if train.byte_dropout:
             inputs = drop_bytes(inputs, train.byte_dropout, train.byte_dropout_kind)
         return inputs

@@ -121,6 +121,63 @@ def test_recurrent_layers_of_each_side(arch: str) -> None:
     assert (alone.model.encoder_depth, alone.model.decoder_depth) == (0, 2)
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["cell=lstm", "gru_reset=after"], 'gru_reset would be ignored with cell = "lstm"'),
+        (["cell=lstm", "encoder_reset=before"], 'encoder_reset would be ignored with cell = "lstm"'),
+        (["cell=lstm", "decoder_reset=after"], 'decoder_reset would be ignored with cell = "lstm"'),
+        (["reset_context=true"], 'reset_context = true resets what context = "every_step" shows'),
+        (["reset_context=true", "context=every_step"], 'reset_context.*decoder_reset = "after"'),
+        (
+            ["reset_context=true", "context=every_step", "gru_reset=after", "decoder_reset=before"],
+            'reset_context.*decoder_reset = "after"',
+        ),
+        (["reset_context=true", "context=every_step", "cell=lstm"], 'reset_context.*cell = "gru"'),
+        (["d_hidden=1", "read_out_kind=maxout"], "d_hidden = 1 leaves nothing to read out"),
+        (["source=false", "encoder_reset=after"], "encoder_reset would be ignored without a source"),
+        (["encoder_reset=never"], "'never' is none of shared, before, after"),
+        (["read_out_kind=softmax"], "'softmax' is none of auto, linear, maxout"),
+        (["cell=rnn"], "'rnn' is none of gru, lstm"),
+    ],
+)
+def test_recurrent_options_that_do_not_go_together(settings: list[str], told: str) -> None:
+    """One line that names both."""
+    with pytest.raises(ConfigError, match=told) as error:
+        load_config("seq2seq", "tiny", "", [f"model.{setting}" for setting in settings])
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["sampling_k=0.9"], 'sampling_k would be ignored with scheduled_sampling = "none"'),
+        (["sampling_slope=0.1"], 'sampling_slope would be ignored with scheduled_sampling = "none"'),
+        (["sampling_floor=0.1"], 'sampling_floor would be ignored with scheduled_sampling = "none"'),
+        (["own_bytes=drawn"], "own_bytes would be ignored with teacher_forcing = 1"),
+        (
+            ["scheduled_sampling=linear", "sampling_slope=0.1", "teacher_forcing=0.5"],
+            'teacher_forcing would be ignored with scheduled_sampling = "linear"',
+        ),
+        (["scheduled_sampling=linear"], '"linear" needs sampling_slope above 0'),
+        (
+            ["scheduled_sampling=exponential", "sampling_k=0.9", "sampling_slope=0.1"],
+            'sampling_slope would be ignored with scheduled_sampling = "exponential"',
+        ),
+        (["scheduled_sampling=exponential"], '"exponential" needs sampling_k above 0 and below 1, got 0'),
+        (["scheduled_sampling=exponential", "sampling_k=1"], "sampling_k above 0 and below 1, got 1"),
+        (["scheduled_sampling=inverse_sigmoid"], '"inverse_sigmoid" needs sampling_k of 1 or more, got 0'),
+        (["scheduled_sampling=cosine"], "'cosine' is none of none, linear, exponential, inverse_sigmoid"),
+        (["own_bytes=worst"], "'worst' is none of best, drawn"),
+    ],
+)
+def test_sampling_options_that_do_not_go_together(settings: list[str], told: str) -> None:
+    """One line that names both."""
+    with pytest.raises(ConfigError, match=told) as error:
+        load_config("seq2seq", "tiny", "", [f"train.{setting}" for setting in settings])
+    assert "\n" not in str(error.value)
+
+
 def test_convs2s_needs_an_encoder_with_a_source() -> None:
     with pytest.raises(ConfigError, match="encoder_layers is empty"):
         load_config("convs2s", "tiny", "", ["model.encoder_layers=[]"])

@@ -18,6 +18,16 @@ from bytenmt.decoding.scheduler import decode
 MORE: dict[str, dict[str, Any]] = {
     "luong-dot": {"arch": "luong", "d_embedding": 5, "d_hidden": 7, "n_layers": 3, "score": "dot"},
     "seq2seq-shallow": {"arch": "seq2seq", "d_embedding": 5, "d_hidden": 7, "n_encoder_layers": 3},
+    "seq2seq-lstm-every-step": {
+        "arch": "seq2seq",
+        "d_embedding": 5,
+        "d_hidden": 6,
+        "cell": "lstm",
+        "context": "every_step",
+        "n_decoder_layers": 2,
+    },
+    "seq2seq-cho-deep": VARIANTS["seq2seq-cho"]
+    | {"n_layers": 2, "encoder_reset": "after", "read_out_kind": "linear"},
     "luong-deep": {"arch": "luong", "d_embedding": 5, "d_hidden": 6, "n_layers": 1, "n_decoder_layers": 3},
     # Whole panels and a little more than one, odd and even numbers of inputs.
     "bytenet-wide": {

@@ -42,6 +42,23 @@ VARIANTS: dict[str, Variant] = {
         "gru_reset": "after",
         "tie_embedding": True,
     },
+    "seq2seq-cho": {
+        "arch": "seq2seq",
+        "d_embedding": 5,
+        "d_hidden": 7,
+        "context": "every_step",
+        "decoder_reset": "after",
+        "reset_context": True,
+    },
+    "seq2seq-lstm": {
+        "arch": "seq2seq",
+        "d_embedding": 5,
+        "d_hidden": 6,
+        "cell": "lstm",
+        "n_layers": 2,
+        "n_encoder_layers": 3,
+        "read_out_kind": "maxout",
+    },
     "bahdanau": {
         "arch": "bahdanau",
         "d_embedding": 5,
@@ -105,6 +122,7 @@ VARIANTS: dict[str, Variant] = {
 ALONE = {"source": False}
 WITHOUT_SOURCE: dict[str, Variant] = {
     "seq2seq-alone": VARIANTS["seq2seq"] | ALONE | {"n_layers": 2},
+    "seq2seq-lstm-alone": VARIANTS["seq2seq-lstm"] | ALONE | {"n_encoder_layers": 0},
     "bahdanau-alone": VARIANTS["bahdanau"] | ALONE,
     "bahdanau-current-alone": VARIANTS["bahdanau-current"] | ALONE,
     "luong-alone": VARIANTS["luong"] | ALONE | {"input_feeding": False, "tie_embedding": True},

@@ -92,32 +92,62 @@ def top_to_top(states: list[Array], n_layers: int) -> list[Array]:
     return states[len(states) - n_layers :]
 
 
+def cho_step(p: Parameters, name: str, e: Array, c: Array, h: Array) -> Array:
+    """The decoder of Cho et al. 2014, appendix: g = tanh(W e + r * (U h + C c)); of the input's columns e's
+    come first."""
+    d, n = len(h), len(e)
+    weight, b = p[f"{name}.input.weight"], p[f"{name}.input.bias"]
+    w, of_context = weight[:, :n], weight[:, n:]
+    u, u_g = p[f"{name}.gates.weight"], p[f"{name}.candidate.weight"]
+    r = sigmoid(w[:d] @ e + u[:d] @ h + of_context[:d] @ c + b[:d])
+    z = sigmoid(w[d : 2 * d] @ e + u[d:] @ h + of_context[d : 2 * d] @ c + b[d : 2 * d])
+    g = np.tanh(w[2 * d :] @ e + r * (u_g @ h + of_context[2 * d :] @ c) + b[2 * d :])
+    return z * h + (1 - z) * g
+
+
 def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
-    d, reset = options["d_hidden"], options["gru_reset"]
-    n_encoder, n_layers = depths(options)
+    d, n_layers = options["d_hidden"], depths(options)[1]
+    own = [options[f"{side}_reset"] for side in ("encoder", "decoder")]
+    resets = [options["gru_reset"] if reset == "shared" else reset for reset in own]
     every_step = options["context"] == "every_step"
+    kind = options["read_out_kind"]
+    has_maxout = kind == "maxout" or (kind == "auto" and every_step)
     table = p["embedding.weight"]
 
-    hidden = [np.zeros(d) for _ in range(n_encoder)]
+    def step(name: str, x: Array, state: tuple[Array, ...], reset: str) -> tuple[Array, ...]:
+        if options["cell"] == "lstm":
+            return lstm(p, name, x, *state)
+        return (gru(p, name, x, *state, reset, "keep"),)
+
+    zero = (np.zeros(d),) * (2 if options["cell"] == "lstm" else 1)
+    states = [zero for _ in range(depths(options)[0])]
     for byte in read_order(source, options):
         x = table[byte]
-        for layer in range(n_encoder):
-            hidden[layer] = gru(p, f"encoder.{layer}", x, hidden[layer], reset, "keep")
-            x = hidden[layer]
+        for layer, state in enumerate(states):
+            states[layer] = step(f"encoder.{layer}", x, state, resets[0])
+            x = states[layer][0]
 
+    context = np.zeros(0)
     if every_step:
-        context = np.tanh(affine(p, "decoder.context", hidden[-1]))
+        context = np.tanh(affine(p, "decoder.context", states[-1][0]))
         start = np.tanh(affine(p, "decoder.start", context))
-        hidden = [start[layer * d : (layer + 1) * d] for layer in range(n_layers)]
+        parts = [start[i * d : (i + 1) * d] for i in range(len(start) // d)]
+        states = [tuple(parts[layer::n_layers]) for layer in range(n_layers)]
     else:
-        hidden = top_to_top(hidden, n_layers)
+        while len(states) < n_layers:
+            states = [states[0] if states else zero, *states]
+        states = states[len(states) - n_layers :]
     logits = []
     for byte in target:
-        x = np.concatenate([table[byte], context]) if every_step else table[byte]
-        for layer in range(n_layers):
-            hidden[layer] = gru(p, f"decoder.layers.{layer}", x, hidden[layer], reset, "keep")
-            x = hidden[layer]
-        if every_step:
+        x = np.concatenate([table[byte], context])
+        for layer, state in enumerate(states):
+            name = f"decoder.layers.{layer}"
+            if options["reset_context"] and layer == 0:
+                states[layer] = (cho_step(p, name, table[byte], context, *state),)
+            else:
+                states[layer] = step(name, x, state, resets[1])
+            x = states[layer][0]
+        if has_maxout:
             x = maxout(affine(p, "decoder.maxout", np.concatenate([x, table[byte], context])))
         logits.append(output(p, options, x))
     return np.array(logits)

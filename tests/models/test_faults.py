@@ -429,6 +429,27 @@ def test_the_other_reset_is_caught(name: str) -> None:
     assert_caught(invariants.check_reference, model, "sentence")
 
 
+def test_a_context_outside_of_the_reset_is_caught() -> None:
+    """tanh(W e + C c + r * (U h)) where Cho's decoder has r * (U h + C c)."""
+    model: Any = make("seq2seq-cho")
+    model.decoder.layers[0].d_inside = 0
+    assert_caught(invariants.check_reference, model, "sentence")
+
+
+def test_cells_that_are_not_handed_on_are_caught(monkeypatch: Patch) -> None:
+    """An LSTM whose c starts each call at zero."""
+    forward = seq2seq.Seq2Seq.forward
+
+    def forgetful(self: Any, tgt: Tensor, memory: Any, state: Any) -> Any:
+        kept = state.hidden.clone()
+        kept[:, self.config.decoder_depth :] = 0
+        return forward(self, tgt, memory, state._replace(hidden=kept))
+
+    monkeypatch.setattr(seq2seq.Seq2Seq, "forward", forgetful)
+    assert_caught(invariants.check_steps, make("seq2seq-lstm"))
+    assert_caught(invariants.check_reference, make("seq2seq-lstm"), "sentence")
+
+
 def test_the_other_read_out_is_caught(monkeypatch: Patch) -> None:
     """s_i where the paper has s_{i-1}."""
     paper: Any = make("bahdanau")

@@ -9,8 +9,8 @@ import numpy as np
 
 from bytenmt.config.schema import ByteNetConfig, ConvS2SConfig
 from bytenmt.decoding.cpu.program.instructions import Array, Op, Register, Tensors, Writer
+from bytenmt.decoding.cpu.program.layers import output
 from bytenmt.decoding.cpu.program.packed_model import PackedModel, Packing, Ring, Source
-from bytenmt.decoding.cpu.program.recurrent import output
 
 
 def bytenet(tensors: Tensors, config: ByteNetConfig, precision: str) -> PackedModel:

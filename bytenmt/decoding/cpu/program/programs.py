@@ -9,7 +9,8 @@ from bytenmt.config.schema import ModelConfig, architecture
 from bytenmt.decoding.cpu.program.convolutional import bytenet, convs2s
 from bytenmt.decoding.cpu.program.instructions import Tensors
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
-from bytenmt.decoding.cpu.program.recurrent import bahdanau, luong, seq2seq
+from bytenmt.decoding.cpu.program.recurrent import bahdanau, luong
+from bytenmt.decoding.cpu.program.seq2seq import seq2seq
 
 PROGRAMS: Mapping[str, Callable[[Tensors, Any, str], PackedModel]] = {
     "seq2seq": seq2seq,

@@ -1,64 +1,14 @@
-"""The recurrent three as programs: seq2seq, bahdanau and luong, as their modules in models/ define them.
+"""The recurrent two with attention as programs: bahdanau and luong, as their modules in models/ define them.
 
 Parameters have the names that the modules give them.
 """
 
 from __future__ import annotations
 
-from bytenmt.config.schema import BahdanauConfig, LuongConfig, Seq2SeqConfig
-from bytenmt.decoding.cpu.program.instructions import Gru, Op, Register, RowKind, Tensors, Writer, padded
+from bytenmt.config.schema import BahdanauConfig, LuongConfig
+from bytenmt.decoding.cpu.program.instructions import Gru, Op, Register, RowKind, Tensors, Writer
+from bytenmt.decoding.cpu.program.layers import gru_scan, gru_step, lstm_scan, maxout, output
 from bytenmt.decoding.cpu.program.packed_model import PackedModel, Packing, Source
-
-
-def seq2seq(tensors: Tensors, config: Seq2SeqConfig, precision: str) -> PackedModel:
-    """See models/seq2seq.py."""
-    d, n_layers = config.d_hidden, config.decoder_depth
-    every_step = config.context == "every_step"
-    flags = Gru.RESET_AFTER if config.gru_reset == "after" else 0
-    packing = Packing(tensors, precision)
-    table, encode = packing.table, packing.encode
-    x = encode.register(config.d_embedding)
-    encode.emit(Op.EMBED, x, w=table)
-    finals = []
-    for layer in range(config.encoder_depth):
-        states, last = _gru_scan(encode, x, f"encoder.{layer}", d, flags)
-        finals.append(last)
-        x = states
-    finals = [finals[layer] for layer in config.starts_from]
-    if every_step:
-        context, hidden = encode.register(d), encode.register(n_layers * d)
-        encode.linear(context, finals[-1], "decoder.context.weight", rows=RowKind.SENTENCES)
-        encode.emit(Op.TANH, context, rows=RowKind.SENTENCES)
-        encode.emit(Op.KEEP_FIXED, a=context, k=0, rows=RowKind.SENTENCES)
-        encode.linear(hidden, context, "decoder.start.weight", rows=RowKind.SENTENCES)
-        encode.emit(Op.TANH, hidden, rows=RowKind.SENTENCES)
-        finals = [hidden.part(layer * d, d) for layer in range(n_layers)]
-    for layer, final in enumerate(finals):
-        encode.emit(Op.KEEP_STATE, a=final, k=layer, rows=RowKind.SENTENCES)
-
-    step = packing.begin_step()
-    d_embedding = config.d_embedding
-    seen = step.register(d + d_embedding + (d if every_step else 0))  # h, e(y), c: what the maxout reads
-    x = seen.part(d, seen.width - d)  # e(y), c: what the first layer reads
-    step.emit(Op.EMBED, x.part(0, d_embedding), w=table)
-    if every_step:
-        step.emit(Op.FIXED, x.part(d_embedding, d), k=0)
-    for layer in range(n_layers):
-        hidden = step.register(d)
-        step.emit(Op.READ_STATE, hidden, k=layer)
-        _gru_step(step, hidden, hidden, x, f"decoder.layers.{layer}", flags)
-        step.emit(Op.WRITE_STATE, a=hidden, k=layer)
-        x = hidden
-    if every_step:
-        step.emit(Op.COPY, seen.part(0, d), x)
-        x = _maxout(step, seen, "decoder.maxout", d // 2)
-    logits = output(step, x, "decoder.output", table_bias="decoder.output.bias")
-    return packing.packed(
-        logits,
-        states=(d,) * n_layers,
-        fixed=(d,) if every_step else (),
-        source=Source(reverse=config.reverse_source),
-    )
 
 
 def bahdanau(tensors: Tensors, config: BahdanauConfig, precision: str) -> PackedModel:
@@ -83,11 +33,11 @@ def bahdanau(tensors: Tensors, config: BahdanauConfig, precision: str) -> Packed
         step.emit(Op.ATTEND_ADDITIVE, x.part(d_embedding, d_context), query, w=v, m=0, v=1)
     after = step.register(d)
     step.emit(Op.COPY, after, before)
-    _gru_step(step, after, before, x, "decoder.cell", Gru.UPDATE_TAKES)
+    gru_step(step, after, before, x, "decoder.cell", Gru.UPDATE_TAKES)
     step.emit(Op.WRITE_STATE, a=after, k=0)
     if config.read_out == "current":
         step.emit(Op.COPY, before, after)
-    maxed = _maxout(step, seen, "decoder.maxout", config.d_maxout)
+    maxed = maxout(step, seen, "decoder.maxout", config.d_maxout)
     logits = output(step, maxed, "decoder.output", table_bias="decoder.output.bias")
     return packing.packed(
         logits,
@@ -102,9 +52,9 @@ def _bahdanau_encoder(encode: Writer, table: int, config: BahdanauConfig) -> Non
     x = encode.register(config.d_embedding)
     encode.emit(Op.EMBED, x, w=table)
     annotations = encode.register(2 * d)
-    _gru_scan(encode, x, "encoder.forwards", d, Gru.UPDATE_TAKES, states=annotations.part(0, d))
+    gru_scan(encode, x, "encoder.forwards", d, Gru.UPDATE_TAKES, states=annotations.part(0, d))
     backwards = annotations.part(d, d)
-    _, first_state = _gru_scan(
+    _, first_state = gru_scan(
         encode, x, "encoder.backwards", d, Gru.UPDATE_TAKES, states=backwards, backwards=True
     )
     keys = encode.register(config.d_attention)
@@ -160,7 +110,7 @@ def _luong_encoder(encode: Writer, table: int, config: LuongConfig) -> None:
     encode.emit(Op.EMBED, x, w=table)
     last = []
     for layer in range(config.encoder_depth):
-        x, *states = _lstm_scan(encode, x, f"encoder.{layer}", d)
+        x, *states = lstm_scan(encode, x, f"encoder.{layer}", d)
         last.append(states)
     for layer, (h, c) in enumerate(last[first] for first in config.starts_from):
         encode.emit(Op.KEEP_STATE, a=h, k=2 * layer, rows=RowKind.SENTENCES)
@@ -184,18 +134,6 @@ def _attentional(step: Writer, top: Register, score: str) -> Register:
     return attentional
 
 
-def output(step: Writer, x: Register, name: str, table_bias: str | None) -> Register:
-    """OutputLayer of layers/embedding.py: its own weight, or the byte embedding's behind a projection."""
-    logits = step.register(256)
-    weight = f"{name}.weight" if f"{name}.weight" in step.tensors else "embedding.weight"
-    if f"{name}.projection.weight" in step.tensors:
-        projected = step.register(step.tensors["embedding.weight"].shape[1])
-        step.linear(projected, x, f"{name}.projection.weight", f"{name}.projection.bias")
-        x = projected
-    step.linear(logits, x, weight, table_bias)
-    return logits
-
-
 def _luong_attention(step: Writer, context: Register, top: Register, score: str) -> None:
     """Dot products with the states or their keys, or the additive score."""
     if score != "concat":
@@ -205,67 +143,3 @@ def _luong_attention(step: Writer, context: Register, top: Register, score: str)
     step.linear(query, top, "decoder.score.query.weight")
     v = step.vector("decoder.score.v")
     step.emit(Op.ATTEND_ADDITIVE, context, query, w=v, m=1, v=0)
-
-
-def _maxout(step: Writer, seen: Register, name: str, width: int) -> Register:
-    pairs, maxed = step.register(2 * width), step.register(width)
-    step.linear(pairs, seen, f"{name}.weight", f"{name}.bias")
-    step.emit(Op.MAXOUT, maxed, pairs)
-    return maxed
-
-
-def _gru_step(step: Writer, new: Register, old: Register, x: Register, name: str, flags: int) -> None:
-    """new = GRU(x, old); `new` holds a copy of `old`, or is the same register."""
-    d = old.width
-    gates, u = step.register(3 * d), step.register(d)
-    step.linear(gates, x, f"{name}.input.weight", f"{name}.input.bias")
-    step.linear(gates.part(0, 2 * d), old, f"{name}.gates.weight", add=True)
-    reset = step.register(d)
-    step.emit(Op.GRU_RESET, reset, gates, old)
-    step.linear(u, old if flags & Gru.RESET_AFTER else reset, f"{name}.candidate.weight")
-    step.emit(Op.GRU_STEP, new, gates, u, k=flags)
-
-
-def _gru_scan(
-    encode: Writer,
-    x: Register,
-    name: str,
-    d: int,
-    flags: int,
-    states: Register | None = None,
-    backwards: bool = False,
-) -> tuple[Register, Register]:
-    """A GRU layer over the sources: its states, a row a column, and the last one of each sentence."""
-    share = encode.register(3 * d)
-    encode.linear(share, x, f"{name}.input.weight", f"{name}.input.bias")
-    scratch = encode.register(padded(d) + padded(2 * d) + padded(d) + d)
-    states = encode.register(d) if states is None else states
-    gates, candidate = (
-        encode.weights.matrix(encode.tensors[full], full)
-        for full in (f"{name}.gates.weight", f"{name}.candidate.weight")
-    )
-    encode.emit(
-        Op.GRU_SCAN,
-        states,
-        share,
-        scratch,
-        w=gates.place,
-        s=gates.scales,
-        v=candidate.place,
-        t=candidate.scales,
-        m=int(backwards),
-        k=flags,
-    )
-    return states, scratch.part(0, d)
-
-
-def _lstm_scan(encode: Writer, x: Register, name: str, d: int) -> tuple[Register, Register, Register]:
-    """An LSTM layer over the sources: its states, a row a column, and each sentence's last h and c."""
-    share = encode.register(4 * d)
-    encode.linear(share, x, f"{name}.input.weight", f"{name}.input.bias")
-    scratch = encode.register(2 * padded(d) + 4 * d)
-    states = encode.register(d)
-    recurrent = f"{name}.recurrent.weight"
-    u = encode.weights.matrix(encode.tensors[recurrent], recurrent)
-    encode.emit(Op.LSTM_SCAN, states, share, scratch, w=u.place, s=u.scales)
-    return states, scratch.part(0, d), scratch.part(padded(d), d)

@@ -1,0 +1,107 @@
+"""The recurrent encoder-decoder as a program, as models/seq2seq.py defines it.
+
+Parameters have the names that the module gives them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bytenmt.config.schema import Seq2SeqConfig
+from bytenmt.decoding.cpu.program.instructions import Gru, Op, Register, RowKind, Tensors, Writer
+from bytenmt.decoding.cpu.program.layers import gru_scan, gru_step, lstm_scan, lstm_step, maxout, output
+from bytenmt.decoding.cpu.program.packed_model import PackedModel, Packing, Source
+
+FIRST = "decoder.layers.0"  # the layer that sees the context
+CONTEXT, GATES, INSIDE = 0, 1, 2  # the memory's fixed parts: c; its shares of the gates, and of g's inside
+
+
+def seq2seq(tensors: Tensors, config: Seq2SeqConfig, precision: str) -> PackedModel:
+    """See models/seq2seq.py. States: h of each layer, then, with LSTMs, c of each."""
+    d, n_layers = config.d_hidden, config.decoder_depth
+    every_step = config.context == "every_step"
+    packing = Packing(tensors, precision)
+    _encoder(packing.encode, packing.table, config)
+
+    step = packing.begin_step()
+    d_embedding = config.d_embedding
+    seen = step.register(d + d_embedding + (d if every_step else 0))  # h, e(y), c: what the maxout reads
+    x = seen.part(d, seen.width - d)  # e(y), c: what the first layer reads
+    step.emit(Op.EMBED, x.part(0, d_embedding), w=packing.table)
+    if every_step:
+        step.emit(Op.FIXED, x.part(d_embedding, d), k=CONTEXT)
+    if config.reset_context:
+        x = x.part(0, d_embedding)
+    for layer in range(n_layers):
+        x = _layer(step, x, layer, config)
+    if config.has_maxout:
+        step.emit(Op.COPY, seen.part(0, d), x)
+        x = maxout(step, seen, "decoder.maxout", d // 2)
+    logits = output(step, x, "decoder.output", table_bias="decoder.output.bias")
+    return packing.packed(
+        logits,
+        states=(d,) * config.n_states,
+        fixed=((d, 3 * d, d) if config.reset_context else (d,)) if every_step else (),
+        source=Source(reverse=config.reverse_source),
+    )
+
+
+def _encoder(encode: Writer, table: int, config: Seq2SeqConfig) -> None:
+    """From the bytes of a source to the decoder's first states and the context."""
+    d, n_states = config.d_hidden, config.n_states
+    x = encode.register(config.d_embedding)
+    encode.emit(Op.EMBED, x, w=table)
+    last = []
+    for layer in range(config.encoder_depth):
+        if config.cell == "lstm":
+            x, *parts = lstm_scan(encode, x, f"encoder.{layer}", d)
+        else:
+            x, *parts = gru_scan(encode, x, f"encoder.{layer}", d, _flags(config.resets[0]))
+        last.append(parts)
+    finals = [part for parts in zip(*(last[i] for i in config.starts_from), strict=True) for part in parts]
+    if config.context == "every_step":
+        context, hidden = encode.register(d), encode.register(n_states * d)
+        encode.linear(
+            context, finals[config.decoder_depth - 1], "decoder.context.weight", rows=RowKind.SENTENCES
+        )
+        encode.emit(Op.TANH, context, rows=RowKind.SENTENCES)
+        encode.emit(Op.KEEP_FIXED, a=context, k=CONTEXT, rows=RowKind.SENTENCES)
+        encode.linear(hidden, context, "decoder.start.weight", rows=RowKind.SENTENCES)
+        encode.emit(Op.TANH, hidden, rows=RowKind.SENTENCES)
+        finals = [hidden.part(state * d, d) for state in range(n_states)]
+        if config.reset_context:
+            _context_shares(encode, context, config)
+    for state, final in enumerate(finals):
+        encode.emit(Op.KEEP_STATE, a=final, k=state, rows=RowKind.SENTENCES)
+
+
+def _context_shares(encode: Writer, context: Register, config: Seq2SeqConfig) -> None:
+    """C c, the same at every step: what r and z add, and what stands inside of g's reset."""
+    d = config.d_hidden
+    weight = encode.tensors[f"{FIRST}.input.weight"][:, config.d_embedding :]
+    gates, inside = encode.register(3 * d), encode.register(d)
+    outside = np.concatenate([weight[: 2 * d], np.zeros((d, d), weight.dtype)])
+    encode.linear(gates, context, (f"{FIRST}.input.weight:gates", outside), rows=RowKind.SENTENCES)
+    encode.linear(inside, context, (f"{FIRST}.input.weight:inside", weight[2 * d :]), rows=RowKind.SENTENCES)
+    encode.emit(Op.KEEP_FIXED, a=gates, k=GATES, rows=RowKind.SENTENCES)
+    encode.emit(Op.KEEP_FIXED, a=inside, k=INSIDE, rows=RowKind.SENTENCES)
+
+
+def _layer(step: Writer, x: Register, layer: int, config: Seq2SeqConfig) -> Register:
+    """A layer's new state, written back."""
+    name, hidden = f"decoder.layers.{layer}", step.register(config.d_hidden)
+    step.emit(Op.READ_STATE, hidden, k=layer)
+    if config.cell == "lstm":
+        cell, index = step.register(config.d_hidden), config.decoder_depth + layer
+        step.emit(Op.READ_STATE, cell, k=index)
+        lstm_step(step, hidden, cell, x, name)
+        step.emit(Op.WRITE_STATE, a=cell, k=index)
+    else:
+        fixed = (GATES, INSIDE) if config.reset_context and layer == 0 else None
+        gru_step(step, hidden, hidden, x, name, _flags(config.resets[1]), fixed)
+    step.emit(Op.WRITE_STATE, a=hidden, k=layer)
+    return hidden
+
+
+def _flags(reset: str) -> int:
+    return Gru.RESET_AFTER if reset == "after" else 0
