@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bytenmt import __version__
 from bytenmt.cli.line_filter import OutputFormat, plain
 from bytenmt.cli.output_formats import JsonLines, n_best_list
-from bytenmt.config.schema import ATTENTIVE, architecture, fingerprint
+from bytenmt.config.schema import architecture, fingerprint, tells_alignment
 from bytenmt.decoding.choice import precision_of
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import Run, Runtime, n_threads
@@ -96,7 +96,7 @@ def with_alignment(shape: OutputFormat | None, runtime: Runtime, wanted: bool | 
     None where it was not said. Raises BytenmtError where they are wanted and cannot be had."""
     if not isinstance(shape, JsonLines) or wanted is False:
         return shape
-    files = [run.file for run in runtime.runs if architecture(run.config.model) in ATTENTIVE]
+    files = [run.file for run in runtime.runs if tells_alignment(run.config.model)]
     if wanted and not files:
         raise BytenmtError("--alignment: no run here has attention: drop it")
     if not files:

@@ -49,6 +49,7 @@ ADDED = {
     "model": {
         *("n_encoder_sets", "n_decoder_sets", "encoder_dilations", "stacking", "encoder_scale"),
         *("n_encoder_layers", "n_decoder_layers"),
+        *("attention", "n_locations", "location_softmax", "attention_window", "gaussian"),
     },
     "data": {"noise", "copy"},
     "train": {"adam_beta1", "adam_lr", "muon_momentum"},

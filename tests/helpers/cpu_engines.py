@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import torch
-from invariants import VARIANTS, AnyModel, build
+from invariants import LUONG, VARIANTS, AnyModel, build
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
@@ -19,6 +19,18 @@ MORE: dict[str, dict[str, Any]] = {
     "luong-dot": {"arch": "luong", "d_embedding": 5, "d_hidden": 7, "n_layers": 3, "score": "dot"},
     "seq2seq-shallow": {"arch": "seq2seq", "d_embedding": 5, "d_hidden": 7, "n_encoder_layers": 3},
     "luong-deep": {"arch": "luong", "d_embedding": 5, "d_hidden": 6, "n_layers": 1, "n_decoder_layers": 3},
+    "luong-dot-inside": LUONG
+    | {"score": "dot", "attention": "local-p", "attention_window": 5, "gaussian": "inside"},
+    "luong-places-in-a-window": LUONG
+    | {
+        "attention": "local-m",
+        "attention_window": 3,
+        "gaussian": "after",
+        "score": "location",
+        "n_locations": 9,
+        "location_softmax": "twice",
+        "reverse_source": True,
+    },
     # Whole panels and a little more than one, odd and even numbers of inputs.
     "bytenet-wide": {
         "arch": "bytenet",
