@@ -16,7 +16,7 @@ from bytenmt import __version__
 from bytenmt.cli.console import say, writer
 from bytenmt.cli.line_filter import OutputFormat, plain
 from bytenmt.cli.output_formats import Align, Flagged, JsonLines, WithPage, n_best_list
-from bytenmt.config.schema import ATTENTIVE, architecture, fingerprint
+from bytenmt.config.schema import architecture, fingerprint, tells_alignment
 from bytenmt.decoding.choice import precision_of
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import Run, Runtime, n_threads
@@ -119,7 +119,7 @@ def with_alignment(shape: OutputFormat | None, runtime: Runtime, wanted: bool | 
 
 def aligner(runtime: Runtime) -> Align | None:
     """What finds the links of lines, where one of the runs has attention."""
-    files = [run.file for run in runtime.runs if architecture(run.config.model) in ATTENTIVE]
+    files = [run.file for run in runtime.runs if tells_alignment(run.config.model)]
     if not files:
         return None
     from bytenmt.evaluation.alignment import Aligner

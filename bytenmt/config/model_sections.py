@@ -5,6 +5,7 @@ Knows no other section, and no tensors.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -22,6 +23,7 @@ LONGEST_FIELD = 1 << 14  # bytes before it that a convolutional prediction depen
 Reset = Literal["before", "after"]  # the product with the state before
 OwnReset = Literal["shared", "before", "after"]  # of one side; shared: as is given for both
 ConvLayer = tuple[Width, Kernel]  # channels, kernel width
+LOCAL_WINDOW = 50  # bytes to either side: the paper's ten words are five or six times as many bytes
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -134,11 +136,27 @@ class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
     init: Literal["scaled", "paper"] = "scaled"
 
 
+def _refuse(useless: bool, given: Mapping[str, bool], why: str) -> None:
+    """Raise ValueError for the first option that is given where nothing would heed it."""
+    for name in (name for name, is_given in given.items() if is_given and useless):
+        raise ValueError(f"{name} {why}: leave it out")
+
+
 class LuongConfig(_Stacked, frozen=True, kw_only=True, tag="luong"):
-    """Stacked LSTM with global attention and input feeding (Luong et al. 2015)."""
+    """Stacked LSTM with attention and input feeding (Luong et al. 2015)."""
 
     n_layers: Layers = 2
-    score: Literal["dot", "general", "concat"] = "general"
+    # Over the whole source; over a window around a position that moves on with the target (m), or that is
+    # predicted (p); or none: the encoder's last states are all that the decoder knows.
+    attention: Literal["global", "local-m", "local-p", "off"] = "global"
+    # Of the decoder's state and one of the encoder's; location is of the decoder's state alone.
+    score: Literal["dot", "general", "concat", "location"] = "general"
+    n_locations: Annotated[int, Meta(ge=0, le=1 << 16)] = 0  # location: source bytes with a score, EOS one
+    location_softmax: Literal["once", "twice"] = "once"  # twice: the score is a softmax already
+    attention_window: Annotated[int, Meta(ge=0, le=1 << 20)] = 0  # local: bytes to either side; 0: 50
+    # Local: weights or scores times a Gaussian around the position. after: the softmax, so that they do not
+    # add up to 1; inside: the scores; auto: after in local-p, none in local-m.
+    gaussian: Literal["auto", "after", "inside"] = "auto"
     input_feeding: bool = True
     reverse_source: bool = False
     init: Literal["scaled", "paper"] = "scaled"
@@ -147,6 +165,50 @@ class LuongConfig(_Stacked, frozen=True, kw_only=True, tag="luong"):
         super().__post_init__()
         if not self.source and self.input_feeding:
             raise ValueError("input_feeding is of the attention's outcome: without a source set it to false")
+        off, by_location = self.attention == "off", self.score == "location"
+        if off and self.input_feeding:
+            raise ValueError(
+                'input_feeding is of the attention\'s outcome: with attention = "off" set it to false'
+            )
+        attention, score = f'attention = "{self.attention}"', f'score = "{self.score}"'
+        given = {attention: self.attention != "global", score: by_location}
+        _refuse(not self.source, given, "would be ignored without a source")
+        _refuse(off, {score: self.score != "general"}, f"would be ignored with {attention}")
+        given = {"n_locations": self.n_locations > 0, "location_softmax": self.location_softmax != "once"}
+        _refuse(not by_location, given, f'is of score = "location", not of {score}')
+        given = {"attention_window": self.attention_window > 0, "gaussian": self.gaussian != "auto"}
+        _refuse(not self.local, given, f"is of local attention, not of {attention}")
+        if by_location and not self.n_locations:
+            raise ValueError(
+                'score = "location" has a weight for each place of a source: set n_locations to the bytes of'
+                " the longest, its end counted"
+            )
+
+    @property
+    def attends(self) -> bool:
+        """Whether there is any attention."""
+        return self.source and self.attention != "off"
+
+    @property
+    def local(self) -> bool:
+        return self.attention in ("local-m", "local-p")
+
+    @property
+    def by_place(self) -> bool:
+        """Whether it matters to attention where in the source a byte stands."""
+        return self.local or self.score == "location"
+
+    @property
+    def window(self) -> int:
+        """D, in bytes to either side; 0: the whole source."""
+        return (self.attention_window or LOCAL_WINDOW) if self.local else 0
+
+    @property
+    def bell(self) -> Literal["none", "after", "inside"]:
+        """Where the Gaussian is."""
+        if self.gaussian == "auto":
+            return "after" if self.attention == "local-p" else "none"
+        return self.gaussian
 
 
 class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):

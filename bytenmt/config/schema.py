@@ -49,6 +49,11 @@ ModelConfig = Seq2SeqConfig | BahdanauConfig | LuongConfig | ByteNetConfig | Con
 REGISTERED: dict[str, type[Config]] = {}  # a whole run's configuration, by the name of its architecture
 
 
+def tells_alignment(config: ModelConfig) -> bool:
+    """Whether a model has attention, which tells an alignment."""
+    return architecture(config) in ATTENTIVE and not (isinstance(config, LuongConfig) and not config.attends)
+
+
 def architecture(config: ModelConfig) -> str:
     """The name of a model's architecture, as --arch has it."""
     return str(config.__struct_config__.tag)

@@ -11,22 +11,34 @@ from torch import Tensor, nn
 from bytenmt.layers.deferred_matmul import Product, deferred
 from bytenmt.layers.fused_additive import FusedScore, applies
 
+NUMBERS = 1 << 26  # of the additive score's sums that are made at once, if one query has not more
+
 
 def source_mask(source_len: Tensor, n_columns: int) -> Tensor:
     """source_len (n,) -> (n, n_columns) bool, true on real columns."""
     return torch.arange(n_columns, device=source_len.device) < source_len[:, None]
 
 
-def attend(scores: Tensor, values: Tensor | Product, mask: Tensor) -> tuple[Tensor, Tensor]:
+def weigh(scores: Tensor, mask: Tensor) -> Tensor:
+    """Softmax over the source: scores (n, q, s), mask (n, s) or (n, q, s) bool, true where there is something
+    to attend to -> weights (n, q, s). With s = 0 they are empty, not a softmax over nothing."""
+    if scores.shape[2] == 0:
+        return scores
+    return scores.masked_fill(~(mask if mask.dim() == 3 else mask[:, None]), -torch.inf).softmax(dim=-1)
+
+
+def attend(
+    scores: Tensor, values: Tensor | Product, mask: Tensor, factors: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Softmax over the source, then the weighted sum.
 
     scores (n, q, s): one row a query; values (n, s, v), or the product with them, where a loop defers their
-    gradient; mask (n, s) bool, true on real columns. Returns context (n, q, v) and weights (n, q, s). With
-    s = 0 the weights are empty and the context is zero, not a softmax over nothing.
+    gradient; mask: see weigh; factors (n, q, s): of the weights after the softmax, which then do not add up
+    to 1. Returns context (n, q, v), zero where s = 0, and weights (n, q, s).
     """
-    weights = scores
-    if scores.shape[2] > 0:
-        weights = scores.masked_fill(~mask[:, None], -torch.inf).softmax(dim=-1)
+    weights = weigh(scores, mask)
+    if factors is not None:
+        weights = weights * factors.to(weights.dtype)
     if isinstance(values, Tensor):
         return weights.to(values.dtype) @ values, weights
     return values(weights), weights
@@ -35,6 +47,34 @@ def attend(scores: Tensor, values: Tensor | Product, mask: Tensor) -> tuple[Tens
 def dot_scores(query: Tensor, keys: Tensor) -> Tensor:
     """query (n, q, d), keys (n, s, d) -> scores (n, q, s)."""
     return query @ keys.transpose(1, 2)
+
+
+def bell(distance: Tensor, window: int) -> Tensor:
+    """exp(-x^2 / (2 sigma^2)) of distances x in bytes, any shape, with sigma = window / 2 (Luong et al. 2015,
+    eq. 10)."""
+    return torch.exp(-2 * (distance / window).square())
+
+
+class PredictedPosition(nn.Module):
+    """p = S sigma(v . tanh(W h)), a place in the source for each query: Luong et al. 2015, eq. 9."""
+
+    def __init__(self, d_query: int) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(d_query, d_query, bias=False)  # W_p
+        self.v = nn.Parameter(torch.zeros(d_query))  # v_p
+
+    def stepper(self, source_len: Tensor) -> Product:
+        """source_len (n,) int64: S -> the prediction as a function, for one run of a loop: query (n, q, d)
+        -> p (n, q), in single precision or better, as half of it counts no bytes."""
+        projection = deferred(self.hidden.weight)
+
+        def predict(query: Tensor) -> Tensor:
+            hidden = torch.tanh(projection(query.flatten(0, 1))).view(query.shape)
+            kind = torch.promote_types(hidden.dtype, torch.float32)
+            share = torch.sigmoid((hidden.to(kind) * self.v.to(kind)).sum(dim=-1))
+            return source_len[:, None] * share
+
+        return predict
 
 
 class AdditiveScore(nn.Module):
@@ -58,6 +98,11 @@ class AdditiveScore(nn.Module):
             share = projection(query.flatten(0, 1)).view(*query.shape[:2], -1)
             if fused is not None:
                 return fused(share)
-            return torch.tanh(share[:, :, None] + keys[:, None]) @ self.v
+            together = max(1, NUMBERS // max(1, keys.numel()))
+            parts = [
+                torch.tanh(part[:, :, None] + keys[:, None]) @ self.v
+                for part in torch.split(share, together, dim=1)
+            ]
+            return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
         return score

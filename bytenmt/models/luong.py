@@ -1,4 +1,4 @@
-"""Global attention with input feeding: Luong et al. 2015 (1508.04025).
+"""Global and local attention with input feeding: Luong et al. 2015 (1508.04025).
 
     h-_s: top-layer states of a stacked LSTM over the source; its last h and c start the decoder's layers,
         the two stacks top to top; a decoder's layer below the encoder's lowest starts from that one
@@ -6,8 +6,15 @@
     a_t = softmax_s(score(h_t, h-_s)),  c_t = sum_s a_t(s) h-_s
     h~_t = tanh(W_c [c_t ; h_t]),  p(y_t) = softmax(W_s h~_t)          no biases in these two
     score: dot h_t . h-_s | general h_t . (W_a h-_s) | concat v^T tanh(W_a [h_t ; h-_s])
+        | location (W_a h_t)_s, where bytes of the source for which W_a has no row are not seen (footnote 6);
+        location_softmax = "twice": softmax_s(W_a h_t), in the softmax of a_t once more
+    attention: global, over all S bytes; or local, over the bytes s with |s - p_t| <= D (section 3.2):
+        local-m p_t = min(t, S - 1) | local-p p_t = S sigma(v_p . tanh(W_p h_t)), which is no whole number
+    gaussian: a_t(s) or the score times exp(-(s - p_t)^2 / (2 sigma^2)), sigma = D / 2; after the softmax the
+        weights are not normalised again. Only through it is p_t learnt.
 
-Without a source h~_t = h_t, and the layers start at zero.
+t and s count from 0, s in the order of the text even where the encoder reads it backwards. Without a source,
+or with attention = "off", h~_t = h_t; without a source the layers start at zero, too.
 init = "paper" (section 4.1): uniform in [-0.1, 0.1], biases 0.
 """
 
@@ -22,8 +29,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bytenmt.config.schema import LuongConfig
-from bytenmt.layers.attention import AdditiveScore, attend, source_mask
-from bytenmt.layers.deferred_matmul import deferred
+from bytenmt.layers.attention import AdditiveScore, PredictedPosition, attend, bell, source_mask, weigh
+from bytenmt.layers.deferred_matmul import Product, deferred
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.recurrent import LSTM, initialise, last, reverse
@@ -31,9 +38,9 @@ from bytenmt.models.base import Model, matrix_weights, module_list, no_source
 
 
 class LuongMemory(NamedTuple):
-    """states (n, s, d_hidden): h-_s; keys (n, s, d_hidden): the source's share of the score;
-    source_len (n,) int64; hidden, cell (n, layers of the decoder, d_hidden): the encoder's last that each
-    starts from, zero without a source."""
+    """states (n, s, d_hidden): h-_s, no columns without attention; keys (n, s, d_hidden): the source's share
+    of the score; source_len (n,) int64; hidden, cell (n, layers of the decoder, d_hidden): the encoder's last
+    that each starts from, zero without a source."""
 
     states: Tensor
     keys: Tensor
@@ -44,11 +51,12 @@ class LuongMemory(NamedTuple):
 
 class LuongState(NamedTuple):
     """hidden, cell (rows, layers of the decoder, d_hidden); attentional (rows, d_hidden): h~ of the step
-    before, no columns without a source."""
+    before, no columns without attention; position (rows, 1) int64: t, no column but in local-m."""
 
     hidden: Tensor
     cell: Tensor
     attentional: Tensor
+    position: Tensor
 
 
 class LuongDecoder(nn.Module):
@@ -59,8 +67,11 @@ class LuongDecoder(nn.Module):
         d = config.d_hidden
         d_first = config.d_embedding + (d if config.input_feeding else 0)
         self.layers = module_list(LSTM(d if layer else d_first, d) for layer in range(config.decoder_depth))
-        self.score = AdditiveScore(d, d) if config.source and config.score == "concat" else None
-        self.combine = nn.Linear(2 * d, d, bias=False) if config.source else None  # W_c
+        attends, by_location = config.attends, config.score == "location"
+        self.score = AdditiveScore(d, d) if attends and config.score == "concat" else None
+        self.location = nn.Linear(d, config.n_locations, bias=False) if by_location else None  # W_a
+        self.position = PredictedPosition(d) if config.attention == "local-p" else None
+        self.combine = nn.Linear(2 * d, d, bias=False) if attends else None  # W_c
         self.output = OutputLayer(d, embedding, config.tie_embedding, bias=False)  # W_s
 
 
@@ -77,12 +88,13 @@ class Luong(Model[LuongMemory, LuongState]):
             LSTM(d if layer else config.d_embedding, d) for layer in range(config.encoder_depth)
         )
         # W_a (general) or its half that meets h-_s (concat): the same for every step, so the encoder's.
-        keys = config.source and config.score != "dot"
+        keys = config.attends and config.score in ("general", "concat")
         self.keys = nn.Linear(d, d, bias=False) if keys else None
         self.decoder: LuongDecoder = LuongDecoder(config, self.embedding)
         initialise(self, partial(nn.init.uniform_, a=-0.1, b=0.1) if paper else None)
-        if self.decoder.score is not None:
-            nn.init.uniform_(self.decoder.score.v, -0.1, 0.1)
+        for part in (self.decoder.score, self.decoder.position):
+            if part is not None:
+                nn.init.uniform_(part.v, -0.1, 0.1)
 
     def encode(self, src: Tensor, src_len: Tensor) -> LuongMemory:
         n = len(src)
@@ -99,23 +111,29 @@ class Luong(Model[LuongMemory, LuongState]):
             x, cells = layer(self._drop(x), zero, zero)
             hidden.append(last(x, src_len))
             cell.append(last(cells, src_len))
-        keys = x if self.keys is None else self.keys(x)
         first = (
             torch.stack([part[layer] for layer in self.config.starts_from], dim=1) for part in (hidden, cell)
         )
+        if not self.config.attends:
+            x = x[:, :0]
+        elif self.config.reverse_source and self.config.by_place:
+            x = reverse(x, src_len - 1)
+        keys = x if self.keys is None else self.keys(x)
         return LuongMemory(x, keys, src_len, *first)
 
     def start(self, memory: LuongMemory, beam: int = 1) -> LuongState:
         hidden, cell = (part.repeat_interleave(beam, dim=0) for part in (memory.hidden, memory.cell))
-        attentional = hidden.new_zeros(len(hidden), self.config.d_hidden if self.config.source else 0)
-        return LuongState(hidden, cell, attentional)
+        attentional = hidden.new_zeros(len(hidden), self.config.d_hidden if self.config.attends else 0)
+        by_step = self.config.attention == "local-m"
+        position = torch.zeros(len(hidden), int(by_step), dtype=torch.int64, device=hidden.device)
+        return LuongState(hidden, cell, attentional, position)
 
     def forward(self, tgt: Tensor, memory: LuongMemory, state: LuongState) -> tuple[Tensor, LuongState]:
         return self._read(tgt, memory, state)[:2]
 
     def alignment(self, tgt: Tensor, memory: LuongMemory, state: LuongState) -> Tensor:
         weights = torch.stack(self._read(tgt, memory, state)[2], dim=1)
-        if not self.config.reverse_source:
+        if not self.config.reverse_source or self.config.by_place:
             return weights
         lengths = memory.source_len.repeat_interleave(len(weights) // len(memory.source_len)) - 1
         return reverse(weights.mT, lengths).mT
@@ -123,47 +141,53 @@ class Luong(Model[LuongMemory, LuongState]):
     def _read(
         self, tgt: Tensor, memory: LuongMemory, state: LuongState
     ) -> tuple[Tensor, LuongState, list[Tensor]]:
-        """forward, and each column's attention weights (rows, s), over the source as the encoder read it."""
+        """forward, and each column's attention weights (rows, s), over the source as the memory has it."""
+        if not self.config.input_feeding:
+            return self._read_at_once(tgt, memory, state)
         first, upper = self.decoder.layers[0], self.decoder.layers[1:]
         d_embedding = self.config.d_embedding
         x = self._drop(self.embedding(tgt))
-        if self.decoder.combine is None:
-            return *self._read_alone(x, state), []
         input_share = F.linear(x.transpose(0, 1), first.input.weight[:, :d_embedding], first.input.bias)
         feeding_share = deferred(first.input.weight[:, d_embedding:])
         steps = [layer.stepper() for layer in self.decoder.layers]
         shares = [deferred(layer.input.weight) for layer in upper]
         attend_to = self._attention(memory)
         hidden, cell = list(state.hidden.unbind(1)), list(state.cell.unbind(1))
-        attentional = state.attentional
+        attentional, position = state.attentional, state.position
         outputs, weights = [], []
         for x_t in input_share:
-            if self.config.input_feeding:
-                x_t = x_t + feeding_share(attentional)
-            hidden[0], cell[0] = steps[0](x_t, hidden[0], cell[0])
+            hidden[0], cell[0] = steps[0](x_t + feeding_share(attentional), hidden[0], cell[0])
             for i, layer in enumerate(upper, start=1):
                 share = shares[i - 1](self._drop(hidden[i - 1])) + layer.input.bias
                 hidden[i], cell[i] = steps[i](share, hidden[i], cell[i])
-            attentional, a_t = attend_to(self._drop(hidden[-1]))
+            attentional, a_t = attend_to(self._drop(hidden[-1]), position)
+            position = position + 1
             outputs.append(attentional)
             weights.append(a_t)
         logits: Tensor = self.decoder.output(self._drop(torch.stack(outputs, dim=1)))
-        after = LuongState(torch.stack(hidden, dim=1), torch.stack(cell, dim=1), attentional)
+        after = LuongState(torch.stack(hidden, dim=1), torch.stack(cell, dim=1), attentional, position)
         return logits, after, weights
 
-    def _read_alone(self, x: Tensor, state: LuongState) -> tuple[Tensor, LuongState]:
-        """forward without a source, from the embedded bytes x (rows, t, d_embedding) on: layer after layer,
-        h_t takes the place of h~_t."""
-        hidden, cell = [], []
-        for layer, h, c in zip(
-            self.decoder.layers, state.hidden.unbind(1), state.cell.unbind(1), strict=True
-        ):
-            x, cells = layer(x if layer is self.decoder.layers[0] else self._drop(x), h, c)
+    def _read_at_once(
+        self, tgt: Tensor, memory: LuongMemory, state: LuongState
+    ) -> tuple[Tensor, LuongState, list[Tensor]]:
+        """_read without input feeding: layer after layer over all columns, then attention from all."""
+        (rows, t), layers = tgt.shape, self.decoder.layers
+        x, hidden, cell = self._drop(self.embedding(tgt)), [], []
+        for layer, h, c in zip(layers, state.hidden.unbind(1), state.cell.unbind(1), strict=True):
+            x, cells = layer(x if layer is layers[0] else self._drop(x), h, c)
             hidden.append(x[:, -1])
             cell.append(cells[:, -1])
+        attentional, weights = state.attentional, list[Tensor]()
+        if self.config.attends:
+            columns = torch.arange(t, device=tgt.device) if state.position.shape[1] else 0
+            tops = self._drop(x).flatten(0, 1)
+            combined, each = self._attention(memory)(tops, state.position + columns)
+            x, weights = combined.view(rows, t, -1), list(each.view(rows, t, each.shape[1]).unbind(dim=1))
+            attentional = x[:, -1]
         logits: Tensor = self.decoder.output(self._drop(x))
-        after = LuongState(torch.stack(hidden, dim=1), torch.stack(cell, dim=1), state.attentional)
-        return logits, after
+        first = torch.stack(hidden, dim=1), torch.stack(cell, dim=1)
+        return logits, LuongState(*first, attentional, state.position + t), weights
 
     def reorder(self, state: LuongState, parents: Tensor) -> LuongState:
         return LuongState(*(part[parents] for part in state))
@@ -172,25 +196,69 @@ class Luong(Model[LuongMemory, LuongState]):
         return None
 
     def step_cost(self, source_bytes: int) -> int:
-        attention = 2 * source_bytes * self.config.d_hidden if self.config.source else 0
+        config, columns = self.config, source_bytes
+        if config.score == "location":
+            columns = min(columns, config.n_locations)
+        if config.local:
+            columns = min(columns, 2 * config.window + 1)
+        products = 1 if config.score == "location" else 2  # with values alone, or with keys as well
+        attention = products * columns * config.d_hidden if config.attends else 0
         return matrix_weights(self.decoder) + attention
 
-    def _attention(self, memory: LuongMemory) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """The attention as a function, for one run of a loop: h_t (rows, d_hidden) -> h~_t of that shape and
-        its weights a_t (rows, s)."""
-        mask = source_mask(memory.source_len, memory.keys.shape[1])
-        score = self.decoder.score
-        scores = deferred(memory.keys) if score is None else score.stepper(memory.keys)
+    def _attention(self, memory: LuongMemory) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """The attention as a function, for one run of a loop: h_t of q queries a sentence (n * q, d_hidden),
+        and t of each, or no numbers but in local-m -> h~_t (n * q, d_hidden), its weights a_t (n * q, s)."""
+        config, n_columns = self.config, memory.keys.shape[1]
+        source_len = memory.source_len
+        if config.score == "location":
+            source_len = source_len.clamp(max=config.n_locations)
+        mask = source_mask(source_len, n_columns)
+        scores_of, centre_of = self._scores(memory.keys), self._centres(source_len)
         assert self.decoder.combine is not None
         values, combine = deferred(memory.states.mT), deferred(self.decoder.combine.weight)
 
-        def attend_to(top: Tensor) -> tuple[Tensor, Tensor]:
-            query = top.view(len(memory.keys), -1, self.config.d_hidden)
-            context, weights = attend(scores(query), values, mask)
+        def attend_to(top: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
+            query = top.view(len(mask), -1, config.d_hidden)
+            scores, seen, factors = scores_of(query), mask, list[Tensor]()
+            if config.local:
+                centres = centre_of(query, position)
+                distance = torch.arange(n_columns, device=top.device) - centres[:, :, None]
+                seen = mask[:, None] & (distance.detach().abs() <= config.window)
+                factors = [bell(distance, config.window)] if config.bell != "none" else []
+            if config.location_softmax == "twice":
+                scores = weigh(scores, seen)
+            if config.bell == "inside":
+                scores = scores * factors.pop().to(scores.dtype)
+            context, weights = attend(scores, values, seen, *factors)
             combined = torch.cat([context.reshape(top.shape), top], dim=-1)
             return torch.tanh(combine(combined)), weights.flatten(0, 1)
 
         return attend_to
+
+    def _scores(self, keys: Tensor) -> Product:
+        """keys (n, s, d_hidden) -> the score as a function: h_t (n, q, d_hidden) -> scores (n, q, s)."""
+        if self.decoder.location is None:
+            return deferred(keys) if self.decoder.score is None else self.decoder.score.stepper(keys)
+        product = deferred(self.decoder.location.weight[: keys.shape[1]])
+        behind = max(0, keys.shape[1] - self.config.n_locations)
+
+        def by_location(query: Tensor) -> Tensor:
+            padded = F.pad(product(query.flatten(0, 1)), (0, behind))
+            return padded.view(*query.shape[:2], keys.shape[1])
+
+        return by_location
+
+    def _centres(self, source_len: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+        """source_len (n,) int64 -> local attention's p_t as a function: h_t (n, q, d_hidden), t -> (n, q)."""
+        if self.decoder.position is not None:
+            predict = self.decoder.position.stepper(source_len)
+            return lambda query, position: predict(query)
+
+        def monotonic(query: Tensor, position: Tensor) -> Tensor:
+            centres = torch.minimum(position.view(query.shape[:2]), source_len[:, None] - 1)
+            return centres.to(torch.promote_types(query.dtype, torch.float32))
+
+        return monotonic
 
     def _drop(self, x: Tensor) -> Tensor:
         return drop(x, self.config.dropout, self.training)

@@ -50,6 +50,7 @@ ADDED = {
         *("n_encoder_sets", "n_decoder_sets", "encoder_dilations", "stacking", "encoder_scale"),
         *("n_encoder_layers", "n_decoder_layers"),
         *("cell", "encoder_reset", "decoder_reset", "reset_context", "read_out_kind"),
+        *("attention", "n_locations", "location_softmax", "attention_window", "gaussian"),
     },
     "data": {"noise", "copy"},
     "train": {

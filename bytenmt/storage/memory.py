@@ -52,7 +52,7 @@ def _convs2s(config: ConvS2SConfig) -> int:
 _STATES: Mapping[str, Callable[[Any], int]] = {
     "seq2seq": lambda config: config.n_states * config.d_hidden,
     "bahdanau": lambda config: config.d_hidden,
-    "luong": lambda config: (2 * config.decoder_depth + int(config.source)) * config.d_hidden,
+    "luong": lambda config: (2 * config.decoder_depth + int(config.attends)) * config.d_hidden,
     "bytenet": _bytenet,
     "convs2s": _convs2s,
 }

@@ -102,10 +102,14 @@ def _luong(config: LuongConfig) -> Shapes:
         shapes |= _lstm(f"encoder.{layer}", d if layer else config.d_embedding, d)
     for layer in range(config.decoder_depth):
         shapes |= _lstm(f"decoder.layers.{layer}", d if layer else first, d)
-    if config.source:
+    if config.attends:
         shapes |= _linear("decoder.combine", 2 * d, d, bias=False)
-        shapes |= {} if config.score == "dot" else _linear("keys", d, d, bias=False)
+        shapes |= _linear("keys", d, d, bias=False) if config.score in ("general", "concat") else {}
         shapes |= _score(d, d) if config.score == "concat" else {}
+        by_location = config.score == "location"
+        shapes |= _linear("decoder.location", d, config.n_locations, bias=False) if by_location else {}
+    if config.attention == "local-p":
+        shapes |= _linear("decoder.position.hidden", d, d, bias=False) | {"decoder.position.v": (d,)}
     return shapes | _output(config, d, bias=False)
 
 

@@ -69,6 +69,9 @@ def test_decoder_weights_without_a_source(preset: str) -> None:
         ("convs2s", "model.encoder_layers=[[8,3]]", "would be ignored"),
         ("seq2seq", "model.n_encoder_layers=2", "n_encoder_layers would be ignored"),
         ("luong", "model.n_encoder_layers=2", "n_encoder_layers would be ignored"),
+        ("luong", "model.attention=local-m", 'attention = "local-m" would be ignored without a source'),
+        ("luong", "model.attention=off", 'attention = "off" would be ignored without a source'),
+        ("luong", "model.score=location", 'score = "location" would be ignored without a source'),
         ("bytenet", "model.n_encoder_sets=2", "n_encoder_sets would be ignored"),
         ("bytenet", "model.encoder_dilations=[2]", "encoder_dilations would be ignored"),
         ("bytenet", "model.stacking=add", "stacking would be ignored"),
@@ -78,6 +81,44 @@ def test_decoder_weights_without_a_source(preset: str) -> None:
 def test_what_needs_a_source_is_refused_without_one(arch: str, setting: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         load_config(arch, "tiny", "", ["model.source=false", setting])
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("score=location", ["location", "n_locations"]),
+        ("n_locations=9", ["n_locations", 'score = "location"', '"general"']),
+        ("score=dot location_softmax=twice", ["location_softmax", 'score = "location"', '"dot"']),
+        ("attention_window=9", ["attention_window", 'attention = "global"']),
+        ("gaussian=after", ["gaussian", 'attention = "global"']),
+        ("gaussian=inside attention=off input_feeding=false", ["gaussian", 'attention = "off"']),
+        ("attention=off", ["input_feeding", 'attention = "off"']),
+        ("attention=off input_feeding=false score=dot", ['score = "dot"', 'attention = "off"']),
+        ("attention=off input_feeding=false score=location n_locations=9", ["score", 'attention = "off"']),
+        ("attention=local", ["attention", "global, local-m, local-p, off"]),
+        ("attention=local-m attention_window=-1", ["attention_window"]),
+    ],
+)
+def test_what_does_not_go_together_in_luong(settings: str, told: list[str]) -> None:
+    """One line that names both options."""
+    with pytest.raises(ConfigError) as error:
+        load_config("luong", "tiny", "", [f"model.{setting}" for setting in settings.split()])
+    assert all(part in str(error.value) for part in told), str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_window_of_luong() -> None:
+    """D, where there is one; 50 bytes where attention is local and no number is given."""
+    for settings, window, bell in (
+        ([], 0, "none"),
+        (["attention=local-m"], 50, "none"),
+        (["attention=local-p"], 50, "after"),
+        (["attention=local-m", "gaussian=inside", "attention_window=7"], 7, "inside"),
+    ):
+        config = load_config("luong", "tiny", "", [f"model.{setting}" for setting in settings])
+        assert isinstance(config.model, LuongConfig)
+        assert (config.model.window, config.model.bell) == (window, bell)
+        round_trip(config)
 
 
 @pytest.mark.parametrize(

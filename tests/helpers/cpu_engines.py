@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import torch
-from invariants import VARIANTS, AnyModel, build
+from invariants import LUONG, VARIANTS, AnyModel, build
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
@@ -29,6 +29,18 @@ MORE: dict[str, dict[str, Any]] = {
     "seq2seq-cho-deep": VARIANTS["seq2seq-cho"]
     | {"n_layers": 2, "encoder_reset": "after", "read_out_kind": "linear"},
     "luong-deep": {"arch": "luong", "d_embedding": 5, "d_hidden": 6, "n_layers": 1, "n_decoder_layers": 3},
+    "luong-dot-inside": LUONG
+    | {"score": "dot", "attention": "local-p", "attention_window": 5, "gaussian": "inside"},
+    "luong-places-in-a-window": LUONG
+    | {
+        "attention": "local-m",
+        "attention_window": 3,
+        "gaussian": "after",
+        "score": "location",
+        "n_locations": 9,
+        "location_softmax": "twice",
+        "reverse_source": True,
+    },
     # Whole panels and a little more than one, odd and even numbers of inputs.
     "bytenet-wide": {
         "arch": "bytenet",

@@ -136,6 +136,16 @@ VARIANTS["bytenet-add"] = VARIANTS["bytenet"] | {
     "encoder_dilations": [2, 1, 3],
     "unfolding_factor": 0.8,
 }
+LUONG: Variant = {"arch": "luong", "d_embedding": 5, "d_hidden": 6, "n_layers": 1}
+VARIANTS |= {
+    "luong-location": LUONG | {"score": "location", "n_locations": 6, "reverse_source": True},
+    "luong-twice": LUONG | {"score": "location", "n_locations": 40, "location_softmax": "twice"},
+    "luong-local-m": LUONG | {"attention": "local-m", "attention_window": 2, "reverse_source": True},
+    "luong-local-p": LUONG | {"attention": "local-p", "attention_window": 3, "score": "concat"},
+    "luong-inside": LUONG
+    | {"attention": "local-p", "attention_window": 4, "gaussian": "inside", "input_feeding": False},
+    "luong-off": LUONG | {"n_layers": 2, "attention": "off", "input_feeding": False, "tie_embedding": True},
+}
 VARIANTS["bytenet-multiplicative"] = VARIANTS["bytenet"] | {"block": "multiplicative"}
 VARIANTS |= WITHOUT_SOURCE
 WITH_SOURCE = [name for name in VARIANTS if name not in WITHOUT_SOURCE]

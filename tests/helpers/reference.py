@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from math import ceil, sqrt
+from math import ceil, exp, floor, sqrt
 from typing import Any
 
 import numpy as np
@@ -197,6 +197,11 @@ def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Arra
         tops.append(x)
     hidden, cell = top_to_top(hidden, n_layers), top_to_top(cell, n_layers)
 
+    if options["reverse_source"] and (options["score"] == "location" or "local" in options["attention"]):
+        tops = [tops[j] for j in range(len(tops) - 2, -1, -1)] + tops[-1:]  # as they stand in the text
+    if options["score"] == "location":
+        tops = tops[: options["n_locations"]]
+
     def score(h: Array, top: Array) -> float:
         if options["score"] == "dot":
             return float(h @ top)
@@ -205,22 +210,47 @@ def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Arra
         w_a = np.concatenate([p["decoder.score.query.weight"], p["keys.weight"]], axis=1)
         return float(p["decoder.score.v"] @ np.tanh(w_a @ np.concatenate([h, top])))
 
+    def alignment(h: Array, t: int) -> dict[int, float]:
+        """Byte of the source -> its weight at step t; bytes that are not seen are left out."""
+        seen, centre, width = list(range(len(tops))), 0.0, options["attention_window"] or 50
+        if options["attention"] == "local-m":
+            centre = min(t, len(tops) - 1)
+        if options["attention"] == "local-p":
+            inner = np.tanh(p["decoder.position.hidden.weight"] @ h)
+            centre = len(tops) / (1 + exp(-float(p["decoder.position.v"] @ inner)))
+        if "local" in options["attention"]:
+            seen = [s for s in range(ceil(centre - width), floor(centre + width) + 1) if 0 <= s < len(tops)]
+        if options["score"] == "location":
+            scores = [float(p["decoder.location.weight"][s] @ h) for s in seen]
+            if options["location_softmax"] == "twice":
+                scores = list(softmax(np.array(scores)))
+        else:
+            scores = [score(h, tops[s]) for s in seen]
+        sigma = width / 2
+        bell = [exp(-((s - centre) ** 2) / (2 * sigma**2)) for s in seen]
+        if options["gaussian"] == "inside":
+            scores = [scores[i] * bell[i] for i in range(len(seen))]
+        weights = softmax(np.array(scores))
+        after = options["gaussian"] == "after"
+        if after or (options["attention"] == "local-p" and options["gaussian"] == "auto"):
+            weights = weights * np.array(bell)
+        return {s: float(weight) for s, weight in zip(seen, weights, strict=True)}
+
     fed = np.zeros(d)
     logits = []
-    for byte in target:
+    for t, byte in enumerate(target):
         x = np.concatenate([table[byte], fed]) if options["input_feeding"] else table[byte]
         for layer in range(n_layers):
             name = f"decoder.layers.{layer}"
             hidden[layer], cell[layer] = lstm(p, name, x, hidden[layer], cell[layer])
             x = hidden[layer]
-        if not options["source"]:
+        if not options["source"] or options["attention"] == "off":
             logits.append(output(p, options, x))
             continue
         context = np.zeros(d)
         if tops:
-            weights = softmax(np.array([score(x, top) for top in tops]))
-            for weight, top in zip(weights, tops, strict=True):
-                context = context + weight * top
+            for s, weight in alignment(x, t).items():
+                context = context + weight * tops[s]
         fed = np.tanh(p["decoder.combine.weight"] @ np.concatenate([context, x]))
         logits.append(output(p, options, fed))
     return np.array(logits)

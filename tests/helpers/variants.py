@@ -35,6 +35,30 @@ OPTIONS |= {
     for n_layers in (1, 2)
 }
 OPTIONS |= {
+    f"luong-{score}-{attention}-{gaussian}": LUONG
+    | {
+        "n_layers": 1,
+        "score": score,
+        "attention": attention,
+        "attention_window": 2,
+        "gaussian": gaussian,
+        "input_feeding": score != "general",
+        "reverse_source": score != "dot",
+    }
+    | ({"n_locations": 8} if score == "location" else {})
+    for score in ("dot", "general", "concat", "location")
+    for attention in ("local-m", "local-p")
+    for gaussian in ("auto", "after", "inside")
+}
+LOCATION: Variant = LUONG | {"score": "location", "n_locations": 5}
+OPTIONS |= {
+    "luong-location-once": LOCATION | {"input_feeding": False},
+    "luong-location-twice": LOCATION | {"location_softmax": "twice"},
+    "luong-location-twice-inside": LOCATION
+    | {"location_softmax": "twice", "attention": "local-p", "gaussian": "inside", "attention_window": 3},
+    "luong-default-window": LUONG | {"attention": "local-p"},
+    "luong-off-reversed": LUONG
+    | {"attention": "off", "input_feeding": False, "reverse_source": True, "n_decoder_layers": 3},
     "seq2seq-shallow-decoder": SEQ2SEQ | {"n_encoder_layers": 3},
     "seq2seq-deep-decoder": SEQ2SEQ | {"n_layers": 2, "n_decoder_layers": 4},
     "seq2seq-every-step-deep": SEQ2SEQ

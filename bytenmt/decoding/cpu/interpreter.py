@@ -9,6 +9,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from bytenmt.decoding.cpu.kernels.attention import (
+    attend_additive,
+    attend_dot,
+    attend_location,
+    centre_at,
+    predict_centre,
+)
 from bytenmt.decoding.cpu.kernels.elementwise import (
     add,
     glu,
@@ -22,8 +29,6 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     Crew,
     Model,
     Rows,
-    attend_additive,
-    attend_dot,
     copy,
     exponential,
     fixed_at,
@@ -58,6 +63,7 @@ NORM, MULTIPLICATIVE = int(Op.NORM), int(Op.MULTIPLICATIVE)
 RING, READ_STATE, WRITE_STATE = int(Op.RING), int(Op.READ_STATE), int(Op.WRITE_STATE)
 COLUMN, FIXED = int(Op.COLUMN), int(Op.FIXED)
 ATTEND_DOT, ATTEND_ADDITIVE = int(Op.ATTEND_DOT), int(Op.ATTEND_ADDITIVE)
+ATTEND_LOCATION, CENTRE, PREDICT_CENTRE = int(Op.ATTEND_LOCATION), int(Op.CENTRE), int(Op.PREDICT_CENTRE)
 WINDOW, GRU_SCAN, LSTM_SCAN = int(Op.WINDOW), int(Op.GRU_SCAN), int(Op.LSTM_SCAN)
 KEEP, KEEP_EXPONENTIAL = int(Op.KEEP), int(Op.KEEP_EXPONENTIAL)
 KEEP_FIXED, KEEP_STATE = int(Op.KEEP_FIXED), int(Op.KEEP_STATE)
@@ -100,7 +106,10 @@ def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: 
                 )  # fmt: skip
         elif op < WINDOW:
             for row in range(first, last):
-                of_step(op, model, rows, search, crew, row, d + 4 * row * ds, a + 4 * row * as_, one)
+                of_step(
+                    op, model, rows, search, crew, row, d + 4 * row * ds, a + 4 * row * as_, b + 4 * row * bs,
+                    one,
+                )  # fmt: skip
         else:
             for row in range(first, last):
                 of_source(op, model, rows, row, d + 4 * row * ds, a, as_, n, m, k)
@@ -147,8 +156,9 @@ def arithmetic(
 
 @compiled
 def of_step(
-    op: int, model: Model, rows: Rows, search: SearchState, crew: Crew, row: int, d: int, a: int, one: Ints
-) -> None:
+    op: int, model: Model, rows: Rows, search: SearchState, crew: Crew, row: int, d: int, a: int, b: int,
+    one: Ints,
+) -> None:  # fmt: skip
     """One row of an instruction that only a step has."""
     n, m, k, v = one[N], one[M], one[K], one[V]
     place, beam, position = rows.of[row], rows.beam[row], rows.position[row]
@@ -168,9 +178,15 @@ def of_step(
     elif op == FIXED:
         copy(d, fixed_at(model, place, k), n)
     elif op == ATTEND_DOT:
-        attend_dot(model, crew, place, d, n, a, m, v, k)
+        attend_dot(model, crew, place, d, n, a, m, v, k, b, one[S], one[T])
     elif op == ATTEND_ADDITIVE:
-        attend_additive(model, crew, place, d, n, a, one[W], m, v)
+        attend_additive(model, crew, place, d, n, a, one[W], m, v, b, one[S], one[T])
+    elif op == ATTEND_LOCATION:
+        attend_location(model, crew, place, d, n, a, m, v, k, b, one[S], one[T])
+    elif op == CENTRE:
+        centre_at(model, place, position, m, d)
+    elif op == PREDICT_CENTRE:
+        predict_centre(model, place, a, model.weights + one[W], n, m, d)
 
 
 @compiled
@@ -189,6 +205,8 @@ def of_source(
             copy(state_at(model, k, 0, rows.place[row] * n_beams + beam), own, n)
     else:
         place, column = rows.place[rows.of[row]], rows.position[row]
+        if m and column < model.source_len[place] - 1:
+            column = model.source_len[place] - 2 - column
         if column < model.columns[place]:
             there = item_at(model, place, k) + 4 * n * column
             if op == KEEP:

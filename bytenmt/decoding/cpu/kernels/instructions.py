@@ -6,7 +6,6 @@ panels of weights. Knows no models and no search.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -15,13 +14,8 @@ from numba import types
 
 from bytenmt.decoding.cpu.kernels.barrier import barrier
 from bytenmt.decoding.cpu.kernels.elementwise import (
-    additive_dot,
-    axpy,
-    dot,
     exp_of,
-    exp_sum,
     greatest,
-    largest,
     least,
     span,
 )
@@ -216,43 +210,6 @@ def fixed_at(model: Model, place: int, k: int) -> int:
     after = model.item_floats * model.columns[place]
     there: int = model.memory + 4 * (model.memory_at[place] + after + model.fixed[k, 0])
     return there
-
-
-@compiled
-def weigh(scores: int, n: int, values: int, width: int, factor: float, d: int) -> None:
-    """d = factor times the values' mean, weighed by the scores' softmax; zero of nothing. Spoils scores."""
-    zero(d, width)
-    if n == 0:
-        return
-    share_of_one = np.float32(factor) / exp_sum(scores, scores, n, largest(scores, n))
-    for j in range(n):
-        axpy(d, values + 4 * j * width, d, width, np.float32(share_of_one * read(scores, j)))
-
-
-@compiled
-def attend_dot(
-    model: Model, crew: Crew, place: int, d: int, width: int, query: int, k: int, v: int, root: int
-) -> None:
-    """Op.ATTEND_DOT of a row."""
-    n, n_query = model.columns[place], model.items[k, 1]
-    keys = item_at(model, place, k)
-    for j in range(n):
-        write(crew.scratch, j, dot(query, keys + 4 * j * n_query, n_query))
-    factor = math.sqrt(model.source_len[place]) if root else 1.0
-    weigh(crew.scratch, n, item_at(model, place, v), width, factor, d)
-
-
-@compiled
-def attend_additive(
-    model: Model, crew: Crew, place: int, d: int, width: int, query: int, w: int, k: int, v: int
-) -> None:
-    """Op.ATTEND_ADDITIVE of a row; spoils the query."""
-    n, n_query = model.columns[place], model.items[k, 1]
-    keys = item_at(model, place, k)
-    exponential(query, query, n_query)
-    for j in range(n):
-        write(crew.scratch, j, additive_dot(query, keys + 4 * j * n_query, model.weights + w, n_query))
-    weigh(crew.scratch, n, item_at(model, place, v), width, 1.0, d)
 
 
 @compiled

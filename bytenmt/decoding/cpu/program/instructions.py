@@ -57,14 +57,18 @@ class Op(IntEnum):
     COLUMN = 19  # d = the memory's column of the row's position; zero past the last
     FIXED = 20  # d = the memory's fixed part k
     ATTEND_DOT = 21  # d = sum_j softmax_j(a . key_j) value_j, times the root of m where k
-    ATTEND_ADDITIVE = 22  # the same with the score v . tanh(a + key_j)
+    ATTEND_ADDITIVE = 22  # the same with the score w . tanh(a + key_j)
+    ATTEND_LOCATION = 23  # the same with the score a_j, of the first m columns; k: their softmax once more
+    # All three: of all columns, or of those at most s from b; t: see Bell
+    CENTRE = 24  # d = the row's position, at most the last of the sentence's columns, of which m are seen
+    PREDICT_CENTRE = 25  # d = sigma(w . a) times those columns
     # in an encoder only
     WINDOW = 32  # d = the m columns of a around each column, dilation k, zero outside of the sentence
     # d = the states of a recurrence over a sentence's columns, backwards where m; a its input's share of the
     # gates; b scratch, a row a sentence, that begins with h and ends holding the last h
     GRU_SCAN = 33  # w: U of r and z, v: U of g, k: see Gru; scratch h, u (2n), r * h, g
     LSTM_SCAN = 34  # w: U; scratch h, c, u (4n)
-    KEEP = 35  # the memory's item k = a
+    KEEP = 35  # the memory's item k = a; its columns before the last one turned round where m
     KEEP_EXPONENTIAL = 36  # the memory's item k = exp(2 a), for ATTEND_ADDITIVE
     KEEP_FIXED = 37  # a row a sentence: the memory's fixed part k = a
     KEEP_STATE = 38  # a row a sentence: state k, of all beams, = a
@@ -77,6 +81,15 @@ class Base(IntEnum):
     ZERO = 0
     BIAS = 1
     OWN = 2  # what the destination holds
+
+
+@unique
+class Bell(IntEnum):
+    """What a window's Gaussian of standard deviation s / 2 is a factor of."""
+
+    NONE = 0
+    AFTER = 1  # the weights after the softmax
+    INSIDE = 2  # the scores
 
 
 class Gru:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from bytenmt.decoding.cpu.program.instructions import Base, Column, Op, Program, RowKind, Table
+from bytenmt.decoding.cpu.program.instructions import Base, Bell, Column, Op, Program, RowKind, Table
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
 
 # Operations that read weights, and where: w and v, and the scales of each where the precision has some.
@@ -22,6 +22,7 @@ WEIGHTS: Mapping[Op, str] = {
     Op.NORM_RELU: "wv",
     Op.NORM: "wv",
     Op.ATTEND_ADDITIVE: "w",
+    Op.PREDICT_CENTRE: "w",
     Op.GRU_SCAN: "wv",
     Op.LSTM_SCAN: "w",
 }
@@ -99,8 +100,10 @@ def _name(place: int, model: PackedModel) -> str:
 def _numbers(one: Mapping[Column, int], op: Op) -> Iterator[str]:
     """Widths and other numbers."""
     yield f"n={one[Column.N]}"
-    if op in (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE):
+    if op in (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION):
         yield f"v={one[Column.V]}"
+        if one[Column.S]:
+            yield f"window={one[Column.S]} bell={Bell(one[Column.T]).name.lower()}"
     if one[Column.M]:
         yield f"m={one[Column.M]}"
     if op == Op.LINEAR:

@@ -6,8 +6,9 @@ Parameters have the names that the modules give them.
 from __future__ import annotations
 
 from bytenmt.config.schema import BahdanauConfig, LuongConfig
-from bytenmt.decoding.cpu.program.instructions import Gru, Op, Register, RowKind, Tensors, Writer
+from bytenmt.decoding.cpu.program.instructions import Gru, Op, RowKind, Tensors, Writer
 from bytenmt.decoding.cpu.program.layers import gru_scan, gru_step, lstm_scan, maxout, output
+from bytenmt.decoding.cpu.program.luong_attention import attentional, keep_source
 from bytenmt.decoding.cpu.program.packed_model import PackedModel, Packing, Source
 
 
@@ -91,14 +92,14 @@ def luong(tensors: Tensors, config: LuongConfig, precision: str) -> PackedModel:
         step.emit(Op.WRITE_STATE, a=h, k=2 * layer)
         step.emit(Op.WRITE_STATE, a=c, k=2 * layer + 1)
         x = h
-    if config.source:
-        x = _attentional(step, x, config.score)
+    if config.attends:
+        x = attentional(step, x, config)
         step.emit(Op.WRITE_STATE, a=x, k=2 * n_layers)
     logits = output(step, x, "decoder.output", table_bias=None)
     return packing.packed(
         logits,
-        states=(d,) * (2 * n_layers + int(config.source)),
-        items=((d,) if config.score == "dot" else (d, d)) if config.source else (),
+        states=(d,) * (2 * n_layers + int(config.attends)),
+        items=((d, d) if config.score in ("general", "concat") else (d,)) if config.attends else (),
         source=Source(reverse=config.reverse_source),
     )
 
@@ -115,31 +116,5 @@ def _luong_encoder(encode: Writer, table: int, config: LuongConfig) -> None:
     for layer, (h, c) in enumerate(last[first] for first in config.starts_from):
         encode.emit(Op.KEEP_STATE, a=h, k=2 * layer, rows=RowKind.SENTENCES)
         encode.emit(Op.KEEP_STATE, a=c, k=2 * layer + 1, rows=RowKind.SENTENCES)
-    encode.emit(Op.KEEP, a=x, k=0)
-    if config.score != "dot":
-        keys = encode.register(d)
-        encode.linear(keys, x, "keys.weight")
-        encode.emit(Op.KEEP_EXPONENTIAL if config.score == "concat" else Op.KEEP, a=keys, k=1)
-
-
-def _attentional(step: Writer, top: Register, score: str) -> Register:
-    """h~ = tanh(W_c [c ; h])."""
-    d = top.width
-    combined = step.register(2 * d)  # c_t, h_t
-    _luong_attention(step, combined.part(0, d), top, score)
-    step.emit(Op.COPY, combined.part(d, d), top)
-    attentional = step.register(d)
-    step.linear(attentional, combined, "decoder.combine.weight")
-    step.emit(Op.TANH, attentional)
-    return attentional
-
-
-def _luong_attention(step: Writer, context: Register, top: Register, score: str) -> None:
-    """Dot products with the states or their keys, or the additive score."""
-    if score != "concat":
-        step.emit(Op.ATTEND_DOT, context, top, m=0 if score == "dot" else 1, v=0)
-        return
-    query = step.register(top.width)
-    step.linear(query, top, "decoder.score.query.weight")
-    v = step.vector("decoder.score.v")
-    step.emit(Op.ATTEND_ADDITIVE, context, query, w=v, m=1, v=0)
+    if config.attends:
+        keep_source(encode, x, config)

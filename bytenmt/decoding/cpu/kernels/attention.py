@@ -1,0 +1,130 @@
+"""Attention of one row over its sentence's columns in the encoder's memory, all of them or those of a window.
+
+Compiled without a cache of its own, as part of interpreter.py. A row's scores stand in its thread's scratch.
+Knows no models and no search.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bytenmt.decoding.cpu.kernels.elementwise import additive_dot, axpy, dot, exp_sum, largest, softmax
+from bytenmt.decoding.cpu.kernels.instructions import (
+    Crew,
+    Model,
+    copy,
+    exponential,
+    item_at,
+    read,
+    write,
+    zero,
+)
+from bytenmt.decoding.cpu.kernels.simd import compiled
+
+AFTER, INSIDE = 1, 2  # see program.instructions.Bell
+
+
+@compiled
+def centre_at(model: Model, place: int, position: int, bound: int, d: int) -> None:
+    """Op.CENTRE of a row."""
+    write(d, 0, np.float32(min(position, seen(model, place, bound) - 1)))
+
+
+@compiled
+def predict_centre(model: Model, place: int, a: int, v: int, n: int, bound: int, d: int) -> None:
+    """Op.PREDICT_CENTRE of a row."""
+    share = np.float32(1) / np.float32(1 + math.exp(-dot(a, v, n)))
+    write(d, 0, np.float32(np.float32(seen(model, place, bound)) * share))
+
+
+@compiled
+def attend_dot(
+    model: Model, crew: Crew, place: int, d: int, width: int, query: int, k: int, v: int, root: int,
+    centre: int, window: int, bell: int,
+) -> None:  # fmt: skip
+    """Op.ATTEND_DOT of a row; centre: the address of p."""
+    first, last = around(seen(model, place, 0), centre, window)
+    n_query = model.items[k, 1]
+    keys = item_at(model, place, k)
+    for j in range(first, last):
+        write(crew.scratch, j - first, dot(query, keys + 4 * j * n_query, n_query))
+    factor = math.sqrt(model.source_len[place]) if root else 1.0
+    weigh(model, crew.scratch, place, first, last, v, width, factor, d, centre, window, bell)
+
+
+@compiled
+def attend_additive(
+    model: Model, crew: Crew, place: int, d: int, width: int, query: int, w: int, k: int, v: int,
+    centre: int, window: int, bell: int,
+) -> None:  # fmt: skip
+    """Op.ATTEND_ADDITIVE of a row; spoils the query."""
+    first, last = around(seen(model, place, 0), centre, window)
+    n_query = model.items[k, 1]
+    keys = item_at(model, place, k)
+    exponential(query, query, n_query)
+    for j in range(first, last):
+        write(
+            crew.scratch, j - first, additive_dot(query, keys + 4 * j * n_query, model.weights + w, n_query)
+        )
+    weigh(model, crew.scratch, place, first, last, v, width, 1.0, d, centre, window, bell)
+
+
+@compiled
+def attend_location(
+    model: Model, crew: Crew, place: int, d: int, width: int, scores: int, bound: int, v: int, twice: int,
+    centre: int, window: int, bell: int,
+) -> None:  # fmt: skip
+    """Op.ATTEND_LOCATION of a row."""
+    first, last = around(seen(model, place, bound), centre, window)
+    if last > first:
+        copy(crew.scratch, scores + 4 * first, last - first)
+        if twice:
+            softmax(crew.scratch, crew.scratch, last - first)
+    weigh(model, crew.scratch, place, first, last, v, width, 1.0, d, centre, window, bell)
+
+
+@compiled
+def seen(model: Model, place: int, bound: int) -> int:
+    """Columns that there are to attend to, no more than a bound; 0: none is set."""
+    n: int = model.columns[place]
+    return min(n, bound) if bound else n
+
+
+@compiled
+def around(n: int, centre: int, window: int) -> tuple[int, int]:
+    """The columns at most `window` from p: first, last + 1; of n, all of them for window 0."""
+    if window == 0:
+        return 0, n
+    p = read(centre, 0)
+    return max(0, int(math.ceil(p - window))), min(n, int(math.floor(p + window)) + 1)
+
+
+@compiled
+def weigh(
+    model: Model, scores: int, place: int, first: int, last: int, v: int, width: int, factor: float, d: int,
+    centre: int, window: int, bell: int,
+) -> None:  # fmt: skip
+    """d = factor times the mean of item v's columns, weighed by the scores' softmax; zero of nothing. Spoils
+    the scores, which begin with that of column `first`."""
+    zero(d, width)
+    n = last - first
+    if n <= 0:
+        return
+    if bell == INSIDE:
+        fade(scores, n, read(centre, 0) - first, window)
+    share_of_one = np.float32(factor) / exp_sum(scores, scores, n, largest(scores, n))
+    if bell == AFTER:
+        fade(scores, n, read(centre, 0) - first, window)
+    values = item_at(model, place, v) + 4 * first * width
+    for j in range(n):
+        axpy(d, values + 4 * j * width, d, width, np.float32(share_of_one * read(scores, j)))
+
+
+@compiled
+def fade(x: int, n: int, centre: float, window: int) -> None:
+    """x times a Gaussian around a place among n numbers, with the standard deviation window / 2."""
+    for j in range(n):
+        far = (j - centre) / window
+        write(x, j, np.float32(read(x, j) * math.exp(-2 * far * far)))
