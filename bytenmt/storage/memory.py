@@ -46,7 +46,8 @@ def _bytenet(config: ByteNetConfig) -> int:
 def _convs2s(config: ConvS2SConfig) -> int:
     layers = config.decoder_layers
     widths = [layers[0][0], *(width for width, _ in layers)]  # of the layers' inputs
-    return sum(width * kernel_width for width, (_, kernel_width) in zip(widths, layers, strict=False))
+    rings = zip(widths, config.decoder_stack, strict=False)
+    return sum(width * ((kernel_width - 1) * dilation + 1) for width, (_, kernel_width, dilation) in rings)
 
 
 _STATES: Mapping[str, Callable[[Any], int]] = {

@@ -1,14 +1,12 @@
-"""The convolutional two as programs: bytenet and convs2s, as their modules in models/ define them.
+"""ByteNet as a program, as its module in models/ defines it.
 
-Parameters have the names that the modules give them.
+Parameters have the names that the module gives them.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
-from bytenmt.config.schema import ByteNetConfig, ConvS2SConfig
-from bytenmt.decoding.cpu.program.instructions import Array, Op, Register, Tensors, Writer
+from bytenmt.config.schema import ByteNetConfig
+from bytenmt.decoding.cpu.program.instructions import Op, Register, Tensors, Writer
 from bytenmt.decoding.cpu.program.packed_model import PackedModel, Packing, Ring, Source
 from bytenmt.decoding.cpu.program.recurrent import output
 
@@ -112,107 +110,3 @@ class _Units(_Blocks):
         write.linear(self._maps, self.narrow, f"{name}.unit.weight", f"{name}.unit.bias")
         write.emit(Op.MULTIPLICATIVE, self.narrow, self._maps, self.narrow)
         write.linear(self.x, self.narrow, f"{name}.expand.weight", f"{name}.expand.bias", add=True)
-
-
-def convs2s(tensors: Tensors, config: ConvS2SConfig, precision: str) -> PackedModel:
-    """See models/convs2s.py."""
-    f, n_positions = config.d_embedding, config.n_positions
-    packing = Packing(tensors, precision)
-    table, encode = packing.table, packing.encode
-    if config.source:
-        _convs2s_encoder(encode, table, config)
-
-    step = packing.begin_step()
-    g = _input(step, table, "target_positions.weight", n_positions, f)
-    x = step.register(config.decoder_layers[0][0])
-    step.linear(x, g, _folded(tensors, "decoder.input.weight"), "decoder.input.bias")
-    query, context, rings = step.register(f), step.register(f), []
-    for index, (width, k) in enumerate(config.decoder_layers):
-        name = f"decoder.layers.{index}"
-        rings.append(Ring(k, x.width, 1))
-        taps = _once(step, k * x.width)
-        step.emit(Op.RING, taps, x, m=k, k=index)
-        h = _gated(step, taps, width, name)
-        if config.source:
-            step.linear(query, h, _folded(tensors, f"{name}.query.weight"), f"{name}.query.bias")
-            step.emit(Op.MEAN, query, query, g)
-            step.emit(Op.ATTEND_DOT, context, query, m=0, v=1, k=1)
-            attended = _once(step, width, "attended")
-            step.linear(attended, context, _folded(tensors, f"{name}.context.weight"), f"{name}.context.bias")
-            step.emit(Op.MEAN, h, h, attended)
-        x = _carried(step, x, h, name)
-    last = step.register(f)
-    step.linear(last, x, _folded(tensors, "decoder.last.weight"), "decoder.last.bias")
-    if config.tie_embedding:
-        logits = output(step, last, "decoder.output", table_bias="decoder.output.bias")
-    else:
-        logits = step.register(256)
-        step.linear(logits, last, _folded(tensors, "decoder.output.weight"), "decoder.output.bias")
-    return packing.packed(
-        logits,
-        rings=tuple(rings),
-        items=(f, f) if config.source else (),
-    )
-
-
-def _convs2s_encoder(encode: Writer, table: int, config: ConvS2SConfig) -> None:
-    """From the bytes of a source to keys z_j and values (z_j + e_j) sqrt(1/2)."""
-    f, tensors = config.d_embedding, encode.tensors
-    e = _input(encode, table, "encoder.positions.weight", config.n_positions, f)
-    x = encode.register(config.encoder_layers[0][0])
-    encode.linear(x, e, _folded(tensors, "encoder.input.weight"), "encoder.input.bias")
-    for index, (width, k) in enumerate(config.encoder_layers):
-        taps = _once(encode, k * x.width)
-        encode.emit(Op.WINDOW, taps, x, m=k, k=1)
-        h = _gated(encode, taps, width, f"encoder.layers.{index}")
-        x = _carried(encode, x, h, f"encoder.layers.{index}")
-    z = encode.register(f)
-    encode.linear(z, x, _folded(tensors, "encoder.output.weight"), "encoder.output.bias")
-    encode.emit(Op.KEEP, a=z, k=0)
-    encode.emit(Op.MEAN, z, z, e)
-    encode.emit(Op.KEEP, a=z, k=1)
-
-
-def _input(writer: Writer, table: int, positions: str, n_positions: int, f: int) -> Register:
-    """The byte's embedding and the position's."""
-    e = writer.register(f)
-    writer.emit(Op.EMBED, e, w=table)
-    if n_positions:
-        at = writer.vector(positions)
-        writer.emit(Op.POSITION, e, w=at, m=n_positions)
-    return e
-
-
-def _gated(writer: Writer, taps: Register, width: int, name: str) -> Register:
-    """GLU(conv(taps))."""
-    both, h = _once(writer, 2 * width, "both"), _once(writer, width, "gated")
-    kernel = f"{name}.convolution"
-    writer.linear(both, taps, _folded(writer.tensors, f"{kernel}.normed"), f"{kernel}.bias")
-    writer.emit(Op.GLU, h, both)
-    return h
-
-
-def _carried(writer: Writer, x: Register, h: Register, name: str) -> Register:
-    """(h + the residual branch of x) sqrt(1/2), in x where the width stays."""
-    if x.width == h.width:
-        writer.emit(Op.MEAN, x, h, x)
-        return x
-    residual = f"{name}.residual"
-    wider = writer.register(h.width)
-    writer.linear(wider, x, _folded(writer.tensors, f"{residual}.weight"), f"{residual}.bias")
-    writer.emit(Op.MEAN, wider, h, wider)
-    return wider
-
-
-def _once(writer: Writer, width: int, use: str = "taps") -> Register:
-    """A register that all layers of this width share, for one use."""
-    return writer.shared(f"{use} {width}", width)
-
-
-def _folded(tensors: Tensors, name: str) -> tuple[str, Array]:
-    """A weight-normed matrix: g v / |v|, computed as layers/convolution.py does."""
-    v, g = tensors[f"{name}.v"], tensors[f"{name}.g"]
-    flat = v.reshape(len(v), -1)
-    with np.errstate(all="ignore"):  # a direction of zeros or a huge one: its outcomes will be no numbers
-        length = (flat * flat).sum(axis=1) ** 0.5
-        return name, flat * (g / length)[:, None]
