@@ -35,6 +35,8 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     encoder_dilations: Dilations = ()  # []: dilations
     kernel_width: Kernel = 3
     block: Literal["relu", "multiplicative"] = "relu"
+    # "fit": a and b are found in the training pairs, and stand below in the run's own configuration.
+    unfolding: Literal["given", "fit"] = "given"
     unfolding_factor: Annotated[float, Meta(gt=0.0, le=16.0)] = 1.2  # a of |t^| = a|s| + b
     unfolding_offset: Annotated[int, Meta(ge=0, le=1 << 12)] = 0  # b, in bytes
     # How the encoder's column joins the decoder's input: d channels beside d, or 2d added to 2d.
@@ -47,6 +49,7 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
             ignored = {
                 "n_encoder_sets": self.n_encoder_sets,
                 "encoder_dilations": self.encoder_dilations,
+                "unfolding": self.unfolding != "given",
                 "stacking": self.stacking != "concat",
                 "encoder_scale": self.encoder_scale != 1,
             }

@@ -50,7 +50,7 @@ ADDED = {
         *("n_encoder_sets", "n_decoder_sets", "encoder_dilations", "stacking", "encoder_scale"),
         *("n_encoder_layers", "n_decoder_layers"),
         *("encoder_dilations", "decoder_dilations", "encoder", "value_layers", "pooling_width"),
-        *("positions", "attention_layers", "attention_scaling", "weight_norm"),
+        *("positions", "attention_layers", "attention_scaling", "weight_norm", "unfolding"),
     },
     "data": {"noise", "copy"},
     "train": {"adam_beta1", "adam_lr", "muon_momentum"},

@@ -83,6 +83,7 @@ class LanguageModelTask:
     ) -> None:
         """device: where the model is. Raises DataError for a text that is too short, ConfigError for batches
         that are too small."""
+        self.config = config
         train = self._settings = config.train
         self._device, self._group = device, group
         self._memory = architecture(config.model) not in CONVOLUTIONAL

@@ -47,8 +47,10 @@ from bytenmt.utf8 import BOS, EOS
 Floats = npt.NDArray[np.float32]
 Arrays = dict[str, Array]
 SCHEDULE = ("n_sets", "n_encoder_sets", "n_decoder_sets", "dilations", "encoder_dilations")
-CONVS2S_OPTIONS = ("encoder", "encoder_dilations", "decoder_dilations", "positions", "attention_layers")
-CONVS2S_OPTIONS += ("attention_scaling", "weight_norm")
+CONVS2S_OPTIONS = (
+    *("encoder", "encoder_dilations", "decoder_dilations", "positions"),
+    *("attention_layers", "attention_scaling", "weight_norm"),
+)
 TRIED = "Zwei Männer in grünen Hemden stehen vor einem Haus.".encode()  # bytes that both models read
 
 
