@@ -31,7 +31,9 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     n_sets: Layers  # of both sides, where they have no number of their own
     n_encoder_sets: OwnLayers = 0
     n_decoder_sets: OwnLayers = 0
-    dilations: Annotated[Dilations, Meta(min_length=1)] = (1, 2, 4, 8, 16)
+    # Layers of gated recurrent units, 2d wide and as many as there would be sets, in place of the blocks.
+    recurrent: Literal["none", "decoder", "both"] = "none"
+    dilations: Dilations = (1, 2, 4, 8, 16)  # []: where no net is convolutional
     encoder_dilations: Dilations = ()  # []: dilations
     kernel_width: Kernel = 3
     block: Literal["relu", "multiplicative"] = "relu"
@@ -55,6 +57,7 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
             }
             for name in (name for name, given in ignored.items() if given):
                 raise ValueError(f"{name} would be ignored without a source: leave it out")
+        self._check_recurrent()
         for side, schedule in (("encoder", self.encoder_schedule), ("decoder", self.decoder_schedule)):
             if len(schedule) > MOST_LAYERS:
                 raise ValueError(
@@ -63,16 +66,41 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
                 )
             _check_field((self.kernel_width - 1) * sum(schedule))
 
+    def _check_recurrent(self) -> None:
+        """Raise ValueError for options of convolutions where no net has some."""
+        if self.recurrent == "both" and not self.source:
+            raise ValueError('recurrent = "both" has but a decoder without a source: set "decoder"')
+        if self.recurrent == "none" or self.recurrent == "decoder" and self.source:
+            if not self.dilations:
+                raise ValueError("dilations is empty: give one or more")
+            return
+        where = f'with recurrent = "{self.recurrent}"' + ("" if self.source else " and without a source")
+        if self.dilations:
+            raise ValueError(f"dilations would be ignored {where}: set it to []")
+        for name in ("encoder_dilations", "kernel_width", "block"):
+            if getattr(self, name) != {"encoder_dilations": (), "kernel_width": 3, "block": "relu"}[name]:
+                raise ValueError(f"{name} would be ignored {where}: leave it out")
+
+    @property
+    def encoder_recurrence(self) -> int:
+        """Recurrent layers of the encoder."""
+        return (self.n_encoder_sets or self.n_sets) if self.recurrent == "both" else 0
+
+    @property
+    def decoder_recurrence(self) -> int:
+        """Recurrent layers of the decoder."""
+        return 0 if self.recurrent == "none" else self.n_decoder_sets or self.n_sets
+
     @property
     def encoder_schedule(self) -> tuple[int, ...]:
-        """The dilation of each block of the encoder; empty without a source."""
-        n_sets = (self.n_encoder_sets or self.n_sets) if self.source else 0
+        """The dilation of each block of the encoder; empty without a source, and where it is recurrent."""
+        n_sets = (self.n_encoder_sets or self.n_sets) if self.source and self.recurrent != "both" else 0
         return (self.encoder_dilations or self.dilations) * n_sets
 
     @property
     def decoder_schedule(self) -> tuple[int, ...]:
-        """The dilation of each block of the decoder."""
-        return self.dilations * (self.n_decoder_sets or self.n_sets)
+        """The dilation of each block of the decoder; empty where it is recurrent."""
+        return () if self.recurrent != "none" else self.dilations * (self.n_decoder_sets or self.n_sets)
 
     @property
     def d_column(self) -> int:

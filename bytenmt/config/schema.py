@@ -55,6 +55,12 @@ def architecture(config: ModelConfig) -> str:
     return str(config.__struct_config__.tag)
 
 
+def is_serial(config: ModelConfig) -> bool:
+    """Whether training loops over time: a state then cannot take drafted bytes back, and is carried on."""
+    recurrent = isinstance(config, ByteNetConfig) and config.recurrent != "none"
+    return recurrent or architecture(config) not in CONVOLUTIONAL
+
+
 class DataConfig(Section, frozen=True):
     """Which training pairs are used, and what becomes of them, anew in every epoch."""
 

@@ -39,8 +39,9 @@ def state_bytes(config: ModelConfig) -> int:
 
 
 def _bytenet(config: ByteNetConfig) -> int:
-    """Numbers in the rings of the convolutions."""
-    return config.d_channels * sum((config.kernel_width - 1) * r + 1 for r in config.decoder_schedule)
+    """Numbers in the rings of the convolutions, or in the states of the recurrent layers."""
+    rings = sum((config.kernel_width - 1) * r + 1 for r in config.decoder_schedule)
+    return config.d_channels * (rings + 2 * config.decoder_recurrence)
 
 
 def _convs2s(config: ConvS2SConfig) -> int:

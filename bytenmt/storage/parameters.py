@@ -114,6 +114,9 @@ def _bytenet(config: ByteNetConfig) -> Shapes:
     for side, schedule in (("encoder", config.encoder_schedule), ("decoder", config.decoder_schedule)):
         for index in range(len(schedule)):
             shapes |= _bytenet_block(f"{side}.blocks.{index}", config)
+    for side, n in (("encoder", config.encoder_recurrence), ("decoder", config.decoder_recurrence)):
+        for index in range(n):
+            shapes |= _gru(f"{side}.layers.{index}", 2 * d, 2 * d)
     if config.source:
         shapes |= _linear("encoder.input", config.d_embedding, 2 * d)
         shapes |= _linear("encoder.output", 2 * d, config.d_column)

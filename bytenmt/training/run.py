@@ -15,7 +15,7 @@ import torch
 from msgspec.structs import fields, replace
 
 from bytenmt.config.facts import Ancestor
-from bytenmt.config.schema import CONVOLUTIONAL, ByteNetConfig, Config, architecture, config_toml, fingerprint
+from bytenmt.config.schema import ByteNetConfig, Config, architecture, config_toml, fingerprint, is_serial
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import ALONE, Group
 from bytenmt.errors import BytenmtError, ConfigError
@@ -193,7 +193,7 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume
     require(training_bytes(config.model), "training this model", "take a smaller preset, or lower its sizes")
     if train.draft:
         check_serial(config.model, "train.draft")
-    if train.compile and arch not in CONVOLUTIONAL:
+    if train.compile and is_serial(model):
         raise ConfigError(f"train.compile would unroll the steps of {arch}: leave it off")
     if config.model.source != files[0].has_source:
         raise ConfigError(

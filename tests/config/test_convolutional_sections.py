@@ -36,6 +36,28 @@ CONVS2S = [
 ]
 
 
+RECURRENT = ["recurrent=both", "dilations=[]"]
+BYTENET = [
+    (["recurrent=both"], 'dilations would be ignored with recurrent = "both": set it to []'),
+    ([*RECURRENT, "kernel_width=5"], 'kernel_width would be ignored with recurrent = "both"'),
+    ([*RECURRENT, "block=multiplicative"], 'block would be ignored with recurrent = "both"'),
+    ([*RECURRENT, "encoder_dilations=[1]"], 'encoder_dilations would be ignored with recurrent = "both"'),
+    (["recurrent=decoder", "dilations=[]"], "dilations is empty: give one or more"),
+    (["source=false", "recurrent=both"], 'recurrent = "both" has but a decoder without a source'),
+    (
+        ["source=false", "recurrent=decoder"],
+        'dilations would be ignored with recurrent = "decoder" and without a source: set it to []',
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "told"), BYTENET)
+def test_options_of_bytenet_that_do_not_go_together(settings: list[str], told: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_config("bytenet", "tiny", "", [f"model.{setting}" for setting in settings])
+    assert told in str(error.value) and "\n" not in str(error.value)
+
+
 @pytest.mark.parametrize(("settings", "told"), CONVS2S)
 def test_options_of_convs2s_that_do_not_go_together(settings: list[str], told: str) -> None:
     with pytest.raises(ConfigError) as error:

@@ -229,7 +229,7 @@ def test_what_does_not_fit_is_named(setting: str, path: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "path"),
     [
-        ("model.dilations=[]", "model.dilations"),
+        ("model.dilations=[]", "dilations is empty: give one or more"),
         ("model.dilations=[1, 0]", "model.dilations"),
         ("model.unfolding_factor=0.0", "model.unfolding_factor"),
         ("model.unfolding_offset=-1", "model.unfolding_offset"),

@@ -119,7 +119,15 @@ VARIANTS["bytenet-add"] = VARIANTS["bytenet"] | {
     "unfolding_factor": 0.8,
 }
 VARIANTS["bytenet-multiplicative"] = VARIANTS["bytenet"] | {"block": "multiplicative"}
-CONVS2S = VARIANTS["convs2s"]
+WITHOUT_SOURCE["recurrent-bytenet-alone"] = (
+    VARIANTS["bytenet"] | ALONE | {"recurrent": "decoder", "dilations": [], "tie_embedding": True}
+)
+BYTENET, CONVS2S = VARIANTS["bytenet"], VARIANTS["convs2s"]
+VARIANTS |= {
+    "recurrent-bytenet-decoder": BYTENET | {"recurrent": "decoder", "n_decoder_sets": 1, "stacking": "add"},
+    "recurrent-bytenet-both": BYTENET
+    | {"recurrent": "both", "dilations": [], "n_encoder_sets": 1, "unfolding_factor": 0.8},
+}
 VARIANTS |= {
     "convs2s-waves": CONVS2S | {"positions": "sinusoidal", "n_positions": 9, "tie_embedding": True},
     "convs2s-one-attention": CONVS2S | {"attention_layers": [1], "attention_scaling": "none"},

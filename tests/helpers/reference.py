@@ -264,6 +264,17 @@ def bytenet_stack(
     return columns
 
 
+def gru_stack(p: Parameters, options: Options, side: str, columns: list[Array]) -> list[Array]:
+    """Gated recurrent units in place of the blocks, each layer from a state of zero."""
+    for layer in range(options[f"n_{side}_sets"] or options["n_sets"]):
+        h, states = np.zeros(2 * options["d_channels"]), []
+        for x in columns:
+            h = gru(p, f"{side}.layers.{layer}", x, h, "before", "keep")
+            states.append(h)
+        columns = states
+    return columns
+
+
 def bytenet(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
     d, table = options["d_channels"], p["embedding.weight"]
     n_columns = 0
@@ -272,7 +283,9 @@ def bytenet(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
         n_columns = ceil(a * len(source) + b)
     visible = source + bytes([EOS]) * (n_columns - len(source))
     columns = [affine(p, "encoder.input", table[byte]) for byte in visible]
-    if options["source"]:
+    if options["recurrent"] == "both":
+        columns = gru_stack(p, options, "encoder", columns)
+    elif options["source"]:
         columns = bytenet_stack(p, options, "encoder", columns, causal=False)
     columns = [affine(p, "encoder.output", x) for x in columns][:n_columns]
 
@@ -284,7 +297,10 @@ def bytenet(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
             continue
         above = columns[i] if i < n_columns else np.zeros(d if options["source"] else 0)
         stacked.append(np.concatenate([own, above]))
-    stacked = bytenet_stack(p, options, "decoder", stacked, causal=True)
+    if options["recurrent"] == "none":
+        stacked = bytenet_stack(p, options, "decoder", stacked, causal=True)
+    else:
+        stacked = gru_stack(p, options, "decoder", stacked)
     return np.array([output(p, options, relu(affine(p, "decoder.head", x))) for x in stacked])
 
 

@@ -32,6 +32,7 @@ from bytenmt.config.schema import (
     ConvS2SConfig,
     ModelConfig,
     architecture,
+    is_serial,
     parse_config,
 )
 from bytenmt.config.tree import (
@@ -59,7 +60,7 @@ def widened(contents: StoredWeights, preset: str) -> StoredWeights:
     config = contents.config
     arrays: Arrays = restored(contents.arrays)
     name, own = architecture(config.model), config.model
-    if name not in CONVOLUTIONAL:
+    if is_serial(own):
         raise ConfigError(f"a {name} cannot be made wider: give a run of {' or '.join(CONVOLUTIONAL)}")
     wanted = parse_config(preset_tree(name, preset, own.source)).model
     model: ModelConfig

@@ -8,6 +8,8 @@ from __future__ import annotations
 from bytenmt.config.schema import ByteNetConfig
 from bytenmt.decoding.cpu.program.instructions import Op, Register, Tensors, Writer
 from bytenmt.decoding.cpu.program.packed_model import PackedModel, Packing, Ring, Source
+from bytenmt.decoding.cpu.program.recurrent import _gru_scan as gru_scan
+from bytenmt.decoding.cpu.program.recurrent import _gru_step as gru_step
 from bytenmt.decoding.cpu.program.recurrent import output
 
 
@@ -22,12 +24,15 @@ def bytenet(tensors: Tensors, config: ByteNetConfig, precision: str) -> PackedMo
         embedded = encode.register(config.d_embedding)
         encode.emit(Op.EMBED, embedded, w=table)
         encode.linear(blocks.x, embedded, "encoder.input.weight", "encoder.input.bias")
+        x = blocks.x
         for index, dilation in enumerate(config.encoder_schedule):
             blocks.reduce(index)
             encode.emit(Op.WINDOW, blocks.taps, blocks.narrow, m=k, k=dilation)
             blocks.expand(index)
+        for layer in range(config.encoder_recurrence):
+            x, _ = gru_scan(encode, x, f"encoder.layers.{layer}", 2 * d, flags=0)
         column = blocks.wide.part(0, config.d_column)
-        encode.linear(column, blocks.x, "encoder.output.weight", "encoder.output.bias")
+        encode.linear(column, x, "encoder.output.weight", "encoder.output.bias")
         encode.emit(Op.KEEP, a=column, k=0)
 
     step = packing.begin_step()
@@ -45,12 +50,20 @@ def bytenet(tensors: Tensors, config: ByteNetConfig, precision: str) -> PackedMo
         blocks.reduce(index)
         step.emit(Op.RING, blocks.taps, blocks.narrow, m=k, k=index)
         blocks.expand(index)
+    x = blocks.x
+    for layer in range(config.decoder_recurrence):
+        hidden = step.register(2 * d)
+        step.emit(Op.READ_STATE, hidden, k=layer)
+        gru_step(step, hidden, hidden, x, f"decoder.layers.{layer}", flags=0)
+        step.emit(Op.WRITE_STATE, a=hidden, k=layer)
+        x = hidden
     head = step.register(2 * d)
-    step.linear(head, blocks.x, "decoder.head.weight", "decoder.head.bias")
+    step.linear(head, x, "decoder.head.weight", "decoder.head.bias")
     step.emit(Op.RELU, head)
     logits = output(step, head, "decoder.output", table_bias="decoder.output.bias")
     return packing.packed(
         logits,
+        states=(2 * d,) * config.decoder_recurrence,
         rings=tuple(Ring((k - 1) * r + 1, d, r) for r in config.decoder_schedule),
         items=(config.d_column,) if config.source else (),
         source=Source(unfolding=(config.unfolding_factor, config.unfolding_offset)),
