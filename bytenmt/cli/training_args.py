@@ -34,6 +34,8 @@ from bytenmt.storage.lock import refuse_if_taken
 from bytenmt.storage.manifest import CONFIG, has_checkpoint
 from bytenmt.storage.weights import read_config, read_run
 
+# What a training finds where it is told so; a run that goes on has found it already.
+FOUND = (("train.precision", "auto"), ("model.unfolding", "fit"))
 LIMITS = (
     "train.max_updates",
     "train.max_minutes",
@@ -80,7 +82,7 @@ def configuration(
     as_settings = [f"{key}={json.dumps(value)}" for key, value in given.items()]
     wanted = load_config(arch, None, config_toml(read_config(run)), [*as_settings, *settings])
     for key, value in _leaves(config_tree(wanted)).items():
-        if own.get(key) != value and key not in LIMITS and (key, value) != ("train.precision", "auto"):
+        if own.get(key) != value and key not in LIMITS and (key, value) not in FOUND:
             raise ConfigError(
                 f"configuration {key} is {value!r}, but {run} was trained with {own.get(key)!r}:"
                 f" --resume changes only {', '.join(LIMITS)}"

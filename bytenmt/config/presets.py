@@ -1,6 +1,8 @@
 """The presets: sizes of the five architectures, equal in decoder weights within 20 %.
 
-tiny has about 0.6 M decoder weights, small 3 M, base 10 M, large 25 M; paper is each paper's own size.
+tiny has about 0.6 M decoder weights, small 3 M, base 10 M, large 25 M; paper is each paper's own size. Three
+are of ConvS2S alone: fairseq, the sizes that its authors' code gives to the paper's English-German; iwslt,
+that code's sizes for German-English of IWSLT 2014; dilated, as many weights as small, for bytes.
 One byte embedding width a preset, so that a table can be handed from one model to another (in "paper",
 ConvS2S' 512 stands for the 620, 1000 and 1600 of the others). tests/test_presets.py counts the weights.
 """
@@ -30,6 +32,13 @@ def _convs2s(channels: int, kernel_width: int, n_layers: int) -> dict[str, Any]:
 
 # English-German of Gehring et al. 2017, section 4.2: 15 layers, width growing, the last two of kernel 1.
 _CONVS2S_PAPER = [[512, 3]] * 10 + [[768, 3]] * 3 + [[2048, 1]] * 2
+
+# fairseq's fconv_wmt_en_de and fconv_iwslt_de_en.
+_CONVS2S_FAIRSEQ = [[512, 3]] * 9 + [[1024, 3]] * 4 + [[2048, 1]] * 2
+_CONVS2S_IWSLT = {"encoder_layers": [[256, 3]] * 4, "decoder_layers": [[256, 3]] * 3}
+# A receptive field of 127 bytes, where small has 67.
+_CONVS2S_DILATED = _convs2s(192, 3, 11)
+_DILATIONS = [1, 2, 4, 8, 16, 1, 2, 4, 8, 16, 1]
 
 _SIZES: dict[str, dict[str, dict[str, Any]]] = {
     "seq2seq": {
@@ -123,6 +132,16 @@ _ALONE_TINY: dict[str, dict[str, Any]] = {
     "bytenet": {"lr": 3e-3, "max_tokens": 4_000},
     "convs2s": {"lr": 8e-3, "max_tokens": 4_000},
 }
+# Of ConvS2S alone: the preset of the other settings, d_embedding, and the sizes.
+_OF_CONVS2S: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "fairseq": ("paper", 768, {"encoder_layers": _CONVS2S_FAIRSEQ, "decoder_layers": _CONVS2S_FAIRSEQ}),
+    "iwslt": ("base", 256, _CONVS2S_IWSLT),
+    "dilated": (
+        "small",
+        128,
+        _CONVS2S_DILATED | {"encoder_dilations": _DILATIONS, "decoder_dilations": _DILATIONS},
+    ),
+}
 WITHOUT_SOURCE: dict[str, dict[str, dict[str, Any]]] = {
     preset: {
         arch: {
@@ -140,3 +159,8 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     }
     for preset, train in _TRAIN.items()
 }
+for _preset, (_like, _width, _sizes) in _OF_CONVS2S.items():
+    _section = _SHARED[_like] | {"d_embedding": _width} | _sizes
+    PRESETS[_preset] = {"convs2s": {"model": _section, "train": _TRAIN[_like]}}
+    _section = {"source": False, "encoder_dilations": []} | _ALONE_ALWAYS["convs2s"]
+    WITHOUT_SOURCE[_preset] = {"convs2s": {"model": _section, "train": _ALONE_TRAIN["convs2s"]}}

@@ -1,7 +1,8 @@
 """Typed, frozen configuration: a preset, under a TOML file, under `--set key=value`.
 
 Everything that a run depends on stands here with its default, the architectures' sections in
-model_sections.py; an unknown key, a wrong type or a value out of range fails with its path.
+model_sections.py and convolutional_sections.py; an unknown key, a wrong type or a value out of range fails
+with its path.
 Knows no tensors and no files but the TOML text that it is given.
 """
 
@@ -17,10 +18,10 @@ from msgspec import Meta, Struct
 
 from bytenmt.config.advice import explained
 from bytenmt.config.bounds import MOST, TRAINING
+from bytenmt.config.convolutional_sections import ByteNetConfig as ByteNetConfig
+from bytenmt.config.convolutional_sections import ConvLayer as ConvLayer
+from bytenmt.config.convolutional_sections import ConvS2SConfig as ConvS2SConfig
 from bytenmt.config.model_sections import BahdanauConfig as BahdanauConfig
-from bytenmt.config.model_sections import ByteNetConfig as ByteNetConfig
-from bytenmt.config.model_sections import ConvLayer as ConvLayer
-from bytenmt.config.model_sections import ConvS2SConfig as ConvS2SConfig
 from bytenmt.config.model_sections import Dropout, Section
 from bytenmt.config.model_sections import LuongConfig as LuongConfig
 from bytenmt.config.model_sections import ModelSection as ModelSection
@@ -57,6 +58,12 @@ def tells_alignment(config: ModelConfig) -> bool:
 def architecture(config: ModelConfig) -> str:
     """The name of a model's architecture, as --arch has it."""
     return str(config.__struct_config__.tag)
+
+
+def is_serial(config: ModelConfig) -> bool:
+    """Whether training loops over time: a state then cannot take drafted bytes back, and is carried on."""
+    recurrent = isinstance(config, ByteNetConfig) and config.recurrent != "none"
+    return recurrent or architecture(config) not in CONVOLUTIONAL
 
 
 class DataConfig(Section, frozen=True):

@@ -70,6 +70,8 @@ def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
         raise ConfigError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")
     if not isinstance(arch, str) or arch not in PRESETS[preset]:
         known = ", ".join(PRESETS[preset])
+        if isinstance(arch, str) and arch in PRESETS["small"]:
+            raise ConfigError(f"preset {preset} is of {known} alone, not of {arch}: give another of the two")
         raise ConfigError(f"unknown architecture {arch!r}: expected one of {known}")
     tree: dict[str, Any] = {"model": {"arch": arch}}
     merge(tree, PRESETS[preset][arch])

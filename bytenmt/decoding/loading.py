@@ -16,7 +16,7 @@ from threading import Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.config.facts import Facts, SearchDefaults
-from bytenmt.config.schema import CONVOLUTIONAL, Config, architecture
+from bytenmt.config.schema import Config, architecture, is_serial
 from bytenmt.decoding.choice import choose, precision_of
 from bytenmt.decoding.interface import AUTO, OFF, Engine, EngineSpec, Options
 from bytenmt.errors import BytenmtError, CheckpointError
@@ -130,7 +130,7 @@ def _speculation(
     if most is not None:
         for path, run in zip(paths, runs, strict=True):
             check_serial(run.config.model, f"--draft {most}: {path}")
-    elif any(architecture(run.config.model) not in CONVOLUTIONAL for run in runs):
+    elif any(is_serial(run.config.model) for run in runs):
         return None
     folders = [path.resolve().parent.parent if is_weights_file(path) else path for path in paths]
     damaged = False

@@ -135,6 +135,16 @@ class NormedLinear(nn.Module):
         return F.linear(x, self.weight(), self.bias)
 
 
+def scaled_linear(d_input: int, d_output: int, std: float, weight_norm: bool) -> nn.Module:
+    """A linear map, weights N(0, std), bias 0, with weight normalisation or without."""
+    if weight_norm:
+        return NormedLinear(d_input, d_output, std)
+    made = nn.Linear(d_input, d_output)
+    nn.init.normal_(made.weight, std=std)
+    nn.init.zeros_(made.bias)
+    return made
+
+
 class Convolution(nn.Module):
     """Kernel of width k over (rows, t, d_input). Weight (d_output, k, d_input), last tap newest.
 

@@ -36,6 +36,29 @@ class PositionEmbedding(nn.Module):
         return F.embedding(positions.clamp(max=len(self.weight) - 1), self.weight)
 
 
+class SinusoidalPositions(nn.Module):
+    """Positions as waves (Vaswani et al. 2017, section 3.5), in the size in which learned ones begin.
+
+        p_(j,2i) = sin(j / 10000^(2i / d)) 0.1 sqrt(2),  p_(j,2i+1) the same of cos
+
+    In float64, neither a parameter nor in a file: computed wherever the model is built. All positions past
+    the table share its last row, as in PositionEmbedding.
+    """
+
+    table: Tensor
+
+    def __init__(self, n_positions: int, d_embedding: int) -> None:
+        super().__init__()
+        at = torch.arange(n_positions, dtype=torch.float64)[:, None]
+        rates = 10_000.0 ** -(torch.arange(0, d_embedding, 2, dtype=torch.float64) / d_embedding)
+        waves = torch.stack([torch.sin(at * rates), torch.cos(at * rates)], dim=2).flatten(1)
+        self.register_buffer("table", waves[:, :d_embedding] * (0.1 * 2**0.5), persistent=False)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """positions int64, any shape -> (..., d_embedding)."""
+        return F.embedding(positions.clamp(max=len(self.table) - 1), self.table)
+
+
 class OutputLayer(nn.Module):
     """A decoder's last channels -> logits of the 256 ids.
 

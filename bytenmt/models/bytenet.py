@@ -13,6 +13,9 @@ channels (stacking = "add"); the paper leaves open which. Dynamic unfolding (sec
 |t^| = ceil(a |s| + b) columns for a source of |s| bytes, EOS counted, reading EOS where the source has ended;
 past |t^| the decoder reads zero. Two-layer head: W_o ReLU(W x). Without a source position i reads e(y_{i-1})
 alone, mapped to all 2d channels.
+
+Recurrent ByteNets (the paper's first version): in the decoder, or in both nets, layers of 2d gated recurrent
+units from a state of zero take the place of the blocks; column i still stands over position i.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from bytenmt.layers.attention import source_mask
 from bytenmt.layers.convolution import Clock, Convolution, Taps, ring_capacity
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.recurrent import GRU, initialise
 from bytenmt.models.base import Model, matrix_weights, module_list, no_source
 from bytenmt.utf8 import EOS
 
@@ -42,10 +46,12 @@ class ByteNetMemory(NamedTuple):
 
 
 class ByteNetState(NamedTuple):
-    """clock: positions and ancestors; rings: one (rows, capacity, d) a block, inputs of its convolution."""
+    """clock: positions and ancestors; rings: one (rows, capacity, d) a block, inputs of its convolution;
+    hidden: one (rows, 2d) a recurrent layer."""
 
     clock: Clock
     rings: tuple[Tensor, ...]
+    hidden: tuple[Tensor, ...]
 
 
 class ResidualBlock(nn.Module):
@@ -135,6 +141,14 @@ def _blocks(config: ByteNetConfig, dilations: Sequence[int]) -> Sequence[Block]:
     )
 
 
+def _recurrent(config: ByteNetConfig, n_layers: int) -> Sequence[GRU]:
+    """Layers in place of the blocks."""
+    layers = module_list(GRU(2 * config.d_channels, 2 * config.d_channels) for _ in range(n_layers))
+    for layer in layers:
+        initialise(layer)
+    return layers
+
+
 class ByteNetEncoder(nn.Module):
     """The encoder's weights."""
 
@@ -142,6 +156,7 @@ class ByteNetEncoder(nn.Module):
         super().__init__()
         self.input = nn.Linear(config.d_embedding, 2 * config.d_channels)
         self.blocks = _blocks(config, config.encoder_schedule)
+        self.layers = _recurrent(config, config.encoder_recurrence)
         self.output = nn.Linear(2 * config.d_channels, config.d_column)
         with torch.no_grad():
             for part in self.output.parameters():
@@ -155,6 +170,7 @@ class ByteNetDecoder(nn.Module):
         super().__init__()
         self.input = nn.Linear(config.d_embedding, config.d_read)
         self.blocks = _blocks(config, config.decoder_schedule)
+        self.layers = _recurrent(config, config.decoder_recurrence)
         self.head = nn.Linear(2 * config.d_channels, 2 * config.d_channels)
         self.output = OutputLayer(2 * config.d_channels, embedding, config.tie_embedding)
 
@@ -196,16 +212,20 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         x = self.encoder.input(self.embedding(src))
         for block in self.encoder.blocks:
             x = block.centred(x, mask)
+        for layer in self.encoder.layers:
+            x = self._drop(layer(x, x.new_zeros(n, x.shape[2])))
         columns = self.encoder.output(x) * source_mask(unfolded_len, width)[:, :, None]
         return ByteNetMemory(F.pad(columns, (0, 0, 0, 1)), unfolded_len)
 
     def start(self, memory: ByteNetMemory, beam: int = 1, drafted: int = 0) -> ByteNetState:
         config, columns = self.config, memory.columns
-        rows = len(columns) * beam
+        rows, d, n_layers = len(columns) * beam, config.d_channels, config.decoder_recurrence
+        if n_layers and drafted:
+            raise ValueError(f"{drafted} drafted columns: a recurrent decoder takes none back")
         sizes = [ring_capacity(config.kernel_width, r) + drafted for r in self.dilations]
-        clock = Clock.start(rows, max(sizes), columns.device)
-        rings = tuple(columns.new_zeros(rows, size, config.d_channels) for size in sizes)
-        return ByteNetState(clock, rings)
+        clock = Clock.start(rows, max(sizes, default=1), columns.device)
+        rings = tuple(columns.new_zeros(rows, size, d) for size in sizes)
+        return ByteNetState(clock, rings, tuple(columns.new_zeros(rows, 2 * d) for _ in range(n_layers)))
 
     def forward(self, tgt: Tensor, memory: ByteNetMemory, state: ByteNetState) -> tuple[Tensor, ByteNetState]:
         rows, t = tgt.shape
@@ -214,28 +234,35 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         if self.config.source:
             columns = self._columns(memory, clock.positions(t)).to(x.dtype)
             x = x + columns if self.config.stacking == "add" else torch.cat([x, columns], dim=-1)
-        k = self.config.kernel_width
-        drafted = state.rings[0].shape[1] - ring_capacity(k, self.dilations[0])
+        k, rings, hidden = self.config.kernel_width, [], []
+        drafted = state.rings[0].shape[1] - ring_capacity(k, self.dilations[0]) if state.rings else 0
         taps = {r: Taps.of(clock, t, k, r, drafted) for r in dict.fromkeys(self.dilations)}
-        rings = []
         for block, ring in zip(self.decoder.blocks, state.rings, strict=True):
             x, ring = block.causal(x, ring, taps[block.convolution.dilation])
             rings.append(ring)
+        for layer, h in zip(self.decoder.layers, state.hidden, strict=True):
+            x = layer(x, h)
+            hidden.append(x[:, -1])
+            x = self._drop(x)
         logits: Tensor = self.decoder.output(torch.relu(self.decoder.head(x)))
-        return logits, ByteNetState(clock.advance(t), tuple(rings))
+        return logits, ByteNetState(clock.advance(t), tuple(rings), tuple(hidden))
 
     def reorder(self, state: ByteNetState, parents: Tensor) -> ByteNetState:
-        return state._replace(clock=state.clock.reorder(parents))
+        hidden = tuple(h[parents] for h in state.hidden)
+        return state._replace(clock=state.clock.reorder(parents), hidden=hidden)
 
     def rewind(self, state: ByteNetState, columns: Tensor) -> ByteNetState:
         """See base.Drafting."""
         return state._replace(clock=state.clock.rewind(columns))
 
     def receptive_field(self) -> int | None:
-        return 1 + (self.config.kernel_width - 1) * sum(self.dilations)
+        return 1 + (self.config.kernel_width - 1) * sum(self.dilations) if self.dilations else None
 
     def step_cost(self, source_bytes: int) -> int:
         return matrix_weights(self.decoder)
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return drop(x, self.config.dropout, self.training)
 
     def _columns(self, memory: ByteNetMemory, positions: Tensor) -> Tensor:
         """The encoder column of each position: positions (rows, t) int64 -> (rows, t, d or 2d)."""

@@ -2,40 +2,45 @@
 text is silent. Without a source h goes on as it is: the gated language model of Dauphin et al. 2017.
 
     e_j = w_j + p_j,  g_i the same of the target;  GLU([A ; B]) = A * sigma(B)
-    encoder: z^0 = Lin(e);  z^l = (GLU(conv(z^{l-1})) + z^{l-1}) sqrt(1/2);  z = Lin(z^L)
+    encoder: z_j, see convs2s_encoder.py
     decoder layer: h = GLU(causal conv(x));  d_i = (W_d h_i + b_d + g_i) sqrt(1/2)
         a_ij = softmax_j(d_i . z_j);  c_i = sqrt(m) sum_j a_ij (z_j + e_j) sqrt(1/2),  m source bytes
         h <- (h + W_c c_i + b_c) sqrt(1/2);  x <- (h + x) sqrt(1/2)
     p(y_i) = softmax(W_o Lin(x_i) + b_o)
 
-Attention looks at the GLU's output before the residual is added (the authors' code, not the text). Weight
-normalisation everywhere but in the tables; the gradient into the encoder's stack is divided by twice the
-number of attentions, the path through e_j is not.
+Attention looks at the GLU's output before the residual is added (the authors' code, not the text); a layer
+that is not to attend goes on with h. Weight normalisation everywhere but in the tables; the gradient into the
+encoder's stack is divided by twice the number of attentions, the path through e_j is not. With the encoders
+of Gehring et al. 2016 (1611.02344, section 3.1) the keys and values are the encoder's own,
+
+        d_i = W_d h_i + b_d + g_i;  c_i = sqrt(m) sum_j a_ij v_j
+
+and what has no stack has no gradient to be scaled. Weight normalisation, sqrt(m) and positions can be left
+out, and kernels dilated.
 """
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from bytenmt.config.schema import ConvS2SConfig
 from bytenmt.layers.attention import attend, dot_scores, source_mask
-from bytenmt.layers.convolution import Clock, Convolution, NormedLinear, Taps, ring_capacity
+from bytenmt.layers.convolution import Clock, Taps, ring_capacity, scaled_linear
 from bytenmt.layers.dropout import drop
-from bytenmt.layers.embedding import ByteEmbedding, OutputLayer, PositionEmbedding
+from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.residual_convolution import HALF, GatedLayer
 from bytenmt.models.base import Model, matrix_weights, module_list, no_source
+from bytenmt.models.convs2s_encoder import ENCODERS, Encoder, position_table
 from bytenmt.utf8 import N_IDS
-
-HALF = math.sqrt(0.5)
 
 
 class ConvS2SMemory(NamedTuple):
-    """keys (n, s, d_embedding): z_j; values (n, s, d_embedding): (z_j + e_j) sqrt(1/2);
-    source_len (n,) int64: m."""
+    """keys (n, s, d_embedding): z_j; values (n, s, d_embedding): (z_j + e_j) sqrt(1/2), or the encoder's
+    own; source_len (n,) int64: m."""
 
     keys: Tensor
     values: Tensor
@@ -50,88 +55,37 @@ class ConvS2SState(NamedTuple):
     rings: tuple[Tensor, ...]
 
 
-class GatedLayer(nn.Module):
-    """A convolution with a gated linear unit, and the residual's map where the width changes.
-
-    Initialised as section 3.5 has it: maps into a GLU N(0, sqrt(4p/n)), others N(0, sqrt(p/n)), with n the
-    fan-in and p the share of the input that dropout keeps.
-    """
-
-    STACKED: ClassVar = {"convolution": 2}  # maps that stand on one another in its weight
-
-    def __init__(self, d_input: int, d_output: int, kernel_width: int, dropout: float) -> None:
-        super().__init__()
-        std = math.sqrt(4 * (1 - dropout) / (kernel_width * d_input))
-        self.convolution = Convolution(d_input, 2 * d_output, kernel_width, std=std, weight_norm=True)
-        same = d_input == d_output
-        self.residual = None if same else NormedLinear(d_input, d_output, math.sqrt(1 / d_input))
-        self.dropout = dropout
-
-    def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x (n, s, d_input), mask (n, s) bool -> (n, s, d_output)."""
-        return (F.glu(self.convolution.centred(self._drop(x), mask)) + self.carried(x)) * HALF
-
-    def causal(self, x: Tensor, ring: Tensor, taps: Taps) -> tuple[Tensor, Tensor]:
-        """The GLU's output alone, (rows, t, d_output), and the ring after."""
-        h, ring = self.convolution.causal(self._drop(x), ring, taps)
-        return F.glu(h), ring
-
-    def carried(self, x: Tensor) -> Tensor:
-        """The residual branch: (rows, t, d_input) -> (rows, t, d_output)."""
-        if self.residual is None:
-            return x
-        carried: Tensor = self.residual(x)
-        return carried
-
-    def _drop(self, x: Tensor) -> Tensor:
-        return drop(x, self.dropout, self.training)
-
-
 class DecoderLayer(GatedLayer):
     """A gated layer with its attention's two maps, or without them."""
 
     def __init__(
-        self,
-        d_input: int,
-        d_output: int,
-        kernel_width: int,
-        d_embedding: int,
-        dropout: float,
-        attends: bool = True,
+        self, config: ConvS2SConfig, d_input: int, size: tuple[int, int, int], attends: bool
     ) -> None:
-        super().__init__(d_input, d_output, kernel_width, dropout)
-        self.query = NormedLinear(d_output, d_embedding, math.sqrt(1 / d_output)) if attends else None  # W_d
-        context = NormedLinear(d_embedding, d_output, math.sqrt(1 / d_embedding)) if attends else None
-        self.context = context  # W_c
+        """size: channels, kernel width and dilation."""
+        (width, kernel_width, dilation), f, norm = size, config.d_embedding, config.weight_norm
+        super().__init__(d_input, width, kernel_width, config.dropout, dilation, norm)
+        self.query = scaled_linear(width, f, math.sqrt(1 / width), norm) if attends else None  # W_d
+        self.context = scaled_linear(f, width, math.sqrt(1 / f), norm) if attends else None  # W_c
+        self.halves_query = config.encoder == "gated"
+        self.by_root = config.attention_scaling == "sqrt"
 
-    def attend(self, h: Tensor, g: Tensor, memory: ConvS2SMemory, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def attend(
+        self, h: Tensor, g: Tensor, memory: ConvS2SMemory, mask: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
         """h (rows, t, d_output), g (rows, t, d_embedding) -> h with the source's context added, and the
-        weights (rows, t, s)."""
+        weights (rows, t, s); None of a layer that does not attend."""
         if self.query is None or self.context is None:
-            return h, h.new_zeros(*h.shape[:2], 0)
-        query = (self.query(h) + g) * HALF
+            return h, None
+        query = self.query(h) + g
+        if self.halves_query:
+            query = query * HALF
         n, rows_t = len(memory.keys), query.shape[:2]
         scores = dot_scores(query.reshape(n, -1, query.shape[-1]), memory.keys)
         context, weights = attend(scores, memory.values, mask)
-        context = context * memory.source_len.to(context.dtype).sqrt()[:, None, None]
+        if self.by_root:
+            context = context * memory.source_len.to(context.dtype).sqrt()[:, None, None]
         projected: Tensor = self.context(context.reshape(*rows_t, -1))
         return (h + projected) * HALF, weights.reshape(*rows_t, weights.shape[2])
-
-
-class ConvS2SEncoder(nn.Module):
-    """The encoder's weights."""
-
-    def __init__(self, config: ConvS2SConfig) -> None:
-        super().__init__()
-        f, keep = config.d_embedding, 1 - config.dropout
-        widths = [config.encoder_layers[0][0], *(channels for channels, _ in config.encoder_layers)]
-        self.positions = PositionEmbedding(config.n_positions, f) if config.n_positions else None
-        self.input = NormedLinear(f, widths[0], math.sqrt(keep / f))
-        self.layers = module_list(
-            GatedLayer(d_input, d_output, kernel_width, config.dropout)
-            for d_input, (d_output, kernel_width) in zip(widths, config.encoder_layers, strict=False)
-        )
-        self.output = NormedLinear(widths[-1], f, math.sqrt(1 / widths[-1]))
 
 
 class ConvS2SDecoder(nn.Module):
@@ -139,18 +93,18 @@ class ConvS2SDecoder(nn.Module):
 
     def __init__(self, config: ConvS2SConfig, embedding: ByteEmbedding) -> None:
         super().__init__()
-        f, keep = config.d_embedding, 1 - config.dropout
-        widths = [config.decoder_layers[0][0], *(channels for channels, _ in config.decoder_layers)]
-        self.input = NormedLinear(f, widths[0], math.sqrt(keep / f))
+        f, keep, norm = config.d_embedding, 1 - config.dropout, config.weight_norm
+        sizes, attends = config.decoder_stack, config.attends
+        widths = [sizes[0][0], *(width for width, _, _ in sizes)]
+        self.input = scaled_linear(f, widths[0], math.sqrt(keep / f), norm)
         self.layers = module_list(
-            DecoderLayer(d_input, d_output, kernel_width, f, config.dropout, attends=config.source)
-            for d_input, (d_output, kernel_width) in zip(widths, config.decoder_layers, strict=False)
+            DecoderLayer(config, *layer) for layer in zip(widths, sizes, attends, strict=False)
         )
-        self.last = NormedLinear(widths[-1], f, math.sqrt(1 / widths[-1]))
+        self.last = scaled_linear(widths[-1], f, math.sqrt(1 / widths[-1]), norm)
         self.output = (
             OutputLayer(f, embedding, tie=True)
             if config.tie_embedding
-            else NormedLinear(f, N_IDS, math.sqrt(keep / f))
+            else scaled_linear(f, N_IDS, math.sqrt(keep / f), norm)
         )
 
 
@@ -160,10 +114,9 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
         self.config = config
-        f, n_positions = config.d_embedding, config.n_positions
-        self.embedding = ByteEmbedding(f)
-        self.target_positions = PositionEmbedding(n_positions, f) if n_positions else None
-        self.encoder = ConvS2SEncoder(config) if config.source else None
+        self.embedding = ByteEmbedding(config.d_embedding)
+        self.target_positions = position_table(config)
+        self.encoder: Encoder | None = ENCODERS[config.encoder](config) if config.source else None
         self.decoder: ConvS2SDecoder = ConvS2SDecoder(config, self.embedding)
 
     def encode(self, src: Tensor, src_len: Tensor) -> ConvS2SMemory:
@@ -173,20 +126,17 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
             return ConvS2SMemory(nothing, nothing, src_len)
         e = self.embedding(src)
         if self.encoder.positions is not None:
-            e = e + self.encoder.positions(torch.arange(s, device=src.device))
+            e = e + self.encoder.positions(torch.arange(s, device=src.device)).to(e.dtype)
         e = self._drop(e)
-        mask = source_mask(src_len, s)
-        z = self.encoder.input(e)
-        for layer in self.encoder.layers:
-            z = layer.centred(z, mask)
-        z = _scale_gradient(self.encoder.output(z), 0.5 / len(self.config.decoder_layers))
-        return ConvS2SMemory(z, (z + e) * HALF, src_len)
+        n_attentions = sum(self.config.attends)
+        keys, values = self.encoder(e, source_mask(src_len, s), 0.5 / n_attentions)
+        return ConvS2SMemory(keys, values, src_len)
 
     def start(self, memory: ConvS2SMemory, beam: int = 1, drafted: int = 0) -> ConvS2SState:
-        layers, keys = self.config.decoder_layers, memory.keys
+        layers, keys = self.config.decoder_stack, memory.keys
         rows = len(keys) * beam
-        sizes = [ring_capacity(kernel_width, 1) + drafted for _, kernel_width in layers]
-        widths = [layers[0][0], *(channels for channels, _ in layers)]
+        sizes = [ring_capacity(kernel_width, dilation) + drafted for _, kernel_width, dilation in layers]
+        widths = [layers[0][0], *(channels for channels, _, _ in layers)]
         rings = tuple(keys.new_zeros(rows, size, width) for size, width in zip(sizes, widths, strict=False))
         return ConvS2SState(Clock.start(rows, max(sizes), keys.device), rings)
 
@@ -199,23 +149,23 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
     def _read(
         self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState
     ) -> tuple[Tensor, ConvS2SState, list[Tensor]]:
-        """forward, and each layer's attention weights (rows, t, s)."""
+        """forward, and the attention weights (rows, t, s) of each layer that attends."""
         t = tgt.shape[1]
         clock = state.clock
         g = self.embedding(tgt)
         if self.target_positions is not None:
-            g = g + self.target_positions(clock.positions(t))
+            g = g + self.target_positions(clock.positions(t)).to(g.dtype)
         g = self._drop(g)
         mask = source_mask(memory.source_len, memory.keys.shape[1])
-        widths = {kernel_width for _, kernel_width in self.config.decoder_layers}
-        drafted = state.rings[0].shape[1] - ring_capacity(self.config.decoder_layers[0][1], 1)
-        taps = {kernel_width: Taps.of(clock, t, kernel_width, 1, drafted) for kernel_width in widths}
+        shapes = [(kernel_width, dilation) for _, kernel_width, dilation in self.config.decoder_stack]
+        drafted = state.rings[0].shape[1] - ring_capacity(*shapes[0])
+        taps = {shape: Taps.of(clock, t, *shape, drafted) for shape in dict.fromkeys(shapes)}
         x = self.decoder.input(g)
         rings, weights = [], []
-        for layer, ring in zip(self.decoder.layers, state.rings, strict=True):
-            h, ring = layer.causal(x, ring, taps[layer.convolution.kernel_width])
+        for layer, ring, shape in zip(self.decoder.layers, state.rings, shapes, strict=True):
+            h, ring = layer.causal(x, ring, taps[shape])
             h, a = layer.attend(h, g, memory, mask)
-            weights.append(a)
+            weights += [] if a is None else [a]
             x = (h + layer.carried(x)) * HALF
             rings.append(ring)
         logits: Tensor = self.decoder.output(self._drop(self.decoder.last(x)))
@@ -229,17 +179,13 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         return state._replace(clock=state.clock.rewind(columns))
 
     def receptive_field(self) -> int | None:
-        return 1 + sum(kernel_width - 1 for _, kernel_width in self.config.decoder_layers)
+        return 1 + sum(
+            (kernel_width - 1) * dilation for _, kernel_width, dilation in self.config.decoder_stack
+        )
 
     def step_cost(self, source_bytes: int) -> int:
-        n_attentions = len(self.config.decoder_layers) if self.config.source else 0
-        attention = 2 * source_bytes * self.config.d_embedding * n_attentions
+        attention = 2 * source_bytes * self.config.d_embedding * sum(self.config.attends)
         return matrix_weights(self.decoder) + attention
 
     def _drop(self, x: Tensor) -> Tensor:
         return drop(x, self.config.dropout, self.training)
-
-
-def _scale_gradient(x: Tensor, factor: float) -> Tensor:
-    """x itself, its gradient multiplied by factor."""
-    return x.detach() + (x - x.detach()) * factor

@@ -21,7 +21,15 @@ import numpy.typing as npt
 from bytenmt.atomic_file import replace_synced
 from bytenmt.config.bounds import MOST_DRAFTED
 from bytenmt.config.facts import TEXT_COUNTS, Facts
-from bytenmt.config.schema import CONVOLUTIONAL, Config, ModelConfig, architecture, config_tree
+from bytenmt.config.schema import (
+    CONVOLUTIONAL,
+    ByteNetConfig,
+    Config,
+    ModelConfig,
+    architecture,
+    config_tree,
+    is_serial,
+)
 from bytenmt.config.untrusted import shown
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.storage.tensor_file import entry, read_arrays, serialised
@@ -51,6 +59,8 @@ ADDED = {
         *("n_encoder_layers", "n_decoder_layers"),
         *("cell", "encoder_reset", "decoder_reset", "reset_context", "read_out_kind"),
         *("attention", "n_locations", "location_softmax", "attention_window", "gaussian"),
+        *("encoder_dilations", "decoder_dilations", "encoder", "value_layers", "pooling_width"),
+        *("positions", "attention_layers", "attention_scaling", "weight_norm", "unfolding", "recurrent"),
     },
     "data": {"noise", "copy"},
     "train": {
@@ -171,10 +181,11 @@ def empty(slots: int = 2) -> Table:
 
 
 def check_serial(config: ModelConfig, what: str) -> None:
-    """Raise BytenmtError, which begins with `what`, for an architecture that cannot verify several bytes
-    at once."""
-    arch = architecture(config)
-    if arch not in CONVOLUTIONAL:
+    """Raise BytenmtError, which begins with `what`, for a model that cannot verify several bytes at once."""
+    if is_serial(config):
+        arch = architecture(config)
+        if isinstance(config, ByteNetConfig):
+            arch += f' with recurrent = "{config.recurrent}"'
         raise BytenmtError(
             f"{what}: the steps of {arch} are serial; drafts are for {' and '.join(CONVOLUTIONAL)}: drop it"
         )

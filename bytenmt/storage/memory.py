@@ -39,14 +39,16 @@ def state_bytes(config: ModelConfig) -> int:
 
 
 def _bytenet(config: ByteNetConfig) -> int:
-    """Numbers in the rings of the convolutions."""
-    return config.d_channels * sum((config.kernel_width - 1) * r + 1 for r in config.decoder_schedule)
+    """Numbers in the rings of the convolutions, or in the states of the recurrent layers."""
+    rings = sum((config.kernel_width - 1) * r + 1 for r in config.decoder_schedule)
+    return config.d_channels * (rings + 2 * config.decoder_recurrence)
 
 
 def _convs2s(config: ConvS2SConfig) -> int:
     layers = config.decoder_layers
     widths = [layers[0][0], *(width for width, _ in layers)]  # of the layers' inputs
-    return sum(width * kernel_width for width, (_, kernel_width) in zip(widths, layers, strict=False))
+    rings = zip(widths, config.decoder_stack, strict=False)
+    return sum(width * ((kernel_width - 1) * dilation + 1) for width, (_, kernel_width, dilation) in rings)
 
 
 _STATES: Mapping[str, Callable[[Any], int]] = {

@@ -120,6 +120,9 @@ def _bytenet(config: ByteNetConfig) -> Shapes:
     for side, schedule in (("encoder", config.encoder_schedule), ("decoder", config.decoder_schedule)):
         for index in range(len(schedule)):
             shapes |= _bytenet_block(f"{side}.blocks.{index}", config)
+    for side, n in (("encoder", config.encoder_recurrence), ("decoder", config.decoder_recurrence)):
+        for index in range(n):
+            shapes |= _gru(f"{side}.layers.{index}", 2 * d, 2 * d)
     if config.source:
         shapes |= _linear("encoder.input", config.d_embedding, 2 * d)
         shapes |= _linear("encoder.output", 2 * d, config.d_column)
@@ -141,30 +144,59 @@ def _bytenet_block(name: str, config: ByteNetConfig) -> Shapes:
 
 def _convs2s(config: ConvS2SConfig) -> Shapes:
     """See models/convs2s.py."""
-    f = config.d_embedding
-    shapes: Shapes = {"target_positions.weight": (config.n_positions, f)} if config.n_positions else {}
+    f, norm = config.d_embedding, config.weight_norm
+    n_learned = config.n_positions if config.position_kind == "learned" else 0
+    shapes: Shapes = {"target_positions.weight": (n_learned, f)} if n_learned else {}
     if config.source:
-        shapes |= {"encoder.positions.weight": (config.n_positions, f)} if config.n_positions else {}
-        shapes |= _stack("encoder", config.encoder_layers, f)
-        shapes |= _normed("encoder.output", config.encoder_layers[-1][0], f)
-    shapes |= _stack("decoder", config.decoder_layers, f)
-    for index, (width, _) in enumerate(config.decoder_layers if config.source else ()):
-        shapes |= _normed(f"decoder.layers.{index}.query", width, f)
-        shapes |= _normed(f"decoder.layers.{index}.context", f, width)
-    shapes |= _normed("decoder.last", config.decoder_layers[-1][0], f)
-    return shapes | (_output(config, f) if config.tie_embedding else _normed("decoder.output", f, N_IDS))
+        shapes |= {"encoder.positions.weight": (n_learned, f)} if n_learned else {}
+        shapes |= _convs2s_encoder(config)
+    widths = [width for width, _ in config.decoder_layers]
+    shapes |= _scaled("decoder.input", f, widths[0], norm)
+    shapes |= _stack("decoder", config.decoder_layers, norm, gated=True)
+    for index, width in enumerate(widths):
+        if config.attends[index]:
+            shapes |= _scaled(f"decoder.layers.{index}.query", width, f, norm)
+            shapes |= _scaled(f"decoder.layers.{index}.context", f, width, norm)
+    shapes |= _scaled("decoder.last", widths[-1], f, norm)
+    return shapes | (
+        _output(config, f) if config.tie_embedding else _scaled("decoder.output", f, N_IDS, norm)
+    )
 
 
-def _stack(side: str, layers: tuple[ConvLayer, ...], f: int) -> Shapes:
-    """The input's map and the gated layers of one side."""
-    shapes = _normed(f"{side}.input", f, layers[0][0])
+def _convs2s_encoder(config: ConvS2SConfig) -> Shapes:
+    """See models/convs2s_encoder.py."""
+    f, norm = config.d_embedding, config.weight_norm
+    if config.encoder == "gated":
+        layers = config.encoder_layers
+        shapes = _scaled("encoder.input", f, layers[0][0], norm) | _stack("encoder", layers, norm, gated=True)
+        return shapes | _scaled("encoder.output", layers[-1][0], f, norm)
+    shapes = {}
+    if config.encoder == "conv":
+        for side, layers in (
+            ("encoder.keys", config.encoder_layers),
+            ("encoder.values", config.value_layers),
+        ):
+            first, last = layers[0][0], layers[-1][0]
+            shapes |= _scaled(f"{side}.input", f, first, norm) if first != f else {}
+            shapes |= _stack(side, layers, norm, gated=False)
+            shapes |= _scaled(f"{side}.output", last, f, norm) if last != f else {}
+    return shapes
+
+
+def _stack(side: str, layers: tuple[ConvLayer, ...], norm: bool, gated: bool) -> Shapes:
+    """The layers of one side, gated ones or those with a tanh, with weight normalisation or without."""
+    shapes: Shapes = {}
     kernels = [kernel_width for _, kernel_width in layers]
     widths = [layers[0][0], *(width for width, _ in layers)]
     for index, (kernel_width, (d_input, d_output)) in enumerate(zip(kernels, pairwise(widths), strict=True)):
-        name = f"{side}.layers.{index}"
-        shapes[f"{name}.convolution.normed.v"] = (2 * d_output, kernel_width, d_input)
-        shapes[f"{name}.convolution.normed.g"] = shapes[f"{name}.convolution.bias"] = (2 * d_output,)
-        shapes |= _normed(f"{name}.residual", d_input, d_output) if d_input != d_output else {}
+        name, d_maps = f"{side}.layers.{index}", d_output * (2 if gated else 1)
+        weight = (d_maps, kernel_width, d_input)
+        if norm:
+            shapes |= {f"{name}.convolution.normed.v": weight, f"{name}.convolution.normed.g": (d_maps,)}
+        else:
+            shapes[f"{name}.convolution.plain"] = weight
+        shapes[f"{name}.convolution.bias"] = (d_maps,)
+        shapes |= _scaled(f"{name}.residual", d_input, d_output, norm) if d_input != d_output else {}
     return shapes
 
 
@@ -183,8 +215,10 @@ def _linear(name: str, d_input: int, d_output: int, bias: bool = True) -> Shapes
     return weight | ({f"{name}.bias": (d_output,)} if bias else {})
 
 
-def _normed(name: str, d_input: int, d_output: int) -> Shapes:
-    """A weight-normed linear map: direction, length and bias."""
+def _scaled(name: str, d_input: int, d_output: int, norm: bool) -> Shapes:
+    """A linear map that may be weight-normed: direction, length and bias."""
+    if not norm:
+        return _linear(name, d_input, d_output)
     weight = f"{name}.weight"
     return {f"{weight}.v": (d_output, d_input), f"{weight}.g": (d_output,), f"{name}.bias": (d_output,)}
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bytenmt.config.schema import CONVOLUTIONAL, Config, architecture
+from bytenmt.config.schema import Config, is_serial
 from bytenmt.data.windows import Bytes, Window
 from bytenmt.distributed import ALONE, Group
 from bytenmt.models.base import Model
@@ -37,7 +37,7 @@ class LanguageModelObjective:
     ) -> None:
         self.model, self.train, self.device, self.group = model, config.train, device, group
         self.loss = compiled(self.plain_loss, config)
-        self._carries = architecture(config.model) not in CONVOLUTIONAL
+        self._carries = is_serial(config.model)
         self.carried: Any = None
 
     def gradients(

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from bytenmt.config.facts import Facts, TextFact
-from bytenmt.config.schema import CONVOLUTIONAL, Config, architecture
+from bytenmt.config.schema import Config, architecture, is_serial
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.suspicions import of_texts
 from bytenmt.data.text_file import check_whole, read_bytes, stored_path
@@ -83,9 +83,10 @@ class LanguageModelTask:
     ) -> None:
         """device: where the model is. Raises DataError for a text that is too short, ConfigError for batches
         that are too small."""
+        self.config = config
         train = self._settings = config.train
         self._device, self._group = device, group
-        self._memory = architecture(config.model) not in CONVOLUTIONAL
+        self._memory = is_serial(config.model)
         if self._memory and train.context:
             raise ConfigError(
                 f"train.context would be ignored: {architecture(config.model)} carries its state from window"

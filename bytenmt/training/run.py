@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from bytenmt.config.facts import Ancestor
-from bytenmt.config.schema import CONVOLUTIONAL, Config, architecture, config_toml, fingerprint
+from bytenmt.config.schema import ByteNetConfig, Config, architecture, config_toml, fingerprint, is_serial
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import ALONE, Group
 from bytenmt.errors import BytenmtError, ConfigError
@@ -38,6 +38,7 @@ from bytenmt.training.task import Task
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation_task import open_pairs
 
+FITTED = ("unfolding_factor", "unfolding_offset")
 WIDTHS_TO_COMPILE = 16  # the least train.round_to with which train.compile makes sense
 
 
@@ -71,16 +72,18 @@ def train(
     whose weights this one begins with; one that goes on has done so already. Raises BytenmtError before
     anything is written where an input cannot be used.
     """
-    _check(config, files, tensorboard)
+    _check(config, files, tensorboard, resume)
     if init_from is not None and init_embedding is not None:
         raise BytenmtError("--init-embedding would be ignored: --init-from gives all weights; drop one")
     aloud = reporter if group.leads else SILENT
     with one_training(run, reporter) if group.leads else nullcontext():
-        task = _open_task(run, config, files, valid, errors, device, group, aloud)
         saved = resume and group.broadcast(has_checkpoint(run))
+        if saved:
+            config = group.first(lambda: _found_before(config, run))
+        task = _open_task(run, config, files, valid, errors, device, group, aloud)
         if saved and init_embedding is not None:
             raise BytenmtError(f"--init-embedding would be ignored: {run} goes on from its own weights")
-        config = group.first(lambda: _settled(config, device, run if saved else None))
+        config = group.first(lambda: _settled(task.config, device, run if saved else None))
         trainer = Trainer(config, device, group, reporter)
         if init_embedding is not None:
             trainer.begin_with_embedding(init_embedding)
@@ -129,6 +132,13 @@ def _settled(config: Config, device: torch.device, saved: Path | None) -> Config
     return replace(config, train=replace(config.train, precision=precision))
 
 
+def _found_before(config: Config, saved: Path) -> Config:
+    """With the numbers that unfolding = "fit" found when the run began."""
+    if isinstance(config.model, ByteNetConfig) and config.model.unfolding == "fit":
+        return replace(config, model=read_config(saved).model)
+    return config
+
+
 def _open_task(
     run: Path,
     config: Config,
@@ -170,14 +180,20 @@ def _ended(run: Path, trainer: Trainer) -> str:
     return f"finished at update {progress.update}{why}; best validation {best} {where}"
 
 
-def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool) -> None:
+def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume: bool) -> None:
     """Settings that do not go together. Raises BytenmtError."""
-    train = config.train
+    train, model = config.train, config.model
+    if isinstance(model, ByteNetConfig) and model.unfolding == "fit" and not resume:
+        for field in fields(model):
+            if field.name in FITTED and getattr(model, field.name) != field.default:
+                raise ConfigError(
+                    f'model.{field.name} would be ignored with model.unfolding = "fit": drop one'
+                )
     arch = architecture(config.model)
     require(training_bytes(config.model), "training this model", "take a smaller preset, or lower its sizes")
     if train.draft:
         check_serial(config.model, "train.draft")
-    if train.compile and arch not in CONVOLUTIONAL:
+    if train.compile and is_serial(model):
         raise ConfigError(f"train.compile would unroll the steps of {arch}: leave it off")
     if config.model.source != files[0].has_source:
         raise ConfigError(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from bytenmt.config.facts import Facts
+from bytenmt.config.schema import Config
 from bytenmt.errors import BytenmtError
 from bytenmt.models.base import Model
 from bytenmt.speculative.table import Table
@@ -48,7 +49,12 @@ class Validation(NamedTuple):
 
 
 class Task(Protocol):
-    """See TranslationTask and LanguageModelTask."""
+    """See TranslationTask and LanguageModelTask.
+
+    config: the run's, with what was to be found in its text.
+    """
+
+    config: Config
 
     def shares(self, epoch: int, batch: int) -> Iterator[Share]:
         """This process' shares of the batches from a place on, epoch after epoch, without end."""

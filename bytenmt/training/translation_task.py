@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from bytenmt.config.facts import TEXT_COUNTS, CorpusFact, Facts
-from bytenmt.config.schema import Config
+from bytenmt.config.schema import ByteNetConfig, Config
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
@@ -26,6 +27,7 @@ from bytenmt.data.text_file import stored_path
 from bytenmt.distributed import ALONE, Group
 from bytenmt.evaluation.scores import bits_per_byte, log_probabilities, text_scores
 from bytenmt.models.base import Model
+from bytenmt.models.unfolding import fitted
 from bytenmt.reporter import Reporter
 from bytenmt.speculative.build import of_corpus
 from bytenmt.speculative.table import Table
@@ -58,7 +60,20 @@ def open_pairs(
             reporter.say(line)
         for line in of_pairs(corpus, valid_corpus):
             reporter.warn(line)
+    config = _unfolded(config, corpus, reporter)
     return TranslationTask(config, corpus, valid_corpus, files, device, group)
+
+
+def _unfolded(config: Config, corpus: ParallelCorpus, reporter: Reporter) -> Config:
+    """With the a and b that unfolding = "fit" stands for; what was found is told. They are written down as
+    given ones, so that the run stays what it is whatever it is shown later."""
+    model = config.model
+    if not isinstance(model, ByteNetConfig) or model.unfolding != "fit":
+        return config
+    found = fitted(corpus.source_lengths, corpus.target_lengths)
+    reporter.say(f"unfolding: {found}")
+    given = {"unfolding": "given", "unfolding_factor": found.factor, "unfolding_offset": found.offset}
+    return replace(config, model=replace(model, **given))
 
 
 class TranslationTask:
@@ -73,8 +88,9 @@ class TranslationTask:
         device: torch.device = CPU,
         group: Group = ALONE,
     ) -> None:
-        """files: what the corpus was read from; device: where the model is."""
-        self._config, self._settings = config, config.train
+        """config: nothing left to be found in the pairs; files: what the corpus was read from; device: where
+        the model is."""
+        self.config, self._settings = config, config.train
         self.corpus, self.valid, self._files = corpus, valid, files
         self._device, self._group = device, group
         data, self._augmenter = config.data, None
@@ -119,7 +135,7 @@ class TranslationTask:
         """See Task."""
         decoder = None
         if self._settings.valid_lines:
-            self._decoder = decoder = LiveDecoder(model, self._config, self._device, self._group)
+            self._decoder = decoder = LiveDecoder(model, self.config, self._device, self._group)
         try:
             yield
         finally:

@@ -26,6 +26,7 @@ from bytenmt.errors import ConfigError
 from bytenmt.models import MODELS, build_model
 from bytenmt.models.base import Model
 
+OF_CONVS2S = ("fairseq", "iwslt", "dilated")
 NOMINAL = {"tiny": 0.6e6, "small": 3e6, "base": 10e6, "large": 25e6}  # decoder weights
 
 
@@ -36,9 +37,26 @@ def on_meta(arch: str, preset: str, *settings: str) -> Model[Any, Any]:
 
 
 def test_presets_and_models_have_the_same_names() -> None:
-    """Every preset has all five architectures."""
-    assert all(set(sizes) == set(MODELS) for sizes in PRESETS.values())
-    assert set(PRESETS) == {*NOMINAL, "paper"}
+    """Every preset has all five architectures, but for those of ConvS2S alone."""
+    assert all(set(PRESETS[name]) == set(MODELS) for name in (*NOMINAL, "paper"))
+    assert all(set(PRESETS[name]) == {"convs2s"} for name in OF_CONVS2S)
+    assert set(PRESETS) == {*NOMINAL, "paper", *OF_CONVS2S}
+    with pytest.raises(ConfigError, match="preset dilated is of convs2s alone, not of luong"):
+        load_config("luong", "dilated", "", [])
+
+
+def test_presets_of_convs2s_alone() -> None:
+    """Sizes that fairseq publishes, and one for bytes: as many weights as small, a field twice as wide."""
+    fairseq, iwslt, dilated = (on_meta("convs2s", name) for name in OF_CONVS2S)
+    sizes = [(512, 3)] * 9 + [(1024, 3)] * 4 + [(2048, 1)] * 2
+    assert list(fairseq.config.decoder_layers) == list(fairseq.config.encoder_layers) == sizes  # type: ignore
+    assert (fairseq.receptive_field(), fairseq.embedding.weight.shape[1]) == (27, 768)
+    assert [len(part.layers) for part in (iwslt.encoder, iwslt.decoder)] == [4, 3]  # type: ignore
+    assert iwslt.receptive_field() == 7
+    assert dilated.receptive_field() == 127
+    assert dilated.decoder_weights() == pytest.approx(NOMINAL["small"], rel=0.2)
+    alone = on_meta("convs2s", "dilated", "model.source=false")
+    assert alone.receptive_field() == 127
 
 
 @pytest.mark.parametrize("preset", NOMINAL)
@@ -227,9 +245,9 @@ def test_convs2s_needs_an_encoder_with_a_source() -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_one_embedding_width(preset: str) -> None:
     """A preset's byte embedding fits all five architectures, and can be tied with the output."""
-    shapes = {tuple(on_meta(arch, preset).embedding.weight.shape) for arch in MODELS}
+    shapes = {tuple(on_meta(arch, preset).embedding.weight.shape) for arch in PRESETS[preset]}
     assert len(shapes) == 1
-    for arch in MODELS:
+    for arch in PRESETS[preset]:
         model = on_meta(arch, preset, "model.tie_embedding=true")
         assert model.decoder.output.weight is model.embedding.weight  # type: ignore[union-attr]
 
@@ -259,8 +277,7 @@ def test_published_widths() -> None:
     assert [len(sizes["convs2s"]["model"]["decoder_layers"])] == [15]
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize(("arch", "preset"), [(arch, name) for name in PRESETS for arch in PRESETS[name]])
 def test_toml_round_trip(arch: str, preset: str) -> None:
     """A resolved configuration, written out and read back, is the same."""
     for settings in (["train.seed=7"], ["train.seed=7", "model.source=false"]):
@@ -310,7 +327,7 @@ def test_what_does_not_fit_is_named(setting: str, path: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "path"),
     [
-        ("model.dilations=[]", "model.dilations"),
+        ("model.dilations=[]", "dilations is empty: give one or more"),
         ("model.dilations=[1, 0]", "model.dilations"),
         ("model.unfolding_factor=0.0", "model.unfolding_factor"),
         ("model.unfolding_offset=-1", "model.unfolding_offset"),

@@ -49,6 +49,7 @@ MORE: dict[str, dict[str, Any]] = {
         "n_sets": 1,
         "dilations": [1, 2, 4],
     },
+    "convs2s-pooling-wide": VARIANTS["convs2s-pooling"] | {"d_embedding": 37, "pooling_width": 5},
     "seq2seq-wide": {"arch": "seq2seq", "d_embedding": 64, "d_hidden": 128, "gru_reset": "after"},
 }
 ALL = {**VARIANTS, **MORE}

@@ -147,6 +147,25 @@ VARIANTS |= {
     "luong-off": LUONG | {"n_layers": 2, "attention": "off", "input_feeding": False, "tie_embedding": True},
 }
 VARIANTS["bytenet-multiplicative"] = VARIANTS["bytenet"] | {"block": "multiplicative"}
+WITHOUT_SOURCE["recurrent-bytenet-alone"] = (
+    VARIANTS["bytenet"] | ALONE | {"recurrent": "decoder", "dilations": [], "tie_embedding": True}
+)
+BYTENET, CONVS2S = VARIANTS["bytenet"], VARIANTS["convs2s"]
+VARIANTS |= {
+    "recurrent-bytenet-decoder": BYTENET | {"recurrent": "decoder", "n_decoder_sets": 1, "stacking": "add"},
+    "recurrent-bytenet-both": BYTENET
+    | {"recurrent": "both", "dilations": [], "n_encoder_sets": 1, "unfolding_factor": 0.8},
+}
+VARIANTS |= {
+    "convs2s-waves": CONVS2S | {"positions": "sinusoidal", "n_positions": 9, "tie_embedding": True},
+    "convs2s-one-attention": CONVS2S | {"attention_layers": [1], "attention_scaling": "none"},
+    "convs2s-plain-weights": VARIANTS["convs2s-uneven"] | {"weight_norm": False, "attention_layers": [0, 2]},
+    "convs2s-dilated": CONVS2S | {"encoder_dilations": [3, 1], "decoder_dilations": [2, 3]},
+    "convs2s-pooling": CONVS2S | {"encoder": "pooling", "encoder_layers": [], "pooling_width": 4},
+    "convs2s-conv": CONVS2S | {"encoder": "conv", "value_layers": [[5, 2]], "encoder_dilations": [1, 2]},
+    "convs2s-conv-wider": VARIANTS["convs2s-uneven"]
+    | {"encoder": "conv", "value_layers": [[5, 3], [8, 3]], "attention_scaling": "none"},
+}
 VARIANTS |= WITHOUT_SOURCE
 WITH_SOURCE = [name for name in VARIANTS if name not in WITHOUT_SOURCE]
 CONVOLUTIONAL = [name for name in VARIANTS if name.startswith(("bytenet", "convs2s"))]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from math import ceil, exp, floor, sqrt
+from math import ceil, cos, exp, floor, sin, sqrt
 from typing import Any
 
 import numpy as np
@@ -324,6 +324,17 @@ def bytenet_stack(
     return columns
 
 
+def gru_stack(p: Parameters, options: Options, side: str, columns: list[Array]) -> list[Array]:
+    """Gated recurrent units in place of the blocks, each layer from a state of zero."""
+    for layer in range(options[f"n_{side}_sets"] or options["n_sets"]):
+        h, states = np.zeros(2 * options["d_channels"]), []
+        for x in columns:
+            h = gru(p, f"{side}.layers.{layer}", x, h, "before", "keep")
+            states.append(h)
+        columns = states
+    return columns
+
+
 def bytenet(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
     d, table = options["d_channels"], p["embedding.weight"]
     n_columns = 0
@@ -332,7 +343,9 @@ def bytenet(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
         n_columns = ceil(a * len(source) + b)
     visible = source + bytes([EOS]) * (n_columns - len(source))
     columns = [affine(p, "encoder.input", table[byte]) for byte in visible]
-    if options["source"]:
+    if options["recurrent"] == "both":
+        columns = gru_stack(p, options, "encoder", columns)
+    elif options["source"]:
         columns = bytenet_stack(p, options, "encoder", columns, causal=False)
     columns = [affine(p, "encoder.output", x) for x in columns][:n_columns]
 
@@ -344,12 +357,17 @@ def bytenet(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
             continue
         above = columns[i] if i < n_columns else np.zeros(d if options["source"] else 0)
         stacked.append(np.concatenate([own, above]))
-    stacked = bytenet_stack(p, options, "decoder", stacked, causal=True)
+    if options["recurrent"] == "none":
+        stacked = bytenet_stack(p, options, "decoder", stacked, causal=True)
+    else:
+        stacked = gru_stack(p, options, "decoder", stacked)
     return np.array([output(p, options, relu(affine(p, "decoder.head", x))) for x in stacked])
 
 
 def normed(p: Parameters, name: str) -> Array:
-    """g v / |v|, the length taken over all that feeds one output channel."""
+    """g v / |v|, the length taken over all that feeds one output channel; or the weight as it is."""
+    if f"{name}.v" not in p:
+        return p[name]
     v, g = p[f"{name}.v"], p[f"{name}.g"]
     return np.array([g[i] * v[i] / sqrt(float((v[i] * v[i]).sum())) for i in range(len(v))])
 
@@ -358,9 +376,15 @@ def normed_affine(p: Parameters, name: str, x: Array) -> Array:
     return normed(p, f"{name}.weight") @ x + p[f"{name}.bias"]
 
 
+def kernel(p: Parameters, at: str) -> Array:
+    """(d_out, k, d_in)."""
+    plain = f"{at}.convolution.plain"
+    return p[plain] if plain in p else normed(p, f"{at}.convolution.normed")
+
+
 def gated(p: Parameters, at: str, columns: list[Array], offsets: list[int]) -> list[Array]:
     """GLU(conv): the first half of the channels, gated by the second."""
-    weight, bias = normed(p, f"{at}.convolution.normed"), p[f"{at}.convolution.bias"]
+    weight, bias = kernel(p, at), p[f"{at}.convolution.bias"]
     half = len(bias) // 2
     mixed = taps(weight, bias, columns, offsets)
     return [h[:half] * sigmoid(h[half:]) for h in mixed]
@@ -371,42 +395,93 @@ def carried(p: Parameters, at: str, x: Array) -> Array:
     return normed_affine(p, f"{at}.residual", x) if known else x
 
 
-def place(p: Parameters, name: str, i: int) -> Array | float:
+def place(p: Parameters, options: Options, name: str, i: int) -> Array | float:
     """Position i's embedding; past the table its last row; 0 without a table."""
-    if name not in p:
+    n = options["n_positions"]
+    if options["positions"] == "off" or n == 0:
         return 0.0
-    return p[name][i] if i < len(p[name]) else p[name][-1]
+    if options["positions"] == "learned":
+        return p[name][i] if i < n else p[name][-1]
+    i, d = min(i, n - 1), options["d_embedding"]
+    wave = np.zeros(d)
+    for channel in range(d):
+        angle = i / 10000 ** ((channel - channel % 2) / d)
+        wave[channel] = 0.1 * sqrt(2) * (cos(angle) if channel % 2 else sin(angle))
+    return wave
+
+
+def dilations(options: Options, side: str) -> list[int]:
+    """One a layer."""
+    return list(options[f"{side}_dilations"]) or [1] * len(options[f"{side}_layers"])
+
+
+def tanh_stack(p: Parameters, at: str, layers: Any, spread: list[int], e: list[Array]) -> list[Array]:
+    """A stack of Gehring et al. 2016: y = tanh(conv(y) + y)."""
+    y = [normed_affine(p, f"{at}.input", x) if f"{at}.input.bias" in p else x for x in e]
+    for layer, (_, k) in enumerate(layers):
+        name, r = f"{at}.layers.{layer}", spread[layer]
+        offsets = [j * r - (k - 1) * r // 2 for j in range(k)]
+        mixed = taps(kernel(p, name), p[f"{name}.convolution.bias"], y, offsets)
+        y = [np.tanh(a + carried(p, name, b)) for a, b in zip(mixed, y, strict=True)]
+    return [normed_affine(p, f"{at}.output", x) if f"{at}.output.bias" in p else x for x in y]
+
+
+def convs2s_encoder(p: Parameters, options: Options, e: list[Array]) -> tuple[list[Array], list[Array]]:
+    """Keys and values."""
+    m = len(e)
+    if options["encoder"] == "pooling":
+        k = options["pooling_width"]
+        keys = []
+        for j in range(m):
+            total = np.zeros(len(e[0]))
+            for t in range(-((k - 1) // 2), k // 2 + 1):
+                if 0 <= j + t < m:
+                    total = total + e[j + t]
+            keys.append(total / k)
+        return keys, e
+    if options["encoder"] == "conv":
+        layers = options["encoder_layers"]
+        keys = tanh_stack(p, "encoder.keys", layers, dilations(options, "encoder"), e)
+        layers = options["value_layers"]
+        return keys, tanh_stack(p, "encoder.values", layers, [1] * len(layers), e)
+    z = [normed_affine(p, "encoder.input", x) for x in e]
+    for layer, (_, k) in enumerate(options["encoder_layers"]):
+        at, r = f"encoder.layers.{layer}", dilations(options, "encoder")[layer]
+        h = gated(p, at, z, [j * r - (k - 1) * r // 2 for j in range(k)])
+        z = [(a + carried(p, at, b)) * sqrt(0.5) for a, b in zip(h, z, strict=True)]
+    z = [normed_affine(p, "encoder.output", x) for x in z]
+    return z, [(z[j] + e[j]) * sqrt(0.5) for j in range(m)]
 
 
 def convs2s(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
     table, half, m = p["embedding.weight"], sqrt(0.5), len(source)
     where = "encoder.positions.weight"
-    e = [table[byte] + place(p, where, j) for j, byte in enumerate(source)]
-    z = [normed_affine(p, "encoder.input", x) for x in e]
-    for layer, (_, k) in enumerate(options["encoder_layers"]):
-        at = f"encoder.layers.{layer}"
-        h = gated(p, at, z, [j - (k - 1) // 2 for j in range(k)])
-        z = [(a + carried(p, at, b)) * half for a, b in zip(h, z, strict=True)]
-    z = [normed_affine(p, "encoder.output", x) for x in z]
+    e = [table[byte] + place(p, options, where, j) for j, byte in enumerate(source)]
+    keys, values = convs2s_encoder(p, options, e) if options["source"] and m else ([], [])
 
     where = "target_positions.weight"
-    g = [table[byte] + place(p, where, i) for i, byte in enumerate(target)]
+    g = [table[byte] + place(p, options, where, i) for i, byte in enumerate(target)]
     x = [normed_affine(p, "decoder.input", column) for column in g]
     for layer, (_, k) in enumerate(options["decoder_layers"]):
-        at = f"decoder.layers.{layer}"
-        h = gated(p, at, x, [j - (k - 1) for j in range(k)])
+        at, r = f"decoder.layers.{layer}", dilations(options, "decoder")[layer]
+        attends = layer in (options["attention_layers"] or range(len(options["decoder_layers"])))
+        h = gated(p, at, x, [(j - (k - 1)) * r for j in range(k)])
         after = []
         for i in range(len(target)):
-            if not options["source"]:
+            if not options["source"] or not attends:
                 after.append((h[i] + carried(p, at, x[i])) * half)
                 continue
-            query = (normed_affine(p, f"{at}.query", h[i]) + g[i]) * half
+            query = normed_affine(p, f"{at}.query", h[i]) + g[i]
+            if options["encoder"] == "gated":
+                query = query * half
             context = np.zeros(len(table[0]))
             if m:
-                weights = softmax(np.array([query @ column for column in z]))
+                weights = softmax(np.array([query @ key for key in keys]))
                 for j in range(m):
-                    context = context + weights[j] * (z[j] + e[j]) * half
-            attended = (h[i] + normed_affine(p, f"{at}.context", context * sqrt(m))) * half
+                    context = context + weights[j] * values[j]
+            if options["attention_scaling"] == "sqrt":
+                context = context * sqrt(m)
+            attended = (h[i] + normed_affine(p, f"{at}.context", context)) * half
             after.append((attended + carried(p, at, x[i])) * half)
         x = after
     last = [normed_affine(p, "decoder.last", column) for column in x]

@@ -89,5 +89,10 @@ OPTIONS |= {
     "convs2s-no-positions": CONVS2S | {"n_positions": 0},
     "convs2s-one-position": CONVS2S | {"n_positions": 1},
     "convs2s-tied": CONVS2S | {"tie_embedding": True},
+    "convs2s-positions-off": CONVS2S | {"positions": "off"},
+    "convs2s-many-waves": VARIANTS["convs2s-waves"] | {"n_positions": 50},
+    "convs2s-pooling-plain": VARIANTS["convs2s-pooling"]
+    | {"weight_norm": False, "attention_scaling": "none", "pooling_width": 5, "positions": "off"},
+    "convs2s-conv-plain": VARIANTS["convs2s-conv-wider"] | {"weight_norm": False},
     "convs2s-wide-kernels": CONVS2S | {"encoder_layers": [[4, 6], [4, 5]]},
 }

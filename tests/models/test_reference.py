@@ -219,15 +219,24 @@ def test_convs2s_initial_widths() -> None:
     assert not any(bool(bias.any()) for bias in biases)
 
 
-def test_convs2s_encoder_gradient_factor() -> None:
+@pytest.mark.parametrize(
+    ("name", "layer", "n_attentions"),
+    [
+        ("convs2s", "layers.0", 2),
+        ("convs2s-one-attention", "layers.0", 1),
+        ("convs2s-conv", "keys.layers.1", 2),
+        ("convs2s-conv", "values.layers.0", 2),
+    ],
+)
+def test_convs2s_encoder_gradient_factor(name: str, layer: str, n_attentions: int) -> None:
     """The gradient into the encoder's stack is the true one over twice the number of attentions.
 
     Only the stack has these weights on its path, so a finite difference gives the true gradient.
     """
-    model = make("convs2s")
+    model = make(name)
     src, src_len = invariants.some_sources([6, 4])
     tgt = invariants.some_inputs(2, 7)
-    bias: Tensor = model.encoder.layers[0].convolution.bias  # type: ignore[union-attr, index, assignment]
+    bias = model.get_parameter(f"encoder.{layer}.convolution.bias")
 
     def loss() -> Tensor:
         memory = model.encode(src, src_len)
@@ -236,7 +245,7 @@ def test_convs2s_encoder_gradient_factor() -> None:
 
     loss().backward()
     assert bias.grad is not None
-    step, n_attentions = 1e-5, 2
+    step = 1e-5
     for i in range(len(bias)):
         values = []
         for sign in (1, -1):

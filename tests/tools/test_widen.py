@@ -96,6 +96,7 @@ def test_a_wider_model_computes_what_it_did(tmp_path: Path, kind: str, capsys: A
         ("bytenet", ("model.kernel_width=5",), "preset small has kernels of 3, the run 5"),
         ("bytenet", ("model.tie_embedding=true",), "the run ties its output layer"),
         ("convs2s", ("model.d_embedding=300",), "preset small has embeddings of 128, the run 300"),
+        ("convs2s", ("model.weight_norm=false",), "a run with weight_norm = False cannot be made wider"),
         (
             "convs2s",
             ("model.encoder_layers=[[8,7]]",),

@@ -32,6 +32,7 @@ from bytenmt.config.schema import (
     ConvS2SConfig,
     ModelConfig,
     architecture,
+    is_serial,
     parse_config,
 )
 from bytenmt.config.tree import (
@@ -47,6 +48,10 @@ from bytenmt.utf8 import BOS, EOS
 Floats = npt.NDArray[np.float32]
 Arrays = dict[str, Array]
 SCHEDULE = ("n_sets", "n_encoder_sets", "n_decoder_sets", "dilations", "encoder_dilations")
+CONVS2S_OPTIONS = (
+    *("encoder", "encoder_dilations", "decoder_dilations", "positions"),
+    *("attention_layers", "attention_scaling", "weight_norm"),
+)
 TRIED = "Zwei Männer in grünen Hemden stehen vor einem Haus.".encode()  # bytes that both models read
 
 
@@ -55,7 +60,7 @@ def widened(contents: StoredWeights, preset: str) -> StoredWeights:
     config = contents.config
     arrays: Arrays = restored(contents.arrays)
     name, own = architecture(config.model), config.model
-    if name not in CONVOLUTIONAL:
+    if is_serial(own):
         raise ConfigError(f"a {name} cannot be made wider: give a run of {' or '.join(CONVOLUTIONAL)}")
     wanted = parse_config(preset_tree(name, preset, own.source)).model
     model: ModelConfig
@@ -69,6 +74,14 @@ def widened(contents: StoredWeights, preset: str) -> StoredWeights:
         model, arrays = _convs2s(arrays, own, wanted, preset)
     larger = msgspec.structs.replace(config, model=model)
     return StoredWeights(arrays, larger, contents.facts, "fp32")
+
+
+def _check_ordinary(own: ModelConfig, names: Sequence[str]) -> None:
+    """Raise ConfigError where one of these options is not its default: then a layer more changes more."""
+    for field in msgspec.structs.fields(own):
+        value = getattr(own, field.name)
+        if field.name in names and value != field.default:
+            raise ConfigError(f"a run with {field.name} = {value!r} cannot be made wider: give one without")
 
 
 def _misfit(preset: str, has: str, needed: str) -> ConfigError:
@@ -157,6 +170,7 @@ def _convs2s(
 ) -> tuple[ConvS2SConfig, Arrays]:
     """Zeros behind the channels. A layer more has outputs of zero: it passes on its input times sqrt(1/2),
     for which the map after the last layer makes up."""
+    _check_ordinary(own, CONVS2S_OPTIONS)
     larger = msgspec.structs.replace(
         own,
         d_embedding=wanted.d_embedding,

@@ -2,7 +2,7 @@
 
 A register is a row of float32 numbers for every row of the call (a beam of a sentence in a step, a byte of a
 source in an encoder); all registers of a program lie in one workspace. The models are written as programs
-in recurrent.py and convolutional.py; interpreter.py carries them out. Knows no model.
+in recurrent.py, bytenet.py and convs2s.py; interpreter.py carries them out. Knows no model.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bytenmt.config.schema import ModelConfig, architecture
-from bytenmt.decoding.cpu.program.convolutional import bytenet, convs2s
+from bytenmt.decoding.cpu.program.bytenet import bytenet
+from bytenmt.decoding.cpu.program.convs2s import convs2s
 from bytenmt.decoding.cpu.program.instructions import Tensors
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.program.recurrent import bahdanau, luong

@@ -1,0 +1,56 @@
+"""ByteNet's unfolding = "fit": found once, written down, and the run is as one with given numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from heard import Heard
+from small_runs import CPU, assert_same, config, weights
+
+from bytenmt.cli.training_args import configuration
+from bytenmt.config.schema import ByteNetConfig, load_config
+from bytenmt.errors import ConfigError
+from bytenmt.models.unfolding import fitted
+from bytenmt.storage.weights import read_config
+from bytenmt.training.run import train
+from bytenmt.training.translation_task import ParallelCorpus
+
+FIT = "model.unfolding=fit"
+
+
+def numbers(run: Path) -> tuple[str, float, int]:
+    model = read_config(run).model
+    assert isinstance(model, ByteNetConfig)
+    return model.unfolding, model.unfolding_factor, model.unfolding_offset
+
+
+def test_a_fitted_run_is_that_of_given_numbers(texts: dict[str, Any], tmp_path: Path) -> None:
+    """Its configuration holds them; what is resumed, with the option or without, ends with the same bits."""
+    heard, parts = Heard(), tmp_path / "parts"
+    train(parts, config("bytenet", FIT, "train.max_updates=5"), **texts, device=CPU, reporter=heard)
+    corpus = ParallelCorpus.open_all(texts["files"], "replace", 1000, 1000)
+    found = fitted(corpus.source_lengths, corpus.target_lengths)
+    assert numbers(parts) == ("given", found.factor, found.offset) != ("given", 1.2, 0)
+    assert f"unfolding: {found}" in heard.lines
+    for n_updates, settings in ((6, (FIT,)), (8, ())):
+        more = (*settings, f"train.max_updates={n_updates}")
+        wanted = configuration(parts, True, "bytenet", None, None, more)
+        train(parts, wanted, **texts, device=CPU, resume=True)
+    assert numbers(parts) == ("given", found.factor, found.offset)
+    given = [f"model.unfolding_factor={found.factor}", f"model.unfolding_offset={found.offset}"]
+    train(tmp_path / "whole", config("bytenet", *given, "train.max_updates=8"), **texts, device=CPU)
+    assert_same(weights(tmp_path / "whole"), weights(parts))
+
+
+@pytest.mark.parametrize("setting", ["unfolding_factor=1.3", "unfolding_offset=4"])
+def test_given_numbers_are_not_found_too(setting: str, texts: dict[str, Any], tmp_path: Path) -> None:
+    name = setting.partition("=")[0]
+    with pytest.raises(ConfigError, match=f'{name} would be ignored with model.unfolding = "fit"'):
+        train(tmp_path / "run", config("bytenet", FIT, f"model.{setting}"), **texts, device=CPU)
+
+
+def test_without_a_source_there_is_nothing_to_find() -> None:
+    with pytest.raises(ConfigError, match="unfolding would be ignored without a source"):
+        load_config("bytenet", "tiny", "", [FIT, "model.source=false"])
