@@ -2,8 +2,8 @@
 
 Every layer, recurrent step and attention passes its value on as it is and its gradient times a small number
 e. A way through L of them then has e^L in its gradient, and the shortest way decides: between two e the
-gradient grows by (e_1 / e_2)^L. Knows where the models' layers hand on what they have made, and nothing of what is
-claimed of them.
+gradient grows by (e_1 / e_2)^L. Knows where the models' layers hand on what they have made, and nothing of
+what is claimed of them.
 """
 
 from __future__ import annotations
