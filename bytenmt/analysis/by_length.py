@@ -92,7 +92,7 @@ def figure(models: Mapping[str, Sequence[Bucket]]) -> Figure:
             handles,
             told,
             loc="outside upper center",
-            ncols=4,
+            ncols=5,
             frameon=False,
             prop={"family": labels.families},
         )

@@ -87,5 +87,5 @@ def figure(table: Table, chosen: Sequence[int]) -> Figure:
         ylabel=f"second component, {100 * shares[1]:.0f} % of the variance",
     )
     marks = [Line2D([], [], marker="s", linestyle="", color=colours[kind], label=kind) for kind in kinds]
-    made.legend(handles=marks, loc="outside upper center", ncols=len(kinds), frameon=False)
+    made.legend(handles=marks, loc="outside upper center", ncols=len(kinds), frameon=False, title="bytes")
     return made

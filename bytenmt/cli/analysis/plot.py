@@ -107,13 +107,13 @@ def _attention(
     from bytenmt.analysis.heat_map import HeatMaps
     from bytenmt.cli.decoding_args import utf8
     from bytenmt.config.schema import ATTENTIVE, architecture
-    from bytenmt.decoding.interface import AUTO, EngineSpec
+    from bytenmt.decoding.interface import AUTO, OFF, EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.decoding.settings import Settings
     from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation.alignment import Aligner
 
-    runtime = load_runs([run], EngineSpec(AUTO, device, AUTO, threads, AUTO))
+    runtime = load_runs([run], EngineSpec("torch", device, AUTO, threads, OFF))
     (loaded,) = runtime.runs
     if not runtime.source or architecture(loaded.config.model) not in ATTENTIVE:
         raise BytenmtError(f"{run} has no attention to draw: {architecture(loaded.config.model)}")
@@ -152,11 +152,13 @@ def _drawn(found: HeatMaps, suffix: str, run: str) -> bytes:
 @plot.command(cls=Command)
 @RUN
 @click.option("-o", "--output", type=FILE, default=Path("embedding.png"), help="embedding.png by default.")
-@click.option("--text", type=FILE, help="Only the bytes that this text has; all of UTF-8 by default.")
+@click.option(
+    "--text", "texts", type=FILE, multiple=True, help="Only the bytes that it has; all of UTF-8 by default."
+)
 @click.option(
     "--neighbours", type=within(Bounds(0, 20)), default=5, show_default=True, help="Listed for each byte."
 )
-def embedding(run: Path, output: Path, text: Path | None, neighbours: int) -> None:
+def embedding(run: Path, output: Path, texts: tuple[Path, ...], neighbours: int) -> None:
     """Draw which bytes lie near each other in a model.
 
     A map of the byte embedding's two axes of most variance; on stdout each byte's nearest others, with the
@@ -168,14 +170,14 @@ def embedding(run: Path, output: Path, text: Path | None, neighbours: int) -> No
     from bytenmt.analysis.drawing import png, require_matplotlib
 
     require_matplotlib()
-    check_output(output, text)
+    check_output(output, *texts)
     from bytenmt.analysis import embedding_map
     from bytenmt.storage.weights import read_run, restored
 
     table = restored(read_run(run)[1].arrays)["embedding.weight"].astype("float64")
-    chosen = embedding_map.IN_TEXT if text is None else _bytes_of(text)
+    chosen = _bytes_of(texts) if texts else embedding_map.IN_TEXT
     if len(chosen) < 3:
-        raise BytenmtError(f"{text} has {len(chosen)} different bytes: expected 3 or more")
+        raise BytenmtError(f"{texts[0]} has {len(chosen)} different bytes: expected 3 or more")
     for line in embedding_map.listing(table, chosen, neighbours) if neighbours else ():
         click.echo(line)
     with writer(output) as out:
@@ -183,11 +185,12 @@ def embedding(run: Path, output: Path, text: Path | None, neighbours: int) -> No
     say(f"{output}: written")
 
 
-def _bytes_of(text: Path) -> list[int]:
-    """Different bytes of a file's lines. Raises DataError."""
+def _bytes_of(texts: tuple[Path, ...]) -> list[int]:
+    """Different bytes of files' lines. Raises DataError."""
     from bytenmt.cli.inputs import text_file
 
     found: set[int] = set()
-    for line in text_file(text, "replace"):
-        found.update(line)
+    for text in texts:
+        for line in text_file(text, "replace"):
+            found.update(line)
     return sorted(found)
