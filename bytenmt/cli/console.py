@@ -256,7 +256,7 @@ def one_run(command: Callable[..., Any]) -> Callable[..., Any]:
     def call(*, run: Path | None, named_run: Path | None, **more: Any) -> Any:
         if run is not None and named_run is not None:
             raise click.UsageError(f"{named_run} and -m {run}: expected one run.")
-        return command(run=_there(run or named_run), **more)
+        return command(run=there(run or named_run), **more)
 
     return call
 
@@ -265,13 +265,24 @@ def all_runs(command: Callable[..., Any]) -> Callable[..., Any]:
     """The runs that are given as -m RUN and as RUN, as the argument `runs`."""
 
     @wraps(command)
+    def call(*, runs: tuple[Path, ...], **more: Any) -> Any:
+        return command(runs=there(runs), **more)
+
+    return any_runs(call)
+
+
+def any_runs(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, where there may be none."""
+
+    @wraps(command)
     def call(*, runs: tuple[Path, ...], more_runs: tuple[Path, ...], **more: Any) -> Any:
-        return command(runs=_there(runs + more_runs), **more)
+        return command(runs=runs + more_runs, **more)
 
     return call
 
 
-def _there(given: Any) -> Any:
+def there(given: Any) -> Any:
+    """The run or the runs. Raises UsageError for none."""
     if not given:
         raise click.UsageError("Missing the run: give RUN, or -m RUN.")
     return given

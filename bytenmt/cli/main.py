@@ -17,7 +17,7 @@ from bytenmt.kernel_cache import report_to
 COMMANDS = {  # and the modules below bytenmt.cli that define them
     "train": "train_command",
     "translate": "translation_commands",
-    "evaluate": "translation_commands",
+    "evaluate": "analysis.evaluate",
     "score": "translation_commands",
     "predict": "language_commands",
     "generate": "language_commands",
@@ -26,6 +26,8 @@ COMMANDS = {  # and the modules below bytenmt.cli that define them
     "draft": "model_commands",
     "info": "model_commands",
     "card": "model_commands",
+    "compare": "analysis.compare",
+    "plot": "analysis.plot",
 }
 
 COMPLETION = """\b

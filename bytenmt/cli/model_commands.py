@@ -131,18 +131,38 @@ def _count_drafts(
 
 
 @click.command(cls=Command)
-@click.argument("what", metavar="RUN|FILE|ARCH", shell_complete=completing(ARCHITECTURES, files=True))
+@click.argument(
+    "named", metavar="RUN|FILE|ARCH", nargs=-1, shell_complete=completing(ARCHITECTURES, files=True)
+)
 @preset_option("Of an architecture; small by default.")
 @click.option("--no-source", is_flag=True, help="Of an architecture: as a byte language model.")
 @click.option("--program", is_flag=True, help="Of a run or file: the instructions of the CPU engine instead.")
-def info(what: str, preset: str | None, no_source: bool, program: bool) -> None:
+@click.option(
+    "--properties",
+    is_flag=True,
+    help="A table instead, of several or of all five: time, paths of signals and receptive fields.",
+)
+def info(
+    named: tuple[str, ...], preset: str | None, no_source: bool, program: bool, properties: bool
+) -> None:
     """Print what a model costs, and its configuration as TOML.
 
     RUN is a run folder, FILE a weights file, ARCH the name of an architecture. The output can be given to
     --config.
     """
-    from bytenmt.decoding.model_summary import information, program_of
+    from bytenmt.decoding.model_summary import config_of, information, program_of
 
+    if program and properties:
+        raise BytenmtError("--program and --properties: give one of them")
+    if properties:
+        from bytenmt.analysis.properties import table
+
+        models = [(what, config_of(what, preset, no_source).model) for what in named or ARCHITECTURES]
+        click.echo(table(models))
+        return
+    if len(named) != 1:
+        raise click.UsageError(f"{len(named)} models: expected one RUN, FILE or ARCH, or --properties.")
+    (what,) = named
     click.echo(program_of(what, preset, no_source) if program else information(what, preset, no_source))
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from bytenmt.cli.console import all_runs, completing, one_run
+from bytenmt.cli.console import all_runs, any_runs, completing, one_run
 from bytenmt.config.bounds import BEAM, MOST, N_BYTES, THREADS, WEIGHT, Bounds
 from bytenmt.config.bounds import DECODING as OF
 from bytenmt.config.presets import PRESETS
@@ -83,7 +83,7 @@ RUN = options(
     click.argument("named_run", metavar="RUN", type=FILE, required=False),
     one_run,
 )
-RUNS = options(
+_RUNS = (
     click.option(
         "-m",
         "--model",
@@ -93,7 +93,14 @@ RUNS = options(
         help="The same as RUN, a run folder or a checkpoint file; several decide together.",
     ),
     click.argument("more_runs", metavar="RUN...", type=FILE, nargs=-1),
-    all_runs,
+)
+RUNS, ANY_RUNS = options(*_RUNS, all_runs), options(*_RUNS, any_runs)  # at least one, or none
+TOKENIZE = click.option(
+    "--tokenize",
+    type=click.Choice(("13a", "char", "intl", "zh", "none")),  # sacreBLEU's, those that need nothing else
+    default="13a",
+    show_default=True,
+    help="BLEU's tokenizer; char suits Korean.",
 )
 
 

@@ -1,4 +1,4 @@
-"""The commands for translation models: translate, evaluate and score. Parse, call, print; main.py adds them.
+"""The commands for translation models: translate and score. Parse, call, print; main.py adds them.
 
 The heavy imports stand inside the commands.
 """
@@ -13,18 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bytenmt import __version__
 from bytenmt.cli.console import (
     Command,
     check_output,
     check_streams,
-    commit,
     dash,
     detail,
     say,
     standard_input,
     standard_input_size,
-    writer,
 )
 from bytenmt.cli.options import ANSWERS, COUNT, DECODING, FILE, RUN, RUNS, RUNTIME
 from bytenmt.cli.progress import Console
@@ -33,8 +30,6 @@ from bytenmt.errors import BytenmtError
 if TYPE_CHECKING:
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import Runtime
-
-TOKENIZERS = ("13a", "char", "intl", "zh", "none")  # sacreBLEU's, those that need nothing else
 
 
 @click.command(cls=Command)
@@ -96,7 +91,7 @@ def translate(
         if resume and html is not None:
             raise BytenmtError("--html would miss the lines that are done: drop it, or --resume")
         text = inputs.to_translate(input, errors) if input is not None and leads else None
-        loaded = _loaded(runs, wanted, leads)
+        loaded = loaded_runs(runs, wanted, leads)
         if not loaded.source:
             raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
         translator = Translator.of_runtime(loaded, settings, group=group)
@@ -116,67 +111,6 @@ def translate(
                 lines.stream(text, errors=errors, name=str(input))
             else:
                 lines.file(text)
-
-
-@click.command(cls=Command)
-@RUNS
-@click.option("--src", type=FILE, help="Source text.")
-@click.option("--ref", "--tgt", "ref", type=FILE, required=True, help="Its reference translation.")
-@click.option("--hyp-out", type=FILE, help="A file to keep the translations in.")
-@click.option(
-    "--tokenize",
-    type=click.Choice(TOKENIZERS),
-    default="13a",
-    show_default=True,
-    help="BLEU's tokenizer; char suits Korean.",
-)
-@DECODING
-@RUNTIME
-def evaluate(
-    runs: tuple[Path, ...],
-    src: Path | None,
-    ref: Path,
-    hyp_out: Path | None,
-    tokenize: str,
-    errors: str,
-    device: str,
-    threads: int | None,
-    **decoding: Any,
-) -> None:
-    """Print chrF, BLEU, exact match and bits per byte.
-
-    chrF and BLEU with sacreBLEU's signatures. Under torchrun the lines are shared among the processes.
-    """
-    from bytenmt.cli import decoding_args, inputs
-    from bytenmt.decoding.choice import choose, processes
-    from bytenmt.decoding.translator import Translator
-    from bytenmt.distributed import ALONE
-    from bytenmt.evaluation.scores import bits_per_byte, log_probabilities, text_scores
-    from bytenmt.storage.checkpoint import load_run
-
-    settings = decoding_args.settings(decoding)
-    wanted = decoding_args.engine_spec(decoding, device, threads)
-    with processes(choose(wanted).device) as group:
-        check_output(hyp_out, src, ref)
-        corpus = inputs.all_pairs(src, ref, errors)
-        runtime = _loaded(runs, wanted, group is None or group.leads)
-        inputs.check_pairs(runs[0], runtime.source, src)
-        hypotheses = inputs.hypotheses(Translator.of_runtime(runtime, settings, group=group), corpus)
-        on = inputs.torch_device(runtime.spec.device, threads)
-        model, *others = (load_run(run, on).model for run in runs)
-        log_p = log_probabilities(model, corpus, on, group=group or ALONE, others=others)
-    if group is not None and not group.leads:
-        return
-    if hyp_out is not None:
-        with writer(hyp_out) as out:
-            out.write(b"".join(text + b"\n" for text in hypotheses))
-    references = [line.decode() for line in corpus.tgt]
-    scores = text_scores([text.decode() for text in hypotheses], references, tokenize)
-    click.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
-    click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
-    click.echo(f"exact match: {scores.exact_match:.1f} %")
-    click.echo(f"bits per byte: {bits_per_byte(log_p, corpus.target_lengths):.4f}")
-    click.echo(", ".join([f"bytenmt {__version__}", *decoding_args.provenance(runtime), *commit()]))
 
 
 @click.command(cls=Command)
@@ -204,7 +138,7 @@ def score(run: Path, src: Path | None, tgt: Path, errors: str, device: str, thre
         click.echo(f"{nats:.6f}\t{bits:.6f}")
 
 
-def _loaded(runs: tuple[Path, ...], wanted: EngineSpec, leads: bool) -> Runtime:
+def loaded_runs(runs: tuple[Path, ...], wanted: EngineSpec, leads: bool) -> Runtime:
     """The runs that decide together; a warning where they seem not to belong together. leads: whether this
     process tells."""
     from bytenmt.cli import decoding_args

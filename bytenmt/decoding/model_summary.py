@@ -26,21 +26,30 @@ def information(what: str, preset: str | None, no_source: bool = False) -> str:
     """What there is to say of an architecture by name, of a preset, without a source or with one; of a run
     folder; or of a weights file. Raises BytenmtError."""
     path = Path(what)
+    config = config_of(what, preset, no_source)
     if what in PRESETS["small"]:
-        return describe(load_config(what, preset, "", ["model.source=false"] if no_source else []))
+        return describe(config)
+    if path.is_dir():
+        facts = read_pointer(path).last_facts() if has_checkpoint(path) else Facts()
+        facts = msgspec.structs.replace(facts, search=search_defaults.read(path))
+        return "\n".join([*_drafts(path, config), *_history(facts), describe(config)])
+    contents = read_weights(path)[1]
+    return "\n".join([*_history(contents.facts), describe(contents.config, path, contents.precision)])
+
+
+def config_of(what: str, preset: str | None, no_source: bool = False) -> Config:
+    """The configuration of an architecture by name, of a preset, without a source or with one; of a run
+    folder; or of a weights file. Raises BytenmtError."""
+    path = Path(what)
+    if what in PRESETS["small"]:
+        return load_config(what, preset, "", ["model.source=false"] if no_source else [])
     if not path.is_dir() and not is_weights_file(path):
         names = ", ".join(PRESETS["small"])
         raise BytenmtError(f"{what} is neither a run folder nor an architecture: {names}")
     if preset is not None or no_source:
         option = "--no-source" if preset is None else "--preset"
         raise BytenmtError(f"{option} would be ignored: {what} has its own configuration")
-    if path.is_dir():
-        config = read_config(path)
-        facts = read_pointer(path).last_facts() if has_checkpoint(path) else Facts()
-        facts = msgspec.structs.replace(facts, search=search_defaults.read(path))
-        return "\n".join([*_drafts(path, config), *_history(facts), describe(config)])
-    contents = read_weights(path)[1]
-    return "\n".join([*_history(contents.facts), describe(contents.config, path, contents.precision)])
+    return read_config(path) if path.is_dir() else read_weights(path)[1].config
 
 
 def program_of(what: str, preset: str | None = None, no_source: bool = False) -> str:

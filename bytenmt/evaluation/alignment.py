@@ -35,6 +35,10 @@ class Attentive(Protocol):
         each byte attends to each source byte, EOS included; padded columns 0. Mean over layers."""
         ...
 
+    def alignments(self, tgt: Tensor, memory: Any, state: Any) -> dict[int, Tensor]:
+        """The same of each layer that attends, by its number, counted from 1."""
+        ...
+
 
 class Link(NamedTuple):
     """An output character and the source character that it attends to most. bytes, chars: where each begins
@@ -99,6 +103,14 @@ class Aligner:
         nothing = (np.zeros((0, len(source) + 1), np.float32) for source, _ in pairs)
         return [found.get(i, empty) for i, empty in enumerate(nothing)]
 
+    def by_layer(self, source: bytes, text: bytes) -> dict[int, npt.NDArray[np.float32]]:
+        """The weights of the first model's layers for one pair without EOS, each as `weights` has them."""
+        src, tgt = self._rows([source + bytes([EOS])]), self._rows([bytes([BOS]) + text[:-1]])
+        with torch.no_grad():
+            memory = self.models[0].encode(src, torch.tensor([src.shape[1]], device=self.device))
+            layers = self.models[0].alignments(tgt, memory, self.models[0].start(memory))
+        return {number: weights[0].float().cpu().numpy() for number, weights in layers.items()}
+
     def links(self, lines: Sequence[Sequence[tuple[bytes, bytes, bytes]]]) -> list[list[Link]]:
         """For each line, whose pieces are (source, text, joint), the links of the pieces one after another;
         the joint stands behind the piece in the source and in the text, and has no link."""
@@ -124,20 +136,28 @@ class Aligner:
 
 
 def fold(weights: npt.NDArray[np.float32], source: bytes, text: bytes) -> list[Link]:
-    """weights (bytes of the text, at least the bytes of the source) -> a link for each character of the text;
-    none where the source is empty. A source character's weight is the sum over its bytes."""
+    """weights (bytes of the text, bytes of the source + 1) -> a link for each character of the text; none
+    where the source is empty. A source character's weight is the sum over its bytes."""
     source_spans, spans = _characters(source), _characters(text)
     if not source_spans or not spans:
         return []
-    by_character = np.add.reduceat(weights[:, : len(source)], [start for start, _ in source_spans], axis=1)
-    starts = [start for start, _ in spans]
-    sizes = np.array([end - start for start, end in spans])
-    means = np.add.reduceat(by_character, starts, axis=0) / sizes[:, None]
+    means = by_character(weights, source, text)[:, :-1]
     best = means.argmax(axis=1).tolist()
     return [
         Link(span, (k, k + 1), source_spans[j], (j, j + 1), round(float(means[k, j]), 6))
         for k, (span, j) in enumerate(zip(spans, best, strict=True))
     ]
+
+
+def by_character(weights: npt.NDArray[np.float32], source: bytes, text: bytes) -> npt.NDArray[np.float64]:
+    """weights (bytes of the text, bytes of the source + 1) -> (characters of the text, those of the source
+    + 1): the sum over a source character's bytes, the mean over those of the text's, which is not empty."""
+    source_starts = [start for start, _ in _characters(source)]
+    of_source = np.add.reduceat(weights, [*source_starts, len(source)], axis=1)
+    starts, ends = zip(*_characters(text), strict=True)
+    sizes = np.array(ends) - np.array(starts)
+    means: npt.NDArray[np.float64] = np.add.reduceat(of_source, starts, axis=0) / sizes[:, None]
+    return means
 
 
 def _characters(text: bytes) -> list[tuple[int, int]]:

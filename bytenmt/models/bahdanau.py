@@ -111,6 +111,10 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
     def alignment(self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState) -> Tensor:
         return torch.stack(self._read(tgt, memory, state)[2], dim=1)
 
+    def alignments(self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState) -> dict[int, Tensor]:
+        """See evaluation.alignment.Attentive."""
+        return {1: self.alignment(tgt, memory, state)}
+
     def _read(
         self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState
     ) -> tuple[Tensor, BahdanauState, list[Tensor]]:

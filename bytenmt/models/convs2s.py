@@ -144,7 +144,12 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         return self._read(tgt, memory, state)[:2]
 
     def alignment(self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState) -> Tensor:
-        return torch.stack(self._read(tgt, memory, state)[2]).mean(dim=0)
+        return torch.stack([*self.alignments(tgt, memory, state).values()]).mean(dim=0)
+
+    def alignments(self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState) -> dict[int, Tensor]:
+        """See evaluation.alignment.Attentive."""
+        attending = (number for number, layer in enumerate(self.decoder.layers, 1) if layer.query is not None)
+        return dict(zip(attending, self._read(tgt, memory, state)[2], strict=True))
 
     def _read(
         self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState

@@ -138,6 +138,10 @@ class Luong(Model[LuongMemory, LuongState]):
         lengths = memory.source_len.repeat_interleave(len(weights) // len(memory.source_len)) - 1
         return reverse(weights.mT, lengths).mT
 
+    def alignments(self, tgt: Tensor, memory: LuongMemory, state: LuongState) -> dict[int, Tensor]:
+        """See evaluation.alignment.Attentive."""
+        return {1: self.alignment(tgt, memory, state)}
+
     def _read(
         self, tgt: Tensor, memory: LuongMemory, state: LuongState
     ) -> tuple[Tensor, LuongState, list[Tensor]]:

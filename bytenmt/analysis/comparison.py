@@ -1,0 +1,151 @@
+"""Runs beside each other: their learning curves, and their scores on one text with tests of significance.
+
+Knows metrics as runs write them, and translations; does not know how either came about.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest, Result
+
+from bytenmt.evaluation.scores import TextScores
+from bytenmt.storage.manifest import METRICS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+N_SAMPLES = 1000  # of the paired bootstrap
+SURE = 0.05  # p below which a difference counts
+
+
+class Scored(NamedTuple):
+    """A run on the text. n_parameters: of its model; p_chrf, p_bleu: of its difference from the first run by
+    chance, None for that one."""
+
+    name: str
+    architecture: str
+    n_parameters: int
+    bits_per_byte: float
+    scores: TextScores
+    p_chrf: float | None = None
+    p_bleu: float | None = None
+
+
+def with_significance(
+    runs: Sequence[Scored], texts: Sequence[Sequence[str]], references: Sequence[str], tokenize: str
+) -> list[Scored]:
+    """The same with their p. texts: each run's translations. By sacreBLEU's paired bootstrap (Koehn 2004):
+    the lines are drawn anew N_SAMPLES times, the same for all runs."""
+    if len(runs) < 2:
+        return list(runs)
+    metrics: dict[str, Metric] = {"chrF": CHRF(), "BLEU": BLEU(tokenize=tokenize)}
+    named: list[tuple[str, Sequence[str]]] = [(str(place), list(lines)) for place, lines in enumerate(texts)]
+    _, found = PairedTest(named, metrics, [list(references)], "bs", N_SAMPLES, n_jobs=1)()
+    chances: dict[str, list[Any]] = {
+        name: [one.p_value for one in results if isinstance(one, Result)] for name, results in found.items()
+    }
+    return [
+        run._replace(p_chrf=chances["chrF"][place], p_bleu=chances["BLEU"][place])
+        for place, run in enumerate(runs)
+    ]
+
+
+HEAD = ("run", "architecture", "parameters", "bits/byte", "chrF", "p", "BLEU", "p", "exact match")
+
+
+def table(runs: Sequence[Scored], n_lines: int) -> Iterator[str]:
+    """A line for each run below a head, then what p is."""
+    rows = [HEAD, *map(_row, runs)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        first, second, *numbers = row
+        words = [first.ljust(widths[0]), second.ljust(widths[1])]
+        yield "  ".join([*words, *map(str.rjust, numbers, widths[2:])]).rstrip()
+    yield ""
+    yield f"{n_lines} lines  {runs[0].scores.chrf_signature}  {runs[0].scores.bleu_signature}"
+    if len(runs) > 1:
+        yield (
+            f"p: how likely the difference from the first run is chance, by paired bootstrap"
+            f" ({N_SAMPLES} samples); * below {SURE}"
+        )
+
+
+def _row(run: Scored) -> tuple[str, ...]:
+    return (
+        run.name,
+        run.architecture,
+        f"{run.n_parameters:,}",
+        f"{run.bits_per_byte:.4f}",
+        f"{run.scores.chrf:.2f}",
+        _chance(run.p_chrf),
+        f"{run.scores.bleu:.2f}",
+        _chance(run.p_bleu),
+        f"{run.scores.exact_match:.1f} %",
+    )
+
+
+def _chance(p: float | None) -> str:
+    return "" if p is None else f"{p:.3f}{'*' if p < SURE else ' '}"
+
+
+Records = Sequence[Mapping[str, float]]
+
+
+def records(run: Path) -> Records:
+    """What a run folder has written down while it trained, as far as it is whole; nothing of a file."""
+    path = run / METRICS
+    found = []
+    for line in path.read_bytes().splitlines() if path.is_file() else ():
+        try:
+            found.append(json.loads(line))
+        except ValueError:  # the last line of a killed run
+            continue
+    return found
+
+
+PANELS = (  # what stands across, what up, and what is made of the first
+    ("update", "valid_bits_per_byte", "update", "bits per byte, of training thin", 1.0),
+    ("seconds", "valid_bits_per_byte", "minutes", "bits per byte, of training thin", 60.0),
+    ("seconds", "valid_chrf", "minutes", "chrF", 60.0),
+)
+
+
+def curves(runs: Mapping[str, Records]) -> Figure:
+    """Validation against updates and against time, a line for each run, the training's own bits thin beside
+    it; their names may be of any script. There is a panel for all that some run has measured."""
+    from matplotlib.figure import Figure
+
+    from bytenmt.analysis.drawing import Labels
+
+    labels = Labels.of(runs)
+    panels = [panel for panel in PANELS if any(panel[1] in one for made in runs.values() for one in made)]
+    made = Figure(figsize=(4.6 * max(1, len(panels)), 4.2), layout="constrained")
+    for place, (x, y, across, up, unit) in enumerate(panels, 1):
+        axes = made.add_subplot(1, len(panels), place)
+        for number, (name, written) in enumerate(runs.items()):
+            points = [(one[x] / unit, one[y]) for one in written if y in one]
+            if points:
+                style: dict[str, Any] = {"color": f"C{number % 10}", "label": labels.legible(name)}
+                axes.plot(*zip(*points, strict=True), "o-", markersize=3, linewidth=1.2, **style)
+            own = [(one[x] / unit, one["train_bits_per_byte"]) for one in written if _trained(one)]
+            if own and y == "valid_bits_per_byte":
+                axes.plot(*zip(*own, strict=True), color=f"C{number % 10}", linewidth=0.6, alpha=0.6)
+        axes.set(xlabel=across, ylabel=up)
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+    handles, told = made.axes[0].get_legend_handles_labels() if panels else ([], [])
+    font = {"family": labels.families}
+    made.legend(handles, told, loc="outside upper center", ncols=3, frameon=False, prop=font)
+    return made
+
+
+def _trained(record: Mapping[str, float]) -> bool:
+    return "train_bits_per_byte" in record

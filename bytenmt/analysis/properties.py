@@ -1,0 +1,213 @@
+"""How a model's cost and its signals' paths grow with the lengths of source and target.
+
+It is the comparison of Kalchbrenner et al. 2016 (table 1), for models as they are configured: S source bytes,
+T target bytes, c a number of layers. Costs and the decoder's field are asked of the model; the paths follow
+from the two nets and from what links them. Knows the architectures' configurations; runs no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from bytenmt.config.schema import (
+    BahdanauConfig,
+    ByteNetConfig,
+    ConvS2SConfig,
+    LuongConfig,
+    ModelConfig,
+    Seq2SeqConfig,
+    architecture,
+)
+from bytenmt.models.base import Model
+from bytenmt.storage.parameters import unbuilt
+
+FAR = 1 << 20  # bytes of source that no window of an attention covers
+
+# What the decoder gets of the source: a vector it starts from, one it also reads at every step, the encoder's
+# column of its own position, or a sum over columns.
+Link = Literal["start", "every step", "column", "attention"]
+
+
+class Net(NamedTuple):
+    """One of the two nets. n_layers: one above the other; field: bytes that one of its columns depends on, at
+    most, None for a recurrent net; both_ways: a recurrent net that reads in both directions."""
+
+    n_layers: int
+    field: int | None
+    both_ways: bool = False
+
+
+class Nets(NamedTuple):
+    """Both, and their link; without a source neither an encoder nor a link. above: layers of the decoder
+    above its last attention, which what was attended to still passes."""
+
+    encoder: Net | None
+    decoder: Net
+    link: Link | None
+    above: int = 0
+
+
+class Path(NamedTuple):
+    """The most layers, steps and attentions between an input byte and a prediction that depends on it, the
+    shortest way taken. letters: the paper's, a key of GROWTH; number: c where it is layers alone."""
+
+    letters: str
+    number: int | None = None
+
+    def __str__(self) -> str:
+        return self.letters if self.number is None else f"{self.letters} = {self.number}"
+
+
+# How a path grows with S and T, to within a constant.
+GROWTH: Mapping[str, Callable[[int, int], int]] = {
+    "S + T": lambda s, t: s + t,
+    "max(S, T)": max,
+    "S": lambda s, t: s,
+    "T": lambda s, t: t,
+    "c": lambda s, t: 0,
+    "1": lambda s, t: 0,
+}
+IN_WINDOW = "1 in the window"  # and what lies outside goes through the encoder
+
+
+class Properties(NamedTuple):
+    """A row of the table; path_s and resolution are None without a source. resolution: whether what is kept
+    of the source grows with it ("resolution preserving"). source_field, target_field: bytes that a column of
+    the encoder and a prediction depend on, in words."""
+
+    nets: str
+    time: str
+    resolution: bool | None
+    path_s: Path | None
+    path_t: Path
+    source_field: str
+    target_field: str
+
+
+def properties(config: ModelConfig) -> Properties | None:
+    """Of a configured model; None where its architecture is none of the five."""
+    if architecture(config) not in NETS:
+        return None
+    model = unbuilt(config)
+    nets = NETS[architecture(config)](config, model)
+    return Properties(
+        nets=f"{_kind(nets.encoder)}/{_kind(nets.decoder)}",
+        time=_time(nets, model),
+        resolution=None if nets.link is None else nets.link in ("column", "attention"),
+        path_s=_source_path(nets, model),
+        path_t=_own_path(nets.decoder, "T"),
+        source_field="" if nets.encoder is None else _told(nets.encoder, "source"),
+        target_field=_told(nets.decoder, "target"),
+    )
+
+
+def _seq2seq(config: Seq2SeqConfig, model: Model[Any, Any]) -> Nets:
+    link: Link = "every step" if config.context == "every_step" else "start"
+    return _nets(config, Net(config.encoder_depth, None), Net(config.decoder_depth, None), link)
+
+
+def _bahdanau(config: BahdanauConfig, model: Model[Any, Any]) -> Nets:
+    return _nets(config, Net(1, None, both_ways=True), Net(1, None), "attention")
+
+
+def _luong(config: LuongConfig, model: Model[Any, Any]) -> Nets:
+    attends = model.step_cost(FAR) > model.step_cost(0)
+    link: Link = "attention" if attends else "start"
+    return _nets(config, Net(config.encoder_depth, None), Net(config.decoder_depth, None), link)
+
+
+def _bytenet(config: ByteNetConfig, model: Model[Any, Any]) -> Nets:
+    schedule = config.encoder_schedule
+    encoder = Net(len(schedule), 1 + (config.kernel_width - 1) * sum(schedule))
+    return _nets(config, encoder, Net(len(config.decoder_schedule), model.receptive_field()), "column")
+
+
+def _convs2s(config: ConvS2SConfig, model: Any) -> Nets:
+    widths = [kernel_width for _, kernel_width in config.encoder_layers]
+    encoder = Net(len(widths), 1 + sum(width - 1 for width in widths))
+    decoder = Net(len(config.decoder_layers), model.receptive_field())
+    attending = [number for number, layer in enumerate(model.decoder.layers, 1) if layer.query is not None]
+    return _nets(config, encoder, decoder, "attention", decoder.n_layers - max(attending, default=0))
+
+
+NETS: Mapping[str, Callable[[Any, Any], Nets]] = {
+    "seq2seq": _seq2seq,
+    "bahdanau": _bahdanau,
+    "luong": _luong,
+    "bytenet": _bytenet,
+    "convs2s": _convs2s,
+}
+
+
+def _nets(config: ModelConfig, encoder: Net, decoder: Net, link: Link, above: int = 0) -> Nets:
+    return Nets(encoder, decoder, link, above) if config.source else Nets(None, decoder, None)
+
+
+def _kind(net: Net | None) -> str:
+    return "–" if net is None else "RNN" if net.field is None else "CNN"
+
+
+def _time(nets: Nets, model: Model[Any, Any]) -> str:
+    """Every encoder here costs the same for each source byte. A step's cost is the model's own word."""
+    if model.step_cost(2 * FAR) > model.step_cost(FAR):
+        return "S·T"
+    window = nets.link == "attention"
+    decoder = "cT" if nets.decoder.field is not None or window else "T"
+    if nets.encoder is None:
+        return decoder
+    return f"{'S' if nets.encoder.field is None else 'cS'} + {decoder}"
+
+
+def _own_path(net: Net, letter: str) -> Path:
+    """From end to end of a net."""
+    return Path(letter) if net.field is None else Path("c", net.n_layers)
+
+
+def _source_path(nets: Nets, model: Model[Any, Any]) -> Path | None:
+    """From a source byte through the link to a prediction."""
+    encoder, decoder, link = nets.encoder, nets.decoder, nets.link
+    if encoder is None or link is None:
+        return None
+    if link == "attention":
+        if model.step_cost(2 * FAR) == model.step_cost(FAR):
+            return Path(IN_WINDOW)
+        return Path("c", 1 + nets.above) if nets.above else Path("1")
+    source, target = _own_path(encoder, "S"), _own_path(decoder, "T")
+    if link == "every step":
+        return source
+    if link == "start":
+        return Path(f"{source.letters} + {target.letters}")
+    if source.number is not None:  # the columns of a convolutional encoder
+        return Path("c", source.number + (target.number or 0))
+    return Path("max(S, T)") if target.number is None else source  # recurrent, it may leave at any column
+
+
+def _told(net: Net, side: str) -> str:
+    if net.field is not None:
+        return f"{net.field:,} bytes"
+    return f"all of the {side}" if net.both_ways else "all up to its own"
+
+
+HEAD = ("model", "nets", "time", "RP", "Path_S", "Path_T", "encoder's field", "decoder's field")
+LEGEND = """\
+S, T: bytes of source and target; c: layers, whatever the lengths. RP: what is kept of a source grows with it.
+Path_S, Path_T: layers and steps between a source or target byte and a prediction that depends on it.
+Fields: bytes that a column of the encoder and a prediction depend on; beyond a field there is no path."""
+
+
+def table(models: Sequence[tuple[str, ModelConfig]]) -> str:
+    """Named models, a row each, and what the letters mean."""
+    rows = [HEAD, *(_row(name, properties(config)) for name, config in models)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join([*lines, "", LEGEND])
+
+
+def _row(name: str, found: Properties | None) -> tuple[str, ...]:
+    if found is None:
+        return (name, *("?" for _ in HEAD[1:]))
+    kept = "–" if found.resolution is None else "yes" if found.resolution else "no"
+    path_s = "–" if found.path_s is None else str(found.path_s)
+    fields = (found.source_field or "–", found.target_field)
+    return (name, found.nets, found.time, kept, path_s, str(found.path_t), *fields)

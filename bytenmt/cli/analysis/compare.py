@@ -1,0 +1,151 @@
+"""The command that puts runs beside each other: compare. Parse, call, print.
+
+The heavy imports stand inside the command.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bytenmt.cli.console import Command, check_output, detail, say, writer
+from bytenmt.cli.options import DECODING, FILE, RUNS, RUNTIME, TOKENIZE
+from bytenmt.errors import BytenmtError, printable
+
+if TYPE_CHECKING:
+    from bytenmt.analysis.comparison import Scored
+    from bytenmt.data.corpus import ParallelCorpus
+
+
+@click.command(cls=Command)
+@RUNS
+@click.option("--src", type=FILE, help="Source of a text to compare them on.")
+@click.option("--ref", "--tgt", "ref", type=FILE, help="Its reference translation.")
+@click.option("--curves", type=FILE, metavar="FILE.png", help="Draw how they learnt.")
+@click.option("--by-length", type=FILE, metavar="FILE.png", help="Draw their scores by the source's length.")
+@TOKENIZE
+@DECODING
+@RUNTIME
+def compare(
+    runs: tuple[Path, ...],
+    src: Path | None,
+    ref: Path | None,
+    curves: Path | None,
+    by_length: Path | None,
+    tokenize: str,
+    errors: str,
+    device: str,
+    threads: int | None,
+    **decoding: Any,
+) -> None:
+    """Compare runs: curves, and scores on a text of yours.
+
+    The scores are a table, in which p is how likely a difference from the first run is chance, by sacreBLEU's
+    paired bootstrap. A RUN is a run folder or a weights file; each decides alone.
+    """
+    from bytenmt.cli import inputs
+
+    _check(runs, src, ref, curves, by_length)
+    names = _names(runs)
+    if curves is not None:
+        _draw_curves(names, curves)
+    if src is None or ref is None:
+        return
+    from bytenmt.analysis import comparison
+
+    corpus = inputs.all_pairs(src, ref, errors)
+    assert corpus.src is not None
+    references = [line.decode() for line in corpus.tgt]
+    found, texts = [], []
+    for name, run in names.items():
+        scored, lines = _scored(run, src, corpus, references, tokenize, device, threads, decoding)
+        found.append(scored._replace(name=name))
+        texts.append(lines)
+    found = comparison.with_significance(found, texts, references, tokenize)
+    for line in comparison.table(found, len(references)):
+        click.echo(line)
+    if by_length is not None:
+        from bytenmt.analysis import by_length as lengths
+        from bytenmt.analysis.drawing import png
+
+        sizes = [len(line) for line in corpus.src]
+        buckets = [lengths.by_length(sizes, lines, references, tokenize) for lines in texts]
+        with writer(by_length) as out:
+            out.write(png(lengths.figure(dict(zip(names, buckets, strict=True)))))
+        say(f"{by_length}: written")
+
+
+def _check(
+    runs: tuple[Path, ...], src: Path | None, ref: Path | None, curves: Path | None, by_length: Path | None
+) -> None:
+    """Raise BytenmtError for options that do not go together and files that cannot be written."""
+    if len(set(runs)) < len(runs):
+        raise BytenmtError("a run is given twice: expected different ones")
+    if (src is None) != (ref is None):
+        raise BytenmtError("--src and --ref: give both, or neither")
+    if src is None and curves is None:
+        raise BytenmtError("nothing to compare: give --src and --ref, --curves, or all of them")
+    if src is None and by_length is not None:
+        raise BytenmtError("--by-length draws scores: give --src and --ref with it")
+    for output in (curves, by_length):
+        check_output(output, src, ref)
+        if output is not None:
+            from bytenmt.analysis.drawing import require_matplotlib
+
+            require_matplotlib()
+
+
+def _names(runs: tuple[Path, ...]) -> dict[str, Path]:
+    """What they are called: by the last part of their paths, where that tells them apart."""
+    short = {printable(run.resolve().name): run for run in runs}
+    return short if len(short) == len(runs) else {printable(run): run for run in runs}
+
+
+def _draw_curves(runs: dict[str, Path], output: Path) -> None:
+    from bytenmt.analysis import comparison
+    from bytenmt.analysis.drawing import png
+
+    written = {name: comparison.records(run) for name, run in runs.items()}
+    there = {name: records for name, records in written.items() if records}
+    if not there:
+        raise BytenmtError(f"{next(iter(runs))} holds no metrics.jsonl, which --curves draws")
+    for name in written.keys() - there.keys():
+        say(f"bytenmt: {name} holds no metrics.jsonl: its curve is left out")
+    with writer(output) as out:
+        out.write(png(comparison.curves(there)))
+    say(f"{output}: written")
+
+
+def _scored(
+    run: Path,
+    src: Path,
+    corpus: ParallelCorpus,
+    references: list[str],
+    tokenize: str,
+    device: str,
+    threads: int | None,
+    decoding: dict[str, Any],
+) -> tuple[Scored, list[str]]:
+    """One run's row and its translations."""
+    from bytenmt.analysis.comparison import Scored
+    from bytenmt.cli import decoding_args, inputs
+    from bytenmt.cli.translation_commands import loaded_runs
+    from bytenmt.config.schema import architecture
+    from bytenmt.decoding.translator import Translator
+    from bytenmt.evaluation.scores import bits_per_byte, log_probabilities, text_scores
+    from bytenmt.storage.checkpoint import load_run
+
+    runtime = loaded_runs((run,), decoding_args.engine_spec(decoding, device, threads), leads=True)
+    inputs.check_pairs(run, runtime.source, src)
+    translator = Translator.of_runtime(runtime, decoding_args.settings(decoding))
+    texts = [text.decode() for text in inputs.hypotheses(translator, corpus)]
+    on = inputs.torch_device(runtime.spec.device, threads)
+    model = load_run(run, on).model
+    bits = bits_per_byte(log_probabilities(model, corpus, on), corpus.target_lengths)
+    detail(f"{run}: {len(texts)} lines translated")
+    (loaded,) = runtime.runs
+    n_parameters = sum(parameter.numel() for parameter in model.parameters())
+    scores = text_scores(texts, references, tokenize)
+    return Scored(str(run), architecture(loaded.config.model), n_parameters, bits, scores), texts

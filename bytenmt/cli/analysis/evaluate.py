@@ -1,0 +1,200 @@
+"""The command that scores translations, its own or those of a file: evaluate. Parse, call, print.
+
+The heavy imports stand inside the command.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from click.core import ParameterSource
+
+from bytenmt import __version__
+from bytenmt.cli.console import Command, check_output, commit, there, writer
+from bytenmt.cli.options import ANY_RUNS, DECODING, FILE, RUNTIME, TOKENIZE
+from bytenmt.errors import BytenmtError
+
+if TYPE_CHECKING:
+    from bytenmt.analysis.by_length import Bucket
+    from bytenmt.data.corpus import ParallelCorpus
+    from bytenmt.evaluation.scores import TextScores
+
+OF_A_TEXT = ("src", "ref", "hyp", "tokenize", "errors", "by_length", "plot", "as_json")  # need no model
+
+
+class Found(NamedTuple):
+    """What was scored: lines of a corpus, their translations, what made them, and bits per byte where a model
+    told them."""
+
+    corpus: ParallelCorpus
+    hypotheses: Sequence[bytes]
+    made_with: Sequence[str]
+    bits_per_byte: float | None = None
+
+
+@click.command(cls=Command)
+@ANY_RUNS
+@click.option("--src", type=FILE, help="Source text.")
+@click.option("--ref", "--tgt", "ref", type=FILE, required=True, help="Its reference translation.")
+@click.option("--hyp", type=FILE, help="A text to score instead of a run's translations.")
+@click.option("--hyp-out", type=FILE, help="A file to keep the translations in.")
+@TOKENIZE
+@click.option("--by-length", is_flag=True, help="Scores by the length of the source too.")
+@click.option("--plot", type=FILE, metavar="FILE.png", help="Draw the scores by length.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@DECODING
+@RUNTIME
+def evaluate(
+    runs: tuple[Path, ...],
+    src: Path | None,
+    ref: Path,
+    hyp: Path | None,
+    hyp_out: Path | None,
+    tokenize: str,
+    by_length: bool,
+    plot: Path | None,
+    as_json: bool,
+    errors: str,
+    **more: Any,
+) -> None:
+    """Print chrF, BLEU, exact match and bits per byte.
+
+    chrF and BLEU with sacreBLEU's signatures. With --hyp a text is scored that is there already, and no run
+    is needed. Under torchrun the lines are shared among the processes.
+    """
+    if plot is not None:
+        from bytenmt.analysis.drawing import require_matplotlib
+
+        if not by_length:
+            raise BytenmtError("--plot draws scores by length: give --by-length with it")
+        require_matplotlib()
+    for output in (hyp_out, plot):
+        check_output(output, src, ref, hyp)
+    if hyp is not None:
+        _check_needs_no_model(runs)
+        found = _of_a_text(src, ref, hyp, errors)
+    else:
+        made = _of_runs(there(runs), src, ref, errors, **more)
+        if made is None:
+            return
+        found = made
+    if by_length and found.corpus.src is None:
+        raise BytenmtError("--by-length is of the source's length: give --src")
+    if hyp_out is not None:
+        with writer(hyp_out) as out:
+            out.write(b"".join(text + b"\n" for text in found.hypotheses))
+    from bytenmt.evaluation.scores import text_scores
+
+    texts = [text.decode() for text in found.hypotheses]
+    references = [line.decode() for line in found.corpus.tgt]
+    buckets = _buckets(found.corpus, texts, references, tokenize) if by_length else None
+    scores = text_scores(texts, references, tokenize)
+    if as_json:
+        click.echo(json.dumps(_tree(found, scores, buckets), ensure_ascii=False))
+    else:
+        _tell(found, scores, buckets)
+    if plot is not None and buckets is not None:
+        from bytenmt.analysis.by_length import figure
+        from bytenmt.analysis.drawing import png
+
+        with writer(plot) as out:
+            out.write(png(figure({"": buckets})))
+
+
+def _check_needs_no_model(runs: Sequence[Path]) -> None:
+    """Raise BytenmtError for what would be ignored where no model is asked."""
+    if runs:
+        raise BytenmtError(f"{runs[0]} would be ignored: --hyp is a text that is there already")
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and parameter.expose_value and name not in OF_A_TEXT:
+            raise BytenmtError(f"{parameter.opts[0]} would be ignored with --hyp: drop it")
+
+
+def _of_a_text(src: Path | None, ref: Path, hyp: Path, errors: str) -> Found:
+    from bytenmt.cli import inputs
+    from bytenmt.data.corpus import ParallelCorpus
+
+    corpus = inputs.all_pairs(src, ref, errors)
+    text = inputs.text_file(hyp, errors)
+    ParallelCorpus.from_texts(text, inputs.text_file(ref, errors), keep_empty=True)  # as many lines
+    return Found(corpus, list(text), [str(hyp)])
+
+
+def _of_runs(
+    runs: tuple[Path, ...],
+    src: Path | None,
+    ref: Path,
+    errors: str,
+    device: str,
+    threads: int | None,
+    **decoding: Any,
+) -> Found | None:
+    """None in a process that does not lead."""
+    from bytenmt.cli import decoding_args, inputs
+    from bytenmt.cli.translation_commands import loaded_runs
+    from bytenmt.decoding.choice import choose, processes
+    from bytenmt.decoding.translator import Translator
+    from bytenmt.distributed import ALONE
+    from bytenmt.evaluation.scores import bits_per_byte, log_probabilities
+    from bytenmt.storage.checkpoint import load_run
+
+    settings = decoding_args.settings(decoding)
+    wanted = decoding_args.engine_spec(decoding, device, threads)
+    with processes(choose(wanted).device) as group:
+        corpus = inputs.all_pairs(src, ref, errors)
+        runtime = loaded_runs(runs, wanted, group is None or group.leads)
+        inputs.check_pairs(runs[0], runtime.source, src)
+        hypotheses = inputs.hypotheses(Translator.of_runtime(runtime, settings, group=group), corpus)
+        on = inputs.torch_device(runtime.spec.device, threads)
+        model, *others = (load_run(run, on).model for run in runs)
+        log_p = log_probabilities(model, corpus, on, group=group or ALONE, others=others)
+    if group is not None and not group.leads:
+        return None
+    bits = bits_per_byte(log_p, corpus.target_lengths)
+    return Found(corpus, hypotheses, decoding_args.provenance(runtime), bits)
+
+
+def _buckets(
+    corpus: ParallelCorpus, texts: Sequence[str], references: Sequence[str], tokenize: str
+) -> list[Bucket]:
+    from bytenmt.analysis.by_length import by_length
+
+    assert corpus.src is not None
+    return by_length([len(line) for line in corpus.src], texts, references, tokenize)
+
+
+def _tell(found: Found, scores: TextScores, buckets: Sequence[Bucket] | None) -> None:
+    """In the form that scripts read; the table below it."""
+    click.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
+    click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
+    click.echo(f"exact match: {scores.exact_match:.1f} %")
+    if found.bits_per_byte is not None:
+        click.echo(f"bits per byte: {found.bits_per_byte:.4f}")
+    click.echo(", ".join([f"bytenmt {__version__}", *found.made_with, *commit()]))
+    if buckets is not None:
+        from bytenmt.analysis.by_length import table
+
+        click.echo("\n".join(["", *table(buckets)]))
+
+
+def _tree(found: Found, scores: TextScores, buckets: Sequence[Bucket] | None) -> dict[str, Any]:
+    """The same as JSON values."""
+    tree: dict[str, Any] = {"lines": len(found.hypotheses), **scores._asdict()}
+    if found.bits_per_byte is not None:
+        tree["bits_per_byte"] = found.bits_per_byte
+    tree["made_with"] = [f"bytenmt {__version__}", *found.made_with, *commit()]
+    if buckets is not None:
+        names = ("chrf", "bleu", "exact_match")
+        tree["by_length"] = [
+            {"shortest": one.shortest, "longest": one.longest, "mean": one.mean, "lines": one.n_lines}
+            | {name: getattr(one.scores, name) for name in names}
+            for one in buckets
+        ]
+    return tree

@@ -1,0 +1,120 @@
+"""The table of properties: what it claims of each model, counted and probed on small ones of all variants."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+from invariants import VARIANTS, WITH_SOURCE, AnyModel, build, encode, some_inputs, some_sources
+from path_probe import longest_paths, seen_by_column, seen_by_prediction
+from torch.utils.flop_counter import FlopCounterMode
+
+from bytenmt.analysis.properties import GROWTH, IN_WINDOW, NETS, properties
+from bytenmt.cli.main import main
+from bytenmt.config.schema import parse_config
+
+LENGTHS = ((4, 4), (7, 4), (4, 7))
+NO_SOURCE = torch.zeros(1, 0, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64)
+
+
+def of_dot(matrix: Any, vector: Any, *rest: Any, **more: Any) -> int:
+    """A matrix times a vector, which PyTorch's counter leaves out."""
+    return 2 * int(torch.tensor(matrix).prod())
+
+
+def products(model: AnyModel, s: int, t: int) -> int:
+    """Multiply-adds of a sentence's encoding and of t decode steps, a byte each."""
+    src, src_len = some_sources([s]) if model.config.source else NO_SOURCE  # type: ignore[union-attr]
+    tgt = some_inputs(1, t)
+    counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.mv: of_dot})
+    with torch.no_grad(), counter:
+        memory = encode(model, src, src_len)
+        state = model.start(memory)
+        for column in tgt.split(1, dim=1):
+            _, state = model(column, memory, state)
+    return counter.get_total_flops() // 2
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_operations_grow_as_claimed(name: str) -> None:
+    """With both lengths doubled and doubled again: linear in each alone; in their product as well where S·T
+    is claimed, and nowhere else; by as much as step_cost tells."""
+    model = build(VARIANTS[name])
+    claimed = properties(model.config)  # type: ignore[arg-type]
+    assert claimed is not None
+    in_t = [products(model, 6, t) for t in (6, 12, 24)]
+    assert in_t[2] - in_t[1] == 2 * (in_t[1] - in_t[0]) > 0
+    if name not in WITH_SOURCE:
+        assert "S" not in claimed.time
+        return
+    in_s = [products(model, s, 6) for s in (20, 40, 80)]
+    columns = abs(in_s[2] - in_s[1] - 2 * (in_s[1] - in_s[0]))  # |t^| is rounded up
+    assert columns <= 0.05 * (in_s[2] - in_s[1])
+    together = products(model, 80, 12) - in_s[2] - in_t[1] + in_t[0]
+    assert together == 6 * (model.step_cost(80) - model.step_cost(6))
+    assert (together > 0) == (claimed.time == "S·T")
+
+
+@pytest.mark.parametrize("name", WITH_SOURCE)
+def test_paths_are_as_long_as_claimed(name: str) -> None:
+    """Longer lengths make the longest shortest way longer as the letters say; c is its length."""
+    model = build(VARIANTS[name])
+    claimed = properties(model.config)  # type: ignore[arg-type]
+    assert claimed is not None and claimed.path_s is not None
+    found = [longest_paths(model, s, t) for s, t in LENGTHS]
+    for side, path in enumerate((claimed.path_s, claimed.path_t)):
+        if path.letters == IN_WINDOW:
+            continue
+        if path.number is not None:
+            assert {lengths_of[side] for lengths_of in found} == {path.number}
+        constants = {
+            lengths_of[side] - GROWTH[path.letters](s, t)
+            for lengths_of, (s, t) in zip(found, LENGTHS, strict=True)
+        }
+        assert len(constants) == 1, f"{path.letters}: {found}"
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_fields_are_as_wide_as_claimed(name: str) -> None:
+    """Both nets': the bytes with a gradient are so many, around a column and up to a prediction."""
+    model = build(VARIANTS[name])
+    config: Any = model.config
+    nets = NETS[config.__struct_config__.tag](config, model)
+    width = (nets.decoder.field or 12) + 5
+    seen = seen_by_prediction(model, width)
+    assert (seen[0], seen[-1]) == (0 if nets.decoder.field is None else 5, width - 1)
+    if nets.encoder is None or nets.link in ("start", "every step"):
+        return
+    width = 2 * (nets.encoder.field or 5) + 3
+    at = width // 2
+    seen = seen_by_column(model, width, at)
+    if nets.encoder.field is not None:
+        assert at in seen and seen[-1] - seen[0] + 1 == nets.encoder.field
+    elif nets.encoder.both_ways:
+        assert seen == list(range(width))
+    else:
+        assert seen in (list(range(at + 1)), list(range(at, width)))
+
+
+def test_the_table_is_of_the_configured_models(tmp_path: Any) -> None:
+    """All five by default; others by name or from a run; what is not known of an option is not told."""
+    said = CliRunner().invoke(main, ["info", "--properties"]).stdout.splitlines()
+    assert [line.split()[0] for line in said[1:6]] == ["seq2seq", "bahdanau", "luong", "bytenet", "convs2s"]
+    assert [re.split("  +", line)[2] for line in said[2:5]] == ["S·T", "S·T", "cS + cT"]
+    paper = CliRunner().invoke(main, ["info", "--properties", "--preset", "paper", "bytenet"]).stdout
+    assert re.split("  +", paper.splitlines()[1]) == [
+        *("bytenet", "CNN/CNN", "cS + cT", "yes", "c = 60", "c = 30", "373 bytes", "373 bytes")
+    ]
+    for words in (["info", "--properties", "--program"], ["info"], ["info", "luong", "bytenet"]):
+        assert CliRunner().invoke(main, words).exit_code in (1, 2)
+
+
+def test_a_context_at_every_step_is_nearer() -> None:
+    """Cho's decoder is S from a source byte, Sutskever's S + T."""
+    options = {"arch": "seq2seq", "d_embedding": 4, "d_hidden": 4}
+    for context, letters in (("start", "S + T"), ("every_step", "S")):
+        found = properties(parse_config({"model": options | {"context": context}}).model)
+        assert found is not None and found.path_s is not None and found.path_s.letters == letters

@@ -1,0 +1,128 @@
+"""How far apart an input byte and a prediction stand in a model, and what depends on what, by gradients.
+
+Every layer, recurrent step and attention passes its value on as it is and its gradient times a small number
+e. A way through L of them then has e^L in its gradient, and the shortest way decides: between two e the
+gradient grows by (e_1 / e_2)^L. Knows where the models' layers hand on what they have made, and nothing of
+what is claimed of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from invariants import AnyModel, encode
+from torch import Tensor
+
+from bytenmt.layers.recurrent import GRU, LSTM
+from bytenmt.models import bahdanau, bytenet, convs2s, luong
+from bytenmt.models.tree import tensors
+from bytenmt.utf8 import BOS, EOS
+
+LARGE, SMALL = 1e-4, 1e-5
+
+
+def damped(x: Any, by: float) -> Any:
+    """x itself, its gradient multiplied; of a tuple, of its tensors that have one."""
+    if isinstance(x, tuple):
+        return tuple(damped(part, by) for part in x)
+    return x.detach() + (x - x.detach()) * by if x.requires_grad else x
+
+
+@contextmanager
+def damping(by: float) -> Iterator[None]:
+    """Every layer, step and attention damps. The ring that a causal convolution hands on is its input's
+    past, not another layer."""
+
+    def all_of(made: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given, **more: damped(made(*given, **more), by)
+
+    def first_of(made: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            x, ring = made(*given)
+            return damped(x, by), ring
+
+        return call
+
+    def steps_of(made: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda cell: all_of(made(cell))
+
+    places: list[tuple[Any, str, Callable[..., Any]]] = [
+        (module, "attend", all_of) for module in (bahdanau, luong, convs2s)
+    ]
+    places += [(cell, "stepper", steps_of) for cell in (GRU, LSTM)]
+    for block in (*bytenet.BLOCKS.values(), convs2s.GatedLayer):
+        places += [(block, "centred", all_of), (block, "causal", first_of)]
+    places.append((convs2s.DecoderLayer, "carried", all_of))  # the encoder's own is damped with the rest
+    patches = [patch.object(owner, name, wrap(getattr(owner, name))) for owner, name, wrap in places]
+    for one in patches:
+        one.start()
+    try:
+        yield
+    finally:
+        for one in patches:
+            one.stop()
+
+
+def gradients(model: AnyModel, s: int, t: int, of: Callable[[Any, Tensor], Tensor]) -> list[Tensor]:
+    """The largest gradient by each embedded source byte (s,) and target byte (t,) of what `of` makes of the
+    memory and the logits (1, t, 256); float64."""
+    looked_up: list[Tensor] = []
+    hook = model.embedding.register_forward_hook(lambda *called: looked_up.append(called[-1]))
+    source = torch.tensor([[*(range(65, 65 + s - 1)), EOS]], dtype=torch.uint8)
+    target = torch.tensor([[BOS, *range(66, 65 + t)]], dtype=torch.uint8)
+    try:
+        memory = encode(model, source, torch.tensor([s]))
+        logits, _ = model(target, memory, model.start(memory))
+    finally:
+        hook.remove()
+    found = torch.autograd.grad(of(memory, logits), looked_up, allow_unused=True)
+    sizes = [
+        torch.zeros(x.shape[1]) if g is None else g[0].abs().amax(dim=-1)
+        for g, x in zip(found, looked_up, strict=True)
+    ]
+    return [sizes[0][:s], sizes[-1]]
+
+
+def longest_paths(model: AnyModel, s: int, t: int) -> tuple[int, int]:
+    """From a source byte and from a target byte to a prediction that depends on it: the most, over all such
+    pairs, of what the shortest way between them passes."""
+    longest = [0, 0]
+    for at in range(t):
+        found = []
+        for by in (LARGE, SMALL):
+            with damping(by):
+                found.append(gradients(model, s, t, lambda _, logits, at=at: _weighed(logits[0, at])))  # type: ignore[misc]
+        for side, (large, small) in enumerate(zip(*found, strict=True)):
+            there = (large > 0) & (small > 0)
+            if not there.any():  # past the columns of a short source
+                continue
+            lengths = (large[there] / small[there]).log() / math.log(LARGE / SMALL)
+            assert float((lengths - lengths.round()).abs().amax()) < 0.05, lengths
+            longest[side] = max(longest[side], *map(int, lengths.round().tolist()))
+    return longest[0], longest[1]
+
+
+def _weighed(x: Tensor) -> Tensor:
+    """A sum in which nothing cancels by chance."""
+    return (x * torch.linspace(1, 2, x.numel(), dtype=x.dtype).view_as(x)).sum()
+
+
+def seen_by_column(model: AnyModel, s: int, column: int) -> list[int]:
+    """The source bytes that a column of the encoder depends on."""
+
+    def of(memory: Any, logits: Tensor) -> Tensor:
+        return sum(  # type: ignore[return-value]
+            _weighed(part[0, column]) for part in tensors(memory) if part.dim() == 3 and part.shape[1] >= s
+        )
+
+    return gradients(model, s, 1, of)[0].nonzero().flatten().tolist()
+
+
+def seen_by_prediction(model: AnyModel, t: int) -> list[int]:
+    """The target bytes that the last of t predictions depends on."""
+    return gradients(model, 3, t, lambda _, logits: _weighed(logits[0, -1]))[1].nonzero().flatten().tolist()
