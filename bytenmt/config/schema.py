@@ -66,6 +66,14 @@ def is_serial(config: ModelConfig) -> bool:
     return recurrent or architecture(config) not in CONVOLUTIONAL
 
 
+def full_name(config: ModelConfig) -> str:
+    """The name of a model's architecture, and what makes it serial where that is an option."""
+    name = architecture(config)
+    if isinstance(config, ByteNetConfig) and config.recurrent != "none":
+        return f'{name} with recurrent = "{config.recurrent}"'
+    return name
+
+
 class DataConfig(Section, frozen=True):
     """Which training pairs are used, and what becomes of them, anew in every epoch."""
 

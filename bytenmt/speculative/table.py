@@ -23,11 +23,10 @@ from bytenmt.config.bounds import MOST_DRAFTED
 from bytenmt.config.facts import TEXT_COUNTS, Facts
 from bytenmt.config.schema import (
     CONVOLUTIONAL,
-    ByteNetConfig,
     Config,
     ModelConfig,
-    architecture,
     config_tree,
+    full_name,
     is_serial,
 )
 from bytenmt.config.untrusted import shown
@@ -183,11 +182,9 @@ def empty(slots: int = 2) -> Table:
 def check_serial(config: ModelConfig, what: str) -> None:
     """Raise BytenmtError, which begins with `what`, for a model that cannot verify several bytes at once."""
     if is_serial(config):
-        arch = architecture(config)
-        if isinstance(config, ByteNetConfig):
-            arch += f' with recurrent = "{config.recurrent}"'
         raise BytenmtError(
-            f"{what}: the steps of {arch} are serial; drafts are for {' and '.join(CONVOLUTIONAL)}: drop it"
+            f"{what}: the steps of {full_name(config)} are serial; drafts are for"
+            f" {' and '.join(CONVOLUTIONAL)}: drop it"
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from bytenmt.config.facts import Facts, TextFact
-from bytenmt.config.schema import Config, architecture, is_serial
+from bytenmt.config.schema import Config, full_name, is_serial
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.suspicions import of_texts
 from bytenmt.data.text_file import check_whole, read_bytes, stored_path
@@ -89,7 +89,7 @@ class LanguageModelTask:
         self._memory = is_serial(config.model)
         if self._memory and train.context:
             raise ConfigError(
-                f"train.context would be ignored: {architecture(config.model)} carries its state from window"
+                f"train.context would be ignored: {full_name(config.model)} carries its state from window"
                 " to window; set it to 0"
             )
         if train.teacher_forcing < 1:

@@ -15,7 +15,15 @@ import torch
 from msgspec.structs import fields, replace
 
 from bytenmt.config.facts import Ancestor
-from bytenmt.config.schema import ByteNetConfig, Config, architecture, config_toml, fingerprint, is_serial
+from bytenmt.config.schema import (
+    ByteNetConfig,
+    Config,
+    architecture,
+    config_toml,
+    fingerprint,
+    full_name,
+    is_serial,
+)
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import ALONE, Group
 from bytenmt.errors import BytenmtError, ConfigError
@@ -189,12 +197,11 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume
                 raise ConfigError(
                     f'model.{field.name} would be ignored with model.unfolding = "fit": drop one'
                 )
-    arch = architecture(config.model)
     require(training_bytes(config.model), "training this model", "take a smaller preset, or lower its sizes")
     if train.draft:
         check_serial(config.model, "train.draft")
     if train.compile and is_serial(model):
-        raise ConfigError(f"train.compile would unroll the steps of {arch}: leave it off")
+        raise ConfigError(f"train.compile would unroll the steps of {full_name(model)}: leave it off")
     if config.model.source != files[0].has_source:
         raise ConfigError(
             f"model.source is {str(config.model.source).lower()}, but the text has"
