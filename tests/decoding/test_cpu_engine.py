@@ -35,7 +35,14 @@ SEARCHES = {
     "top k and p": Options(sample=True, top_k=20, top_p=0.8, temperature=0.7),
     "no repeats": Options(beam=2, n_best=2, no_repeat_ngram_size=2),
 }
-EXACT = ["bahdanau", "luong-concat", "bytenet-wide", "convs2s-uneven", "bytenet-multiplicative"]
+EXACT = [
+    "bahdanau",
+    "seq2seq-cho",
+    "luong-concat",
+    "bytenet-wide",
+    "convs2s-uneven",
+    "bytenet-multiplicative",
+]
 
 
 @pytest.mark.parametrize(("name", "search"), rotated(list(ALL), list(SEARCHES)))
