@@ -182,10 +182,18 @@ def test_coarse_inputs_are_near(precision: str) -> None:
 
 
 @pytest.mark.parametrize("options", [Options(), Options(beam=3), Options(sample=True)])
-def test_a_model_that_has_diverged_is_told(options: Options) -> None:
-    of = model("seq2seq")
+@pytest.mark.parametrize(
+    ("name", "weight"),
+    [
+        ("seq2seq", "decoder.output.weight"),
+        ("luong-local-p", "decoder.position.v"),
+        ("luong-inside", "decoder.position.v"),
+    ],
+)
+def test_a_model_that_has_diverged_is_told(options: Options, name: str, weight: str) -> None:
+    of = model(name)
     with torch.no_grad():
-        of.decoder.output.weight[5, 2] = torch.nan
+        of.get_parameter(weight).view(-1)[2] = torch.nan
     with pytest.raises(BytenmtError, match="not numbers"):
         ours(of, some_requests(2), options)
 

@@ -15,6 +15,7 @@ import torch
 from invariants import VARIANTS, AnyModel, make
 from torch import Tensor, nn
 
+from bytenmt.config.schema import LuongConfig
 from bytenmt.layers import convolution
 from bytenmt.layers.attention import attend
 from bytenmt.layers.convolution import Clock, Convolution, Taps, WeightNorm
@@ -165,6 +166,42 @@ def test_a_mask_forgotten_in_attention_is_caught(name: str, monkeypatch: Patch) 
         monkeypatch.setattr(module, "attend", unmasked)
     assert_caught(invariants.check_padding, make(name))
     assert_caught(invariants.check_reference, make(name))
+
+
+@pytest.mark.parametrize("name", ["luong-local-p", "luong-inside"])
+def test_a_gaussian_left_out_is_caught(name: str, monkeypatch: Patch) -> None:
+    """A window without it is another attention."""
+    monkeypatch.setattr(luong, "bell", lambda distance, window: torch.ones_like(distance))
+    assert_caught(invariants.check_reference, make(name))
+
+
+def test_weights_normalised_after_the_gaussian_is_caught(monkeypatch: Patch) -> None:
+    """A.3: they are not, in the paper."""
+
+    def whole(scores: Tensor, values: Any, mask: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
+        weights = attend(scores, values, mask, factors)[1]
+        return values(weights / weights.sum(dim=-1, keepdim=True)), weights
+
+    monkeypatch.setattr(luong, "attend", whole)
+    assert_caught(invariants.check_reference, make("luong-local-p"))
+
+
+@pytest.mark.parametrize("name", ["luong-location", "luong-local-m"])
+def test_places_of_the_source_turned_round_are_caught(name: str, monkeypatch: Patch) -> None:
+    """A place in the order in which the encoder reads is not one in the text."""
+    monkeypatch.setattr(LuongConfig, "by_place", False)
+    assert_caught(invariants.check_reference, make(name))
+
+
+def test_a_forgotten_place_in_the_target_is_caught(monkeypatch: Patch) -> None:
+    """local-m that counts from the beginning of each call."""
+    forward = luong.Luong.forward
+
+    def forgetful(self: Any, tgt: Tensor, memory: Any, state: Any) -> Any:
+        return forward(self, tgt, memory, state._replace(position=torch.zeros_like(state.position)))
+
+    monkeypatch.setattr(luong.Luong, "forward", forgetful)
+    assert_caught(invariants.check_steps, make("luong-local-m"), "steps and the whole")
 
 
 @pytest.mark.parametrize("name", ["seq2seq", "bahdanau", "luong-concat"])

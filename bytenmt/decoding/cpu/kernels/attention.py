@@ -94,10 +94,13 @@ def seen(model: Model, place: int, bound: int) -> int:
 
 @compiled
 def around(n: int, centre: int, window: int) -> tuple[int, int]:
-    """The columns at most `window` from p: first, last + 1; of n, all of them for window 0."""
+    """The columns at most `window` from p: first, last + 1; of n, all of them for window 0. Where p is no
+    number all of them, too, whose Gaussians then are none either."""
     if window == 0:
         return 0, n
     p = read(centre, 0)
+    if math.isnan(p):
+        return 0, n
     return max(0, int(math.ceil(p - window))), min(n, int(math.floor(p + window)) + 1)
 
 
