@@ -48,13 +48,12 @@ def with_significance(
     metrics: dict[str, Metric] = {"chrF": CHRF(), "BLEU": BLEU(tokenize=tokenize)}
     named: list[tuple[str, Sequence[str]]] = [(str(place), list(lines)) for place, lines in enumerate(texts)]
     _, found = PairedTest(named, metrics, [list(references)], "bs", N_SAMPLES, n_jobs=1)()
-    chances: dict[str, list[Any]] = {
-        name: [one.p_value for one in results if isinstance(one, Result)] for name, results in found.items()
-    }
-    return [
-        run._replace(p_chrf=chances["chrF"][place], p_bleu=chances["BLEU"][place])
-        for place, run in enumerate(runs)
+    chances: list[list[Any]] = [  # in the order of the metrics
+        [one.p_value for one in results if isinstance(one, Result)]
+        for name, results in found.items()
+        if name != "System"
     ]
+    return [run._replace(p_chrf=chrf, p_bleu=bleu) for run, chrf, bleu in zip(runs, *chances, strict=True)]
 
 
 HEAD = ("run", "architecture", "parameters", "bits/byte", "chrF", "p", "BLEU", "p", "exact match")

@@ -177,3 +177,15 @@ def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:
                 assert len(told_of) == len(record["alignment"]) and set(untold) <= {" "}
                 assert bool(untold) == ("--max-source-bytes" in options and record["line"] == 1)
     assert records[0]["alignment"][0].keys() == {"bytes", "chars", "source_bytes", "source_chars", "weight"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_layers_add_up_to_the_alignment(name: str) -> None:
+    """Their mean is the model's alignment, by which characters are linked."""
+    aligner = Aligner([build(CASES[name], scale=2.0)], CPU)
+    for source, text in PAIRS[:3]:
+        layers = aligner.by_layer(source, text)
+        (expected,) = aligner.weights([(source, text)])
+        assert np.allclose(np.mean([*layers.values()], axis=0), expected, atol=1e-6)
+        if CASES[name]["arch"] == "convs2s":
+            assert [*layers] == [*range(1, 1 + len(CASES[name]["decoder_layers"]))]

@@ -1,0 +1,58 @@
+"""Runs beside each other: p is small where they differ and large where not; curves of what is whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bytenmt.analysis.comparison import Scored, curves, records, table, with_significance
+from bytenmt.evaluation.scores import text_scores
+
+REFERENCES = [f"the {i} cats sat on {i * 7 % 13} mats" for i in range(120)]
+
+
+def scored(name: str, texts: list[str]) -> Scored:
+    return Scored(name, "luong", 1000, 1.0, text_scores(texts, REFERENCES))
+
+
+def test_chance_is_told_from_skill() -> None:
+    """Against the first run: one that is much worse, and one with as many mistakes elsewhere."""
+    first = [line.replace("cats", "dogs") if i % 4 == 0 else line for i, line in enumerate(REFERENCES)]
+    alike = [line.replace("cats", "dogs") if i % 4 == 1 else line for i, line in enumerate(REFERENCES)]
+    worse = [line.replace("sat", "x") for line in REFERENCES]
+    runs = [scored(name, texts) for name, texts in (("first", first), ("alike", alike), ("worse", worse))]
+    found = with_significance(runs, [first, alike, worse], REFERENCES, "13a")
+    assert (found[0].p_chrf, found[0].p_bleu) == (None, None)
+    for p in (found[1].p_chrf, found[1].p_bleu):
+        assert p is not None and p > 0.1
+    for p in (found[2].p_chrf, found[2].p_bleu):
+        assert p is not None and p < 0.01
+    lines = list(table(found, len(REFERENCES)))
+    assert [line.split()[0] for line in lines[1:4]] == ["first", "alike", "worse"]
+    assert [line.count("*") for line in lines[:4]] == [0, 0, 0, 2] and "bootstrap" in lines[-1]
+
+
+def test_a_run_alone_is_compared_with_none() -> None:
+    runs = with_significance([scored("a", REFERENCES)], [REFERENCES], REFERENCES, "13a")
+    assert runs[0].p_bleu is None and "bootstrap" not in "\n".join(table(runs, 120))
+
+
+def test_curves_are_of_what_was_written(tmp_path: Path) -> None:
+    """A panel for each thing that a run measured, a line for each run that did; half a line is left out."""
+    pytest.importorskip("matplotlib")
+    written = [
+        {"update": 1, "seconds": 60.0, "train_bits_per_byte": 3.0},
+        {"update": 2, "seconds": 120.0, "valid_bits_per_byte": 2.0, "valid_chrf": 10.0},
+        {"update": 4, "seconds": 240.0, "valid_bits_per_byte": 1.0},
+    ]
+    text = "".join(json.dumps(record) + "\n" for record in written) + '{"update":5,"val'
+    (tmp_path / "metrics.jsonl").write_text(text, encoding="utf-8")
+    assert records(tmp_path) == written and records(tmp_path / "none") == []
+    made = curves({"하나": records(tmp_path), "two": written[1:2]})
+    assert [axes.get_xlabel() for axes in made.axes] == ["update", "minutes", "minutes"]
+    by_update, by_time, chrf = made.axes
+    assert by_update.lines[0].get_xydata().tolist() == [[2, 2.0], [4, 1.0]]
+    assert by_time.lines[0].get_xydata().tolist() == [[2, 2.0], [4, 1.0]]  # minutes
+    assert [len(axes.lines) for axes in (by_update, by_time, chrf)] == [3, 3, 2]
