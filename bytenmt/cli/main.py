@@ -26,6 +26,7 @@ COMMANDS = {  # and the modules below bytenmt.cli that define them
     "draft": "model_commands",
     "info": "model_commands",
     "card": "model_commands",
+    "serve": "workbench.serve_command",
 }
 
 COMPLETION = """\b
