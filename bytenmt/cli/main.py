@@ -28,6 +28,7 @@ COMMANDS = {  # and the modules below bytenmt.cli that define them
     "card": "model_commands",
     "compare": "analysis.compare",
     "plot": "analysis.plot",
+    "serve": "workbench.serve_command",
 }
 
 COMPLETION = """\b

@@ -143,6 +143,10 @@ class Engine(Protocol):
         free again. Waits for the device."""
         ...
 
+    def drop(self, handle: int) -> None:
+        """Let go of a sentence that has not been told by `finished`: its place is free again."""
+        ...
+
     def so_far(self, handle: int) -> bytes:
         """The bytes that a running sentence will surely begin with (beam 1: all chosen ones)."""
         ...

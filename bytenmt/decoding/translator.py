@@ -183,7 +183,7 @@ class Translator:
         """
         pieces = [cut(line if self.source else b"", self.max_source_bytes) for line in lines]
         asked = [
-            [self._request(piece.text, number, place) for place, piece in enumerate(line)]
+            [self.request(piece.text, number, place) for place, piece in enumerate(line)]
             for number, line in enumerate(pieces, first)
         ]
         requests = list(dict.fromkeys(request for line in asked for request in line if request is not None))
@@ -202,14 +202,14 @@ class Translator:
         if self.options.beam > 1:
             raise SettingError(f"the beam is {self.options.beam}: only beam 1 knows its text byte by byte")
         for place, piece in enumerate(cut(line if self.source else b"", self.max_source_bytes)):
-            request = self._request(piece.text, number, place)
+            request = self.request(piece.text, number, place)
             if request is not None:
                 with self._engine(1) as engine:
                     yield from in_characters(engine, request)
             if piece.joint:
                 yield piece.joint
 
-    def _request(self, text: bytes, number: int, place: int) -> Request | None:
+    def request(self, text: bytes, number: int, place: int) -> Request | None:
         """What to ask for a piece of line `number`; place: of the piece in it. None: nothing to ask."""
         if self.source and not text:
             return None
@@ -243,14 +243,14 @@ class Translator:
         order = sorted(range(len(requests)), key=lambda index: -lengths[index])
         start = 0
         while start < len(order):
-            capacity = self._capacity(lengths[order[start]])
+            capacity = self.capacity(lengths[order[start]])
             end = start
-            while end < len(order) and self._capacity(lengths[order[end]]) == capacity:
+            while end < len(order) and self.capacity(lengths[order[end]]) == capacity:
                 end += 1
             yield min(capacity, 1 << (end - start - 1).bit_length()), order[start:end]
             start = end
 
-    def _capacity(self, n_bytes: int) -> int:
+    def capacity(self, n_bytes: int) -> int:
         """Sentences side by side of which the longest has n_bytes. Raises BytenmtError where the translation
         of one would need more memory than there is any use for."""
         beam, limit = self.options.beam, self._limit(n_bytes)

@@ -151,5 +151,8 @@ class _Timed:
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
         return self._engine.finished()
 
+    def drop(self, handle: int) -> None:
+        self._engine.drop(handle)
+
     def so_far(self, handle: int) -> bytes:
         return self._engine.so_far(handle)

@@ -56,6 +56,9 @@ class MadeUpEngine:
         done = [h for h, (request, step) in self.running.items() if step > len(made_up_text(request))]
         return [(handle, self._hypotheses(self.running.pop(handle)[0])) for handle in done]
 
+    def drop(self, handle: int) -> None:
+        del self.running[handle]
+
     def so_far(self, handle: int) -> bytes:
         request, step = self.running[handle]
         return made_up_text(request)[:step]

@@ -110,6 +110,10 @@ class NumbaEngine:
                 del self._handles[handle]
         return done
 
+    def drop(self, handle: int) -> None:
+        """Let go of a sentence that has not been told by `finished`: its place is free again."""
+        self._search.state[self._handles.pop(handle)] = FREE
+
     def so_far(self, handle: int) -> bytes:
         """The bytes that a running sentence will surely begin with."""
         search, place = self._search, self._handles[handle]

@@ -104,6 +104,9 @@ class CudaGraphEngine:
             return []
         return harvest(self._beams, self._handles, self._options.n_best)
 
+    def drop(self, handle: int) -> None:
+        self._handles[self._handles.index(handle)] = None
+
     def so_far(self, handle: int) -> bytes:
         assert self._beams is not None
         return sure(self._beams, self._handles.index(handle))

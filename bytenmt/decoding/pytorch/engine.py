@@ -129,6 +129,9 @@ class TorchEngine:
             self._compact()
         return found
 
+    def drop(self, handle: int) -> None:
+        self._handles[self._handles.index(handle)] = None
+
     def so_far(self, handle: int) -> bytes:
         assert self._running is not None
         return sure(self._running.beams, self._handles.index(handle))

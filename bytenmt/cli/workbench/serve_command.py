@@ -1,0 +1,250 @@
+"""The command serve. Parse, call, print; the heavy imports stand inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bytenmt.cli.console import Command, detail
+from bytenmt.cli.options import COUNT, FILE, options, within
+from bytenmt.cli.progress import Console
+from bytenmt.config.bounds import BEAM, THREADS, Bounds
+from bytenmt.config.bounds import DECODING as OF
+from bytenmt.decoding.interface import AUTO, PRECISIONS
+from bytenmt.errors import BytenmtError
+
+if TYPE_CHECKING:
+    from bytenmt.decoding.loading import Runtime
+    from bytenmt.serve.languages import Direction
+    from bytenmt.serve.worker import Worker
+
+LOOPBACK = "127.0.0.1"
+PACKAGES = ("starlette", "uvicorn", "httptools", "websockets", "python_multipart")
+SAMPLED = 200_000  # bytes of a training text that detection learns from
+
+LIMITS = options(
+    click.option("--max-body", type=COUNT, default=2_000_000, show_default=True, help="Bytes of a request."),
+    click.option(
+        "--max-characters", type=COUNT, default=20_000, show_default=True, help="Of the texts of a request."
+    ),
+    click.option(
+        "--max-queue",
+        type=COUNT,
+        default=256,
+        show_default=True,
+        help="Requests that wait or are decoded; more are told to come again (429).",
+    ),
+    click.option(
+        "--patience",
+        type=within(Bounds(1, 3600)),
+        default=30,
+        show_default=True,
+        help="Seconds that a client has to send a request, and that a graceful end may take.",
+    ),
+)
+SEARCH = options(
+    click.option("--precision", type=click.Choice([AUTO, *PRECISIONS]), default=AUTO, help="Of the weights."),
+    click.option("--threads", type=within(THREADS), help="CPU threads of each direction."),
+    click.option(
+        "-b",
+        "--beam-size",
+        "beam",
+        type=within(BEAM),
+        help="Hypotheses kept; 1, the default, is greedy search.",
+    ),
+    click.option("--length-penalty", type=within(OF["length_penalty"]), help="As of translate."),
+    click.option("--no-repeat-ngram-size", type=within(OF["no_repeat_ngram_size"]), help="As of translate."),
+    click.option("--max-len-a", type=within(OF["max_len_a"]), help="As of translate."),
+    click.option("--max-len-b", type=within(OF["max_len_b"]), help="As of translate."),
+    click.option("--max-source-bytes", type=within(OF["max_source_bytes"]), help="As of translate."),
+    click.option("--max-tokens", type=within(OF["max_tokens"]), help="As of translate."),
+)
+
+
+@click.command(cls=Command)
+@click.option(
+    "-m",
+    "--model",
+    "models",
+    metavar="PAIR=RUN",
+    multiple=True,
+    required=True,
+    help="A direction and its run, as en-de=RUN; several of one direction decide together.",
+)
+@click.option("--host", default=LOOPBACK, show_default=True, help="The address to listen at.")
+@click.option("--port", type=within(Bounds(0, 65535)), default=5000, show_default=True, help="0: a free one.")
+@click.option("--api-keys", type=FILE, help="A file of keys, one a line, of which a request needs one.")
+@click.option(
+    "--suggestions", type=FILE, help="A folder that keeps what is sent to /suggest, a TSV a direction."
+)
+@click.option(
+    "--detect-text",
+    "samples",
+    metavar="CODE=FILE",
+    multiple=True,
+    help="A text by which a language is told from others of its script; default: the training text.",
+)
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", help="Of the lines on stderr."
+)
+@click.option("--log-requests/--no-log-requests", default=True, help="A line for each request.")
+@LIMITS
+@SEARCH
+def serve(
+    models: tuple[str, ...],
+    host: str,
+    port: int,
+    api_keys: Path | None,
+    suggestions: Path | None,
+    samples: tuple[str, ...],
+    log_format: str,
+    log_requests: bool,
+    max_body: int,
+    max_characters: int,
+    max_queue: int,
+    patience: int,
+    precision: str,
+    threads: int | None,
+    **search: Any,
+) -> None:
+    """Translate for programs and browsers: LibreTranslate's API, and a page at /.
+
+    Languages that no model joins directly are joined over others. SIGTERM ends it when what was accepted is
+    answered. It listens on this machine alone unless --host says otherwise: give --api-keys then, and put a
+    server that speaks TLS before it.
+    """
+    _check_packages()
+    from bytenmt.serve.detect import Detector
+    from bytenmt.serve.http.app import Server
+    from bytenmt.serve.http.logs import Log
+    from bytenmt.serve.http.server import listening, run
+    from bytenmt.serve.limits import Keys, Limits
+    from bytenmt.serve.service import Service
+    from bytenmt.serve.suggestions import Suggestions
+
+    directions = _directions(models)
+    keys = Keys.read(api_keys) if api_keys else Keys()
+    taken = Suggestions(suggestions) if suggestions else None
+    texts = _named(samples, "--detect-text", "ko=FILE")
+    listener = listening(host, port)
+    workers, runtimes = _workers(directions, precision, threads, search)
+    sources = list(dict.fromkeys(direction.source for direction in workers))
+    detector = Detector(sources, _samples(runtimes, texts))
+    limits = Limits(max_body, max_characters, max_queue, patience=patience)
+    log = Log(Console(), log_format, log_requests)
+    run(Server(Service(workers, detector, limits), log, keys, taken), listener, patience)
+
+
+def _check_packages() -> None:
+    """Raise BytenmtError where a package of the extra is missing."""
+    from importlib.util import find_spec
+
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        raise BytenmtError(f"serve needs {' and '.join(missing)}: pip install 'bytenmt[serve]'")
+
+
+def _named(given: Sequence[str], option: str, example: str) -> list[tuple[str, Path]]:
+    """NAME=PATH, each."""
+    found = []
+    for one in given:
+        name, sign, path = one.partition("=")
+        if not name or not path:
+            raise BytenmtError(f"{option} {one}: expected {example}")
+        found.append((name, Path(path)))
+    return found
+
+
+def _directions(models: Sequence[str]) -> dict[Direction, list[Path]]:
+    """The runs of each direction."""
+    from bytenmt.serve.languages import Direction
+
+    found: dict[Direction, list[Path]] = {}
+    for name, path in _named(models, "-m", "en-de=RUN"):
+        found.setdefault(Direction.parse(name), []).append(path)
+    return found
+
+
+def _workers(
+    directions: Mapping[Direction, Sequence[Path]],
+    precision: str,
+    threads: int | None,
+    search: Mapping[str, Any],
+) -> tuple[dict[Direction, Worker], dict[Direction, Runtime]]:
+    """A thread for each direction, ready to translate."""
+    from bytenmt.cli.decoding_args import settings
+    from bytenmt.decoding.interface import EngineSpec
+    from bytenmt.decoding.loading import load_runs
+    from bytenmt.serve.worker import Worker
+
+    given = {name: value for name, value in search.items() if value is not None}
+    settings(given)  # what does not go together is told before anything is loaded
+    workers, runtimes = {}, {}
+    for direction, paths in directions.items():
+        # The engine that needs no PyTorch; one without a program for an architecture says so.
+        runtime = load_runs(paths, EngineSpec("numba", "cpu", precision, threads), Console())
+        if not runtime.source:
+            raise BytenmtError(f"{paths[0]} was trained without a source: it cannot translate")
+        runtimes[direction] = runtime
+        workers[direction] = Worker(_maker(runtime, given), str(direction))
+        _warm(workers[direction])
+        detail(f"{direction}: {', '.join(map(str, paths))}")
+    return workers, runtimes
+
+
+def _maker(runtime: Runtime, given: Mapping[str, Any]) -> Callable[[int], Any]:
+    """Makes Translators of a run for so many hypotheses."""
+    from bytenmt.cli.decoding_args import settings
+    from bytenmt.decoding.translator import Translator
+
+    def make(n_best: int) -> Translator:
+        wider = {} if n_best == 1 else {"n_best": n_best, "beam": max(n_best, given.get("beam") or 1)}
+        return Translator.of_runtime(runtime, settings({**given, **wider}))
+
+    return make
+
+
+def _warm(worker: Worker) -> None:
+    """Translate a line, so that the first client need not wait and what is broken is told now."""
+    from queue import SimpleQueue
+
+    from bytenmt.serve.worker import Job
+
+    outcomes: SimpleQueue[Any] = SimpleQueue()
+    worker.submit(Job([b"1"], outcomes.put))
+    outcome = outcomes.get()
+    if isinstance(outcome, Exception):
+        raise outcome
+
+
+def _samples(runtimes: Mapping[Direction, Runtime], given: Sequence[tuple[str, Path]]) -> dict[str, bytes]:
+    """Text of each language, as much of it as detection learns from: what is given, else the beginnings of
+    training texts that are still there."""
+    texts = {language: _beginning(path) for language, path in given}
+    for direction, runtime in runtimes.items():
+        for corpus in (corpus for run in runtime.runs for corpus in run.facts.corpora):
+            for language, stored in zip(direction, (corpus.src, corpus.tgt), strict=True):
+                if stored is not None and language not in texts:
+                    texts[language] = _training_text(stored)
+    return {language: text for language, text in texts.items() if text}
+
+
+def _training_text(stored: str) -> bytes:
+    """The beginning of a training text; nothing where it has gone or is packed."""
+    from bytenmt.data.text_file import restored_path
+
+    path = restored_path(stored)
+    if path.suffix in (".gz", ".xz", ".zst", ".bz2"):
+        return b""
+    try:
+        return _beginning(path)
+    except OSError:
+        return b""
+
+
+def _beginning(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(SAMPLED)

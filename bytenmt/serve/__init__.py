@@ -1,0 +1,1 @@
+"""Translation as a service: engines that are kept warm, asked by many at once."""

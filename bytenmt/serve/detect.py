@@ -1,0 +1,108 @@
+"""In which of the served languages a text is: by its script, and among those of one script by byte n-grams.
+
+Knows texts of languages as bytes; knows no models.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bytenmt.language.ngram import NGram
+from bytenmt.language.scripts import script
+
+ORDER = 3  # bytes of context
+SAMPLE = 200_000  # bytes of a language that are counted
+LOOKED_AT = 2_000  # characters of a text that is asked about
+NO_LETTERS = {"digits", "punctuation", "symbols and others", "markup", "spaces and line ends", "not UTF-8"}
+LATIN = ("Latin",)
+# Each in a script of its own.
+OTHERS = ("am", "bn", "gu", "hy", "ka", "km", "kn", "lo", "ml", "my", "pa", "si", "ta", "te")
+SCRIPTS = {
+    "ko": ("Hangul",),
+    "ja": ("Kana", "Han"),
+    "zh": ("Han",),
+    "el": ("Greek",),
+    "he": ("Hebrew",),
+    "yi": ("Hebrew",),
+    "th": ("Thai",),
+    **dict.fromkeys(("ru", "uk", "be", "bg", "mk", "sr", "kk", "ky", "mn", "tg"), ("Cyrillic",)),
+    **dict.fromkeys(("ar", "fa", "ur", "ps", "ug"), ("Arabic",)),
+    **dict.fromkeys(("hi", "mr", "ne", "sa"), ("Devanagari",)),
+    **dict.fromkeys(OTHERS, ("other letters",)),
+}
+
+
+class Guess(NamedTuple):
+    """language: its code; confidence: of 100."""
+
+    language: str
+    confidence: float
+
+
+class Detector:
+    """languages: that come into question, the first ones first where nothing tells them apart; texts: of some
+    of them, for the n-grams."""
+
+    def __init__(self, languages: Sequence[str], texts: Mapping[str, bytes] | None = None) -> None:
+        self._languages = list(languages)
+        self._ngrams = {
+            language: NGram.of([np.frombuffer(text[:SAMPLE], np.uint8)], ORDER, "witten-bell")
+            for language, text in (texts or {}).items()
+            if text and language in languages
+        }
+
+    def guesses(self, text: str) -> list[Guess]:
+        """Every language, the likeliest first; their confidences add up to 100 at most: what is in a script
+        that none has counts for none."""
+        text = text[:LOOKED_AT]
+        share = self._of_scripts(text)
+        guesses = []
+        for group in self._alike():
+            own = share[group[0]]
+            for language, part in zip(group, self._shares(group, text), strict=True):
+                guesses.append(Guess(language, round(100 * own * part, 1)))
+        order = {language: place for place, language in enumerate(self._languages)}
+        return sorted(guesses, key=lambda guess: (-guess.confidence, order[guess.language]))
+
+    def _alike(self) -> list[list[str]]:
+        """The languages by the scripts that they are written in."""
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for language in self._languages:
+            groups.setdefault(_scripts(language), []).append(language)
+        return list(groups.values())
+
+    def _of_scripts(self, text: str) -> dict[str, float]:
+        """The share of the letters that each language's scripts have; 1 / n of each where there are none."""
+        letters = Counter(kind for kind in map(script, map(ord, text)) if kind not in NO_LETTERS)
+        if not letters:
+            return dict.fromkeys(self._languages, 1 / len(self._alike()))
+        chinese = ("Han",) in {_scripts(language) for language in self._languages}
+        shares = {}
+        for language in self._languages:
+            own = _scripts(language)
+            if own == ("Han",) and letters["Kana"]:
+                own = ()  # where kana stand too, it is Japanese
+            elif "Kana" in own and chinese and not letters["Kana"]:
+                own = ()
+            shares[language] = sum(letters[kind] for kind in own) / letters.total()
+        return shares
+
+    def _shares(self, group: Sequence[str], text: str) -> list[float]:
+        """How probable each language of a script is; alike where the n-grams of one lack."""
+        if len(group) == 1:
+            return [1.0]
+        if not text or any(language not in self._ngrams for language in group):
+            return [1 / len(group)] * len(group)
+        data = np.frombuffer(text.encode("utf-8", "replace"), np.uint8)
+        nats = np.array([-self._ngrams[one].bits(data).sum() * np.log(2) for one in group])
+        weights = np.exp(nats - nats.max())
+        shares: list[float] = (weights / weights.sum()).tolist()
+        return shares
+
+
+def _scripts(language: str) -> tuple[str, ...]:
+    return SCRIPTS.get(language.replace("_", "-").partition("-")[0].lower(), LATIN)

@@ -1,0 +1,1 @@
+"""The service over HTTP: LibreTranslate's API, streams, a websocket and a page."""

@@ -1,0 +1,275 @@
+"""The routes: LibreTranslate's API, health and figures, and the page.
+
+Knows requests and the service; knows neither workers nor models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from bytenmt import __version__
+from bytenmt.errors import BytenmtError
+from bytenmt.serve.http.asked import Asked, asked
+from bytenmt.serve.http.files import FORMATS, Format, Shelf, parsed
+from bytenmt.serve.http.logs import Log
+from bytenmt.serve.http.middleware import Outermost
+from bytenmt.serve.http.page import page
+from bytenmt.serve.http.responses import Events, json, refused, unknown, while_connected
+from bytenmt.serve.http.streams import Socket, answer, answers, event, parts
+from bytenmt.serve.languages import Direction, name_of
+from bytenmt.serve.limits import Keys, Refusal
+from bytenmt.serve.service import AUTO, Service, Translated, Wanted
+from bytenmt.serve.suggestions import Suggestions
+
+Explain = Callable[[Direction, str, str], Coroutine[Any, Any, dict[str, Any]]]
+
+
+@dataclass
+class Server:
+    """What the routes share. suggestions: None where none are taken; formats: of files, by suffix; explain:
+    what is known of a line and its translation besides, None where nothing is."""
+
+    service: Service
+    log: Log
+    keys: Keys = field(default_factory=Keys)
+    suggestions: Suggestions | None = None
+    formats: Mapping[str, Format] = field(default_factory=lambda: FORMATS)
+    explain: Explain | None = None
+    shelf: Shelf = field(default_factory=Shelf)
+
+    async def _asked(self, request: Request) -> Asked:
+        """What a request that is allowed to asks for."""
+        found = await asked(request, self.service.limits)
+        self.keys.check(found.key(request.headers))
+        return found
+
+    async def translate(self, request: Request) -> Response:
+        """POST /translate."""
+        found = await self._asked(request)
+        service = self.service
+        texts, several = found.texts()
+        wanted = service.check(found.wanted(service.limits))
+        n_characters = service.limits.check_texts(texts)
+        request.state.told = {
+            "pair": f"{wanted.source}-{wanted.target}",
+            "texts": len(texts),
+            "characters": n_characters,
+        }
+        details = found.flag("details")
+
+        def shown(translated: list[Translated]) -> dict[str, Any]:
+            record = answers(translated, wanted) if several else answer(translated[0], wanted)
+            if details:
+                lines = [[line._asdict() for line in one.lines] for one in translated]
+                record["details"] = lines if several else lines[0]
+            return record
+
+        if "text/event-stream" in request.headers.get("accept", ""):
+            admitted = service.admitted(n_characters)
+            admitted.__enter__()  # refused before the stream begins, if at all
+
+            async def events() -> AsyncIterator[bytes]:
+                try:
+                    async for part in parts(service, texts, wanted):
+                        if isinstance(part, tuple):
+                            yield event("part", {"index": part[0], "text": part[1]})
+                        else:
+                            yield event("done", shown(part))
+                except (Refusal, BytenmtError) as error:
+                    yield event("error", {"error": str(error)})
+
+            return Events(events(), lambda: admitted.__exit__(None, None, None))
+        with service.admitted(n_characters):
+            began = time.monotonic()
+            translated = await while_connected(request, service.translate(texts, wanted))
+            service.metrics.observe(time.monotonic() - began)
+        return json(shown(translated))
+
+    async def translate_file(self, request: Request) -> Response:
+        """POST /translate_file."""
+        found = await self._asked(request)
+        if found.file is None:
+            raise Refusal(400, "Invalid request: missing file parameter")
+        service = self.service
+        name, data = found.file
+        wanted = service.check(found.wanted(service.limits))
+        document = parsed(name, data, wanted.source, wanted.target, self.formats)
+        wanted = Wanted(wanted.source, wanted.target, document.html)
+        with service.admitted(service.limits.check_texts(document.texts)):
+            translated = await while_connected(request, service.translate(document.texts, wanted))
+        stem, _, suffix = name.rpartition(".")
+        path = self.shelf.put(
+            f"{stem}_{wanted.target}.{suffix}", document.filled([one.text for one in translated])
+        )
+        return json({"translatedFileUrl": f"{request.base_url}{path}"})
+
+    async def download(self, request: Request) -> Response:
+        """GET /download_file/TOKEN/NAME."""
+        found = self.shelf.get(request.path_params["token"])
+        if found is None:
+            raise Refusal(404, "no such file: it is kept for ten minutes")
+        name, data = found
+        return Response(
+            data,
+            media_type="application/octet-stream",  # never shown as a page of this server
+            headers={"content-disposition": f'attachment; filename="{name}"'},
+        )
+
+    async def detect(self, request: Request) -> Response:
+        """POST /detect."""
+        found = await self._asked(request)
+        text = found.text("q")
+        self.service.limits.check_texts([text])
+        return json([guess._asdict() for guess in self.service.detector.guesses(text)])
+
+    async def suggest(self, request: Request) -> Response:
+        """POST /suggest."""
+        found = await self._asked(request)
+        if self.suggestions is None:
+            raise Refusal(403, "suggestions are not taken here")
+        texts = found.text("q"), found.text("s")
+        self.service.limits.check_texts(texts)
+        wanted = self.service.check(found.wanted(self.service.limits))
+        source = wanted.source
+        if source == AUTO:
+            source = self.service.detector.guesses(texts[0])[0].language
+        await asyncio.to_thread(self.suggestions.add, Direction(source, wanted.target), *texts)
+        return json({"success": True})
+
+    async def explained(self, request: Request) -> Response:
+        """POST /explain: of a line (q) and its translation (s), what each character is of and its bits."""
+        found = await self._asked(request)
+        if self.explain is None:
+            raise Refusal(
+                404, "translations are not explained here: the server was started without --explain"
+            )
+        texts = found.text("q"), found.text("s")
+        n_characters = self.service.limits.check_texts(texts)
+        wanted = self.service.check(found.wanted(self.service.limits))
+        path = self.service.languages.path(wanted.source, wanted.target) if wanted.source != AUTO else None
+        if path is None or len(path) != 1 or any(c in text for text in texts for c in "\r\n"):
+            raise Refusal(400, "Invalid request: expected a line, and a direction that has a model")
+        with self.service.admitted(n_characters):
+            return json(await while_connected(request, self.explain(path[0], *texts)))
+
+    async def languages(self, request: Request) -> Response:
+        """GET /languages."""
+        return json(self.service.languages.listed())
+
+    async def health(self, request: Request) -> Response:
+        """GET /health."""
+        if self.service.draining:
+            return json({"status": "ending"}, 503)
+        return json({"status": "ok"})
+
+    async def metrics(self, request: Request) -> Response:
+        """GET /metrics."""
+        service = self.service
+        gauges: list[tuple[str, dict[str, str], float]] = [
+            ("requests_in_flight", {}, service.n_requests),
+            ("characters_in_flight", {}, service.n_characters),
+        ]
+        for direction, worker in service.workers.items():
+            of = {"direction": str(direction)}
+            gauges += [
+                ("sentences_running", of, worker.n_running),
+                ("steps_total", of, worker.n_steps),
+                ("sentence_steps_total", of, worker.n_sentence_steps),
+            ]
+        text = service.metrics.text(gauges)
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    async def settings(self, request: Request) -> Response:
+        """GET /frontend/settings."""
+        languages, limits = self.service.languages, self.service.limits
+        first = languages.directions[0]
+        return json(
+            {
+                "apiKeys": self.keys.required,
+                "keyRequired": self.keys.required,
+                "charLimit": limits.characters,
+                "frontendTimeout": 300,
+                "suggestions": self.suggestions is not None,
+                "filesTranslation": bool(self.formats),
+                "supportedFilesFormat": sorted(self.formats),
+                "explain": self.explain is not None,
+                "alternatives": limits.alternatives,
+                "language": {
+                    "source": {"code": AUTO, "name": "Auto Detect"},
+                    "target": {"code": first.target, "name": name_of(first.target)},
+                },
+            }
+        )
+
+    async def spec(self, request: Request) -> Response:
+        """GET /spec."""
+        paths = {
+            route.path: {method.lower(): {"summary": (route.endpoint.__doc__ or "").strip()}}
+            for route in self.routes()
+            if isinstance(route, Route)
+            for method in sorted(set(route.methods or ()) - {"HEAD"})
+        }
+        return json(
+            {"openapi": "3.0.0", "info": {"title": "bytenmt", "version": __version__}, "paths": paths}
+        )
+
+    async def front(self, request: Request) -> Response:
+        """GET /: the page."""
+        text, policy = page()
+        headers = {
+            "content-security-policy": policy,
+            "x-content-type-options": "nosniff",
+            "referrer-policy": "no-referrer",
+            "cache-control": "no-cache",
+        }
+        return HTMLResponse(text, headers=headers)
+
+    async def socket(self, socket: WebSocket) -> None:
+        """/ws, and /translate as marian-server has it."""
+        await Socket(socket, self.service, self.keys, socket.url.path == "/translate").serve()
+
+    def routes(self) -> list[BaseRoute]:
+        """By path."""
+        posted = {
+            "/translate": self.translate,
+            "/translate_file": self.translate_file,
+            "/detect": self.detect,
+            "/suggest": self.suggest,
+            "/explain": self.explained,
+        }
+        read = {
+            "/": self.front,
+            "/languages": self.languages,
+            "/health": self.health,
+            "/metrics": self.metrics,
+            "/frontend/settings": self.settings,
+            "/spec": self.spec,
+            "/download_file/{token}/{name}": self.download,
+        }
+        return [
+            *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posted.items()),
+            *(Route(path, endpoint, methods=["GET"]) for path, endpoint in read.items()),
+            *(WebSocketRoute(path, self.socket) for path in ("/ws", "/translate")),
+        ]
+
+    def app(self) -> Starlette:
+        """The application."""
+        cors = Middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"])
+        return Starlette(
+            routes=self.routes(),
+            middleware=[Middleware(Outermost, service=self.service, log=self.log), cors],
+            exception_handlers={Refusal: refused, HTTPException: unknown},
+        )

@@ -1,0 +1,186 @@
+"""What a request asks for: read within limits, from JSON, a form, several parts or the query string.
+
+Knows HTTP's bodies and LibreTranslate's names; knows no languages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.datastructures import Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+
+from bytenmt.serve.limits import Limits, Refusal
+from bytenmt.serve.service import Wanted
+
+MOST_FIELDS = 10_000
+DISCARDED = 16  # times the body's limit: read, so that a client that writes first gets to read its answer
+TRUE = ("1", "true", "yes", "on")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """fields: by name, of the query string and then of the body; file: its name and bytes, where one came."""
+
+    fields: Mapping[str, Any]
+    file: tuple[str, bytes] | None = None
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A field that is one text. Raises Refusal (400)."""
+        value = self.fields.get(name)
+        if isinstance(value, list) and len(value) == 1:
+            value = value[0]
+        if value is None and default is not None:
+            return default
+        if value is None:
+            raise Refusal(400, f"Invalid request: missing {name} parameter")
+        return _text(value, name)
+
+    def texts(self, name: str = "q") -> tuple[list[str], bool]:
+        """A field that is a text or several; whether it was several."""
+        value = self.fields.get(name)
+        if isinstance(value, list):
+            return [_text(one, name) for one in value], True
+        return [self.text(name)], False
+
+    def number(self, name: str, most: int) -> int:
+        """A field that is a whole number from 0 to most, 0 where there is none."""
+        value = self.fields.get(name)
+        value = 0 if value is None or value == "" else value
+        if isinstance(value, str) and value.isdecimal() and len(value) < 10:
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+            raise Refusal(400, f"Invalid request: {name} is a whole number from 0 to {most}")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """A field that is true or false; false where there is none."""
+        value = self.fields.get(name)
+        return value is True or (isinstance(value, str) and value.lower() in TRUE)
+
+    def key(self, headers: Headers) -> str | None:
+        """The API key, wherever clients put it."""
+        for name in ("api_key", "apiKey"):
+            value = self.fields.get(name)
+            if isinstance(value, str) and value:
+                return value
+        scheme, _, value = headers.get("authorization", "").partition(" ")
+        return value.strip() if scheme.lower() == "bearer" else None
+
+    def wanted(self, limits: Limits) -> Wanted:
+        """What a translation is asked for."""
+        shape = self.text("format", "text").lower()
+        if shape not in ("text", "html"):
+            raise Refusal(400, "Invalid request: format is text or html")
+        alternatives = self.number("alternatives", limits.alternatives)
+        return Wanted(self.text("source", "auto"), self.text("target"), shape == "html", alternatives)
+
+
+async def asked(request: Request, limits: Limits) -> Asked:
+    """What a request asks for. Raises Refusal: 400 for what is no request, 408 where it does not come, 413
+    for too much of it."""
+    body = await _body(request, limits)
+    fields: dict[str, Any] = dict(_pairs(request.url.query))
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        more, file = await _parts(request.headers, body, limits)
+        return Asked({**fields, **more}, file)
+    if kind == "application/json" or kind.endswith("+json") or body.lstrip()[:1] == b"{":
+        return Asked({**fields, **parsed_json(body)}) if body.strip() else Asked(fields)
+    try:
+        return Asked({**fields, **_pairs(body.decode())})
+    except UnicodeDecodeError:
+        raise Refusal(400, "Invalid request: its body is not UTF-8") from None
+
+
+def parsed_json(body: bytes | str) -> dict[str, Any]:
+    """A JSON object. Raises Refusal (400)."""
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError, ValueError) as error:
+        raise Refusal(400, f"Invalid JSON: {str(error)[:200]}") from None
+    if not isinstance(found, dict):
+        raise Refusal(400, "Invalid JSON: expected an object")
+    return found
+
+
+async def _body(request: Request, limits: Limits) -> bytes:
+    """All of it. What is too long is read on for a while, for a client that writes before it reads."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(limits.patience):
+            async for part in request.stream():
+                size += len(part)
+                if size <= limits.body:
+                    parts.append(part)
+                elif size > DISCARDED * limits.body:
+                    break
+    except TimeoutError:
+        if size <= limits.body:
+            raise Refusal(408, f"the request has not come within {limits.patience:g} s") from None
+    if size > limits.body:
+        raise Refusal(413, f"the request is too long: at most {limits.body:,} bytes")
+    return b"".join(parts)
+
+
+async def _parts(headers: Headers, body: bytes, limits: Limits) -> tuple[dict[str, Any], Any]:
+    """The fields and the file of a form in several parts."""
+
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    try:
+        parser = MultiPartParser(
+            headers, stream(), max_files=1, max_fields=MOST_FIELDS, max_part_size=limits.body
+        )
+        form = await parser.parse()
+    except (MultiPartException, ValueError, LookupError, KeyError, AttributeError) as error:
+        # The parser takes charsets and boundaries as they come and fails in its own ways.
+        raise Refusal(400, f"Invalid form: {str(error)[:100]}") from None
+    file = None
+    pairs = []
+    for name, value in form.multi_items():
+        if isinstance(value, UploadFile):
+            file = value.filename or "", await value.read()
+        else:
+            pairs.append((name, value))
+    await form.close()
+    return _gathered(pairs), file
+
+
+def _pairs(text: str) -> dict[str, Any]:
+    """name=value&… -> by name."""
+    try:
+        return _gathered(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS))
+    except ValueError:
+        raise Refusal(400, f"Invalid request: more than {MOST_FIELDS:,} fields") from None
+
+
+def _gathered(pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    """By name; a list where one comes more than once."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name not in found:
+            found[name] = value
+        elif isinstance(found[name], list):
+            found[name].append(value)
+        else:
+            found[name] = [found[name], value]
+    return found
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise Refusal(400, f"Invalid request: {name} is a text, or several for q")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Refusal(400, f"Invalid request: {name} holds a half of a surrogate pair") from None
+    return value

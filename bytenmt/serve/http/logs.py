@@ -1,0 +1,52 @@
+"""What a server tells while it works: a line for each request and for what goes wrong, as text or as JSON.
+
+Texts and keys are never told. Knows a reporter; writes nothing itself.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from bytenmt.reporter import Reporter
+
+FORMATS = ("text", "json")
+
+
+class Log:
+    """form: one of FORMATS; requests: whether each request is told of."""
+
+    def __init__(self, reporter: Reporter, form: str = "text", requests: bool = True) -> None:
+        self._reporter, self._json, self._requests = reporter, form == "json", requests
+
+    def say(self, event: str, level: str = "info", **more: Any) -> None:
+        """An event and what belongs to it."""
+        if self._json:
+            now = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
+            record = {"time": now, "level": level, "event": event, **more}
+            self._reporter.say(json.dumps(record, default=str))  # ASCII: nothing in it is a command
+            return
+        told = " ".join(f"{name}={value}" for name, value in more.items())
+        self._reporter.say(f"bytenmt: {'' if level == 'info' else level + ': '}{event} {told}".rstrip())
+
+    def request(self, **more: Any) -> None:
+        """A request that was answered."""
+        if self._requests:
+            self.say("request", **more)
+
+
+class FromUvicorn(logging.Handler):
+    """What uvicorn warns of, as lines of this log."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        why = {"error": f"{type(error).__name__}: {error}"} if error else {}
+        message = record.getMessage().strip().splitlines() or [""]
+        self._log.say(message[0][:300], record.levelname.lower(), **why)

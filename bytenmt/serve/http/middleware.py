@@ -1,0 +1,92 @@
+"""What holds for every request: it is counted and told of, an error is one line and JSON, and while the
+server ends, connections are not kept. Knows ASGI; knows no routes.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bytenmt.serve.http.logs import Log
+from bytenmt.serve.service import Service
+
+KNOWN_PATHS = (
+    "translate",
+    "translate_file",
+    "detect",
+    "suggest",
+    "explain",
+    "languages",
+    "health",
+    "metrics",
+)
+GONE = 499  # what is counted for a client that has left
+
+
+class Abandoned(Exception):
+    """The client has gone."""
+
+
+class Outermost:
+    """Around the whole application."""
+
+    def __init__(self, app: ASGIApp, service: Service, log: Log) -> None:
+        self._app, self._service, self._log = app, service, log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.monotonic()
+        status = 0
+        n_bytes = 0
+
+        async def sent(message: Message) -> None:
+            nonlocal status, n_bytes
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if self._service.draining:
+                    message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+            n_bytes += len(message.get("body", b""))
+            await send(message)
+
+        scope.setdefault("state", {})
+        try:
+            await self._app(scope, receive, sent)
+        except Exception as error:
+            if not await self._mishap(error, status, sent):
+                status = GONE
+        self._note(scope, status or GONE, began, n_bytes)
+
+    async def _mishap(self, error: Exception, status: int, send: Send) -> bool:
+        """Answer what went wrong; False: there is nobody to answer."""
+        if isinstance(error, ClientDisconnect | Abandoned):
+            self._service.metrics.count("abandoned_total")
+            return False
+        self._log.say("failed", "error", error=f"{type(error).__name__}: {error}"[:500])
+        if not status:
+            body = msgspec.json.encode({"error": "the server has failed at this: its log says more"})
+            headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+            await send({"type": "http.response.start", "status": 500, "headers": headers})
+            await send({"type": "http.response.body", "body": body})
+        return True
+
+    def _note(self, scope: Scope, status: int, began: float, n_bytes: int) -> None:
+        path = scope["path"].strip("/")
+        known = path if path in KNOWN_PATHS else "page" if not path else "other"
+        self._service.metrics.count("requests_total", path=known, status=str(status))
+        told: dict[str, Any] = scope["state"].get("told", {})
+        client = scope.get("client")
+        self._log.request(
+            method=scope["method"],
+            path=scope["path"][:100],
+            status=status,
+            seconds=round(time.monotonic() - began, 6),
+            bytes=n_bytes,
+            client=client[0] if client else None,
+            **told,
+        )

@@ -1,0 +1,139 @@
+"""A server that listens, has patience with nobody for ever, and ends when it has answered all it accepted.
+
+Knows uvicorn; knows no routes and no models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from bytenmt.errors import BytenmtError
+from bytenmt.serve.http.app import Server
+from bytenmt.serve.http.logs import FromUvicorn
+
+MOST_HEAD = 1 << 16  # bytes of a request's line and headers
+KEPT_OPEN = 30  # seconds that a connection may be idle
+BACKLOG = 2048
+
+
+class Connection(HttpToolsProtocol):
+    """One whose client has so long, and so many bytes, for a request's head. patience: seconds."""
+
+    patience = 30.0
+    _late: asyncio.TimerHandle | None = None
+    _n_head = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._have()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._late is not None:
+            self._n_head += len(data)
+            if self._n_head > MOST_HEAD and not self.transport.is_closing():
+                self.send_400_response("The request's head is too long.")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._wait()
+
+    def on_headers_complete(self) -> None:
+        self._have()
+        super().on_headers_complete()
+
+    def _wait(self) -> None:
+        """A head is to come."""
+        if self._late is None:
+            self._n_head = 0
+            self._late = self.loop.call_later(self.patience, self.transport.close)
+
+    def _have(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
+class Graceful(uvicorn.Server):
+    """On SIGTERM or Ctrl-C it stops listening, answers what it has accepted, and ends with exit code 0; at
+    the second one it ends at once. seconds: that the answers may take."""
+
+    def __init__(self, config: uvicorn.Config, server: Server, seconds: float) -> None:
+        super().__init__(config)
+        self._server, self._seconds = server, seconds
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """See uvicorn, which would raise the signal again at the end."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        service = self._server.service
+        service.draining = True
+        self._server.log.say("ending", requests=service.n_requests)
+        await asyncio.sleep(0.05)  # connections that the system has accepted for us are taken
+        for one in self.servers:
+            one.close()
+        until = time.monotonic() + self._seconds
+        while (service.n_requests or service.n_lines) and time.monotonic() < until and not self.force_exit:
+            await asyncio.sleep(0.02)
+        await super().shutdown(sockets)
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket at an address; port 0: one that is free. Raises BytenmtError."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        found = socket.socket(family, kind)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+    except OSError as error:
+        raise BytenmtError(f"cannot listen at {host}, port {port}: {error.strerror or error}") from None
+    return found
+
+
+def run(server: Server, listener: socket.socket, seconds: float = 30.0) -> None:
+    """Serve until a signal ends it. seconds: that a graceful end may take at most."""
+    limits = server.service.limits
+    connection: Any = type("Connection", (Connection,), {"patience": limits.patience})
+    for name in ("uvicorn.error", "websockets"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [FromUvicorn(server.log)], False
+        logger.setLevel(logging.WARNING)
+    config = uvicorn.Config(
+        server.app(),
+        http=connection,
+        ws="websockets-sansio",
+        ws_max_size=limits.body,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEPT_OPEN,
+        timeout_graceful_shutdown=max(1, round(seconds)),
+        proxy_headers=False,
+    )
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    server.log.say("serving", url=f"http://{shown}:{port}/")
+    try:
+        Graceful(config, server, seconds).run([listener])
+    finally:
+        for worker in server.service.workers.values():
+            worker.stop()
+    server.log.say("ended")

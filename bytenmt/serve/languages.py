@@ -1,0 +1,87 @@
+"""Which languages are served and by which steps one becomes another. Knows codes and names; no engines."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from bytenmt.errors import BytenmtError
+
+NAMES_IN_ENGLISH = """
+    ar:Arabic az:Azerbaijani be:Belarusian bg:Bulgarian bn:Bengali ca:Catalan cs:Czech da:Danish
+    de:German el:Greek en:English eo:Esperanto es:Spanish et:Estonian eu:Basque fa:Persian fi:Finnish
+    fr:French ga:Irish gl:Galician he:Hebrew hi:Hindi hr:Croatian hu:Hungarian hy:Armenian id:Indonesian
+    is:Icelandic it:Italian ja:Japanese ka:Georgian kk:Kazakh ko:Korean ky:Kyrgyz lt:Lithuanian
+    lv:Latvian mk:Macedonian mr:Marathi ms:Malay nb:Norwegian nl:Dutch pl:Polish pt:Portuguese
+    ro:Romanian ru:Russian sk:Slovak sl:Slovenian sq:Albanian sr:Serbian sv:Swedish sw:Swahili ta:Tamil
+    te:Telugu th:Thai tl:Tagalog tr:Turkish uk:Ukrainian ur:Urdu uz:Uzbek vi:Vietnamese zh:Chinese
+"""
+NAMES = dict(pair.split(":") for pair in NAMES_IN_ENGLISH.split())
+CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
+
+
+class Direction(NamedTuple):
+    """From one language into another."""
+
+    source: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.source}-{self.target}"
+
+    @staticmethod
+    def parse(text: str) -> Direction:
+        """en-de; with a colon between codes that have hyphens themselves: zh-Hans:en. Raises BytenmtError."""
+        parts = text.split(":" if ":" in text else "-")
+        if len(parts) != 2 or not all(CODE.fullmatch(part) for part in parts) or parts[0] == parts[1]:
+            raise BytenmtError(f"{text!r} is no pair of languages: expected one as en-de, or zh-Hans:en")
+        return Direction(*parts)
+
+
+def name_of(code: str) -> str:
+    """In English; the code where it has no name here."""
+    return NAMES.get(code, NAMES.get(code.partition("-")[0], code))
+
+
+class Languages:
+    """What can be reached from where, over other languages too. directions: those that have a model."""
+
+    def __init__(self, directions: Sequence[Direction]) -> None:
+        self.directions = list(directions)
+        self.sources = list(dict.fromkeys(one.source for one in directions))
+        self.all = list(dict.fromkeys(code for one in directions for code in one))
+        self._paths = {source: self._from(source) for source in self.sources}
+
+    def path(self, source: str, target: str) -> list[Direction] | None:
+        """The fewest steps from one to the other; no step where they are the same, None: no way."""
+        if source == target and source in self.all:
+            return []
+        return self._paths.get(source, {}).get(target)
+
+    def known(self, code: str) -> str | None:
+        """A code that is served, whatever the case that it is written in; of de-AT, de."""
+        wanted = code.replace("_", "-").casefold()
+        by_case = {own.replace("_", "-").casefold(): own for own in self.all}
+        return by_case.get(wanted) or by_case.get(wanted.partition("-")[0])
+
+    def listed(self) -> list[dict[str, Any]]:
+        """As LibreTranslate's clients read it."""
+        return [
+            {"code": source, "name": name_of(source), "targets": sorted({source, *self._paths[source]})}
+            for source in self.sources
+        ]
+
+    def _from(self, source: str) -> dict[str, list[Direction]]:
+        """The fewest steps to every language that can be reached."""
+        paths: dict[str, list[Direction]] = {source: []}
+        waiting = deque([source])
+        while waiting:
+            here = waiting.popleft()
+            for step in self.directions:
+                if step.source == here and step.target not in paths:
+                    paths[step.target] = [*paths[here], step]
+                    waiting.append(step.target)
+        del paths[source]
+        return paths

@@ -1,0 +1,42 @@
+"""Better translations that users send in, kept as texts to train on: a file of two columns a direction.
+
+Knows files and lines; knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from bytenmt.errors import BytenmtError
+from bytenmt.serve.languages import Direction
+from bytenmt.serve.limits import Refusal
+
+MOST_BYTES = 1 << 28  # of a file: then nobody looks at it
+BREAKS = re.compile(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")  # what would end a column or a line somewhere
+
+
+class Suggestions:
+    """folder: has a file en-de.tsv for each direction, whose lines `train --tsv` takes: source TAB target."""
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise BytenmtError(f"--suggestions: {folder} is no folder: make it first")
+        self._folder = folder
+
+    def add(self, direction: Direction, source: str, target: str) -> None:
+        """One more line, on the disk before this returns. Raises Refusal for what is no pair of texts."""
+        pair = [BREAKS.sub(" ", side).strip() for side in (source, target)]
+        if not all(pair):
+            raise Refusal(400, "a suggestion needs a text (q) and its translation (s)")
+        line = "\t".join(pair).encode() + b"\n"
+        path = self._folder / f"{direction}.tsv"
+        # One write at the end of the file: lines of several processes do not mix.
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            if os.fstat(file).st_size + len(line) > MOST_BYTES:
+                raise Refusal(403, "no more suggestions are taken")
+            os.write(file, line)
+        finally:
+            os.close(file)

@@ -1,0 +1,57 @@
+"""Requests that come and go while others are decoded: turns, and places of those who have left."""
+
+from __future__ import annotations
+
+from made_up_engine import MadeUpEngine
+
+from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.scheduler import Scheduler
+
+
+def scheduler(capacity: int) -> tuple[Scheduler, list[list[Request]]]:
+    admitted: list[list[Request]] = []
+    return Scheduler(MadeUpEngine(capacity, Options(), admitted)), admitted
+
+
+def texts(admitted: list[list[Request]]) -> list[bytes]:
+    return [request.source or b"" for batch in admitted for request in batch]
+
+
+def test_clients_take_turns() -> None:
+    """One with many sentences does not keep the others waiting; each is answered in its own order."""
+    asked, admitted = scheduler(2)
+    for text in (b"a1", b"a2", b"a3", b"a4"):
+        asked.submit(Request(text, 9), "a")
+    for text in (b"b1", b"b2"):
+        asked.submit(Request(text, 9), "b")
+    found = {}
+    while asked.busy:
+        found.update(asked.step())
+    assert texts(admitted) == [b"a1", b"b1", b"a2", b"b2", b"a3", b"a4"]
+    assert {number: hypotheses[0].text for number, hypotheses in found.items()} == {
+        number: text.upper() + b"0" for number, text in enumerate((b"a1", b"a2", b"a3", b"a4", b"b1", b"b2"))
+    }
+
+
+def test_who_comes_later_joins_the_batch() -> None:
+    asked, admitted = scheduler(4)
+    asked.submit(Request(b"x" * 30, 99), "a")
+    assert asked.step() == []
+    asked.submit(Request(b"y" * 30, 99), "b")
+    asked.step()
+    assert asked.n_running == 2 and len(admitted) == 2
+    assert asked.so_far(0) == b"X" * 16 and asked.so_far(1) == b"Y" * 8
+
+
+def test_who_has_left_gives_its_places_back() -> None:
+    """At once, also those of sentences that are decoded already."""
+    asked, admitted = scheduler(1)
+    asked.submit(Request(b"a" * 1000, 2000), "a")
+    asked.submit(Request(b"a2", 9), "a")
+    last = asked.submit(Request(b"b", 9), "b")
+    asked.step()
+    asked.drop("a")
+    asked.drop("a")
+    assert asked.n_running == 0 and asked.so_far(0) == b""
+    assert [number for number, _ in asked.step()] == [last]
+    assert texts(admitted) == [b"a" * 1000, b"b"] and not asked.busy

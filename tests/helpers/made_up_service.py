@@ -1,0 +1,82 @@
+"""A service whose engines are made up: what it says of a line is the line in capitals and a 0, whatever the
+direction; and one whose engines wait until they are let go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Event
+from typing import Any
+
+from heard import Heard
+from made_up_engine import MadeUpEngine
+from starlette.testclient import TestClient
+
+from bytenmt.decoding.interface import Engine, Request
+from bytenmt.decoding.settings import Settings
+from bytenmt.decoding.translator import Translator
+from bytenmt.serve.detect import Detector
+from bytenmt.serve.http.app import Server
+from bytenmt.serve.http.logs import Log
+from bytenmt.serve.languages import Direction
+from bytenmt.serve.limits import Keys, Limits
+from bytenmt.serve.service import Service
+from bytenmt.serve.worker import Worker
+
+SECONDS = 20.0  # until a test that waits fails
+
+
+class Gate:
+    """Engines that take a step only while it is open, and what they were asked for."""
+
+    def __init__(self, open: bool = True) -> None:
+        self.open = Event()
+        self.admitted: list[list[Request]] = []
+        self.began = Event()  # a step is wanted
+        if open:
+            self.open.set()
+
+    def worker(self) -> Worker:
+        return Worker(self.translator)
+
+    def translator(self, n_best: int) -> Translator:
+        settings = Settings.of({"beam": n_best, "n_best": n_best})
+
+        def make(capacity: int) -> Engine:
+            engine = MadeUpEngine(capacity, settings.search, self.admitted)
+            steps = engine.advance
+
+            def advance(n_steps: int) -> None:
+                self.began.set()
+                assert self.open.wait(SECONDS)
+                steps(n_steps)
+
+            engine.advance = advance  # type: ignore[method-assign]
+            return engine
+
+        return Translator(make, settings=settings)
+
+    def lines(self) -> list[bytes]:
+        return [request.source or b"" for batch in self.admitted for request in batch]
+
+
+TEXTS = {
+    "en": b"the cat sat on the mat and the dog " * 20,
+    "de": b"der Hund und die Katze auf dem Dach " * 20,
+}
+
+
+def made_up_server(
+    *pairs: str, gate: Gate | None = None, keys: Sequence[str] = (), limits: Limits | None = None, **more: Any
+) -> tuple[Server, list[str]]:
+    """The server of these pairs, and what it logs."""
+    heard = Heard()
+    gate = gate or Gate()
+    workers = {Direction.parse(pair): gate.worker() for pair in pairs or ("ko-en", "en-de", "de-en")}
+    sources = list(dict.fromkeys(direction.source for direction in workers))
+    service = Service(workers, Detector(sources, TEXTS), limits or Limits())
+    return Server(service, Log(heard, "json"), Keys(keys), **more), heard.lines
+
+
+def client(*pairs: str, **more: Any) -> TestClient:
+    """A client of such a server."""
+    return TestClient(made_up_server(*pairs, **more)[0].app())

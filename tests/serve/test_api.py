@@ -1,0 +1,266 @@
+"""LibreTranslate's API as its clients use it, over made-up engines: a line comes back in capitals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_up_service import Gate, client, made_up_server
+from starlette.testclient import TestClient
+
+from bytenmt.errors import BytenmtError
+from bytenmt.serve.http.files import Parsed
+from bytenmt.serve.limits import Limits
+from bytenmt.serve.suggestions import Suggestions
+
+HELLO = {"q": "hello", "source": "en", "target": "de"}
+
+
+def test_one_text_in_every_way_that_clients_send_it() -> None:
+    with client() as asked:
+        answers = [
+            asked.post("/translate", json=HELLO),
+            asked.post("/translate", data=HELLO),
+            asked.post("/translate", params=HELLO),  # and no body at all
+            asked.post("/translate", files={name: (None, value) for name, value in HELLO.items()}),
+            asked.post("/translate", content=json.dumps(HELLO)),  # and no type
+            asked.post("/translate", json={**HELLO, "source": "EN", "target": "de-AT"}),
+        ]
+    for answer in answers:
+        assert (answer.status_code, answer.json()) == (200, {"translatedText": "HELLO0"})
+
+
+def test_several_texts_are_as_many_answers_in_their_order() -> None:
+    texts = ["a", "", "b", "a", "two\nlines"]
+    with client() as asked:
+        for sent in ({"json": {**HELLO, "q": texts}}, {"data": {**HELLO, "q": texts}}):
+            answer = asked.post("/translate", **sent)  # type: ignore[arg-type]
+            assert answer.json() == {"translatedText": ["A0", "", "B0", "A0", "TWO0\nLINES0"]}
+        assert asked.post("/translate", json={**HELLO, "q": []}).json() == {"translatedText": []}
+        assert asked.post("/translate", json={**HELLO, "q": ["x"]}).json() == {"translatedText": ["X0"]}
+
+
+def test_white_space_and_line_ends_are_kept() -> None:
+    with client() as asked:
+        answer = asked.post("/translate", json={**HELLO, "q": "  one\r\n\r\n\ttwo \n"})
+    assert answer.json()["translatedText"] == "  ONE0\r\n\r\n\tTWO0 \n"
+
+
+def test_tags_are_kept() -> None:
+    text = '<p title="x">one &amp; <b>two</b></p><!-- no --><script>if (a<b) {}</script>'
+    with client() as asked:
+        answer = asked.post("/translate", json={**HELLO, "q": text, "format": "html"})
+    assert answer.json()["translatedText"] == (
+        '<p title="x">ONE &amp;0 <b>TWO0</b></p><!-- no --><script>if (a<b) {}</script>'
+    )
+
+
+def test_alternatives() -> None:
+    with client() as asked:
+        one = asked.post("/translate", data={**HELLO, "alternatives": "2"}).json()
+        two = asked.post("/translate", json={**HELLO, "q": ["a\nb", "c"], "alternatives": 1}).json()
+    assert one == {"translatedText": "HELLO0", "alternatives": ["HELLO1", "HELLO2"]}
+    assert two == {"translatedText": ["A0\nB0", "C0"], "alternatives": [["A1\nB1"], ["C1"]]}
+
+
+def test_a_third_language_lies_between() -> None:
+    """Where no model joins two languages; the same language needs none."""
+    with client() as asked:
+        answer = asked.post("/translate", json={"q": "abc", "source": "ko", "target": "de"})
+        assert answer.json() == {"translatedText": "ABC00"}
+        same = asked.post("/translate", json={"q": " abc\n", "source": "de", "target": "de"})
+        assert same.json() == {"translatedText": " abc\n"}
+        languages = {one["code"]: one for one in asked.get("/languages").json()}
+    assert languages["ko"] == {"code": "ko", "name": "Korean", "targets": ["de", "en", "ko"]}
+    assert languages["de"]["targets"] == ["de", "en"]
+
+
+def test_the_language_is_found_out() -> None:
+    with client() as asked:
+        one = asked.post("/translate", json={**HELLO, "q": "안녕", "source": "auto"}).json()
+        assert one == {
+            "translatedText": "안녕00",
+            "detectedLanguage": {"language": "ko", "confidence": 100.0},
+        }
+        two = asked.post("/translate", json={"q": ["der Hund", "안녕"], "source": "auto", "target": "en"})
+        assert [each["language"] for each in two.json()["detectedLanguage"]] == ["de", "ko"]
+        assert two.json()["translatedText"] == ["DER HUND0", "안녕0"]
+        guesses = asked.post("/detect", data={"q": "the dog and the cat"}).json()
+    assert guesses[0]["language"] == "en" and guesses[0]["confidence"] > 90
+    assert {guess["language"] for guess in guesses} == {"ko", "en", "de"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "told"),
+    [
+        ({"content": b'{"q": "a",, }', "headers": {"content-type": "application/json"}}, 400, "Invalid JSON"),
+        ({"content": b'{"q": "\xff"}', "headers": {"content-type": "application/json"}}, 400, "Invalid JSON"),
+        ({"content": b"[" * 100_000, "headers": {"content-type": "application/json"}}, 400, "Invalid JSON"),
+        ({"content": b'{"q":' * 9_000, "headers": {"content-type": "application/json"}}, 400, "Invalid JSON"),
+        ({"json": ["hello"]}, 400, "expected an object"),
+        ({"json": {**HELLO, "q": 7}}, 400, "q is a text"),
+        ({"json": {**HELLO, "q": ["a", None]}}, 400, "q is a text"),
+        ({"json": {**HELLO, "target": ["de", "en"]}}, 400, "target is a text"),
+        ({"json": {"source": "en", "target": "de"}}, 400, "missing q"),
+        ({"json": {"q": "a", "source": "en"}}, 400, "missing target"),
+        ({"json": {**HELLO, "target": "xx"}}, 400, "xx is not supported"),
+        ({"json": {**HELLO, "source": "de", "target": "ko"}}, 400, "de is not translated into ko"),
+        ({"json": {**HELLO, "format": "pdf"}}, 400, "format is text or html"),
+        ({"json": {**HELLO, "alternatives": -1}}, 400, "alternatives is a whole number"),
+        ({"json": {**HELLO, "alternatives": "many"}}, 400, "alternatives is a whole number"),
+        ({"content": b"q=\xff\xfe&source=en&target=de"}, 400, "not UTF-8"),
+        ({"content": b"--x", "headers": {"content-type": "multipart/form-data; boundary=y"}}, 400, ""),
+        ({"content": b"--x", "headers": {"content-type": "multipart/form-data"}}, 400, "Invalid form"),
+        ({"json": {**HELLO, "q": "a" * 101}}, 413, "at most 100"),
+        ({"json": {**HELLO, "q": ["a"] * 51}}, 413, "at most 100"),
+        ({"content": b"q=" + b"a" * 300_000}, 413, "at most 200,000 bytes"),
+    ],
+)
+def test_what_is_no_request_is_told_why(sent: dict[str, Any], status: int, told: str) -> None:
+    with client(limits=Limits(body=200_000, characters=100)) as asked:
+        answer = asked.post("/translate", **sent)
+        assert (answer.status_code, list(answer.json())) == (status, ["error"])
+        assert told in answer.json()["error"]
+
+
+def test_surrogate_halves_are_no_text() -> None:
+    """JSON can write them; UTF-8 cannot."""
+    content = b'{"q": "\\ud83d", "source": "en", "target": "de"}'
+    with client() as asked:
+        answer = asked.post("/translate", content=content, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+
+
+def test_keys() -> None:
+    with client(keys=["secret", "슬쩍"]) as asked:
+        for key in ("", "wrong", "secret ", "secre"):
+            answer = asked.post("/translate", json={**HELLO, "api_key": key})
+            assert (answer.status_code, list(answer.json())) == (403, ["error"])
+        assert asked.post("/detect", data={"q": "a"}).status_code == 403
+        for sent in (
+            {"json": {**HELLO, "api_key": "secret"}},
+            {"json": {**HELLO, "apiKey": "슬쩍"}},
+            {"params": {**HELLO, "api_key": "secret"}},
+            {"json": HELLO, "headers": {"authorization": "Bearer secret"}},
+        ):
+            assert asked.post("/translate", **sent).status_code == 200  # type: ignore[arg-type]
+        for path in ("/languages", "/health", "/frontend/settings", "/"):
+            assert asked.get(path).status_code == 200
+        assert asked.get("/frontend/settings").json()["keyRequired"] is True
+
+
+def test_what_waits_is_limited() -> None:
+    """The queue is full: come again later."""
+    gate = Gate(open=False)
+    server, _ = made_up_server(gate=gate, limits=Limits(queue=1))
+    with TestClient(server.app()) as asked:
+        with server.service.admitted(1):
+            answer = asked.post("/translate", json=HELLO)
+            assert answer.status_code == 429 and 1 <= int(answer.headers["retry-after"]) <= 60
+            stream = asked.post("/translate", json=HELLO, headers={"accept": "text/event-stream"})
+            assert stream.status_code == 429
+        gate.open.set()
+        assert asked.post("/translate", json=HELLO).status_code == 200
+    assert server.service.n_requests == server.service.n_characters == 0
+
+
+def test_suggestions_are_texts_to_train_on(tmp_path: Path) -> None:
+    with client(suggestions=Suggestions(tmp_path)) as asked:
+        sent = {**HELLO, "q": "one\ttwo\n", "s": "eins\r\nzwei\u2028drei"}
+        assert asked.post("/suggest", data=sent).json() == {"success": True}
+        assert asked.post("/suggest", json={**HELLO, "s": "hallo", "source": "auto"}).status_code == 200
+        for wrong in ({**sent, "q": " \n"}, {**HELLO}, {**sent, "target": "../x"}):
+            assert asked.post("/suggest", json=wrong).status_code == 400
+    assert (tmp_path / "en-de.tsv").read_bytes().splitlines()[0] == b"one two\teins zwei drei"
+    assert len(list(tmp_path.iterdir())) == 1
+    with client() as asked:
+        assert asked.post("/suggest", data={**HELLO, "s": "hallo"}).status_code == 403
+    with pytest.raises(BytenmtError, match="is no folder: make it first"):
+        Suggestions(tmp_path / "none")
+
+
+def test_files() -> None:
+    def upload(asked: TestClient, name: str, data: bytes) -> Any:
+        return asked.post(
+            "/translate_file", data={"source": "en", "target": "de"}, files={"file": (name, data, "x/y")}
+        )
+
+    with client() as asked:
+        answer = upload(asked, "my file.txt", b"one\r\ntwo\n")
+        url = answer.json()["translatedFileUrl"]
+        fetched = asked.get(url)
+        assert (fetched.content, url.rpartition("/")[2]) == (b"ONE0\r\nTWO0\n", "my_file_de.txt")
+        assert "attachment" in fetched.headers["content-disposition"]
+        assert asked.get(url.replace("/download_file/", "/download_file/x")).status_code == 404
+        page = upload(asked, "a.HTML", b"<p>one</p>").json()["translatedFileUrl"]
+        assert asked.get(page).content == b"<p>ONE0</p>"
+        for name, data in (("a.exe", b"x"), ("", b"x"), ("txt", b"x"), ("a.txt", b"\xff\xfe")):
+            refused = upload(asked, name, data)
+            assert (refused.status_code, list(refused.json())) == (400, ["error"])
+        assert asked.post("/translate_file", data=HELLO).status_code == 400
+
+
+def test_other_formats_take_the_place_of_these() -> None:
+    def numbers(data: bytes, source: str, target: str) -> Parsed:
+        if not data:
+            raise BytenmtError("the file is empty")
+        units = data.decode().split(";")
+        return Parsed(units, False, lambda texts: f"{source}>{target}:{';'.join(texts)}".encode())
+
+    with client(formats={".nbr": numbers}) as asked:
+        assert asked.get("/frontend/settings").json()["supportedFilesFormat"] == [".nbr"]
+        sent = {"data": {"source": "en", "target": "de"}, "files": {"file": ("a.nbr", b"one;two")}}
+        url = asked.post("/translate_file", **sent).json()["translatedFileUrl"]  # type: ignore[arg-type]
+        assert asked.get(url).content == b"en>de:ONE0;TWO0"
+        sent["files"] = {"file": ("a.nbr", b"")}
+        assert asked.post("/translate_file", **sent).json() == {"error": "the file is empty"}  # type: ignore[arg-type]
+
+
+def test_health_figures_and_what_else_is_asked_first() -> None:
+    with client() as asked:
+        assert asked.get("/health").json() == {"status": "ok"}
+        asked.post("/translate", json=HELLO)
+        asked.post("/translate", json={})
+        figures = asked.get("/metrics")
+        assert figures.headers["content-type"].startswith("text/plain; version=0.0.4")
+        lines = figures.text.splitlines()
+        assert 'bytenmt_requests_total{path="translate",status="200"} 1' in lines
+        assert 'bytenmt_requests_total{path="translate",status="400"} 1' in lines
+        assert 'bytenmt_target_bytes_total{direction="en-de"} 6' in lines
+        assert 'bytenmt_request_seconds_bucket{le="+Inf"} 1' in lines
+        assert "bytenmt_requests_in_flight 0" in lines
+        assert "/translate" in asked.get("/spec").json()["paths"]
+        assert asked.get("/frontend/settings").json()["charLimit"] == Limits().characters
+        for answer, status in ((asked.get("/none"), 404), (asked.get("/translate"), 405)):
+            assert (answer.status_code, list(answer.json())) == (status, ["error"])
+        foreign = {"origin": "https://elsewhere.example"}
+        assert asked.get("/languages", headers=foreign).headers["access-control-allow-origin"] == "*"
+        asking = {**foreign, "access-control-request-method": "POST"}
+        assert asked.options("/translate", headers=asking).status_code == 200
+
+
+def test_a_failure_is_told_in_the_log_and_not_to_the_client() -> None:
+    server, lines = made_up_server()
+
+    async def fails(*_: Any) -> None:
+        raise RuntimeError("the inside of it")
+
+    server.service.translate = fails  # type: ignore[assignment]
+    with TestClient(server.app()) as asked:
+        answer = asked.post("/translate", json=HELLO)
+    assert answer.status_code == 500 and "inside" not in answer.text
+    told = [json.loads(line) for line in lines]
+    assert told[0]["error"] == "RuntimeError: the inside of it"
+    assert {"event", "status", "seconds", "pair", "characters"} <= told[1].keys()
+    assert "hello" not in "".join(lines)
+
+
+def test_an_engine_that_fails_is_replaced() -> None:
+    gate = Gate()
+    with client(gate=gate) as asked:
+        gate.open.wait = lambda _: False  # type: ignore[method-assign]
+        assert asked.post("/translate", json=HELLO).status_code == 500
+        del gate.open.wait
+        assert asked.post("/translate", json=HELLO).json() == {"translatedText": "HELLO0"}

@@ -1,0 +1,122 @@
+"""Translations that are shown while they are decoded: server-sent events and websockets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from made_up_service import Gate, client, made_up_server
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
+
+from bytenmt.serve.limits import Limits
+
+SSE = {"accept": "text/event-stream"}
+
+
+def events(text: str) -> list[tuple[str, Any]]:
+    found = []
+    for block in text.split("\n\n")[:-1]:
+        name, data = block.split("\n")
+        found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+@pytest.mark.parametrize("target", ["en", "de"])
+def test_parts_make_the_text(target: str) -> None:
+    """Every text's parts are its translation, what stands between the lines included; over two models too."""
+    texts = [" 하나 둘 셋 넷\n\n다섯 ", "", "여섯\r\n"]
+    sent = {"q": texts, "source": "ko", "target": target, "details": True}
+    with client() as asked:
+        answer = asked.post("/translate", json=sent, headers=SSE)
+        whole = asked.post("/translate", json=sent).json()
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    *parts, (last, data) = events(answer.text)
+    assert (last, data) == ("done", whole) and {name for name, _ in parts} == {"part"}
+    assert len(parts) > 8
+    for number, text in enumerate(whole["translatedText"]):
+        assert "".join(part["text"] for _, part in parts if part["index"] == number) == text
+    assert [len(lines) for lines in whole["details"]] == [2, 0, 1]
+
+
+def test_tags_come_in_parts_too() -> None:
+    sent = {"q": "<p>a &lt; b</p> c", "source": "en", "target": "de", "format": "html"}
+    with client() as asked:
+        *parts, (_, data) = events(asked.post("/translate", json=sent, headers=SSE).text)
+    assert "".join(part["text"] for _, part in parts) == data["translatedText"] == "<p>A &lt; B0</p> C0"
+
+
+def test_a_refused_stream_is_no_stream() -> None:
+    with client(keys=["k"]) as asked:
+        assert asked.post("/translate", json={"q": "a", "target": "de"}, headers=SSE).status_code == 403
+    with client() as asked:
+        answer = asked.post("/translate", json={"q": "a", "source": "auto", "target": "ko"}, headers=SSE)
+        assert events(answer.text) == [("error", {"error": "nothing is translated into ko: see /languages"})]
+
+
+def until_done(socket: Any) -> list[dict[str, Any]]:
+    found = []
+    while not found or not {"done", "error"} & found[-1].keys():
+        found.append(json.loads(socket.receive_text()))
+    return found
+
+
+def test_a_line_in_parts_out() -> None:
+    with client() as asked, asked.websocket_connect("/ws?source=ko&target=en") as socket:
+        socket.send_text("하나 둘 셋")
+        socket.send_text(json.dumps({"id": 7, "q": "ein Hund", "source": "de", "alternatives": 1}))
+        *parts, done = until_done(socket)
+        assert done == {"done": True, "translatedText": "하나 둘 셋0"}
+        assert "".join(part["part"] for part in parts) == "하나 둘 셋0" and len(parts) > 2
+        *parts, done = until_done(socket)
+        assert done["id"] == 7 and done["alternatives"] == ["EIN HUND1"]
+        assert all(part["id"] == 7 for part in parts)
+        for wrong in ('{"q": ', '{"q": 3}', json.dumps({"q": "a", "target": "xx"})):
+            socket.send_text(wrong)
+            assert list(until_done(socket)[-1]) == ["error"]
+        socket.send_bytes("둘".encode())
+        assert until_done(socket)[-1]["translatedText"] == "둘0"
+
+
+def test_one_direction_need_not_be_named() -> None:
+    """As marian-server's clients talk: lines in, lines out."""
+    with client("ko-en") as asked:
+        with asked.websocket_connect("/translate") as socket:
+            socket.send_text("하나\n둘")
+            socket.send_text("")
+            assert [socket.receive_text(), socket.receive_text()] == ["하나0\n둘0", ""]
+        with asked.websocket_connect("/ws") as socket:
+            socket.send_text("하나")
+            assert until_done(socket)[-1]["translatedText"] == "하나0"
+
+
+def test_a_socket_needs_a_key_too_and_is_limited() -> None:
+    with client("ko-en", keys=["secret"], limits=Limits(characters=5)) as asked:
+        with asked.websocket_connect("/ws") as socket:
+            socket.send_text("하나")
+            assert "key" in until_done(socket)[-1]["error"]
+            with pytest.raises(WebSocketDisconnect):
+                socket.receive_text()
+        with asked.websocket_connect("/ws?api_key=secret") as socket:
+            socket.send_text("하나")
+            assert until_done(socket)[-1]["translatedText"] == "하나0"
+            socket.send_text("하나 둘 셋")
+            assert "at most 5" in until_done(socket)[-1]["error"]
+
+
+def test_who_has_gone_is_not_decoded_for() -> None:
+    """A socket that closes takes its lines along, those that are decoded too."""
+    gate = Gate(open=False)
+    server, _ = made_up_server("ko-en", gate=gate)
+    with TestClient(server.app()) as asked:
+        with asked.websocket_connect("/ws") as socket:
+            socket.send_text("x" * 200)
+            socket.send_text("y" * 200)
+            assert gate.began.wait(10)
+        gate.open.set()
+        assert asked.post("/translate", json={"q": "하나", "target": "en"}).status_code == 200
+    assert b"y" * 200 not in gate.lines()
+    (worker,) = server.service.workers.values()
+    assert not worker._jobs and worker.n_running == 0
+    assert server.service.n_requests == server.service.n_lines == 0

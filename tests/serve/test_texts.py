@@ -1,0 +1,102 @@
+"""Texts as lines and what stands between them; languages, and which one a text is in."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_service import TEXTS
+
+from bytenmt.errors import BytenmtError
+from bytenmt.serve.detect import Detector
+from bytenmt.serve.languages import Direction, Languages
+from bytenmt.serve.texts import layout
+
+PIECES = [
+    "<b>",
+    "</b>",
+    "<p class='x'>",
+    "<!--",
+    "-->",
+    "<script>",
+    "</script>",
+    "a",
+    " ",
+    "\n",
+    "\r",
+    "&amp;",
+    "<",
+    ">",
+]
+
+
+@given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
+def test_a_text_filled_with_its_own_lines_is_the_text(text: str) -> None:
+    found = layout(text)
+    assert found.filled(found.lines) == text
+    assert all(line == line.strip() and line and "\n" not in line for line in found.lines)
+
+
+@given(st.lists(st.sampled_from(PIECES)).map("".join))
+def test_a_page_keeps_its_tags(text: str) -> None:
+    """In whatever order beginnings and ends come; and its text is read again as it was."""
+    found = layout(text, html=True)
+    again = layout(found.filled(found.lines), html=True)
+    assert again.lines == found.lines
+    assert found.filled(["x"] * len(found.lines)).count("<b>") == text.count("<b>")
+
+
+@pytest.mark.parametrize(
+    ("page", "lines"),
+    [
+        ("<p>One &amp; two.</p>\n<p> three </p>", ["One & two.", "three"]),
+        ("a <!-- <b>no</b> --> b", ["a", "b"]),
+        ("<style>p {}</style><pre>x\n<b>y</b></pre>z", ["z"]),
+        ('<span translate="no">Name<span>s</span></span> went', ["went"]),
+        ("<i class='big notranslate'>Name</i> went", ["went"]),
+        ("1 < 2 and <b>3 > 2</b>", ["1 < 2 and", "3 > 2"]),
+        ("<script>never ends", []),
+        ("&lt;b&gt;&#10;x", []),
+        ("ends in <b", ["ends in"]),
+    ],
+)
+def test_what_is_translated_of_a_page(page: str, lines: list[str]) -> None:
+    assert layout(page, html=True).lines == lines
+
+
+@pytest.mark.parametrize("text", ["<" * 300_000, "<!--" * 90_000, "<pre>" * 60_000, "<b class='" * 40_000])
+def test_a_page_of_beginnings_takes_no_longer(text: str) -> None:
+    """Work that grew with the square of the length would take hours."""
+    page = layout(text * 10, html=True)
+    assert page.filled(page.lines)
+
+
+def test_directions() -> None:
+    assert Direction.parse("en-de") == ("en", "de")
+    assert Direction.parse("zh-Hans:en") == ("zh-Hans", "en")
+    for wrong in ("en", "en-de-fr", "en-en", "", "e-de", "en-d/e", "en:"):
+        with pytest.raises(BytenmtError, match="no pair of languages"):
+            Direction.parse(wrong)
+
+
+def test_the_fewest_steps() -> None:
+    languages = Languages([Direction.parse(pair) for pair in ("ko-en", "en-de", "de-fr", "en-fr", "fr-en")])
+    assert list(map(str, languages.path("ko", "fr") or [])) == ["ko-en", "en-fr"]
+    assert languages.path("ko", "ko") == [] and languages.path("fr", "ko") is None
+    assert languages.known("KO") == "ko" and languages.known("de_CH") == "de" and languages.known("x") is None
+
+
+def test_detection() -> None:
+    """By script, then by n-grams; what has no letters is of any language."""
+    detector = Detector(["ko", "en", "de", "ja", "zh", "ru"], TEXTS)
+
+    def first(text: str) -> tuple[str, float]:
+        return detector.guesses(text)[0]
+
+    assert first("안녕 hello 하세요") == ("ko", 50.0)
+    assert first("the dog sat")[0] == "en" and first("die Katze")[0] == "de"
+    assert first("これは本")[0] == "ja" and first("这是书")[0] == "zh" and first("привет") == ("ru", 100.0)
+    assert first("123")[1] < 50 and first("")[0] == "ko"
+    assert Detector(["ja", "en"]).guesses("大学")[0] == ("ja", 100.0)
+    assert [guess.confidence for guess in Detector(["en", "de"]).guesses("hello")] == [50.0, 50.0]
+    assert Detector(["ko"]).guesses("hello") == [("ko", 0.0)]
