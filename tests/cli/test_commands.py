@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from click import Group
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 from made_up_engine import warm_up
@@ -25,6 +26,7 @@ from bytenmt.cli.console import writer
 from bytenmt.cli.main import main
 from bytenmt.cli.progress import Console
 from bytenmt.config.facts import CorpusFact, Facts
+from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import CONVOLUTIONAL, Config, config_toml, load_config, parse_config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import ALONE
@@ -602,7 +604,7 @@ def test_every_command_fits_a_line_of_the_list() -> None:
     ("words", "begun", "completed"),
     [
         (["train", "--arch"], "b", ["bahdanau", "bytenet"]),
-        (["train", "--preset"], "", ["tiny", "small", "base", "large", "paper"]),
+        (["train", "--preset"], "", list(PRESETS)),
         (["info"], "conv", ["convs2s", "conv"]),  # or a file's name, which the shell completes
         (["info", "luong", "--preset"], "b", ["base"]),
         (["translate"], "runs/", ["runs/"]),
@@ -644,8 +646,9 @@ def test_quiet_and_verbose(place: Path) -> None:
         form = r"bytenmt: engine \S+ on cpu, fp32, \d threads, drafts auto; loaded in \d+\.\d\d s"
         assert re.fullmatch(form, second) and "\n".join([*rest, ""]) == usual.stderr
     assert invoke(f"{pieces} -q -v").exit_code == 2
-    for name in COMMANDS:
-        assert {"-q", "-v"} <= {option for one in COMMANDS[name].params for option in one.opts}
+    for command in COMMANDS.values():
+        for one in command.commands.values() if isinstance(command, Group) else [command]:
+            assert {"-q", "-v"} <= {option for parameter in one.params for option in parameter.opts}
 
 
 def test_directions_that_differ_are_told(place: Path) -> None:

@@ -110,7 +110,9 @@ def serve(
     threads: int | None,
     **search: Any,
 ) -> None:
-    """Translate for programs and browsers: LibreTranslate's API, and a page at /.
+    """Translate for programs and browsers, over HTTP.
+
+    LibreTranslate's API, and a page at /.
 
     Languages that no model joins directly are joined over others. SIGTERM ends it when what was accepted is
     answered. It listens on this machine alone unless --host says otherwise: give --api-keys then, and put a
