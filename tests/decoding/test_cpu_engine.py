@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from cpu_engines import ALL, model, ours, packed, run, some_requests, theirs
-from invariants import WITHOUT_SOURCE, build, make
+from invariants import VARIANTS, WITHOUT_SOURCE, build, make
 from rotation import rotated
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
@@ -35,7 +35,14 @@ SEARCHES = {
     "top k and p": Options(sample=True, top_k=20, top_p=0.8, temperature=0.7),
     "no repeats": Options(beam=2, n_best=2, no_repeat_ngram_size=2),
 }
-EXACT = ["bahdanau", "luong-concat", "bytenet-wide", "convs2s-uneven", "bytenet-multiplicative"]
+EXACT = [
+    "luong-local-p",
+    "bahdanau",
+    "luong-concat",
+    "bytenet-wide",
+    "convs2s-uneven",
+    "bytenet-multiplicative",
+]
 
 
 @pytest.mark.parametrize(("name", "search"), rotated(list(ALL), list(SEARCHES)))
@@ -67,6 +74,20 @@ def test_no_beam_is_below_greedy_on_a_confident_model(beam: int) -> None:
     greedy = ours(of, requests, Options())
     for found, (best,) in zip(ours(of, requests, Options(beam=beam)), greedy, strict=True):
         assert found[0].score >= best.score - 1e-4
+
+
+def test_a_window_that_holds_every_source_changes_no_bit() -> None:
+    """local-m has global attention's weights; a narrow window yields something else."""
+    options, requests = Options(beam=2, n_best=2), some_requests(8)
+    found = []
+    for more in (
+        {},
+        {"attention": "local-m", "attention_window": 60},
+        {"attention": "local-m", "attention_window": 1},
+    ):
+        of = build(VARIANTS["luong"] | more).float()
+        found.append(ours(of, requests, options))
+    assert found[0] == found[1] != found[2]
 
 
 def test_a_forced_prefix_and_an_empty_limit() -> None:
