@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from cpu_engines import ALL, model, ours, packed, run, some_requests, theirs
-from invariants import WITHOUT_SOURCE, build, make
+from invariants import VARIANTS, WITHOUT_SOURCE, build, make
 from rotation import rotated
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
@@ -38,6 +38,7 @@ SEARCHES = {
 EXACT = [
     "bahdanau",
     "seq2seq-cho",
+    "luong-local-p",
     "luong-concat",
     "bytenet-wide",
     "convs2s-uneven",
@@ -74,6 +75,20 @@ def test_no_beam_is_below_greedy_on_a_confident_model(beam: int) -> None:
     greedy = ours(of, requests, Options())
     for found, (best,) in zip(ours(of, requests, Options(beam=beam)), greedy, strict=True):
         assert found[0].score >= best.score - 1e-4
+
+
+def test_a_window_that_holds_every_source_changes_no_bit() -> None:
+    """local-m has global attention's weights; a narrow window yields something else."""
+    options, requests = Options(beam=2, n_best=2), some_requests(8)
+    found = []
+    for more in (
+        {},
+        {"attention": "local-m", "attention_window": 60},
+        {"attention": "local-m", "attention_window": 1},
+    ):
+        of = build(VARIANTS["luong"] | more).float()
+        found.append(ours(of, requests, options))
+    assert found[0] == found[1] != found[2]
 
 
 def test_a_forced_prefix_and_an_empty_limit() -> None:

@@ -31,6 +31,13 @@ def test_every_instruction_has_its_line(name: str, precision: str) -> None:
     assert f"{one.weights.size:,} bytes in {precision}" in text and "byte " not in text.split("\n", 1)[1]
 
 
+def test_where_attention_looks_is_told() -> None:
+    """A window and what its Gaussian is of; nothing where it looks everywhere."""
+    told = {name: listing(packed(model(name))) for name in ("luong", "luong-local-m", "luong-local-p")}
+    assert "window" not in told["luong"] and "CENTRE" not in told["luong"]
+    assert "window=2 bell=none" in told["luong-local-m"] and "window=3 bell=after" in told["luong-local-p"]
+
+
 def test_it_is_printed(tmp_path: Path) -> None:
     """Of a run or a file; an architecture has no weights to name."""
     result = CliRunner().invoke(main, ["info", "luong", "--program"])

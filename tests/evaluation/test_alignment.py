@@ -155,12 +155,14 @@ def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:
     """Of every character of the text but the joints of pieces, for a run with attention; not for one without,
     nor where not wanted."""
     run, plain = make_run(tmp_path / "run"), make_run(tmp_path / "plain", "bytenet", 1)
+    near = make_run(tmp_path / "near", "luong", 2, ("model.attention=local-p", "model.attention_window=5"))
     off = make_run(tmp_path / "off", "luong", 2, ("model.attention=off", "model.input_feeding=false"))
     (tmp_path / "src").write_text("one 두 번째 three\n\nb\n")
     options += " --format jsonl --max-len-b 9"
     command = ["translate", "-i", f"{tmp_path}/src", *options.split()]
     for models, more, told in (
         ([run], [], True),
+        ([near], [], True),
         ([run], ["--no-alignment"], False),
         ([plain, off], [], False),
         ([plain, run], ["--alignment"], True),

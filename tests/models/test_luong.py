@@ -125,10 +125,22 @@ def test_a_gaussian_of_local_m_is_asked_for() -> None:
     assert_same(weights_of(after), weights_of(none) * torch.exp(-2 * x**2 / 9), "faded")
 
 
-@pytest.mark.parametrize("gaussian", ["after", "inside"])
-def test_where_to_look_is_learnt_through_the_gaussian(gaussian: str) -> None:
-    """The gradient of W_p and v_p is the change of the loss where no byte enters or leaves a window."""
-    model = model_with(gaussian=gaussian, attention_window=4, score="general")
+LOCATION = {"score": "location", "n_locations": 7, "attention": "local-m"}
+
+
+@pytest.mark.parametrize(
+    ("options", "learnt"),
+    [
+        ({"gaussian": "after"}, ["position.hidden.weight", "position.v"]),
+        ({"gaussian": "inside"}, ["position.hidden.weight", "position.v"]),
+        (LOCATION, ["location.weight"]),
+        (LOCATION | {"location_softmax": "twice", "input_feeding": False}, ["location.weight"]),
+    ],
+)
+def test_where_to_look_is_learnt(options: dict[str, Any], learnt: list[str]) -> None:
+    """The gradients are the change of the loss; W_p's and v_p's, where no byte enters or leaves a window, are
+    through the Gaussian alone."""
+    model = model_with(**{"attention_window": 4} | options)
     src, src_len, tgt = inputs()
 
     def loss() -> Tensor:
@@ -136,7 +148,7 @@ def test_where_to_look_is_learnt_through_the_gaussian(gaussian: str) -> None:
         return model(tgt, memory, model.start(memory))[0].log_softmax(dim=-1)[..., 70].sum()
 
     loss().backward()
-    for parameter in (model.decoder.position.hidden.weight, model.decoder.position.v):
+    for parameter in map(model.decoder.get_parameter, learnt):
         assert float(parameter.grad.abs().max()) > 1e-3
         flat, gradient = parameter.data.view(-1), parameter.grad.view(-1)
         for i in range(0, len(flat), 5):
