@@ -38,7 +38,7 @@ td:hover { outline: 2px solid #c40 }
 
 
 class HeatMaps(NamedTuple):
-    """source, text: without EOS; maps: by what they are called, one at least."""
+    """source, text: without EOS; maps: by what they are called; one alone has no name."""
 
     source: str
     text: str
@@ -50,9 +50,8 @@ class HeatMaps(NamedTuple):
         merged = {
             f"layer {number}": by_character(weights, source, text) for number, weights in layers.items()
         }
-        if len(merged) > 1:
-            mean = np.mean([*merged.values()], axis=0)
-            merged = {f"mean of {len(merged)} layers": mean, **merged}
+        mean = np.mean([*merged.values()], axis=0)
+        merged = {f"mean of {len(merged)} layers": mean, **merged} if len(merged) > 1 else {"": mean}
         return cls(source.decode(), text.decode(), merged)
 
 
@@ -81,8 +80,7 @@ def figure(of: HeatMaps) -> Figure:
         axes.set_yticks(np.arange(0.5, len(down) - 1), minor=True)
         axes.grid(which="minor", color="#ddd", linewidth=0.4)
         axes.tick_params(which="minor", length=0)
-        if n > 1 or name != "layer 1":
-            axes.set_xlabel(name)
+        axes.set_xlabel(name)
     return made
 
 
@@ -100,7 +98,7 @@ def _page(of: HeatMaps, title: str) -> Iterator[str]:
     yield "<p>Each row is a character of the text, dark where in the source the model looked for it.</p>"
     yield "<main>"
     for called, weights in of.maps.items():
-        yield f"<section><h2>{html.escape(called)}</h2>\n<table>"
+        yield f"<section><h2>{html.escape(called)}</h2>\n<table>" if called else "<section><table>"
         yield "".join(
             ["<tr><th>", *(f"<th>{html.escape(shown(letter))}" for letter in of.source), f"<th>{END}"]
         )

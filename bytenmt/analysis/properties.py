@@ -56,19 +56,19 @@ class Path(NamedTuple):
     number: int | None = None
 
     def __str__(self) -> str:
-        return self.letters if self.number is None else f"{self.letters} = {self.number}"
+        return self.letters if self.number is None else self.letters.replace("c", f"c = {self.number}", 1)
 
 
 # How a path grows with S and T, to within a constant.
 GROWTH: Mapping[str, Callable[[int, int], int]] = {
     "S + T": lambda s, t: s + t,
-    "max(S, T)": max,
     "S": lambda s, t: s,
     "T": lambda s, t: t,
     "c": lambda s, t: 0,
+    "c in the field": lambda s, t: 0,
     "1": lambda s, t: 0,
 }
-IN_WINDOW = "1 in the window"  # and what lies outside goes through the encoder
+IN_WINDOW = "1 in the window"  # and what lies outside goes through the encoder, or nowhere
 
 
 class Properties(NamedTuple):
@@ -118,9 +118,11 @@ def _luong(config: LuongConfig, model: Model[Any, Any]) -> Nets:
 
 
 def _bytenet(config: ByteNetConfig, model: Model[Any, Any]) -> Nets:
-    schedule = config.encoder_schedule
-    encoder = Net(len(schedule), 1 + (config.kernel_width - 1) * sum(schedule))
-    return _nets(config, encoder, Net(len(config.decoder_schedule), model.receptive_field()), "column")
+    schedule = config.encoder_schedule  # no blocks in a recurrent net
+    field = 1 + (config.kernel_width - 1) * sum(schedule) if schedule else None
+    encoder = Net(len(schedule) or config.n_encoder_sets or config.n_sets, field)
+    n_layers = len(config.decoder_schedule) or config.n_decoder_sets or config.n_sets
+    return _nets(config, encoder, Net(n_layers, model.receptive_field()), "column")
 
 
 def _convs2s(config: ConvS2SConfig, model: Any) -> Nets:
@@ -178,9 +180,10 @@ def _source_path(nets: Nets, model: Model[Any, Any]) -> Path | None:
         return source
     if link == "start":
         return Path(f"{source.letters} + {target.letters}")
-    if source.number is not None:  # the columns of a convolutional encoder
-        return Path("c", source.number + (target.number or 0))
-    return Path("max(S, T)") if target.number is None else source  # recurrent, it may leave at any column
+    if source.number is None:  # a signal may change nets at any column up to the prediction's
+        return target
+    # Columns of a convolutional encoder; what they have not seen reaches a recurrent decoder later.
+    return Path("c" if target.number else "c in the field", source.number + decoder.n_layers)
 
 
 def _told(net: Net, side: str) -> str:

@@ -66,6 +66,16 @@ class Command(click.Command):
             return super().invoke(ctx)
 
 
+class SubGroup(click.Group):
+    """A command that is several, each with -q and -v."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.params += _how_much_is_told()
+
+
 class CommandGroup(click.Group):
     """Turns what can go wrong in a user's hands into one line and an exit code. modules: the commands, and
     the modules beside this one that define them, imported when they are asked for."""

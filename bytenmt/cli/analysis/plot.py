@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bytenmt.cli.console import Command, check_output, say, standard_input, writer
+from bytenmt.cli.console import SubGroup, check_output, say, standard_input, writer
 from bytenmt.cli.options import FILE, RUN, RUNTIME, within
 from bytenmt.config.bounds import BEAM, Bounds
 from bytenmt.errors import BytenmtError
@@ -23,7 +23,7 @@ LONGEST = 300  # characters of either text: no label of more could be read
 SUFFIXES = (".png", ".html")
 
 
-@click.group()
+@click.group(cls=SubGroup)
 def plot() -> None:
     """Draw what a model attends to, or how its bytes lie."""
 
@@ -33,7 +33,7 @@ def line_option(name: str, help: str) -> Callable[[Callable[..., None]], Callabl
     return click.option(name, metavar="TEXT", help=help)
 
 
-@plot.command(cls=Command)
+@plot.command()
 @RUN
 @line_option("--line", "The source; the first line of stdin by default.")
 @line_option("--target", "The text that is written; the model's translation by default.")
@@ -149,7 +149,7 @@ def _drawn(found: HeatMaps, suffix: str, run: str) -> bytes:
     return drawing.png(heat_map.figure(found))
 
 
-@plot.command(cls=Command)
+@plot.command()
 @RUN
 @click.option("-o", "--output", type=FILE, default=Path("embedding.png"), help="embedding.png by default.")
 @click.option(
