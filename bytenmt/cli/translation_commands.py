@@ -88,7 +88,7 @@ def translate(
         check_streams(input, output)
         partial_output.check_resume(output, resume)
         text = inputs.to_translate(input, errors) if input is not None and leads else None
-        loaded = _loaded(runs, wanted, leads)
+        loaded = loaded_runs(runs, wanted, leads)
         if not loaded.source:
             raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
         translator = Translator.of_runtime(loaded, settings, group=group)
@@ -148,7 +148,7 @@ def evaluate(
     with processes(choose(wanted).device) as group:
         check_output(hyp_out, src, ref)
         corpus = inputs.all_pairs(src, ref, errors)
-        runtime = _loaded(runs, wanted, group is None or group.leads)
+        runtime = loaded_runs(runs, wanted, group is None or group.leads)
         inputs.check_pairs(runs[0], runtime.source, src)
         hypotheses = inputs.hypotheses(Translator.of_runtime(runtime, settings, group=group), corpus)
         on = inputs.torch_device(runtime.spec.device, threads)
@@ -193,7 +193,7 @@ def score(run: Path, src: Path | None, tgt: Path, errors: str, device: str, thre
         click.echo(f"{nats:.6f}\t{bits:.6f}")
 
 
-def _loaded(runs: tuple[Path, ...], wanted: EngineSpec, leads: bool) -> Runtime:
+def loaded_runs(runs: tuple[Path, ...], wanted: EngineSpec, leads: bool) -> Runtime:
     """The runs that decide together; a warning where they seem not to belong together. leads: whether this
     process tells."""
     from bytenmt.cli import decoding_args
