@@ -59,9 +59,9 @@ class Unit:
     at: where its source begins, in characters. name: its id, context or key. source: what is translated.
     start, end: what a translation takes the place of, in characters; the same number where there was
     nothing. target: how that reads now, None where there was nothing. write: a translation, and whether it
-    wants a review -> the text of that place. done: whether it is translated already. mark: what else
-    changes when a translation is put in, by whether it wants a review; units that share one are marked once,
-    for review where one of them wants it.
+    wants a review -> the text of that place. done: whether it is translated already;
+    doubted: by its state. mark: what else changes when a translation is put in, by whether it wants a review;
+    units that share one are marked once, for review where one of them wants it.
     """
 
     at: int
@@ -72,6 +72,7 @@ class Unit:
     target: Parts | None
     write: Callable[[Parts, bool], str]
     done: bool = False
+    doubted: bool = False
     mark: Callable[[bool], Sequence[Edit]] | None = None
 
 
@@ -125,13 +126,18 @@ def flat(parts: Iterable[Part]) -> str:
     return "".join(part.text for part in parts)
 
 
+def marked(data: bytes) -> tuple[bytes, str]:
+    """The byte order mark that a file begins with and the encoding that it says; empty without."""
+    return next(((mark, name) for mark, name in MARKS if data.startswith(mark)), (b"", ""))
+
+
 def decode(data: bytes, declared: str | None) -> tuple[str, bytes, str]:
     """The text of a file, its byte order mark, and the name of its encoding.
 
     declared: what the format or the user says it is; UTF-8 without. In UTF-8 bytes that are none are kept as
     Python's surrogates. Raises BytenmtError where the text could not be given back byte for byte.
     """
-    lead, encoding = next(((mark, name) for mark, name in MARKS if data.startswith(mark)), (b"", ""))
+    lead, encoding = marked(data)
     encoding = encoding or declared or "utf-8"
     try:
         encoding = codecs.lookup(encoding).name

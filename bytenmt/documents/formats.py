@@ -5,13 +5,15 @@ Knows files and formats; knows no translator.
 
 from __future__ import annotations
 
+import codecs
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from bytenmt.documents import html, markdown, markup, plain, po, strings, subtitles, tmx, xliff
-from bytenmt.documents.document import Document, Malformed, Unit, decode
+from bytenmt.documents.document import Document, Malformed, Parts, Unit, decode, flat, marked
+from bytenmt.documents.segments import utf8
 from bytenmt.errors import BytenmtError, DataError
 
 
@@ -118,3 +120,49 @@ def read(data: bytes, name: str, path: Path, wanted: Wanted | None = None) -> Do
     except Malformed as error:
         raise DataError(f"{path}, {document.place(error.at)}: {error.message}") from None
     return Document(text, lead, encoding, tuple(units), one.charref)
+
+
+def pairs(
+    pieces: Iterable[bytes], name: str, path: Path, pair: tuple[str, str] | None, strict: bool
+) -> Iterator[tuple[str, str]]:
+    """Source and target of the units of a file that are translated and not doubted, each on one line.
+
+    pieces: the bytes of the file; of a TMX they may be more than the memory holds. path: for messages.
+    strict: see Wanted. Raises DataError.
+    """
+    found: Iterable[tuple[Parts, Parts]]
+    if name == "tmx" and pair is not None:
+        found = tmx.pairs(_decoded(pieces, path), pair)
+    else:
+        document = read(b"".join(pieces), name, path, Wanted(pair, strict=strict))
+        found = (
+            (unit.source, unit.target)
+            for unit in document.units
+            if unit.done and unit.target and not unit.doubted
+        )
+    try:
+        for parts in found:
+            source, target = (" ".join(utf8(flat(one)).decode().split()) for one in parts)
+            if source and target:
+                yield source, target
+    except DataError as error:
+        raise DataError(f"{path}, {error}") from None
+
+
+def _decoded(pieces: Iterable[bytes], path: Path) -> Iterator[str]:
+    """The text of an XML file, as its mark or its first line has it encoded."""
+    decoder: codecs.IncrementalDecoder | None = None
+    for piece in pieces:
+        if decoder is None:
+            lead, encoding = marked(piece)
+            encoding = encoding or _declared(piece) or "utf-8"
+            try:
+                errors = "surrogateescape" if encoding.lower() == "utf-8" else "strict"
+                decoder = codecs.getincrementaldecoder(encoding)(errors)
+            except LookupError:
+                raise DataError(f"{path}: unknown encoding {encoding}: convert it to UTF-8") from None
+            piece = piece[len(lead) :]
+        try:
+            yield decoder.decode(piece)
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path} is not {error.encoding} ({error.reason}): convert it to UTF-8") from None

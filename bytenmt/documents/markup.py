@@ -75,6 +75,7 @@ class Scanner:
         self._text, self._first = "", 0  # what is held of the text, and the number of its first character
         self._data, self._first_byte = b"", 0  # the same from the place that was asked for last
         self._seen = (0, 0)  # bytes and characters up to there
+        self._passed = (0, 0)  # line ends that are not held any more, and the character behind the last one
         self._parser = expat.ParserCreate("utf-8")
         self._parser.buffer_text = False
         self._parser.StartElementHandler = self._start
@@ -85,7 +86,8 @@ class Scanner:
         """Take the next piece of the text. Raises Malformed with its place in the whole text."""
         n_bytes, n_chars = self._seen
         held = min((one.start for one in self._open if one is not None), default=n_chars)
-        self._text, self._first = self._text[held - self._first :] + text, held
+        self._pass(held)
+        self._text += text
         try:
             data = text.encode()
         except UnicodeEncodeError as error:
@@ -97,6 +99,21 @@ class Scanner:
         except expat.ExpatError as error:
             at = self._at(max(self._seen[0], self._parser.ErrorByteIndex))
             raise Malformed(f"not XML: {expat.ErrorString(error.code)}", at) from None
+
+    def _pass(self, held: int) -> None:
+        """Let go of the text before this character."""
+        gone = self._text[: held - self._first]
+        if "\n" in gone:
+            self._passed = self._passed[0] + gone.count("\n"), self._first + gone.rindex("\n") + 1
+        self._text, self._first = self._text[held - self._first :], held
+
+    def place(self, at: int) -> str:
+        """Line and column, from 1, of a character that is held."""
+        n_lines, begin = self._passed
+        before = self._text[: at - self._first]
+        if "\n" in before:
+            begin = self._first + before.rindex("\n") + 1
+        return f"line {n_lines + before.count(chr(10)) + 1}, column {at - begin + 1}"
 
     def slice(self, start: int, end: int) -> str:
         """Of the text, by places in the whole; of an element that has just ended."""

@@ -154,6 +154,7 @@ def _units(text: str, entry: _Entry, one: int) -> list[Unit]:
     name = known["msgctxt"].value if "msgctxt" in known else ""
     newline = "\r\n" if text[known["msgid"].end :].startswith("\r\n") else "\n"
     mark = _mark(text, entry, newline)
+    fuzzy = any("fuzzy" in re.split(r"[\s,]+", text[start:end]) for start, end in entry.flags)
     units = []
     for word, string in known.items():
         plural = "msgid_plural" in known and word != f"msgstr[{one}]"
@@ -169,6 +170,7 @@ def _units(text: str, entry: _Entry, one: int) -> list[Unit]:
                     target=strings(string.value),
                     write=lambda parts, _: _quoted(flat(parts), newline),
                     done=bool(string.value),
+                    doubted=fuzzy,
                     mark=mark,
                 )
             )

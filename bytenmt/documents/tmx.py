@@ -6,10 +6,12 @@ Knows this format; knows no translator.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from bytenmt.documents import markup
 from bytenmt.documents.document import Malformed, Parts, Unit, flat
 from bytenmt.documents.markup import Element
+from bytenmt.errors import DataError
 
 KEPT = ("tmx", "header", "body", "tu", "tuv", "seg")
 OPAQUE = frozenset(("bpt", "ept", "ph", "it", "ut"))
@@ -78,3 +80,29 @@ def _unit(text: str, one: Element, pair: tuple[str, str]) -> Unit | None:
         return f'{lead[0] if lead else ""}<{tuv.name} {lang}="{pair[1]}">{note}{filled}</{tuv.name}>'
 
     return Unit(seg.inside, name, source, tuv.end, tuv.end, None, make)
+
+
+def pairs(pieces: Iterable[str], pair: tuple[str, str]) -> Iterator[tuple[Parts, Parts]]:
+    """The source and target of each unit that has both, of a memory that comes in pieces: in little memory,
+    however long it is. Raises DataError with the place of a mistake in it."""
+    found: list[tuple[Parts, Parts]] = []
+
+    def ended(one: Element) -> bool:
+        if one.local != "tu":
+            return False
+        segs = [tuv and tuv.child("seg") for tuv in (variant(one, pair[0]), variant(one, pair[1]))]
+        source, target = (seg and parts_of(scanner.slice(seg.inside, seg.outside)) for seg in segs)
+        if source and target and segs[0] is not segs[1]:
+            found.append((source, target))
+        return True
+
+    scanner = markup.Scanner(("tu", "tuv", "seg"), ended)
+    try:
+        for piece in pieces:
+            scanner.feed(piece, last=False)
+            yield from found
+            found.clear()
+        scanner.feed("")
+    except Malformed as error:
+        raise DataError(f"{scanner.place(error.at)}: {error.message}") from None
+    yield from found

@@ -96,7 +96,8 @@ def _unit(text: str, holder: Element, source: Element, second: bool, extra: Edit
         return f"{lead}{opened}{markup.escaped(translation)}</{prefix}target>"
 
     mark = _mark(text, holder, extra) if second else None
-    return Unit(source.inside, name or "", parts, start, end, begun, write, done, mark)
+    doubted = state.startswith("needs-") or "needs-review" in holder.attributes.get("subState", "")
+    return Unit(source.inside, name or "", parts, start, end, begun, write, done, doubted, mark)
 
 
 def _mark(text: str, segment: Element, extra: Edit | None) -> Callable[[bool], Sequence[Edit]]:

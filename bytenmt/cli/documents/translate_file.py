@@ -41,7 +41,7 @@ MOST_BITS = 1e6
 @click.option("--overwrite", is_flag=True, help="Translate anew what is translated already.")
 @click.option(
     "--flag-above",
-    type=within(Bounds(0.0, MOST_BITS)),
+    type=within(Bounds(0.0, MOST_BITS, whole=False)),
     default=FLAG_ABOVE,
     show_default=True,
     metavar="BITS",
