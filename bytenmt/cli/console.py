@@ -93,7 +93,7 @@ class CommandGroup(click.Group):
     def get_command(self, ctx: click.Context | None, name: str) -> click.Command | None:
         if name not in self._modules:
             return None
-        command = getattr(import_module(f"{__package__}.{self._modules[name]}"), name)
+        command = getattr(import_module(f"{__package__}.{self._modules[name]}"), name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

@@ -17,6 +17,7 @@ from bytenmt.kernel_cache import report_to
 COMMANDS = {  # and the modules below bytenmt.cli that define them
     "train": "train_command",
     "translate": "translation_commands",
+    "translate-file": "documents.translate_file",
     "evaluate": "analysis.evaluate",
     "score": "translation_commands",
     "predict": "language_commands",

@@ -156,7 +156,8 @@ TEXTS = options(
         "weights",
         type=within(WEIGHT),
         multiple=True,
-        help="How often the pairs of a corpus come in an epoch; one for each --tgt, then each --tsv.",
+        help="How often the pairs of a corpus come in an epoch; one for each --tgt, then each --tsv,"
+        " --tmx, --xliff, --po.",
     ),
     click.option("--valid-src", type=FILE, help="Source text to validate on."),
     click.option("--valid-tgt", type=FILE, help="Target text to validate on."),

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from bytenmt.cli.console import Command, detail, say
+from bytenmt.cli.documents.training_pairs import OPTIONS as DOCUMENTS
 from bytenmt.cli.options import ARCH, COUNT_OR_NONE, FILE, RUNTIME, TEXTS, options, preset_option, within
 from bytenmt.cli.progress import Console
 from bytenmt.config.bounds import TRAINING as LEARNT
@@ -78,6 +79,7 @@ TRAINING = options(
 @click.option("-o", "--output", "run", type=FILE, required=True, help="The run folder to make.")
 @ARCH
 @TEXTS
+@DOCUMENTS
 @preset_option("The size; small by default.")
 @click.option("--config", "file", type=FILE, help="A TOML file laid over the preset.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="As train.ema=0.999.")
@@ -98,6 +100,10 @@ def train(
     tsv: tuple[Path, ...],
     text: tuple[Path, ...],
     weights: tuple[float, ...],
+    tmx: tuple[Path, ...],
+    xliff: tuple[Path, ...],
+    po: tuple[Path, ...],
+    pair: str | None,
     valid_src: Path | None,
     valid_tgt: Path | None,
     valid_tsv: Path | None,
@@ -117,13 +123,14 @@ def train(
 ) -> None:
     """Train a model on raw parallel text, or on text alone.
 
-    Files are plain or packed (.gz, .xz, .zst). --src and --tgt, or --tsv, may be given several times; or
-    --text, whose bytes are learnt as one stream without a source: a byte language model. Under torchrun all
-    processes train one model.
+    Files are plain or packed (.gz, .xz, .zst). --src and --tgt, --tsv, --tmx, --xliff and --po may be
+    given several times; or --text, whose bytes are learnt as one stream without a source: a byte language
+    model. Under torchrun all processes train one model.
     """
     import torch
 
     from bytenmt.cli import training_args
+    from bytenmt.cli.documents import training_pairs
     from bytenmt.cli.inputs import torch_device
     from bytenmt.distributed import process_group
     from bytenmt.training import run as training
@@ -131,6 +138,8 @@ def train(
     resume = resume or resume_from is not None
     on = torch_device(device, threads)
     with process_group(on) as group:
+        documents = training_pairs.conversions(run, tmx, xliff, po, pair)
+        tsv += tuple(one.table for one in documents)
         files = training_args.training_files(src, tgt, tsv, text, weights)
         valid = training_args.validation_files(files, valid_src, valid_tgt, valid_tsv, valid_text)
         settings += training_args.named_settings(named)
@@ -141,6 +150,9 @@ def train(
         warning = group.first(lambda: training_args.check_resume(run, resume_from) if resume else None)
         if warning is not None and group.leads:
             say(f"bytenmt: {warning}")
+        for line in group.first(lambda: training_pairs.convert(documents, errors)):
+            if group.leads:
+                say(line)
         detail(f"training on {on}, {torch.get_num_threads()} CPU threads, PyTorch {torch.__version__}")
         outcome = training.train(
             run,

@@ -173,7 +173,10 @@ def training_files(
     files += [PairFiles(tsv=path) for path in tsv]
     if weights and len(weights) != len(files):
         corpora = "1 corpus" if len(files) == 1 else f"{len(files)} corpora"
-        raise BytenmtError(f"{len(weights)} --weight for {corpora}: give one for each --tgt, then each --tsv")
+        raise BytenmtError(
+            f"{len(weights)} --weight for {corpora}: give one for each --tgt, then each --tsv,"
+            " --tmx, --xliff, --po"
+        )
     if weights:
         files = [pair._replace(weight=weight) for pair, weight in zip(files, weights, strict=True)]
     return files

@@ -1,0 +1,85 @@
+"""Documents as training text: their translated units as a table of pairs in the run folder.
+
+The table is what is trained on: its digest tells whether a run that goes on has the text that it had. Knows
+files and names; the formats know the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from bytenmt.atomic_file import replacing
+from bytenmt.cli.documents.languages import language_pair
+from bytenmt.cli.options import FILE, options
+from bytenmt.errors import BytenmtError, DataError
+
+CACHE = "cache"  # in the run folder, where packed texts are unpacked too
+OPTIONS = options(
+    click.option("--tmx", type=FILE, multiple=True, help="A translation memory to learn; with --pair."),
+    click.option("--xliff", type=FILE, multiple=True, help="The units of it that are translated."),
+    click.option("--po", type=FILE, multiple=True, help="The entries of it that are translated, not fuzzy."),
+    click.option("--pair", metavar="SRC-TGT", help="The languages of --tmx, as en-de or en-US:pt-BR."),
+)
+
+
+class Conversion(NamedTuple):
+    """path: of a document; table: the file that its pairs are written to."""
+
+    path: Path
+    format: str
+    pair: tuple[str, str] | None
+    table: Path
+
+
+def conversions(
+    run: Path, tmx: Sequence[Path], xliff: Sequence[Path], po: Sequence[Path], pair: str | None
+) -> list[Conversion]:
+    """What is to be done for these documents, those of --tmx first. Raises BytenmtError."""
+    if tmx and pair is None:
+        raise BytenmtError("--tmx has texts in several languages: give --pair, as en-de")
+    if pair is not None and not tmx:
+        raise BytenmtError("--pair would be ignored: it is for --tmx")
+    languages = None if pair is None else language_pair(pair)
+    named = chain(
+        (("tmx", path, languages) for path in tmx),
+        (("xliff", path, None) for path in xliff),
+        (("po", path, None) for path in po),
+    )
+    return [Conversion(path, name, two, _table(run, path, pair)) for name, path, two in named]
+
+
+def _table(run: Path, path: Path, pair: str | None) -> Path:
+    key = hashlib.sha256(f"{path.resolve()} {pair}".encode(errors="surrogateescape")).hexdigest()[:12]
+    return run / CACHE / f"{path.name[:80]}.{key}.tsv"
+
+
+def convert(wanted: Sequence[Conversion], errors: str) -> list[str]:
+    """Write each table; a line on each to tell. Raises DataError."""
+    return [_convert(one, errors) for one in wanted]
+
+
+def _convert(one: Conversion, errors: str) -> str:
+    from bytenmt.data.text_file import pieces_of
+    from bytenmt.documents.formats import pairs
+
+    found = pairs(pieces_of(one.path), one.format, one.path, one.pair, errors == "strict")
+    first = next(found, None)  # before anything is written: a file that cannot be read is told of
+    if first is None:
+        languages = "" if one.pair is None else f" {one.pair[0]} and {one.pair[1]}"
+        raise DataError(f"{one.path} has no pair of texts{languages} that are translated")
+    n_pairs = 0
+    try:
+        one.table.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(one.table) as file:
+            for source, target in chain([first], found):
+                file.write(f"{source}\t{target}\n".encode())
+                n_pairs += 1
+    except OSError as error:
+        raise DataError(f"{one.table} cannot be written ({error.strerror}): make room there") from None
+    return f"{one.path}: {n_pairs:,} pairs"

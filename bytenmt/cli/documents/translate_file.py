@@ -1,0 +1,133 @@
+"""The command translate-file: a document in, the same document translated out. Parse, call, print.
+
+The heavy imports stand inside the command.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bytenmt.cli.console import Command, check_output, detail, say, writer
+from bytenmt.cli.documents.languages import PAIR, language_pair
+from bytenmt.cli.options import DECODING, FILE, RUNTIME, within
+from bytenmt.cli.progress import progress
+from bytenmt.config.bounds import Bounds
+from bytenmt.documents.formats import FORMATS
+from bytenmt.documents.translation import FLAG_ABOVE
+from bytenmt.errors import BytenmtError
+
+if TYPE_CHECKING:
+    from bytenmt.documents.translation import Told
+
+MOST_BITS = 1e6
+
+
+@click.command("translate-file", cls=Command)
+@click.argument("input", metavar="IN", type=FILE)
+@click.argument("output", metavar="OUT", type=FILE)
+@click.option(
+    "-m",
+    "--model",
+    "runs",
+    type=FILE,
+    multiple=True,
+    required=True,
+    help="A run folder or a checkpoint file; several decide together.",
+)
+@click.option("--format", "form", type=click.Choice(list(FORMATS)), help="Of IN; by its suffix without.")
+@click.option("--overwrite", is_flag=True, help="Translate anew what is translated already.")
+@click.option(
+    "--flag-above",
+    type=within(Bounds(0.0, MOST_BITS, whole=False)),
+    default=FLAG_ABOVE,
+    show_default=True,
+    metavar="BITS",
+    help="A translation with more bits per byte is marked for review: fuzzy in PO,"
+    " needs-review-translation in XLIFF, told with -v in every format.",
+)
+@PAIR
+@click.option("--column", help="Of a table: the name in its first row, or the number from 1.")
+@click.option("--to-column", "into", help="The column for the translations; --column itself without.")
+@click.option("--encoding", help="Of IN, where it does not tell and is not UTF-8; OUT has the same.")
+@DECODING
+@RUNTIME
+def translate_file(
+    input: Path,
+    output: Path,
+    runs: tuple[Path, ...],
+    form: str | None,
+    overwrite: bool,
+    flag_above: float,
+    pair: str | None,
+    column: str | None,
+    into: str | None,
+    encoding: str | None,
+    errors: str,
+    device: str,
+    threads: int | None,
+    **decoding: Any,
+) -> None:
+    """Translate the document IN into OUT.
+
+    TMX, XLIFF 1.2 and 2, PO, SRT, WebVTT, HTML, Markdown, JSON, .properties, CSV, TSV and plain text. Only
+    text is replaced: all else comes back byte for byte, in IN's encoding. What is translated already stays;
+    what is doubtful is marked for review. OUT is there when it is whole.
+    """
+    from bytenmt.cli import decoding_args
+    from bytenmt.cli.line_filter import follow
+    from bytenmt.cli.translation_commands import loaded_runs
+    from bytenmt.data.text_file import read_bytes
+    from bytenmt.decoding.choice import choose, processes
+    from bytenmt.decoding.translator import Translator
+    from bytenmt.documents import formats
+    from bytenmt.documents.translation import asking, count, translate
+
+    settings = decoding_args.settings(decoding)
+    wanted = decoding_args.engine_spec(decoding, device, threads)
+    name = form or formats.format_of(input)
+    given = formats.Wanted(
+        None if pair is None else language_pair(pair), column, into, encoding, errors == "strict"
+    )
+    formats.check(name, given)
+    with processes(choose(wanted).device) as group:
+        leads = group is None or group.leads
+        check_output(output, input)
+        document = formats.read(read_bytes(input).tobytes(), name, input, given) if leads else None
+        runtime = loaded_runs(runs, wanted, leads)
+        if not runtime.source:
+            raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
+        translator = Translator.of_runtime(runtime, settings, group=group)
+        if document is None:
+            follow(translator)
+            return
+        limit = translator.max_source_bytes
+        with progress(count(document, limit, overwrite), " segments") as (bar, _):
+            made, told = translate(
+                document,
+                asking(translator),
+                limit=limit,
+                overwrite=overwrite,
+                flag_above=flag_above,
+                bar=bar,
+            )
+        if group is not None:
+            group.broadcast(None)
+    with writer(output) as out:
+        out.write(made)
+    _tell(told, len(document.units))
+
+
+def _tell(told: Told, n_units: int) -> None:
+    """What was done on stderr; with -v each place that wants a review."""
+    empty = f", {len(told.empty)} without a translation left as they were" if told.empty else ""
+    say(
+        f"{n_units} units: {told.translated} translated, {told.kept} were already,"
+        f" {len(told.review)} to review{empty}"
+    )
+    for place, why in told.review:
+        detail(f"to review: {place}: {why}")
+    for place in told.empty:
+        detail(f"without a translation: {place}")

@@ -1,0 +1,143 @@
+"""The codes of a unit: tags and placeholders that a translation must have as they are, found in a string, and
+put back into a translation that may have lost, doubled or crossed some.
+
+Knows strings; knows no format and no translator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts
+
+TAG = r"</?[A-Za-z](?:[^<>\"']|\"[^\"]*\"|'[^']*')*>"
+PLACEHOLDER = (
+    r"\{\{[^{}]*\}\}|\$?\{[^{}\s][^{}]*\}|\{\}"  # {{name}}, ${name}, {name}, {0}, {}
+    r"|%\([^()\s]+\)[#0 +-]*[\d.]*[a-zA-Z]"  # %(name)s
+    r"|%(?:\d+\$)?[#0+-]*[\d.*]*(?:hh|h|ll|l|q|j|z|t|L)?[diouxXeEfFgGaAcspn@]"  # %s, %1$s, %5.2f
+    r"|%%"
+)
+IN_STRINGS = re.compile(f"{TAG}|{PLACEHOLDER}")
+TAGS = re.compile(TAG)
+NAME = re.compile(r"</?([A-Za-z][^\s/>]*)")
+
+
+def kind_of_tag(tag: str) -> str:
+    """Of a tag as it is written: <b> opens, </b> closes, <br/> stands alone."""
+    if tag.startswith("</"):
+        return CLOSE
+    return ALONE if tag.endswith("/>") else OPEN
+
+
+def found(text: str, pattern: re.Pattern[str]) -> list[Part]:
+    """A string as text and codes; of what the pattern finds, tags open and close, all else stands alone."""
+    parts, last = [], 0
+    for match in pattern.finditer(text):
+        if match.start() > last:
+            parts.append(Part(text[last : match.start()]))
+        is_tag = NAME.match(match[0])
+        parts.append(Part(match[0], kind_of_tag(match[0]) if is_tag else ALONE))
+        last = match.end()
+    if last < len(text):
+        parts.append(Part(text[last:]))
+    return parts
+
+
+def paired(parts: Iterable[Part]) -> Parts:
+    """The same where tags that open or close nothing stand alone, and where texts that touch are one."""
+    joined: list[Part] = []
+    for part in parts:
+        if part.kind == TEXT and joined and joined[-1].kind == TEXT:
+            joined[-1] = Part(joined[-1].text + part.text)
+        elif part.text:
+            joined.append(part)
+    partner = partners(joined)
+    return tuple(
+        Part(part.text, ALONE) if part.kind in (OPEN, CLOSE) and index not in partner else part
+        for index, part in enumerate(joined)
+    )
+
+
+def partners(parts: Sequence[Part]) -> dict[int, int]:
+    """Of each code that opens or closes a pair the other one, by their indices; those without are left out.
+
+    Tags are paired by name; one that is never closed stands in nobody's way.
+    """
+    found: dict[int, int] = {}
+    waiting: list[int] = []
+    for index, part in enumerate(parts):
+        if part.kind == OPEN:
+            waiting.append(index)
+        elif part.kind == CLOSE:
+            name = _name(part.text)
+            at = next(
+                (n for n in reversed(range(len(waiting))) if _name(parts[waiting[n]].text) == name), None
+            )
+            if at is not None:
+                found[index], found[waiting[at]] = waiting[at], index
+                del waiting[at:]
+    return found
+
+
+def _name(code: str) -> str:
+    """By which codes are paired: the name of a tag, a bracket, or what the code itself is."""
+    match = NAME.match(code)
+    if match:
+        return match[1].lower()
+    return "[" if code.startswith(("]", "![")) else code
+
+
+def strings(text: str) -> Parts:
+    """The string of a program as text and codes: tags and placeholders."""
+    return paired(found(text, IN_STRINGS))
+
+
+def put_back(source: Parts, output: str) -> tuple[Parts, bool]:
+    """A translation as text and codes, with all codes of its source, and whether it had them so.
+
+    A code that the source has not so often, or that would close what is not open, is left out. A pair that
+    was not closed is closed at the end, and the codes that are missing follow there, in their order.
+    """
+    codes = {index: part for index, part in enumerate(source) if part.kind != TEXT}
+    if not codes:
+        return ((Part(output),) if output else ()), True
+    partner, unused, stack = partners(source), dict(codes), list[int]()
+    parts, last, whole = list[Part](), 0, True
+    by_length = sorted({part.text for part in codes.values()}, key=len, reverse=True)
+    for match in re.finditer("|".join(map(re.escape, by_length)), output):
+        if match.start() > last:
+            parts.append(Part(output[last : match.start()]))
+        last = match.end()
+        index = _fitting(match[0], unused, partner, stack)
+        if index is None:
+            whole = False
+            continue
+        parts.append(unused.pop(index))
+    if last < len(output):
+        parts.append(Part(output[last:]))
+    while stack:
+        whole = False
+        parts.append(unused.pop(partner[stack.pop()]))
+    for index, part in unused.items():
+        whole = False
+        spaced = part.kind == ALONE and not part.text.startswith("<")
+        parts += [Part(" ")] * (spaced and index > 0 and bool(parts)) + [part]
+    return paired(parts), whole
+
+
+def _fitting(text: str, unused: dict[int, Part], partner: dict[int, int], stack: list[int]) -> int | None:
+    """Which of the source's codes a code of the output is; what is open is noted in `stack`."""
+    for index, part in unused.items():
+        if part.text != text:
+            continue
+        if part.kind == CLOSE:
+            if stack and partner[stack[-1]] == index:
+                stack.pop()
+                return index
+        elif part.kind == ALONE or not (stack and unused[partner[stack[-1]]].text == text):
+            # What could close the innermost pair as well, as ** does, closes it.
+            if part.kind == OPEN:
+                stack.append(index)
+            return index
+    return None

@@ -1,0 +1,257 @@
+"""Markdown: units are paragraphs, headings, items and cells; code, addresses and HTML blocks stay.
+
+The marks of a line (a quote's, an item's, a heading's) stand outside its unit. A paragraph of several lines
+comes back as one, which means the same. Knows this format; knows no translator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from bytenmt.documents.codes import TAG, kind_of_tag, paired
+from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, Unit, flat, place
+
+LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
+QUOTES = re.compile(r"(?:[ ]{0,3}>[ ]?)*")
+ITEM = re.compile(r"([ \t]*)(?:[-+*]|\d{1,9}[.)])(?:[ \t]+|$)(?:\[[ xX]\][ \t]+)?")
+FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*$)|~{3,}|:{3,}|\$\$)")
+HEADING = re.compile(r"[ \t]*#{1,6}(?:[ \t]+|$)")
+HEADING_END = re.compile(r"(?:[ \t]+#+)?(?:[ \t]*\{[^{}]*\})?[ \t]*$")
+RULE = re.compile(r"[ \t]*(?:(?:[-_*][ \t]*){3,}|=+|-+)$")
+DEFINITION = re.compile(r"[ \t]*\[([^\]]+)\]:")
+HTML_BLOCK = re.compile(r"[ ]{0,3}<(?:[!?]|/?([A-Za-z][A-Za-z0-9-]*)(?=[\s/>]|$))")
+INLINE_HTML = frozenset(
+    [
+        "a",
+        "abbr",
+        "b",
+        "bdi",
+        "br",
+        "cite",
+        "code",
+        "del",
+        "em",
+        "i",
+        "img",
+        "ins",
+        "kbd",
+        "mark",
+        "q",
+        "s",
+        "samp",
+        "small",
+        "span",
+        "strong",
+        "sub",
+        "sup",
+        "u",
+    ]
+)
+DIVIDER = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+CELL = re.compile(r"(?:\\.|`+[^`]*`+|[^|\\`]|\\|`)+")
+BREAK = re.compile(r"(?:[ ]{2,}|\\)$")
+MARK = re.compile(r"#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|=+\s*$|-+\s*$|\|")
+NUMBER = re.compile(r"(\d{1,9})([.)](?:\s|$))")
+CODES = re.compile(
+    r"(?P<code>(?<!`)(`+)(?!`).+?(?<!`)\2(?!`))"
+    r"|<!--.*?-->|<(?:[A-Za-z][A-Za-z0-9+.-]*:[^\s<>]*|[^\s<>@]+@[^\s<>]+)>"
+    rf"|(?P<tag>{TAG})"
+    r"|!\[[^\[\]]*\](?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\]]*\])|\[\^[^\]]+\]|\[![A-Z]+\]"
+    r"|(?P<close>\](?:\([^()\s]*(?:\([^()]*\)[^()\s]*)*(?:\s+(?:\"[^\"]*\"|'[^']*'))?\)|\[[^\[\]]*\]))|(?P<open>\[)"
+    r"|\\[!-/:-@\[-`{-~]|&(?:\w+|#\d+|#[xX][0-9a-fA-F]+);|https?://[^\s<>()]*[^\s<>().,:;!?'\"*_]"
+    r"|(?P<strong>\*\*\*|\*\*|\*|~~|(?<![^\W_])_{1,3}(?=[^\W_])|(?<=[^\s_])_{1,3}(?![^\W_]))",
+    re.DOTALL,
+)
+
+
+@dataclass
+class _Block:
+    """Lines of a paragraph: where the text of each begins and ends."""
+
+    lines: list[tuple[int, int]] = field(default_factory=list)
+
+
+class _Reader:
+    """Goes through the lines; `units` are those of the blocks that have ended."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.units: list[Unit] = []
+        self.labels = {match[1].lower() for match in re.finditer(DEFINITION.pattern, text, re.MULTILINE)}
+        self._block = _Block()
+        self._fence = ""
+        self._html = False
+        self._indent = 0  # of the content of the item that we are in
+        self._blank = True  # whether the line before was blank, or code
+        self._table = False
+
+    def read(self) -> list[Unit]:
+        at = self._front_matter()
+        matches = list(LINES.finditer(self.text, at))
+        for number, match in enumerate(matches):
+            following = matches[number + 1][1] if number + 1 < len(matches) else ""
+            self._line(match.start(1), match[1], following)
+        self._end()
+        return self.units
+
+    def _front_matter(self) -> int:
+        match = re.match(
+            r"(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?:\r?\n|$)", self.text, re.DOTALL | re.MULTILINE
+        )
+        return 0 if match is None else match.end()
+
+    def _line(self, start: int, line: str, following: str) -> None:
+        quotes = QUOTES.match(line)
+        assert quotes is not None
+        bare = line[quotes.end() :]
+        at = start + quotes.end()
+        if self._opaque(bare):
+            return
+        if not bare.strip():
+            self._end()
+            self._blank = True
+            return
+        indent = len(bare.expandtabs(4)) - len(bare.expandtabs(4).lstrip())
+        if indent == 0 and self._blank and not ITEM.match(bare):
+            self._indent = 0
+        if self._blank and indent >= self._indent + 4:
+            return  # code
+        item = None if RULE.match(bare) else ITEM.match(bare)
+        if item is not None and (self._blank or self._indent or not self._block.lines or item[0].strip()):
+            self._end()
+            while item is not None:
+                at, bare = at + item.end(), bare[item.end() :]
+                self._indent = indent + item.end() - len(item[1])
+                item = ITEM.match(bare)
+            if not bare.strip() or FENCE.match(bare) and self._opaque(bare):
+                self._blank = False
+                return
+        self._content(at, bare, following)
+        self._blank = False
+
+    def _opaque(self, bare: str) -> bool:
+        """Whether a line is of what is no text: a fenced block, or one of HTML."""
+        fence = FENCE.match(bare)
+        if self._fence:
+            if fence and fence[1].startswith(self._fence) and bare.strip() == fence[1]:
+                self._fence = ""
+            return True
+        if self._html:
+            self._html = bool(bare.strip())
+            return self._html
+        if fence:
+            self._end()
+            self._fence = "" if fence[1] == "$$" and bare.strip().count("$$") > 1 else fence[1]
+            if fence[1].startswith(":"):
+                self._fence = ""  # what stands between is text
+            self._blank = True
+            return True
+        block = HTML_BLOCK.match(bare)
+        if block and not self._block.lines and (block[1] or "").lower() not in INLINE_HTML:
+            closed = block[1] is None and "-->" in bare
+            self._html = not closed
+            return True
+        return False
+
+    def _content(self, at: int, bare: str, following: str) -> None:
+        """A line of text, its marks taken off."""
+        heading = HEADING.match(bare)
+        if heading:
+            self._end()
+            end = HEADING_END.search(bare, heading.end())
+            assert end is not None
+            self._add([(at + heading.end(), at + end.start())], lambda parts, _: flat(parts))
+        elif RULE.match(bare) or (DEFINITION.match(bare) and not bare.lstrip().startswith("[^")):
+            self._end()
+        elif self._table or ("|" in bare and DIVIDER.match(following) and "-" in following):
+            if not self._table:
+                self._end()
+            self._table = True
+            if not DIVIDER.match(bare):
+                self._cells(at, bare)
+        else:
+            note = re.match(r"[ \t]*\[\^[^\]]+\]:[ \t]*", bare)
+            begin = note.end() if note else len(bare) - len(bare.lstrip())
+            broken = BREAK.search(bare)
+            self._block.lines.append((at + begin, at + (broken.start() if broken else len(bare.rstrip()))))
+            if broken:
+                self._end()
+
+    def _cells(self, at: int, bare: str) -> None:
+        for match in CELL.finditer(bare):
+            inner = match[0].strip()
+            if inner:
+                start = at + match.start() + len(match[0]) - len(match[0].lstrip())
+                self._add([(start, start + len(inner))], _cell)
+
+    def _end(self) -> None:
+        """The block is over."""
+        self._table = False
+        if self._block.lines:
+            self._add(self._block.lines, _paragraph)
+            self._block = _Block()
+
+    def _add(self, lines: list[tuple[int, int]], write: Callable[[Parts, bool], str]) -> None:
+        start, end = lines[0][0], lines[-1][1]
+        raw = " ".join(self.text[begin:stop].rstrip() for begin, stop in lines)
+        source = paired(_parts(raw, self.labels))
+        if any(part.kind == TEXT and part.text.strip() for part in source):
+            name = place(self.text, start)
+            self.units.append(Unit(start, name, source, start, end, source, write))
+
+
+def read(text: str) -> list[Unit]:
+    """The units. No text is malformed."""
+    return _Reader(text).read()
+
+
+def _parts(raw: str, labels: set[str]) -> Iterator[Part]:
+    """labels: those that the document defines; their links are codes, or they would lead nowhere."""
+    last = 0
+    for match in CODES.finditer(raw):
+        if match.start() < last:
+            continue
+        end, kind = match.end(), ALONE
+        if match["tag"]:
+            kind = kind_of_tag(match[0])
+        elif match["open"]:
+            label = re.compile(r"\[([^\[\]]+)\](?![(\[])").match(raw, match.start())
+            if label is not None:
+                if label[1].lower() not in labels:
+                    continue
+                end = label.end()
+            else:
+                kind = OPEN
+        elif match["close"]:
+            kind = CLOSE
+        elif match["strong"]:
+            kind = _side(raw, match.start(), match.end())
+        yield Part(raw[last : match.start()])
+        yield Part(raw[match.start() : end], kind)
+        last = end
+    yield Part(raw[last:])
+
+
+def _side(raw: str, start: int, end: int) -> str:
+    """Whether a mark of emphasis opens or closes, by the blanks and letters beside it."""
+    before, after = raw[start - 1 : start] or " ", raw[end : end + 1] or " "
+    if after.isspace():
+        return ALONE if before.isspace() else CLOSE
+    if before.isspace() or not before.isalnum() and after.isalnum():
+        return OPEN
+    return CLOSE
+
+
+def _cell(parts: Parts, _: bool) -> str:
+    return "".join(part.text.replace("|", "\\|") if part.kind == TEXT else part.text for part in parts)
+
+
+def _paragraph(parts: Parts, _: bool) -> str:
+    """A paragraph on a line, whose beginning is none of the marks of lines."""
+    if parts and parts[0].kind == TEXT:
+        first = parts[0].text.lstrip()
+        first = NUMBER.sub(r"\1\\\2", first, count=1) if NUMBER.match(first) else first
+        parts = (Part("\\" + first if MARK.match(first) else first), *parts[1:])
+    return flat(parts)

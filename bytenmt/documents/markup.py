@@ -1,0 +1,253 @@
+"""XML: where the elements of a text lie, and the content of one as a unit's parts.
+
+Expat checks the text and gives the places, also of a text that comes in pieces; nothing is built from it and
+no entity is expanded. Knows XML; knows none of the formats that are written in it.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from xml.parsers import expat
+
+from bytenmt.documents.codes import PLACEHOLDER, found, kind_of_tag, paired
+from bytenmt.documents.document import ALONE, TEXT, Malformed, Part, Parts
+
+TAG = re.compile(r"<(?:[^<>\"']|\"[^\"]*\"|'[^']*')*>")
+TOKEN = re.compile(
+    r"(?P<comment><!--.*?-->)|<!\[CDATA\[(?P<cdata>.*?)\]\]>|(?P<pi><\?.*?\?>)"
+    r"|(?P<tag></?[^!?<>\"'](?:[^<>\"']|\"[^\"]*\"|'[^']*')*>)|(?P<entity>&[^;\s&<]+;)",
+    re.DOTALL,
+)
+DECLARED = re.compile(rb"^\s*<\?xml[^>]*?encoding\s*=\s*[\"']([A-Za-z0-9._-]+)")
+PLACEHOLDERS = re.compile(PLACEHOLDER)
+KNOWN = {"&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&apos;": "'"}
+FOLDED = re.compile(r"[ \t\r\n]*[\r\n][ \t\r\n]*")
+# What may not stand in XML, however it is written.
+FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass(eq=False)
+class Element:
+    """name: as written, with its prefix. start, end: of all of it; inside, outside: of its content."""
+
+    name: str
+    attributes: Mapping[str, str]
+    start: int
+    inside: int
+    parent: Element | None
+    outside: int = 0
+    end: int = 0
+    children: list[Element] = field(default_factory=list)
+
+    @property
+    def local(self) -> str:
+        return self.name.rpartition(":")[2]
+
+    def child(self, name: str) -> Element | None:
+        """The first one of this local name."""
+        return next((one for one in self.children if one.local == name), None)
+
+    def inherited(self, name: str, without: str) -> str:
+        """An attribute, its own or that of the nearest element around it."""
+        one: Element | None = self
+        while one is not None:
+            if name in one.attributes:
+                return one.attributes[name]
+            one = one.parent
+        return without
+
+
+class Scanner:
+    """Finds elements in text that comes in pieces.
+
+    kept: the local names of those that are found; the others are passed over, and what is in them is not.
+    ended: is called with each one that has ended; it is forgotten where that returns True.
+    """
+
+    def __init__(self, kept: Iterable[str], ended: Callable[[Element], bool] = lambda _: False) -> None:
+        self.root: Element | None = None
+        self._kept, self._ended = frozenset(kept), ended
+        self._open: list[Element | None] = []
+        self._innermost: Element | None = None
+        self._text, self._first = "", 0  # what is held of the text, and the number of its first character
+        self._data, self._first_byte = b"", 0  # the same from the place that was asked for last
+        self._seen = (0, 0)  # bytes and characters up to there
+        self._passed = (0, 0)  # line ends that are not held any more, and the character behind the last one
+        self._parser = expat.ParserCreate("utf-8")
+        self._parser.buffer_text = False
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.DefaultHandler = lambda _: None  # then no entity is expanded
+
+    def feed(self, text: str, last: bool = True) -> None:
+        """Take the next piece of the text. Raises Malformed with its place in the whole text."""
+        n_bytes, n_chars = self._seen
+        held = min((one.start for one in self._open if one is not None), default=n_chars)
+        self._pass(held)
+        self._text += text
+        try:
+            data = text.encode()
+        except UnicodeEncodeError as error:
+            at = self._first + len(self._text) - len(text) + error.start
+            raise Malformed("bytes that are not UTF-8", at) from None
+        self._data, self._first_byte = self._data[n_bytes - self._first_byte :] + data, n_bytes
+        try:
+            self._parser.Parse(data, last)
+        except expat.ExpatError as error:
+            at = self._at(max(self._seen[0], self._parser.ErrorByteIndex))
+            raise Malformed(f"not XML: {expat.ErrorString(error.code)}", at) from None
+
+    def _pass(self, held: int) -> None:
+        """Let go of the text before this character."""
+        gone = self._text[: held - self._first]
+        if "\n" in gone:
+            self._passed = self._passed[0] + gone.count("\n"), self._first + gone.rindex("\n") + 1
+        self._text, self._first = self._text[held - self._first :], held
+
+    def place(self, at: int) -> str:
+        """Line and column, from 1, of a character that is held."""
+        n_lines, begin = self._passed
+        before = self._text[: at - self._first]
+        if "\n" in before:
+            begin = self._first + before.rindex("\n") + 1
+        return f"line {n_lines + before.count(chr(10)) + 1}, column {at - begin + 1}"
+
+    def slice(self, start: int, end: int) -> str:
+        """Of the text, by places in the whole; of an element that has just ended."""
+        return self._text[start - self._first : end - self._first]
+
+    def _at(self, byte: int) -> int:
+        """Bytes of the whole text -> characters; never less than before."""
+        n_bytes, n_chars = self._seen
+        between = self._data[n_bytes - self._first_byte : byte - self._first_byte]
+        self._seen = byte, n_chars + len(between.decode("utf-8", "ignore"))
+        return self._seen[1]
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if name.rpartition(":")[2] not in self._kept:
+            self._open.append(None)
+            return
+        start = self._at(self._parser.CurrentByteIndex)
+        tag = TAG.match(self._text, start - self._first)
+        assert tag is not None
+        one = Element(name, attributes, start, self._first + tag.end(), self._innermost)
+        one.outside = one.inside if tag[0].endswith("/>") else -1
+        if self._innermost is not None:
+            self._innermost.children.append(one)
+        elif self.root is None:
+            self.root = one
+        self._open.append(one)
+        self._innermost = one
+
+    def _end(self, name: str) -> None:
+        one = self._open.pop()
+        if one is None:
+            return
+        if one.outside < 0:
+            one.outside = self._at(self._parser.CurrentByteIndex)
+            one.end = self._first + self._text.index(">", one.outside - self._first) + 1
+        else:
+            one.end = one.outside
+        self._innermost = one.parent
+        if self._ended(one) and one.parent is not None:
+            one.parent.children.remove(one)
+
+
+def root_of(text: str, kept: Iterable[str]) -> Element | None:
+    """The outermost of these elements, with the others in it. Raises Malformed."""
+    scanner = Scanner(kept)
+    scanner.feed(text)
+    return scanner.root
+
+
+def preserved(element: Element) -> bool:
+    """Whether white space is content, by xml:space."""
+    return element.inherited("xml:space", "default") == "preserve"
+
+
+def content(raw: str, opaque: frozenset[str] = frozenset(), preserve: bool = False) -> Parts:
+    """The content of an element as parts: text with its references resolved, tags as codes.
+
+    opaque: local names of elements that are one code with all that is in them. preserve: keep line ends;
+    otherwise one with the white space about it is a space, and comments are left out.
+    """
+    parts: list[Part] = []
+    tagged = TAG_IN.search(raw) is not None
+    last, closing, depth, code = 0, "", 0, 0
+    for match in TOKEN.finditer(raw):
+        tag = match["tag"]
+        if closing:  # inside an opaque element
+            if tag and local_name(tag) == closing and not tag.endswith("/>"):
+                depth += -1 if tag.startswith("</") else 1
+                if not depth:
+                    parts.append(Part(raw[code : match.end()], ALONE))
+                    closing, last = "", match.end()
+            continue
+        parts.append(Part(raw[last : match.start()]))
+        last = match.end()
+        if tag and local_name(tag) in opaque and not tag.endswith("/>"):
+            closing, depth, code = local_name(tag), 1, match.start()
+        elif tag:
+            parts.append(Part(tag, kind_of_tag(tag)))
+        elif match["cdata"] is not None:
+            parts.append(Part(match["cdata"]))
+        elif match["pi"]:
+            parts.append(Part(match["pi"], ALONE))
+        elif match["entity"]:
+            parts.append(_entity(match["entity"], tagged))
+    parts.append(Part(raw[last:]))
+    if not preserve:
+        parts = [Part(FOLDED.sub(" ", part.text)) if part.kind == TEXT else part for part in parts]
+    return paired(parts)
+
+
+def with_placeholders(raw: str, opaque: frozenset[str], preserve: bool) -> Parts:
+    """The same where placeholders in the text are codes too."""
+    parts: list[Part] = []
+    for part in content(raw, opaque, preserve):
+        parts += found(part.text, PLACEHOLDERS) if part.kind == TEXT else [part]
+    return paired(parts)
+
+
+TAG_IN = re.compile(r"<[A-Za-z/?]")
+
+
+def local_name(tag: str) -> str:
+    """<xlf:g id="1"> -> g"""
+    name = re.match(r"</?([^\s/>]+)", tag)
+    return name[1].rpartition(":")[2] if name else ""
+
+
+def _entity(entity: str, tagged: bool) -> Part:
+    """A reference resolved; one that only the document's own definitions resolve is a code, and so is a &lt;
+    beside tags, where the text could not be told from them."""
+    if tagged and entity == "&lt;":
+        return Part(entity, ALONE)
+    if entity in KNOWN:
+        return Part(KNOWN[entity])
+    return Part(html.unescape(entity)) if entity.startswith("&#") else Part(entity, ALONE)
+
+
+def escaped(parts: Iterable[Part]) -> str:
+    """The inverse of content."""
+    return "".join(escape(part.text) if part.kind == TEXT else part.text for part in parts)
+
+
+def escape(text: str) -> str:
+    """Text for the content of an element, without what XML does not have."""
+    text = FORBIDDEN.sub("\ufffd", text)
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def attribute(tag: str, name: str, value: str) -> str:
+    """A start tag with an attribute set, all else in it as it was."""
+    quoted = value.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+    for match in re.finditer(r"(\s)([^\s=\"'<>/]+)(\s*=\s*)(\"[^\"]*\"|'[^']*')", tag):
+        if match[2] == name:
+            return f'{tag[: match.start(4)]}"{quoted}"{tag[match.end(4) :]}'
+    end = re.search(r"\s*/?>$", tag)
+    assert end is not None
+    return f'{tag[: end.start()]} {name}="{quoted}"{tag[end.start() :]}'

@@ -1,0 +1,155 @@
+"""Tables (CSV, TSV), of which one column is translated, and plain text with paragraphs.
+
+Knows these formats; knows no translator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from bytenmt.documents.document import Malformed, Part, Parts, Unit, flat, place
+
+LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
+WRAPPED_WIDTH, FULL = 40, 0.6  # of the widest line in a paragraph that is wrapped; of it that others have
+
+
+class Cell(NamedTuple):
+    """start, end: with its quotes."""
+
+    start: int
+    end: int
+    value: str
+
+
+def read_table(text: str, column: str | None, into: str | None, tabs: bool) -> list[Unit]:
+    """The units of a column, by its name in the first row or its number from 1; into: the column that takes
+    the translations, else the same. tabs: of a TSV, which has no quotes. Raises Malformed."""
+    if column is None:
+        raise Malformed("a table has columns: give --column NAME or --column NUMBER", 0)
+    delimiter = "\t" if tabs else _delimiter(text)
+    rows = _rows(text, delimiter, quotes=not tabs)
+    if not rows:
+        return []
+    source, named = _column(rows[0], column, "--column")
+    target, _ = (source, named) if into is None else _column(rows[0], into, "--to-column")
+    units = []
+    for row in rows[1:] if named else rows:
+        if len(row) <= max(source, target):
+            if len(row) == 1 and not row[0].value:  # an empty line
+                continue
+            raise Malformed(f"{len(row)} columns, expected {max(source, target) + 1} or more", row[0].start)
+        value, begun = (_parts(row[at].value) for at in (source, target))
+        write = _tsv if tabs else _csv(delimiter, text[row[target].start : row[target].end].startswith('"'))
+        done = into is not None and bool(flat(begun).strip())
+        name = place(text, row[source].start)
+        start, end = row[target].start, row[target].end
+        units.append(Unit(row[source].start, name, value, start, end, begun, write, done))
+    return units
+
+
+def _parts(value: str) -> Parts:
+    return (Part(value),) if value else ()
+
+
+def _column(header: list[Cell], wanted: str, option: str) -> tuple[int, bool]:
+    """The number of a column from 0, and whether it was found by its name."""
+    names = [cell.value for cell in header]
+    if wanted in names:
+        return names.index(wanted), True
+    if wanted.isdigit() and int(wanted) > 0:
+        return int(wanted) - 1, False
+    raise Malformed(f"{option} {wanted} is none of the columns {', '.join(names[:20])}", 0)
+
+
+def _delimiter(text: str) -> str:
+    """What the first line has most of."""
+    first = re.sub(r'"[^"]*"', "", text[: 1 << 16].partition("\n")[0])
+    return max(",;\t|", key=first.count)
+
+
+def _rows(text: str, delimiter: str, quotes: bool) -> list[list[Cell]]:
+    """The cells of each row. Raises Malformed."""
+    bare = re.compile(f"[^{re.escape(delimiter)}\r\n]*")
+    rows, row, at = list[list[Cell]](), list[Cell](), 0
+    while at < len(text) or row:
+        if quotes and text.startswith('"', at):
+            match = re.compile(r'"((?:[^"]|"")*)"').match(text, at)
+            if match is None:
+                raise Malformed("a quote that is not closed", at)
+            value = match[1].replace('""', '"')
+        else:
+            match = bare.match(text, at)
+            assert match is not None
+            value = match[0]
+        row.append(Cell(at, match.end(), value))
+        at = match.end()
+        if text.startswith(delimiter, at):
+            at += 1
+            continue
+        ended = re.compile(r"\r\n|\n|\r|$").match(text, at)
+        if ended is None:
+            raise Malformed("expected the end of a cell behind its quotes", at)
+        rows.append(row)
+        row, at = [], ended.end()
+    return rows
+
+
+def _csv(delimiter: str, quoted: bool) -> Callable[[Parts, bool], str]:
+    def write(parts: Parts, _: bool) -> str:
+        value = flat(parts)
+        if quoted or any(one in value for one in (delimiter, '"', "\n", "\r")):
+            doubled = value.replace('"', '""')
+            return f'"{doubled}"'
+        return value
+
+    return write
+
+
+def _tsv(parts: Parts, _: bool) -> str:
+    return re.sub(r"[\t\r\n]+", " ", flat(parts))
+
+
+def read_text(text: str) -> list[Unit]:
+    """The units of plain text: lines, and paragraphs that are wrapped at a width, which are wrapped again."""
+    units: list[Unit] = []
+    paragraph: list[tuple[int, int]] = []
+    for match in LINES.finditer(text):
+        if match[1].strip():
+            paragraph.append((match.start(1), match.end(1)))
+        else:
+            units += _paragraph(text, paragraph)
+            paragraph = []
+    return units + _paragraph(text, paragraph)
+
+
+def _paragraph(text: str, lines: list[tuple[int, int]]) -> list[Unit]:
+    widths = [end - start for start, end in lines]
+    widest = max(widths, default=0)
+    indents = {re.match(r"[ \t]*", text[start:end])[0] for start, end in lines[1:]}  # type: ignore[index]
+    wrapped = len(lines) > 1 and widest >= WRAPPED_WIDTH and len(indents) == 1
+    if wrapped and min(widths[:-1]) >= FULL * widest:
+        newline = text[lines[0][1] : lines[1][0]]
+        return [_unit(text, lines[0][0], lines[-1][1], _wrapper(newline + indents.pop(), widest))]
+    return [_unit(text, start, end, lambda parts, _: flat(parts)) for start, end in lines]
+
+
+def _unit(text: str, start: int, end: int, write: Callable[[Parts, bool], str]) -> Unit:
+    raw = text[start:end]
+    start, end = start + len(raw) - len(raw.lstrip()), end - len(raw) + len(raw.rstrip())
+    source = (Part(re.sub(r"\s*[\r\n]+\s*", " ", text[start:end])),)
+    return Unit(start, place(text, start), source, start, end, source, write)
+
+
+def _wrapper(newline: str, width: int) -> Callable[[Parts, bool], str]:
+    def write(parts: Parts, _: bool) -> str:
+        lines, words = [""], flat(parts).split(" ")
+        for word in words:
+            if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+                lines.append(word)
+            else:
+                lines[-1] += f" {word}" if lines[-1] else word
+        return newline.join(lines)
+
+    return write

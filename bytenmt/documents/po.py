@@ -1,0 +1,214 @@
+"""PO, the catalogues of GNU gettext: a unit for each msgid, or for each plural form of one.
+
+What is replaced is the string behind msgstr, and the word fuzzy in the comment before it. Knows this format;
+knows no translator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from gettext import c2py
+
+from bytenmt.documents.codes import strings
+from bytenmt.documents.document import Edit, Malformed, Unit, flat
+
+CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([A-Za-z0-9._:-]+)', re.IGNORECASE)
+LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
+LINE = re.compile(
+    r"[ \t]*(?:(?P<flags>#,.*)|(?P<previous>#\|.*)|(?P<comment>#.*)"
+    r'|(?P<word>msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?|)[ \t]*(?P<string>".*))'
+)
+STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))")
+LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+
+
+@dataclass(eq=False)
+class _String:
+    """start, end: from its first quote to its last; lines: of the file."""
+
+    start: int
+    end: int
+    value: str
+
+
+@dataclass(eq=False)
+class _Entry:
+    """strings: by their words, msgstr[1] for instance. begin: of the first line that is no mere comment;
+    flags: beginning and end of the lines with #, (their line ends are theirs)."""
+
+    strings: dict[str, _String] = field(default_factory=dict)
+    begin: int | None = None
+    flags: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def translated(self) -> bool:
+        """Whether a msgstr was read."""
+        return any(word.startswith("msgstr") for word in self.strings)
+
+
+def charset(data: bytes) -> str | None:
+    """What the header says; a template, which says CHARSET, has none."""
+    declared = CHARSET.search(data[: 1 << 16])
+    return None if declared is None or declared[1] == b"CHARSET" else declared[1].decode()
+
+
+def read(text: str) -> list[Unit]:
+    """The units; the header and what is obsolete are none. Raises Malformed."""
+    entries = _entries(text)
+    one = 0
+    for entry in entries:
+        if _is_header(entry):
+            one = _form_of_one(entry.strings["msgstr"].value)
+            break
+    units = []
+    for entry in entries:
+        if not _is_header(entry):
+            units += _units(text, entry, one)
+    return units
+
+
+def _is_header(entry: _Entry) -> bool:
+    known = entry.strings
+    return known["msgid"].value == "" and "msgctxt" not in known and "msgstr" in known
+
+
+def _form_of_one(header: str) -> int:
+    """Which plural form the number 1 has; -1: there is one form for all numbers."""
+    declared = re.search(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)", header)
+    if declared is None:
+        return 0
+    if int(declared[1]) == 1:
+        return -1
+    try:
+        return int(c2py(declared[2])(1))
+    except (ValueError, OverflowError, RecursionError):
+        return 0
+
+
+def _entries(text: str) -> list[_Entry]:
+    """What the lines of the file say. Raises Malformed."""
+    entries, entry, word = list[_Entry](), _Entry(), ""
+    for line in LINES.finditer(text):
+        if not line[1].strip():
+            continue
+        match = LINE.fullmatch(line[1].rstrip())
+        if match is None:
+            raise Malformed("expected a comment, or a word like msgid and a string in quotes", line.start())
+        if entry.translated and (match["string"] is None or match["word"] in ("msgctxt", "msgid")):
+            entries.append(_whole(entry))
+            entry, word = _Entry(), ""
+        if match["flags"]:
+            entry.flags.append((line.start(), line.end()))
+        if entry.begin is None and not match["comment"]:
+            entry.begin = line.start()
+        if match["string"]:
+            word = _add(entry, match, word, line.start())
+    return entries + ([_whole(entry)] if entry.strings else [])
+
+
+def _add(entry: _Entry, match: re.Match[str], word: str, start: int) -> str:
+    """Note the string of a line. Returns the word that it belongs to."""
+    quoted = match["string"]
+    whole = STRING.fullmatch(quoted)
+    at = start + match.start("string")
+    if whole is None:
+        raise Malformed("a string that is not closed, or goes on behind its end", at)
+    begin, end = at, at + len(quoted)
+    value = ESCAPE.sub(_unescaped, whole[1])
+    if match["word"]:
+        word = match["word"]
+        if word in entry.strings:
+            raise Malformed(f"a second {word}", start)
+        entry.strings[word] = _String(begin, end, value)
+    elif word not in entry.strings:
+        raise Malformed("a string without a word like msgid before it", at)
+    else:
+        string = entry.strings[word]
+        string.end, string.value = end, string.value + value
+    return word
+
+
+def _whole(entry: _Entry) -> _Entry:
+    """Raise Malformed where something is missing."""
+    at = min(string.start for string in entry.strings.values())
+    if "msgid" not in entry.strings:
+        raise Malformed("an entry without msgid", at)
+    if not entry.translated:
+        raise Malformed("an entry without msgstr", at)
+    return entry
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    octal, hexadecimal, letter = match.groups()
+    if octal or hexadecimal:
+        code = int(octal, 8) if octal else int(hexadecimal, 16)
+        return chr(code) if code < 0x80 else match[0]
+    return LETTERS.get(letter, letter)
+
+
+def _units(text: str, entry: _Entry, one: int) -> list[Unit]:
+    known = entry.strings
+    name = known["msgctxt"].value if "msgctxt" in known else ""
+    newline = "\r\n" if text[known["msgid"].end :].startswith("\r\n") else "\n"
+    mark = _mark(text, entry, newline)
+    fuzzy = any("fuzzy" in re.split(r"[\s,]+", text[start:end]) for start, end in entry.flags)
+    units = []
+    for word, string in known.items():
+        plural = "msgid_plural" in known and word != f"msgstr[{one}]"
+        source = known["msgid_plural" if plural else "msgid"]
+        if word.startswith("msgstr") and source.value:
+            units.append(
+                Unit(
+                    at=source.start + 1,
+                    name=name,
+                    source=strings(source.value),
+                    start=string.start,
+                    end=string.end,
+                    target=strings(string.value),
+                    write=lambda parts, _: _quoted(flat(parts), newline),
+                    done=bool(string.value),
+                    doubted=fuzzy,
+                    mark=mark,
+                )
+            )
+    return units
+
+
+def _mark(text: str, entry: _Entry, newline: str) -> Callable[[bool], Sequence[Edit]]:
+    """Fuzzy is a flag of the whole entry."""
+    assert entry.begin is not None
+    begin = entry.begin
+
+    def mark(review: bool) -> Sequence[Edit]:
+        edits = []
+        for start, end in entry.flags:
+            line = text[start:end]
+            flags = [flag.strip() for flag in line.strip()[2:].split(",")]
+            if "fuzzy" in flags:
+                rest = ", ".join(flag for flag in flags if flag != "fuzzy")
+                if review:
+                    return []
+                edits.append(Edit(start, end, f"#, {rest}{newline}" if rest else ""))
+            elif review:
+                at = start + line.index("#,") + 2
+                return [Edit(at, at, " fuzzy,")]
+        return edits if not review else [Edit(begin, begin, f"#, fuzzy{newline}")]
+
+    return mark
+
+
+def _quoted(value: str, newline: str) -> str:
+    """A string with its quotes; one that has line ends inside on a line for each."""
+    lines = re.findall(r"[^\n]*\n|[^\n]+", value) or [""]
+    quoted = [f'"{_escaped(line)}"' for line in lines]
+    return quoted[0] if len(quoted) == 1 else newline.join(['""', *quoted])
+
+
+def _escaped(value: str) -> str:
+    value = value.replace("\\", "\\\\").replace('"', '\\"')
+    for letter, character in LETTERS.items():
+        value = value.replace(character, f"\\{letter}")
+    return value

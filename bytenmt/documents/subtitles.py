@@ -1,0 +1,160 @@
+"""Subtitles, SRT and WebVTT: a unit for the text of each cue.
+
+The lines of a cue are one sentence or two, broken to fit a screen: they are translated together, and broken
+again into as many. Lines that begin with a dash, which are of several speakers, stay as they are. Knows these
+formats; knows no translator.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from bytenmt.documents.codes import kind_of_tag, paired
+from bytenmt.documents.document import ALONE, TEXT, Malformed, Part, Parts, Unit, flat
+
+LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
+SRT_TIME = re.compile(r"\s*-?\d+:\d+:\d+[,.:]\d+\s*-->\s*-?\d+:\d+:\d+[,.:]\d+.*")
+VTT_TIME = re.compile(r"\s*(?:\d+:)?\d+:\d+\.\d+\s*-->\s*(?:\d+:)?\d+:\d+\.\d+(?:\s.*)?")
+NOT_A_CUE = re.compile(r"(?:NOTE|STYLE|REGION)(?:\s|$)")
+CODE = re.compile(
+    r"</?[A-Za-z][^<>]*>|</>|<[\d:.]+>|<>|\{\\[^{}]*\}|(?P<entity>&(?:\w+|#\d+|#x[0-9a-fA-F]+);)"
+)
+DASH = re.compile(r"\s*(?:<[^<>]*>|\{\\[^{}]*\})*\s*[-\u2013\u2014]")
+
+
+class _Line(NamedTuple):
+    """end: of the text, without its line end."""
+
+    start: int
+    end: int
+    text: str
+
+
+def read_srt(text: str) -> list[Unit]:
+    """The units of SubRip text. Raises Malformed."""
+    units: list[Unit] = []
+    for number, block in enumerate(_blocks(text)):
+        times = [index for index, line in enumerate(block[:2]) if SRT_TIME.fullmatch(line.text)]
+        wrong = next((line for line in block[:2] if not times and "-->" in line.text), None)
+        if wrong is not None or (not times and number == 0):
+            at = (wrong or block[0]).start
+            raise Malformed("expected a number and times as 00:00:01,000 --> 00:00:02,000", at)
+        lines = block[times[0] + 1 :] if times else block  # a blank line in the text of a cue
+        if not times and block[0].text.strip().isdigit() and len(block) == 1:
+            continue  # a number without a cue, as at the end of a file that was cut off
+        name = block[0].text.strip() if times == [1] else str(number + 1)
+        units += _cues(text, lines, name, entities=False)
+    return units
+
+
+def read_vtt(text: str) -> list[Unit]:
+    """The units of WebVTT. Raises Malformed."""
+    if not re.match(r"WEBVTT(?:[ \t].*)?(?:[\r\n]|$)", text):
+        raise Malformed("expected WEBVTT at the beginning", 0)
+    units: list[Unit] = []
+    for number, block in enumerate(_cut_at_times(_blocks(text, blank=""))):
+        times = [index for index, line in enumerate(block[:2]) if VTT_TIME.fullmatch(line.text)]
+        if not times:
+            wrong = next((line for line in block[:2] if "-->" in line.text), None)
+            if wrong is not None and not NOT_A_CUE.match(block[0].text):
+                raise Malformed("expected times as 00:01.000 --> 00:02.000", wrong.start)
+            continue
+        name = block[0].text.strip() if times == [1] else str(number)
+        units += _cues(text, block[times[0] + 1 :], name, entities=True)
+    return units
+
+
+def _cut_at_times(blocks: Iterable[list[_Line]]) -> Iterator[list[_Line]]:
+    """Times end a cue, also where the blank line before them is missing."""
+    for block in blocks:
+        begin = 0
+        for index in range(2, len(block)):
+            if VTT_TIME.fullmatch(block[index].text) and not NOT_A_CUE.match(block[0].text):
+                yield block[begin:index]
+                begin = index
+        yield block[begin:]
+
+
+def _blocks(text: str, blank: str = " \t\0") -> Iterator[list[_Line]]:
+    """Lines up to one that has none but these characters."""
+    block: list[_Line] = []
+    for match in LINES.finditer(text):
+        if match[1].strip(blank):
+            block.append(_Line(match.start(), match.end(1), match[1]))
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _cues(text: str, lines: list[_Line], name: str, entities: bool) -> Iterator[Unit]:
+    """The text of a cue: one unit, or one for each line where speakers take turns."""
+    if not lines:
+        return
+    turns = any(DASH.match(line.text) for line in lines)
+    for group in [[line] for line in lines] if turns else [lines]:
+        start, end = group[0].start, group[-1].end
+        ends = text[group[0].end : group[1].start] if len(group) > 1 else ""
+        source = _parts(" ".join(line.text for line in group), entities)
+        n = len(group)
+
+        def write(parts: Parts, _: bool, n: int = n, ends: str = ends) -> str:
+            return ends.join(_escaped(line, entities) for line in broken(parts, n))
+
+        yield Unit(start, name, source, start, end, source, write)
+
+
+def _parts(raw: str, entities: bool) -> Parts:
+    parts, last = [], 0
+    for match in CODE.finditer(raw):
+        if match["entity"] and not entities:
+            continue
+        parts.append(Part(raw[last : match.start()]))
+        last = match.end()
+        if match["entity"]:
+            parts.append(Part(html.unescape(match[0])))
+        else:
+            named = re.match(r"</?[A-Za-z]", match[0])
+            kind = kind_of_tag(match[0]) if named else ALONE
+            parts.append(Part(match[0], kind))
+    return paired([*parts, Part(raw[last:])])
+
+
+def _escaped(parts: Parts, entities: bool) -> str:
+    """A line for the file: an arrow would be taken for times."""
+    if not entities:
+        return flat(parts).replace("-->", "->")
+    return "".join(
+        part.text.replace("&", "&amp;").replace("<", "&lt;").replace("-->", "--&gt;")
+        if part.kind == TEXT
+        else part.text
+        for part in parts
+    )
+
+
+def broken(parts: Parts, n: int) -> list[Parts]:
+    """A text in at most n lines of about the same length: broken at spaces outside codes."""
+    lines: list[list[Part]] = [[]]
+    whole = sum(len(part.text) for part in parts if part.kind == TEXT)
+    done = 0
+    for part in parts:
+        if part.kind != TEXT:
+            lines[-1].append(part)
+            continue
+        rest = part.text
+        while len(lines) < n:
+            wanted = whole * len(lines) / n - done
+            spaces = [at.start() for at in re.finditer(" ", rest)]
+            if not spaces or wanted > len(rest):
+                break
+            at = min(spaces, key=lambda place: abs(place - wanted))
+            lines[-1].append(Part(rest[:at]))
+            lines.append([])
+            rest, done = rest[at + 1 :], done + at + 1
+        lines[-1].append(Part(rest))
+        done += len(rest)
+    return [tuple(line) for line in lines if "".join(part.text for part in line).strip()] or [()]

@@ -1,0 +1,104 @@
+"""The command translate-file, with an engine that writes capitals: what it makes, tells and refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from document_files import PO, SAMPLES
+from made_up_engine import made_up_translator
+
+from bytenmt.cli import translation_commands
+from bytenmt.cli.main import main
+from bytenmt.decoding.translator import Translator
+
+
+@pytest.fixture(autouse=True)
+def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run is loaded, and the engine is made up."""
+    loaded = SimpleNamespace(source=True)
+    monkeypatch.setattr(translation_commands, "loaded_runs", lambda *_: loaded)
+
+    def of_runtime(_: object, settings: Any, group: object = None) -> Translator:
+        return made_up_translator(max_source_bytes=settings.max_source_bytes or 1000)
+
+    monkeypatch.setattr(Translator, "of_runtime", of_runtime)
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["translate-file", "-m", "RUN", *map(str, arguments)])
+
+
+def test_a_document_in_and_out(tmp_path: Path) -> None:
+    """What is told; with -v the places to look at. The engine loses placeholders in the middle."""
+    (tmp_path / "a.po").write_text(PO.replace("%d file", "so %d file"))
+    result = run(tmp_path / "a.po", tmp_path / "b.po", "-v", "--flag-above", "100")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.splitlines() == [
+        "5 units: 3 translated, 2 were already, 2 to review",
+        "bytenmt: to review: line 10, column 8: tags or placeholders were lost",
+        "bytenmt: to review: line 11, column 15: tags or placeholders were lost",
+    ]
+    text = (tmp_path / "b.po").read_text()
+    assert 'msgid "done"\nmsgstr "fertig"' in text and "A SECOND LINE0\\n" in text
+    anew = run(tmp_path / "a.po", tmp_path / "b.po", "--overwrite", "-q")
+    assert anew.exit_code == 0 and not anew.stderr
+    assert 'msgstr "DONE0"' in (tmp_path / "b.po").read_text()
+
+
+def test_the_format_is_told_or_named(tmp_path: Path) -> None:
+    (tmp_path / "a.doc").write_bytes(SAMPLES["html"].data)
+    assert "no format has the suffix '.doc'" in run(tmp_path / "a.doc", tmp_path / "b").stderr
+    assert run(tmp_path / "a.doc", tmp_path / "b", "--format", "html").exit_code == 0
+    assert b"<li>ONE0<li><b>TWO0</b>" in (tmp_path / "b").read_bytes()
+    (tmp_path / "a.csv").write_text("x,y\na,\nb,done\n")
+    arguments = (tmp_path / "a.csv", tmp_path / "b.csv", "--column", "x", "--to-column", "y")
+    assert run(*arguments).exit_code == 0
+    assert (tmp_path / "b.csv").read_text() == "x,y\na,A0\nb,done\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("a.po a.po", "a.po is the input too: give another file"),
+        ("a.po missing/b.po", "make the folder"),
+        ("none.po b.po", "none.po does not exist"),
+        ("a.po b.po --format json", "line 1, column 1: not JSON"),
+        ("a.po b.po --column x", "--column would be ignored: --format po"),
+        ("a.po b.po --format tmx --pair ende", "--pair ende: expected two languages"),
+        ("a.po b.po --format html --encoding klingon", "unknown encoding klingon"),
+        ("a.po b.po --prefix x", "No such option"),
+        ("a.po b.po --flag-above nan", "nan is not in the range"),
+        ("a.po b.po --lenpen 2", "--length-penalty would be ignored by greedy search"),
+    ],
+)
+def test_one_line_for_a_mistake(tmp_path: Path, arguments: str, told: str) -> None:
+    """And nothing is written."""
+    (tmp_path / "a.po").write_text(PO)
+    words = [str(tmp_path / word) if "." in word else word for word in arguments.split()]
+    result = run(*words)
+    assert result.exit_code in (1, 2) and told in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.po"]
+    assert (tmp_path / "a.po").read_text() == PO
+
+
+def test_what_is_broken_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.po").write_text(PO)
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Translator, "answer", fail)
+    assert run(tmp_path / "a.po", tmp_path / "b.po").exit_code == 130
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.po"]
+
+
+def test_bytes_that_are_not_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"one\xff\n\n42 \xff\n")
+    assert run(tmp_path / "a.txt", tmp_path / "b.txt").exit_code == 0
+    assert (tmp_path / "b.txt").read_bytes() == "ONE\ufffd0\n\n42 ".encode() + b"\xff\n"
+    strict = run(tmp_path / "a.txt", tmp_path / "b.txt", "--errors", "strict")
+    assert "a.txt, line 1, column 4: 0xFF is not valid UTF-8 there" in strict.stderr

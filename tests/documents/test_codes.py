@@ -1,0 +1,84 @@
+"""Tags and placeholders are in a translation as often as in its source, and in each other as before."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
+
+from bytenmt.documents.codes import put_back, strings
+from bytenmt.documents.document import TEXT, Parts, flat
+from bytenmt.documents.markup import content, escaped
+
+
+def codes(parts: Parts) -> list[str]:
+    return [part.text for part in parts if part.kind != TEXT]
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "expected", "whole"),
+    [
+        ("a <b>x</b>", "A <b>X</b>", "A <b>X</b>", True),
+        ("a <b>x</b> %s", "%s A <b>X</b>", "%s A <b>X</b>", True),
+        ("a <b>x</b>", "A X", "A X<b></b>", False),
+        ("a <b>x</b>", "A <b>X", "A <b>X</b>", False),
+        ("a <b>x</b>", "A X</b>", "A X<b></b>", False),
+        ("a <b>x</b>", "<b>A</b> <b>X</b>", "<b>A</b> X", False),
+        ("<i>a</i> <b>x</b>", "<i>A <b></i>X</b>", "<i>A <b>X</b></i>", False),
+        ("%s of {n}", "OF %s", "OF %s {n}", False),
+        ("<b><i>a</i></b>", "A", "A<b><i></i></b>", False),
+        ("plain", "PLAIN <b>", "PLAIN <b>", True),
+        ("%d%%", "%d%%", "%d%%", True),
+    ],
+)
+def test_codes_are_put_back(source: str, output: str, expected: str, whole: bool) -> None:
+    parts, complete = put_back(strings(source), output)
+    assert (flat(parts), complete) == (expected, whole)
+
+
+MARKUP = ['<g id="1">', "</g>", '<g id="2">', "</g>", '<x id="3"/>', "&brand;"]
+SOURCE = 'a <g id="1">b <g id="2">c</g></g> <x id="3"/> &brand; d &amp; e'
+
+
+@given(st.lists(st.sampled_from([*MARKUP, "x", "<", "&", "</g", "g>", "]]>"]), max_size=12))
+def test_whatever_comes_out_is_well_formed(pieces: list[str]) -> None:
+    """By lxml; with each code of the source once and none besides."""
+    source = content(SOURCE)
+    parts, whole = put_back(source, "".join(pieces))
+    written = escaped(parts)
+    document = f'<!DOCTYPE r [<!ENTITY brand "B">]><r>{written}</r>'
+    root = etree.fromstring(document, etree.XMLParser(resolve_entities=False))
+    assert Counter(codes(parts)) == Counter(codes(source))
+    assert Counter(root.xpath("//g/@id")) == Counter(["1", "2"]) and len(root.xpath("//x")) == 1
+    if whole:
+        assert flat(parts) == "".join(pieces)
+
+
+@given(
+    st.lists(st.sampled_from(["<b>", "</b>", "<i>", "</i>", "<br/>", "%s", "{x}", "text", " "]), max_size=10)
+)
+def test_codes_of_any_string_survive_a_translator_that_keeps_them(pieces: list[str]) -> None:
+    source = strings("".join(pieces))
+    parts, whole = put_back(source, flat(source))
+    assert whole and parts == source
+
+
+@given(
+    st.lists(st.sampled_from(["<b>", "</b>", "<i>", "</i>", "<br/>", "%s", "{x}", "text", " "]), max_size=10)
+)
+def test_none_is_lost_whatever_a_translator_does(pieces: list[str]) -> None:
+    source = strings("".join(pieces))
+    for output in ("", "word", flat(source)[::-1], flat(source)[3:], flat(source) * 2):
+        assert Counter(codes(put_back(source, output)[0])) == Counter(codes(source))
+
+
+def test_placeholders_of_many_kinds() -> None:
+    text = "%s %1$s %(name)s %5.2f %-10ld {0} {name} ${user} {{count}} %% 100 % {} <a href='x>y'>"
+    expected = "%s|%1$s|%(name)s|%5.2f|%-10ld|{0}|{name}|${user}|{{count}}|%%|{}|<a href='x>y'>"
+    assert "|".join(codes(strings(text))) == expected
+    assert not codes(strings("5 < 6 > 4, a{ b }, { }, 7 %"))
+    assert not re.search("%", "".join(codes(strings("100 % of it"))))

@@ -1,0 +1,86 @@
+"""A file that is not in its format: one line with the place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from document_files import HTML, PO
+
+from bytenmt.documents.formats import Wanted, check, format_of, read
+from bytenmt.errors import BytenmtError, DataError
+
+PO_LINES = PO.count("\n") + 1
+XML = '<xliff version="1.2">\n <file><body>\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "told"),
+    [
+        ("xliff", XML + "  <trans-unit></body>", "line 3, column 17: not XML: mismatched tag"),
+        ("xliff", XML + "  <trans-unit>\ud7ff", "line 3, column 16: not XML: no element found"),
+        ("xliff", "", "line 1, column 1: not XML: no element found"),
+        ("xliff", "<tmx/>", "line 1, column 1: no <xliff> element"),
+        ("tmx", "<xliff/>", "line 1, column 1: no <tmx> element"),
+        (
+            "tmx",
+            "<tmx/>",
+            "line 1, column 1: a translation memory has texts in several languages: give --pair",
+        ),
+        ("po", PO + 'msgid "x"\n', f"line {PO_LINES}, column 7: an entry without msgstr"),
+        ("po", PO + 'msgstr "x"\n', f"line {PO_LINES}, column 8: an entry without msgid"),
+        ("po", PO + 'msgid "x\nmsgstr ""\n', f"line {PO_LINES}, column 7: a string that is not closed"),
+        ("po", PO + 'msgid "x"y"\nmsgstr ""\n', f"line {PO_LINES}, column 7: a string that is not closed"),
+        ("po", 'msgid "x"\nmsgid "y"\nmsgstr ""\n', "line 2, column 1: a second msgid"),
+        ("po", "msgid x\n", "line 1, column 1: expected a comment, or a word like msgid"),
+        ("po", '"x"\n', "line 1, column 1: a string without a word"),
+        ("srt", "1\n00:00:01 -> 00:00:02\nx\n", "line 1, column 1: expected a number and times"),
+        ("srt", "1\n0:0:1,0 --> 0:0:2,0\nx\n\n2\n0:0:1 --> 0\nx\n", "line 6, column 1: expected a number"),
+        ("vtt", "1\n", "line 1, column 1: expected WEBVTT"),
+        ("vtt", "WEBVTT\n\n1 --> 2\nx\n", "line 3, column 1: expected times"),
+        ("json", '{"a": "b",\n "c" 1}', "line 2, column 6: not JSON: Expecting ':' delimiter"),
+        ("json", "[" * 100_000, "line 1, column 1: values within values"),
+        ("properties", "a = b\nb = \\u12\n", "line 2, column 5: expected four digits"),
+        ("csv", 'a,b\n"c,d\n', "line 2, column 1: a quote that is not closed"),
+        ("csv", 'a,b\n"c" x,d\n', "line 2, column 4: expected the end of a cell"),
+        ("csv", "a,b,c\n1,2,3\n1\n", "line 3, column 1: 1 columns, expected 2 or more"),
+    ],
+)
+def test_the_place_is_told(name: str, data: str, told: str) -> None:
+    wanted = Wanted(column="b") if name == "csv" else Wanted()
+    with pytest.raises(DataError) as error:
+        read(data.encode("utf-8", "surrogatepass"), name, Path("a.file"), wanted)
+    assert str(error.value).startswith(f"a.file, {told}") and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "wanted", "told"),
+    [
+        ("text", b"\xff\xfe\0", Wanted(), "a.file: byte 2 is not utf-16-le (truncated data)"),
+        ("po", PO.replace("UTF-8", "KLINGON").encode(), Wanted(), "a.file: unknown encoding KLINGON"),
+        ("html", HTML.replace("utf-8", "ascii").encode() + b"\xe4", Wanted(), "is not ascii"),
+        ("text", b"one\ntw\xe4o\n", Wanted(strict=True), "a.file, line 2, column 3: 0xE4 is not valid UTF-8"),
+        ("text", b"+AGEAYg-", Wanted(encoding="utf-7"), "cannot be given back byte for byte"),
+        ("xliff", XML.encode() + b"\xff", Wanted(), "a.file, line 3, column 1: bytes that are not UTF-8"),
+        ("csv", b"a,b\n", Wanted(column="x"), "--column x is none of the columns a, b"),
+        ("csv", b"a,b\n", Wanted(), "give --column"),
+    ],
+)
+def test_what_cannot_be_read_is_told(name: str, data: bytes, wanted: Wanted, told: str) -> None:
+    with pytest.raises(DataError) as error:
+        read(data, name, Path("a.file"), wanted)
+    assert told in str(error.value) and "\n" not in str(error.value)
+
+
+def test_options_that_would_be_ignored() -> None:
+    for name, wanted, told in [
+        ("po", Wanted(column="x"), "--column would be ignored: --format po"),
+        ("html", Wanted(pair=("a", "b")), "--pair would be ignored"),
+        ("tmx", Wanted(into="x"), "--to-column would be ignored"),
+        ("csv", Wanted(into="x"), "--to-column without --column"),
+    ]:
+        with pytest.raises(BytenmtError, match=told):
+            check(name, wanted)
+    with pytest.raises(BytenmtError, match="no format has the suffix '.doc': give --format"):
+        format_of(Path("a.doc"))
+    assert format_of(Path("a.PO")) == "po"

@@ -1,0 +1,56 @@
+"""Documents come back byte for byte, and what is written into a unit is what is read from it again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from document_files import SAMPLES, Sample
+
+from bytenmt.documents import html, markup, plain, po, strings, subtitles
+from bytenmt.documents.document import Parts, flat
+from bytenmt.documents.formats import FORMATS
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tools.verify.documents import faults  # noqa: E402
+
+
+def wrong(sample: Sample) -> list[str]:
+    return faults(sample.data, sample.name, Path("sample"), sample.wanted)[1]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_unit_as_it_was_gives_the_same_bytes(name: str) -> None:
+    """As it was read; written anew, with all else the same; and another text in it is read as that."""
+    assert wrong(SAMPLES[name]) == []
+
+
+def test_every_format_has_a_sample() -> None:
+    assert {sample.name for sample in SAMPLES.values()} == set(FORMATS)
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "function"),
+    [
+        ("xliff 1.2", markup, "escape"),
+        ("html", html, "escaped"),
+        ("po", po, "_escaped"),
+        ("vtt", subtitles, "_escaped"),
+    ],
+)
+def test_a_wrong_escape_is_noticed(
+    name: str, module: object, function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raw(value: str | Parts, *_: object) -> str:
+        return value if isinstance(value, str) else flat(value)
+
+    monkeypatch.setattr(module, function, raw)
+    assert wrong(SAMPLES[name])
+
+
+@pytest.mark.parametrize(("name", "function"), [("csv", "_csv"), ("properties", "_property_writer")])
+def test_a_wrong_writer_is_noticed(name: str, function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = plain if name == "csv" else strings
+    monkeypatch.setattr(module, function, lambda *_: lambda parts, review: flat(parts))
+    assert wrong(SAMPLES[name])

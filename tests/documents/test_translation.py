@@ -1,0 +1,260 @@
+"""A document translated: what is asked for, what is put in, and which units are marked for review."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from document_files import PAIR, PO, SAMPLES, SRT, TMX, XLIFF_1, XLIFF_2, Sample, asked_of, loud
+from made_up_engine import made_up_translator
+
+from bytenmt.decoding.interface import Request
+from bytenmt.documents.codes import strings
+from bytenmt.documents.document import Part, flat
+from bytenmt.documents.formats import Wanted
+from bytenmt.documents.segments import Segment, segments
+from bytenmt.documents.translation import TOGETHER, asking, count, translate
+from bytenmt.errors import BytenmtError
+
+
+def made(sample: Sample, nats: float = 0.0, overwrite: bool = False, how: object = loud) -> str:
+    ask, _ = asked_of(how, nats)
+    return translate(sample.document(), ask, limit=1000, overwrite=overwrite)[0].decode()
+
+
+def with_changes(text: str, *changes: tuple[str, str]) -> str:
+    for before, after in changes:
+        assert text.count(before) == 1, before
+        text = text.replace(before, after)
+    return text
+
+
+PO_DONE = with_changes(
+    PO,
+    ('msgstr[0] ""\nmsgstr[1] ""', 'msgstr[0] "%d FILE"\nmsgstr[1] "%d FILES"'),
+    (
+        r'"a second line\n"' + '\nmsgstr ""',
+        r'"a second line\n"' + "\n" + r'msgstr ""' + "\n" + r'"LONG TEXT WITH \"QUOTES\",\tTABS \\ AND\n"'
+        "\n" + r'"A SECOND LINE\n"',
+    ),
+)
+
+
+def test_a_catalogue() -> None:
+    """Plural forms, several lines; what is translated stays, and fuzzy marks what is doubted."""
+    assert made(SAMPLES["po"]) == PO_DONE
+    doubted = with_changes(
+        PO_DONE,
+        ('#, c-format\nmsgid "%d', '#, fuzzy, c-format\nmsgid "%d'),
+        ("#. for translators\nmsgctxt", "#. for translators\n#, fuzzy\nmsgctxt"),
+    )
+    assert made(SAMPLES["po"], nats=1000) == doubted
+    anew = with_changes(
+        PO_DONE, ('"fertig"', '"DONE"'), ('"Hallo %s!"', '"HELLO %s"'), ("#, fuzzy, c-format", "#, c-format")
+    )
+    assert made(SAMPLES["po"], overwrite=True) == anew
+    assert '#, fuzzy\nmsgid "done"\nmsgstr "DONE"' in made(SAMPLES["po"], 1000, overwrite=True)
+
+
+def test_a_language_with_one_form_takes_the_plural() -> None:
+    one = PO.replace("nplurals=2; plural=(n != 1)", "nplurals=1; plural=0").replace('msgstr[1] ""\n', "")
+    assert 'msgstr[0] "%d FILES"\n' in made(Sample("po", one.encode()))
+    other = PO.replace("plural=(n != 1)", "plural=(n == 1 ? 1 : 0)")
+    assert 'msgstr[0] "%d FILES"\nmsgstr[1] "%d FILE"\n' in made(Sample("po", other.encode()))
+
+
+def test_targets_of_xliff_1() -> None:
+    text = made(SAMPLES["xliff 1.2"])
+    assert text == with_changes(
+        XLIFF_1,
+        (
+            "</g> &#8364;</source>",
+            '</g> &#8364;</source>\n    <target state="translated">A &amp; B &lt; C, <g id="1">BOLD'
+            ' <x id="2"/></g> \u20ac</target>',
+        ),
+        ('<target state="needs-translation"/>', '<target state="translated">BEGUN</target>'),
+        (
+            "& so]]></source>",
+            '& so]]></source><target state="translated">IN &lt;B&gt;CDATA&lt;/B&gt; &amp; SO</target>',
+        ),
+        ("</seg-source>", '</seg-source><target state="translated">TWO\nLINES</target>'),
+        (
+            "folded</source>",
+            'folded</source><target state="translated">SAY <ph id="1">&lt;br/&gt;</ph> TO %s,'
+            " {name} FOLDED</target>",
+        ),
+        ("<source>42</source>", '<source>42</source><target state="translated">42</target>'),
+    )
+    doubted = made(SAMPLES["xliff 1.2"], nats=1000)
+    assert doubted.count('state="needs-review-translation"') == 5 and doubted.count('"translated"') == 1
+    assert '<target  state="translated">DONE</target>' in made(SAMPLES["xliff 1.2"], overwrite=True)
+
+
+def test_targets_of_xliff_2() -> None:
+    assert made(SAMPLES["xliff 2"]) == with_changes(
+        XLIFF_2,
+        ('srcLang="en"', 'srcLang="en" trgLang="de"'),
+        ('<segment id="s1">', '<segment id="s1" state="translated">'),
+        (
+            'dataRef="d1"/></source>',
+            'dataRef="d1"/></source><target>HELLO <pc id="1">WORLD</pc>!<ph id="2" dataRef="d1"/></target>',
+        ),
+        ('state="initial" subState="x:y"', 'state="translated" subState="bytenmt:translated"'),
+        ("<target>einmal</target>", "<target>ONCE MORE</target>"),
+    )
+    doubted = made(SAMPLES["xliff 2"], nats=1000)
+    assert '<segment id="s1" state="initial" subState="bytenmt:needs-review">' in doubted
+
+
+def test_a_variant_is_made_behind_the_source() -> None:
+    assert made(SAMPLES["tmx"]) == with_changes(
+        TMX,
+        (
+            "&amp; %d</seg></tuv>",
+            '&amp; %d</seg></tuv>\n      <tuv xml:lang="de"><seg>&brand; SAYS <bpt i="1">&lt;b&gt;</bpt>HELLO'
+            '<ept i="1">&lt;/b&gt;</ept> &amp; %d</seg></tuv>',
+        ),
+        ("<seg/>", "<seg>TWO</seg>"),
+    )
+    doubted = made(SAMPLES["tmx"], nats=1000)
+    assert doubted.count('<prop type="x-state">needs-review-translation</prop><seg>') == 2
+
+
+def test_a_cue_has_as_many_lines_as_before() -> None:
+    assert made(SAMPLES["srt"]) == with_changes(
+        SRT,
+        ("First line\nof a sentence", "FIRST LINE OF\nA SENTENCE"),
+        ("- You?\n- Me & you.", "- YOU?\n- ME & YOU."),
+    )
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_equal_segments_are_asked_for_once_and_numbers_never(name: str) -> None:
+    document = SAMPLES[name].document()
+    ask, noted = asked_of()
+    translate(document, ask, limit=1000, overwrite=True)
+    assert len(noted) == len(set(noted)) == count(document, 1000, overwrite=True)
+    for segment in noted:
+        text = segment.text
+        for code in segment.keep:
+            assert code in text
+        assert text.strip() == text and any(letter.isalpha() for letter in text.decode())
+        assert not set(text) & set(b"\n\r")
+
+
+def test_a_segment_that_comes_again_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bytenmt.documents.translation.TOGETHER", 2)
+    assert TOGETHER > 2
+    lines = ["a", "b", "a", "c", "a", "d", "e"]
+    ask, noted = asked_of()
+    text, told = translate(Sample("text", "\n".join(lines).encode()).document(), ask, limit=1000)
+    assert text.decode().split("\n") == [line.upper() for line in lines]
+    assert [segment.text for segment in noted] == [b"a", b"b", b"c", b"d", b"e"] and told.translated == 7
+
+
+SENTENCE = "Ein kurzer Satz mit <a href='x. y. z'>einer Adresse. Und</a> mehr, z. B. %s. "
+
+
+def test_long_units_are_cut_at_ends_of_sentences() -> None:
+    """And never in a code; the pieces and what stands between them are the unit."""
+    source = strings(SENTENCE * 40)
+    pieces = segments(source, 200)
+    asked = [piece for piece in pieces if isinstance(piece, Segment)]
+    whole = "".join(piece.text.decode() if isinstance(piece, Segment) else piece for piece in pieces)
+    assert whole == flat(source) and all(len(piece.text) <= 200 for piece in asked)
+    assert len(asked) > 10
+    for piece in asked:
+        assert piece.text.endswith(b".") and piece.text.count(b"<a ") == piece.text.count(b"'>")
+    ask, _ = asked_of()
+    document = Sample("po", PO.replace("done", SENTENCE * 40).replace('"fertig"', '""').encode()).document()
+    text, told = translate(document, ask, limit=200)
+    kept = "EIN KURZER SATZ MIT <a href='x. y. z'>EINER ADRESSE. UND</a> MEHR, Z. B. %s. "
+    assert kept * 40 in text.decode() and not told.review
+
+
+def test_any_text_is_cut_somewhere() -> None:
+    generator = random.Random(5)
+    for _ in range(200):
+        letters = "".join(generator.choices("ab \uac00\u3002.?<b>%s", k=generator.randrange(1, 120)))
+        source = strings(letters)
+        limit = generator.randrange(4, 40)
+        pieces = segments(source, limit)
+        assert "".join(p.text.decode() if isinstance(p, Segment) else p for p in pieces) == flat(source)
+        for piece in pieces:
+            if isinstance(piece, Segment):
+                longest = max([len(code) for code in piece.keep], default=0)
+                assert len(piece.text) <= max(limit, longest)
+
+
+def test_without_blanks_it_is_cut_at_ideographic_stops() -> None:
+    source = (Part("\u6f22\u5b57\u3002" * 30),)
+    asked = [piece.text.decode() for piece in segments(source, 50) if isinstance(piece, Segment)]
+    assert "".join(asked) == flat(source) and all(piece.endswith("\u3002") for piece in asked)
+
+
+def test_lost_codes_follow_and_are_told() -> None:
+    ask, _ = asked_of(lambda segment: b"nothing kept")
+    source = PO.replace('"%d file', '"the %d file')
+    text, told = translate(Sample("po", source.encode()).document(), ask, limit=1000)
+    assert 'msgstr[1] "nothing kept %d"' in text.decode() and "#, fuzzy, c-format" in text.decode()
+    assert told.review == [
+        ("line 10, column 8", "tags or placeholders were lost"),
+        ("line 11, column 15", "tags or placeholders were lost"),
+    ]
+
+
+def test_what_nothing_was_found_for_stays() -> None:
+    ask, _ = asked_of(lambda segment: b" ")
+    for name in ("po", "html", "xliff 1.2", "srt"):
+        document = SAMPLES[name].document()
+        text, told = translate(document, ask, limit=1000)
+        assert told.empty and not told.translated
+        if name in ("po", "html", "srt"):
+            assert text == SAMPLES[name].data
+
+
+def test_confidence_is_bits_per_byte_of_the_worst_segment() -> None:
+    def ask(wanted):  # type: ignore[no-untyped-def]
+        from bytenmt.documents.translation import Found
+
+        return [
+            Found(loud(one), -math.log(2) * len(one.text) * (0.6 if b"wo" in one.text else 0.4))
+            for one in wanted
+        ]
+
+    document = Sample("properties", b"a=one\nb=one\\ntwo\nc=three").document()
+    assert [place for place, _ in translate(document, ask, limit=99, flag_above=0.5)[1].review] == [
+        "line 2, column 3"
+    ]
+    assert not translate(document, ask, limit=99, flag_above=0.7)[1].review
+
+
+def test_a_character_that_the_encoding_lacks() -> None:
+    """References in XML and HTML, \\u in .properties; else it is told."""
+    ask, _ = asked_of(lambda segment: "\uac00".encode() + loud(segment))
+    for name, shown in [("xliff, Latin-1", b"&#44032;"), ("html, Latin-1", b"&#44032;")]:
+        assert shown in translate(SAMPLES[name].document(), ask, limit=999)[0]
+    plain = Sample("properties", b"a = one")
+    assert translate(plain.document(), ask, limit=999)[0] == b"a = \\uac00ONE"
+    with pytest.raises(BytenmtError, match="iso8859-1, which has no '\uac00' of a translation"):
+        translate(SAMPLES["po, Latin-1"].document(), ask, limit=999)
+    pick = Sample("text", "gr\xfcn".encode("cp1252"), Wanted(encoding="cp1252"))
+    ask, _ = asked_of()
+    assert translate(pick.document(), ask, limit=999)[0] == "GR\xdcN".encode("cp1252")
+
+
+def test_what_xml_does_not_have_is_not_written() -> None:
+    ask, _ = asked_of(lambda segment: loud(segment) + "\uffff]]>".encode())
+    text = translate(SAMPLES["xliff 1.2"].document(), ask, limit=999)[0]
+    Sample("xliff", text, PAIR).document()
+    assert "BEGUN\ufffd]]&gt;".encode() in text
+
+
+def test_a_translator_is_asked_in_the_order_of_the_file() -> None:
+    """Each line once, with its number, which its draws depend on; without tags it is what it was."""
+    admitted: list[list[Request]] = []
+    translator = made_up_translator(admitted)
+    text, _ = translate(Sample("text", b"b\n\na\nb").document(), asking(translator), limit=1000)
+    assert text == b"B0\n\nA0\nB0"
+    assert {request.source for requests in admitted for request in requests} == {b"a", b"b"}
