@@ -44,7 +44,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A table. texts: files of the corpora by the options of train that take them; test: "src" and "ref", or
     "text" for byte language models; options: of all of bytenmt's trainings; decode: of translate; beam:
     hypotheses kept by all rows; noise: whether rows are also measured in int8 on one thread, for speed, and
-    on disturbed sources; tokenize: sacreBLEU's tokenizer."""
+    on disturbed sources; tokenize: sacreBLEU's tokenizer; seeds: with each of which every row is trained, as
+    a row NAME@SEED of its own."""
 
     name: str = ""
     title: str
@@ -53,6 +54,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     options: tuple[str, ...] = ()
     decode: tuple[str, ...] = ()
     beam: int = 1
+    seeds: tuple[int, ...] = ()
     noise: bool = False
     tokenize: str = "13a"
     row: tuple[Row, ...]
@@ -65,6 +67,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             found = msgspec.convert(tree, Recipe)
         except (OSError, ValueError, msgspec.ValidationError) as error:
             raise BytenmtError(f"{path}: {error}") from None
+        if found.seeds:
+            found = msgspec.structs.replace(
+                found, row=tuple(_seeded(row, seed) for row in found.row for seed in found.seeds)
+            )
         known: set[str] = set()
         for row in found.row:
             if missing := [name for name in row.after if name not in known]:
@@ -106,6 +112,23 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         for row in reversed(self.row):
             wanted.update(row.after if row.name in wanted else ())
         return (row.name for row in self.row if row.name in wanted)
+
+
+def _seeded(row: Row, seed: int) -> Row:
+    """The same row, trained with a seed of its own."""
+
+    def own(names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(f"{name}@{seed}" for name in names)
+
+    return msgspec.structs.replace(
+        row,
+        name=own([row.name])[0],
+        title=f"{row.title or row.name}, seed {seed}",
+        options=(*row.options, "--seed", str(seed)) if row.options else (),
+        ensemble=own(row.ensemble),
+        distil=own(row.distil),
+        init_from=own([row.init_from])[0] if row.init_from else "",
+    )
 
 
 def distilled(folder: Path, row: str) -> Path:

@@ -56,7 +56,8 @@ def scored(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, A
 
 
 def text_scores(hypotheses: Path, reference: Path, tokenize: str) -> dict[str, dict[str, Any]]:
-    """chrF, BLEU and lower-cased BLEU of a file's lines, with sacreBLEU's signatures."""
+    """chrF, BLEU and lower-cased BLEU of a file's lines, with sacreBLEU's signatures, and how many are equal
+    to their reference."""
     texts, references = (
         path.read_text(encoding="utf-8").split("\n")[:-1] for path in (hypotheses, reference)
     )
@@ -65,13 +66,15 @@ def text_scores(hypotheses: Path, reference: Path, tokenize: str) -> dict[str, d
         "bleu": BLEU(tokenize=tokenize),
         "bleu_lowercased": BLEU(lowercase=True, tokenize=tokenize),
     }
-    return {
+    found: dict[str, dict[str, Any]] = {
         name: {
             "score": metric.corpus_score(texts, [references]).score,
             "signature": str(metric.get_signature()),
         }
         for name, metric in metrics.items()
     }
+    n_equal = sum(text == reference for text, reference in zip(texts, references, strict=True))
+    return found | {"exact_match": {"score": 100 * n_equal / max(1, len(references)), "signature": "%"}}
 
 
 def _measured(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:

@@ -9,12 +9,13 @@ from typing import Any
 from tools.results.recipe import Recipe, command
 
 Found = Mapping[str, Mapping[str, Any]]  # of each row that is done, by its name
+SCORES = ("bleu", "bleu_lowercased", "chrf", "exact_match")
 MEASURED = ("bytes/s, batch 1", "bytes/s, batch 32", "MB int8")
 
 
 def table(recipe: Recipe, found: Found, folder: Path) -> str:
     """The rows in Markdown, those that were not run with their command."""
-    heads = ["predict"] if recipe.language else ["BLEU", "BLEU, lower-cased", "chrF"]
+    heads = ["predict"] if recipe.language else ["BLEU", "BLEU, lower-cased", "chrF", "exact, %"]
     columns = ["", *heads, "valid bits/byte", "parameters", "updates", "CPU minutes"]
     columns += MEASURED if recipe.noise else ()
     lines = [f"# {recipe.title}", "", _line(columns), "|---" + "|---:" * (len(columns) - 1) + "|"]
@@ -90,7 +91,7 @@ def _cells(recipe: Recipe, one: Mapping[str, Any]) -> list[str]:
     if recipe.language:
         cells = ["; ".join(one["scores"]["predict"])]
     else:
-        cells = [f"{one['scores'][key]['score']:.2f}" for key in ("bleu", "bleu_lowercased", "chrf")]
+        cells = [f"{one['scores'][key]['score']:.2f}" for key in SCORES]
     cells += [f"{one['valid_bits_per_byte']:.4f}" if one["valid_bits_per_byte"] is not None else ""]
     cells += [one["parameters"], f"{one['updates']:,}", f"{one['cpu_seconds'] / 60:.0f}"]
     if recipe.noise:
