@@ -36,6 +36,7 @@ SEARCHES = {
     "no repeats": Options(beam=2, n_best=2, no_repeat_ngram_size=2),
 }
 EXACT = ["bahdanau", "luong-concat", "bytenet-wide", "convs2s-uneven", "bytenet-multiplicative"]
+EXACT += ["convs2s-pooling", "recurrent-bytenet-both"]
 
 
 @pytest.mark.parametrize(("name", "search"), rotated(list(ALL), list(SEARCHES)))
