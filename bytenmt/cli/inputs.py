@@ -6,13 +6,15 @@ Knows runs by what their configuration tells; prints nothing.
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bytenmt.cli.line_filter import Filter, follow
 from bytenmt.cli.progress import Console
-from bytenmt.decoding.translator import Translator
+from bytenmt.decoding.interface import Hypothesis
+from bytenmt.decoding.translator import Answer, Translator
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
@@ -92,12 +94,17 @@ def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
     return ParallelCorpus.from_texts(source, target, keep_empty=True)
 
 
-def hypotheses(translator: Translator, corpus: ParallelCorpus) -> list[bytes]:
-    """The translation of every source line. In a group only the leading process gets them."""
+def hypotheses(translator: Translator, corpus: ParallelCorpus) -> list[Hypothesis]:
+    """The best translation of every source line. In a group only the leading process gets them."""
     assert corpus.src is not None
     if translator.group is not None and not translator.group.leads:
         follow(translator)
         return []
-    output = io.BytesIO()
-    Filter(translator, output).file(corpus.src)
-    return output.getvalue().split(b"\n")[:-1]
+    found: list[Hypothesis] = []
+
+    def keep(answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
+        found.extend(answer.hypotheses[0] for answer in answers)
+        return b""
+
+    Filter(translator, io.BytesIO(), keep).file(corpus.src)
+    return found

@@ -43,6 +43,8 @@ EXACT = [
     "bytenet-wide",
     "convs2s-uneven",
     "bytenet-multiplicative",
+    "convs2s-pooling",
+    "recurrent-bytenet-both",
 ]
 
 

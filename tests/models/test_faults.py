@@ -21,7 +21,7 @@ from bytenmt.layers.attention import attend
 from bytenmt.layers.convolution import Clock, Convolution, Taps, WeightNorm
 from bytenmt.layers.embedding import PositionEmbedding
 from bytenmt.layers.recurrent import GRU
-from bytenmt.models import bahdanau, bytenet, convs2s, luong, seq2seq
+from bytenmt.models import bahdanau, bytenet, convs2s, convs2s_encoder, luong, seq2seq
 from bytenmt.models.bytenet import ByteNet
 
 Patch = pytest.MonkeyPatch
@@ -252,7 +252,37 @@ def test_counting_padding_in_the_contexts_scale_is_caught(monkeypatch: Patch) ->
     assert_caught(invariants.check_padding, make("convs2s"))
 
 
+def test_a_mean_that_reads_padding_is_caught(monkeypatch: Patch) -> None:
+    """ConvS2S' pooling encoder without its mask."""
+    pooled = convs2s_encoder.pooled
+    blind = lambda x, mask, width: pooled(x, torch.ones_like(mask), width)  # noqa: E731
+    monkeypatch.setattr(convs2s_encoder, "pooled", blind)
+    assert_caught(invariants.check_padding, make("convs2s-pooling"))
+
+
+def test_a_dilation_that_is_left_out_is_caught(monkeypatch: Patch) -> None:
+    """Of ConvS2S' encoder, which no receptive field tells."""
+    centred = Convolution.centred
+
+    def dense(self: Convolution, x: Tensor, mask: Tensor) -> Tensor:
+        monkeypatch.setattr(self, "dilation", 1)
+        return centred(self, x, mask)
+
+    monkeypatch.setattr(Convolution, "centred", dense)
+    assert_caught(invariants.check_reference, make("convs2s-dilated"), "sentence")
+
+
 # ---- state
+
+
+def test_recurrent_columns_that_stay_behind_are_caught(monkeypatch: Patch) -> None:
+    """A recurrent ByteNet whose reordering moves the positions alone."""
+
+    def clock_alone(self: ByteNet, state: Any, parents: Tensor) -> Any:
+        return state._replace(clock=state.clock.reorder(parents))
+
+    monkeypatch.setattr(ByteNet, "reorder", clock_alone)
+    assert_caught(invariants.check_reorder, make("recurrent-bytenet-decoder"))
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONAL)

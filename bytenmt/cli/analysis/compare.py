@@ -140,7 +140,7 @@ def _scored(
     runtime = loaded_runs((run,), decoding_args.engine_spec(decoding, device, threads), leads=True)
     inputs.check_pairs(run, runtime.source, src)
     translator = Translator.of_runtime(runtime, decoding_args.settings(decoding))
-    texts = [text.decode() for text in inputs.hypotheses(translator, corpus)]
+    texts = [found.text.decode() for found in inputs.hypotheses(translator, corpus)]
     on = inputs.torch_device(runtime.spec.device, threads)
     model = load_run(run, on).model
     bits = bits_per_byte(log_probabilities(model, corpus, on), corpus.target_lengths)

@@ -21,6 +21,7 @@ from bytenmt.errors import BytenmtError
 if TYPE_CHECKING:
     from bytenmt.analysis.by_length import Bucket
     from bytenmt.data.corpus import ParallelCorpus
+    from bytenmt.evaluation.confidence import Found as Confidence
     from bytenmt.evaluation.scores import TextScores
 
 OF_A_TEXT = ("src", "ref", "hyp", "tokenize", "errors", "by_length", "plot", "as_json")  # need no model
@@ -28,12 +29,13 @@ OF_A_TEXT = ("src", "ref", "hyp", "tokenize", "errors", "by_length", "plot", "as
 
 class Found(NamedTuple):
     """What was scored: lines of a corpus, their translations, what made them, and bits per byte where a model
-    told them."""
+    told them: of the references, and of each translation, 0 of an empty one."""
 
     corpus: ParallelCorpus
     hypotheses: Sequence[bytes]
     made_with: Sequence[str]
     bits_per_byte: float | None = None
+    bits_of_each: Sequence[float] = ()
 
 
 @click.command(cls=Command)
@@ -45,6 +47,7 @@ class Found(NamedTuple):
 @TOKENIZE
 @click.option("--by-length", is_flag=True, help="Scores by the length of the source too.")
 @click.option("--plot", type=FILE, metavar="FILE.png", help="Draw the scores by length.")
+@click.option("--confidence", is_flag=True, help="How well bits per byte find the lines that are wrong.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 @DECODING
 @RUNTIME
@@ -57,6 +60,7 @@ def evaluate(
     tokenize: str,
     by_length: bool,
     plot: Path | None,
+    confidence: bool,
     as_json: bool,
     errors: str,
     **more: Any,
@@ -93,10 +97,15 @@ def evaluate(
     references = [line.decode() for line in found.corpus.tgt]
     buckets = _buckets(found.corpus, texts, references, tokenize) if by_length else None
     scores = text_scores(texts, references, tokenize)
+    trust = None
+    if confidence:
+        from bytenmt.evaluation import confidence as measure
+
+        trust = measure.confidence(found.bits_of_each, texts, references)
     if as_json:
-        click.echo(json.dumps(_tree(found, scores, buckets), ensure_ascii=False))
+        click.echo(json.dumps(_tree(found, scores, buckets, trust), ensure_ascii=False))
     else:
-        _tell(found, scores, buckets)
+        _tell(found, scores, buckets, trust)
     if plot is not None and buckets is not None:
         from bytenmt.analysis.by_length import figure
         from bytenmt.analysis.drawing import png
@@ -140,6 +149,7 @@ def _of_runs(
     from bytenmt.cli import decoding_args, inputs
     from bytenmt.cli.translation_commands import loaded_runs
     from bytenmt.decoding.choice import choose, processes
+    from bytenmt.decoding.confidence import bits_per_byte as of_one
     from bytenmt.decoding.translator import Translator
     from bytenmt.distributed import ALONE
     from bytenmt.evaluation.scores import bits_per_byte, log_probabilities
@@ -158,7 +168,8 @@ def _of_runs(
     if group is not None and not group.leads:
         return None
     bits = bits_per_byte(log_p, corpus.target_lengths)
-    return Found(corpus, hypotheses, decoding_args.provenance(runtime), bits)
+    texts, each = [one.text for one in hypotheses], [of_one(one) or 0.0 for one in hypotheses]
+    return Found(corpus, texts, decoding_args.provenance(runtime), bits, each)
 
 
 def _buckets(
@@ -170,13 +181,22 @@ def _buckets(
     return by_length([len(line) for line in corpus.src], texts, references, tokenize)
 
 
-def _tell(found: Found, scores: TextScores, buckets: Sequence[Bucket] | None) -> None:
+def _tell(
+    found: Found, scores: TextScores, buckets: Sequence[Bucket] | None, trust: Confidence | None
+) -> None:
     """In the form that scripts read; the table below it."""
     click.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
     click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
     click.echo(f"exact match: {scores.exact_match:.1f} %")
     if found.bits_per_byte is not None:
         click.echo(f"bits per byte: {found.bits_per_byte:.4f}")
+    if trust is not None:
+        area = "–" if trust.area is None else f"{trust.area:.4f}"
+        correlation = "–" if trust.correlation is None else f"{trust.correlation:.4f}"
+        click.echo(
+            f"confidence: area under the curve {area} ({trust.n_wrong:,} of {trust.n:,} lines are not their"
+            f" reference), rank correlation of bits with chrF {correlation}"
+        )
     click.echo(", ".join([f"bytenmt {__version__}", *found.made_with, *commit()]))
     if buckets is not None:
         from bytenmt.analysis.by_length import table
@@ -184,11 +204,15 @@ def _tell(found: Found, scores: TextScores, buckets: Sequence[Bucket] | None) ->
         click.echo("\n".join(["", *table(buckets)]))
 
 
-def _tree(found: Found, scores: TextScores, buckets: Sequence[Bucket] | None) -> dict[str, Any]:
+def _tree(
+    found: Found, scores: TextScores, buckets: Sequence[Bucket] | None, trust: Confidence | None
+) -> dict[str, Any]:
     """The same as JSON values."""
     tree: dict[str, Any] = {"lines": len(found.hypotheses), **scores._asdict()}
     if found.bits_per_byte is not None:
         tree["bits_per_byte"] = found.bits_per_byte
+    if trust is not None:
+        tree["confidence"] = trust._asdict()
     tree["made_with"] = [f"bytenmt {__version__}", *found.made_with, *commit()]
     if buckets is not None:
         names = ("chrf", "bleu", "exact_match")
