@@ -162,7 +162,7 @@ class _Reader:
             self._end()
             end = HEADING_END.search(bare, heading.end())
             assert end is not None
-            self._add([(at + heading.end(), at + end.start())], lambda parts, _: flat(parts))
+            self._add([(at + heading.end(), at + end.start())], _plain)
         elif RULE.match(bare) or (DEFINITION.match(bare) and not bare.lstrip().startswith("[^")):
             self._end()
         elif self._table or ("|" in bare and DIVIDER.match(following) and "-" in following):
@@ -190,7 +190,8 @@ class _Reader:
         """The block is over."""
         self._table = False
         if self._block.lines:
-            self._add(self._block.lines, _paragraph)
+            marked = MARK.match(self.text, self._block.lines[0][0])
+            self._add(self._block.lines, _plain if marked else _paragraph)
             self._block = _Block()
 
     def _add(self, lines: list[tuple[int, int]], write: Callable[[Parts, bool], str]) -> None:
@@ -242,6 +243,10 @@ def _side(raw: str, start: int, end: int) -> str:
     if before.isspace() or not before.isalnum() and after.isalnum():
         return OPEN
     return CLOSE
+
+
+def _plain(parts: Parts, _: bool) -> str:
+    return flat(parts)
 
 
 def _cell(parts: Parts, _: bool) -> str:

@@ -89,6 +89,8 @@ def is_utf8_properties(data: bytes) -> str:
 def read_properties(text: str) -> list[Unit]:
     """The units. Raises Malformed."""
     units = []
+    # A file in ASCII or Latin-1 stays so; escapes serve for the rest.
+    most = next((last for last in "~\xff" if max(text, default="") <= last), "\U0010ffff")
     for start, end in _logical_lines(text):
         key = KEY.match(text, start, end)
         assert key is not None
@@ -102,10 +104,7 @@ def read_properties(text: str) -> list[Unit]:
                 continue
             source = strings(value.replace("''", "'") if apostrophes else value)
             name = _property(key[0], start)
-            ascii_only = text.isascii()
-            units.append(
-                Unit(begin, name, source, begin, end, source, _property_writer(apostrophes, ascii_only))
-            )
+            units.append(Unit(begin, name, source, begin, end, source, _property_writer(apostrophes, most)))
     return units
 
 
@@ -144,22 +143,20 @@ def _property(raw: str, at: int) -> str:
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _property_writer(apostrophes: bool, ascii_only: bool) -> Callable[[Parts, bool], str]:
+def _property_writer(apostrophes: bool, most: str) -> Callable[[Parts, bool], str]:
     def write(parts: Parts, _: bool) -> str:
         value = flat(parts)
         value = value.replace("'", "''") if apostrophes else value
         value = value.replace("\\", "\\\\")
         for letter, character in LETTERS.items():
             value = value.replace(character, f"\\{letter}")
-        if value.startswith(" "):
+        if value.startswith((" ", ":", "=")):  # which would be what stands behind a key
             value = "\\" + value
-        return "".join(_ascii(one) for one in value) if ascii_only else value
+        return "".join(one if one <= most else _utf16(one) for one in value)
 
     return write
 
 
-def _ascii(letter: str) -> str:
-    if letter < "\x7f":
-        return letter
+def _utf16(letter: str) -> str:
     units = letter.encode("utf-16-be")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

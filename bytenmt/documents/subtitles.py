@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from bytenmt.documents.codes import kind_of_tag, paired
@@ -36,17 +36,15 @@ class _Line(NamedTuple):
 def read_srt(text: str) -> list[Unit]:
     """The units of SubRip text. Raises Malformed."""
     units: list[Unit] = []
-    for number, block in enumerate(_blocks(text)):
-        times = [index for index, line in enumerate(block[:2]) if SRT_TIME.fullmatch(line.text)]
-        wrong = next((line for line in block[:2] if not times and "-->" in line.text), None)
-        if wrong is not None or (not times and number == 0):
-            at = (wrong or block[0]).start
-            raise Malformed("expected a number and times as 00:00:01,000 --> 00:00:02,000", at)
-        lines = block[times[0] + 1 :] if times else block  # a blank line in the text of a cue
-        if not times and block[0].text.strip().isdigit() and len(block) == 1:
+    for number, block in enumerate(_cut_at_times(_blocks(text), SRT_TIME, numbered=True)):
+        at = _times(block, SRT_TIME)
+        lines = block if at is None else block[at + 1 :]  # no times: a blank line was in the text of a cue
+        wrong = block[0] if at is None and number == 0 else _arrow(lines)
+        if wrong is not None:
+            raise Malformed("expected a number and times as 00:00:01,000 --> 00:00:02,000", wrong.start)
+        if at is None and len(block) == 1 and block[0].text.strip().isdigit():
             continue  # a number without a cue, as at the end of a file that was cut off
-        name = block[0].text.strip() if times == [1] else str(number + 1)
-        units += _cues(text, lines, name, entities=False)
+        units += _cues(text, lines, block[0].text.strip() if at == 1 else str(number + 1), entities=False)
     return units
 
 
@@ -55,26 +53,42 @@ def read_vtt(text: str) -> list[Unit]:
     if not re.match(r"WEBVTT(?:[ \t].*)?(?:[\r\n]|$)", text):
         raise Malformed("expected WEBVTT at the beginning", 0)
     units: list[Unit] = []
-    for number, block in enumerate(_cut_at_times(_blocks(text, blank=""))):
-        times = [index for index, line in enumerate(block[:2]) if VTT_TIME.fullmatch(line.text)]
-        if not times:
-            wrong = next((line for line in block[:2] if "-->" in line.text), None)
-            if wrong is not None and not NOT_A_CUE.match(block[0].text):
-                raise Malformed("expected times as 00:01.000 --> 00:02.000", wrong.start)
+    for number, block in enumerate(_cut_at_times(_blocks(text, blank=""), VTT_TIME, numbered=False)):
+        if NOT_A_CUE.match(block[0].text):
             continue
-        name = block[0].text.strip() if times == [1] else str(number)
-        units += _cues(text, block[times[0] + 1 :], name, entities=True)
+        at = _times(block, VTT_TIME)
+        wrong = _arrow(block if at is None else block[at + 1 :])
+        if wrong is not None:
+            raise Malformed("expected times as 00:01.000 --> 00:02.000", wrong.start)
+        if at is not None:
+            name = block[0].text.strip() if at else str(number)
+            units += _cues(text, block[at + 1 :], name, entities=True)
     return units
 
 
-def _cut_at_times(blocks: Iterable[list[_Line]]) -> Iterator[list[_Line]]:
-    """Times end a cue, also where the blank line before them is missing."""
+def _times(block: Sequence[_Line], pattern: re.Pattern[str]) -> int | None:
+    """Which line has the times: the first or the second one."""
+    return next((index for index, line in enumerate(block[:2]) if pattern.fullmatch(line.text)), None)
+
+
+def _arrow(lines: Sequence[_Line]) -> _Line | None:
+    """A line that has what stands between times, and is none with times."""
+    return next((line for line in lines if "-->" in line.text), None)
+
+
+def _cut_at_times(
+    blocks: Iterable[list[_Line]], pattern: re.Pattern[str], numbered: bool
+) -> Iterator[list[_Line]]:
+    """Times begin a cue, also where the blank line before them is missing. numbered: so does the number
+    before them."""
     for block in blocks:
         begin = 0
-        for index in range(2, len(block)):
-            if VTT_TIME.fullmatch(block[index].text) and not NOT_A_CUE.match(block[0].text):
-                yield block[begin:index]
-                begin = index
+        for index in range(2, len(block) if not NOT_A_CUE.match(block[0].text) or numbered else 0):
+            if pattern.fullmatch(block[index].text):
+                ended = index - (numbered and block[index - 1].text.strip().isdigit())
+                if ended > begin:
+                    yield block[begin:ended]
+                begin = ended
         yield block[begin:]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from bytenmt.documents import markup
 from bytenmt.documents.document import Edit, Malformed, Parts, Unit, flat
 from bytenmt.documents.markup import Element
+from bytenmt.errors import BytenmtError
 
 KEPT = (
     *("xliff", "file", "body", "group", "unit", "trans-unit", "segment", "ignorable", "bin-unit"),
@@ -28,7 +29,7 @@ def read(text: str, pair: tuple[str, str] | None = None) -> list[Unit]:
     if root is None or root.local != "xliff":
         raise Malformed("no <xliff> element", 0)
     second = root.attributes.get("version", "1").startswith("2")
-    extra = _target_language(root, text, pair) if second else None
+    extra = _target_language(root, text, pair)
     find = _segments if second else _trans_units
     return [
         _unit(text, holder, source, second, extra)
@@ -55,12 +56,18 @@ def _segments(element: Element) -> Iterator[Element]:
             yield from _segments(child)
 
 
-def _target_language(root: Element, text: str, pair: tuple[str, str] | None) -> Edit | None:
-    """What version 2 wants as soon as there is a target: trgLang."""
-    if "trgLang" in root.attributes or pair is None:
-        return None
-    tag = text[root.start : root.inside]
-    return Edit(root.start, root.inside, markup.attribute(tag, "trgLang", pair[1]))
+def _target_language(root: Element, text: str, pair: tuple[str, str] | None) -> Callable[[], list[Edit]]:
+    """What version 2 wants as soon as there is a target: trgLang. Raises BytenmtError where none is told."""
+
+    def edits() -> list[Edit]:
+        if "trgLang" in root.attributes:
+            return []
+        if pair is None:
+            raise BytenmtError("the file does not tell its target language (trgLang): give --pair, as en-de")
+        tag = text[root.start : root.inside]
+        return [Edit(root.start, root.inside, markup.attribute(tag, "trgLang", pair[1]))]
+
+    return edits
 
 
 def _parts(text: str, element: Element) -> Parts:
@@ -68,7 +75,7 @@ def _parts(text: str, element: Element) -> Parts:
     return markup.with_placeholders(text[element.inside : element.outside], OPAQUE, markup.preserved(element))
 
 
-def _unit(text: str, holder: Element, source: Element, second: bool, extra: Edit | None) -> Unit:
+def _unit(text: str, holder: Element, source: Element, second: bool, extra: Callable[[], list[Edit]]) -> Unit:
     """holder: the trans-unit or segment."""
     target = holder.child("target")
     parts = _parts(text, source)
@@ -100,7 +107,7 @@ def _unit(text: str, holder: Element, source: Element, second: bool, extra: Edit
     return Unit(source.inside, name or "", parts, start, end, begun, write, done, doubted, mark)
 
 
-def _mark(text: str, segment: Element, extra: Edit | None) -> Callable[[bool], Sequence[Edit]]:
+def _mark(text: str, segment: Element, extra: Callable[[], list[Edit]]) -> Callable[[bool], Sequence[Edit]]:
     """The state of a segment of version 2: translated, or initial with a sub-state of its own."""
 
     def mark(review: bool) -> Sequence[Edit]:
@@ -108,7 +115,6 @@ def _mark(text: str, segment: Element, extra: Edit | None) -> Callable[[bool], S
         marked = markup.attribute(tag, "state", "initial" if review else "translated")
         if review or "subState" in segment.attributes:
             marked = markup.attribute(marked, "subState", SUB_STATE if review else "bytenmt:translated")
-        edit = Edit(segment.start, segment.inside, marked)
-        return [edit] if extra is None else [edit, extra]
+        return [Edit(segment.start, segment.inside, marked), *extra()]
 
     return mark

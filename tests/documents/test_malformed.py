@@ -36,6 +36,8 @@ XML = '<xliff version="1.2">\n <file><body>\n'
         ("po", '"x"\n', "line 1, column 1: a string without a word"),
         ("srt", "1\n00:00:01 -> 00:00:02\nx\n", "line 1, column 1: expected a number and times"),
         ("srt", "1\n0:0:1,0 --> 0:0:2,0\nx\n\n2\n0:0:1 --> 0\nx\n", "line 6, column 1: expected a number"),
+        ("srt", "1\n0:0:1,0 --> 0:0:2,0\nx\n0:0:3 --> 4\ny\n", "line 4, column 1: expected a number"),
+        ("vtt", "WEBVTT\n\n00:01.0 --> 00:02.0\nx\n3 --> 4\n", "line 5, column 1: expected times"),
         ("vtt", "1\n", "line 1, column 1: expected WEBVTT"),
         ("vtt", "WEBVTT\n\n1 --> 2\nx\n", "line 3, column 1: expected times"),
         ("json", '{"a": "b",\n "c" 1}', "line 2, column 6: not JSON: Expecting ':' delimiter"),

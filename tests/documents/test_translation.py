@@ -129,6 +129,31 @@ def test_a_cue_has_as_many_lines_as_before() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("srt", "1\n0:0:1,0 --> 0:0:2,0\nx\n2\n0:0:3,0 --> 0:0:4,0\ny", "X Y"),
+        ("vtt", "WEBVTT\n\n00:01.0 --> 00:02.0\nx\n00:03.0 --> 00:04.0\ny", "X Y"),
+        ("properties", "a \\: b\nc=\\=d", ": B =D"),
+        ("markdown", "| no table\n\n# 1. head\n\n- x\n\n    y\n", "| NO TABLE 1. HEAD X Y"),
+        ("json", '[[], {"a": [1, "x"]}, "y"]', "X Y"),
+        ("html", "<p>a &lt b</p><p>x<i>", "A < B X"),
+    ],
+)
+def test_what_stands_where_it_is_not_expected(name: str, before: str, after: str) -> None:
+    """Cues without a blank line between them, values that begin like what stands before one."""
+    text = made(Sample(name, before.encode()))
+    parts = [flat(unit.source) for unit in Sample(name, text.encode()).document().units]
+    assert " ".join(parts) == after
+    assert text.lower().replace("&lt;", "&lt") == before.lower()
+
+
+def test_a_language_that_a_file_does_not_tell() -> None:
+    document = Sample("xliff", XLIFF_2.encode()).document()
+    with pytest.raises(BytenmtError, match=r"target language \(trgLang\): give --pair"):
+        translate(document, asked_of()[0], limit=1000)
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_equal_segments_are_asked_for_once_and_numbers_never(name: str) -> None:
     document = SAMPLES[name].document()
@@ -235,8 +260,8 @@ def test_a_character_that_the_encoding_lacks() -> None:
     ask, _ = asked_of(lambda segment: "\uac00".encode() + loud(segment))
     for name, shown in [("xliff, Latin-1", b"&#44032;"), ("html, Latin-1", b"&#44032;")]:
         assert shown in translate(SAMPLES[name].document(), ask, limit=999)[0]
-    plain = Sample("properties", b"a = one")
-    assert translate(plain.document(), ask, limit=999)[0] == b"a = \\uac00ONE"
+    for before, after in [(b"a = one", b"a = \\uac00ONE"), (b"a = \xe4", b"a = \\uac00\xc4")]:
+        assert translate(Sample("properties", before).document(), ask, limit=999)[0] == after
     with pytest.raises(BytenmtError, match="iso8859-1, which has no '\uac00' of a translation"):
         translate(SAMPLES["po, Latin-1"].document(), ask, limit=999)
     pick = Sample("text", "gr\xfcn".encode("cp1252"), Wanted(encoding="cp1252"))

@@ -28,6 +28,8 @@ PAIRS = [("en", "fr"), ("en-us", "de"), ("en", "ko")]
 def wanted(name: str, data: bytes) -> Wanted:
     if name == "tmx":
         return Wanted(pair=next((p for p in PAIRS if f'"{p[1]}'.encode() in data.lower()), ("en", "fr")))
+    if name == "xliff":
+        return Wanted(pair=("en", "fr"))
     return Wanted(column="1") if name in ("csv", "tsv") else Wanted()
 
 
