@@ -67,10 +67,10 @@ class Languages:
         return by_case.get(wanted) or by_case.get(wanted.partition("-")[0])
 
     def listed(self) -> list[dict[str, Any]]:
-        """As LibreTranslate's clients read it."""
+        """As LibreTranslate's clients read it; some look for the target among these too."""
         return [
-            {"code": source, "name": name_of(source), "targets": sorted({source, *self._paths[source]})}
-            for source in self.sources
+            {"code": code, "name": name_of(code), "targets": sorted({code, *self._paths.get(code, ())})}
+            for code in self.all
         ]
 
     def _from(self, source: str) -> dict[str, list[Direction]]:

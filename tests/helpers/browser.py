@@ -1,4 +1,4 @@
-"""A headless Chromium, driven by its own protocol over a websocket: pages, typing, pictures."""
+"""A headless Chromium, driven by its own protocol over a websocket: opened, typed into, photographed."""
 
 from __future__ import annotations
 

@@ -75,6 +75,8 @@ def test_a_third_language_lies_between() -> None:
         languages = {one["code"]: one for one in asked.get("/languages").json()}
     assert languages["ko"] == {"code": "ko", "name": "Korean", "targets": ["de", "en", "ko"]}
     assert languages["de"]["targets"] == ["de", "en"]
+    with client("ko-en") as asked:  # clients look for the target's code here too
+        assert [one["code"] for one in asked.get("/languages").json()] == ["ko", "en"]
 
 
 def test_the_language_is_found_out() -> None:

@@ -88,6 +88,12 @@ SEARCH = options(
     help="A text by which a language is told from others of its script; default: the training text.",
 )
 @click.option(
+    "--explain",
+    "explained",
+    is_flag=True,
+    help="Tell of which character each one is and how surprising, by a second process, with PyTorch.",
+)
+@click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", help="Of the lines on stderr."
 )
 @click.option("--log-requests/--no-log-requests", default=True, help="A line for each request.")
@@ -100,6 +106,7 @@ def serve(
     api_keys: Path | None,
     suggestions: Path | None,
     samples: tuple[str, ...],
+    explained: bool,
     log_format: str,
     log_requests: bool,
     max_body: int,
@@ -120,6 +127,7 @@ def serve(
     """
     _check_packages()
     from bytenmt.serve.detect import Detector
+    from bytenmt.serve.explain import Explainer
     from bytenmt.serve.http.app import Server
     from bytenmt.serve.http.logs import Log
     from bytenmt.serve.http.server import listening, run
@@ -131,13 +139,15 @@ def serve(
     keys = Keys.read(api_keys) if api_keys else Keys()
     taken = Suggestions(suggestions) if suggestions else None
     texts = _named(samples, "--detect-text", "ko=FILE")
-    listener = listening(host, port)
-    workers, runtimes = _workers(directions, precision, threads, search)
-    sources = list(dict.fromkeys(direction.source for direction in workers))
-    detector = Detector(sources, _samples(runtimes, texts))
     limits = Limits(max_body, max_characters, max_queue, patience=patience)
     log = Log(Console(), log_format, log_requests)
-    run(Server(Service(workers, detector, limits), log, keys, taken), listener, patience)
+    with listening(host, port) as listener:
+        workers, runtimes = _workers(directions, precision, threads, search)
+        sources = list(dict.fromkeys(direction.source for direction in workers))
+        detector = Detector(sources, _samples(runtimes, texts))
+        service = Service(workers, detector, limits)
+        explain = Explainer(directions) if explained else None
+        run(Server(service, log, keys, taken, explain=explain), listener, patience)
 
 
 def _check_packages() -> None:

@@ -29,7 +29,8 @@ class Connection(HttpToolsProtocol):
 
     patience = 30.0
     _late: asyncio.TimerHandle | None = None
-    _n_head = 0
+    _n_head = 0  # bytes of a head that is not whole yet
+    _n_fields = 0  # of its parts
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -48,7 +49,22 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._n_fields = 0
         self._wait()
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def _count(self, n_bytes: int) -> None:
+        """Of a head that came at once; what is raised here, the parser makes a 400 of."""
+        self._n_fields += n_bytes
+        if self._n_fields > MOST_HEAD:
+            raise ValueError("the request's head is too long")
 
     def on_headers_complete(self) -> None:
         self._have()
@@ -93,14 +109,18 @@ class Graceful(uvicorn.Server):
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket at an address; port 0: one that is free. Raises BytenmtError."""
+    """A socket at an address, which answers when `run` has it; port 0: a free one. Raises BytenmtError."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         found = socket.socket(family, kind)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
+        try:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(address)
+        except OSError:
+            found.close()
+            raise
     except OSError as error:
         raise BytenmtError(f"cannot listen at {host}, port {port}: {error.strerror or error}") from None
     return found
@@ -128,6 +148,7 @@ def run(server: Server, listener: socket.socket, seconds: float = 30.0) -> None:
         timeout_graceful_shutdown=max(1, round(seconds)),
         proxy_headers=False,
     )
+    listener.listen(BACKLOG)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     server.log.say("serving", url=f"http://{shown}:{port}/")

@@ -1,0 +1,75 @@
+"""What the process beside the server tells of a translation."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from made_up_engine import make_run
+
+from bytenmt.serve.explain import MOST_BYTES, Explainer
+from bytenmt.serve.explaining import Direction as Explaining
+from bytenmt.serve.languages import Direction
+from bytenmt.serve.limits import Refusal
+from bytenmt.storage.checkpoint import load_run
+from bytenmt.utf8 import BOS, EOS
+
+KO_EN, EN_DE = Direction("ko", "en"), Direction("en", "de")
+
+
+def bits_byte_by_byte(run: Path, source: bytes, text: bytes) -> list[float]:
+    """-log2 p of each byte, the model asked for one at a time."""
+    model = load_run(run, torch.device("cpu")).model
+    src = torch.tensor([[*source, EOS]], dtype=torch.uint8)
+    found, last = [], BOS
+    with torch.no_grad():
+        state = model.start(memory := model.encode(src, torch.tensor([len(source) + 1])))
+        for byte in text:
+            logits, state = model(torch.tensor([[last]], dtype=torch.uint8), memory, state)
+            found.append(-math.log2(math.exp(float(logits[0, 0].double().log_softmax(0)[byte]))))
+            last = byte
+    return found
+
+
+def test_a_character_costs_what_its_bytes_cost(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", "bahdanau")
+    source, text = "오후 3시", "aé뷁"
+    told = Explaining([str(run)]).told(source, text)
+    one, *rest = bits_byte_by_byte(run, source.encode(), text.encode())
+    assert told["bits"] == pytest.approx([one, sum(rest[:2]), sum(rest[2:])], abs=1e-3)
+    assert len(told["alignment"]) == 3
+    assert all(0 <= begin < end <= len(source) for begin, end in told["alignment"])
+    assert Explaining([str(run)]).told(source, "") == {"bits": [], "alignment": None}
+
+
+def test_the_process_answers_each_its_own(tmp_path: Path) -> None:
+    """Also after one has left in the middle; without attention there is no alignment, and a line can be too
+    long."""
+    runs = {
+        KO_EN: [make_run(tmp_path / "a", "luong")],
+        EN_DE: [make_run(tmp_path / "b", "seq2seq", seed=1)],
+    }
+    explain = Explainer(runs)
+
+    async def ask() -> None:
+        leaver = asyncio.ensure_future(explain(KO_EN, "가나", "leaves"))
+        await asyncio.sleep(0)
+        leaver.cancel()
+        one, two = await asyncio.gather(explain(KO_EN, "가나", "ab"), explain(EN_DE, "ab", "가"))
+        assert (len(one["bits"]), len(one["alignment"])) == (2, 2)
+        assert (len(two["bits"]), two["alignment"]) == (1, None)
+        with pytest.raises(Refusal, match="at most"):
+            await explain(KO_EN, "a", "b" * (MOST_BYTES + 1))
+        process = explain._process
+        assert process is not None
+        process.kill()
+        await process.wait()
+        assert await explain(KO_EN, "가나", "ab") == one  # started again
+        assert explain._process is not None
+        explain._process.kill()
+        await explain._process.wait()
+
+    asyncio.run(ask())

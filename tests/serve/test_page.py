@@ -1,0 +1,120 @@
+"""The page: allowed to run nothing but itself; and, where there is a Chromium, used as a person would."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+
+import pytest
+from browser import CHROMIUM, Page, browser
+from made_up_service import client, made_up_server
+
+from bytenmt.serve.http.page import page
+from bytenmt.serve.http.server import listening, run
+
+TARGET = "document.getElementById('target')"
+DONE = f"!{TARGET}.classList.contains('old') && {TARGET}.textContent"
+
+
+def test_the_page_is_one_file_that_asks_nobody_else() -> None:
+    with client() as asked:
+        answer = asked.get("/")
+    policy = answer.headers["content-security-policy"]
+    assert answer.headers["content-type"].startswith("text/html") and "default-src 'none'" in policy
+    assert "unsafe" not in policy and "*" not in policy and policy.count("'sha256-") == 2
+    assert not re.search(r"https?://|//[a-z]|\son[a-z]+=|\sstyle=|innerHTML|eval\(", answer.text)
+    assert re.search(r'<html lang="en">', answer.text) and "<title>" in answer.text
+    for name in re.findall(r'<label[^>]*for="(\w+)"', answer.text):  # each names a field that is there
+        assert f'id="{name}"' in answer.text
+    assert page()[0] == answer.text
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server of made-up engines, in a thread."""
+    listener = listening("127.0.0.1", 0)
+    server, lines = made_up_server("ko-en", "en-ko", "en-ar")
+    server.explain = explained
+    serving = threading.Thread(target=run, args=(server, listener, 5.0), daemon=True)
+    serving.start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+
+
+async def explained(*asked: object) -> dict[str, object]:
+    """Every character is of the one in its place, and the second one is a surprise."""
+    *_, source, text = map(str, asked)
+    links = [(min(k, len(source) - 1), min(k, len(source) - 1) + 1) for k in range(len(text))]
+    return {"bits": [8.0 if k == 1 else 0.1 for k in range(len(text))], "alignment": links}
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Page]:
+    if not CHROMIUM:
+        pytest.skip("there is no Chromium")
+    with browser() as found:
+        yield found
+
+
+def ready(tab: Page, url: str, **screen: object) -> None:
+    tab.open(url, **screen)  # type: ignore[arg-type]
+    tab.until("typeof languages === 'object' && languages.length && document.activeElement.id === 'source'")
+
+
+def test_what_is_typed_is_translated_meanwhile(tab: Page, url: str) -> None:
+    """The source language is found out, and nobody presses a button."""
+    ready(tab, url)
+    tab.type("안녕하세요 hi\n하나")
+    tab.until(f"{DONE} === '안녕하세요 HI0\\n하나0'")
+    assert "Korean" in tab.js("document.getElementById('detail').textContent")
+    tab.type("둘")
+    tab.until(f"{DONE} === '안녕하세요 HI0\\n하나둘0'")
+    tab.js("document.getElementById('clear').click()")
+    tab.until(f"{TARGET}.textContent === ''")
+    assert tab.logged == []
+
+
+def test_alignments_and_surprise(tab: Page, url: str) -> None:
+    ready(tab, url)
+    tab.type("가나다")
+    tab.until(f"{TARGET}.querySelectorAll('span').length === 4")
+    tab.js(f"point({TARGET}.querySelectorAll('span')[1])")
+    assert tab.js("document.querySelector('#mirror mark').textContent") == "나"
+    tab.js("document.getElementById('shade').click()")
+    shades = f"[...{TARGET}.querySelectorAll('span')].map((one) => one.style.backgroundColor !== '')"
+    assert tab.js(shades) == [False, True, False, False]
+
+
+def test_alternatives_by_keyboard_alone(tab: Page, url: str) -> None:
+    ready(tab, url)
+    tab.type("가")
+    tab.until(DONE)
+    tab.key("a", modifiers=1)
+    tab.until("!document.getElementById('others').hidden")
+    assert tab.js("document.getElementById('others').innerText.split('\\n').filter(Boolean)") == [
+        "가1",
+        "가2",
+        "가3",
+    ]
+    tab.js("document.querySelector('#others button').click()")
+    assert tab.until(DONE) == "가1" and tab.js("document.activeElement.id") == "target"
+    tab.key("Escape")
+
+
+def test_it_fits_a_phone_and_text_from_right_to_left(tab: Page, url: str) -> None:
+    ready(tab, url, width=360, height=740, phone=True)
+    tab.type("مرحبا بالعالم " + "Donaudampfschifffahrtsgesellschaft" * 3)
+    tab.until(DONE)
+    assert tab.js("document.documentElement.scrollWidth <= innerWidth")
+    assert tab.js("getComputedStyle(document.getElementById('source')).direction") == "rtl"
+    assert tab.js(f"getComputedStyle({TARGET}).direction") == "rtl"
+    heights = "[...document.querySelectorAll('button, select')].map((one) => one.offsetHeight)"
+    assert all(height == 0 or height >= 40 for height in tab.js(heights))
+
+
+def test_a_file_is_translated(tab: Page, url: str) -> None:
+    ready(tab, url)
+    tab.js("translateFile(new File(['하나\\n둘'], 'a.txt'))")
+    address = tab.until("document.querySelector('#said a') && document.querySelector('#said a').href")
+    assert tab.js(f"fetch('{address}').then((answer) => answer.text())") == "하나0\n둘0"
+    assert tab.logged == []

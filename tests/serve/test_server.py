@@ -1,0 +1,160 @@
+"""The command as a process: it needs no PyTorch, ends when it has answered, and has no patience for ever."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from made_up_engine import make_run
+from websockets.sync.client import connect
+
+from bytenmt.cli.main import main
+from bytenmt.serve.http.server import MOST_HEAD
+from tools.served import SECONDS, Served, served
+from tools.verify.hostile import AT_ONCE, LIMITS, hostile
+
+# The command, and whether PyTorch was imported, when it has ended.
+WATCHED = """
+import sys
+from bytenmt.cli.main import main
+try:
+    main(["serve", *sys.argv[1:]])
+finally:
+    print("modules", "torch" in sys.modules, file=sys.stderr, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("served") / "run", "convs2s")
+
+
+def answers_of(server: Served, n: int) -> tuple[list[threading.Thread], list[Any]]:
+    """Threads that ask, and what they are answered."""
+    found: list[Any] = []
+
+    def ask(number: int) -> None:
+        try:
+            texts = [f"{number}.{line} 하나 둘 셋 넷 다섯" for line in range(4)]
+            found.append(server.ask("translate", q=texts, source="ko", target="de")["translatedText"])
+        except Exception as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(n)]
+    for thread in threads:
+        thread.start()
+    return threads, found
+
+
+def test_it_ends_when_it_has_answered_and_needs_no_pytorch(run: Path, tmp_path: Path) -> None:
+    """Nothing that was accepted is lost: HTTP, a stream or a line over a websocket."""
+    arguments = ("-m", f"ko-en={run}", "-m", f"en-de={run}", "--max-len-b", "400", "--log-format", "json")
+    with served(tmp_path, *arguments, program=WATCHED) as server:
+        assert re.match(r"http://127\.0\.0\.1:\d+/$", server.url)
+        assert [one["code"] for one in json.loads(server.text("languages"))] == ["ko", "en", "de"]
+        threads, found = answers_of(server, 12)
+        with connect(server.url.replace("http", "ws") + "ws?source=ko&target=de") as line:
+            for text in ("여섯 일곱 여덟", "아홉 열"):
+                line.send(text)
+            until = threading.Event()
+            while not server_is_busy(server, 12 + 1):
+                assert not until.wait(0.01) and not found, "too quick to be asked in the middle"
+            code = server.end()
+            done = [json.loads(message) for message in line if "translatedText" in message]
+        for thread in threads:
+            thread.join(SECONDS)
+    assert code == 0 and server.lines()[-1] == "modules False"
+    assert len(done) == 2 and len(found) == 12
+    assert all(isinstance(texts, list) and len(texts) == 4 for texts in found), found
+    events = [json.loads(text)["event"] for text in server.lines() if text.startswith("{")]
+    assert events[0] == "serving" and "ending" in events and events[-1] == "ended"
+
+
+def server_is_busy(server: Served, n: int) -> bool:
+    """Whether so many requests are in flight."""
+    found = re.search(r"requests_in_flight (\d+)", server.text("metrics"))
+    return found is not None and int(found[1]) >= n
+
+
+def raw(server: Served, data: bytes, wait: float = SECONDS) -> bytes:
+    """What comes back for bytes, until the server closes or an answer is whole."""
+    with socket.create_connection(server.address, timeout=wait) as asked:
+        asked.sendall(data)
+        found = b""
+        while part := asked.recv(1 << 16):
+            found += part
+        return found
+
+
+def test_slow_and_broken_clients_are_left(run: Path, tmp_path: Path) -> None:
+    """A head or a body that does not come, and one that never ends."""
+    with served(tmp_path, "-m", f"ko-en={run}", "--patience", "1", "--max-body", "1000") as server:
+        assert raw(server, b"") == b"" and raw(server, b"POST /translate HTT") == b""
+        head = b"POST /translate HTTP/1.1\r\nhost: x\r\ncontent-length: 50\r\n\r\n"
+        assert raw(server, head + b"q=").startswith(b"HTTP/1.1 408 ")
+        assert raw(server, b"GET / HTTP/1.1\r\nx: ".ljust(MOST_HEAD + 1, b"a")).startswith(b"HTTP/1.1 400 ")
+        assert raw(server, b"\x16\x03\x01\x02\x00\x01").startswith(b"HTTP/1.1 400 ")
+        chunked = b"POST /translate HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+        assert raw(server, chunked + b"7d0\r\n" + b"a" * 2000 + b"\r\n0\r\n\r\n").startswith(b"HTTP/1.1 413 ")
+        assert json.loads(server.text("health")) == {"status": "ok"}
+        assert server.end() == 0
+    assert not any("Traceback" in line for line in server.lines())
+
+
+def refused(*arguments: str | Path) -> str:
+    done = CliRunner().invoke(main, ["serve", *map(str, arguments)])
+    assert done.exit_code in (1, 2) and "Traceback" not in done.output
+    return done.output
+
+
+def test_what_cannot_be_served_is_one_line(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = tmp_path / "keys"
+    empty.write_text("# none\n\n")
+    pair = f"ko-en={run}"
+    assert "no pair of languages" in refused("-m", f"korean={run}")
+    assert "expected en-de=RUN" in refused("-m", run)
+    assert "holds no API key" in refused("-m", pair, "--api-keys", empty)
+    assert "is no folder" in refused("-m", pair, "--suggestions", tmp_path / "none")
+    assert "--length-penalty" in refused("-m", pair, "--length-penalty", "2")
+    assert "none" in refused("-m", f"ko-en={tmp_path / 'none'}", "--port", "0")
+    text = make_run(tmp_path / "text", settings=("model.source=false",))
+    assert "without a source" in refused("-m", f"ko-en={text}", "--port", "0")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert "cannot listen at 127.0.0.1" in refused("-m", pair, "--port", str(taken.getsockname()[1]))
+    assert "Missing option" in refused()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "pip install 'bytenmt[serve]'" in refused("-m", pair)
+
+
+def test_suggestions_can_be_trained_on(run: Path, tmp_path: Path) -> None:
+    """What the server has written is read as a training text."""
+    from bytenmt.data.corpus import PairFiles, ParallelCorpus
+
+    folder = tmp_path / "suggestions"
+    folder.mkdir()
+    with served(tmp_path, "-m", f"ko-en={run}", "--suggestions", folder) as server:
+        for number in range(3):
+            server.ask("suggest", q=f"하나\t{number}", s=f'"one" {number}\n', source="ko", target="en")
+        server.end()
+    file = folder / "ko-en.tsv"
+    pairs = ParallelCorpus.open_all([PairFiles(tsv=file)])
+    found = [(pairs.source(k), pairs.target(k)) for k in range(len(pairs))]
+    assert found == [(f"하나 {k}".encode(), f'"one" {k}'.encode()) for k in range(3)]
+
+
+def test_what_nobody_should_send(run: Path, tmp_path: Path) -> None:
+    """A few of the requests of tools/verify/hostile.py, of every kind."""
+    with served(tmp_path, "-m", f"ko-en={run}", *LIMITS) as server:
+        counts, wrongs = hostile(server, 10 * AT_ONCE, seed=1)
+        assert server.end() == 0
+    assert wrongs == [] and len({kind for kind, _ in counts}) > 15

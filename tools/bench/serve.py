@@ -1,0 +1,160 @@
+"""A server under load: how long requests take, and how much text it translates, beside one client alone and
+beside `translate` in bulk.
+
+    python tools/bench/serve.py RUN [--src data/test.ko] [--connections 64] [--seconds 60]
+
+The server stays on core 0 with its engine, on one thread, and the load on the others, so that one does not
+take the other's time; the bulk is translated on core 0 too. A line is a request. Prints p50 and p95 of the
+requests' seconds, requests and text bytes (of sources and translations) a second, what was no 200, and the
+server's memory. The ratio to the bulk is the share that HTTP leaves. Linux.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+import click
+
+from tools.bench.records import Record, show, write_json
+from tools.served import Served, served
+
+BULK = """
+import sys, time
+from bytenmt.decoding.translator import Translator
+translator = Translator.load(sys.argv[1], engine="numba", threads=1, precision=sys.argv[2])
+lines = [line for line in open(sys.argv[3], encoding="utf-8").read().split("\\n") if line.strip()]
+translator.translate(lines[:8])
+n_bytes, began = 0, time.perf_counter()
+while time.perf_counter() - began < float(sys.argv[4]):
+    texts = translator.translate(lines)
+    n_bytes += sum(len(line.encode()) for line in lines + texts)
+print(n_bytes / (time.perf_counter() - began))
+"""
+
+
+class Load(NamedTuple):
+    """What clients saw. seconds: of each request; n_bytes: of sources and translations; wrong: answers that
+    were no 200; lasted: seconds in all."""
+
+    seconds: list[float]
+    n_bytes: int
+    wrong: int
+    lasted: float
+
+    def percentile(self, share: float) -> float:
+        """Milliseconds within which that share of the requests was answered."""
+        return 1000 * sorted(self.seconds)[min(int(share * len(self.seconds)), len(self.seconds) - 1)]
+
+
+def load(server: Served, lines: Sequence[str], pair: tuple[str, str], n_clients: int, seconds: float) -> Load:
+    """So many clients that ask one line after another."""
+    return asyncio.run(_load(server.address, lines, pair, n_clients, seconds))
+
+
+async def _load(
+    address: tuple[str, int], lines: Sequence[str], pair: tuple[str, str], n_clients: int, seconds: float
+) -> Load:
+    began = time.perf_counter()
+    asked = (_client(address, [*lines[n:], *lines[:n]], pair, began + seconds) for n in range(n_clients))
+    each = await asyncio.gather(*asked)
+    lasted = time.perf_counter() - began
+    return Load(
+        [s for one in each for s in one.seconds],
+        sum(one.n_bytes for one in each),
+        sum(one.wrong for one in each),
+        lasted,
+    )
+
+
+async def _client(
+    address: tuple[str, int], lines: Sequence[str], pair: tuple[str, str], until: float
+) -> Load:
+    """One connection, kept open."""
+    reader, writer = await asyncio.open_connection(*address)
+    found: list[float] = []
+    n_bytes = wrong = 0
+    while time.perf_counter() < until:
+        line = lines[len(found) % len(lines)]
+        body = json.dumps({"q": line, "source": pair[0], "target": pair[1]}).encode()
+        head = "POST /translate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        began = time.perf_counter()
+        writer.write(head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        length = next(part for part in answer.lower().split(b"\r\n") if part.startswith(b"content-length:"))
+        text = json.loads(await reader.readexactly(int(length.split(b":")[1])))
+        found.append(time.perf_counter() - began)
+        if answer.split()[1] == b"200":
+            n_bytes += len(line.encode()) + len(text["translatedText"].encode())
+        else:
+            wrong += 1
+    writer.close()
+    await writer.wait_closed()
+    return Load(found, n_bytes, wrong, 0.0)
+
+
+def bulk(run: Path, precision: str, src: Path, seconds: float) -> float:
+    """Text bytes a second of `translate` on one core, all lines together."""
+    command = ["taskset", "-c", "0", sys.executable, "-c", BULK, str(run), precision, str(src), str(seconds)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+@click.command()
+@click.argument("run", type=click.Path(exists=True, path_type=Path))
+@click.option("--src", type=click.Path(exists=True, path_type=Path), default=Path("data/test.ko"))
+@click.option("--pair", default="ko-en", show_default=True, help="Of the run.")
+@click.option("--precision", default="auto", show_default=True, help="As of translate.")
+@click.option("--connections", default=64, show_default=True, help="Clients side by side.")
+@click.option(
+    "--seconds", default=60.0, show_default=True, help="Of the load; a quarter of it for the others."
+)
+@click.option("--json", "out", type=click.Path(path_type=Path), help="A file for the records.")
+def main(
+    run: Path, src: Path, pair: str, precision: str, connections: int, seconds: float, out: Path | None
+) -> None:
+    """Measure a server of RUN."""
+    lines = [line for line in src.read_text(encoding="utf-8").split("\n") if line.strip()]
+    source, _, target = pair.partition("-")
+    if len(os.sched_getaffinity(0)) > 1:
+        os.sched_setaffinity(0, os.sched_getaffinity(0) - {0})
+    whole = bulk(run, precision, src, seconds / 4)
+    arguments = ("-m", f"{pair}={run}", "--threads", 1, "--precision", precision, "--no-log-requests")
+    with tempfile.TemporaryDirectory() as folder, served(Path(folder), *arguments, core=0) as server:
+        alone = load(server, lines, (source, target), 1, seconds / 4)
+        before = server.resident_bytes()
+        many = load(server, lines, (source, target), connections, seconds)
+        after = server.resident_bytes()
+        code = server.end()
+    records = []
+    for name, of in (("1 client", alone), (f"{connections} clients", many)):
+        rate = of.n_bytes / of.lasted
+        records += [
+            Record("serve", f"{name}, text", rate, "B/s", "translate in bulk", whole, rate / whole),
+            Record("serve", f"{name}, requests", len(of.seconds) / of.lasted, "/s", "", 0, 0),
+            Record("serve", f"{name}, p50", of.percentile(0.5), "ms", "", 0, 0),
+            Record("serve", f"{name}, p95", of.percentile(0.95), "ms", "", 0, 0),
+        ]
+    click.echo(show(records))
+    click.echo(
+        f"{alone.wrong + many.wrong} of {len(alone.seconds) + len(many.seconds):,} answers were no 200"
+    )
+    click.echo(
+        f"memory: {before / 1e6:.1f} MB before the load, {after / 1e6:.1f} MB behind it; ended with {code}"
+    )
+    if out is not None:
+        write_json(out, records)
+
+
+if __name__ == "__main__":
+    main()
