@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from bytenmt.config.schema import ATTENTIVE, architecture
+from bytenmt.config.schema import tells_alignment
 from bytenmt.evaluation.alignment import Aligner
 from bytenmt.models.base import normalised, of_bytes
 from bytenmt.storage.checkpoint import load_run
@@ -30,7 +30,7 @@ class Direction:
     def __init__(self, runs: list[str]) -> None:
         loaded = [load_run(Path(run), CPU) for run in runs]
         self._models = [one.model for one in loaded]
-        attentive: list[Any] = [one.model for one in loaded if architecture(one.config.model) in ATTENTIVE]
+        attentive: list[Any] = [one.model for one in loaded if tells_alignment(one.config.model)]
         self._aligner = Aligner(attentive, CPU) if attentive else None
 
     def told(self, source: str, text: str) -> dict[str, Any]:
