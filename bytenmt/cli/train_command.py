@@ -78,7 +78,7 @@ TRAINING = options(
 @click.option("-o", "--output", "run", type=FILE, required=True, help="The run folder to make.")
 @ARCH
 @TEXTS
-@preset_option("The size; small by default.")
+@preset_option("The size; small by default. fairseq, iwslt, dilated: of convs2s alone.")
 @click.option("--config", "file", type=FILE, help="A TOML file laid over the preset.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="As train.ema=0.999.")
 @TRAINING
