@@ -80,7 +80,7 @@ TRAINING = options(
 @ARCH
 @TEXTS
 @DOCUMENTS
-@preset_option("The size; small by default.")
+@preset_option("The size; small by default. fairseq, iwslt, dilated: of convs2s alone.")
 @click.option("--config", "file", type=FILE, help="A TOML file laid over the preset.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="As train.ema=0.999.")
 @TRAINING
