@@ -50,8 +50,8 @@ class Nets(NamedTuple):
 
 class Path(NamedTuple):
     """The most layers, steps and attentions between an input byte and a prediction that depends on it, the
-    shortest way taken. letters: the paper's, a key of GROWTH or one of IN_FIELD and IN_WINDOW; number: c where
-    it is layers alone."""
+    shortest way taken. letters: the paper's, a key of GROWTH or one of IN_FIELD and IN_WINDOW; number: c
+    where it is layers alone."""
 
     letters: str
     number: int | None = None
