@@ -50,7 +50,8 @@ class Nets(NamedTuple):
 
 class Path(NamedTuple):
     """The most layers, steps and attentions between an input byte and a prediction that depends on it, the
-    shortest way taken. letters: the paper's, a key of GROWTH; number: c where it is layers alone."""
+    shortest way taken. letters: the paper's, a key of GROWTH or one of IN_FIELD and IN_WINDOW; number: c
+    where it is layers alone."""
 
     letters: str
     number: int | None = None
@@ -65,9 +66,9 @@ GROWTH: Mapping[str, Callable[[int, int], int]] = {
     "S": lambda s, t: s,
     "T": lambda s, t: t,
     "c": lambda s, t: 0,
-    "c in the field": lambda s, t: 0,
     "1": lambda s, t: 0,
 }
+IN_FIELD = "c in the field"  # of the encoder; what it has not seen reaches a recurrent decoder later
 IN_WINDOW = "1 in the window"  # and what lies outside goes through the encoder, or nowhere
 
 
@@ -182,8 +183,7 @@ def _source_path(nets: Nets, model: Model[Any, Any]) -> Path | None:
         return Path(f"{source.letters} + {target.letters}")
     if source.number is None:  # a signal may change nets at any column up to the prediction's
         return target
-    # Columns of a convolutional encoder; what they have not seen reaches a recurrent decoder later.
-    return Path("c" if target.number else "c in the field", source.number + decoder.n_layers)
+    return Path("c" if target.number else IN_FIELD, source.number + decoder.n_layers)
 
 
 def _told(net: Net, side: str) -> str:

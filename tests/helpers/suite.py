@@ -16,6 +16,7 @@ WITHOUT_ENGINE = ("training/", "models/", "layers/", "config/", "data/", "test_u
 # `tools/test.sh --fast`. A few, alike to those of the same file that stay.
 SLOW = """
     analysis/test_card.py test_a_measured_card
+    analysis/test_properties.py test_operations_grow_as_claimed test_paths_are_as_long_as_claimed
     cli/test_commands.py test_closed_standard_streams_are_told_of test_a_line_is_translated_without_pytorch
     cli/test_line_filter.py test_a_closed_pipe_is_quiet test_strict_ends_while_the_input_is_open
     cli/test_line_filter.py test_a_line_alone_is_answered_at_once_and_ctrl_c_is_quiet
