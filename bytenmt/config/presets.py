@@ -10,7 +10,7 @@ ConvS2S' 512 stands for the 620, 1000 and 1600 of the others). tests/test_preset
 from typing import Any
 
 _TRAIN: dict[str, dict[str, Any]] = {
-    "tiny": {"lr": 2e-3, "max_tokens": 2_500, "warmup_updates": 100},
+    "tiny": {"optimizer": "muon", "lr": 8e-3, "max_tokens": 2_500, "warmup_updates": 100},
     "small": {"lr": 1e-3, "max_tokens": 12_000},
     "base": {"lr": 7e-4, "max_tokens": 16_000, "label_smoothing": 0.1, "warmup_updates": 400},
     "large": {"lr": 5e-4, "max_tokens": 25_000, "label_smoothing": 0.1, "warmup_updates": 1_000},
@@ -146,7 +146,9 @@ WITHOUT_SOURCE: dict[str, dict[str, dict[str, Any]]] = {
     preset: {
         arch: {
             "model": {"source": False} | sizes.get(preset, {}) | _ALONE_ALWAYS[arch],
-            "train": _ALONE_TRAIN[arch] | (_ALONE_TINY[arch] if preset == "tiny" else {}),
+            "train": {"optimizer": "adamw"}
+            | _ALONE_TRAIN[arch]
+            | (_ALONE_TINY[arch] if preset == "tiny" else {}),
         }
         for arch, sizes in _ALONE.items()
     }

@@ -32,6 +32,8 @@ def config(arch: str, *settings: str) -> Config:
         "train.valid_every=4",
         "train.log_every=1",
         "train.precision=fp32",
+        "train.optimizer=adamw",
+        "train.lr=0.002",
     ]
     return load_config(arch, "tiny", "", [*common, *SMALL[arch], *settings])
 
