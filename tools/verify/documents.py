@@ -38,7 +38,7 @@ def wanted(name: str, data: bytes) -> Wanted:
 
 def translated(parts: Parts) -> Parts:
     """Another text with the same codes."""
-    return tuple(Part(part.text.swapcase() + "\u00b7") if part.kind == TEXT else part for part in parts)
+    return tuple(Part(part.text.swapcase() + "q") if part.kind == TEXT else part for part in parts)
 
 
 def rewritten(document: Document, values: list[Parts | None]) -> bytes:
