@@ -15,7 +15,7 @@ TAG = r"</?[A-Za-z](?:[^<>\"']|\"[^\"]*\"|'[^']*')*>"
 PLACEHOLDER = (
     r"\{\{[^{}]*\}\}|\$?\{[^{}\s][^{}]*\}|\{\}"  # {{name}}, ${name}, {name}, {0}, {}
     r"|%\([^()\s]+\)[#0 +-]*[\d.]*[a-zA-Z]"  # %(name)s
-    r"|%(?:\d+\$)?[#0+-]*[\d.*]*(?:hh|h|ll|l|q|j|z|t|L)?[diouxXeEfFgGaAcspn@]"  # %s, %1$s, %5.2f
+    r"|%(?:\d+\$)?[#0+-]*[\d.*]*(?:hh|h|ll|l|q|j|z|t|L)?[diouxXeEfFgGaAcrspn@]"  # %s, %1$s, %5.2f
     r"|%%"
 )
 IN_STRINGS = re.compile(f"{TAG}|{PLACEHOLDER}")

@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from gettext import c2py
+from typing import NamedTuple
 
 from bytenmt.documents.codes import strings
-from bytenmt.documents.document import Edit, Malformed, Unit, flat
+from bytenmt.documents.document import TEXT, Edit, Malformed, Parts, Unit, flat
 
 CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([A-Za-z0-9._:-]+)', re.IGNORECASE)
 LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
@@ -22,6 +23,8 @@ LINE = re.compile(
 )
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))")
+MOST_FORMS = 10
+NUMBERS, FEW = 1001, 5  # from 0, whose plural forms are looked at; a form of so many of them is of few
 LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
@@ -58,7 +61,7 @@ def charset(data: bytes) -> str | None:
 def read(text: str) -> list[Unit]:
     """The units; the header and what is obsolete are none. Raises Malformed."""
     entries = _entries(text)
-    one = 0
+    one = _One()
     for entry in entries:
         if _is_header(entry):
             one = _form_of_one(entry.strings["msgstr"].value)
@@ -75,17 +78,29 @@ def _is_header(entry: _Entry) -> bool:
     return known["msgid"].value == "" and "msgctxt" not in known and "msgstr" in known
 
 
-def _form_of_one(header: str) -> int:
-    """Which plural form the number 1 has; -1: there is one form for all numbers."""
+class _One(NamedTuple):
+    """The plural form of the number 1; -1: there is one form for all numbers. often: it is the form of many
+    others too, as of 21, so that it must name the number where the plural does. n_forms: of all numbers."""
+
+    form: int = 0
+    often: bool = False
+    n_forms: int = 0
+
+
+def _form_of_one(header: str) -> _One:
+    """As the header has it."""
     declared = re.search(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)", header)
-    if declared is None:
-        return 0
-    if int(declared[1]) == 1:
-        return -1
+    if declared is None or int(declared[1]) > MOST_FORMS:
+        return _One()
+    n_forms = int(declared[1])
+    if n_forms == 1:
+        return _One(-1, False, n_forms)
     try:
-        return int(c2py(declared[2])(1))
-    except (ValueError, OverflowError, RecursionError):
-        return 0
+        form = c2py(declared[2])
+        forms = [int(form(number)) for number in range(NUMBERS)]
+    except (ValueError, OverflowError, RecursionError, ZeroDivisionError):
+        return _One()
+    return _One(forms[1], forms.count(forms[1]) > FEW, n_forms)
 
 
 def _entries(text: str) -> list[_Entry]:
@@ -149,32 +164,48 @@ def _unescaped(match: re.Match[str]) -> str:
     return LETTERS.get(letter, letter)
 
 
-def _units(text: str, entry: _Entry, one: int) -> list[Unit]:
+def _units(text: str, entry: _Entry, one: _One) -> list[Unit]:
     known = entry.strings
     name = known["msgctxt"].value if "msgctxt" in known else ""
     newline = "\r\n" if text[known["msgid"].end :].startswith("\r\n") else "\n"
     mark = _mark(text, entry, newline)
     fuzzy = any("fuzzy" in re.split(r"[\s,]+", text[start:end]) for start, end in entry.flags)
+    counted = "msgid_plural" in known and _codes(known["msgid"]) != _codes(known["msgid_plural"])
+    words = [word for word in known if word.startswith("msgstr")]
+    if "msgid_plural" in known:
+        words += [f"msgstr[{form}]" for form in range(one.n_forms) if f"msgstr[{form}]" not in known]
+    behind = max(known[word].end for word in words if word in known)
     units = []
-    for word, string in known.items():
-        plural = "msgid_plural" in known and word != f"msgstr[{one}]"
+    for word in words:
+        plural = "msgid_plural" in known and (word != f"msgstr[{one.form}]" or (one.often and counted))
         source = known["msgid_plural" if plural else "msgid"]
-        if word.startswith("msgstr") and source.value:
+        string = known.get(word)
+        lead = f"{newline}{word} " if string is None else ""
+        if source.value:
             units.append(
                 Unit(
                     at=source.start + 1,
                     name=name,
                     source=strings(source.value),
-                    start=string.start,
-                    end=string.end,
-                    target=strings(string.value),
-                    write=lambda parts, _: _quoted(flat(parts), newline),
-                    done=bool(string.value),
+                    start=string.start if string else behind,
+                    end=string.end if string else behind,
+                    target=strings(string.value) if string else None,
+                    write=_writer(lead, newline),
+                    done=bool(string and string.value),
                     doubted=fuzzy,
                     mark=mark,
                 )
             )
     return units
+
+
+def _writer(lead: str, newline: str) -> Callable[[Parts, bool], str]:
+    """lead: the word of a form that the entry has not yet, on a line of its own."""
+    return lambda parts, _: lead + _quoted(flat(parts), newline)
+
+
+def _codes(string: _String) -> list[str]:
+    return sorted(part.text for part in strings(string.value) if part.kind != TEXT)
 
 
 def _mark(text: str, entry: _Entry, newline: str) -> Callable[[bool], Sequence[Edit]]:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from bytenmt.documents.codes import partners
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, flat
-from bytenmt.utf8 import repair
 
 LINE_END = re.compile(r"(\r\n|\n|\r)")
 SENTENCE_END = re.compile(
@@ -33,7 +32,7 @@ class Segment(NamedTuple):
 
 def utf8(text: str) -> bytes:
     """With U+FFFD for bytes of the file that are no UTF-8."""
-    return repair(text.encode("utf-8", "surrogateescape"))
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode()
 
 
 def segments(source: Parts, limit: int) -> list[str | Segment]:

@@ -18,6 +18,7 @@ from bytenmt.documents.document import ALONE, TEXT, Malformed, Part, Parts, Unit
 LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
 SRT_TIME = re.compile(r"\s*-?\d+:\d+:\d+[,.:]\d+\s*-->\s*-?\d+:\d+:\d+[,.:]\d+.*")
 VTT_TIME = re.compile(r"\s*(?:\d+:)?\d+:\d+\.\d+\s*-->\s*(?:\d+:)?\d+:\d+\.\d+(?:\s.*)?")
+TIME = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d")
 NOT_A_CUE = re.compile(r"(?:NOTE|STYLE|REGION)(?:\s|$)")
 CODE = re.compile(
     r"</?[A-Za-z][^<>]*>|</>|<[\d:.]+>|<>|\{\\[^{}]*\}|(?P<entity>&(?:\w+|#\d+|#x[0-9a-fA-F]+);)"
@@ -72,8 +73,8 @@ def _times(block: Sequence[_Line], pattern: re.Pattern[str]) -> int | None:
 
 
 def _arrow(lines: Sequence[_Line]) -> _Line | None:
-    """A line that has what stands between times, and is none with times."""
-    return next((line for line in lines if "-->" in line.text), None)
+    """A line that has what stands between times, or begins with a time, and is none with times."""
+    return next((line for line in lines if "-->" in line.text or TIME.match(line.text)), None)
 
 
 def _cut_at_times(

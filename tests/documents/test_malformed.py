@@ -34,6 +34,7 @@ XML = '<xliff version="1.2">\n <file><body>\n'
         ("po", 'msgid "x"\nmsgid "y"\nmsgstr ""\n', "line 2, column 1: a second msgid"),
         ("po", "msgid x\n", "line 1, column 1: expected a comment, or a word like msgid"),
         ("po", '"x"\n', "line 1, column 1: a string without a word"),
+        ("srt", "1\n0:0:1,0 --> 0:0:2,0\nx\n\n2\n00:00:03,0 ->\ny\n", "line 6, column 1: expected a number"),
         ("srt", "1\n00:00:01 -> 00:00:02\nx\n", "line 1, column 1: expected a number and times"),
         ("srt", "1\n0:0:1,0 --> 0:0:2,0\nx\n\n2\n0:0:1 --> 0\nx\n", "line 6, column 1: expected a number"),
         ("srt", "1\n0:0:1,0 --> 0:0:2,0\nx\n0:0:3 --> 4\ny\n", "line 4, column 1: expected a number"),

@@ -13,11 +13,11 @@ from bytenmt.documents.document import Parts, flat
 from bytenmt.documents.formats import FORMATS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from tools.verify.documents import faults  # noqa: E402
+from tools.verify import documents as verify  # noqa: E402
 
 
 def wrong(sample: Sample) -> list[str]:
-    return faults(sample.data, sample.name, Path("sample"), sample.wanted)[1]
+    return verify.faults(sample.data, sample.name, Path("sample"), sample.wanted)[1]
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -54,3 +54,20 @@ def test_a_wrong_writer_is_noticed(name: str, function: str, monkeypatch: pytest
     module = plain if name == "csv" else strings
     monkeypatch.setattr(module, function, lambda *_: lambda parts, review: flat(parts))
     assert wrong(SAMPLES[name])
+
+
+def test_a_folder_of_files_is_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files that are no documents are counted; a fault in one is told and ends with 1."""
+    for number, sample in enumerate(SAMPLES.values()):
+        (tmp_path / f"{number}{FORMATS[sample.name].suffixes[0]}").write_bytes(sample.data)
+    (tmp_path / "broken.xlf").write_bytes(b"<xliff>")
+    monkeypatch.setattr(sys, "argv", ["documents", str(tmp_path), "--format=xliff", "--format=po"])
+    assert verify.main() == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "xliff           7 files       37 units    0 wrong, 1 malformed",
+        "po              4 files       20 units    0 wrong, 0 malformed",
+    ]
+    monkeypatch.setattr(markup, "escape", lambda text: text)
+    assert verify.main() == 1

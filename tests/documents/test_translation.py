@@ -64,6 +64,20 @@ def test_a_language_with_one_form_takes_the_plural() -> None:
     assert 'msgstr[0] "%d FILES"\nmsgstr[1] "%d FILE"\n' in made(Sample("po", other.encode()))
 
 
+def test_a_form_of_many_numbers_names_the_number() -> None:
+    """As msgfmt --check wants it: in Russian 21 has the form of 1."""
+    russian = "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 ? 1 : 2)"
+    text = PO.replace("nplurals=2; plural=(n != 1)", russian)
+    assert 'msgstr[0] "%d FILE"' in made(Sample("po", text.encode()))
+    text = text.replace('msgid "%d file"', 'msgid "one file"')
+    assert 'msgstr[0] "%d FILES"' in made(Sample("po", text.encode()))
+    one = text.replace('msgstr[1] ""\n', "")
+    forms = 'msgstr[0] "%d FILES"\nmsgstr[1] "%d FILES"\nmsgstr[2] "%d FILES"\n\n'
+    assert forms in made(Sample("po", one.encode()))  # those that the entry has not yet are made
+    french = PO.replace("plural=(n != 1)", "plural=(n > 1)").replace('msgid "%d file"', 'msgid "one file"')
+    assert 'msgstr[0] "ONE FILE"' in made(Sample("po", french.encode()))
+
+
 def test_targets_of_xliff_1() -> None:
     text = made(SAMPLES["xliff 1.2"])
     assert text == with_changes(

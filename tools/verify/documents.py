@@ -1,6 +1,6 @@
 """Real documents read, written back and filled, of every format that is found below a folder.
 
-    python -m tools.verify.documents FOLDER... [--show N]
+    python tools/verify/documents.py FOLDER... [--format NAME] [--show N]
 
 Of each file: every unit written back as it was read must give the same bytes. Every unit written anew,
 whatever stood there, must be read again as the same text, with all else as it was. And every unit translated,
@@ -17,11 +17,14 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout, before what is installed
+
 from bytenmt.documents.document import TEXT, Document, Edit, Part, Parts, flat
 from bytenmt.documents.formats import FORMATS, Wanted, read
 from bytenmt.errors import DataError
 
-ALONE = "csv", "tsv", "json", "text"  # of which a folder holds many that are no documents: named by --format
+BY_NAME = "csv", "tsv", "json", "text"  # a folder holds many that are no documents: these by --format alone
 PAIRS = [("en", "fr"), ("en-us", "de"), ("en", "ko")]
 
 
@@ -35,7 +38,7 @@ def wanted(name: str, data: bytes) -> Wanted:
 
 def translated(parts: Parts) -> Parts:
     """Another text with the same codes."""
-    return tuple(Part(part.text.swapcase() + "\u00b7") if part.kind == TEXT else part for part in parts)
+    return tuple(Part(part.text.swapcase() + "q") if part.kind == TEXT else part for part in parts)
 
 
 def rewritten(document: Document, values: list[Parts | None]) -> bytes:
@@ -103,7 +106,7 @@ def main() -> int:
     parser.add_argument("--show", type=int, default=20, help="files that fail, at most")
     options = parser.parse_args()
     files, units, bad, malformed, shown = Counter[str](), Counter[str](), Counter[str](), Counter[str](), 0
-    formats = options.format or [name for name in FORMATS if name not in ALONE]
+    formats = options.format or [name for name in FORMATS if name not in BY_NAME]
     suffixes = {suffix: name for name in formats for suffix in FORMATS[name].suffixes}
     for path in sorted(path for folder in options.folders for path in folder.rglob("*")):
         name = suffixes.get(path.suffix.lower())
