@@ -167,7 +167,7 @@ def _drafting(
 def n_threads(spec: EngineSpec) -> int:
     """CPU threads that decode, once runs are loaded."""
     if spec.engine == "numba":
-        return spec.threads or min(MOST_THREADS, _cores())
+        return spec.threads or min(MOST_THREADS, cores())
     import torch
 
     return torch.get_num_threads()
@@ -204,7 +204,7 @@ def _numba(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporte
     )
 
 
-def _cores() -> int:
+def cores() -> int:
     """Those that this process may use."""
     try:
         return len(os.sched_getaffinity(0))

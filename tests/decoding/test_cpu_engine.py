@@ -253,6 +253,22 @@ def test_places() -> None:
         engine.admit(some_requests(2))
 
 
+def test_who_is_dropped_gives_its_place_back() -> None:
+    """In the middle of its text, which is never told; its mates' texts and who comes after are as ever."""
+    of, requests = model("convs2s"), [Request(text, 20) for text in (b"ab c", b"c a", b"bb", b"a")]
+    expected = run(NumbaEngine([packed(of)], Options(), 1), requests)
+    engine = NumbaEngine([packed(of)], Options(), 3)
+    one, two, three = engine.admit(requests[:3])
+    engine.advance(2)
+    engine.drop(two)
+    assert engine.room() == 1
+    (four,) = engine.admit(requests[3:])
+    engine.advance(21)
+    found = dict(engine.finished())
+    assert found.keys() == {one, three, four} and engine.room() == 3
+    assert [found[one], found[three], found[four]] == [expected[0], *expected[2:]]
+
+
 def test_every_instruction_is_used() -> None:
     """The architectures together; an instruction that none needs would not be tested."""
     found: set[int] = set()

@@ -343,6 +343,23 @@ def test_room_and_handles(make_engine: Callable[..., Engine]) -> None:
 
 
 @pytest.mark.parametrize("make_engine", BOTH)
+def test_who_is_dropped_gives_its_place_back(make_engine: Callable[..., Engine]) -> None:
+    """In the middle of its text, which is never told; its mates' texts and who comes after are as ever."""
+    requests = invariants.some_requests([7, 3, 5, 6], [14, 9, 11, 12])
+    expected = results(TorchEngine([peaky("luong")], Options(), 4, CPU), requests)
+    engine = make_engine([peaky("luong")], Options(), 3, CPU)
+    one, two, three = engine.admit(requests[:3])
+    engine.advance(2)
+    engine.drop(two)
+    assert engine.room() == 1
+    (four,) = engine.admit(requests[3:])
+    engine.advance(20)
+    found = dict(engine.finished())
+    assert found.keys() == {one, three, four} and engine.room() == 3
+    assert_equal([found[one], found[three], found[four]], [expected[0], *expected[2:]])
+
+
+@pytest.mark.parametrize("make_engine", BOTH)
 def test_sentences_with_and_without_a_source_do_not_mix(make_engine: Callable[..., Engine]) -> None:
     """One engine, one kind at a time: a memory of no columns has no attention."""
     both = [Request(b"a", 9), Request(None, 9)]

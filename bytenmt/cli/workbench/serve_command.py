@@ -47,7 +47,9 @@ LIMITS = options(
 )
 SEARCH = options(
     click.option("--precision", type=click.Choice([AUTO, *PRECISIONS]), default=AUTO, help="Of the weights."),
-    click.option("--threads", type=within(THREADS), help="CPU threads of each direction."),
+    click.option(
+        "--threads", type=within(THREADS), help="CPU threads of each direction; default: as there are cores."
+    ),
     click.option(
         "-b",
         "--beam-size",
@@ -189,11 +191,14 @@ def _workers(
     """A thread for each direction, ready to translate."""
     from bytenmt.cli.decoding_args import settings
     from bytenmt.decoding.interface import EngineSpec
-    from bytenmt.decoding.loading import load_runs
+    from bytenmt.decoding.loading import MOST_THREADS, cores, load_runs
     from bytenmt.serve.worker import Worker
 
     given = {name: value for name, value in search.items() if value is not None}
     settings(given)  # what does not go together is told before anything is loaded
+    # Threads that meet hundreds of times a step wait for each other where one has no core of its own, and one
+    # core answers the clients.
+    threads = threads or max(1, min(MOST_THREADS, cores() // (len(directions) + 1)))
     workers, runtimes = {}, {}
     for direction, paths in directions.items():
         # The engine that needs no PyTorch; one without a program for an architecture says so.
