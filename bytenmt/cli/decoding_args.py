@@ -16,6 +16,7 @@ from bytenmt.cli.line_filter import OutputFormat, plain
 from bytenmt.cli.output_formats import JsonLines, n_best_list
 from bytenmt.config.schema import ATTENTIVE, architecture, fingerprint
 from bytenmt.decoding.choice import precision_of
+from bytenmt.decoding.constraints.rules import Rules
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import Run, Runtime, n_threads
 from bytenmt.decoding.settings import Settings
@@ -116,7 +117,7 @@ def made_with(
     """What makes all that the bytes of a translation depend on besides its lines, as JSON values by their
     options' names."""
 
-    spec = runtime.spec
+    spec, search = runtime.spec, replace(asked.options, lexer=None)
 
     def make() -> dict[str, Any]:
         return {
@@ -138,13 +139,22 @@ def made_with(
             "max-len-b": asked.settings.max_len_b,
             "max-source-bytes": asked.max_source_bytes,
             "max-tokens": asked.settings.max_tokens,
-        } | {name.replace("_", "-"): value for name, value in asdict(asked.options).items()}
+            **_kept(asked.settings.rules),
+        } | {name.replace("_", "-"): value for name, value in asdict(search).items() if name != "lexer"}
 
     return make
 
 
+def _kept(rules: Rules | None) -> dict[str, Any]:
+    """What is asked to be kept, as JSON values."""
+    if rules is None:
+        return {}
+    glossary = None if rules.named is None else _sha256(Path(rules.named))
+    return {"keep": [*rules.classes], "keep-pattern": [*rules.patterns], "glossary": glossary}
+
+
 def _sha256(file: Path) -> str:
-    """Of a weights file that was read just now. Raises BytenmtError."""
+    """Of a file that was read just now. Raises BytenmtError."""
     try:
         with open(file, "rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -15,7 +15,6 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from bytenmt.cli.progress import progress
-from bytenmt.decoding.pieces import cut
 from bytenmt.decoding.translator import Answer, Translator
 from bytenmt.errors import DataError
 from bytenmt.reporter import Bar, Reporter
@@ -234,7 +233,7 @@ def warnings_of_pieces(
         if translator.source and len(line) > limit:
             yield (
                 f"{name}, line {number} has {len(line)} bytes, over the {limit} of"
-                f" --max-source-bytes: translated in {len(cut(line, limit))} pieces"
+                f" --max-source-bytes: translated in {len(translator.pieces(line))} pieces"
             )
 
 

@@ -67,7 +67,8 @@ class JsonLines:
 
 def told(hypothesis: Hypothesis) -> dict[str, Any]:
     """A hypothesis for JSON; bits_per_byte: of the text, its end paid for too, None of an empty one;
-    bytes_per_pass: its end counted, where bytes were drafted."""
+    flags: of what was asked to be kept, see constraints.rules; bytes_per_pass: its end counted, where bytes
+    were drafted."""
     n_bytes = len(hypothesis.text)
     record = {
         "text": hypothesis.text.decode(),
@@ -75,6 +76,8 @@ def told(hypothesis: Hypothesis) -> dict[str, Any]:
         "log_probability": hypothesis.log_probability,
         "bits_per_byte": -hypothesis.log_probability / math.log(2) / n_bytes if n_bytes else None,
     }
+    if hypothesis.flags is not None:
+        record["flags"] = hypothesis.flags
     if hypothesis.passes:
         record["bytes_per_pass"] = (n_bytes + 1) / hypothesis.passes
     return record

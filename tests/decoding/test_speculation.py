@@ -17,7 +17,8 @@ from torch import Tensor
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch import cuda_graph
 from bytenmt.decoding.pytorch import engine as torch_engine
-from bytenmt.decoding.pytorch.beam_search import Beams, Search
+from bytenmt.decoding.pytorch.beam_search import Search
+from bytenmt.decoding.pytorch.beams import Beams
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.drafter import WIDTHS, Drafter, Sources, best_width, seconds
 from bytenmt.decoding.pytorch.engine import TorchEngine

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import torch
 
 from bytenmt.decoding.interface import Hypothesis, Options, Request
-from bytenmt.decoding.pytorch.beam_search import Beams, Search
+from bytenmt.decoding.pytorch.beam_search import Search
+from bytenmt.decoding.pytorch.beams import Beams
 from bytenmt.decoding.pytorch.drafter import Drafter, Sources, best_width, check, drafter_of, seconds
 from bytenmt.decoding.pytorch.engine import Decoder, ModelState, Running, begin, n_passes, put, step, width_of
 from bytenmt.decoding.pytorch.hypotheses import harvest, sure

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from bytenmt.decoding.interface import Options, Request
-from bytenmt.decoding.pytorch.beam_search import Beams
+from bytenmt.decoding.pytorch.beams import Beams
 from bytenmt.decoding.pytorch.sampling import signed
 from bytenmt.speculative.table import (
     CHAIN,

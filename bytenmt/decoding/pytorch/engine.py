@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from bytenmt.decoding.interface import Hypothesis, Options, Request
-from bytenmt.decoding.pytorch.beam_search import Beams, Search
+from bytenmt.decoding.pytorch.beam_search import Search
+from bytenmt.decoding.pytorch.beams import Beams
 from bytenmt.decoding.pytorch.drafter import WIDTHS, Drafter, Sources, best_width, check, drafter_of, seconds
 from bytenmt.decoding.pytorch.hypotheses import harvest, sure
 from bytenmt.models.base import Drafting, normalised

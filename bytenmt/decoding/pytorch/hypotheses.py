@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bytenmt.decoding.interface import Hypothesis, shared_beginning
-from bytenmt.decoding.pytorch.beam_search import Beams
+from bytenmt.decoding.pytorch.beams import Beams
 from bytenmt.errors import BytenmtError
 
 Ints = npt.NDArray[np.int64]
