@@ -50,8 +50,12 @@ def settings(decoding: Mapping[str, Any]) -> Settings:
     """What the options of a search say, without those of the engine. Raises BytenmtError for what does not go
     together or would be ignored."""
     given = {
-        name: value for name, value in decoding.items() if value is not None and name not in OF_THE_ENGINE
+        name: value
+        for name, value in decoding.items()
+        if value is not None and value != () and name not in OF_THE_ENGINE
     }
+    for pattern in given.get("keep_pattern", ()):
+        utf8(pattern, "--keep-pattern")
     if "prefix" in given:
         given["prefix"] = utf8(given["prefix"], "--prefix")
         if b"\n" in given["prefix"] or b"\r" in given["prefix"]:

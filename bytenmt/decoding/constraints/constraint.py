@@ -79,6 +79,10 @@ class Size(NamedTuple):
         """What holds both."""
         return Size(*map(max, self, other))
 
+    def rounded(self) -> Size:
+        """As large or larger, one of few."""
+        return Size(*(-(-own // step) * step for own, step in zip(self, (16, 256, 32), strict=True)))
+
 
 class Numbers(NamedTuple):
     """Constraints of n sentences in arrays, padded with what is not owed: k items, p bytes of text.

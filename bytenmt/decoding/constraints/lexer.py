@@ -25,18 +25,18 @@ from bytenmt.errors import SettingError
 _NAME = r"[A-Za-z][A-Za-z0-9:._-]*"
 _VALUE = r"""("[^"<]*"|'[^'<]*'|[^\s"'<>=`]+)"""
 _DOMAIN = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
-_EMAIL = rf"[A-Za-z0-9._+-]+@{_DOMAIN}\.[A-Za-z][A-Za-z]+"
+_AT = rf"[A-Za-z0-9._+-]*@{_DOMAIN}\.[A-Za-z][A-Za-z]+"
 _PATH = r"[A-Za-z0-9._~:/?#@!$&'()*+,;=%\[\]-]"
 _URL = rf"(https?|ftp)://{_PATH}*[A-Za-z0-9/_~#$&*+=%@-]"
 CLASSES = {
     "placeholders": (
-        r"\{\{[^{}]*\}\}|[$#]?\{[A-Za-z0-9_.:,!$ -]*\}|\$[A-Za-z_][A-Za-z0-9_]*"
+        r"\{\{[^{}]*\}\}?|[$#]?\{[A-Za-z0-9_.:,!$ -]*\}|\$[A-Za-z_][A-Za-z0-9_]*"
         r"|%(\([A-Za-z0-9_.-]+\))?([0-9]+\$)?[#0+-]*([0-9]+|\*)?(\.([0-9]+|\*))?(hh|h|ll|l|q|j|z|t|L)?"
         r"[diouxXeEfFgGcrsap@]|%%|%[A-Za-z_][A-Za-z_]+%|\[X[0-9]+X\]"
     ),
     "tags": rf"</?{_NAME}(\s+{_NAME}(\s*=\s*{_VALUE})?)*\s*/?>|<>|</>|<!--[^<>]*-->",
     "urls": rf"<?{_URL}|<{_URL}>|www\.{_DOMAIN}(/{_PATH}*[A-Za-z0-9/_~#$&*+=%@-])?",
-    "emails": rf"<?{_EMAIL}|<{_EMAIL}>",
+    "emails": rf"[0-9A-Za-z_]{_AT}|<[A-Za-z]{_AT}>?",
     "numbers": r"[0-9]+([.,][0-9]+)*",
 }
 ESCAPES = [byte for byte in b" ,.;-/" + string.punctuation.encode() if byte not in WORD]  # best first

@@ -6,7 +6,7 @@ Knows the extractor and the glossary; knows no engine.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,8 @@ from bytenmt.decoding.constraints.glossary import Glossary
 from bytenmt.decoding.constraints.lexer import CLASSES, Lexer, Span, lexer
 from bytenmt.decoding.constraints.nesting import places
 from bytenmt.decoding.constraints.walk import Walk
-from bytenmt.decoding.constraints.words import ban_of, ends_wordlike
+from bytenmt.decoding.constraints.words import begins_wordlike, ends_wordlike
 from bytenmt.errors import SettingError
-from bytenmt.utf8 import EOS
 
 if TYPE_CHECKING:
     from bytenmt.decoding.interface import Request as Asked
@@ -118,7 +117,8 @@ class Rules:
             inside = Counter(span for forms in terms for form in forms for span in self._kept(form))
             if set(written - kept) - set(inside) - set(of_terms):
                 return False
-        return all(any(_stands(form, text) for form in forms) for forms in terms) and not any(
+        ends = {span.end for span in self.lexer.spans(text)}
+        return all(any(_stands(form, text, ends) for form in forms) for forms in terms) and not any(
             _stands(one, text) for one in forbidden
         )
 
@@ -152,11 +152,14 @@ def _forms(forms: Sequence[str]) -> tuple[bytes, ...]:
     return tuple(form.encode() for form in dict.fromkeys((*forms, *capital)))
 
 
-def _stands(text: bytes, within: bytes) -> bool:
-    """Whether a text stands there, as a word where it begins or ends like one."""
-    ban, state = ban_of((text,)), 0
-    for byte in (*within, EOS):
-        state = int(ban[state, byte])
-        if state < 0:
+def _stands(text: bytes, within: bytes, edges: Set[int] = frozenset()) -> bool:
+    """Whether a text stands there, as a word where it begins or ends like one. edges: places at which a word
+    may begin whatever is before."""
+    at = within.find(text)
+    while at >= 0:
+        before, behind = within[:at], within[at + len(text) :]
+        goes_on = before and at not in edges and begins_wordlike(text) and ends_wordlike(before)
+        if not goes_on and not (behind and ends_wordlike(text) and begins_wordlike(behind)):
             return True
+        at = within.find(text, at + 1)
     return False

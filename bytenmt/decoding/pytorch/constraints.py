@@ -172,8 +172,11 @@ class Rulebook:
         can = fresh.gather(2, target[:, :, None])[:, :, 0] | ~main.any(dim=1)
         target = torch.where(can, target, self._escape[owing.lexer])
         only = torch.zeros_like(free).scatter(2, target[:, :, None], torch.ones_like(free[:, :, :1]))
-        within = view.onward.any(dim=1) & ~view.ends
-        only = torch.where(within[:, :, None], onward, only)
+        within, which = (view.onward & ~view.ends[:, None]).max(dim=1)
+        going = torch.zeros_like(free).scatter(
+            2, view.next.gather(1, which[:, None])[:, 0, :, None].long(), torch.ones_like(free[:, :, :1])
+        )
+        only = torch.where(within[:, :, None], going, only)
         allowed = torch.where(squeezed[:, :, None], only, free | onward | begins)
         ban = owing.ban.gather(1, owing.banned[:, :, None].expand(-1, -1, N_IDS)) < 0
         strict = allowed & ~ban

@@ -188,7 +188,7 @@ def constrain(
     state = now.lexer[beam]
     reserved, reserved_before, n_left, n_before = 0, 0, 0, 0
     goes_on, begins = np.zeros(N_IDS, np.bool_), np.zeros(N_IDS, np.bool_)
-    going, first = False, -1
+    going, first = -1, -1  # of items: what goes on, what may come
     for item in range(k):
         cost = tables.cost[place, item]
         if now.owed[beam, item]:
@@ -196,8 +196,8 @@ def constrain(
             n_before += cost > 0
             byte = onward(tables, place, now, beam, item)
             if byte >= 0:
-                going = True
                 goes_on[byte] = True
+                going = going if going >= 0 else byte
         if owed[item]:
             reserved += cost
             n_left += cost > 0
@@ -205,7 +205,7 @@ def constrain(
                 begins[tables.text[place, tables.first[place, item]]] = True
                 if first < 0 and cost > 0:
                     first = item
-    bound = going and ended < 0 and not rules.loose[state]
+    bound = going >= 0 and ended < 0 and not rules.loose[state]
     fresh = automaton == ACCEPT and not bound
     for byte in range(N_IDS):
         begins[byte] = begins[byte] and fresh and rules.begins[state, byte]
@@ -213,10 +213,10 @@ def constrain(
         left[byte] = n_before - 1 if goes_on[byte] else n_left - begins[byte]
 
     chosen = np.zeros(N_IDS, np.bool_)
-    if room - reserved < 1 and (first >= 0 or (going and ended < 0)):
+    if room - reserved < 1 and (first >= 0 or (going >= 0 and ended < 0)):
         # Where nothing else fits: the first item that may come, or what must stand before it.
-        if going and ended < 0:
-            chosen[:] = goes_on
+        if going >= 0 and ended < 0:
+            chosen[going] = True
         else:
             target = tables.text[place, tables.first[place, first]]
             can = fresh and rules.begins[state, target]
