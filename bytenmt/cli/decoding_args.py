@@ -18,6 +18,7 @@ from bytenmt.cli.line_filter import OutputFormat, plain
 from bytenmt.cli.output_formats import Align, Flagged, JsonLines, WithPage, n_best_list
 from bytenmt.config.schema import architecture, fingerprint, tells_alignment
 from bytenmt.decoding.choice import precision_of
+from bytenmt.decoding.constraints.rules import Rules
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import Run, Runtime, n_threads
 from bytenmt.decoding.settings import Settings
@@ -54,10 +55,14 @@ def settings(decoding: Mapping[str, Any], answers: Answers | None = None) -> Set
     """What the options of a search say, without those of the engine. Raises BytenmtError for what does not go
     together or would be ignored."""
     given = {
-        name: value for name, value in decoding.items() if value is not None and name not in OF_THE_ENGINE
+        name: value
+        for name, value in decoding.items()
+        if value is not None and value != () and name not in OF_THE_ENGINE
     }
     if answers is not None and (answers.character_bits or answers.html is not None):
         given["byte_scores"] = True
+    for pattern in given.get("keep_pattern", ()):
+        utf8(pattern, "--keep-pattern")
     if "prefix" in given:
         given["prefix"] = utf8(given["prefix"], "--prefix")
         if b"\n" in given["prefix"] or b"\r" in given["prefix"]:
@@ -152,7 +157,7 @@ def made_with(
     """What makes all that the bytes of a translation depend on besides its lines, as JSON values by their
     options' names."""
 
-    spec = runtime.spec
+    spec, search = runtime.spec, replace(asked.options, lexer=None)
 
     def make() -> dict[str, Any]:
         return {
@@ -175,17 +180,26 @@ def made_with(
             "max-len-b": asked.settings.max_len_b,
             "max-source-bytes": asked.max_source_bytes,
             "max-tokens": asked.settings.max_tokens,
+            **_kept(asked.settings.rules),
         } | {
             name.replace("_", "-"): value
-            for name, value in asdict(asked.options).items()
-            if name != "byte_scores" or value
+            for name, value in asdict(search).items()
+            if name != "lexer" and (name != "byte_scores" or value)
         }
 
     return make
 
 
+def _kept(rules: Rules | None) -> dict[str, Any]:
+    """What is asked to be kept, as JSON values."""
+    if rules is None:
+        return {}
+    glossary = None if rules.named is None else _sha256(Path(rules.named))
+    return {"keep": [*rules.classes], "keep-pattern": [*rules.patterns], "glossary": glossary}
+
+
 def _sha256(file: Path) -> str:
-    """Of a weights file that was read just now. Raises BytenmtError."""
+    """Of a file that was read just now. Raises BytenmtError."""
     try:
         with open(file, "rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()

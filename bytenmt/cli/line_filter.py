@@ -15,7 +15,7 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from bytenmt.cli.progress import progress
-from bytenmt.decoding.pieces import cut
+from bytenmt.decoding.constraints.rules import UNMET
 from bytenmt.decoding.translator import Answer, Translator
 from bytenmt.errors import DataError
 from bytenmt.reporter import Bar, Reporter
@@ -200,6 +200,8 @@ class Filter:
             if group is not None:
                 group.broadcast((texts, first))
             answers = self.translator.answer(texts, first)
+            for warning in warnings_of_flags(answers, first, name):
+                reporter.warn(warning)
             now = time.monotonic()
             self.output.write(self.form(answers, first, [now - line.at for line in lines]))
             self.output.flush()
@@ -234,7 +236,17 @@ def warnings_of_pieces(
         if translator.source and len(line) > limit:
             yield (
                 f"{name}, line {number} has {len(line)} bytes, over the {limit} of"
-                f" --max-source-bytes: translated in {len(cut(line, limit))} pieces"
+                f" --max-source-bytes: translated in {len(translator.pieces(line))} pieces"
+            )
+
+
+def warnings_of_flags(answers: Sequence[Answer], first: int, name: str) -> Iterator[str]:
+    """A warning for each line of which not all was kept that was asked for."""
+    for number, answer in enumerate(answers, first + 1):
+        if UNMET in (answer.hypotheses[0].flags or ()):
+            yield (
+                f"{name}, line {number}: its translation has not all that was asked for, or more:"
+                " the terms, spans and prefix of the line contradict each other"
             )
 
 

@@ -43,9 +43,10 @@ def _bits(scores: Sequence[float]) -> float:
 
 
 def flags(source: bytes, hypothesis: Hypothesis, above: float | None = None) -> Iterator[str]:
-    """Why a person should look at a translation: "unsure", it cost more than `above` bits a byte; "loop", a
-    piece of it comes again and again, as none of the source does; "length", it is far longer or shorter than
-    its source."""
+    """Why a person should look at a translation: what constraints.rules tells; "unsure", it cost more than
+    `above` bits a byte; "loop", a piece of it comes again and again, as none of the source does; "length", it
+    is far longer or shorter than its source."""
+    yield from hypothesis.flags or ()
     bits = bits_per_byte(hypothesis)
     if above is not None and bits is not None and bits > above:
         yield "unsure"

@@ -11,11 +11,15 @@ from os.path import commonprefix
 from typing import NamedTuple, Protocol
 
 from bytenmt.config import bounds
+from bytenmt.decoding.constraints.constraint import NOTHING, Constraint
+from bytenmt.decoding.constraints.lexer import Lexer
 
 # A beam search goes on while its best open text would win if it grew to so many times its bytes at no loss.
 # With 1, three lines in 500 of a middling model ended below greedy search; with no bound but the length limit
 # the search took a third more steps.
 LOOK_AHEAD = 2
+# Greedy search takes a byte of what is owed where it is no more than so many nats below the best.
+OPEN_WITHIN = 2.0
 
 
 AUTO, OFF = "auto", "off"
@@ -63,6 +67,7 @@ class Options:
     no_repeat_ngram_size: no n characters come twice in a text where that leaves a choice; 0 is off.
     endless: a text, not a line: line ends are allowed, and it goes on as long as its limit lets it.
     byte_scores: every byte's own log-probability is kept, for Hypothesis.byte_scores.
+    lexer: the extractor of what is kept, where requests carry constraints; None: they do not.
     Raises ValueError for a number outside bounds.DECODING.
     """
 
@@ -77,6 +82,7 @@ class Options:
     no_repeat_ngram_size: int = 0
     endless: bool = False
     byte_scores: bool = False
+    lexer: Lexer | None = None
 
     def __post_init__(self) -> None:
         bounds.check(vars(self), bounds.DECODING)
@@ -90,26 +96,29 @@ class Request(NamedTuple):
     source: valid UTF-8 without EOS, None for a model without a source. limit: bytes of output at most, EOS
     not counted. prefix: valid UTF-8 that the output begins with, at most `limit` bytes, a line end only
     where Options.endless; its log-probability is part of the hypothesis'. number: tells its draws from
-    those of other requests.
+    those of other requests. constraint: what the output owes; heeded where Options.lexer is there.
     """
 
     source: bytes | None
     limit: int
     prefix: bytes = b""
     number: int = 0
+    constraint: Constraint = NOTHING
 
 
 class Hypothesis(NamedTuple):
     """text: bytes without EOS; log_probability: natural log, EOS included, the model's own without mask or
     temperature; score: what it was ranked by, log_probability / (bytes + 1) ** length_penalty; passes: of the
     decoder, where some of the bytes were drafted, else 0; byte_scores: the natural log-probability of each
-    byte and of EOS, where Options.byte_scores asks for them, which sum to log_probability."""
+    byte and of EOS, where Options.byte_scores asks for them, which sum to log_probability; flags: see
+    constraints.rules, None where nothing was asked to be kept."""
 
     text: bytes
     log_probability: float
     score: float
     passes: int = 0
     byte_scores: tuple[float, ...] = ()
+    flags: tuple[str, ...] | None = None
 
 
 def shared_beginning(texts: Sequence[bytes]) -> bytes:

@@ -18,25 +18,45 @@ class Piece(NamedTuple):
     joint: bytes
 
 
-def cut(line: bytes, limit: int) -> list[Piece]:
+def cut(line: bytes, limit: int, whole: Sequence[tuple[int, int]] = ()) -> list[Piece]:
     """Cut valid UTF-8 into pieces of at most `limit` bytes; texts and joints make the line again.
 
     A piece ends at the last space that it can reach, else between two characters. limit: at least
-    4 bytes, one character.
+    4 bytes, one character. whole: begins and ends of what is not cut, in order; a piece that begins with what
+    is longer than the limit ends behind it.
     """
     pieces = []
     start = 0
     while len(line) - start > limit:
-        end = line.rfind(b" ", start + 1, start + limit + 1)
-        joint = line[end : end + 1] if end > start else b""
-        if not joint:
-            end = start + limit
-            while line[end] & 0xC0 == 0x80:  # a continuation byte: its character began before
-                end -= 1
+        end, joint = _end(line, start, limit, whole)
+        if end >= len(line):
+            break
         pieces.append(Piece(line[start:end], joint))
         start = end + len(joint)
     pieces.append(Piece(line[start:], b""))
     return pieces
+
+
+def _end(line: bytes, start: int, limit: int, whole: Sequence[tuple[int, int]]) -> tuple[int, bytes]:
+    """Where the piece that begins at start ends, and what joins it to the next."""
+    last = start + limit + 1  # one more than the last byte that may be the joint
+    while True:
+        end = line.rfind(b" ", start + 1, last)
+        joint = line[end : end + 1] if end > start else b""
+        if not joint:
+            end = min(last - 1, start + limit)
+            while line[end] & 0xC0 == 0x80:  # a continuation byte: its character began before
+                end -= 1
+        over = next(((b, e) for b, e in whole if b < end < e or (joint and b <= end < e)), None)
+        if over is None:
+            return end, joint
+        begin, behind = over
+        if begin <= start:
+            return behind, b""
+        if joint and line.rfind(b" ", start + 1, begin) > start:
+            last = begin
+        else:
+            return begin, b""
 
 
 def join(
@@ -50,8 +70,10 @@ def join(
         text = b"".join(part.text + piece.joint for part, piece in zip(parts, line, strict=True))
         log_probability = sum(part.log_probability for part in parts)
         score = log_probability / (len(text) + 1) ** length_penalty
-        passes = sum(part.passes for part in parts)
-        joined.append(Hypothesis(text, log_probability, score, passes, _scores(line, parts)))
+        passes, scores = sum(part.passes for part in parts), _scores(line, parts)
+        told = [part.flags for part in parts if part.flags is not None]
+        flags = tuple(dict.fromkeys(flag for flags in told for flag in flags)) if told else None
+        joined.append(Hypothesis(text, log_probability, score, passes, scores, flags))
     return joined
 
 

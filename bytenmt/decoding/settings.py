@@ -12,11 +12,13 @@ from typing import Any
 
 from bytenmt.config import bounds
 from bytenmt.config.facts import SearchDefaults
+from bytenmt.decoding.constraints.rules import Rules
 from bytenmt.decoding.interface import Options
 from bytenmt.errors import DataError, SettingError
 from bytenmt.utf8 import first_invalid
 
 MAX_TOKENS = 16_000  # source bytes side by side, padding counted, each beam counted
+OF_RULES = {"keep", "keep_pattern", "glossary"}
 OF_SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 
@@ -27,7 +29,8 @@ class Settings:
     search: how the search chooses. The output has at most max_len_a * (source bytes) + max_len_b bytes.
     prefix: what it begins with, except where the line is empty; it may be longer than that. A line of more
     than max_source_bytes is translated in pieces; None: as the runs were trained. max_tokens: source bytes
-    side by side, EOS and padding counted, times the beam; a line that costs more is decoded alone.
+    side by side, EOS and padding counted, times the beam; a line that costs more is decoded alone. rules:
+    what must stand in a translation, as search.lexer reads it; None: nothing.
     left_to_runs: the length penalty is that of the runs where they have one, in place of search's.
     Raises SettingError for a value outside bounds.DECODING.
     """
@@ -38,6 +41,7 @@ class Settings:
     max_len_b: int = 100
     max_source_bytes: int | None = None
     max_tokens: int = MAX_TOKENS
+    rules: Rules | None = None
     left_to_runs: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -52,23 +56,28 @@ class Settings:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:
-        """Settings by their names, those of `search` among them; what is left out has its default.
+        """Settings by their names, those of `search` among them, and keep, keep_pattern and glossary, see
+        Rules.of; what is left out has its default.
 
         shown: how a name is written in a message. Raises SettingError for an unknown name, a wrong value, and
         what would be ignored.
         """
-        of_search = {one.name for one in fields(Options)} - {"endless"}
-        of_lines = {one.name for one in fields(cls)} - {"search", "left_to_runs"}
+        of_search = {one.name for one in fields(Options)} - {"endless", "lexer"}
+        of_lines = {one.name for one in fields(cls)} - {"search", "rules", "left_to_runs"}
         for name in given:
-            if name not in of_search | of_lines:
-                known = ", ".join(sorted(of_search | of_lines))
+            if name not in of_search | of_lines | OF_RULES:
+                known = ", ".join(sorted(of_search | of_lines | OF_RULES))
                 raise SettingError(f"unknown setting {name}: expected one of {known}")
         _check_together(given, shown)
         lines = {name: value for name, value in given.items() if name in of_lines}
         if not isinstance(lines.get("prefix", b""), bytes):
             lines["prefix"] = encoded(lines["prefix"], "the prefix")
-        search = Options(**{name: value for name, value in given.items() if name in of_search})
-        return cls(search, **lines, left_to_runs="length_penalty" not in given)
+        rules = Rules.of(**{name: value for name, value in given.items() if name in OF_RULES})
+        search = Options(
+            **{name: value for name, value in given.items() if name in of_search},
+            lexer=None if rules is None else rules.lexer,
+        )
+        return cls(search, **lines, rules=rules, left_to_runs="length_penalty" not in given)
 
     def with_defaults(self, defaults: SearchDefaults | None) -> Settings:
         """The same with what was left to runs that have these defaults."""

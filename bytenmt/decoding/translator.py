@@ -27,9 +27,7 @@ if TYPE_CHECKING:  # it imports PyTorch
     from bytenmt.distributed import Group
 
 MOST_SENTENCES = 1024  # side by side, however short
-HISTORY = (
-    1 << 30
-)  # bytes that what is chosen for sentences side by side may take; for one, four times as many
+HISTORY = 1 << 30  # bytes that what is chosen for sentences side by side may take; for one, four times that
 PER_STEP, GUARDED = 8, 48  # bytes that an engine keeps for a byte of a hypothesis; with a repetition guard
 NUMBER_OF_PIECE = 1 << 40  # tells the draws of a line's pieces apart: more than there are lines
 NOTHING = Hypothesis(b"", 0.0, 0.0)  # the translation of an empty line
@@ -43,6 +41,7 @@ class Translation(NamedTuple, Generic[AnyStr]):
     score: float
     passes: int = 0
     byte_scores: tuple[float, ...] = ()
+    flags: tuple[str, ...] | None = None
 
 
 class Answer(NamedTuple):
@@ -96,7 +95,8 @@ class Translator:
         engine, device, precision, threads, draft: see interface.EngineSpec; auto is what suits the machine.
         reporter: is told what a user may not expect, such as kernels that are compiled, a line at a time.
         settings: the fields of settings.Settings (prefix, max_len_a, …) and of interface.Options (beam,
-        n_best, sample, …). Raises BytenmtError: what a command refuses is refused here.
+        n_best, sample, …), and keep, keep_pattern and glossary as constraints.rules.Rules.of takes them.
+        Raises BytenmtError: what a command refuses is refused here.
         """
         for run in runs:
             if not isinstance(run, str | PathLike):
@@ -181,7 +181,7 @@ class Translator:
         translated once, except in sampling, where a line's draws depend on its number. In a group every
         process gives the same lines, decodes its share and gets what all have found.
         """
-        pieces = [cut(line if self.source else b"", self.max_source_bytes) for line in lines]
+        pieces = [self.pieces(line) for line in lines]
         asked = [
             [self.request(piece.text, number, place) for place, piece in enumerate(line)]
             for number, line in enumerate(pieces, first)
@@ -193,6 +193,13 @@ class Translator:
         penalty = self.options.length_penalty
         return [Answer(join(*line, penalty), *line) for line in zip(pieces, parts, strict=True)]
 
+    def pieces(self, line: bytes) -> list[Piece]:
+        """What is translated one by one of a line: never is a span cut that is kept."""
+        if not self.source or len(line) <= self.max_source_bytes:
+            return [Piece(line if self.source else b"", b"")]
+        rules = self.settings.rules
+        return cut(line, self.max_source_bytes, [span[:2] for span in rules.spans(line)] if rules else [])
+
     def stream(self, line: AnyStr) -> Iterator[AnyStr]:
         """The translation of one line as it is decoded, in parts of whole characters; for beam 1."""
         yield from (_like(line, part) for part in self.stream_bytes(encoded(line, "the line")))
@@ -201,7 +208,7 @@ class Translator:
         """The same of a line as answer takes it."""
         if self.options.beam > 1:
             raise SettingError(f"the beam is {self.options.beam}: only beam 1 knows its text byte by byte")
-        for place, piece in enumerate(cut(line if self.source else b"", self.max_source_bytes)):
+        for place, piece in enumerate(self.pieces(line)):
             request = self.request(piece.text, number, place)
             if request is not None:
                 with self._engine(1) as engine:
@@ -216,7 +223,8 @@ class Translator:
         prefix = b"" if place else self.settings.prefix
         limit = max(self._limit(len(text)), len(prefix))
         draws = number + place * NUMBER_OF_PIECE if self.options.sample else 0
-        return Request(text if self.source else None, limit, prefix, draws)
+        request = Request(text if self.source else None, limit, prefix, draws)
+        return request if self.settings.rules is None else self.settings.rules.asked(request)
 
     def _limit(self, n_bytes: int) -> int:
         """Bytes of output at most for so many of the source, the prefix left out of account."""
@@ -231,10 +239,17 @@ class Translator:
             if mine:
                 with self._engine(capacity) as engine:
                     for index, hypotheses in decode(engine, [requests[i] for i in mine]):
-                        own[mine[index]] = hypotheses
+                        own[mine[index]] = self._flagged(requests[mine[index]], hypotheses)
         for other in self.group.gather_all(own) if self.group else []:
             own |= other
         return [own[index] for index in range(len(requests))]
+
+    def _flagged(self, request: Request, found: list[Hypothesis]) -> list[Hypothesis]:
+        """The hypotheses with what is to be told of what they owed."""
+        rules = self.settings.rules
+        return (
+            found if rules is None else [one._replace(flags=rules.flags(request, one.text)) for one in found]
+        )
 
     def _classes(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[int]]]:
         """Which requests are decoded by one engine, and how many of them at once: a power of two, so that

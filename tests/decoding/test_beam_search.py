@@ -28,6 +28,7 @@ from rotation import rotated
 
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch import beam_search
+from bytenmt.decoding.pytorch.beams import Finished
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.utf8 import EOS
@@ -234,10 +235,10 @@ def test_a_dropped_length_penalty_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
         module.finish = lambda search, rules, *rest: finish(search, rules._replace(length_penalty=0.0), *rest)
 
     caught(check_exhaustive, planted(plant), 1, 2.0, 3, b"")
-    ended = beam_search._ended
+    ended = Finished.ended
     monkeypatch.setattr(
-        beam_search,
-        "_ended",
+        Finished,
+        "ended",
         lambda total, step, beam, options: ended(total, step, beam, Options(length_penalty=0.0)),
     )
     caught(check_exhaustive, pytorch, 1, 2.0, 3, b"")
@@ -253,10 +254,10 @@ def test_finished_rows_that_are_not_reordered_are_caught(monkeypatch: pytest.Mon
         )
 
     caught(check_sound, planted(plant), 4)
-    ended = beam_search._ended
+    ended = Finished.ended
     monkeypatch.setattr(
-        beam_search,
-        "_ended",
+        Finished,
+        "ended",
         lambda total, step, beam, options: ended(
             total, step, torch.arange(beam.shape[1]).expand_as(beam), options
         ),

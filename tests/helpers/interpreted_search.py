@@ -20,16 +20,26 @@ from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.splitmix import draw_key
 
 FILE = Path(bytenmt.decoding.cpu.search.beam_search.__file__)
+WITH = ("candidates", "constraints", "ngram_blocking")  # files beside it
 
 
 def interpreted() -> ModuleType:
     """A fresh copy of the module whose functions are Python's own. What is compiled elsewhere is replaced."""
-    copy = ModuleType("interpreted_choose")
-    source = FILE.read_text(encoding="utf-8").replace("@compiled\n", "")
-    exec(compile(source, str(FILE), "exec", dont_inherit=True), vars(copy))
+    copy = uncompiled(FILE)
+    for name in WITH:
+        beside = vars(uncompiled(FILE.with_name(f"{name}.py")))
+        vars(copy).update({key: beside[key] for key in vars(copy).keys() & beside.keys() if key[0] != "_"})
     copied: Any = copy
     copied.log_softmax = mean_of_models
     copied.learn = lambda *_: None
+    return copy
+
+
+def uncompiled(file: Path) -> ModuleType:
+    """A fresh copy of a module without its compiler."""
+    copy = ModuleType("interpreted_choose")
+    source = file.read_text(encoding="utf-8").replace("@compiled\n", "")
+    exec(compile(source, str(file), "exec", dont_inherit=True), vars(copy))
     return copy
 
 
@@ -69,7 +79,10 @@ class InterpretedEngine(NumbaEngine):
         free = np.flatnonzero(self._search.state == FREE)[: len(requests)].tolist()
         for place, request in zip(free, requests, strict=True):
             keys = [draw_key(self._options.seed, request.number, text) for text in range(self._options.beam)]
-            self._search.begin(place, request.limit, request.prefix, keys, self._options.sample)
+            owed = None if self._options.lexer is None else request.constraint
+            self._search.begin(
+                place, request.limit, request.prefix, keys, self._options.sample, constraint=owed
+            )
             self._follows[place] = int((request.source or b"").strip() or b"0")
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)

@@ -12,6 +12,7 @@ from time import thread_time
 
 import numpy as np
 
+from bytenmt.decoding.constraints.constraint import Size
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.search.drafter import AS_MANY_AS_PAY, AS_THEY_STAND, MOST_ROWS, Drafter, PassInputs
 from bytenmt.decoding.cpu.search.slots import DONE, FREE, Rules, SearchState
@@ -81,7 +82,8 @@ class NumbaEngine:
         for place, request in zip(free, requests, strict=True):
             keys = [draw_key(options.seed, request.number, text) for text in range(options.beam)]
             copied = request.source or b"" if self._speculates else b""
-            self._search.begin(place, request.limit, request.prefix, keys, options.sample, copied)
+            owed = None if options.lexer is None else request.constraint
+            self._search.begin(place, request.limit, request.prefix, keys, options.sample, copied, owed)
         for model in self._models:
             for rows in model.prepare([request.source for request in requests], free):
                 self._team.once(partial(model.encode, rows, self._inputs()))
@@ -174,16 +176,19 @@ class NumbaEngine:
         return seconds
 
     def _grow(self, requests: list[Request]) -> None:
-        """Room for the longest output, prefix and source."""
+        """Room for the longest output, prefix and source, and for all that is owed."""
         length = max(request.limit for request in requests)
         prefix = max(len(request.prefix) for request in requests)
         source = max(len(request.source or b"") for request in requests) if self._speculates else 0
         there = tuple(
             part.shape[1] for part in (self._search.chosen, self._search.prefix, self._search.source)
         )
-        if length >= there[0] or prefix > there[1] or source > there[2]:
+        owing = self._search.owing.size()
+        if self._options.lexer is not None:
+            owing = owing.joined(Size.of([request.constraint for request in requests]))
+        if length >= there[0] or prefix > there[1] or source > there[2] or owing != self._search.owing.size():
             sizes = max(length, there[0] - 1), max(prefix, there[1]), max(source, there[2])
-            self._search = self._search.grown(*sizes)
+            self._search = self._search.grown(*sizes, owing)
 
     def _ended(self, place: int) -> list[Hypothesis]:
         """The finished hypotheses of a place, best first."""

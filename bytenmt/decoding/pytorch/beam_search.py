@@ -15,8 +15,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from bytenmt.decoding.interface import LOOK_AHEAD, Options, Request
+from bytenmt.decoding.interface import LOOK_AHEAD, OPEN_WITHIN, Options, Request
 from bytenmt.decoding.pytorch.beams import Beams, Chosen, Finished, History
+from bytenmt.decoding.pytorch.constraints import Bytes, Owing, Rulebook, View, along, shared_order
 from bytenmt.decoding.pytorch.ngram_blocking import Guard, banned
 from bytenmt.decoding.pytorch.sampling import draw, signed
 from bytenmt.models.tree import map_tensors
@@ -37,6 +38,7 @@ class Search:
         forbidden[0] = ~may  # nothing is forced; what is comes whatever it is: a prefix may hold controls
         self._forbidden = forbidden.to(device)
         self._follow = torch.from_numpy(UTF8_NEXT).to(device).long()
+        self._rulebook = Rulebook(options.lexer, may, device) if options.lexer is not None else None
 
     def begin(self, requests: Sequence[Request], history: int = 0) -> Beams:
         """Sentences before their first byte; room for a history of at least so many steps."""
@@ -70,16 +72,19 @@ class Search:
             ),
             guard=Guard.begin(n, history if self.options.no_repeat_ngram_size else 0, b),
             passes=zero[:, 0],
+            owing=Owing.of([request.constraint for request in requests], b) if self._rulebook else (),
         )
         return map_tensors(lambda part: part.to(self.device), beams)
 
     def step(self, log_p: Tensor, beams: Beams) -> Beams:
         """log_p (n, b, 256): the models' log-probabilities of the next byte. The history is written in place,
         the rest of the answer is fresh."""
-        log_p = allowed(log_p, self._mask(beams))
+        owes = self._owes(beams)
+        log_p = allowed(log_p, self._mask(beams, owes))
         if self.options.beam > 1 and not self.options.sample:
-            return self._go_on(beams, beam_search(log_p, beams, self.options))
-        byte = self._byte(log_p, beams.key, beams.step)
+            left = None if owes is None or self._rulebook is None else self._rulebook.left(*owes)
+            return self._go_on(beams, beam_search(log_p, beams, self.options, left))
+        byte = self._byte(log_p, beams.key, beams.step, owes and owes[1].onward | owes[1].begins)
         score = beams.score + log_p.gather(2, byte[:, :, None])[:, :, 0]
         return self._go_on(beams, each_row(byte, score, beams, self.options))
 
@@ -95,21 +100,23 @@ class Search:
         automaton = [beams.automaton]
         for j in range(m):
             automaton.append(self._follow[automaton[-1], draft[:, j : j + 1]])
-        along = torch.cat(automaton, dim=1)
+        states = torch.cat(automaton, dim=1)
         at = _at(beams, column)
-        room = ((beams.limit - beams.step)[:, None] - column).clamp(0, LONGEST_CHARACTER)
-        log_p = allowed(log_p, self._forbidden[beams.forced.gather(1, at).long(), room, along])
+        if self._rulebook is None:
+            room = ((beams.limit - beams.step)[:, None] - column).clamp(0, LONGEST_CHARACTER)
+            forbidden, favoured = self._forbidden[beams.forced.gather(1, at).long(), room, states], None
+        else:
+            forbidden, favoured, owing = self._along(beams, draft, automaton)
+        log_p = allowed(log_p, forbidden)
         # A draw depends on the sum of key and step: the column may be added to either.
-        byte = self._byte(log_p, beams.key + column, beams.step)
+        byte = self._byte(log_p, beams.key + column, beams.step, favoured)
         right = (byte[:, :m] == draft) & (draft != EOS)
         n_right = right.long().cumprod(dim=1).sum(dim=1, keepdim=True)
 
         # What is not taken is written too: the next pass writes over it, and at the limit no text has a byte.
-        beams.history.byte.scatter_(1, at[:, :, None], byte.to(torch.uint8)[:, :, None])
         costs = log_p.gather(2, byte[:, :, None])[:, :, 0].double()
         scores = torch.cat([beams.score, costs], dim=1).cumsum(dim=1)
-        if self.options.byte_scores:
-            beams.history.score.scatter_(1, at[:, :, None], scores[:, 1:, None])
+        beams.history.put(at[:, :, None], byte[:, :, None], None, scores[:, 1:, None])
         score = scores.gather(1, n_right + 1)
         last, running = byte.gather(1, n_right), ~beams.done
         at_last = beams._replace(step=beams.step + n_right[:, 0])
@@ -119,30 +126,73 @@ class Search:
             step=step,
             done=beams.done | chosen.done | (step > beams.limit),
             last=last.to(torch.uint8),
-            automaton=self._follow[along.gather(1, n_right), last],
+            automaton=self._follow[states.gather(1, n_right), last],
             score=score,
             finished=chosen.finished,
             passes=beams.passes + running,
         )
+        if self._rulebook is not None:
+            at_last = at_last._replace(owing=along(owing, n_right), automaton=states.gather(1, n_right))
+            after = after._replace(owing=self._owing(at_last, last))
         return after, m - n_right[:, 0]
 
-    def _byte(self, log_p: Tensor, key: Tensor, step: Tensor) -> Tensor:
+    def _along(
+        self, beams: Beams, draft: Tensor, automaton: Sequence[Tensor]
+    ) -> tuple[Tensor, Tensor, list[Owing]]:
+        """What is forbidden and favoured at each of the m + 1 columns of a draft, (n, m + 1, 256) bool, and
+        what is owed there. automaton: of each column."""
+        forbidden, favoured, owing = [], [], []
+        for j, state in enumerate(automaton):
+            at = beams._replace(step=beams.step + j, automaton=state)
+            owes = self._owes(at)
+            assert owes is not None and isinstance(at.owing, Owing)
+            owing.append(at.owing)
+            forbidden.append(self._mask(at, owes))
+            favoured.append(owes[1].onward | owes[1].begins)
+            if j < draft.shape[1]:
+                beams = beams._replace(owing=self._owing(at, draft[:, j : j + 1], owes[0]))
+        return torch.cat(forbidden, dim=1), torch.cat(favoured, dim=1), owing
+
+    def _byte(self, log_p: Tensor, key: Tensor, step: Tensor, favoured: Tensor | None = None) -> Tensor:
         """The byte that each text takes, drawn or the likeliest: log_p (n, b, 256), key (n, b), step (n,)
-        -> (n, b) int64."""
+        -> (n, b) int64. favoured (n, b, 256) bool: of items that are owed."""
         if self.options.sample:
             return draw(log_p, key, step, self.options)
+        if favoured is not None:
+            log_p = log_p + OPEN_WITHIN * favoured
         return log_p.max(dim=2).indices
 
-    def _mask(self, beams: Beams) -> Tensor:
+    def _mask(self, beams: Beams, owes: tuple[View, Bytes] | None = None) -> Tensor:
         """The bytes that may not follow: (n, b, 256) bool."""
         room = (beams.limit - beams.step).clamp(0, LONGEST_CHARACTER)[:, None]
         forced = beams.forced.gather(1, _at(beams)).long()
         forbidden = self._forbidden[forced, room, beams.automaton]
+        if owes is not None:
+            # Where constraints leave nothing, valid text comes.
+            free = (forced == 0)[:, :, None] & owes[1].allowed.any(dim=2, keepdim=True)
+            forbidden = torch.where(free, ~owes[1].allowed, forbidden)
         if self.options.no_repeat_ngram_size:
             strict = forbidden | self._repeats(beams)
+            if owes is not None:  # what is owed comes, however often
+                strict = torch.where(owes[1].onward | owes[1].begins, forbidden, strict)
             # A byte that is forced, or the only one that ends a character, comes all the same.
             forbidden = torch.where(strict.all(dim=2, keepdim=True), forbidden, strict)
         return forbidden
+
+    def _owes(self, beams: Beams) -> tuple[View, Bytes] | None:
+        """What the beams owe, and which bytes that lets them take."""
+        if self._rulebook is None or not isinstance(beams.owing, Owing):
+            return None
+        view = self._rulebook.view(beams.owing)
+        return view, self._rulebook.bytes(beams.owing, view, beams.automaton, beams.limit - beams.step)
+
+    def _owing(self, beams: Beams, byte: Tensor, view: View | None = None) -> Owing | tuple[()]:
+        """What is owed behind a byte (n, b) int64 of each of the beams; view: of them, where it is there."""
+        if self._rulebook is None or not isinstance(beams.owing, Owing):
+            return ()
+        held = beams.forced.gather(1, _at(beams)) > 0
+        view = view or self._rulebook.view(beams.owing)
+        return self._rulebook.take(beams.owing, view, beams.automaton, byte, held)
 
     def _repeats(self, beams: Beams) -> Tensor:
         """The bytes that complete n characters which the text already has in a row: (n, b, 256) bool."""
@@ -153,19 +203,18 @@ class Search:
 
     def _go_on(self, beams: Beams, chosen: Chosen) -> Beams:
         """The sentences after a step; what is done stays as it is."""
-        history = beams.history
         # A done sentence writes where nobody reads: its last step is the one past its bytes.
         at = _at(beams)[:, :, None].expand(-1, 1, self.options.beam)
         byte = chosen.byte.to(torch.uint8)
-        history.byte.scatter_(1, at, byte[:, None])
-        history.parent.scatter_(1, at, chosen.parent[:, None].to(torch.int32))
-        if self.options.byte_scores:
-            history.score.scatter_(1, at, chosen.score[:, None])
+        beams.history.put(at, byte[:, None], chosen.parent[:, None], chosen.score[:, None])
         automaton = beams.automaton.gather(1, chosen.parent)
         guard = beams.guard
         if self.options.no_repeat_ngram_size:
             guard = guard.go_on(byte, chosen.parent, at)
         step = beams.step + ~beams.done
+        before = beams._replace(automaton=automaton)
+        if isinstance(beams.owing, Owing):
+            before = before._replace(owing=beams.owing.beams(chosen.parent))
         return beams._replace(
             step=step,
             done=beams.done | chosen.done | (step > beams.limit),
@@ -175,6 +224,7 @@ class Search:
             score=chosen.score,
             finished=chosen.finished,
             guard=guard,
+            owing=self._owing(before, chosen.byte),
         )
 
 
@@ -188,27 +238,35 @@ def each_row(byte: Tensor, score: Tensor, beams: Beams, options: Options) -> Cho
     """Every row is a text of its own, that takes this byte: byte (n, b) int64, score (n, b) with it."""
     running = (beams.finished.step < 0) & ~beams.done[:, None]
     ends = (byte == EOS) & running
-    ended = _ended(score, beams.step, beams.parent, options)
+    ended = Finished.ended(score, beams.step, beams.parent, options)
     finished = Finished(*(torch.where(ends, *pair) for pair in zip(ended, beams.finished, strict=True)))
     done = (finished.step >= 0).all(dim=1)
     return Chosen(byte, beams.parent, score, finished, done)
 
 
-def beam_search(log_p: Tensor, beams: Beams, options: Options) -> Chosen:
-    """The b best of all continuations go on; those among the b best that end are finished."""
+def beam_search(log_p: Tensor, beams: Beams, options: Options, left: Tensor | None = None) -> Chosen:
+    """The b best of all continuations go on; those among the b best that end are finished. left (n, b, 256)
+    int64: what each byte leaves owed; the best are then those of shared_order."""
     b = options.beam
     # As many non-EOS candidates as beams are among the best 2 b: each beam has one EOS.
     total = (beams.score[:, :, None] + log_p).flatten(1)
-    best, index = (part[:, : 2 * b] for part in total.sort(dim=1, descending=True, stable=True))
+    if left is None:
+        best, index = (part[:, : 2 * b] for part in total.sort(dim=1, descending=True, stable=True))
+    else:
+        index = shared_order(total, left.flatten(1), 2 * b)
+        best = total.gather(1, index)
     parent, byte = index // N_IDS, index % N_IDS
 
     ends = byte == EOS
     over = ~ends[:, :b] | beams.done[:, None]
-    ended = _ended(best[:, :b].masked_fill(over, -torch.inf), beams.step, parent[:, :b], options)
+    total = best[:, :b].masked_fill(over, -torch.inf)
+    ended = Finished.ended(total, beams.step, parent[:, :b], options)
     both = [torch.cat(pair, dim=1) for pair in zip(beams.finished, ended, strict=True)]
     pick = both[0].sort(dim=1, descending=True, stable=True).indices[:, :b]
     finished = Finished(*(part.gather(1, pick) for part in both))
 
+    if left is not None:  # the first ones are not the best
+        ends = ends | ((~ends).cumsum(dim=1) > b)
     score, pick = best.masked_fill(ends, -torch.inf).sort(dim=1, descending=True, stable=True)
     score, pick = score[:, :b], pick[:, :b]
     done = search_is_over(score[:, 0], finished, beams.step + 1, beams.limit, options)
@@ -234,12 +292,6 @@ def search_is_over(
     all_ended = finished.score[:, -1] > -torch.inf
     soon = torch.minimum(LOOK_AHEAD * n_bytes, limit)
     return (ranked(limit) <= worst_wanted) | (all_ended & (ranked(soon) <= worst_wanted))
-
-
-def _ended(total: Tensor, step: Tensor, beam: Tensor, options: Options) -> Finished:
-    """Hypotheses that end at this step: total, beam (n, b), step (n,)."""
-    score = total / ((step + 1).double() ** options.length_penalty)[:, None]
-    return Finished(score, total, step[:, None].expand_as(beam), beam)
 
 
 def _at(beams: Beams, ahead: Tensor | None = None) -> Tensor:

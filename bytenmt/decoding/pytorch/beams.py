@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
+from bytenmt.decoding.interface import Options
+from bytenmt.decoding.pytorch.constraints import Owing
 from bytenmt.decoding.pytorch.ngram_blocking import Guard
 
 
@@ -24,6 +27,12 @@ class Finished(NamedTuple):
     step: Tensor
     beam: Tensor
 
+    @staticmethod
+    def ended(total: Tensor, step: Tensor, beam: Tensor, options: Options) -> Finished:
+        """Hypotheses that end at this step: total, beam (n, b), step (n,)."""
+        score = total / ((step + 1).double() ** options.length_penalty)[:, None]
+        return Finished(score, total, step[:, None].expand_as(beam), beam)
+
 
 class History(NamedTuple):
     """What was chosen, written in place: byte (n, T, b) uint8, parent (n, T, b) int32, the beam of the
@@ -33,6 +42,15 @@ class History(NamedTuple):
     byte: Tensor
     parent: Tensor
     score: Tensor
+
+    def put(self, at: Tensor, byte: Tensor, parent: Tensor | None, score: Tensor) -> None:
+        """Write columns `at` (n, k, b) of a byte, its parent, where there are beams to go on from, and the
+        score, all (n, k, b)."""
+        self.byte.scatter_(1, at, byte.to(torch.uint8))
+        if parent is not None:
+            self.parent.scatter_(1, at, parent.to(torch.int32))
+        if self.score.shape[1]:
+            self.score.scatter_(1, at, score)
 
 
 class Beams(NamedTuple):
@@ -44,6 +62,7 @@ class Beams(NamedTuple):
     last (n, b) uint8: the byte chosen last, BOS first; parent (n, b) int64: the beam that it went on from.
     automaton (n, b) int64: see utf8; score (n, b) float64: log-probability so far.
     guard: T is 0 where repetition is not guarded against. passes (n,) int64: that have read drafted bytes.
+    owing: nothing where no constraints are asked for.
     """
 
     step: Tensor
@@ -59,6 +78,7 @@ class Beams(NamedTuple):
     history: History
     guard: Guard
     passes: Tensor
+    owing: Owing | tuple[()] = ()
 
 
 class Chosen(NamedTuple):

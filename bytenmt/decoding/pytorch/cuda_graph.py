@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from bytenmt.decoding.constraints.constraint import NOTHING, Size
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.beam_search import Search
 from bytenmt.decoding.pytorch.beams import Beams
+from bytenmt.decoding.pytorch.constraints import Owing
 from bytenmt.decoding.pytorch.drafter import Drafter, Sources, best_width, check, drafter_of, seconds
 from bytenmt.decoding.pytorch.engine import Decoder, ModelState, Running, begin, n_passes, put, step, width_of
 from bytenmt.decoding.pytorch.hypotheses import harvest, sure
@@ -71,6 +73,7 @@ class CudaGraphEngine:
         self._beams: Beams | None = None
         self._plans: dict[int, Plan] = {}  # by source capacity; all share states and beams
         self._source_capacity = self._history = 0  # of the plan that runs; of the beams
+        self._owing = Size()  # of the beams' constraints
 
     def room(self) -> int:
         return self._handles.count(None)
@@ -122,17 +125,21 @@ class CudaGraphEngine:
         sources = [0 if request.source is None else len(request.source) + 1 for request in requests]
         capacity = _rounded(max(sources), SOURCE_COLUMNS)
         history = max(_rounded(max(r.limit for r in requests) + 1, HISTORY), self._history)
+        owing = self._owing
+        if self._options.lexer is not None:
+            owing = owing.joined(Size.of([request.constraint for request in requests]).rounded())
         idle = self.room() == self.capacity
         if not idle:
             if (capacity > 0) != (self._source_capacity > 0):
                 raise ValueError("sentences with and without a source, expected one kind")
             capacity = max(capacity, self._source_capacity)
-        if capacity in self._plans and (capacity, history) == (self._source_capacity, self._history):
+        runs = capacity, history, owing
+        if capacity in self._plans and runs == (self._source_capacity, self._history, self._owing):
             return
         kept = None if idle else map_tensors(torch.clone, self._running())
-        if history > self._history:
+        if history > self._history or owing != self._owing:
             self._plans.clear()  # they write into beams that are too short
-            self._states, self._beams, self._history = (), None, history
+            self._states, self._beams, self._history, self._owing = (), None, history, owing
         if capacity not in self._plans:
             self._plans[capacity] = self._build(capacity)
         self._source_capacity = capacity
@@ -169,6 +176,11 @@ class CudaGraphEngine:
         source = None if capacity == 0 else b" " * (capacity - 1)
         example = [Request(source, self._history - 1)]
         one = begin(self._models, self._choice, example, self._history, drafted)
+        if self._options.lexer is not None:
+            blank = map_tensors(
+                lambda part: part.to(self._device), Owing.of([NOTHING], self._options.beam, self._owing)
+            )
+            one = one._replace(beams=one.beams._replace(owing=blank))
         fixed = map_tensors(lambda part: part.repeat(self.capacity, *[1] * (part.dim() - 1)), one)
         fixed.beams.done.fill_(True)
         return fixed

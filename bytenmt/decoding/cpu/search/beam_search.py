@@ -13,13 +13,15 @@ import numpy as np
 
 from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest
 from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.decoding.cpu.search.candidates import NOTHING, consider, favour, insert, share_width
+from bytenmt.decoding.cpu.search.constraints import constrain, standing, take, take_all
 from bytenmt.decoding.cpu.search.drafter import Drafter, learn
+from bytenmt.decoding.cpu.search.ngram_blocking import forbid_repeats
 from bytenmt.decoding.cpu.search.slots import DONE, RUNNING, Rules, SearchState
 from bytenmt.decoding.interface import LOOK_AHEAD
 from bytenmt.splitmix import INCREMENT, scrambled
-from bytenmt.utf8 import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS
+from bytenmt.utf8 import BOS, EOS, LONGEST_CHARACTER, N_IDS
 
-NOTHING = -np.inf
 HIGHEST_24 = np.uint64(40)  # bits that are left out
 
 
@@ -53,31 +55,45 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
     """What every running sentence takes, from the logits of its rows: a step, and one more for every drafted
     byte that is accepted, because it is what has been chosen."""
     merged = np.empty(N_IDS, np.float32)
-    allowed = np.empty(N_IDS, np.bool_)
+    allowed, favoured = np.empty(N_IDS, np.bool_), np.zeros(N_IDS, np.bool_)
+    left = np.zeros(N_IDS, np.int64)
     text = np.empty(search.chosen.shape[1], np.uint8)
     n_best = 2 * rules.beam
     best = np.empty(n_best, np.float64)
     index = np.empty(n_best, np.int64)
+    n_banks = search.owing.owed.shape[2] + 1 if rules.extractor.there and rules.beam > 1 else 0
+    banks, bank_index = np.empty((n_banks, n_best), np.float64), np.empty((n_banks, n_best), np.int64)
+    n_of = np.zeros(n_banks, np.int64)
     first = 0
     while first < search.n_rows[0]:
         place = search.rows[first, 0]
         began, n_columns = search.step[place], 1 + search.n_drafted[place]
         for column in range(n_columns):
             n_found = 0
+            n_of[:] = 0
             for beam in range(rules.beam):
                 before = search.score[place, beam]
                 if rules.sample and before == NOTHING:
                     continue  # this text has ended
                 log_softmax(search.logits, first + column + beam, merged)
-                allow(search, rules, place, beam, allowed, text)
+                allow(search, rules, place, beam, allowed, text, favoured, left)
                 if rules.sample:
                     draw(search, rules, place, beam, merged, allowed)
                     continue
+                if rules.extractor.there and rules.beam == 1:
+                    favour(merged, allowed, favoured)
                 for byte in range(N_IDS):
-                    if allowed[byte]:
+                    if allowed[byte] and n_banks > 0:
+                        total, bank = before + np.float64(merged[byte]), left[byte]
+                        n_of[bank] = consider(
+                            banks[bank], bank_index[bank], n_of[bank], total, beam * N_IDS + byte
+                        )
+                    elif allowed[byte]:
                         total = before + np.float64(merged[byte])
                         if total > (best[n_found - 1] if n_found == n_best else NOTHING):
                             n_found = insert(best, index, n_found, total, beam * N_IDS + byte)
+            if n_banks > 0:
+                n_found = share_width(banks, bank_index, n_of, best, index, rules.beam)
             if not rules.sample:
                 beam_search(search, rules, place, best, index, n_found)
             search.step[place] += 1
@@ -113,9 +129,18 @@ def log_softmax(logits: Any, row: int, merged: Any) -> None:
 
 
 @compiled
-def allow(search: SearchState, rules: Rules, place: int, beam: int, allowed: Any, text: Any) -> None:
-    """Which bytes may follow: what the prefix forces, else the automaton under the length limit and the
-    repetition guard."""
+def allow(
+    search: SearchState,
+    rules: Rules,
+    place: int,
+    beam: int,
+    allowed: Any,
+    text: Any,
+    favoured: Any,
+    left: Any,
+) -> None:
+    """Which bytes may follow: what the prefix forces, else the automaton under the length limit, what is
+    owed, and the repetition guard. favoured, left: see constrain."""
     step = search.step[place]
     room = min(search.limit[place] - step, LONGEST_CHARACTER)
     may = rules.allowed[room, search.automaton[place, beam]]
@@ -124,62 +149,19 @@ def allow(search: SearchState, rules: Rules, place: int, beam: int, allowed: Any
     if step < search.n_prefix[place]:
         forced = search.prefix[place, step]
         for byte in range(N_IDS):
-            allowed[byte] = byte == forced
-    elif rules.ngram > 0:
+            allowed[byte], favoured[byte], left[byte] = byte == forced, False, 0
+        return
+    if rules.extractor.there:
+        state, room = search.automaton[place, beam], search.limit[place] - step
+        constrain(
+            search.owing, rules.extractor, rules.allowed, place, beam, state, room, allowed, favoured, left
+        )  # fmt: skip
+    if rules.ngram > 0:
         at = beam
         for back in range(step - 1, -1, -1):
             text[back] = search.chosen[place, back, at]
             at = search.parents[place, back, at]
-        forbid_repeats(text[:step], rules, search.automaton[place, beam], allowed)
-
-
-@compiled
-def forbid_repeats(text: Any, rules: Rules, state: int, allowed: Any) -> None:
-    """Take away the bytes that would end a repeated n-gram of characters, if others are left."""
-    begun = len(text)  # where the unfinished character begins
-    while state != ACCEPT and begun > 0:
-        begun -= 1
-        if text[begun] & 0xC0 != 0x80:
-            break
-    start = begun  # of the last n - 1 characters
-    for _ in range(rules.ngram - 1):
-        if start == 0:
-            return
-        start -= 1
-        while text[start] & 0xC0 == 0x80:
-            start -= 1
-    width = len(text) - start
-    banned = np.zeros(N_IDS, np.bool_)
-    for earlier in range(len(text) - width):
-        if text[earlier] & 0xC0 == 0x80:
-            continue
-        same = True
-        for i in range(width):
-            if text[earlier + i] != text[start + i]:
-                same = False
-                break
-        byte = text[earlier + width]
-        # The same bytes end at the same place in a character; does this byte finish it, within the text?
-        if same and rules.follow[state, byte] == ACCEPT:
-            banned[byte] = True
-    left = False
-    for byte in range(N_IDS):
-        left = left or (allowed[byte] and not banned[byte])
-    if left:
-        for byte in range(N_IDS):
-            allowed[byte] = allowed[byte] and not banned[byte]
-
-
-@compiled
-def insert(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
-    """Put a candidate among the best ones, best first, an earlier one before its equals; returns how many."""
-    at = n if n < len(best) else n - 1
-    n = at + 1
-    while at > 0 and total > best[at - 1]:
-        best[at], index[at] = best[at - 1], index[at - 1]
-        at -= 1
-    best[at], index[at] = total, candidate
-    return n
+        forbid_repeats(text[:step], rules, search.automaton[place, beam], allowed, favoured)
 
 
 @compiled
@@ -187,7 +169,7 @@ def beam_search(search: SearchState, rules: Rules, place: int, best: Any, index:
     """Beam search: end and go on with the best candidates."""
     step, beams = search.step[place], rules.beam
     automaton = search.automaton[place].copy()
-    going = 0
+    going, held = 0, step < search.n_prefix[place]
     for rank in range(n_found):
         beam, byte = index[rank] // N_IDS, index[rank] % N_IDS
         if byte == EOS:
@@ -198,6 +180,9 @@ def beam_search(search: SearchState, rules: Rules, place: int, best: Any, index:
             search.score[place, going] = best[rank]
             search.automaton[place, going] = rules.follow[automaton[beam], byte]
             going += 1
+    if rules.extractor.there:
+        parent, last = search.parent[place], search.last[place]
+        take_all(search.owing, rules.extractor, place, parent, automaton, last, going, held)
     for beam in range(going, beams):  # nothing is left for these
         search.last[place, beam], search.parent[place, beam] = BOS, beam
         search.score[place, beam] = NOTHING
@@ -295,4 +280,8 @@ def draw(search: SearchState, rules: Rules, place: int, beam: int, merged: Any, 
         if search.n_finished[place] == rules.beam:
             search.state[place] = DONE
     else:
+        if rules.extractor.there:
+            was, automaton = standing(search.owing, place), search.automaton[place, beam]
+            held = step < search.n_prefix[place]
+            take(search.owing, rules.extractor, place, was, beam, automaton, beam, byte, held)
         search.automaton[place, beam] = rules.follow[search.automaton[place, beam], byte]

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bytenmt.decoding.constraints.constraint import Constraint, Size
+from bytenmt.decoding.cpu.search.constraints import Extractor, Owing
 from bytenmt.decoding.interface import Options
 from bytenmt.speculative.table import CHAIN
 from bytenmt.utf8 import ACCEPT, BOS, N_IDS, UTF8_NEXT, allowed_bytes
@@ -24,7 +26,7 @@ FREE, RUNNING, DONE = 0, 1, 2  # a place's state
 
 class Rules(NamedTuple):
     """interface.Options and the alphabet's tables, as compiled code takes them. allowed (5, 10, 256), see
-    utf8.allowed_bytes; follow (10, 256)."""
+    utf8.allowed_bytes; follow (10, 256); extractor: of what is kept."""
 
     beam: int
     n_best: int
@@ -36,6 +38,7 @@ class Rules(NamedTuple):
     ngram: int
     allowed: npt.NDArray[np.bool_]
     follow: Bytes
+    extractor: Extractor
 
     @staticmethod
     def of(options: Options) -> Rules:
@@ -50,6 +53,7 @@ class Rules(NamedTuple):
             options.no_repeat_ngram_size,
             allowed_bytes(options.endless),
             UTF8_NEXT,
+            Extractor.of(options.lexer),
         )
 
 
@@ -69,6 +73,7 @@ class SearchState(NamedTuple):
     rows (r, 3) int64: place, beam and column of each row of the pass, 0 the one that reads `last`, then the
     drafted ones; r is p * b or more; n_rows (1,) int64.
     logits (k, r, 256) float32: a pass' outcome in each of k models, a row as in rows.
+    owing: what the sentences owe.
     """
 
     state: Ints
@@ -98,6 +103,7 @@ class SearchState(NamedTuple):
     rows: Ints
     n_rows: Ints
     logits: npt.NDArray[np.float32]
+    owing: Owing
 
     @staticmethod
     def make(
@@ -109,10 +115,11 @@ class SearchState(NamedTuple):
         source: int = 0,
         n_rows: int = 0,
         totals: bool = False,
+        owing: Size | None = None,
     ) -> SearchState:
         """Free places for outputs of at most `length` bytes, prefixes of at most `prefix` and sources of
         `source` bytes to copy from; n_rows: of a pass at most, if more than places times beams; totals:
-        whether they are kept."""
+        whether they are kept; owing: of constraints."""
 
         each = (n_places, beam)
         n_rows = max(n_rows, n_places * beam)
@@ -145,22 +152,30 @@ class SearchState(NamedTuple):
             rows=np.zeros((n_rows, 3), np.int64),
             n_rows=np.zeros(1, np.int64),
             logits=np.zeros((n_models, n_rows, N_IDS), np.float32),
+            owing=Owing.make(n_places, beam, owing or Size()),
         )
 
-    def grown(self, length: int, prefix: int, source: int) -> SearchState:
-        """The same with room for longer outputs, prefixes and sources."""
+    def grown(self, length: int, prefix: int, source: int, owing: Size) -> SearchState:
+        """The same with room for longer outputs, prefixes, sources and constraints."""
         n_places, beam = self.last.shape
         rows, totals = len(self.rows), self.totals.shape[1] > 0
-        new = SearchState.make(n_places, beam, len(self.logits), length, prefix, source, rows, totals)
-        pairs: list[tuple[Any, Any]] = list(zip(self, new, strict=True))
-        for was, now in pairs:
+        new = SearchState.make(n_places, beam, len(self.logits), length, prefix, source, rows, totals, owing)
+        for was, now in zip(arrays(self), arrays(new), strict=True):
             now[tuple(slice(n) for n in was.shape)] = was
         return new
 
     def begin(
-        self, place: int, limit: int, prefix: bytes, keys: list[int], sample: bool, source: bytes = b""
+        self,
+        place: int,
+        limit: int,
+        prefix: bytes,
+        keys: list[int],
+        sample: bool,
+        source: bytes = b"",
+        constraint: Constraint | None = None,
     ) -> None:
-        """Put a new sentence at a place; source: to copy from."""
+        """Put a new sentence at a place; source: to copy from; constraint: where the rules have an
+        extractor."""
         self.state[place], self.step[place], self.limit[place] = RUNNING, 0, limit
         self.prefix[place, : len(prefix)] = np.frombuffer(prefix, np.uint8)
         self.n_prefix[place] = len(prefix)
@@ -174,6 +189,8 @@ class SearchState(NamedTuple):
         self.n_source[place] = len(source)
         self.n_drafted[place] = self.passes[place] = 0
         self.ranked[place] = self.log_p[place] = -np.inf
+        if constraint is not None:
+            self.owing.begin(place, constraint)
 
     def text(self, place: int, step: int, beam: int) -> bytes:
         """The bytes chosen before a step on the way to a beam."""
@@ -195,3 +212,8 @@ class SearchState(NamedTuple):
             totals.append(float(self.totals[place, at, beam]))
             beam = int(self.parents[place, at, beam])
         return tuple(after - before for before, after in pairwise([0.0, *reversed(totals)]))
+
+
+def arrays(tree: tuple[Any, ...]) -> list[Any]:
+    """The arrays of a record and of those in it, in order."""
+    return [one for part in tree for one in (arrays(part) if isinstance(part, tuple) else [part])]

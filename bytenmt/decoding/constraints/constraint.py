@@ -1,0 +1,148 @@
+"""What one sentence owes, as a value that requests carry, and as the numbers that the engines' tables hold.
+
+Knows no search and no source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.decoding.constraints.nesting import ANYWHERE, ROOT
+from bytenmt.decoding.constraints.words import ban_of
+from bytenmt.utf8 import N_IDS
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+SEPARATOR = 1  # bytes that may have to stand before an item: room for it is reserved
+
+
+class Item(NamedTuple):
+    """Bytes that must be written. group: one of its items is enough; an index. cost: bytes that are reserved
+    for the group, at its first item, which is the one that is written where room gets short; at others 0.
+    within, leads, after, closes: see nesting.Place. right: no letter may follow. owed: not in the prefix."""
+
+    text: bytes
+    group: int
+    cost: int
+    within: int = ANYWHERE
+    leads: int = ANYWHERE
+    after: int = -1
+    closes: bool = False
+    right: bool = False
+    owed: bool = True
+
+
+class Constraint(NamedTuple):
+    """items: in the order of the source. forbidden: texts that must not come. state: the lexer's, and inside:
+    the element that is open, where the prefix ends. short: the items alone are longer than was allowed."""
+
+    items: tuple[Item, ...] = ()
+    forbidden: tuple[bytes, ...] = ()
+    state: int = 0
+    inside: int = ROOT
+    short: bool = False
+
+    @property
+    def owed_bytes(self) -> int:
+        """What is reserved for all items at first."""
+        return sum(item.cost for item in self.items if item.owed)
+
+
+NOTHING = Constraint()
+
+
+_OF_ITEMS = ("first", "length", "cost", "group", "within", "leads", "after")
+_FLAGS = ("closes", "right", "owed")
+
+
+class Size(NamedTuple):
+    """Of a constraint's arrays: items, their bytes, states of the automaton of what is forbidden."""
+
+    items: int = 1
+    text: int = 1
+    states: int = 1
+
+    @staticmethod
+    def of(constraints: Sequence[Constraint]) -> Size:
+        """What holds all of them."""
+        return Size(
+            max([1, *(len(one.items) for one in constraints)]),
+            max([1, *(sum(len(item.text) for item in one.items) for one in constraints)]),
+            max([1, *(len(ban_of(one.forbidden)) for one in constraints if one.forbidden)]),
+        )
+
+    def joined(self, other: Size) -> Size:
+        """What holds both."""
+        return Size(*map(max, self, other))
+
+    def rounded(self) -> Size:
+        """As large or larger, one of few."""
+        return Size(*(-(-own // step) * step for own, step in zip(self, (16, 256, 32), strict=True)))
+
+
+class Numbers(NamedTuple):
+    """Constraints of n sentences in arrays, padded with what is not owed: k items, p bytes of text.
+
+    text (n, p) uint8: the items' bytes, one behind the other; first, length, cost, group, within, leads,
+    after (n, k) int64, first: where in text; closes, right, owed (n, k) bool. ban (n, s, 256) int16: an
+    automaton that goes to -1 where a forbidden text is complete; its state 0 is the beginning. state, inside
+    (n,) int64.
+    """
+
+    text: npt.NDArray[np.uint8]
+    first: Ints
+    length: Ints
+    cost: Ints
+    group: Ints
+    within: Ints
+    leads: Ints
+    after: Ints
+    closes: Bools
+    right: Bools
+    owed: Bools
+    ban: npt.NDArray[np.int16]
+    state: Ints
+    inside: Ints
+
+    @staticmethod
+    def blank(n: int, size: Size) -> Numbers:
+        """Nothing is owed."""
+        each: dict[str, Any] = {name: np.zeros((n, size.items), np.int64) for name in _OF_ITEMS}
+        flags: dict[str, Any] = {name: np.zeros((n, size.items), np.bool_) for name in _FLAGS}
+        return Numbers(
+            text=np.zeros((n, size.text), np.uint8),
+            ban=np.zeros((n, size.states, N_IDS), np.int16),
+            state=np.zeros(n, np.int64),
+            inside=np.full(n, ROOT, np.int64),
+            **each,
+            **flags,
+        )
+
+    def put(self, row: int, constraint: Constraint) -> None:
+        """Write one sentence's over a row."""
+        for part in self[:-2]:
+            part[row] = 0
+        items, at = constraint.items, 0
+        for i, item in enumerate(items):
+            self.text[row, at : at + len(item.text)] = np.frombuffer(item.text, np.uint8)
+            self.first[row, i], self.length[row, i] = at, len(item.text)
+            at += len(item.text)
+        k = len(items)
+        for name in (*_OF_ITEMS[2:], *_FLAGS):
+            getattr(self, name)[row, :k] = [getattr(item, name) for item in items]
+        if constraint.forbidden:
+            ban = ban_of(constraint.forbidden)
+            self.ban[row, : len(ban)] = ban
+        self.state[row], self.inside[row] = constraint.state, constraint.inside
+
+
+def numbers(constraints: Sequence[Constraint], size: Size) -> Numbers:
+    """A row for each."""
+    made = Numbers.blank(len(constraints), size)
+    for row, constraint in enumerate(constraints):
+        made.put(row, constraint)
+    return made

@@ -1,0 +1,165 @@
+"""From a source to its constraint: what is kept of it, which terms it has, and what was asked for in all.
+
+Knows the extractor and the glossary; knows no engine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bytenmt.decoding.constraints.constraint import SEPARATOR, Constraint, Item
+from bytenmt.decoding.constraints.glossary import Glossary
+from bytenmt.decoding.constraints.lexer import CLASSES, Lexer, Span, lexer
+from bytenmt.decoding.constraints.nesting import places
+from bytenmt.decoding.constraints.walk import Walk
+from bytenmt.decoding.constraints.words import begins_wordlike, ends_wordlike
+from bytenmt.errors import SettingError
+
+if TYPE_CHECKING:
+    from bytenmt.decoding.interface import Request as Asked
+
+LIMIT, UNMET = "limit", "unmet"  # flags of a translation
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """What is asked of every line.
+
+    classes: of lexer.CLASSES; patterns: of the user's own; glossary: its terms. Two that were asked for in
+    the same words are not the same: a search is compiled for one.
+    """
+
+    classes: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    glossary: Glossary | None = None
+    named: str | None = None  # the glossary's file
+    lexer: Lexer = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lexer", lexer(self.classes, self.patterns))
+
+    @classmethod
+    def of(cls, keep: Any = (), keep_pattern: Any = (), glossary: Any = None) -> Rules | None:
+        """What users ask for: keep, names of classes, a text with commas or several; keep_pattern: a pattern
+        or several; glossary: a file, or a Glossary. None where that is nothing. Raises SettingError, and
+        DataError for the file."""
+        if isinstance(keep, str):
+            keep = tuple(name.strip() for name in keep.split(",") if name.strip())
+        patterns = (keep_pattern,) if isinstance(keep_pattern, str) else tuple(keep_pattern or ())
+        keep = tuple(dict.fromkeys(keep or ()))
+        for name in (*keep, *patterns):
+            if not isinstance(name, str):
+                raise SettingError(f"to keep {name!r}: give names, {', '.join(CLASSES)}, or patterns")
+        if glossary is not None and not isinstance(glossary, str | Path | Glossary):
+            raise SettingError(f"the glossary is {glossary!r}: give the name of a file")
+        if not keep and not patterns and glossary is None:
+            return None
+        if isinstance(glossary, Glossary):
+            return cls(keep, patterns, glossary)
+        read = None if glossary is None else Glossary.read(Path(glossary))
+        return cls(keep, patterns, read, None if glossary is None else str(glossary))
+
+    def spans(self, line: bytes) -> list[Span]:
+        """What is not cut and not changed: what is kept of a line, and its terms, by their places."""
+        return self._parts(line)[0]
+
+    def constraint(self, source: bytes, prefix: bytes = b"") -> Constraint:
+        """What a translation of this source owes, that begins with the prefix."""
+        spans, terms, forbidden = self._parts(source)
+        kept = [source[span.begin : span.end] for span in spans if span.of]
+        items = []
+        for group, (text, place) in enumerate(zip(kept, places(kept), strict=True)):
+            items.append(Item(text, group, len(text) + SEPARATOR, *place))
+        for group, forms in enumerate(terms, len(items)):
+            reserved = max(map(len, forms)) + SEPARATOR
+            for number, form in enumerate(forms):
+                cost = 0 if number else reserved
+                items.append(Item(form, group, cost, right=ends_wordlike(form)))
+        constraint = Constraint(tuple(items), forbidden)
+        if prefix:
+            constraint = Walk(self.lexer, constraint, len(prefix)).read(prefix).rest()
+        return constraint
+
+    def asked(self, request: Asked) -> Asked:
+        """The request with what it owes, and a limit under which all of that fits."""
+        source, limit, prefix = request.source or b"", request.limit, request.prefix
+        constraint = self.constraint(source, prefix)
+        least = len(prefix) + constraint.owed_bytes + (2 * SEPARATOR if prefix else 0)
+        if constraint.owed_bytes and least > limit:
+            constraint, limit = constraint._replace(short=True), least
+        return request._replace(constraint=constraint, limit=limit)
+
+    def flags(self, request: Asked, text: bytes) -> tuple[str, ...]:
+        """What is to be told of a translation: LIMIT, its rest was written out because room got short; UNMET,
+        something that was asked for is not there, or more than was asked for."""
+        constraint, prefix = request.constraint, request.prefix
+        walk = Walk(self.lexer, constraint, request.limit, len(prefix))
+        short = constraint.short or walk.read(text).squeezed
+        return (LIMIT,) * short + (UNMET,) * (not self.met(request.source or b"", text))
+
+    def met(self, source: bytes, text: bytes) -> bool:
+        """Whether a translation has all that its source owes."""
+        spans, terms, forbidden = self._parts(source)
+        kept = Counter(source[span.begin : span.end] for span in spans if span.of)
+        of_terms = Counter[bytes]()
+        for found in spans:
+            if not found.of:
+                of_terms.update(self._kept(source[found.begin : found.end]))
+        written = Counter(self._kept(text))
+        # Spans inside a term come or go with its form.
+        if kept - written or (not of_terms and not terms and written - kept):
+            return False
+        if terms and written - kept:
+            inside = Counter(span for forms in terms for form in forms for span in self._kept(form))
+            if set(written - kept) - set(inside) - set(of_terms):
+                return False
+        ends = {span.end for span in self.lexer.spans(text)}
+        return all(any(_stands(form, text, ends) for form in forms) for forms in terms) and not any(
+            _stands(one, text) for one in forbidden
+        )
+
+    def _kept(self, text: bytes) -> list[bytes]:
+        return [text[span.begin : span.end] for span in self.lexer.spans(text)]
+
+    def _parts(self, source: bytes) -> tuple[list[Span], list[tuple[bytes, ...]], tuple[bytes, ...]]:
+        """The spans of a line, those of terms without a name; the forms of each term; what is forbidden.
+
+        A term inside a span is no term, a span inside a term goes with it.
+        """
+        spans = self.lexer.spans(source) if self.classes or self.patterns else []
+        if self.glossary is None:
+            return spans, [], ()
+        terms: dict[str, tuple[bytes, ...]] = {}
+        forbidden: dict[bytes, None] = {}
+        for begin, end, term in self.glossary.find(source):
+            over = [span for span in spans if span.begin < end and begin < span.end]
+            if any(span.begin < begin or end < span.end for span in over):
+                continue
+            if term.forms:
+                spans = [span for span in spans if span not in over] + [Span(begin, end, "")]
+                terms[term.source] = _forms(term.forms)
+            forbidden.update((text.encode(), None) for text in term.forbidden)
+        return sorted(spans), list(terms.values()), tuple(forbidden)
+
+
+def _forms(forms: Sequence[str]) -> tuple[bytes, ...]:
+    """The forms, and those that begin a sentence."""
+    capital = [form[0].upper() + form[1:] for form in forms if len(form[0].upper()) == 1]
+    return tuple(form.encode() for form in dict.fromkeys((*forms, *capital)))
+
+
+def _stands(text: bytes, within: bytes, edges: Set[int] = frozenset()) -> bool:
+    """Whether a text stands there, as a word where it begins or ends like one. edges: places at which a word
+    may begin whatever is before."""
+    at = within.find(text)
+    while at >= 0:
+        before, behind = within[:at], within[at + len(text) :]
+        goes_on = before and at not in edges and begins_wordlike(text) and ends_wordlike(before)
+        if not goes_on and not (behind and ends_wordlike(text) and begins_wordlike(behind)):
+            return True
+        at = within.find(text, at + 1)
+    return False

@@ -1,0 +1,95 @@
+"""The best ways for a sentence to go on, and how the width of a beam is shared among them.
+
+Compiled without a cache of its own, as part of interpreter.py. Knows scores; knows no sentences.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.decoding.interface import OPEN_WITHIN
+from bytenmt.utf8 import EOS, N_IDS
+
+NOTHING = -np.inf
+
+
+@compiled
+def insert(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
+    """Put a candidate among the best ones, best first, an earlier one before its equals; returns how many."""
+    at = n if n < len(best) else n - 1
+    n = at + 1
+    while at > 0 and total > best[at - 1]:
+        best[at], index[at] = best[at - 1], index[at - 1]
+        at -= 1
+    best[at], index[at] = total, candidate
+    return n
+
+
+@compiled
+def consider(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
+    """Put a candidate among the best ones if it is one of them; returns how many there are."""
+    if total > (best[n - 1] if n == len(best) else NOTHING):
+        return insert(best, index, n, total, candidate)
+    return n
+
+
+@compiled
+def share_width(best: Any, index: Any, n_of: Any, shared: Any, shared_index: Any, beams: int) -> int:
+    """Dynamic beam allocation, see shared_order in the twin; then those of the first `beams` that go on are
+    sorted by their scores. best, index (banks, n): candidates by what they leave owed, n_of (banks,) of each;
+    shared, shared_index (n,): where they go. Returns how many."""
+    n, most = 0, best.shape[1]
+    for rank in range(most):
+        start = n
+        for bank in range(len(n_of)):
+            if rank < n_of[bank]:
+                total, which = best[bank, rank], index[bank, rank]
+                if n == most and (
+                    total < shared[n - 1] or (total == shared[n - 1] and which > shared_index[n - 1])
+                ):
+                    continue
+                at = min(n, most - 1)
+                while at > start and (
+                    total > shared[at - 1] or (total == shared[at - 1] and which < shared_index[at - 1])
+                ):
+                    shared[at], shared_index[at] = shared[at - 1], shared_index[at - 1]
+                    at -= 1
+                shared[at], shared_index[at] = total, which
+                n = min(n + 1, most)
+        if n == most:
+            break
+    places = np.empty(beams, np.int64)
+    going = 0
+    for rank in range(n):
+        if shared_index[rank] % N_IDS == EOS or going == beams:
+            continue
+        places[going] = rank
+        total, which = shared[rank], shared_index[rank]
+        at = going
+        while at > 0 and total > shared[places[at - 1]]:
+            shared[places[at]], shared_index[places[at]] = (
+                shared[places[at - 1]],
+                shared_index[places[at - 1]],
+            )
+            at -= 1
+        shared[places[at]], shared_index[places[at]] = total, which
+        going += 1
+    return n
+
+
+@compiled
+def favour(merged: Any, allowed: Any, favoured: Any) -> None:
+    """Of a greedy search: only the likeliest byte stays allowed, of items that are owed where one is no more
+    than OPEN_WITHIN below it."""
+    best, highest = -1, np.float32(NOTHING)
+    for byte in range(N_IDS):
+        if allowed[byte]:
+            value = np.float32(merged[byte] + np.float32(OPEN_WITHIN if favoured[byte] else 0.0))
+            if value > highest:
+                best, highest = byte, value
+            allowed[byte] = False
+    if best >= 0:
+        allowed[best] = True

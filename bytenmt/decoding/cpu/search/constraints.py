@@ -1,0 +1,300 @@
+"""Constraints in compiled code: what each beam owes, and which bytes go on; see decoding/constraints.
+
+Compiled without a cache of its own, as part of interpreter.py. What holds is told by its twin,
+decoding/pytorch/constraints.py. Knows neither probabilities nor models.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.decoding.constraints.constraint import Constraint, Numbers, Size
+from bytenmt.decoding.constraints.lexer import Lexer
+from bytenmt.decoding.constraints.nesting import ANYWHERE
+from bytenmt.decoding.constraints.words import wordlike
+from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.utf8 import ACCEPT, EOS, LONGEST_CHARACTER, N_IDS
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+class Extractor(NamedTuple):
+    """lexer.Lexer for compiled code. there: whether sentences carry constraints."""
+
+    there: bool
+    follow: Ints
+    begins: Bools
+    freely: Bools
+    loose: Bools
+    escape: npt.NDArray[np.uint8]
+    wordlike: Bools
+
+    @staticmethod
+    def of(lexer: Lexer | None) -> Extractor:
+        if lexer is None:
+            none, zero = np.zeros((1, 1), np.bool_), np.zeros((1, 1), np.int64)
+            return Extractor(False, zero, none, none, none[0], np.zeros(1, np.uint8), none[0])
+        return Extractor(
+            True, lexer.follow, lexer.begins, lexer.freely, lexer.loose, lexer.escape, wordlike()
+        )
+
+
+class Standing(NamedTuple):
+    """What each of b beams owes still: owed, track (b, k) bool; offset, lexer, inside, banned (b,) int64; as
+    in the twin's Owing."""
+
+    owed: Bools
+    track: Bools
+    offset: Ints
+    lexer: Ints
+    inside: Ints
+    banned: Ints
+
+
+class Owing(NamedTuple):
+    """What the sentences at p places owe: tables of p rows, and Standing's arrays with places first."""
+
+    tables: Numbers
+    owed: Bools
+    track: Bools
+    offset: Ints
+    lexer: Ints
+    inside: Ints
+    banned: Ints
+
+    @staticmethod
+    def make(n_places: int, beam: int, size: Size) -> Owing:
+        """Nothing is owed."""
+        many, each = (n_places, beam, size.items), (n_places, beam)
+        return Owing(
+            Numbers.blank(n_places, size),
+            np.zeros(many, np.bool_),
+            np.zeros(many, np.bool_),
+            *(np.zeros(each, np.int64) for _ in range(4)),
+        )
+
+    def size(self) -> Size:
+        """Of the tables."""
+        return Size(self.owed.shape[2], self.tables.text.shape[1], self.tables.ban.shape[1])
+
+    def begin(self, place: int, constraint: Constraint) -> None:
+        """A new sentence at a place."""
+        self.tables.put(place, constraint)
+        self.owed[place] = self.tables.owed[place]
+        self.track[place] = False
+        self.offset[place] = self.banned[place] = 0
+        self.lexer[place], self.inside[place] = constraint.state, constraint.inside
+
+
+@compiled
+def standing(owing: Owing, place: int) -> Standing:
+    """A copy of what is owed at a place, before bytes are taken."""
+    return Standing(
+        owing.owed[place].copy(),
+        owing.track[place].copy(),
+        owing.offset[place].copy(),
+        owing.lexer[place].copy(),
+        owing.inside[place].copy(),
+        owing.banned[place].copy(),
+    )
+
+
+@compiled
+def may_stand(tables: Numbers, place: int, owed: Any, inside: int, item: int) -> bool:
+    """Whether an item may stand next. owed (k,) bool."""
+    if not owed[item]:
+        return False
+    within, after = tables.within[place, item], tables.after[place, item]
+    if within == ANYWHERE:
+        return True
+    if within != inside or (after >= 0 and owed[after]):
+        return False
+    if tables.closes[place, item]:
+        for other in range(len(owed)):
+            if owed[other] and other != item and tables.within[place, other] == inside:
+                return False
+    return True
+
+
+@compiled
+def complete(tables: Numbers, place: int, now: Standing, beam: int) -> int:
+    """The item that ends with the last byte, or -1."""
+    offset = now.offset[beam]
+    if offset > 0:
+        for item in range(now.owed.shape[1]):
+            whole = now.track[beam, item] and tables.length[place, item] == offset
+            if whole and may_stand(tables, place, now.owed[beam], now.inside[beam], item):
+                return item
+    return -1
+
+
+@compiled
+def onward(tables: Numbers, place: int, now: Standing, beam: int, item: int) -> int:
+    """The byte with which an item goes on that the last bytes are the beginning of, or -1."""
+    offset = now.offset[beam]
+    if offset == 0 or not now.track[beam, item] or tables.length[place, item] <= offset:
+        return -1
+    if not may_stand(tables, place, now.owed[beam], now.inside[beam], item):
+        return -1
+    return int(tables.text[place, tables.first[place, item] + offset])
+
+
+@compiled
+def without(tables: Numbers, place: int, owed: Any, item: int) -> Any:
+    """What is owed once an item is met, -1: the same."""
+    after = owed.copy()
+    if item >= 0:
+        for other in range(len(owed)):
+            if tables.group[place, other] == tables.group[place, item]:
+                after[other] = False
+    return after
+
+
+@compiled
+def inside_after(tables: Numbers, place: int, inside: int, item: int) -> int:
+    """The element that is open once an item is met, -1: the same."""
+    if item >= 0 and tables.leads[place, item] != ANYWHERE:
+        return int(tables.leads[place, item])
+    return inside
+
+
+@compiled
+def constrain(
+    owing: Owing,
+    rules: Extractor,
+    may: Any,
+    place: int,
+    beam: int,
+    automaton: int,
+    room: int,
+    allowed: Any,
+    favoured: Any,
+    left: Any,
+) -> None:
+    """Which bytes may come, in place of those that are allowed otherwise, unless there are none.
+
+    may (5, N_STATES, 256): see utf8.allowed_bytes; room: bytes that are left; favoured (256,) bool: of items
+    that are owed; left (256,) int64: groups that each byte leaves owed.
+    """
+    tables, now = owing.tables, standing(owing, place)
+    k = now.owed.shape[1]
+    ended = complete(tables, place, now, beam)
+    owed = without(tables, place, now.owed[beam], ended)
+    inside = inside_after(tables, place, now.inside[beam], ended)
+    state = now.lexer[beam]
+    reserved, reserved_before, n_left, n_before = 0, 0, 0, 0
+    goes_on, begins = np.zeros(N_IDS, np.bool_), np.zeros(N_IDS, np.bool_)
+    going, first = -1, -1  # of items: what goes on, what may come
+    for item in range(k):
+        cost = tables.cost[place, item]
+        if now.owed[beam, item]:
+            reserved_before += cost
+            n_before += cost > 0
+            byte = onward(tables, place, now, beam, item)
+            if byte >= 0:
+                goes_on[byte] = True
+                going = going if going >= 0 else byte
+        if owed[item]:
+            reserved += cost
+            n_left += cost > 0
+            if may_stand(tables, place, owed, inside, item):
+                begins[tables.text[place, tables.first[place, item]]] = True
+                if first < 0 and cost > 0:
+                    first = item
+    bound = going >= 0 and ended < 0 and not rules.loose[state]
+    fresh = automaton == ACCEPT and not bound
+    for byte in range(N_IDS):
+        begins[byte] = begins[byte] and fresh and rules.begins[state, byte]
+        favoured[byte] = goes_on[byte] or begins[byte]
+        left[byte] = n_before - 1 if goes_on[byte] else n_left - begins[byte]
+
+    chosen = np.zeros(N_IDS, np.bool_)
+    if room - reserved < 1 and (first >= 0 or (going >= 0 and ended < 0)):
+        # Where nothing else fits: the first item that may come, or what must stand before it.
+        if going >= 0 and ended < 0:
+            chosen[going] = True
+        else:
+            target = tables.text[place, tables.first[place, first]]
+            can = fresh and rules.begins[state, target]
+            chosen[target if can else rules.escape[state]] = True
+    else:
+        character = may[max(0, min(room - reserved, LONGEST_CHARACTER)), automaton]
+        # A word that goes on leaves its item owed, which then needs room again.
+        whole = ended >= 0 and tables.right[place, ended] and room - reserved_before < LONGEST_CHARACTER
+        for byte in range(N_IDS):
+            free = character[byte] and rules.freely[state, byte] and not bound
+            if byte == EOS:
+                free = free and automaton == ACCEPT and n_left == 0
+            elif whole and rules.wordlike[byte]:
+                free = False
+            chosen[byte] = free or favoured[byte]
+    any_chosen, any_strict = False, False
+    ban = tables.ban[place, now.banned[beam]]
+    for byte in range(N_IDS):
+        any_chosen = any_chosen or chosen[byte]
+        any_strict = any_strict or (chosen[byte] and ban[byte] >= 0)
+    if any_chosen:
+        for byte in range(N_IDS):
+            allowed[byte] = chosen[byte] and (not any_strict or ban[byte] >= 0)
+
+
+@compiled
+def take(
+    owing: Owing,
+    rules: Extractor,
+    place: int,
+    was: Standing,
+    parent: int,
+    automaton: int,
+    beam: int,
+    byte: int,
+    held: bool,
+) -> None:
+    """A beam goes on from a parent, as they stood, by a byte. automaton: of the parent; held: the byte is of
+    the prefix, which owing knows already."""
+    tables = owing.tables
+    ban = tables.ban[place, was.banned[parent], byte]
+    owing.banned[place, beam] = max(0, ban)
+    owing.owed[place, beam] = was.owed[parent]
+    owing.inside[place, beam], owing.lexer[place, beam] = was.inside[parent], was.lexer[parent]
+    owing.track[place, beam], owing.offset[place, beam] = was.track[parent], was.offset[parent]
+    if held:
+        return
+    k, state = was.owed.shape[1], was.lexer[parent]
+    owing.lexer[place, beam] = rules.follow[state, byte]
+    owing.track[place, beam] = False
+    found = False
+    for item in range(k):
+        if onward(tables, place, was, parent, item) == byte:
+            owing.track[place, beam, item] = found = True
+    if found:
+        owing.offset[place, beam] += 1
+        return
+    owing.offset[place, beam] = 0
+    ended = complete(tables, place, was, parent)
+    owed = without(tables, place, was.owed[parent], ended)
+    inside = inside_after(tables, place, was.inside[parent], ended)
+    if ended >= 0 and not (tables.right[place, ended] and rules.wordlike[byte]):
+        owing.owed[place, beam] = owed
+        owing.inside[place, beam] = inside
+    if automaton != ACCEPT or not rules.begins[state, byte]:
+        return
+    for item in range(k):
+        begun = tables.text[place, tables.first[place, item]] == byte
+        if begun and may_stand(tables, place, owed, inside, item):
+            owing.track[place, beam, item] = True
+            owing.offset[place, beam] = 1
+
+
+@compiled
+def take_all(
+    owing: Owing, rules: Extractor, place: int, parent: Any, automaton: Any, byte: Any, n: int, held: bool
+) -> None:
+    """The first n beams go on from their parents by their bytes: parent, byte, automaton (b,)."""
+    was = standing(owing, place)
+    for beam in range(n):
+        take(owing, rules, place, was, parent[beam], automaton[parent[beam]], beam, byte[beam], held)

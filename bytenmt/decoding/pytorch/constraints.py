@@ -1,0 +1,264 @@
+"""Constraints on the device: what each beam owes, and which bytes go on; see decoding/constraints.
+
+What is owed is followed softly: a byte with which an item begins may be a byte of plain text, until it is one
+that plain text may not have; from then on the item is written to its end. Where room is left for no byte but
+those that are owed, they are written out in the order of the source. All shapes are constant and nothing
+waits for the device. Knows neither probabilities nor models; its twin is decoding/cpu/search/constraints.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bytenmt.decoding.constraints.constraint import Constraint, Size, numbers
+from bytenmt.decoding.constraints.lexer import Lexer
+from bytenmt.decoding.constraints.nesting import ANYWHERE
+from bytenmt.decoding.constraints.words import wordlike
+from bytenmt.utf8 import ACCEPT, EOS, LONGEST_CHARACTER, N_IDS
+
+
+class Owing(NamedTuple):
+    """What n sentences owe, see constraint.Numbers, and what each of b beams owes still.
+
+    owed (n, k, b) bool; track (n, k, b) bool: the items of which the last `offset` (n, b) int64 bytes are the
+    beginning; lexer, inside, banned (n, b) int64: states of the extractor, of tags, of what is forbidden.
+    """
+
+    text: Tensor
+    first: Tensor
+    length: Tensor
+    cost: Tensor
+    group: Tensor
+    within: Tensor
+    leads: Tensor
+    after: Tensor
+    closes: Tensor
+    right: Tensor
+    ban: Tensor
+    owed: Tensor
+    track: Tensor
+    offset: Tensor
+    lexer: Tensor
+    inside: Tensor
+    banned: Tensor
+
+    @staticmethod
+    def of(constraints: Sequence[Constraint], b: int, size: Size | None = None) -> Owing:
+        """Before the first byte; size: of the arrays, as needed by default."""
+        made = numbers(constraints, size or Size.of(constraints))
+        n = len(constraints)
+        parts = {name: torch.from_numpy(part) for name, part in made._asdict().items()}
+        owed = parts.pop("owed")[:, :, None].repeat(1, 1, b)
+        zero = torch.zeros(n, b, dtype=torch.int64)
+        state, inside = (parts.pop(name)[:, None].repeat(1, b) for name in ("state", "inside"))
+        return Owing(
+            **parts,
+            owed=owed,
+            track=torch.zeros_like(owed),
+            offset=zero,
+            lexer=state,
+            inside=inside,
+            banned=zero.clone(),
+        )
+
+    def beams(self, parent: Tensor) -> Owing:
+        """The same of these beams (n, b) int64."""
+        over = parent[:, None].expand(-1, self.owed.shape[1], -1)
+        many = {"owed": self.owed.gather(2, over), "track": self.track.gather(2, over)}
+        each = {name: getattr(self, name).gather(1, parent) for name in OF_BEAMS}
+        return self._replace(**many, **each)
+
+
+OF_BEAMS = ("offset", "lexer", "inside", "banned")
+
+
+class View(NamedTuple):
+    """What may happen at a step. For each beam, (n, b): ends: an item is complete, and by a byte that does
+    not go on with another one it is met; word: not by one that goes on its last word; bound: an item must be
+    written on; n_owed and n_left int64: groups that are owed, before and after an item that is complete;
+    reserved int64: bytes for the latter. For each item, (n, k, b): onward, with `next` uint8; owed, may: what
+    is owed, and may begin, after that. inside (n, b): see Owing."""
+
+    ends: Tensor
+    word: Tensor
+    bound: Tensor
+    n_owed: Tensor
+    n_left: Tensor
+    reserved: Tensor
+    onward: Tensor
+    next: Tensor
+    owed: Tensor
+    may: Tensor
+    inside: Tensor
+
+
+class Bytes(NamedTuple):
+    """Of the next byte, each (n, b, 256) bool: allowed; onward: it goes on with an item; begins: one."""
+
+    allowed: Tensor
+    onward: Tensor
+    begins: Tensor
+
+
+class Rulebook:
+    """The extractor's tables on one device."""
+
+    def __init__(self, lexer: Lexer, may: Tensor, device: torch.device) -> None:
+        """may (5, N_STATES, 256) bool: see utf8.allowed_bytes."""
+
+        def there(part: np.ndarray) -> Tensor:
+            return torch.from_numpy(part).to(device)
+
+        self._follow, self._begins = there(lexer.follow), there(lexer.begins)
+        self._freely, self._loose = there(lexer.freely), there(lexer.loose)
+        self._escape = there(lexer.escape.astype(np.int64))
+        self._wordlike = there(wordlike())
+        self._may = may.to(device)
+
+    def view(self, owing: Owing) -> View:
+        """Where the beams stand."""
+        may = _may(owing, owing.owed, owing.inside)
+        offset = owing.offset[:, None]
+        track = owing.track & may & (offset > 0)
+        length = owing.length[:, :, None]
+        complete = track & (length == offset)
+        ends, which = complete.max(dim=1)
+        met = owing.group[:, :, None] == owing.group.gather(1, which)[:, None]
+        owed = owing.owed & ~(met & ends[:, None])
+        leads = owing.leads.gather(1, which)
+        inside = torch.where(ends & (leads != ANYWHERE), leads, owing.inside)
+        onward = track & (length > offset)
+        at = (owing.first[:, :, None] + offset).clamp(max=owing.text.shape[1] - 1)
+        goes_on = onward.any(dim=1)
+        return View(
+            ends,
+            ends & owing.right.gather(1, which),
+            goes_on & ~ends & ~self._loose[owing.lexer],
+            _sum(owing, owing.owed, ones=True),
+            _sum(owing, owed, ones=True),
+            _sum(owing, owed),
+            onward,
+            owing.text.gather(1, at.flatten(1)).view_as(at),
+            owed,
+            _may(owing, owed, inside),
+            inside,
+        )
+
+    def bytes(self, owing: Owing, view: View, automaton: Tensor, room: Tensor) -> Bytes:
+        """Which bytes may come. automaton (n, b) int64: see utf8; room (n,) int64: bytes that are left."""
+        left = room[:, None] - view.reserved
+        free = self._may[left.clamp(0, LONGEST_CHARACTER), automaton] & self._freely[owing.lexer]
+        free = free & ~view.bound[:, :, None]
+        last = (automaton == ACCEPT) & (view.n_left == 0) & ~view.bound
+        free[:, :, EOS].copy_(free[:, :, EOS] & last)
+        # A word that goes on leaves its item owed, which then needs room again.
+        tight = room[:, None] - _sum(owing, owing.owed) < LONGEST_CHARACTER
+        free = free & ~((view.word & tight)[:, :, None] & self._wordlike)
+
+        onward = _as_bytes(view.onward, view.next)
+        first = owing.text.gather(1, owing.first.clamp(max=owing.text.shape[1] - 1))[:, :, None]
+        fresh = self._begins[owing.lexer] & ((automaton == ACCEPT) & ~view.bound)[:, :, None]
+        begins = _as_bytes(view.may, first.expand_as(view.may)) & fresh
+
+        # Where nothing else fits: the first item that may come, or what must stand before it.
+        squeezed = (left < 1) & view.may.any(dim=1)
+        main = view.may & (owing.cost > 0)[:, :, None]
+        target = first[:, :, 0].long().gather(1, main.max(dim=1).indices)
+        can = fresh.gather(2, target[:, :, None])[:, :, 0] | ~main.any(dim=1)
+        target = torch.where(can, target, self._escape[owing.lexer])
+        only = torch.zeros_like(free).scatter(2, target[:, :, None], torch.ones_like(free[:, :, :1]))
+        within, which = (view.onward & ~view.ends[:, None]).max(dim=1)
+        going = torch.zeros_like(free).scatter(
+            2, view.next.gather(1, which[:, None])[:, 0, :, None].long(), torch.ones_like(free[:, :, :1])
+        )
+        only = torch.where(within[:, :, None], going, only)
+        allowed = torch.where(squeezed[:, :, None], only, free | onward | begins)
+        ban = owing.ban.gather(1, owing.banned[:, :, None].expand(-1, -1, N_IDS)) < 0
+        strict = allowed & ~ban
+        allowed = torch.where(strict.any(dim=2, keepdim=True), strict, allowed)
+        return Bytes(allowed, onward, begins & ~onward)
+
+    def take(self, owing: Owing, view: View, automaton: Tensor, byte: Tensor, held: Tensor) -> Owing:
+        """Every beam takes a byte (n, b) int64. held (n, 1) bool: of the prefix, which owing knows already.
+        All are of one order of beams."""
+        onward = view.onward & (view.next == byte[:, None])
+        goes_on = onward.any(dim=1)
+        met = view.ends & ~goes_on & ~(view.word & self._wordlike[byte])
+        owed = torch.where(met[:, None], view.owed, owing.owed)
+        inside = torch.where(met, view.inside, owing.inside)
+        first = owing.text.gather(1, owing.first.clamp(max=owing.text.shape[1] - 1))[:, :, None]
+        fresh = self._begins[owing.lexer].gather(2, byte[:, :, None])[:, :, 0] & (automaton == ACCEPT)
+        begun = view.may & (first == byte[:, None]) & (fresh & ~goes_on)[:, None] & owed
+        offset = torch.where(goes_on, owing.offset + 1, begun.any(dim=1).long())
+        after = self._follow[owing.lexer, byte]
+        ban = owing.ban.gather(1, owing.banned[:, :, None].expand(-1, -1, N_IDS))
+        banned = ban.gather(2, byte[:, :, None])[:, :, 0].clamp(min=0).long()
+        held_too = held[:, None]
+        return owing._replace(
+            owed=torch.where(held_too, owing.owed, owed),
+            track=torch.where(held_too, owing.track, onward | begun),
+            offset=torch.where(held, owing.offset, offset),
+            lexer=torch.where(held, owing.lexer, after),
+            inside=torch.where(held, owing.inside, inside),
+            banned=banned,
+        )
+
+    def left(self, view: View, bytes_: Bytes) -> Tensor:
+        """Groups that are owed behind each byte, one that is being written not counted: (n, b, 256) int64."""
+        going = view.n_owed[:, :, None] - 1
+        other = view.n_left[:, :, None] - bytes_.begins.long()
+        return torch.where(bytes_.onward, going, other)
+
+
+def shared_order(total: Tensor, left: Tensor, n: int) -> Tensor:
+    """Dynamic beam allocation (Post and Vilar 2018): the width is shared among the numbers of constraints
+    that are met. total (n, c): of the candidates, -inf where there is none; left (n, c) int64: what each
+    still owes. The indices of the n first ones: the best of each number, better ones first, then the second
+    best of each, and so on."""
+    best, order = total.sort(dim=1, descending=True, stable=True)
+    bank = left.gather(1, order)
+    sorted_bank, by_bank = bank.sort(dim=1, stable=True)
+    first = torch.searchsorted(sorted_bank, sorted_bank)
+    rank = torch.arange(total.shape[1], device=total.device) - first
+    rank = torch.empty_like(rank).scatter(1, by_bank, rank)
+    rank = rank.masked_fill(best == -torch.inf, total.shape[1])
+    return order.gather(1, rank.sort(dim=1, stable=True).indices[:, :n])
+
+
+def along(owings: Sequence[Owing], column: Tensor) -> Owing:
+    """Of states that follow each other those of each sentence's column (n, 1) int64; of one beam."""
+
+    def at(name: str) -> Tensor:
+        stacked = torch.stack([getattr(owing, name) for owing in owings], dim=-1)
+        index = column.view(-1, *[1] * (stacked.dim() - 1)).expand(*stacked.shape[:-1], 1)
+        return stacked.gather(-1, index)[..., 0]
+
+    return owings[0]._replace(**{name: at(name) for name in ("owed", "track", *OF_BEAMS)})
+
+
+def _may(owing: Owing, owed: Tensor, inside: Tensor) -> Tensor:
+    """The items that may stand next: owed (n, k, b) bool, inside (n, b) -> (n, k, b) bool."""
+    within, own = owing.within[:, :, None], owing.within[:, :, None] == inside[:, None]
+    before = owed.gather(1, owing.after.clamp(min=0)[:, :, None].expand_as(owed))
+    before = before & (owing.after >= 0)[:, :, None]
+    alone = (owed & own).sum(dim=1, keepdim=True) == 1
+    return owed & ((within == ANYWHERE) | (own & ~before & (alone | ~owing.closes[:, :, None])))
+
+
+def _sum(owing: Owing, owed: Tensor, ones: bool = False) -> Tensor:
+    """What is reserved for what is owed (n, k, b); ones: the number of groups. (n, b) int64."""
+    cost = (owing.cost > 0).long() if ones else owing.cost
+    return (owed * cost[:, :, None]).sum(dim=1)
+
+
+def _as_bytes(items: Tensor, byte: Tensor) -> Tensor:
+    """The bytes of these items: items (n, k, b) bool, byte (n, k, b) uint8 -> (n, b, 256) bool."""
+    column = byte.long().masked_fill(~items, N_IDS).transpose(1, 2)
+    n, b, _ = column.shape
+    found = torch.zeros(n, b, N_IDS + 1, dtype=torch.bool, device=items.device)
+    return found.scatter(2, column, torch.ones_like(column, dtype=torch.bool))[:, :, :N_IDS]

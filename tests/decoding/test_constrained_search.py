@@ -1,0 +1,310 @@
+"""The search under constraints: both engines' searches over made-up distributions, and random models."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from cpu_engines import model, packed
+from hypothesis import given
+from hypothesis import strategies as st
+from interpreted_search import InterpretedEngine
+from made_up import Distribution, FakeDecoder, everything, few_bytes, random_distribution
+from rotation import rotated
+
+from bytenmt.decoding.constraints.constraint import Constraint
+from bytenmt.decoding.constraints.glossary import Glossary, Term
+from bytenmt.decoding.constraints.lexer import CLASSES, Lexer
+from bytenmt.decoding.constraints.rules import LIMIT, UNMET, Rules
+from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.pytorch.constraints import shared_order
+from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
+from bytenmt.decoding.pytorch.engine import TorchEngine
+from bytenmt.decoding.scheduler import decode
+from bytenmt.speculative.table import CHAIN, Speculation, empty
+
+CPU = torch.device("cpu")
+TERMS = Glossary.of(
+    [Term("word", ("가나", "cat"), ("다",)), Term("a b", ("5 b",), ()), Term("x", (), ("y",))]
+)
+RULES = Rules(tuple(CLASSES), glossary=TERMS)
+PARTS = [
+    *("{name}", "{}", "{}", "%s", "%d", "<b>", "</b>", "<i>", "</i>", "<br>", '<a href="q">', "</a>", "<b>"),
+    *("http://a.b", "http://a.b/c", "5", "50", "a@b.cd", " ", " ", "word", "a b", "x", "가", "한"),
+]
+SEARCHES = {
+    "greedy": {},
+    "beam": {"beam": 4, "n_best": 4},
+    "sample": {"sample": True, "beam": 2, "n_best": 2, "temperature": 1.5},
+    "guarded": {"beam": 3, "n_best": 2, "no_repeat_ngram_size": 2},
+}
+
+
+def options(search: str, lexer: Lexer = RULES.lexer) -> Options:
+    return Options(**SEARCHES[search], lexer=lexer)  # type: ignore[arg-type]
+
+
+def some_sources(n: int, seed: int = 0) -> list[bytes]:
+    draw = random.Random(seed)
+    return ["".join(draw.choices(PARTS, k=draw.randrange(10))).encode() for _ in range(n)]
+
+
+def some_requests(n: int, rules: Rules = RULES, prefixes: bool = False, seed: int = 0) -> list[Request]:
+    """Of short, middling and long limits; some have the beginning of a text."""
+    draw = random.Random(seed)
+    made = []
+    for number, source in enumerate(some_sources(n, seed)):
+        prefix = draw.choice([b"", "가".encode(), b"x {", b"{name} "]) if prefixes else b""
+        limit = max(draw.choice([0, 20, 60]), len(prefix))
+        made.append(rules.asked(Request(source, limit, prefix, number)))
+    return made
+
+
+def numbered(requests: list[Request]) -> list[Request]:
+    """The same for engines whose sentences follow the distribution that is their source."""
+    return [request._replace(source=b"%d" % i) for i, request in enumerate(requests)]
+
+
+def run(engine: Any, requests: list[Request]) -> list[list[Hypothesis]]:
+    found = dict(decode(engine, requests))
+    return [found[i] for i in range(len(requests))]
+
+
+def check_kept(requests: list[Request], found: list[list[Hypothesis]], rules: Rules = RULES) -> None:
+    for request, hypotheses in zip(requests, found, strict=True):
+        for one in hypotheses:
+            one.text.decode()
+            assert len(one.text) <= request.limit
+            assert one.text.startswith(request.prefix)
+            assert UNMET not in rules.flags(request, one.text), (request, one.text)
+
+
+def distributions(n: int) -> list[Distribution]:
+    """That end soon, late, or never of themselves."""
+    return [random_distribution(i, end=(0.0, 6.0, -50.0)[i % 3]) for i in range(n)]
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_whatever_the_model_thinks_all_is_kept_and_the_searches_agree(search: str) -> None:
+    """Spans once, tags in order, terms present, what is forbidden not: in both engines' searches."""
+    requests, made = some_requests(36), distributions(36)
+    found = run(TorchEngine([FakeDecoder(made)], options(search), 100, CPU), numbered(requests))
+    check_kept(requests, found)
+    with np.errstate(over="ignore"):  # of uint64, which compiled code does not tell of
+        other = run(InterpretedEngine([made], options(search), 100), numbered(requests))
+    assert [[one.text for one in of] for of in other] == [[one.text for one in of] for of in found]
+
+
+def test_fed_in_turns_and_by_a_graph_it_is_the_same() -> None:
+    requests, made = some_requests(24, prefixes=True, seed=3), distributions(24)
+    for search in ("greedy", "beam"):
+        expected = run(TorchEngine([FakeDecoder(made)], options(search), 24, CPU), numbered(requests))
+        for engine in (
+            TorchEngine([FakeDecoder(made)], options(search), 3, CPU),
+            CudaGraphEngine([FakeDecoder(made)], options(search), 3, CPU, capture=lambda step: step),
+            InterpretedEngine([made], options(search), 5),
+        ):
+            assert [[one.text for one in of] for of in run(engine, numbered(requests))] == [
+                [one.text for one in of] for of in expected
+            ]
+
+
+def nested(text: bytes) -> bool:
+    """Do the tags of a text close in order?"""
+    open_: list[bytes] = []
+    for begin, end, _ in Rules(("tags",)).lexer.spans(text):
+        tag = text[begin:end]
+        if tag.startswith(b"</"):
+            if not open_ or open_.pop() != tag[2:-1]:
+                return False
+        elif tag != b"<br>":
+            open_.append(tag[1:-1].split()[0])
+    return not open_
+
+
+def test_tags_nest_and_close_in_order() -> None:
+    """Where they do in the source, in any order of elements side by side."""
+    rules = Rules(("tags",))
+    sources = [b"<b>x<i>y</i>z</b> <u>q</u> <b>s<br></b>", b"<i></i><b><b><u></u></b></b>"]
+    orders = set()
+    for seed in range(12):
+        requests = [rules.asked(Request(source, 90)) for source in sources]
+        made = [few_bytes(2 * seed + i, b"<>/biur ", end=-1.0) for i in range(2)]
+        for search in ("greedy", "beam", "sample"):
+            engine = TorchEngine([FakeDecoder(made)], options(search, rules.lexer), 9, CPU)
+            found = run(engine, numbered(requests))
+            check_kept(requests, found, rules)
+            assert all(nested(one.text) for of in found for one in of)
+            orders |= {rules._kept(one.text)[0] for one in found[0]}
+    assert len(orders) > 1, "always in the order of the source: nothing has been tried"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_best_of_all_texts_that_keep_is_found(seed: int) -> None:
+    """A beam that holds everything finds the best of all texts, by trying all; spans are told by hand."""
+    rules = Rules((), ("y+",))
+    log_p = few_bytes(seed, b"y,;", end=-1.0)
+    limit, source = 6, (b"y,yy", b"y", b";")[seed % 3]
+
+    def spans(text: bytes) -> list[bytes]:
+        return sorted(part for part in text.replace(b";", b",").split(b",") if part)
+
+    everything_ = everything(log_p, b"y,;", limit)
+    keeping = {text: p for text, p in everything_.items() if spans(text) == spans(source)}
+    # Where room gets short the rest is written out: texts that need all of it are not tried.
+    roomy = [p for text, p in keeping.items() if len(text) <= limit - len(spans(source))]
+    searched = Options(beam=900, length_penalty=0.0, lexer=rules.lexer)
+    request = rules.asked(Request(source, limit))
+    (found,) = run(TorchEngine([FakeDecoder([log_p])], searched, 1, CPU), numbered([request]))
+    assert found[0].text in keeping
+    assert keeping[found[0].text] == pytest.approx(found[0].log_probability)
+    assert max(roomy) - 1e-9 <= found[0].log_probability <= max(keeping.values()) + 1e-9
+
+
+def sure_of(text: bytes, p: float = 0.9) -> Distribution:
+    """This text has most of the probability, wherever it was left."""
+
+    def log_p(prefix: bytes) -> np.ndarray:
+        rest = np.full(256, (1 - p) / 255)
+        rest[[*text, 255][min(len(prefix), len(text))]] = p
+        return np.log(rest)
+
+    return log_p
+
+
+def greedily(rules: Rules, source: bytes, log_p: Distribution, limit: int = 40, prefix: bytes = b"") -> bytes:
+    request = rules.asked(Request(source, limit, prefix))
+    engine = TorchEngine([FakeDecoder([log_p])], Options(lexer=rules.lexer), 1, CPU)
+    return run(engine, numbered([request]))[0][0].text
+
+
+def test_a_model_that_copies_is_left_alone() -> None:
+    text = "한 {name}: http://a.b/c, <b>hi {n}</b> 5%.".encode()
+    assert greedily(RULES, text, sure_of(text), 60) == text
+
+
+def test_plain_text_writes_no_span() -> None:
+    """Neither one that the source lacks, nor one more, nor two that merge."""
+    rules = Rules(("numbers", "placeholders"))
+    assert not rules._kept(greedily(rules, b"a", sure_of(b"b {x} 7 c")))
+    assert rules._kept(greedily(rules, b"5", sure_of(b"5 and 5"))) == [b"5"]
+    assert sorted(rules._kept(greedily(rules, b"5 7", sure_of(b"57 x")))) == [b"5", b"7"]
+
+
+def test_the_rest_is_written_out_in_order_and_the_limit_yields() -> None:
+    rules = Rules(("placeholders",))
+    asked = rules.asked(Request(b"{b} {a} {c}", 4))
+    text = greedily(rules, b"{b} {a} {c}", sure_of(b"x" * 99), 4)
+    assert asked.limit == 12 and rules._kept(text) == [b"{b}", b"{a}", b"{c}"]
+    assert rules.flags(asked, text) == (LIMIT,)
+    text = greedily(rules, b"{b} {a} {c}", sure_of(b"x" * 99), 30)
+    assert rules._kept(text) == [b"{b}", b"{a}", b"{c}"] and text.startswith(b"x" * 18)
+    assert len(text) <= 30
+
+
+def test_kept_bytes_outrank_control_characters() -> None:
+    rules = Rules((), (r"\x01[a-z]+\x02",))
+    source = b"a \x01bc\x02 d"
+    assert b"\x01bc\x02" in greedily(rules, source, sure_of(b"x"))
+    assert b"\x01" not in greedily(rules, b"a", sure_of(source))
+
+
+def test_terms_stand_and_forbidden_ones_do_not() -> None:
+    def rules(target: str, *forbidden: str) -> Rules:
+        return Rules(glossary=Glossary.of([Term("server", tuple(target.split("|")), forbidden)]))
+
+    assert greedily(rules("cat"), b"a server", sure_of(b"the cat sat")) == b"the cat sat"
+    assert greedily(rules("cat|dog"), b"a server", sure_of(b"a dog")) == b"a dog"
+    assert greedily(rules("cat"), b"a server", sure_of(b"Cat is")) == b"Cat is"
+    assert greedily(rules("cat"), b"a server", sure_of(b"category")) != b"category"
+    assert greedily(rules("cat"), b"a cup", sure_of(b"some category")) == b"some category"
+    assert greedily(rules("서버"), b"a server", sure_of("서버를 켠다".encode())) == "서버를 켠다".encode()
+    strict = rules("cat", "dog")
+    assert strict.met(b"a server", greedily(strict, b"a server", sure_of(b"a cat, a dog sat")))
+    assert b"dogma" in greedily(rules("cat", "dog"), b"server", sure_of(b"cat dogma"))
+
+
+def test_contradictions_lose_nothing() -> None:
+    """A term that is required and forbidden is there; it is told."""
+    rules = Rules(glossary=Glossary.of([Term("a", ("서버",), ("서버",))]))
+    text = greedily(rules, b"a", sure_of(b"the dog"))
+    assert "서버".encode() in text
+    assert UNMET in rules.flags(rules.asked(Request(b"a", 40)), text)
+    assert greedily(rules, b"a", sure_of(b"x"), prefix=b"dog ").startswith(b"dog ")
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=4, max_size=12))
+def test_the_width_is_shared_among_the_banks(candidates: list[tuple[int, int]]) -> None:
+    """The best of each number of constraints, then the second best of each, and so on."""
+    left = torch.tensor([[bank for bank, _ in candidates]])
+    total = torch.tensor([[-float(score) for _, score in candidates]], dtype=torch.float64)
+    found = shared_order(total, left, 4)[0].tolist()
+    ranks = {}
+    for i, (bank, score) in enumerate(candidates):
+        before = [(s, j) for j, (b, s) in enumerate(candidates) if b == bank and (s, j) < (score, i)]
+        ranks[i] = (len(before), score, i)
+    assert found == sorted(range(len(candidates)), key=ranks.__getitem__)[:4]
+
+
+# ---- random models
+
+
+@pytest.mark.parametrize(("name", "search"), rotated(["bytenet", "convs2s", "luong"], list(SEARCHES)))
+def test_random_models_keep_all_in_the_compiled_engine(name: str, search: str) -> None:
+    """As the PyTorch engine, whose rounding differs; alone and side by side the same bits."""
+    requests = some_requests(24, seed=5)
+    engine = NumbaEngine([packed(model(name))], options(search), 7)
+    found = run(engine, requests)
+    check_kept(requests, found)
+    other = run(TorchEngine([model(name)], options(search), 30, CPU), requests)
+    check_kept(requests, other)
+    same = sum(a[0].text == b[0].text for a, b in zip(found, other, strict=True))
+    assert same >= 22
+    assert run(NumbaEngine([packed(model(name))], options(search), 24), requests) == found
+
+
+@pytest.mark.parametrize("search", ["greedy", "sample"])
+@pytest.mark.parametrize("name", ["bytenet", "convs2s"])
+def test_drafts_change_no_byte(name: str, search: str) -> None:
+    one = {**SEARCHES[search], "beam": 1, "n_best": 1}
+    chosen = Options(**one, lexer=RULES.lexer)  # type: ignore[arg-type]
+    requests = some_requests(16, prefixes=True, seed=9)
+    table = empty()
+    table.copy[1:] = 200  # the source is copied from
+    for engine, of in ((NumbaEngine, packed(model(name))), (TorchEngine, model(name))):
+        more: dict[str, Any] = {"device": CPU} if engine is TorchEngine else {}
+        expected = run(engine([of], chosen, 4, **more), requests)
+        drafted = run(engine([of], chosen, 4, speculation=Speculation(table, CHAIN), **more), requests)
+        assert [[h.text for h in f] for f in drafted] == [[h.text for h in f] for f in expected]
+        passes, n_bytes = (sum(f[0].passes for f in drafted), sum(len(f[0].text) + 1 for f in drafted))
+        assert passes < n_bytes, "nothing was accepted"
+
+
+def test_without_constraints_a_lexer_of_nothing_changes_nothing() -> None:
+    """An extractor that finds nothing forbids nothing."""
+    requests, made = [Request(b"%d" % i, 25, number=i) for i in range(12)], distributions(12)
+    nothing = Rules((), ("\x01\x02\x03",)).lexer
+    for search in SEARCHES:
+        expected = run(TorchEngine([FakeDecoder(made)], Options(**SEARCHES[search]), 9, CPU), requests)  # type: ignore[arg-type]
+        assert run(TorchEngine([FakeDecoder(made)], options(search, nothing), 9, CPU), requests) == expected
+
+
+def test_a_constraint_is_a_value() -> None:
+    """Equal lines are translated once."""
+    one, other = (RULES.asked(Request(b"{x} word", 9)) for _ in range(2))
+    assert one == other and hash(one) == hash(other) and isinstance(one.constraint, Constraint)
+
+
+def test_all_alternatives_of_a_term_can_be_written() -> None:
+    """Which one comes is the model's choice."""
+    rules = Rules(glossary=Glossary.of([Term("a", ("bx", "cx"), ())]))
+    seen = set()
+    for seed, end in product(range(8), (0.0, 3.0)):
+        text = greedily(rules, b"a", few_bytes(seed, b"bcx ", end=end))
+        seen |= {form for form in (b"bx", b"cx", b"Bx", b"Cx") if form in text}
+    assert {b"bx", b"cx"} <= seen
