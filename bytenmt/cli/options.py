@@ -13,7 +13,6 @@ from bytenmt.cli.console import all_runs, any_runs, completing, one_run
 from bytenmt.config.bounds import BEAM, MOST, N_BYTES, THREADS, WEIGHT, Bounds
 from bytenmt.config.bounds import DECODING as OF
 from bytenmt.config.presets import PRESETS
-from bytenmt.decoding.constraints.lexer import CLASSES
 from bytenmt.decoding.interface import AUTO, DEVICES, ENGINES, MOST_DRAFTED, OFF, PRECISIONS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -265,24 +264,6 @@ ANSWERS = options(
         "--n-best", type=within(OF["n_best"]), help="Translations of each line; at most --beam-size."
     ),
     click.option("--prefix", help="What every translation begins with."),
-    click.option(
-        "--keep",
-        metavar=",".join(CLASSES),
-        help="What every translation has exactly as its source: some of these, with commas; tags close in"
-        " order.",
-    ),
-    click.option(
-        "--keep-pattern",
-        multiple=True,
-        metavar="REGEX",
-        help="The same of what a pattern finds; its regular part alone, ASCII in [ ]; may be repeated.",
-    ),
-    click.option(
-        "--glossary",
-        type=FILE,
-        help="Lines `term TAB target`: where the source has the term, the target stands in the translation,"
-        " one of several forms by |; of `!X` X does not.",
-    ),
     click.option(
         "--format",
         "form",

@@ -25,6 +25,7 @@ from bytenmt.cli.console import (
 )
 from bytenmt.cli.options import ANSWERS, COUNT, DECODING, FILE, RUN, RUNS, RUNTIME
 from bytenmt.cli.progress import Console
+from bytenmt.cli.workbench.keeping import KEEPING
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Lines that are translated together at most.",
 )
+@KEEPING
 @ANSWERS
 @DECODING
 @RUNTIME

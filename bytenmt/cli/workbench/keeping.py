@@ -1,0 +1,29 @@
+"""The options of what must stand in a translation. Knows click and names; imports nothing heavy."""
+
+from __future__ import annotations
+
+import click
+
+from bytenmt.cli.options import FILE, options
+from bytenmt.decoding.constraints.lexer import CLASSES
+
+KEEPING = options(
+    click.option(
+        "--keep",
+        metavar=",".join(CLASSES),
+        help="What every translation has exactly as its source: some of these, with commas; tags close in"
+        " order.",
+    ),
+    click.option(
+        "--keep-pattern",
+        multiple=True,
+        metavar="REGEX",
+        help="The same of what a pattern finds; its regular part alone, ASCII in [ ]; may be repeated.",
+    ),
+    click.option(
+        "--glossary",
+        type=FILE,
+        help="Lines `term TAB target`: where the source has the term, the target stands in the translation,"
+        " one of several forms by |; of `!X` X does not.",
+    ),
+)
