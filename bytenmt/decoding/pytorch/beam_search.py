@@ -4,7 +4,7 @@ What comes out is valid UTF-8 by construction: at every step a byte is allowed i
 or goes on with can still be finished under the length limit, and EOS only between characters. The mask comes
 after the log-softmax, so that a hypothesis' score stays the models' own log-probability. Where bytes are
 drafted, one pass makes the choices of several steps and keeps those that the steps alone would have made. All
-shapes are constant and nothing waits for the device: a CUDA graph can hold a step. Knows no models, no drafts.
+shapes are constant and nothing waits for the device: a CUDA graph can hold a step. Knows no models.
 """
 
 from __future__ import annotations
