@@ -211,7 +211,7 @@ HEAD = ("model", "nets", "time", "RP", "Path_S", "Path_T", "encoder's field", "d
 LEGEND = """\
 S, T: bytes of source and target; c: layers or a window, whatever the lengths. RP: what is kept of a source
 grows with it. Path_S, Path_T: layers and steps between a source or target byte and a prediction that depends
-on it. Fields: bytes that a column of the encoder and a prediction depend on; target bytes beyond have no path."""
+on it. Fields: what a column of the encoder and a prediction depend on, in bytes; a target byte beyond has no path."""
 
 
 def table(models: Sequence[tuple[str, ModelConfig]]) -> str:

@@ -80,6 +80,9 @@ def test_paths_are_as_long_as_claimed(name: str) -> None:
             for lengths_of, (s, t) in zip(found, LENGTHS, strict=True)
         }
         assert len(constants) == 1, f"{path.letters}: {found}"
+        if path.letters == "1":  # beside it a recurrent encoder's own layers, which the letters leave out
+            layers = getattr(model.config, "encoder_depth", 1) if claimed.nets.startswith("RNN") else 0
+            assert constants == {1 + layers}
 
 
 def letters(name: str) -> str:

@@ -16,7 +16,7 @@ from bytenmt.decoding.cpu.program.listing import listing
 from bytenmt.decoding.interface import PRECISIONS
 
 
-@pytest.mark.parametrize(("name", "precision"), zip(ALL, cycle(PRECISIONS), strict=False))
+@pytest.mark.parametrize(("name", "precision"), list(zip(ALL, cycle(PRECISIONS), strict=False)))
 def test_every_instruction_has_its_line(name: str, precision: str) -> None:
     """In order, with its registers; and every parameter is read somewhere."""
     one = packed(model(name), precision)
