@@ -211,7 +211,8 @@ HEAD = ("model", "nets", "time", "RP", "Path_S", "Path_T", "encoder's field", "d
 LEGEND = """\
 S, T: bytes of source and target; c: layers or a window, whatever the lengths. RP: what is kept of a source
 grows with it. Path_S, Path_T: layers and steps between a source or target byte and a prediction that depends
-on it. Fields: what a column of the encoder and a prediction depend on, in bytes; a target byte beyond has no path."""
+on it. Fields: bytes that a column of the encoder and a prediction depend on; past its field no target byte
+has a path to a prediction."""
 
 
 def table(models: Sequence[tuple[str, ModelConfig]]) -> str:
