@@ -22,7 +22,7 @@ from bytenmt.config.schema import (
 from bytenmt.models.base import Model
 from bytenmt.storage.parameters import unbuilt
 
-FAR = 1 << 20  # bytes of source that no window of an attention covers
+FAR = 1 << 22  # bytes of source that no window of an attention covers
 
 # What the decoder gets of the source: a vector it starts from, one it also reads at every step, the encoder's
 # column of its own position, or a sum over columns.
@@ -30,22 +30,23 @@ Link = Literal["start", "every step", "column", "attention"]
 
 
 class Net(NamedTuple):
-    """One of the two nets. n_layers: one above the other; field: bytes that one of its columns depends on, at
-    most, None for a recurrent net; both_ways: a recurrent net that reads in both directions."""
+    """One of the two nets. n_layers: one above the other, 0 of a mean without weights; field: bytes that one
+    of its columns depends on, at most, None for a recurrent net; reads: which way a recurrent net does."""
 
     n_layers: int
     field: int | None
-    both_ways: bool = False
+    reads: Literal["forwards", "backwards", "both ways"] = "forwards"
 
 
 class Nets(NamedTuple):
-    """Both, and their link; without a source neither an encoder nor a link. above: layers of the decoder
-    above its last attention, which what was attended to still passes."""
+    """Both, and their link; without a source neither an encoder nor a link. passed: layers of convolutional
+    nets that a source byte passes beside an attention, the shortest way taken: those of the encoder where its
+    embedding is no value, and those of the decoder above its last attention."""
 
     encoder: Net | None
     decoder: Net
     link: Link | None
-    above: int = 0
+    passed: int = 0
 
 
 class Path(NamedTuple):
@@ -60,7 +61,9 @@ class Path(NamedTuple):
         return self.letters if self.number is None else self.letters.replace("c", f"c = {self.number}", 1)
 
 
-# How a path grows with S and T, to within a constant.
+IN_FIELD = "c in the field, else T"  # a later prediction gets of it what the decoder has carried on
+IN_WINDOW = "1 in the window, else ≤ S + T"  # past it, along the encoder, or from its end on with the decoder
+# How a path grows with S and T, to within a constant; a way past a field or a window is not told here.
 GROWTH: Mapping[str, Callable[[int, int], int]] = {
     "S + T": lambda s, t: s + t,
     "S": lambda s, t: s,
@@ -68,8 +71,6 @@ GROWTH: Mapping[str, Callable[[int, int], int]] = {
     "c": lambda s, t: 0,
     "1": lambda s, t: 0,
 }
-IN_FIELD = "c in the field"  # of the encoder; what it has not seen reaches a recurrent decoder later
-IN_WINDOW = "1 in the window"  # and what lies outside goes through the encoder, or nowhere
 
 
 class Properties(NamedTuple):
@@ -105,17 +106,22 @@ def properties(config: ModelConfig) -> Properties | None:
 
 def _seq2seq(config: Seq2SeqConfig, model: Model[Any, Any]) -> Nets:
     link: Link = "every step" if config.context == "every_step" else "start"
-    return _nets(config, Net(config.encoder_depth, None), Net(config.decoder_depth, None), link)
+    return _nets(config, _stacked(config), Net(config.decoder_depth, None), link)
 
 
 def _bahdanau(config: BahdanauConfig, model: Model[Any, Any]) -> Nets:
-    return _nets(config, Net(1, None, both_ways=True), Net(1, None), "attention")
+    return _nets(config, Net(1, None, "both ways"), Net(1, None), "attention")
 
 
 def _luong(config: LuongConfig, model: Model[Any, Any]) -> Nets:
     attends = model.step_cost(FAR) > model.step_cost(0)
     link: Link = "attention" if attends else "start"
-    return _nets(config, Net(config.encoder_depth, None), Net(config.decoder_depth, None), link)
+    return _nets(config, _stacked(config), Net(config.decoder_depth, None), link)
+
+
+def _stacked(config: Seq2SeqConfig | LuongConfig) -> Net:
+    """Their encoder. Backwards, it still reads EOS last."""
+    return Net(config.encoder_depth, None, "backwards" if config.reverse_source else "forwards")
 
 
 def _bytenet(config: ByteNetConfig, model: Model[Any, Any]) -> Nets:
@@ -126,12 +132,19 @@ def _bytenet(config: ByteNetConfig, model: Model[Any, Any]) -> Nets:
     return _nets(config, encoder, Net(n_layers, model.receptive_field()), "column")
 
 
-def _convs2s(config: ConvS2SConfig, model: Any) -> Nets:
-    widths = [kernel_width for _, kernel_width in config.encoder_layers]
-    encoder = Net(len(widths), 1 + sum(width - 1 for width in widths))
+def _convs2s(config: ConvS2SConfig, model: Model[Any, Any]) -> Nets:
+    pooling = ((config.d_embedding, config.pooling_width, 1),)
+    keys = pooling if config.encoder == "pooling" else config.encoder_stack
+    stacks = [keys, config.value_stack] if config.encoder == "conv" else [keys]
+    # Each convolution looks half of its reach to the left, and of an odd one the longer half to the right.
+    reaches = [[(width - 1) * dilation for _, width, dilation in stack] for stack in stacks]
+    left = max(sum(reach // 2 for reach in stack) for stack in reaches)
+    right = max(sum(reach - reach // 2 for reach in stack) for stack in reaches)
+    n_layers = 0 if config.encoder == "pooling" else max(map(len, stacks))
+    below = min(map(len, stacks)) if config.encoder == "conv" else 0  # others have values of the embedding
     decoder = Net(len(config.decoder_layers), model.receptive_field())
-    attending = [number for number, layer in enumerate(model.decoder.layers, 1) if layer.query is not None]
-    return _nets(config, encoder, decoder, "attention", decoder.n_layers - max(attending, default=0))
+    above = config.attends[::-1].index(True) if config.source else 0
+    return _nets(config, Net(n_layers, left + 1 + right), decoder, "attention", below + above)
 
 
 NETS: Mapping[str, Callable[[Any, Any], Nets]] = {
@@ -143,12 +156,14 @@ NETS: Mapping[str, Callable[[Any, Any], Nets]] = {
 }
 
 
-def _nets(config: ModelConfig, encoder: Net, decoder: Net, link: Link, above: int = 0) -> Nets:
-    return Nets(encoder, decoder, link, above) if config.source else Nets(None, decoder, None)
+def _nets(config: ModelConfig, encoder: Net, decoder: Net, link: Link, passed: int = 0) -> Nets:
+    return Nets(encoder, decoder, link, passed) if config.source else Nets(None, decoder, None)
 
 
 def _kind(net: Net | None) -> str:
-    return "–" if net is None else "RNN" if net.field is None else "CNN"
+    if net is None:
+        return "–"
+    return "RNN" if net.field is None else "CNN" if net.n_layers else "mean"
 
 
 def _time(nets: Nets, model: Model[Any, Any]) -> str:
@@ -175,7 +190,7 @@ def _source_path(nets: Nets, model: Model[Any, Any]) -> Path | None:
     if link == "attention":
         if model.step_cost(2 * FAR) == model.step_cost(FAR):
             return Path(IN_WINDOW)
-        return Path("c", 1 + nets.above) if nets.above else Path("1")
+        return Path("c", 1 + nets.passed) if nets.passed else Path("1")
     source, target = _own_path(encoder, "S"), _own_path(decoder, "T")
     if link == "every step":
         return source
@@ -189,14 +204,16 @@ def _source_path(nets: Nets, model: Model[Any, Any]) -> Path | None:
 def _told(net: Net, side: str) -> str:
     if net.field is not None:
         return f"{net.field:,} bytes"
-    return f"all of the {side}" if net.both_ways else "all up to its own"
+    told = {"forwards": "all up to its own", "backwards": "all from its own on"}
+    return told.get(net.reads, f"all of the {side}")
 
 
 HEAD = ("model", "nets", "time", "RP", "Path_S", "Path_T", "encoder's field", "decoder's field")
 LEGEND = """\
-S, T: bytes of source and target; c: layers, whatever the lengths. RP: what is kept of a source grows with it.
-Path_S, Path_T: layers and steps between a source or target byte and a prediction that depends on it.
-Fields: bytes that a column of the encoder and a prediction depend on; beyond a field there is no path."""
+S, T: bytes of source and target; c: layers or a window, whatever the lengths. RP: what is kept of a source
+grows with it. Path_S, Path_T: layers and steps between a source or target byte and a prediction that depends
+on it. Fields: bytes that a column of the encoder and a prediction depend on; past its field no target byte
+has a path to a prediction."""
 
 
 def table(models: Sequence[tuple[str, ModelConfig]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from bytenmt.decoding.cpu.program.listing import listing
 from bytenmt.decoding.interface import PRECISIONS
 
 
-@pytest.mark.parametrize(("name", "precision"), list(zip(ALL, PRECISIONS * 9, strict=False)))
+@pytest.mark.parametrize(("name", "precision"), list(zip(ALL, cycle(PRECISIONS), strict=False)))
 def test_every_instruction_has_its_line(name: str, precision: str) -> None:
     """In order, with its registers; and every parameter is read somewhere."""
     one = packed(model(name), precision)

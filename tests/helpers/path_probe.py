@@ -17,13 +17,15 @@ from unittest.mock import patch
 import torch
 from invariants import AnyModel, encode
 from torch import Tensor
+from torch.nn import ModuleList
 
 from bytenmt.layers.recurrent import GRU, LSTM
+from bytenmt.layers.residual_convolution import TanhLayer
 from bytenmt.models import bahdanau, bytenet, convs2s, luong
 from bytenmt.models.tree import tensors
 from bytenmt.utf8 import BOS, EOS
 
-LARGE, SMALL = 1e-11, 1e-12  # so small that a way of almost no weight is still seen
+LARGE, SMALL = 1e-11, 1e-12  # so small that no factor of a longer way makes up for its length
 
 
 def damped(x: Any, by: float) -> Any:
@@ -57,6 +59,7 @@ def damping(by: float) -> Iterator[None]:
     places += [(cell, "stepper", steps_of) for cell in (GRU, LSTM)]
     for block in (*bytenet.BLOCKS.values(), convs2s.GatedLayer):
         places += [(block, "centred", all_of), (block, "causal", first_of)]
+    places.append((TanhLayer, "centred", all_of))
     places.append((convs2s.DecoderLayer, "carried", all_of))  # the encoder's own is damped with the rest
     patches = [patch.object(owner, name, wrap(getattr(owner, name))) for owner, name, wrap in places]
     for one in patches:
@@ -70,9 +73,16 @@ def damping(by: float) -> Iterator[None]:
 
 def gradients(model: AnyModel, s: int, t: int, of: Callable[[Any, Tensor], Tensor]) -> list[Tensor]:
     """The largest gradient by each embedded source byte (s,) and target byte (t,) of what `of` makes of the
-    memory and the logits (1, t, 256); float64."""
+    memory and the logits (1, t, 256); float64. A model may read the source in another order: its bytes are
+    known by what they are."""
     looked_up: list[Tensor] = []
-    hook = model.embedding.register_forward_hook(lambda *called: looked_up.append(called[-1]))
+    read: list[Tensor] = []
+
+    def look_up(module: Any, given: tuple[Tensor], made: Tensor) -> None:
+        read.append(given[0])
+        looked_up.append(made)
+
+    hook = model.embedding.register_forward_hook(look_up)
     source = torch.tensor([[*(range(65, 65 + s - 1)), EOS]], dtype=torch.uint8)
     target = torch.tensor([[BOS, *range(66, 65 + t)]], dtype=torch.uint8)
     try:
@@ -85,26 +95,38 @@ def gradients(model: AnyModel, s: int, t: int, of: Callable[[Any, Tensor], Tenso
         torch.zeros(x.shape[1]) if g is None else g[0].abs().amax(dim=-1)
         for g, x in zip(found, looked_up, strict=True)
     ]
-    return [sizes[0][:s], sizes[-1]]
+    order = read[0][0].tolist()
+    places = [order.index(byte) for byte in source[0].tolist()] if len(looked_up) > 1 else []
+    return [sizes[0][places], sizes[-1]]
 
 
-def longest_paths(model: AnyModel, s: int, t: int) -> tuple[int, int]:
-    """From a source byte and from a target byte to a prediction that depends on it: the most, over all such
-    pairs, of what the shortest way between them passes."""
-    longest = [0, 0]
+def path_lengths(model: AnyModel, s: int, t: int) -> list[list[Tensor]]:
+    """Of each of t predictions what the shortest way to it passes from each source byte (s,) and from each
+    target byte (t,); 0 where it does not depend on that one."""
+    lengths = []
     for at in range(t):
         found = []
         for by in (LARGE, SMALL):
             with damping(by):
                 found.append(gradients(model, s, t, lambda _, logits, at=at: _weighed(logits[0, at])))  # type: ignore[misc]
-        for side, (large, small) in enumerate(zip(*found, strict=True)):
-            there = (large > 0) & (small > 0)
-            if not there.any():  # past the columns of a short source
-                continue
-            lengths = (large[there] / small[there]).log() / math.log(LARGE / SMALL)
-            assert float((lengths - lengths.round()).abs().amax()) < 0.05, lengths
-            longest[side] = max(longest[side], *map(int, lengths.round().tolist()))
-    return longest[0], longest[1]
+        lengths.append([_length(large, small) for large, small in zip(*found, strict=True)])
+    return lengths
+
+
+def _length(large: Tensor, small: Tensor) -> Tensor:
+    """From the gradients of two dampings; one that is zero stays so."""
+    there = (large > 0) & (small > 0)
+    lengths = torch.where(there, (large / small).log() / math.log(LARGE / SMALL), 0.0)
+    assert float((lengths - lengths.round()).abs().amax()) < 0.05, lengths
+    return lengths.round().long()
+
+
+def longest_paths(model: AnyModel, s: int, t: int) -> tuple[int, int]:
+    """From a source byte and from a target byte to a prediction that depends on it: the most, over all such
+    pairs, of what the shortest way between them passes."""
+    lengths = path_lengths(model, s, t)
+    of_source, of_target = (max(int(each[side].max()) for each in lengths) for side in range(2))
+    return of_source, of_target
 
 
 def _weighed(x: Tensor) -> Tensor:
@@ -113,14 +135,22 @@ def _weighed(x: Tensor) -> Tensor:
 
 
 def seen_by_column(model: AnyModel, s: int, column: int) -> list[int]:
-    """The source bytes that a column of the encoder depends on."""
+    """The source bytes that a column of the encoder depends on. Where the memory has none, it is one of the
+    highest layer's, in the order in which it is read."""
+    tops: list[Tensor] = []
+    stack: Any = model.encoder
+    top = stack[-1] if isinstance(stack, ModuleList) else stack
+    hook = top.register_forward_hook(lambda *called: tops.extend(tensors(called[-1:])))
 
     def of(memory: Any, logits: Tensor) -> Tensor:
-        return sum(  # type: ignore[return-value]
-            _weighed(part[0, column]) for part in tensors(memory) if part.dim() == 3 and part.shape[1] >= s
-        )
+        kept = [part for part in tensors(memory) if part.dim() == 3 and part.requires_grad]
+        columns = [part for part in kept if part.shape[1] >= s] or tops
+        return sum(_weighed(part[0, column]) for part in columns)  # type: ignore[return-value]
 
-    return gradients(model, s, 1, of)[0].nonzero().flatten().tolist()
+    try:
+        return gradients(model, s, 1, of)[0].nonzero().flatten().tolist()
+    finally:
+        hook.remove()
 
 
 def seen_by_prediction(model: AnyModel, t: int) -> list[int]:
