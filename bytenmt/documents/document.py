@@ -8,8 +8,11 @@ encodings and places; knows no format and no translator.
 from __future__ import annotations
 
 import codecs
+import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from bytenmt.errors import BytenmtError
@@ -56,7 +59,8 @@ class Malformed(BytenmtError):  # noqa: N818 - it is told with its place as Data
 class Unit:
     """What is translated in one piece.
 
-    at: where its source begins, in characters. name: its id, context or key. source: what is translated.
+    at: where its source begins, in characters. name: its id, context or key, or empty.
+    source: what is translated.
     start, end: what a translation takes the place of, in characters; the same number where there was
     nothing. target: how that reads now, None where there was nothing. write: a translation, and whether it
     wants a review -> the text of that place. done: whether it is translated already;
@@ -89,7 +93,13 @@ class Document:
 
     def place(self, at: int) -> str:
         """Line and column, from 1, of a character."""
-        return place(self.text, at)
+        line = bisect_right(self._lines, at)
+        return f"line {line}, column {at - self._lines[line - 1] + 1}"
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        """Where each line begins."""
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def replaced(self, edits: Iterable[Edit]) -> bytes:
         """The bytes of the file with these places replaced; equal edits count once. Raises BytenmtError where
@@ -113,12 +123,6 @@ class Document:
                 if unit.mark is not None:
                     marks[unit.mark] = marks.get(unit.mark, False) or value[1]
         return self.replaced(edits + [edit for mark, review in marks.items() for edit in mark(review)])
-
-
-def place(text: str, at: int) -> str:
-    """Line and column, from 1, of a character."""
-    line_start = text.rfind("\n", 0, at) + 1
-    return f"line {text.count(chr(10), 0, at) + 1}, column {at - line_start + 1}"
 
 
 def flat(parts: Iterable[Part]) -> str:

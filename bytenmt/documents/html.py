@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 from typing import NamedTuple
 
 from bytenmt.documents.codes import paired, partners
-from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, Unit, place
+from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, Unit
 
 INLINE = frozenset(
     [
@@ -265,7 +265,7 @@ def _unit(text: str, run: list[tuple[Part, int]]) -> Unit:
     if parts[-1].kind == TEXT:
         parts[-1] = Part(parts[-1].text.rstrip(" "))
     source = paired(parts)
-    return Unit(start, place(text, start), source, start, end, source, lambda value, _: escaped(value))
+    return Unit(start, "", source, start, end, source, lambda value, _: escaped(value))
 
 
 def _text(raw: str) -> str:

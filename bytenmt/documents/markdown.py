@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from bytenmt.documents.codes import TAG, kind_of_tag, paired
-from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, Unit, flat, place
+from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, Unit, flat
 
 LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
 QUOTES = re.compile(r"(?:[ ]{0,3}>[ ]?)*")
@@ -199,8 +199,7 @@ class _Reader:
         raw = " ".join(self.text[begin:stop].rstrip() for begin, stop in lines)
         source = paired(_parts(raw, self.labels))
         if any(part.kind == TEXT and part.text.strip() for part in source):
-            name = place(self.text, start)
-            self.units.append(Unit(start, name, source, start, end, source, write))
+            self.units.append(Unit(start, "", source, start, end, source, write))
 
 
 def read(text: str) -> list[Unit]:

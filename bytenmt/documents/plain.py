@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bytenmt.documents.document import Malformed, Part, Parts, Unit, flat, place
+from bytenmt.documents.document import Malformed, Part, Parts, Unit, flat
 
 LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
 WRAPPED_WIDTH, FULL = 40, 0.6  # of the widest line in a paragraph that is wrapped; of it that others have
@@ -43,9 +43,8 @@ def read_table(text: str, column: str | None, into: str | None, tabs: bool) -> l
         value, begun = (_parts(row[at].value) for at in (source, target))
         write = _tsv if tabs else _csv(delimiter, text[row[target].start : row[target].end].startswith('"'))
         done = into is not None and bool(flat(begun).strip())
-        name = place(text, row[source].start)
         start, end = row[target].start, row[target].end
-        units.append(Unit(row[source].start, name, value, start, end, begun, write, done))
+        units.append(Unit(row[source].start, "", value, start, end, begun, write, done))
     return units
 
 
@@ -139,7 +138,7 @@ def _unit(text: str, start: int, end: int, write: Callable[[Parts, bool], str]) 
     raw = text[start:end]
     start, end = start + len(raw) - len(raw.lstrip()), end - len(raw) + len(raw.rstrip())
     source = (Part(re.sub(r"\s*[\r\n]+\s*", " ", text[start:end])),)
-    return Unit(start, place(text, start), source, start, end, source, write)
+    return Unit(start, "", source, start, end, source, write)
 
 
 def _wrapper(newline: str, width: int) -> Callable[[Parts, bool], str]:

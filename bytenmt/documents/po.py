@@ -167,7 +167,7 @@ def _unescaped(match: re.Match[str]) -> str:
 def _units(text: str, entry: _Entry, one: _One) -> list[Unit]:
     known = entry.strings
     name = known["msgctxt"].value if "msgctxt" in known else ""
-    newline = "\r\n" if text[known["msgid"].end :].startswith("\r\n") else "\n"
+    newline = "\r\n" if text.startswith("\r\n", known["msgid"].end) else "\n"
     mark = _mark(text, entry, newline)
     fuzzy = any("fuzzy" in re.split(r"[\s,]+", text[start:end]) for start, end in entry.flags)
     counted = "msgid_plural" in known and _codes(known["msgid"]) != _codes(known["msgid_plural"])

@@ -15,6 +15,7 @@ from bytenmt.errors import DataError
 
 KEPT = ("tmx", "header", "body", "tu", "tuv", "seg")
 OPAQUE = frozenset(("bpt", "ept", "ph", "it", "ut"))
+INDENT = 200  # characters before a variant that are looked at for its indentation
 REVIEW = '<prop type="x-state">needs-review-translation</prop>'
 
 
@@ -71,7 +72,7 @@ def _unit(text: str, one: Element, pair: tuple[str, str]) -> Unit | None:
 
         done = bool(flat(begun).strip())
         return Unit(seg.inside, name, source, target.start, target.end, begun, fill, done)
-    lead = re.search(r"\s*$", text[: tuv.start][-200:])
+    lead = re.search(r"\s*$", text[max(0, tuv.start - INDENT) : tuv.start])
     lang = "lang" if "lang" in tuv.attributes else "xml:lang"
 
     def make(translation: Parts, review: bool) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -51,6 +51,11 @@ def rewritten(document: Document, values: list[Parts | None]) -> bytes:
     return document.replaced(edits)
 
 
+def words(values: Sequence[Parts | None]) -> list[str]:
+    """Of plain text, whose lines say what a unit is: a paragraph wrapped anew may be read as lines."""
+    return " ".join(flat(value or ()) for value in values).split()
+
+
 def outside(document: Document) -> list[str]:
     """What stands between the units."""
     ends = [0, *(unit.end for unit in document.units)]
@@ -77,6 +82,10 @@ def _anew(document: Document, name: str, path: Path, more: Wanted) -> Iterator[s
     """What is wrong where every unit is written, whatever stood there."""
     there = [unit.target for unit in document.units]
     again = read(rewritten(document, there), name, path, more)
+    if name == "text":
+        if words(there) != words([unit.target for unit in again.units]):
+            yield "written anew, it has other words"
+        return
     if len(again.units) != len(there):
         yield f"written anew, it has {len(again.units)} units, not {len(there)}"
     for before, unit in zip(there, again.units, strict=False):
@@ -91,6 +100,10 @@ def _filled(document: Document, name: str, path: Path, more: Wanted) -> Iterator
     """What is wrong where every unit is translated."""
     values = [(translated(unit.source), number % 2 > 0) for number, unit in enumerate(document.units)]
     filled = read(document.with_units(values), name, path, more)
+    if name == "text":
+        if words([value for value, _ in values]) != words([unit.target for unit in filled.units]):
+            yield "translated, it has other words"
+        return
     if len(filled.units) != len(values):
         yield f"translated, it has {len(filled.units)} units, not {len(values)}"
     for unit, (value, _) in zip(filled.units, values, strict=False):
