@@ -200,7 +200,8 @@ class Worker:
     def _forget(self, job: Job) -> None:
         """Let go of its lines, wherever they are."""
         self._jobs.discard(job)
-        for lane in {lane for lane, _ in job.numbers.values()}:
+        there = set(self._lanes.values())
+        for lane in {lane for lane, _ in job.numbers.values() if lane in there}:  # not one that was given up
             lane.scheduler.drop(job)
             lane.jobs = {number: other for number, other in lane.jobs.items() if other[0] is not job}
 

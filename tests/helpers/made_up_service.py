@@ -3,6 +3,7 @@ direction; and one whose engines wait until they are let go on."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from threading import Event
 from typing import Any
@@ -22,6 +23,8 @@ from bytenmt.serve.limits import Keys, Limits
 from bytenmt.serve.service import Service
 from bytenmt.serve.worker import Worker
 
+# Two engines' work: the lines are long and more than one takes at once.
+MANY_LINES = "\n".join(["x" * 200, *(f"{number:03}{'y' * 997}" for number in range(15))])
 SECONDS = 20.0  # until a test that waits fails
 
 
@@ -75,6 +78,14 @@ def made_up_server(
     sources = list(dict.fromkeys(direction.source for direction in workers))
     service = Service(workers, Detector(sources, TEXTS), limits or Limits())
     return Server(service, Log(heard, "json"), Keys(keys), **more), heard.lines
+
+
+def wait_for_nothing(service: Service) -> None:
+    """Until nothing is in flight."""
+    until = time.monotonic() + SECONDS
+    while service.n_requests:
+        assert time.monotonic() < until, "a request is in flight whose client has gone"
+        time.sleep(0.01)
 
 
 def client(*pairs: str, **more: Any) -> TestClient:

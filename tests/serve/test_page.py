@@ -34,6 +34,7 @@ def test_the_page_is_one_file_that_asks_nobody_else() -> None:
 def url() -> Iterator[str]:
     """A server of made-up engines, in a thread."""
     listener = listening("127.0.0.1", 0)
+    listener.listen()  # who comes before the thread is there waits
     server, lines = made_up_server("ko-en", "en-ko", "en-ar")
     server.explain = explained
     serving = threading.Thread(target=run, args=(server, listener, 5.0), daemon=True)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from made_up_service import Gate, client, made_up_server
+from made_up_service import MANY_LINES, Gate, client, made_up_server, wait_for_nothing
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
@@ -111,12 +111,13 @@ def test_who_has_gone_is_not_decoded_for() -> None:
     server, _ = made_up_server("ko-en", gate=gate)
     with TestClient(server.app()) as asked:
         with asked.websocket_connect("/ws") as socket:
-            socket.send_text("x" * 200)
-            socket.send_text("y" * 200)
+            socket.send_text(MANY_LINES)
+            socket.send_text("z")
             assert gate.began.wait(10)
+        wait_for_nothing(server.service)
         gate.open.set()
         assert asked.post("/translate", json={"q": "하나", "target": "en"}).status_code == 200
-    assert b"y" * 200 not in gate.lines()
+    assert b"z" not in gate.lines() and len(gate.lines()) < 15
     (worker,) = server.service.workers.values()
     assert not worker._jobs and worker.n_running == 0
     assert server.service.n_requests == server.service.n_lines == 0

@@ -11,6 +11,7 @@ server's memory. The ratio to the bulk is the share that HTTP leaves. Linux.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -24,8 +25,6 @@ from typing import NamedTuple
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
-
-import click
 
 from tools.bench.records import Record, show, write_json
 from tools.served import Served, served
@@ -110,20 +109,20 @@ def bulk(run: Path, precision: str, src: Path, seconds: float) -> float:
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-@click.command()
-@click.argument("run", type=click.Path(exists=True, path_type=Path))
-@click.option("--src", type=click.Path(exists=True, path_type=Path), default=Path("data/test.ko"))
-@click.option("--pair", default="ko-en", show_default=True, help="Of the run.")
-@click.option("--precision", default="auto", show_default=True, help="As of translate.")
-@click.option("--connections", default=64, show_default=True, help="Clients side by side.")
-@click.option(
-    "--seconds", default=60.0, show_default=True, help="Of the load; a quarter of it for the others."
-)
-@click.option("--json", "out", type=click.Path(path_type=Path), help="A file for the records.")
-def main(
-    run: Path, src: Path, pair: str, precision: str, connections: int, seconds: float, out: Path | None
-) -> None:
-    """Measure a server of RUN."""
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--src", type=Path, default=Path("data/test.ko"))
+    parser.add_argument("--pair", default="ko-en", help="of the run")
+    parser.add_argument("--precision", default="auto", help="as of translate")
+    parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of the load; the others get a quarter")
+    parser.add_argument("--json", type=Path, help="a file for the records")
+    options = parser.parse_args()
+    run, src, pair, precision = options.run, options.src, options.pair, options.precision
+    connections, seconds = options.connections, options.seconds
     lines = [line for line in src.read_text(encoding="utf-8").split("\n") if line.strip()]
     source, _, target = pair.partition("-")
     if len(os.sched_getaffinity(0)) > 1:
@@ -145,15 +144,11 @@ def main(
             Record("serve", f"{name}, p50", of.percentile(0.5), "ms", "", 0, 0),
             Record("serve", f"{name}, p95", of.percentile(0.95), "ms", "", 0, 0),
         ]
-    click.echo(show(records))
-    click.echo(
-        f"{alone.wrong + many.wrong} of {len(alone.seconds) + len(many.seconds):,} answers were no 200"
-    )
-    click.echo(
-        f"memory: {before / 1e6:.1f} MB before the load, {after / 1e6:.1f} MB behind it; ended with {code}"
-    )
-    if out is not None:
-        write_json(out, records)
+    print(show(records))
+    print(f"{alone.wrong + many.wrong} of {len(alone.seconds) + len(many.seconds):,} answers were no 200")
+    print(f"memory: {before / 1e6:.1f} MB before the load, {after / 1e6:.1f} MB behind it; ended with {code}")
+    if options.json is not None:
+        write_json(options.json, records)
 
 
 if __name__ == "__main__":

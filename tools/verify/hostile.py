@@ -10,6 +10,7 @@ failure, or where a text is translated otherwise than before. Knows HTTP by sock
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import socket
@@ -24,8 +25,6 @@ from urllib.parse import quote_plus
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
-
-import click
 
 from tools.served import Served, served
 
@@ -255,26 +254,28 @@ def hostile(server: Served, n_requests: int, seed: int) -> tuple[Counter[tuple[s
     return counts, wrongs
 
 
-@click.command()
-@click.argument("run", type=click.Path(exists=True, path_type=Path))
-@click.option("--requests", "n_requests", default=1000, show_default=True, help="How many.")
-@click.option("--seed", default=0, show_default=True, help="Of what is sent.")
-def main(run: Path, n_requests: int, seed: int) -> None:
-    """Send a server of RUN what nobody should send."""
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--requests", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as folder,
-        served(Path(folder), "-m", f"ko-en={run}", *LIMITS) as server,
+        served(Path(folder), "-m", f"ko-en={options.run}", *LIMITS) as server,
     ):
         before = server.resident_bytes()
-        counts, wrongs = hostile(server, n_requests, seed)
+        counts, wrongs = hostile(server, options.requests, options.seed)
         after = server.resident_bytes()
         if server.end():
             wrongs.append("the server has not ended well")
     for (kind, status), n in sorted(counts.items()):
-        click.echo(f"{n:6d}  {status or 'closed':>6}  {kind}")
-    click.echo(f"memory: {before / 1e6:.0f} MB before, {after / 1e6:.0f} MB after {n_requests:,} requests")
+        print(f"{n:6d}  {status or 'closed':>6}  {kind}")
+    print(f"memory: {before / 1e6:.0f} MB before, {after / 1e6:.0f} MB after {options.requests:,} requests")
     for line in wrongs:
-        click.echo(f"wrong: {line}")
+        print(f"wrong: {line}")
     sys.exit(bool(wrongs))
 
 

@@ -97,11 +97,11 @@ class Graceful(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         service = self._server.service
-        service.draining = True
         self._server.log.say("ending", requests=service.n_requests)
-        await asyncio.sleep(0.05)  # connections that the system has accepted for us are taken
+        await asyncio.sleep(0)  # connections that the system has accepted for us are taken
         for one in self.servers:
             one.close()
+        service.draining = True  # not before: clients whose connection is not kept come with another one
         until = time.monotonic() + self._seconds
         while (service.n_requests or service.n_lines) and time.monotonic() < until and not self.force_exit:
             await asyncio.sleep(0.02)
