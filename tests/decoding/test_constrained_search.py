@@ -22,7 +22,7 @@ from bytenmt.decoding.constraints.lexer import CLASSES, Lexer
 from bytenmt.decoding.constraints.rules import LIMIT, UNMET, Rules
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.interface import Hypothesis, Options, Request
-from bytenmt.decoding.pytorch.constraints import shared_order
+from bytenmt.decoding.pytorch.candidates import shared_order
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
