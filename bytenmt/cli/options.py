@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import click
 
 from bytenmt.cli.console import all_runs, any_runs, completing, one_run
-from bytenmt.config.bounds import BEAM, MOST, N_BYTES, THREADS, WEIGHT, Bounds
+from bytenmt.config.bounds import BEAM, MOST, MOST_DRAFTED, N_BYTES, THREADS, WEIGHT, Bounds
 from bytenmt.config.bounds import DECODING as OF
 from bytenmt.config.presets import PRESETS
-from bytenmt.decoding.interface import AUTO, DEVICES, ENGINES, MOST_DRAFTED, OFF, PRECISIONS
+from bytenmt.decoding.names import AUTO, DEVICES, ENGINES, OFF, PRECISIONS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -13,6 +13,11 @@ from typing import NamedTuple, Protocol
 from bytenmt.config import bounds
 from bytenmt.decoding.constraints.constraint import NOTHING, Constraint
 from bytenmt.decoding.constraints.lexer import Lexer
+from bytenmt.decoding.names import AUTO as AUTO
+from bytenmt.decoding.names import DEVICES as DEVICES
+from bytenmt.decoding.names import ENGINES as ENGINES
+from bytenmt.decoding.names import OFF as OFF
+from bytenmt.decoding.names import PRECISIONS as PRECISIONS
 
 # A beam search goes on while its best open text would win if it grew to so many times its bytes at no loss.
 # With 1, three lines in 500 of a middling model ended below greedy search; with no bound but the length limit
@@ -22,10 +27,6 @@ LOOK_AHEAD = 2
 OPEN_WITHIN = 2.0
 
 
-AUTO, OFF = "auto", "off"
-ENGINES = ("torch", "cuda-graph", "numba")
-DEVICES = ("cpu", "cuda")
-PRECISIONS = ("fp32", "bf16", "int8", "w8a8")  # of the matrices; the last two are the numba engine's
 MOST_DRAFTED = bounds.MOST_DRAFTED  # bytes a pass
 
 

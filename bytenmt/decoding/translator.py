@@ -187,7 +187,8 @@ class Translator:
             for number, line in enumerate(pieces, first)
         ]
         requests = list(dict.fromkeys(request for line in asked for request in line if request is not None))
-        found: dict[Request | None, list[Hypothesis]] = {None: [NOTHING]}
+        flags = None if self.settings.rules is None else ()
+        found: dict[Request | None, list[Hypothesis]] = {None: [NOTHING._replace(flags=flags)]}
         found.update(zip(requests, self._decode(requests), strict=True))
         parts = [[found[request] for request in line] for line in asked]
         penalty = self.options.length_penalty
@@ -195,10 +196,9 @@ class Translator:
 
     def pieces(self, line: bytes) -> list[Piece]:
         """What is translated one by one of a line: never is a span cut that is kept."""
-        if not self.source or len(line) <= self.max_source_bytes:
-            return [Piece(line if self.source else b"", b"")]
-        rules = self.settings.rules
-        return cut(line, self.max_source_bytes, [span[:2] for span in rules.spans(line)] if rules else [])
+        line, rules, limit = line if self.source else b"", self.settings.rules, self.max_source_bytes
+        whole = [span[:2] for span in rules.spans(line)] if rules and len(line) > limit else []
+        return cut(line, limit, whole)
 
     def stream(self, line: AnyStr) -> Iterator[AnyStr]:
         """The translation of one line as it is decoded, in parts of whole characters; for beam 1."""
@@ -247,9 +247,9 @@ class Translator:
     def _flagged(self, request: Request, found: list[Hypothesis]) -> list[Hypothesis]:
         """The hypotheses with what is to be told of what they owed."""
         rules = self.settings.rules
-        return (
-            found if rules is None else [one._replace(flags=rules.flags(request, one.text)) for one in found]
-        )
+        if rules is None:
+            return found
+        return [one._replace(flags=rules.flags(request, one.text)) for one in found]
 
     def _classes(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[int]]]:
         """Which requests are decoded by one engine, and how many of them at once: a power of two, so that

@@ -490,7 +490,7 @@ RESUME = "train -o run --resume --src src --valid-src src --tgt tgt --valid-tgt 
     [
         "",
         "--arch luong",
-        "--set train.lr=2e-3",
+        "--set train.lr=8e-3",
         "--preset tiny --set model.d_hidden=12 --set model.d_embedding=8 --arch luong",
         "--config run/config.toml",
     ],

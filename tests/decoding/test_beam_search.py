@@ -27,7 +27,7 @@ from made_up import (
 from rotation import rotated
 
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
-from bytenmt.decoding.pytorch import beam_search
+from bytenmt.decoding.pytorch import beam_search, candidates
 from bytenmt.decoding.pytorch.beams import Finished
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
@@ -223,7 +223,7 @@ def test_stopping_when_as_many_have_ended_as_there_are_beams_is_caught(
         )
 
     caught(check_never_below_greedy, planted(plant), 3, 1.0, 1)
-    monkeypatch.setattr(beam_search, "search_is_over", too_early)
+    monkeypatch.setattr(candidates, "search_is_over", too_early)
     caught(check_never_below_greedy, pytorch, 3, 1.0, 1)
 
 

@@ -22,7 +22,7 @@ from bytenmt.decoding.constraints.lexer import CLASSES, Lexer
 from bytenmt.decoding.constraints.rules import LIMIT, UNMET, Rules
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.interface import Hypothesis, Options, Request
-from bytenmt.decoding.pytorch.constraints import shared_order
+from bytenmt.decoding.pytorch.candidates import shared_order
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
@@ -308,3 +308,28 @@ def test_all_alternatives_of_a_term_can_be_written() -> None:
         text = greedily(rules, b"a", few_bytes(seed, b"bcx ", end=end))
         seen |= {form for form in (b"bx", b"cx", b"Bx", b"Cx") if form in text}
     assert {b"bx", b"cx"} <= seen
+
+
+def test_what_is_owed_comes_where_the_text_would_end() -> None:
+    """Long before the limit, and not flagged."""
+    rules = Rules(("placeholders", "urls"))
+    asked = rules.asked(Request(b"{x} http://a.b", 99))
+    text = greedily(rules, b"{x} http://a.b", sure_of(b"well"), 99)
+    assert text.startswith(b"well") and rules._kept(text) == [b"{x}", b"http://a.b"] and len(text) < 24
+    assert rules.flags(asked, text) == ()
+
+
+def test_greedy_search_takes_what_is_owed_where_it_is_nearly_the_best() -> None:
+    rules = Rules(("placeholders",))
+
+    def nearly(p: float) -> Distribution:
+        def log_p(prefix: bytes) -> np.ndarray:
+            rest = np.full(256, 0.0001)
+            rest[ord("a") if len(prefix) < 9 else 255] = 0.9
+            rest[ord("{")] = p
+            return np.log(rest / rest.sum())
+
+        return log_p
+
+    assert greedily(rules, b"{x}", nearly(0.2)).startswith(b"{x}a")
+    assert greedily(rules, b"{x}", nearly(0.05)).startswith(b"aaaaaaaaa{x}")

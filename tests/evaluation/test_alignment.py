@@ -28,8 +28,17 @@ PAIRS = [
     (b"q", "é\U0001f600".encode()),
     (b"z", b""),
 ]
-CASES = {name: VARIANTS[name] for name in WITH_SOURCE if VARIANTS[name]["arch"] in ATTENTIVE}
+CASES = {
+    name: VARIANTS[name]
+    for name in WITH_SOURCE
+    if VARIANTS[name]["arch"] in ATTENTIVE and VARIANTS[name].get("attention") != "off"
+}
 CASES["luong-reversed"] = {**VARIANTS["luong"], "reverse_source": True}
+IN_THE_TEXTS_ORDER = [
+    "luong-location",
+    "luong-local-m",
+]  # attention sees the source so, though read backwards
+FADING = ["luong-local-p"]  # a Gaussian after the softmax
 
 
 def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarray:
@@ -59,19 +68,22 @@ def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarra
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_weights_are_those_of_the_prediction(name: str) -> None:
-    """In a batch, padded, and in the order of the source; a probability each; of two models the mean."""
+    """In a batch, padded, and in the order of the source; probabilities, unless they fade; of two models the
+    mean."""
     models = [build(CASES[name], seed, scale=2.0) for seed in (0, 1)]
     for chosen in (models[:1], models):
         found = Aligner(chosen, CPU).weights(PAIRS)
         for (source, text), weights in zip(PAIRS, found, strict=True):
             assert weights.shape == (len(text), len(source) + 1)
             if text:
-                parts = [
-                    seen(model, source, text, CASES[name].get("reverse_source", False)) for model in chosen
-                ]
+                turned = CASES[name].get("reverse_source", False) and name not in IN_THE_TEXTS_ORDER
+                parts = [seen(model, source, text, turned) for model in chosen]
                 assert np.allclose(weights, np.mean(parts, axis=0), atol=1e-6)
-                assert np.allclose(weights.sum(axis=1), 1, atol=1e-6)
-    assert np.ptp(found[1]) > 0.1, "weights that are all alike tell no mistake"
+                if name not in FADING:
+                    assert np.allclose(weights.sum(axis=1), 1, atol=1e-6)
+    assert np.ptp(found[1]) > (0.02 if name == "luong-twice" else 0.1), (
+        "weights that are all alike tell no mistake"
+    )
 
 
 @given(st.text("a한é\U0001f600", max_size=6), st.text("b글", max_size=5), st.integers(0, 9))
@@ -143,13 +155,16 @@ def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:
     """Of every character of the text but the joints of pieces, for a run with attention; not for one without,
     nor where not wanted."""
     run, plain = make_run(tmp_path / "run"), make_run(tmp_path / "plain", "bytenet", 1)
+    near = make_run(tmp_path / "near", "luong", 2, ("model.attention=local-p", "model.attention_window=5"))
+    off = make_run(tmp_path / "off", "luong", 2, ("model.attention=off", "model.input_feeding=false"))
     (tmp_path / "src").write_text("one 두 번째 three\n\nb\n")
     options += " --format jsonl --max-len-b 9"
     command = ["translate", "-i", f"{tmp_path}/src", *options.split()]
     for models, more, told in (
         ([run], [], True),
+        ([near], [], True),
         ([run], ["--no-alignment"], False),
-        ([plain], [], False),
+        ([plain, off], [], False),
         ([plain, run], ["--alignment"], True),
     ):
         result = CliRunner().invoke(main, [*command, "-m", *map(str, models), *more])

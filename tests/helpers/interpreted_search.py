@@ -20,19 +20,27 @@ from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.splitmix import draw_key
 
 FILE = Path(bytenmt.decoding.cpu.search.beam_search.__file__)
-WITH = ("candidates", "constraints", "ngram_blocking")  # files beside it
+WITH = ("candidates", "constraints", "ngram_blocking", "owing")  # files beside it
 
 
 def interpreted() -> ModuleType:
     """A fresh copy of the module whose functions are Python's own. What is compiled elsewhere is replaced."""
+    files = [uncompiled(FILE.with_name(f"{name}.py")) for name in WITH]
     copy = uncompiled(FILE)
-    for name in WITH:
-        beside = vars(uncompiled(FILE.with_name(f"{name}.py")))
-        vars(copy).update({key: beside[key] for key in vars(copy).keys() & beside.keys() if key[0] != "_"})
+    for one in (*files, copy):
+        for beside in files:
+            vars(one).update({key: vars(beside)[key] for key in vars(one).keys() & functions(beside)})
     copied: Any = copy
     copied.log_softmax = mean_of_models
     copied.learn = lambda *_: None
     return copy
+
+
+def functions(module: ModuleType) -> set[str]:
+    """The names of those that a file has of its own."""
+    return {
+        name for name, part in vars(module).items() if getattr(part, "__module__", "") == "interpreted_choose"
+    }
 
 
 def uncompiled(file: Path) -> ModuleType:

@@ -132,7 +132,7 @@ def test_an_option_that_would_be_ignored_is_an_error(line, capsys):
 
 def test_a_missing_peer_is_told_in_a_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(BytenmtError, match="pip install ctranslate2"):
+    with pytest.raises(BytenmtError, match=r"pip install 'bytenmt\[bench\]'"):
         peer.precisions()
 
 

@@ -68,7 +68,7 @@ def test_a_tool_tells_its_usage_from_elsewhere(
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(tool), run_name="__main__")
     assert ended.value.code == 0
-    assert capsys.readouterr().out.startswith(f"usage: {tool.name}")
+    assert capsys.readouterr().out.lower().startswith(f"usage: {tool.name}")
 
 
 def test_a_tool_runs_as_a_file_and_as_a_module(tmp_path: Path) -> None:

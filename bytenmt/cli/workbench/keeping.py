@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from bytenmt.cli.options import FILE, options
-from bytenmt.decoding.constraints.lexer import CLASSES
+from bytenmt.decoding.names import KEPT
 
 KEEPING = options(
     click.option(
         "--keep",
-        metavar=",".join(CLASSES),
+        metavar=",".join(KEPT),
         help="What every translation has exactly as its source: some of these, with commas; tags close in"
         " order.",
     ),

@@ -6,8 +6,9 @@ Knows the extractor and the glossary; knows no engine.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ from bytenmt.errors import SettingError
 if TYPE_CHECKING:
     from bytenmt.decoding.interface import Request as Asked
 
+CACHED = 2048  # lines that are read once, and asked for when they are cut, translated and looked at
+Parts = tuple[list[Span], list[tuple[bytes, ...]], tuple[bytes, ...]]
 LIMIT, UNMET = "limit", "unmet"  # flags of a translation
 
 
@@ -38,9 +41,11 @@ class Rules:
     glossary: Glossary | None = None
     named: str | None = None  # the glossary's file
     lexer: Lexer = field(init=False)
+    _parts: Callable[[bytes], Parts] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lexer", lexer(self.classes, self.patterns))
+        object.__setattr__(self, "_parts", lru_cache(CACHED)(self._read))
 
     @classmethod
     def of(cls, keep: Any = (), keep_pattern: Any = (), glossary: Any = None) -> Rules | None:
@@ -96,9 +101,10 @@ class Rules:
     def flags(self, request: Asked, text: bytes) -> tuple[str, ...]:
         """What is to be told of a translation: LIMIT, its rest was written out because room got short; UNMET,
         something that was asked for is not there, or more than was asked for."""
-        constraint, prefix = request.constraint, request.prefix
-        walk = Walk(self.lexer, constraint, request.limit, len(prefix))
-        short = constraint.short or walk.read(text).squeezed
+        constraint, limit = request.constraint, request.limit
+        short = constraint.short
+        if not short and len(text) + constraint.owed_bytes >= limit:  # else there was room for all
+            short = Walk(self.lexer, constraint, limit, len(request.prefix)).read(text).squeezed
         return (LIMIT,) * short + (UNMET,) * (not self.met(request.source or b"", text))
 
     def met(self, source: bytes, text: bytes) -> bool:
@@ -125,7 +131,7 @@ class Rules:
     def _kept(self, text: bytes) -> list[bytes]:
         return [text[span.begin : span.end] for span in self.lexer.spans(text)]
 
-    def _parts(self, source: bytes) -> tuple[list[Span], list[tuple[bytes, ...]], tuple[bytes, ...]]:
+    def _read(self, source: bytes) -> Parts:
         """The spans of a line, those of terms without a name; the forms of each term; what is forbidden.
 
         A term inside a span is no term, a span inside a term goes with it.

@@ -30,6 +30,14 @@ def wordlike() -> npt.NDArray[np.bool_]:
     return found
 
 
+def symbols() -> npt.NDArray[np.bool_]:
+    """(256,) bool: ASCII that is neither a letter nor a digit."""
+    found = np.zeros(N_IDS, np.bool_)
+    found[: len(found) // 2] = True
+    found[list(WORD)] = False
+    return found
+
+
 def begins_wordlike(text: bytes) -> bool:
     """Whether the first character is a letter or digit of an alphabet."""
     return text[0] in WORDLIKE

@@ -14,9 +14,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from bytenmt.decoding.interface import LOOK_AHEAD, OPEN_WITHIN, Options, Request
+from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.beams import Beams, Chosen, Finished, History
-from bytenmt.decoding.pytorch.constraints import Bytes, Owing, Rulebook, View, along, shared_order
+from bytenmt.decoding.pytorch.candidates import beam_search
+from bytenmt.decoding.pytorch.constraints import (
+    Bytes,
+    Owing,
+    Rulebook,
+    View,
+    along,
+    chances,
+    firm,
+)
 from bytenmt.decoding.pytorch.ngram_blocking import Guard, banned
 from bytenmt.decoding.pytorch.sampling import draw, signed
 from bytenmt.models.tree import map_tensors
@@ -78,14 +87,16 @@ class Search:
     def step(self, log_p: Tensor, beams: Beams) -> Beams:
         """log_p (n, b, 256): the models' log-probabilities of the next byte. The history is written in place,
         the rest of the answer is fresh."""
-        owes = self._owes(beams)
+        owes, options, plain = self._owes(beams), self.options, log_p
         log_p = allowed(log_p, self._mask(beams, owes))
-        if self.options.beam > 1 and not self.options.sample:
+        if options.beam > 1 and not options.sample:
             left = None if owes is None or self._rulebook is None else self._rulebook.left(*owes)
-            return self._go_on(beams, beam_search(log_p, beams, self.options, left))
-        byte = self._byte(log_p, beams.key, beams.step, owes and owes[1].onward | owes[1].begins)
+            return self._go_on(beams, beam_search(log_p, beams, options, left))
+        values = log_p if owes is None else chances(plain, log_p, owes[1], options.sample)
+        byte = self._byte(values, beams.key, beams.step)
         score = beams.score + log_p.gather(2, byte[:, :, None])[:, :, 0]
-        return self._go_on(beams, each_row(byte, score, beams, self.options))
+        held = None if owes is None else firm(plain, log_p, owes[1], byte, options.sample)
+        return self._go_on(beams, each_row(byte, score, beams, options), held)
 
     def verify(self, log_p: Tensor, draft: Tensor, beams: Beams) -> tuple[Beams, Tensor]:
         """The choices of m + 1 steps of one beam at once; draft (n, m) int64: bytes to verify.
@@ -101,14 +112,16 @@ class Search:
             automaton.append(self._follow[automaton[-1], draft[:, j : j + 1]])
         states = torch.cat(automaton, dim=1)
         at = _at(beams, column)
+        # A draw depends on the sum of key and step: the column may be added to either.
+        key = beams.key + column
         if self._rulebook is None:
             room = ((beams.limit - beams.step)[:, None] - column).clamp(0, LONGEST_CHARACTER)
-            forbidden, favoured = self._forbidden[beams.forced.gather(1, at).long(), room, states], None
+            log_p = allowed(log_p, self._forbidden[beams.forced.gather(1, at).long(), room, states])
+            byte = self._byte(log_p, key, beams.step)
         else:
-            forbidden, favoured, owing = self._along(beams, draft, automaton)
-        log_p = allowed(log_p, forbidden)
-        # A draw depends on the sum of key and step: the column may be added to either.
-        byte = self._byte(log_p, beams.key + column, beams.step, favoured)
+            plain, (log_p, bytes_, owing) = log_p, self._along(log_p, beams, draft, automaton)
+            byte = self._byte(chances(plain, log_p, bytes_, self.options.sample), key, beams.step)
+            firmly = firm(plain, log_p, bytes_, byte, self.options.sample)
         right = (byte[:, :m] == draft) & (draft != EOS)
         n_right = right.long().cumprod(dim=1).sum(dim=1, keepdim=True)
 
@@ -132,33 +145,38 @@ class Search:
         )
         if self._rulebook is not None:
             at_last = at_last._replace(owing=along(owing, n_right), automaton=states.gather(1, n_right))
-            after = after._replace(owing=self._owing(at_last, last))
+            after = after._replace(owing=self._owing(at_last, last, firm=firmly.gather(1, n_right)))
         return after, m - n_right[:, 0]
 
     def _along(
-        self, beams: Beams, draft: Tensor, automaton: Sequence[Tensor]
-    ) -> tuple[Tensor, Tensor, list[Owing]]:
-        """What is forbidden and favoured at each of the m + 1 columns of a draft, (n, m + 1, 256) bool, and
-        what is owed there. automaton: of each column."""
-        forbidden, favoured, owing = [], [], []
+        self, log_p: Tensor, beams: Beams, draft: Tensor, automaton: Sequence[Tensor]
+    ) -> tuple[Tensor, Bytes, list[Owing]]:
+        """At each of the m + 1 columns of a draft: log_p (n, m + 1, 256) where it is allowed, what may come,
+        and what is owed. automaton: of each column."""
+        masked, bytes_, owing = [], [], []
         for j, state in enumerate(automaton):
             at = beams._replace(step=beams.step + j, automaton=state)
             owes = self._owes(at)
             assert owes is not None and isinstance(at.owing, Owing)
             owing.append(at.owing)
-            forbidden.append(self._mask(at, owes))
-            favoured.append(owes[1].onward | owes[1].begins)
+            bytes_.append(owes[1])
+            plain = log_p[:, j : j + 1]
+            masked.append(allowed(plain, self._mask(at, owes)))
             if j < draft.shape[1]:
-                beams = beams._replace(owing=self._owing(at, draft[:, j : j + 1], owes[0]))
-        return torch.cat(forbidden, dim=1), torch.cat(favoured, dim=1), owing
+                byte = draft[:, j : j + 1]
+                firmly = firm(plain, masked[j], owes[1], byte, self.options.sample)
+                beams = beams._replace(owing=self._owing(at, byte, owes[0], firmly))
+        return (
+            torch.cat(masked, dim=1),
+            Bytes(*(torch.cat(p, dim=1) for p in zip(*bytes_, strict=True))),
+            owing,
+        )
 
-    def _byte(self, log_p: Tensor, key: Tensor, step: Tensor, favoured: Tensor | None = None) -> Tensor:
+    def _byte(self, log_p: Tensor, key: Tensor, step: Tensor) -> Tensor:
         """The byte that each text takes, drawn or the likeliest: log_p (n, b, 256), key (n, b), step (n,)
-        -> (n, b) int64. favoured (n, b, 256) bool: of items that are owed."""
+        -> (n, b) int64."""
         if self.options.sample:
             return draw(log_p, key, step, self.options)
-        if favoured is not None:
-            log_p = log_p + OPEN_WITHIN * favoured
         return log_p.max(dim=2).indices
 
     def _mask(self, beams: Beams, owes: tuple[View, Bytes] | None = None) -> Tensor:
@@ -173,7 +191,7 @@ class Search:
         if self.options.no_repeat_ngram_size:
             strict = forbidden | self._repeats(beams)
             if owes is not None:  # what is owed comes, however often
-                strict = torch.where(owes[1].onward | owes[1].begins, forbidden, strict)
+                strict = torch.where(owes[1].favoured, forbidden, strict)
             # A byte that is forced, or the only one that ends a character, comes all the same.
             forbidden = torch.where(strict.all(dim=2, keepdim=True), forbidden, strict)
         return forbidden
@@ -185,13 +203,16 @@ class Search:
         view = self._rulebook.view(beams.owing)
         return view, self._rulebook.bytes(beams.owing, view, beams.automaton, beams.limit - beams.step)
 
-    def _owing(self, beams: Beams, byte: Tensor, view: View | None = None) -> Owing | tuple[()]:
-        """What is owed behind a byte (n, b) int64 of each of the beams; view: of them, where it is there."""
+    def _owing(
+        self, beams: Beams, byte: Tensor, view: View | None = None, firm: Tensor | None = None
+    ) -> Owing | tuple[()]:
+        """What is owed behind a byte (n, b) int64 of each of the beams; view: of them, where it is there;
+        firm: see Rulebook.take."""
         if self._rulebook is None or not isinstance(beams.owing, Owing):
             return ()
         held = beams.forced.gather(1, _at(beams)) > 0
         view = view or self._rulebook.view(beams.owing)
-        return self._rulebook.take(beams.owing, view, beams.automaton, byte, held)
+        return self._rulebook.take(beams.owing, view, beams.automaton, byte, held, firm)
 
     def _repeats(self, beams: Beams) -> Tensor:
         """The bytes that complete n characters which the text already has in a row: (n, b, 256) bool."""
@@ -200,8 +221,8 @@ class Search:
         within = beams.automaton != ACCEPT
         return banned(beams.guard, beams.step, within, self.options.no_repeat_ngram_size) & completes
 
-    def _go_on(self, beams: Beams, chosen: Chosen) -> Beams:
-        """The sentences after a step; what is done stays as it is."""
+    def _go_on(self, beams: Beams, chosen: Chosen, firm: Tensor | None = None) -> Beams:
+        """The sentences after a step; what is done stays as it is. firm: see Rulebook.take."""
         # A done sentence writes where nobody reads: its last step is the one past its bytes.
         at = _at(beams)[:, :, None].expand(-1, 1, self.options.beam)
         byte = chosen.byte.to(torch.uint8)
@@ -223,7 +244,7 @@ class Search:
             score=chosen.score,
             finished=chosen.finished,
             guard=guard,
-            owing=self._owing(before, chosen.byte),
+            owing=self._owing(before, chosen.byte, firm=firm),
         )
 
 
@@ -241,56 +262,6 @@ def each_row(byte: Tensor, score: Tensor, beams: Beams, options: Options) -> Cho
     finished = Finished(*(torch.where(ends, *pair) for pair in zip(ended, beams.finished, strict=True)))
     done = (finished.step >= 0).all(dim=1)
     return Chosen(byte, beams.parent, score, finished, done)
-
-
-def beam_search(log_p: Tensor, beams: Beams, options: Options, left: Tensor | None = None) -> Chosen:
-    """The b best of all continuations go on; those among the b best that end are finished. left (n, b, 256)
-    int64: what each byte leaves owed; the best are then those of shared_order."""
-    b = options.beam
-    # As many non-EOS candidates as beams are among the best 2 b: each beam has one EOS.
-    total = (beams.score[:, :, None] + log_p).flatten(1)
-    if left is None:
-        best, index = (part[:, : 2 * b] for part in total.sort(dim=1, descending=True, stable=True))
-    else:
-        index = shared_order(total, left.flatten(1), 2 * b)
-        best = total.gather(1, index)
-    parent, byte = index // N_IDS, index % N_IDS
-
-    ends = byte == EOS
-    over = ~ends[:, :b] | beams.done[:, None]
-    total = best[:, :b].masked_fill(over, -torch.inf)
-    ended = Finished.ended(total, beams.step, parent[:, :b], options)
-    both = [torch.cat(pair, dim=1) for pair in zip(beams.finished, ended, strict=True)]
-    pick = both[0].sort(dim=1, descending=True, stable=True).indices[:, :b]
-    finished = Finished(*(part.gather(1, pick) for part in both))
-
-    if left is not None:  # the first ones are not the best
-        ends = ends | ((~ends).cumsum(dim=1) > b)
-    score, pick = best.masked_fill(ends, -torch.inf).sort(dim=1, descending=True, stable=True)
-    score, pick = score[:, :b], pick[:, :b]
-    done = search_is_over(score[:, 0], finished, beams.step + 1, beams.limit, options)
-    return Chosen(byte.gather(1, pick), parent.gather(1, pick), score, finished, done)
-
-
-def search_is_over(
-    best: Tensor, finished: Finished, n_bytes: Tensor, limit: Tensor, options: Options
-) -> Tensor:
-    """Whether no text that goes on is expected among the wanted hypotheses: (n,) bool.
-
-    best (n,): the highest score of those that go on, after n_bytes (n,) of at most limit (n,). That as many
-    have ended as there are beams is not enough: a confident model lets an early EOS of little probability
-    among the best at nearly every step, and all of these are worse than the text that goes on. So the search
-    ends where they outrank what that could become with no further loss, in as many bytes again; or, however
-    few have ended, at its limit.
-    """
-
-    def ranked(length: Tensor) -> Tensor:
-        return best / (length + 1).double() ** options.length_penalty
-
-    worst_wanted = finished.score[:, options.n_best - 1]
-    all_ended = finished.score[:, -1] > -torch.inf
-    soon = torch.minimum(LOOK_AHEAD * n_bytes, limit)
-    return (ranked(limit) <= worst_wanted) | (all_ended & (ranked(soon) <= worst_wanted))
 
 
 def _at(beams: Beams, ahead: Tensor | None = None) -> Tensor:

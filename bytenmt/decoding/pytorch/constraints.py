@@ -18,7 +18,8 @@ from torch import Tensor
 from bytenmt.decoding.constraints.constraint import Constraint, Size, numbers
 from bytenmt.decoding.constraints.lexer import Lexer
 from bytenmt.decoding.constraints.nesting import ANYWHERE
-from bytenmt.decoding.constraints.words import wordlike
+from bytenmt.decoding.constraints.words import symbols, wordlike
+from bytenmt.decoding.interface import OPEN_WITHIN
 from bytenmt.utf8 import ACCEPT, EOS, LONGEST_CHARACTER, N_IDS
 
 
@@ -26,7 +27,8 @@ class Owing(NamedTuple):
     """What n sentences owe, see constraint.Numbers, and what each of b beams owes still.
 
     owed (n, k, b) bool; track (n, k, b) bool: the items of which the last `offset` (n, b) int64 bytes are the
-    beginning; lexer, inside, banned (n, b) int64: states of the extractor, of tags, of what is forbidden.
+    beginning; lexer, inside, banned (n, b) int64: states of the extractor, of tags, of what is forbidden;
+    firm (n, b) bool: the track is not left.
     """
 
     text: Tensor
@@ -46,6 +48,7 @@ class Owing(NamedTuple):
     lexer: Tensor
     inside: Tensor
     banned: Tensor
+    firm: Tensor
 
     @staticmethod
     def of(constraints: Sequence[Constraint], b: int, size: Size | None = None) -> Owing:
@@ -64,6 +67,7 @@ class Owing(NamedTuple):
             lexer=state,
             inside=inside,
             banned=zero.clone(),
+            firm=zero > 0,
         )
 
     def beams(self, parent: Tensor) -> Owing:
@@ -74,7 +78,7 @@ class Owing(NamedTuple):
         return self._replace(**many, **each)
 
 
-OF_BEAMS = ("offset", "lexer", "inside", "banned")
+OF_BEAMS = ("offset", "lexer", "inside", "banned", "firm")
 
 
 class View(NamedTuple):
@@ -98,11 +102,15 @@ class View(NamedTuple):
 
 
 class Bytes(NamedTuple):
-    """Of the next byte, each (n, b, 256) bool: allowed; onward: it goes on with an item; begins: one."""
+    """Of the next byte, each (n, b, 256) bool: allowed; onward: it goes on with an item; begins: one;
+    favoured: of these, but for letters that begin one, which are too many. instead (n, b) int64: the byte
+    that comes in place of an end that may not come yet, or -1."""
 
     allowed: Tensor
     onward: Tensor
     begins: Tensor
+    favoured: Tensor
+    instead: Tensor
 
 
 class Rulebook:
@@ -117,7 +125,7 @@ class Rulebook:
         self._follow, self._begins = there(lexer.follow), there(lexer.begins)
         self._freely, self._loose = there(lexer.freely), there(lexer.loose)
         self._escape = there(lexer.escape.astype(np.int64))
-        self._wordlike = there(wordlike())
+        self._wordlike, self._symbol = there(wordlike()), there(symbols())
         self._may = may.to(device)
 
     def view(self, owing: Owing) -> View:
@@ -138,7 +146,7 @@ class Rulebook:
         return View(
             ends,
             ends & owing.right.gather(1, which),
-            goes_on & ~ends & ~self._loose[owing.lexer],
+            goes_on & ~ends & (owing.firm | ~self._loose[owing.lexer]),
             _sum(owing, owing.owed, ones=True),
             _sum(owing, owed, ones=True),
             _sum(owing, owed),
@@ -171,21 +179,23 @@ class Rulebook:
         target = first[:, :, 0].long().gather(1, main.max(dim=1).indices)
         can = fresh.gather(2, target[:, :, None])[:, :, 0] | ~main.any(dim=1)
         target = torch.where(can, target, self._escape[owing.lexer])
-        only = torch.zeros_like(free).scatter(2, target[:, :, None], torch.ones_like(free[:, :, :1]))
         within, which = (view.onward & ~view.ends[:, None]).max(dim=1)
-        going = torch.zeros_like(free).scatter(
-            2, view.next.gather(1, which[:, None])[:, 0, :, None].long(), torch.ones_like(free[:, :, :1])
-        )
-        only = torch.where(within[:, :, None], going, only)
+        target = torch.where(within, view.next.gather(1, which[:, None])[:, 0].long(), target)
+        only = torch.zeros_like(free).scatter(2, target[:, :, None], torch.ones_like(free[:, :, :1]))
+        instead = ((automaton == ACCEPT) | within) & view.may.any(dim=1)
         allowed = torch.where(squeezed[:, :, None], only, free | onward | begins)
         ban = owing.ban.gather(1, owing.banned[:, :, None].expand(-1, -1, N_IDS)) < 0
         strict = allowed & ~ban
         allowed = torch.where(strict.any(dim=2, keepdim=True), strict, allowed)
-        return Bytes(allowed, onward, begins & ~onward)
+        favoured = onward | (begins & self._symbol)
+        return Bytes(allowed, onward, begins & ~onward, favoured, torch.where(instead, target, -1))
 
-    def take(self, owing: Owing, view: View, automaton: Tensor, byte: Tensor, held: Tensor) -> Owing:
+    def take(
+        self, owing: Owing, view: View, automaton: Tensor, byte: Tensor, held: Tensor, firm: Tensor | None
+    ) -> Owing:
         """Every beam takes a byte (n, b) int64. held (n, 1) bool: of the prefix, which owing knows already.
-        All are of one order of beams."""
+        firm (n, b) bool: an item that is written with it is written to its end. All are of one order of
+        beams."""
         onward = view.onward & (view.next == byte[:, None])
         goes_on = onward.any(dim=1)
         met = view.ends & ~goes_on & ~(view.word & self._wordlike[byte])
@@ -206,6 +216,7 @@ class Rulebook:
             lexer=torch.where(held, owing.lexer, after),
             inside=torch.where(held, owing.inside, inside),
             banned=banned,
+            firm=(owing.firm & goes_on) if firm is None else firm | (owing.firm & goes_on),
         )
 
     def left(self, view: View, bytes_: Bytes) -> Tensor:
@@ -215,19 +226,22 @@ class Rulebook:
         return torch.where(bytes_.onward, going, other)
 
 
-def shared_order(total: Tensor, left: Tensor, n: int) -> Tensor:
-    """Dynamic beam allocation (Post and Vilar 2018): the width is shared among the numbers of constraints
-    that are met. total (n, c): of the candidates, -inf where there is none; left (n, c) int64: what each
-    still owes. The indices of the n first ones: the best of each number, better ones first, then the second
-    best of each, and so on."""
-    best, order = total.sort(dim=1, descending=True, stable=True)
-    bank = left.gather(1, order)
-    sorted_bank, by_bank = bank.sort(dim=1, stable=True)
-    first = torch.searchsorted(sorted_bank, sorted_bank)
-    rank = torch.arange(total.shape[1], device=total.device) - first
-    rank = torch.empty_like(rank).scatter(1, by_bank, rank)
-    rank = rank.masked_fill(best == -torch.inf, total.shape[1])
-    return order.gather(1, rank.sort(dim=1, stable=True).indices[:, :n])
+def chances(log_p: Tensor, masked: Tensor, bytes_: Bytes, sample: bool) -> Tensor:
+    """By what a text chooses its byte, in place of masked (n, b, 256): what the end would have had goes to
+    what must come before it, and greedy search favours what is owed. log_p (n, b, 256): without the mask."""
+    at = bytes_.instead.clamp(min=0)[:, :, None]
+    own, end = masked.gather(2, at), log_p[:, :, EOS:]
+    more = torch.logaddexp(own, end) if sample else torch.maximum(own, end)
+    heeded = (bytes_.instead >= 0)[:, :, None] & (own > -torch.inf) & (end > -torch.inf)
+    masked = masked.scatter(2, at, torch.where(heeded, more, own))
+    return masked if sample else masked + OPEN_WITHIN * bytes_.favoured
+
+
+def firm(log_p: Tensor, masked: Tensor, bytes_: Bytes, byte: Tensor, sample: bool) -> Tensor:
+    """Whether a byte (n, b) int64 is chosen for the sake of what is owed: (n, b) bool. See chances."""
+    own = masked.gather(2, byte[:, :, None])[:, :, 0]
+    for_end = (byte == bytes_.instead) & (log_p[:, :, EOS] > own)
+    return for_end if sample else for_end | (own < masked.amax(dim=2))
 
 
 def along(owings: Sequence[Owing], column: Tensor) -> Owing:

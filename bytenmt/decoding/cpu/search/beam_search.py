@@ -1,7 +1,7 @@
 """One step of the search for sentences that stand at places; its twin is decoding/pytorch/beam_search.py.
 
-Compiled without a cache of its own, as part of interpreter.py. Knows log-probabilities, the automaton, the
-length rule and when a sentence is done; knows no models.
+Compiled without a cache of its own, as part of interpreter.py. Knows log-probabilities, UTF-8, lengths and
+when a sentence is done; knows no models.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import numpy as np
 
 from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest
 from bytenmt.decoding.cpu.kernels.simd import compiled
-from bytenmt.decoding.cpu.search.candidates import NOTHING, consider, favour, insert, share_width
-from bytenmt.decoding.cpu.search.constraints import constrain, standing, take, take_all
+from bytenmt.decoding.cpu.search.candidates import NOTHING, consider, insert, share_width
+from bytenmt.decoding.cpu.search.constraints import constrain, favour, take, take_all
 from bytenmt.decoding.cpu.search.drafter import Drafter, learn
 from bytenmt.decoding.cpu.search.ngram_blocking import forbid_repeats
+from bytenmt.decoding.cpu.search.owing import standing
 from bytenmt.decoding.cpu.search.slots import DONE, RUNNING, Rules, SearchState
 from bytenmt.decoding.interface import LOOK_AHEAD
 from bytenmt.splitmix import INCREMENT, scrambled
@@ -69,19 +70,19 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
         place = search.rows[first, 0]
         began, n_columns = search.step[place], 1 + search.n_drafted[place]
         for column in range(n_columns):
-            n_found = 0
+            n_found, firm = 0, False
             n_of[:] = 0
             for beam in range(rules.beam):
                 before = search.score[place, beam]
                 if rules.sample and before == NOTHING:
                     continue  # this text has ended
                 log_softmax(search.logits, first + column + beam, merged)
-                allow(search, rules, place, beam, allowed, text, favoured, left)
+                instead = allow(search, rules, place, beam, allowed, text, favoured, left)
                 if rules.sample:
-                    draw(search, rules, place, beam, merged, allowed)
+                    draw(search, rules, place, beam, merged, allowed, instead)
                     continue
                 if rules.extractor.there and rules.beam == 1:
-                    favour(merged, allowed, favoured)
+                    firm = favour(merged, allowed, favoured, instead)
                 for byte in range(N_IDS):
                     if allowed[byte] and n_banks > 0:
                         total, bank = before + np.float64(merged[byte]), left[byte]
@@ -95,7 +96,7 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
             if n_banks > 0:
                 n_found = share_width(banks, bank_index, n_of, best, index, rules.beam)
             if not rules.sample:
-                beam_search(search, rules, place, best, index, n_found)
+                beam_search(search, rules, place, best, index, n_found, firm)
             search.step[place] += 1
             if search.state[place] != RUNNING or column == n_columns - 1:
                 break
@@ -138,9 +139,9 @@ def allow(
     text: Any,
     favoured: Any,
     left: Any,
-) -> None:
+) -> int:
     """Which bytes may follow: what the prefix forces, else the automaton under the length limit, what is
-    owed, and the repetition guard. favoured, left: see constrain."""
+    owed, and the repetition guard. favoured, left, and what is returned: see constrain."""
     step = search.step[place]
     room = min(search.limit[place] - step, LONGEST_CHARACTER)
     may = rules.allowed[room, search.automaton[place, beam]]
@@ -150,10 +151,11 @@ def allow(
         forced = search.prefix[place, step]
         for byte in range(N_IDS):
             allowed[byte], favoured[byte], left[byte] = byte == forced, False, 0
-        return
+        return -1
+    instead = -1
     if rules.extractor.there:
         state, room = search.automaton[place, beam], search.limit[place] - step
-        constrain(
+        instead = constrain(
             search.owing, rules.extractor, rules.allowed, place, beam, state, room, allowed, favoured, left
         )  # fmt: skip
     if rules.ngram > 0:
@@ -162,11 +164,14 @@ def allow(
             text[back] = search.chosen[place, back, at]
             at = search.parents[place, back, at]
         forbid_repeats(text[:step], rules, search.automaton[place, beam], allowed, favoured)
+    return instead
 
 
 @compiled
-def beam_search(search: SearchState, rules: Rules, place: int, best: Any, index: Any, n_found: int) -> None:
-    """Beam search: end and go on with the best candidates."""
+def beam_search(
+    search: SearchState, rules: Rules, place: int, best: Any, index: Any, n_found: int, firm: bool
+) -> None:
+    """Beam search: end and go on with the best candidates. firm: see take."""
     step, beams = search.step[place], rules.beam
     automaton = search.automaton[place].copy()
     going, held = 0, step < search.n_prefix[place]
@@ -182,23 +187,17 @@ def beam_search(search: SearchState, rules: Rules, place: int, best: Any, index:
             going += 1
     if rules.extractor.there:
         parent, last = search.parent[place], search.last[place]
-        take_all(search.owing, rules.extractor, place, parent, automaton, last, going, held)
+        take_all(search.owing, rules.extractor, place, parent, automaton, last, going, held, firm)
     for beam in range(going, beams):  # nothing is left for these
         search.last[place, beam], search.parent[place, beam] = BOS, beam
         search.score[place, beam] = NOTHING
     for beam in range(beams):
         search.chosen[place, step, beam] = search.last[place, beam]
         search.parents[place, step, beam] = search.parent[place, beam]
-        keep_total(search, place, step, beam)
+        if search.totals.shape[1] > 0:
+            search.totals[place, step, beam] = search.score[place, beam]
     if search_is_over(search, rules, place, search.score[place, 0] if going > 0 else NOTHING):
         search.state[place] = DONE
-
-
-@compiled
-def keep_total(search: SearchState, place: int, step: int, beam: int) -> None:
-    """Note a beam's score after a step, where that is asked for."""
-    if search.totals.shape[1] > 0:
-        search.totals[place, step, beam] = search.score[place, beam]
 
 
 @compiled
@@ -236,12 +235,20 @@ def finish(search: SearchState, rules: Rules, place: int, total: float, beam: in
 
 
 @compiled
-def draw(search: SearchState, rules: Rules, place: int, beam: int, merged: Any, allowed: Any) -> None:
-    """Sampling: one text's next byte."""
+def draw(
+    search: SearchState, rules: Rules, place: int, beam: int, merged: Any, allowed: Any, instead: int
+) -> None:
+    """Sampling: one text's next byte. instead: see constrain; it has the end's probability too."""
     step = search.step[place]
     if np.isnan(merged[0]):  # then all are
         search.state[place] = DONE
         return
+    plain, firm = merged, False
+    if instead >= 0 and allowed[instead] and min(merged[instead], merged[EOS]) > NOTHING:
+        merged = merged.copy()
+        high, low = max(merged[instead], merged[EOS]), min(merged[instead], merged[EOS])
+        firm = merged[EOS] > merged[instead]
+        merged[instead] = np.float32(high + np.float32(math.log1p(math.exp(low - high))))
     order = np.argsort(-np.where(allowed, merged, np.float32(NOTHING)), kind="mergesort")
     n = 0
     for byte in range(N_IDS):
@@ -269,11 +276,12 @@ def draw(search: SearchState, rules: Rules, place: int, beam: int, merged: Any, 
             byte = candidate
             if running > target:
                 break
-    score = search.score[place, beam] + np.float64(merged[byte])
+    score = search.score[place, beam] + np.float64(plain[byte])
     search.chosen[place, step, beam], search.parents[place, step, beam] = byte, beam
     search.last[place, beam], search.parent[place, beam] = byte, beam
     search.score[place, beam] = score
-    keep_total(search, place, step, beam)
+    if search.totals.shape[1] > 0:
+        search.totals[place, step, beam] = score
     if byte == EOS:
         finish(search, rules, place, score, beam)
         search.score[place, beam] = NOTHING
@@ -283,5 +291,6 @@ def draw(search: SearchState, rules: Rules, place: int, beam: int, merged: Any, 
         if rules.extractor.there:
             was, automaton = standing(search.owing, place), search.automaton[place, beam]
             held = step < search.n_prefix[place]
-            take(search.owing, rules.extractor, place, was, beam, automaton, beam, byte, held)
+            firm = firm and byte == instead
+            take(search.owing, rules.extractor, place, was, beam, automaton, beam, byte, held, firm)
         search.automaton[place, beam] = rules.follow[search.automaton[place, beam], byte]

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from bytenmt.decoding.cpu.kernels.simd import compiled
-from bytenmt.decoding.interface import OPEN_WITHIN
 from bytenmt.utf8 import EOS, N_IDS
 
 NOTHING = -np.inf
@@ -78,18 +77,3 @@ def share_width(best: Any, index: Any, n_of: Any, shared: Any, shared_index: Any
         shared[places[at]], shared_index[places[at]] = total, which
         going += 1
     return n
-
-
-@compiled
-def favour(merged: Any, allowed: Any, favoured: Any) -> None:
-    """Of a greedy search: only the likeliest byte stays allowed, of items that are owed where one is no more
-    than OPEN_WITHIN below it."""
-    best, highest = -1, np.float32(NOTHING)
-    for byte in range(N_IDS):
-        if allowed[byte]:
-            value = np.float32(merged[byte] + np.float32(OPEN_WITHIN if favoured[byte] else 0.0))
-            if value > highest:
-                best, highest = byte, value
-            allowed[byte] = False
-    if best >= 0:
-        allowed[best] = True

@@ -6,101 +6,16 @@ decoding/pytorch/constraints.py. Knows neither probabilities nor models.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from bytenmt.decoding.constraints.constraint import Constraint, Numbers, Size
-from bytenmt.decoding.constraints.lexer import Lexer
+from bytenmt.decoding.constraints.constraint import Numbers
 from bytenmt.decoding.constraints.nesting import ANYWHERE
-from bytenmt.decoding.constraints.words import wordlike
 from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.decoding.cpu.search.owing import Extractor, Owing, Standing, standing
+from bytenmt.decoding.interface import OPEN_WITHIN
 from bytenmt.utf8 import ACCEPT, EOS, LONGEST_CHARACTER, N_IDS
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-
-
-class Extractor(NamedTuple):
-    """lexer.Lexer for compiled code. there: whether sentences carry constraints."""
-
-    there: bool
-    follow: Ints
-    begins: Bools
-    freely: Bools
-    loose: Bools
-    escape: npt.NDArray[np.uint8]
-    wordlike: Bools
-
-    @staticmethod
-    def of(lexer: Lexer | None) -> Extractor:
-        if lexer is None:
-            none, zero = np.zeros((1, 1), np.bool_), np.zeros((1, 1), np.int64)
-            return Extractor(False, zero, none, none, none[0], np.zeros(1, np.uint8), none[0])
-        return Extractor(
-            True, lexer.follow, lexer.begins, lexer.freely, lexer.loose, lexer.escape, wordlike()
-        )
-
-
-class Standing(NamedTuple):
-    """What each of b beams owes still: owed, track (b, k) bool; offset, lexer, inside, banned (b,) int64; as
-    in the twin's Owing."""
-
-    owed: Bools
-    track: Bools
-    offset: Ints
-    lexer: Ints
-    inside: Ints
-    banned: Ints
-
-
-class Owing(NamedTuple):
-    """What the sentences at p places owe: tables of p rows, and Standing's arrays with places first."""
-
-    tables: Numbers
-    owed: Bools
-    track: Bools
-    offset: Ints
-    lexer: Ints
-    inside: Ints
-    banned: Ints
-
-    @staticmethod
-    def make(n_places: int, beam: int, size: Size) -> Owing:
-        """Nothing is owed."""
-        many, each = (n_places, beam, size.items), (n_places, beam)
-        return Owing(
-            Numbers.blank(n_places, size),
-            np.zeros(many, np.bool_),
-            np.zeros(many, np.bool_),
-            *(np.zeros(each, np.int64) for _ in range(4)),
-        )
-
-    def size(self) -> Size:
-        """Of the tables."""
-        return Size(self.owed.shape[2], self.tables.text.shape[1], self.tables.ban.shape[1])
-
-    def begin(self, place: int, constraint: Constraint) -> None:
-        """A new sentence at a place."""
-        self.tables.put(place, constraint)
-        self.owed[place] = self.tables.owed[place]
-        self.track[place] = False
-        self.offset[place] = self.banned[place] = 0
-        self.lexer[place], self.inside[place] = constraint.state, constraint.inside
-
-
-@compiled
-def standing(owing: Owing, place: int) -> Standing:
-    """A copy of what is owed at a place, before bytes are taken."""
-    return Standing(
-        owing.owed[place].copy(),
-        owing.track[place].copy(),
-        owing.offset[place].copy(),
-        owing.lexer[place].copy(),
-        owing.inside[place].copy(),
-        owing.banned[place].copy(),
-    )
 
 
 @compiled
@@ -174,11 +89,12 @@ def constrain(
     allowed: Any,
     favoured: Any,
     left: Any,
-) -> None:
+) -> int:
     """Which bytes may come, in place of those that are allowed otherwise, unless there are none.
 
     may (5, N_STATES, 256): see utf8.allowed_bytes; room: bytes that are left; favoured (256,) bool: of items
-    that are owed; left (256,) int64: groups that each byte leaves owed.
+    that are owed; left (256,) int64: groups that each byte leaves owed. Returns the byte that comes in place
+    of an end that may not come yet, or -1.
     """
     tables, now = owing.tables, standing(owing, place)
     k = now.owed.shape[1]
@@ -205,22 +121,24 @@ def constrain(
                 begins[tables.text[place, tables.first[place, item]]] = True
                 if first < 0 and cost > 0:
                     first = item
-    bound = going >= 0 and ended < 0 and not rules.loose[state]
+    bound = going >= 0 and ended < 0 and (now.firm[beam] or not rules.loose[state])
     fresh = automaton == ACCEPT and not bound
     for byte in range(N_IDS):
         begins[byte] = begins[byte] and fresh and rules.begins[state, byte]
-        favoured[byte] = goes_on[byte] or begins[byte]
+        favoured[byte] = goes_on[byte] or (begins[byte] and rules.symbol[byte])
         left[byte] = n_before - 1 if goes_on[byte] else n_left - begins[byte]
 
+    # Where nothing else fits: the first item that may come, or what must stand before it.
+    instead = -1
+    if going >= 0 and ended < 0:
+        instead = going
+    elif first >= 0:
+        instead = int(tables.text[place, tables.first[place, first]])
+        if not (fresh and rules.begins[state, instead]):
+            instead = int(rules.escape[state])
     chosen = np.zeros(N_IDS, np.bool_)
-    if room - reserved < 1 and (first >= 0 or (going >= 0 and ended < 0)):
-        # Where nothing else fits: the first item that may come, or what must stand before it.
-        if going >= 0 and ended < 0:
-            chosen[going] = True
-        else:
-            target = tables.text[place, tables.first[place, first]]
-            can = fresh and rules.begins[state, target]
-            chosen[target if can else rules.escape[state]] = True
+    if room - reserved < 1 and instead >= 0:
+        chosen[instead] = True
     else:
         character = may[max(0, min(room - reserved, LONGEST_CHARACTER)), automaton]
         # A word that goes on leaves its item owed, which then needs room again.
@@ -231,7 +149,7 @@ def constrain(
                 free = free and automaton == ACCEPT and n_left == 0
             elif whole and rules.wordlike[byte]:
                 free = False
-            chosen[byte] = free or favoured[byte]
+            chosen[byte] = free or goes_on[byte] or begins[byte]
     any_chosen, any_strict = False, False
     ban = tables.ban[place, now.banned[beam]]
     for byte in range(N_IDS):
@@ -240,6 +158,30 @@ def constrain(
     if any_chosen:
         for byte in range(N_IDS):
             allowed[byte] = chosen[byte] and (not any_strict or ban[byte] >= 0)
+    return instead if automaton == ACCEPT or (going >= 0 and ended < 0) else -1
+
+
+@compiled
+def favour(merged: Any, allowed: Any, favoured: Any, instead: int) -> bool:
+    """Of a greedy search: only one byte stays allowed, see chances in the twin. instead: see constrain.
+    Returns whether it is chosen for the sake of what is owed."""
+    best, value_of_best, highest = -1, np.float32(-np.inf), np.float32(-np.inf)
+    end = merged[EOS]
+    for byte in range(N_IDS):
+        if allowed[byte]:
+            value = merged[byte]
+            highest = max(highest, value)
+            if byte == instead:
+                value = max(value, end)
+            if favoured[byte]:
+                value = np.float32(value + np.float32(OPEN_WITHIN))
+            if value > value_of_best:
+                best, value_of_best = byte, value
+            allowed[byte] = False
+    if best < 0:
+        return False
+    allowed[best] = True
+    return merged[best] < highest or (best == instead and end > merged[best])
 
 
 @compiled
@@ -253,15 +195,17 @@ def take(
     beam: int,
     byte: int,
     held: bool,
+    firm: bool,
 ) -> None:
     """A beam goes on from a parent, as they stood, by a byte. automaton: of the parent; held: the byte is of
-    the prefix, which owing knows already."""
+    the prefix, which owing knows already; firm: an item that is written with it is written to its end."""
     tables = owing.tables
     ban = tables.ban[place, was.banned[parent], byte]
     owing.banned[place, beam] = max(0, ban)
     owing.owed[place, beam] = was.owed[parent]
     owing.inside[place, beam], owing.lexer[place, beam] = was.inside[parent], was.lexer[parent]
     owing.track[place, beam], owing.offset[place, beam] = was.track[parent], was.offset[parent]
+    owing.firm[place, beam] = firm
     if held:
         return
     k, state = was.owed.shape[1], was.lexer[parent]
@@ -273,6 +217,7 @@ def take(
             owing.track[place, beam, item] = found = True
     if found:
         owing.offset[place, beam] += 1
+        owing.firm[place, beam] = firm or was.firm[parent]
         return
     owing.offset[place, beam] = 0
     ended = complete(tables, place, was, parent)
@@ -292,9 +237,18 @@ def take(
 
 @compiled
 def take_all(
-    owing: Owing, rules: Extractor, place: int, parent: Any, automaton: Any, byte: Any, n: int, held: bool
+    owing: Owing,
+    rules: Extractor,
+    place: int,
+    parent: Any,
+    automaton: Any,
+    byte: Any,
+    n: int,
+    held: bool,
+    firm: bool,
 ) -> None:
     """The first n beams go on from their parents by their bytes: parent, byte, automaton (b,)."""
     was = standing(owing, place)
     for beam in range(n):
-        take(owing, rules, place, was, parent[beam], automaton[parent[beam]], beam, byte[beam], held)
+        of = parent[beam]
+        take(owing, rules, place, was, of, automaton[of], beam, byte[beam], held, firm)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.decoding.constraints.constraint import Constraint, Size
-from bytenmt.decoding.cpu.search.constraints import Extractor, Owing
+from bytenmt.decoding.cpu.search.owing import Extractor, Owing
 from bytenmt.decoding.interface import Options
 from bytenmt.speculative.table import CHAIN
 from bytenmt.utf8 import ACCEPT, BOS, N_IDS, UTF8_NEXT, allowed_bytes

@@ -1,0 +1,78 @@
+"""The best ways for sentences to go on in a beam search, how its width is shared, and when it is over.
+
+Knows scores and what each way leaves owed; knows neither which bytes are allowed nor why.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bytenmt.decoding.interface import LOOK_AHEAD, Options
+from bytenmt.decoding.pytorch.beams import Beams, Chosen, Finished
+from bytenmt.utf8 import EOS, N_IDS
+
+
+def beam_search(log_p: Tensor, beams: Beams, options: Options, left: Tensor | None = None) -> Chosen:
+    """The b best of all continuations go on; those among the b best that end are finished. left (n, b, 256)
+    int64: what each byte leaves owed; the best are then those of shared_order."""
+    b = options.beam
+    # As many non-EOS candidates as beams are among the best 2 b: each beam has one EOS.
+    total = (beams.score[:, :, None] + log_p).flatten(1)
+    if left is None:
+        best, index = (part[:, : 2 * b] for part in total.sort(dim=1, descending=True, stable=True))
+    else:
+        index = shared_order(total, left.flatten(1), 2 * b)
+        best = total.gather(1, index)
+    parent, byte = index // N_IDS, index % N_IDS
+
+    ends = byte == EOS
+    over = ~ends[:, :b] | beams.done[:, None]
+    total = best[:, :b].masked_fill(over, -torch.inf)
+    ended = Finished.ended(total, beams.step, parent[:, :b], options)
+    both = [torch.cat(pair, dim=1) for pair in zip(beams.finished, ended, strict=True)]
+    pick = both[0].sort(dim=1, descending=True, stable=True).indices[:, :b]
+    finished = Finished(*(part.gather(1, pick) for part in both))
+
+    if left is not None:  # the first ones are not the best
+        ends = ends | ((~ends).cumsum(dim=1) > b)
+    score, pick = best.masked_fill(ends, -torch.inf).sort(dim=1, descending=True, stable=True)
+    score, pick = score[:, :b], pick[:, :b]
+    done = search_is_over(score[:, 0], finished, beams.step + 1, beams.limit, options)
+    return Chosen(byte.gather(1, pick), parent.gather(1, pick), score, finished, done)
+
+
+def search_is_over(
+    best: Tensor, finished: Finished, n_bytes: Tensor, limit: Tensor, options: Options
+) -> Tensor:
+    """Whether no text that goes on is expected among the wanted hypotheses: (n,) bool.
+
+    best (n,): the highest score of those that go on, after n_bytes (n,) of at most limit (n,). That as many
+    have ended as there are beams is not enough: a confident model lets an early EOS of little probability
+    among the best at nearly every step, and all of these are worse than the text that goes on. So the search
+    ends where they outrank what that could become with no further loss, in as many bytes again; or, however
+    few have ended, at its limit.
+    """
+
+    def ranked(length: Tensor) -> Tensor:
+        return best / (length + 1).double() ** options.length_penalty
+
+    worst_wanted = finished.score[:, options.n_best - 1]
+    all_ended = finished.score[:, -1] > -torch.inf
+    soon = torch.minimum(LOOK_AHEAD * n_bytes, limit)
+    return (ranked(limit) <= worst_wanted) | (all_ended & (ranked(soon) <= worst_wanted))
+
+
+def shared_order(total: Tensor, left: Tensor, n: int) -> Tensor:
+    """Dynamic beam allocation (Post and Vilar 2018): the width is shared among the numbers of constraints
+    that are met. total (n, c): of the candidates, -inf where there is none; left (n, c) int64: what each
+    still owes. The indices of the n first ones: the best of each number, better ones first, then the second
+    best of each, and so on."""
+    best, order = total.sort(dim=1, descending=True, stable=True)
+    bank = left.gather(1, order)
+    sorted_bank, by_bank = bank.sort(dim=1, stable=True)
+    first = torch.searchsorted(sorted_bank, sorted_bank)
+    rank = torch.arange(total.shape[1], device=total.device) - first
+    rank = torch.empty_like(rank).scatter(1, by_bank, rank)
+    rank = rank.masked_fill(best == -torch.inf, total.shape[1])
+    return order.gather(1, rank.sort(dim=1, stable=True).indices[:, :n])
