@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 
 import pytest
 from document_files import PAIR, PO, SAMPLES, SRT, TMX, XLIFF_1, XLIFF_2, Sample, asked_of, loud
@@ -14,7 +15,7 @@ from bytenmt.documents.codes import strings
 from bytenmt.documents.document import Part, flat
 from bytenmt.documents.formats import Wanted
 from bytenmt.documents.segments import Segment, segments
-from bytenmt.documents.translation import TOGETHER, asking, count, translate
+from bytenmt.documents.translation import TOGETHER, Found, asking, count, translate
 from bytenmt.errors import BytenmtError
 
 
@@ -255,8 +256,6 @@ def test_what_nothing_was_found_for_stays() -> None:
 
 def test_confidence_is_bits_per_byte_of_the_worst_segment() -> None:
     def ask(wanted):  # type: ignore[no-untyped-def]
-        from bytenmt.documents.translation import Found
-
         return [
             Found(loud(one), -math.log(2) * len(one.text) * (0.6 if b"wo" in one.text else 0.4))
             for one in wanted
@@ -297,3 +296,24 @@ def test_a_translator_is_asked_in_the_order_of_the_file() -> None:
     text, _ = translate(Sample("text", b"b\n\na\nb").document(), asking(translator), limit=1000)
     assert text == b"B0\n\nA0\nB0"
     assert {request.source for requests in admitted for request in requests} == {b"a", b"b"}
+
+
+def test_one_doubtful_form_makes_an_entry_fuzzy() -> None:
+    """In whichever order they come."""
+    for doubtful in (b"%d file", b"%d files"):
+        core = doubtful.removeprefix(b"%d ")
+
+        def ask(wanted: Sequence[Segment], core: bytes = core) -> list[Found]:
+            return [Found(loud(one), -1000.0 if one.text == core else 0.0) for one in wanted]
+
+        text = translate(SAMPLES["po"].document(), ask, limit=1000)[0].decode()
+        assert '#, fuzzy, c-format\nmsgid "%d file"' in text
+
+
+@pytest.mark.parametrize("name", ["html", "xliff"])
+def test_a_tag_and_text_that_looks_like_it_are_told_apart(name: str) -> None:
+    before = "<p>a &lt;b> c <b>d</b> e</p>"
+    if name == "xliff":
+        before = f'<xliff version="1.2"><trans-unit><source>{before[3:-4]}</source></trans-unit></xliff>'
+    text = made(Sample(name, before.encode()))
+    assert "A &lt;B&gt; C <b>D</b> E" in text
