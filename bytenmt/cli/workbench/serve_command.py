@@ -13,7 +13,7 @@ from bytenmt.cli.options import COUNT, FILE, options, within
 from bytenmt.cli.progress import Console
 from bytenmt.config.bounds import BEAM, THREADS, Bounds
 from bytenmt.config.bounds import DECODING as OF
-from bytenmt.decoding.interface import AUTO, PRECISIONS
+from bytenmt.decoding.names import AUTO, PRECISIONS
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
