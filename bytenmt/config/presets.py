@@ -10,11 +10,20 @@ ConvS2S' 512 stands for the 620, 1000 and 1600 of the others). tests/test_preset
 from typing import Any
 
 _TRAIN: dict[str, dict[str, Any]] = {
-    "tiny": {"optimizer": "muon", "lr": 8e-3, "max_tokens": 2_500, "warmup_updates": 100},
+    "tiny": {"lr": 2e-3, "max_tokens": 2_500, "warmup_updates": 100},
     "small": {"lr": 1e-3, "max_tokens": 12_000},
     "base": {"lr": 7e-4, "max_tokens": 16_000, "label_smoothing": 0.1, "warmup_updates": 400},
     "large": {"lr": 5e-4, "max_tokens": 25_000, "label_smoothing": 0.1, "warmup_updates": 1_000},
     "paper": {"lr": 3e-4, "max_tokens": 25_000, "label_smoothing": 0.1, "warmup_updates": 2_000},
+}
+# What each learns best with, as far as it has been tried: tools/EXPERIMENTS.md.
+_TRIED: dict[str, dict[str, dict[str, Any]]] = {
+    "tiny": {
+        "bahdanau": {"optimizer": "muon", "lr": 8e-3},
+        "luong": {"optimizer": "muon", "lr": 8e-3},
+        "bytenet": {"optimizer": "muon", "lr": 4e-3},
+        "convs2s": {"optimizer": "muon", "lr": 8e-3},
+    }
 }
 _SHARED: dict[str, dict[str, Any]] = {
     "tiny": {"d_embedding": 64, "dropout": 0.0},
@@ -157,7 +166,11 @@ WITHOUT_SOURCE: dict[str, dict[str, dict[str, Any]]] = {
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     preset: {
-        arch: {"model": _SHARED[preset] | sizes[preset], "train": train} for arch, sizes in _SIZES.items()
+        arch: {
+            "model": _SHARED[preset] | sizes[preset],
+            "train": train | _TRIED.get(preset, {}).get(arch, {}),
+        }
+        for arch, sizes in _SIZES.items()
     }
     for preset, train in _TRAIN.items()
 }
