@@ -253,12 +253,13 @@ def firm(log_p: Tensor, masked: Tensor, bytes_: Bytes, byte: Tensor, sample: boo
     return torch.where(closing, CLOSING, better.long())
 
 
-def ranks(log_p: Tensor, masked: Tensor, bytes_: Bytes) -> Tensor:
+def ranks(log_p: Tensor, masked: Tensor, view: View, bytes_: Bytes) -> Tensor:
     """By what a beam search ranks the bytes, in place of masked (n, b, 256), so that texts are compared that
-    owe different numbers of bytes: those that leave no choice cost nothing, and what comes in place of an end
-    costs what the end would."""
+    owe different numbers of bytes: where something is owed, bytes that leave no choice cost nothing, and what
+    comes in place of an end costs what the end would."""
     there = masked > -torch.inf
-    costs = masked.masked_fill(there & (there.sum(dim=2, keepdim=True) == 1), 0.0)
+    alone = (there.sum(dim=2) == 1) & (view.n_owed > 0)
+    costs = masked.masked_fill(there & alone[:, :, None], 0.0)
     at = bytes_.instead.clamp(min=0)[:, :, None]
     own, end = costs.gather(2, at), log_p[:, :, EOS:]
     heeded = (bytes_.instead >= 0)[:, :, None] & (own > -torch.inf) & (end > -torch.inf)

@@ -19,7 +19,7 @@ from bytenmt.decoding.cpu.search.constraints import (
     constrain,
     favour,
     firmness,
-    rank,
+    rank_bytes,
     take,
     take_all,
 )
@@ -95,8 +95,9 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
                 if rules.extractor.there and rules.beam == 1:
                     firm[0] = favour(merged, allowed, favoured, instead)
                 if n_banks > 0:
-                    highest[beam], instead_of[beam] = rank_bytes(merged, allowed, instead, values), instead
-                    merged_of[beam] = merged
+                    owed = search.owing.owed[place, beam]
+                    highest[beam] = rank_bytes(merged, allowed, owed, instead, values)
+                    instead_of[beam], merged_of[beam] = instead, merged
                     before += search.owing.credit[place, beam]
                 for byte in range(N_IDS):
                     if allowed[byte] and n_banks > 0:

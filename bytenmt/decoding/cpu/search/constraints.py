@@ -196,9 +196,9 @@ def firmness(merged: Any, highest: float, byte: int, instead: int) -> int:
 
 
 @compiled
-def rank_bytes(merged: Any, allowed: Any, instead: int, values: Any) -> float:
-    """By what a beam search ranks the bytes, see ranks in the twin: values (256,) float32. Returns the
-    highest of merged among those that are allowed."""
+def rank_bytes(merged: Any, allowed: Any, owed: Any, instead: int, values: Any) -> float:
+    """By what a beam search ranks the bytes, see ranks in the twin: values (256,) float32. owed (k,) bool.
+    Returns the highest of merged among those that are allowed."""
     n, highest = 0, np.float32(-np.inf)
     for byte in range(N_IDS):
         values[byte] = merged[byte]
@@ -206,7 +206,7 @@ def rank_bytes(merged: Any, allowed: Any, instead: int, values: Any) -> float:
             n += 1
             highest = max(highest, merged[byte])
     for byte in range(N_IDS):
-        if n == 1 and allowed[byte] and merged[byte] > -np.inf:
+        if n == 1 and owed.any() and allowed[byte] and merged[byte] > -np.inf:
             values[byte] = 0.0
     if instead >= 0 and allowed[instead] and values[instead] > -np.inf and merged[EOS] > -np.inf:
         values[instead] = max(values[instead], merged[EOS])
