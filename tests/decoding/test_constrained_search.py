@@ -333,3 +333,15 @@ def test_greedy_search_takes_what_is_owed_where_it_is_nearly_the_best() -> None:
 
     assert greedily(rules, b"{x}", nearly(0.2)).startswith(b"{x}a")
     assert greedily(rules, b"{x}", nearly(0.05)).startswith(b"aaaaaaaaa{x}")
+
+
+def test_beams_do_not_go_on_to_put_off_what_is_owed() -> None:
+    """What is owed costs many nats, whenever it comes; a text that has said all is not made longer by it."""
+    rules = Rules(("placeholders", "urls"))
+    request = rules.asked(Request(b"{x} http://a.b", 99))
+    searched = Options(beam=4, n_best=4, lexer=rules.lexer)
+    engine = TorchEngine([FakeDecoder([sure_of(b"well", 0.99)])], searched, 1, CPU)
+    (found,) = run(engine, numbered([request]))
+    check_kept([request], [found], rules)
+    assert found[0].text.startswith(b"well") and len(found[0].text) < 24
+    assert found[0].score > found[0].log_probability / (len(found[0].text) + 1)
