@@ -252,11 +252,7 @@ DECODING = options(
         help="Source bytes side by side, padding and each beam counted; default 16000.",
     ),
 )
-ANSWERS = options(
-    click.option(
-        "--n-best", type=within(OF["n_best"]), help="Translations of each line; at most --beam-size."
-    ),
-    click.option("--prefix", help="What every translation begins with."),
+KEEPING = options(
     click.option(
         "--keep",
         metavar=",".join(CLASSES),
@@ -275,6 +271,13 @@ ANSWERS = options(
         help="Lines `term TAB target`: where the source has the term, the target stands in the translation,"
         " one of several forms by |; of `!X` X does not.",
     ),
+)
+ANSWERS = options(
+    click.option(
+        "--n-best", type=within(OF["n_best"]), help="Translations of each line; at most --beam-size."
+    ),
+    click.option("--prefix", help="What every translation begins with."),
+    KEEPING,
     click.option(
         "--format",
         "form",

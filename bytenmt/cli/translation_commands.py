@@ -26,7 +26,7 @@ from bytenmt.cli.console import (
     standard_input_size,
     writer,
 )
-from bytenmt.cli.options import ANSWERS, COUNT, DECODING, FILE, RUN, RUNS, RUNTIME
+from bytenmt.cli.options import ANSWERS, COUNT, DECODING, FILE, KEEPING, RUN, RUNS, RUNTIME
 from bytenmt.cli.progress import Console
 from bytenmt.errors import BytenmtError
 
@@ -120,6 +120,7 @@ def translate(
     help="BLEU's tokenizer; char suits Korean.",
 )
 @DECODING
+@KEEPING
 @RUNTIME
 def evaluate(
     runs: tuple[Path, ...],

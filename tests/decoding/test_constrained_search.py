@@ -229,6 +229,20 @@ def test_terms_stand_and_forbidden_ones_do_not() -> None:
     assert b"dogma" in greedily(rules("cat", "dog"), b"server", sure_of(b"cat dogma"))
 
 
+@pytest.mark.parametrize("prefix", ['<a href="', "http://", "<b> {", "<a href='x' ", "5", "a@"])
+def test_a_prefix_may_leave_a_span_open(prefix: str) -> None:
+    """What is owed comes behind it, under a limit that leaves no more room than that."""
+    requests = [RULES.asked(Request(b"<b>{x} http://a.b</b> 5", 0, prefix.encode()))] * 3
+    requests = [r._replace(limit=r.limit - (i == 2)) for i, r in enumerate(requests)]
+    made = distributions(3)
+    for search in ("greedy", "beam"):
+        found = run(TorchEngine([FakeDecoder(made)], options(search), 9, CPU), numbered(requests))
+        other = run(InterpretedEngine([made], options(search), 9), numbered(requests))
+        assert [[one.text for one in of] for of in other] == [[one.text for one in of] for of in found]
+        for hypotheses in found[:2]:
+            assert all(part in hypotheses[0].text for part in (b"<b>", b"{x}", b"http://a.b", b"</b>", b"5"))
+
+
 def test_contradictions_lose_nothing() -> None:
     """A term that is required and forbidden is there; it is told."""
     rules = Rules(glossary=Glossary.of([Term("a", ("서버",), ("서버",))]))

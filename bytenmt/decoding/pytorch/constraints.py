@@ -191,6 +191,7 @@ class Rulebook:
         only = torch.zeros_like(free).scatter(2, target[:, :, None], torch.ones_like(free[:, :, :1]))
         instead = ((automaton == ACCEPT) | within) & view.may.any(dim=1)
         allowed = torch.where(squeezed[:, :, None], only, free | onward | begins)
+        allowed = allowed & ((room > 0)[:, None, None] | self._is_end)
         ban = owing.ban.gather(1, owing.banned[:, :, None].expand(-1, -1, N_IDS)) < 0
         strict = allowed & ~ban
         allowed = torch.where(strict.any(dim=2, keepdim=True), strict, allowed)

@@ -157,6 +157,7 @@ def constrain(
     any_chosen, any_strict = False, False
     ban = tables.ban[place, now.banned[beam]]
     for byte in range(N_IDS):
+        chosen[byte] = chosen[byte] and (room > 0 or byte == EOS)
         any_chosen = any_chosen or chosen[byte]
         any_strict = any_strict or (chosen[byte] and ban[byte] >= 0)
     if any_chosen:
