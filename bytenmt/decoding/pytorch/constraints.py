@@ -216,10 +216,9 @@ class Rulebook:
         ban = owing.ban.gather(1, owing.banned[:, :, None].expand(-1, -1, N_IDS))
         banned = ban.gather(2, byte[:, :, None])[:, :, 0].clamp(min=0).long()
         kept = owing.firm * (goes_on | (owing.firm == CLOSING))
-        held_too = held[:, None]
         return owing._replace(
-            owed=torch.where(held_too, owing.owed, owed),
-            track=torch.where(held_too, owing.track, onward | begun),
+            owed=torch.where(held[:, None], owing.owed, owed),
+            track=torch.where(held[:, None], owing.track, onward | begun),
             offset=torch.where(held, owing.offset, offset),
             lexer=torch.where(held, owing.lexer, after),
             inside=torch.where(held, owing.inside, inside),
