@@ -109,10 +109,11 @@ class Request(NamedTuple):
 
 class Hypothesis(NamedTuple):
     """text: bytes without EOS; log_probability: natural log, EOS included, the model's own without mask or
-    temperature; score: what it was ranked by, log_probability / (bytes + 1) ** length_penalty; passes: of the
-    decoder, where some of the bytes were drafted, else 0; byte_scores: the natural log-probability of each
-    byte and of EOS, where Options.byte_scores asks for them, which sum to log_probability; flags: see
-    constraints.rules, None where nothing was asked to be kept."""
+    temperature; score: what it was ranked by, log_probability / (bytes + 1) ** length_penalty, where
+    something is owed without the bytes that leave no choice; passes: of the decoder, where some of the bytes
+    were drafted, else 0; byte_scores: the natural log-probability of each byte and of EOS, where
+    Options.byte_scores asks for them, which sum to log_probability; flags: see constraints.rules, None where
+    nothing was asked to be kept."""
 
     text: bytes
     log_probability: float

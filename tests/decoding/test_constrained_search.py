@@ -229,6 +229,20 @@ def test_terms_stand_and_forbidden_ones_do_not() -> None:
     assert b"dogma" in greedily(rules("cat", "dog"), b"server", sure_of(b"cat dogma"))
 
 
+@pytest.mark.parametrize("prefix", ['<a href="', "http://", "<b> {", "<a href='x' ", "5", "a@"])
+def test_a_prefix_may_leave_a_span_open(prefix: str) -> None:
+    """What is owed comes behind it, under a limit that leaves no more room than that."""
+    requests = [RULES.asked(Request(b"<b>{x} http://a.b</b> 5", 0, prefix.encode()))] * 3
+    requests = [r._replace(limit=r.limit - (i == 2)) for i, r in enumerate(requests)]
+    made = distributions(3)
+    for search in ("greedy", "beam"):
+        found = run(TorchEngine([FakeDecoder(made)], options(search), 9, CPU), numbered(requests))
+        other = run(InterpretedEngine([made], options(search), 9), numbered(requests))
+        assert [[one.text for one in of] for of in other] == [[one.text for one in of] for of in found]
+        for hypotheses in found[:2]:
+            assert all(part in hypotheses[0].text for part in (b"<b>", b"{x}", b"http://a.b", b"</b>", b"5"))
+
+
 def test_contradictions_lose_nothing() -> None:
     """A term that is required and forbidden is there; it is told."""
     rules = Rules(glossary=Glossary.of([Term("a", ("서버",), ("서버",))]))
@@ -333,3 +347,15 @@ def test_greedy_search_takes_what_is_owed_where_it_is_nearly_the_best() -> None:
 
     assert greedily(rules, b"{x}", nearly(0.2)).startswith(b"{x}a")
     assert greedily(rules, b"{x}", nearly(0.05)).startswith(b"aaaaaaaaa{x}")
+
+
+def test_beams_do_not_go_on_to_put_off_what_is_owed() -> None:
+    """What is owed costs many nats, whenever it comes; a text that has said all is not made longer by it."""
+    rules = Rules(("placeholders", "urls"))
+    request = rules.asked(Request(b"{x} http://a.b", 99))
+    searched = Options(beam=4, n_best=4, lexer=rules.lexer)
+    engine = TorchEngine([FakeDecoder([sure_of(b"well", 0.99)])], searched, 1, CPU)
+    (found,) = run(engine, numbered([request]))
+    check_kept([request], [found], rules)
+    assert found[0].text.startswith(b"well") and len(found[0].text) < 24
+    assert found[0].score > found[0].log_probability / (len(found[0].text) + 1)

@@ -16,6 +16,7 @@ from click.core import ParameterSource
 from bytenmt import __version__
 from bytenmt.cli.console import Command, check_output, commit, there, writer
 from bytenmt.cli.options import ANY_RUNS, DECODING, FILE, RUNTIME, TOKENIZE
+from bytenmt.cli.workbench.keeping import KEEPING
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Found(NamedTuple):
 @click.option("--confidence", is_flag=True, help="How well bits per byte find the lines that are wrong.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 @DECODING
+@KEEPING
 @RUNTIME
 def evaluate(
     runs: tuple[Path, ...],

@@ -55,7 +55,7 @@ class Lexer:
     """The tables; q states, 0 is the plain one.
 
     follow (q, 256) int64: the state behind a byte; begins (q, 256) bool: it goes on nothing;
-    freely (q, 256) bool: it completes no span, and a byte of `escape` (q,) uint8 leads from behind it to the
+    freely (q, 256) bool: it completes no span, and the byte `escape` (q,) uint8 leads from behind it to the
     plain state: bytes that are not of a span may be no others. loose (q,) bool: the same of states.
     label (q,) int64: which of the names is complete, or -1.
     """
@@ -115,13 +115,17 @@ def _tables(names: Sequence[str], automaton: Automaton) -> Lexer:
     begins[0] = True
     label = np.where(automaton.label < len(names), automaton.label, -1).astype(np.int64)
     out = follow[:, ESCAPES] == 0
-    escape = np.where(out.any(axis=1), np.array(ESCAPES)[out.argmax(axis=1)], 0).astype(np.uint8)
-    loose = (label < 0) & out.any(axis=1)
+    direct = out.any(axis=1)
+    loose = (label < 0) & direct
+    # From where none leads there, one that leads to where another does: prefixes may leave a span open.
+    byte = np.where(direct, out.argmax(axis=1), loose[follow[:, ESCAPES]].argmax(axis=1))
+    escape = np.array(ESCAPES)[byte].astype(np.uint8)
     return Lexer(tuple(names), follow, begins, loose[follow], loose, escape, label)
 
 
 def _check(lexer: Lexer) -> None:
     """Raises SettingError for a pattern behind which nothing can be written."""
-    for state in np.flatnonzero((lexer.label >= 0) & (lexer.escape == 0)):
+    left = lexer.follow[np.arange(len(lexer.escape)), lexer.escape] == 0
+    for state in np.flatnonzero((lexer.label >= 0) & ~left):
         name = lexer.names[lexer.label[state]]
         raise SettingError(f"the pattern {name!r} cannot be kept: no space or punctuation ends it")

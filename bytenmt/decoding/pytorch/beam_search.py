@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.beams import Beams, Chosen, Finished, History
-from bytenmt.decoding.pytorch.candidates import beam_search
+from bytenmt.decoding.pytorch.candidates import beam_search, sharing
 from bytenmt.decoding.pytorch.constraints import (
     Bytes,
     Owing,
@@ -25,6 +25,7 @@ from bytenmt.decoding.pytorch.constraints import (
     along,
     chances,
     firm,
+    ranks,
 )
 from bytenmt.decoding.pytorch.ngram_blocking import Guard, banned
 from bytenmt.decoding.pytorch.sampling import draw, signed
@@ -90,8 +91,14 @@ class Search:
         owes, options, plain = self._owes(beams), self.options, log_p
         log_p = allowed(log_p, self._mask(beams, owes))
         if options.beam > 1 and not options.sample:
-            left = None if owes is None or self._rulebook is None else self._rulebook.left(*owes)
-            return self._go_on(beams, beam_search(log_p, beams, options, left))
+            if owes is None or self._rulebook is None or not isinstance(beams.owing, Owing):
+                return self._go_on(beams, beam_search(log_p, beams, options))
+            ranked = (beams.score + beams.owing.credit)[:, :, None] + ranks(plain, log_p, *owes)
+            chosen, credit = sharing(log_p, ranked, self._rulebook.left(*owes), beams, options)
+            at = chosen.parent[:, :, None].expand(-1, -1, N_IDS)
+            mine = owes[1]._replace(instead=owes[1].instead.gather(1, chosen.parent))
+            firmly = firm(plain.gather(1, at), log_p.gather(1, at), mine, chosen.byte, sample=False)
+            return self._go_on(beams, chosen, firmly, credit)
         values = log_p if owes is None else chances(plain, log_p, owes[1], options.sample)
         byte = self._byte(values, beams.key, beams.step)
         score = beams.score + log_p.gather(2, byte[:, :, None])[:, :, 0]
@@ -145,7 +152,7 @@ class Search:
         )
         if self._rulebook is not None:
             at_last = at_last._replace(owing=along(owing, n_right), automaton=states.gather(1, n_right))
-            after = after._replace(owing=self._owing(at_last, last, firm=firmly.gather(1, n_right)))
+            after = after._replace(owing=self._owing(at_last, last, None, firmly.gather(1, n_right)))
         return after, m - n_right[:, 0]
 
     def _along(
@@ -203,12 +210,10 @@ class Search:
         view = self._rulebook.view(beams.owing)
         return view, self._rulebook.bytes(beams.owing, view, beams.automaton, beams.limit - beams.step)
 
-    def _owing(
-        self, beams: Beams, byte: Tensor, view: View | None = None, firm: Tensor | None = None
-    ) -> Owing | tuple[()]:
+    def _owing(self, beams: Beams, byte: Tensor, view: View | None, firm: Tensor | None) -> Owing | tuple[()]:
         """What is owed behind a byte (n, b) int64 of each of the beams; view: of them, where it is there;
         firm: see Rulebook.take."""
-        if self._rulebook is None or not isinstance(beams.owing, Owing):
+        if self._rulebook is None or not isinstance(beams.owing, Owing) or firm is None:
             return ()
         held = beams.forced.gather(1, _at(beams)) > 0
         view = view or self._rulebook.view(beams.owing)
@@ -221,8 +226,10 @@ class Search:
         within = beams.automaton != ACCEPT
         return banned(beams.guard, beams.step, within, self.options.no_repeat_ngram_size) & completes
 
-    def _go_on(self, beams: Beams, chosen: Chosen, firm: Tensor | None = None) -> Beams:
-        """The sentences after a step; what is done stays as it is. firm: see Rulebook.take."""
+    def _go_on(
+        self, beams: Beams, chosen: Chosen, firm: Tensor | None = None, credit: Tensor | None = None
+    ) -> Beams:
+        """The sentences after a step; what is done stays as it is. firm, credit: see Owing."""
         # A done sentence writes where nobody reads: its last step is the one past its bytes.
         at = _at(beams)[:, :, None].expand(-1, 1, self.options.beam)
         byte = chosen.byte.to(torch.uint8)
@@ -234,7 +241,8 @@ class Search:
         step = beams.step + ~beams.done
         before = beams._replace(automaton=automaton)
         if isinstance(beams.owing, Owing):
-            before = before._replace(owing=beams.owing.beams(chosen.parent))
+            owing = beams.owing.beams(chosen.parent)
+            before = before._replace(owing=owing if credit is None else owing._replace(credit=credit))
         return beams._replace(
             step=step,
             done=beams.done | chosen.done | (step > beams.limit),
@@ -244,7 +252,7 @@ class Search:
             score=chosen.score,
             finished=chosen.finished,
             guard=guard,
-            owing=self._owing(before, chosen.byte, firm=firm),
+            owing=self._owing(before, chosen.byte, None, firm),
         )
 
 

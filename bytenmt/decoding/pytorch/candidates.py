@@ -13,33 +13,54 @@ from bytenmt.decoding.pytorch.beams import Beams, Chosen, Finished
 from bytenmt.utf8 import EOS, N_IDS
 
 
-def beam_search(log_p: Tensor, beams: Beams, options: Options, left: Tensor | None = None) -> Chosen:
-    """The b best of all continuations go on; those among the b best that end are finished. left (n, b, 256)
-    int64: what each byte leaves owed; the best are then those of shared_order."""
+def beam_search(log_p: Tensor, beams: Beams, options: Options) -> Chosen:
+    """The b best of all continuations go on; those among the b best that end are finished."""
     b = options.beam
     # As many non-EOS candidates as beams are among the best 2 b: each beam has one EOS.
     total = (beams.score[:, :, None] + log_p).flatten(1)
-    if left is None:
-        best, index = (part[:, : 2 * b] for part in total.sort(dim=1, descending=True, stable=True))
-    else:
-        index = shared_order(total, left.flatten(1), 2 * b)
-        best = total.gather(1, index)
+    best, index = (part[:, : 2 * b] for part in total.sort(dim=1, descending=True, stable=True))
+    return _chosen(best, best, index, beams, options)[0]
+
+
+def sharing(
+    log_p: Tensor, ranked: Tensor, left: Tensor, beams: Beams, options: Options
+) -> tuple[Chosen, Tensor]:
+    """The same of a width that is shared, see shared_order. ranked (n, b, 256) float64: by what, in place of
+    the log-probability; left (n, b, 256) int64: what each byte leaves owed. Returns by how much the beams
+    that go on are ranked better, too: (n, b) float64."""
+    total = (beams.score[:, :, None] + log_p).flatten(1)
+    index = shared_order(ranked.flatten(1), left.flatten(1), 2 * options.beam)
+    return _chosen(ranked.flatten(1).gather(1, index), total.gather(1, index), index, beams, options)
+
+
+def _chosen(
+    best: Tensor, total: Tensor, index: Tensor, beams: Beams, options: Options
+) -> tuple[Chosen, Tensor]:
+    """Of the first 2 b candidates, each (n, 2 b), b go on; those among the first b that end are finished.
+    best: by what they are ranked; total: log-probability."""
+    b = options.beam
     parent, byte = index // N_IDS, index % N_IDS
 
     ends = byte == EOS
     over = ~ends[:, :b] | beams.done[:, None]
-    total = best[:, :b].masked_fill(over, -torch.inf)
-    ended = Finished.ended(total, beams.step, parent[:, :b], options)
+    ended = Finished.ended(best[:, :b].masked_fill(over, -torch.inf), beams.step, parent[:, :b], options)
+    if total is not best:
+        ended = ended._replace(log_probability=total[:, :b].masked_fill(over, -torch.inf))
+        ends_or_over = ends | ((~ends).cumsum(dim=1) > b)  # the first b that go on need not be the best
+    else:
+        ends_or_over = ends
     both = [torch.cat(pair, dim=1) for pair in zip(beams.finished, ended, strict=True)]
     pick = both[0].sort(dim=1, descending=True, stable=True).indices[:, :b]
     finished = Finished(*(part.gather(1, pick) for part in both))
 
-    if left is not None:  # the first ones are not the best
-        ends = ends | ((~ends).cumsum(dim=1) > b)
-    score, pick = best.masked_fill(ends, -torch.inf).sort(dim=1, descending=True, stable=True)
-    score, pick = score[:, :b], pick[:, :b]
-    done = search_is_over(score[:, 0], finished, beams.step + 1, beams.limit, options)
-    return Chosen(byte.gather(1, pick), parent.gather(1, pick), score, finished, done)
+    ranked, pick = best.masked_fill(ends_or_over, -torch.inf).sort(dim=1, descending=True, stable=True)
+    ranked, pick = ranked[:, :b], pick[:, :b]
+    score = ranked
+    if total is not best:
+        score = total.gather(1, pick).masked_fill(ranked == -torch.inf, -torch.inf)
+    done = search_is_over(ranked[:, 0], finished, beams.step + 1, beams.limit, options)
+    chosen = Chosen(byte.gather(1, pick), parent.gather(1, pick), score, finished, done)
+    return chosen, ranked if total is best else (ranked - score).masked_fill(score == -torch.inf, 0.0)
 
 
 def search_is_over(

@@ -28,7 +28,8 @@ class Owing(NamedTuple):
 
     owed (n, k, b) bool; track (n, k, b) bool: the items of which the last `offset` (n, b) int64 bytes are the
     beginning; lexer, inside, banned (n, b) int64: states of the extractor, of tags, of what is forbidden;
-    firm (n, b) bool: the track is not left.
+    firm (n, b) int64: SOFT, FIRM: the track is not left, or CLOSING: nothing but what is owed comes any more.
+    credit (n, b) float64: what a beam search ranks a text better for than by its log-probability, see ranks.
     """
 
     text: Tensor
@@ -49,6 +50,7 @@ class Owing(NamedTuple):
     inside: Tensor
     banned: Tensor
     firm: Tensor
+    credit: Tensor
 
     @staticmethod
     def of(constraints: Sequence[Constraint], b: int, size: Size | None = None) -> Owing:
@@ -67,7 +69,8 @@ class Owing(NamedTuple):
             lexer=state,
             inside=inside,
             banned=zero.clone(),
-            firm=zero > 0,
+            firm=zero.clone(),
+            credit=zero.double(),
         )
 
     def beams(self, parent: Tensor) -> Owing:
@@ -78,7 +81,8 @@ class Owing(NamedTuple):
         return self._replace(**many, **each)
 
 
-OF_BEAMS = ("offset", "lexer", "inside", "banned", "firm")
+OF_BEAMS = ("offset", "lexer", "inside", "banned", "firm", "credit")
+SOFT, FIRM, CLOSING = 0, 1, 2  # of a track
 
 
 class View(NamedTuple):
@@ -127,6 +131,7 @@ class Rulebook:
         self._escape = there(lexer.escape.astype(np.int64))
         self._wordlike, self._symbol = there(wordlike()), there(symbols())
         self._may = may.to(device)
+        self._is_end = torch.arange(N_IDS, device=device) == EOS
 
     def view(self, owing: Owing) -> View:
         """Where the beams stand."""
@@ -146,7 +151,7 @@ class Rulebook:
         return View(
             ends,
             ends & owing.right.gather(1, which),
-            goes_on & ~ends & (owing.firm | ~self._loose[owing.lexer]),
+            goes_on & ~ends & ((owing.firm > SOFT) | ~self._loose[owing.lexer]),
             _sum(owing, owing.owed, ones=True),
             _sum(owing, owed, ones=True),
             _sum(owing, owed),
@@ -174,7 +179,9 @@ class Rulebook:
         begins = _as_bytes(view.may, first.expand_as(view.may)) & fresh
 
         # Where nothing else fits: the first item that may come, or what must stand before it.
-        squeezed = (left < 1) & view.may.any(dim=1)
+        closing = owing.firm == CLOSING
+        squeezed = ((left < 1) | closing) & view.may.any(dim=1)
+        free = torch.where((closing & last)[:, :, None], free & self._is_end, free)
         main = view.may & (owing.cost > 0)[:, :, None]
         target = first[:, :, 0].long().gather(1, main.max(dim=1).indices)
         can = fresh.gather(2, target[:, :, None])[:, :, 0] | ~main.any(dim=1)
@@ -184,6 +191,7 @@ class Rulebook:
         only = torch.zeros_like(free).scatter(2, target[:, :, None], torch.ones_like(free[:, :, :1]))
         instead = ((automaton == ACCEPT) | within) & view.may.any(dim=1)
         allowed = torch.where(squeezed[:, :, None], only, free | onward | begins)
+        allowed = allowed & ((room > 0)[:, None, None] | self._is_end)
         ban = owing.ban.gather(1, owing.banned[:, :, None].expand(-1, -1, N_IDS)) < 0
         strict = allowed & ~ban
         allowed = torch.where(strict.any(dim=2, keepdim=True), strict, allowed)
@@ -191,11 +199,10 @@ class Rulebook:
         return Bytes(allowed, onward, begins & ~onward, favoured, torch.where(instead, target, -1))
 
     def take(
-        self, owing: Owing, view: View, automaton: Tensor, byte: Tensor, held: Tensor, firm: Tensor | None
+        self, owing: Owing, view: View, automaton: Tensor, byte: Tensor, held: Tensor, firm: Tensor
     ) -> Owing:
         """Every beam takes a byte (n, b) int64. held (n, 1) bool: of the prefix, which owing knows already.
-        firm (n, b) bool: an item that is written with it is written to its end. All are of one order of
-        beams."""
+        firm (n, b) int64: how the track goes on, see Owing. All are of one order of beams."""
         onward = view.onward & (view.next == byte[:, None])
         goes_on = onward.any(dim=1)
         met = view.ends & ~goes_on & ~(view.word & self._wordlike[byte])
@@ -208,15 +215,15 @@ class Rulebook:
         after = self._follow[owing.lexer, byte]
         ban = owing.ban.gather(1, owing.banned[:, :, None].expand(-1, -1, N_IDS))
         banned = ban.gather(2, byte[:, :, None])[:, :, 0].clamp(min=0).long()
-        held_too = held[:, None]
+        kept = owing.firm * (goes_on | (owing.firm == CLOSING))
         return owing._replace(
-            owed=torch.where(held_too, owing.owed, owed),
-            track=torch.where(held_too, owing.track, onward | begun),
+            owed=torch.where(held[:, None], owing.owed, owed),
+            track=torch.where(held[:, None], owing.track, onward | begun),
             offset=torch.where(held, owing.offset, offset),
             lexer=torch.where(held, owing.lexer, after),
             inside=torch.where(held, owing.inside, inside),
             banned=banned,
-            firm=(owing.firm & goes_on) if firm is None else firm | (owing.firm & goes_on),
+            firm=torch.where(held, owing.firm, torch.maximum(firm, kept)),
         )
 
     def left(self, view: View, bytes_: Bytes) -> Tensor:
@@ -238,10 +245,25 @@ def chances(log_p: Tensor, masked: Tensor, bytes_: Bytes, sample: bool) -> Tenso
 
 
 def firm(log_p: Tensor, masked: Tensor, bytes_: Bytes, byte: Tensor, sample: bool) -> Tensor:
-    """Whether a byte (n, b) int64 is chosen for the sake of what is owed: (n, b) bool. See chances."""
+    """How a track goes on with a byte (n, b) int64: firmly where it was chosen for the sake of what is owed,
+    and to the end where the text had come to its end. (n, b) int64. See chances."""
     own = masked.gather(2, byte[:, :, None])[:, :, 0]
-    for_end = (byte == bytes_.instead) & (log_p[:, :, EOS] > own)
-    return for_end if sample else for_end | (own < masked.amax(dim=2))
+    closing = (byte == bytes_.instead) & (log_p[:, :, EOS] > own)
+    better = torch.zeros_like(closing) if sample else own < masked.amax(dim=2)
+    return torch.where(closing, CLOSING, better.long())
+
+
+def ranks(log_p: Tensor, masked: Tensor, view: View, bytes_: Bytes) -> Tensor:
+    """By what a beam search ranks the bytes, in place of masked (n, b, 256), so that texts are compared that
+    owe different numbers of bytes: where something is owed, bytes that leave no choice cost nothing, and what
+    comes in place of an end costs what the end would."""
+    there = masked > -torch.inf
+    alone = (there.sum(dim=2) == 1) & (view.n_owed > 0)
+    costs = masked.masked_fill(there & alone[:, :, None], 0.0)
+    at = bytes_.instead.clamp(min=0)[:, :, None]
+    own, end = costs.gather(2, at), log_p[:, :, EOS:]
+    heeded = (bytes_.instead >= 0)[:, :, None] & (own > -torch.inf) & (end > -torch.inf)
+    return costs.scatter(2, at, torch.where(heeded, torch.maximum(own, end), own))
 
 
 def along(owings: Sequence[Owing], column: Tensor) -> Owing:

@@ -11,25 +11,31 @@ from typing import Any
 
 import numpy as np
 
-from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest
 from bytenmt.decoding.cpu.kernels.simd import compiled
-from bytenmt.decoding.cpu.search.candidates import NOTHING, consider, insert, share_width
-from bytenmt.decoding.cpu.search.constraints import constrain, favour, take, take_all
+from bytenmt.decoding.cpu.search.candidates import (
+    NOTHING,
+    consider,
+    insert,
+    log_softmax,
+    share_width,
+    uniform,
+)
+from bytenmt.decoding.cpu.search.constraints import (
+    CLOSING,
+    SOFT,
+    constrain,
+    favour,
+    firmness,
+    rank_bytes,
+    take,
+    take_all,
+)
 from bytenmt.decoding.cpu.search.drafter import Drafter, learn
 from bytenmt.decoding.cpu.search.ngram_blocking import forbid_repeats
 from bytenmt.decoding.cpu.search.owing import standing
 from bytenmt.decoding.cpu.search.slots import DONE, RUNNING, Rules, SearchState
 from bytenmt.decoding.interface import LOOK_AHEAD
-from bytenmt.splitmix import INCREMENT, scrambled
 from bytenmt.utf8 import BOS, EOS, LONGEST_CHARACTER, N_IDS
-
-HIGHEST_24 = np.uint64(40)  # bits that are left out
-
-
-@compiled
-def uniform(key: np.uint64, step: int) -> float:
-    """The draw of a text's byte, from 0 to under 1: splitmix.mixed(key + step)."""
-    return float(scrambled(key + np.uint64(step) + INCREMENT) >> HIGHEST_24) / float(1 << 24)
 
 
 @compiled
@@ -65,12 +71,15 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
     n_banks = search.owing.owed.shape[2] + 1 if rules.extractor.there and rules.beam > 1 else 0
     banks, bank_index = np.empty((n_banks, n_best), np.float64), np.empty((n_banks, n_best), np.int64)
     n_of = np.zeros(n_banks, np.int64)
+    values, merged_of = np.empty(N_IDS, np.float32), np.empty((rules.beam, N_IDS), np.float32)
+    highest, instead_of = np.empty(rules.beam, np.float32), np.empty(rules.beam, np.int64)
+    credit, firm = np.zeros(n_best, np.float64), np.zeros(n_best, np.int64)
     first = 0
     while first < search.n_rows[0]:
         place = search.rows[first, 0]
         began, n_columns = search.step[place], 1 + search.n_drafted[place]
         for column in range(n_columns):
-            n_found, firm = 0, False
+            n_found = 0
             n_of[:] = 0
             for beam in range(rules.beam):
                 before = search.score[place, beam]
@@ -82,10 +91,15 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
                     draw(search, rules, place, beam, merged, allowed, instead)
                     continue
                 if rules.extractor.there and rules.beam == 1:
-                    firm = favour(merged, allowed, favoured, instead)
+                    firm[0] = favour(merged, allowed, favoured, instead)
+                if n_banks > 0:
+                    owed = search.owing.owed[place, beam]
+                    highest[beam] = rank_bytes(merged, allowed, owed, instead, values)
+                    instead_of[beam], merged_of[beam] = instead, merged
+                    before += search.owing.credit[place, beam]
                 for byte in range(N_IDS):
                     if allowed[byte] and n_banks > 0:
-                        total, bank = before + np.float64(merged[byte]), left[byte]
+                        total, bank = before + np.float64(values[byte]), left[byte]
                         n_of[bank] = consider(
                             banks[bank], bank_index[bank], n_of[bank], total, beam * N_IDS + byte
                         )
@@ -95,8 +109,12 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
                             n_found = insert(best, index, n_found, total, beam * N_IDS + byte)
             if n_banks > 0:
                 n_found = share_width(banks, bank_index, n_of, best, index, rules.beam)
+                for at in range(n_found):
+                    beam, byte = index[at] // N_IDS, index[at] % N_IDS
+                    firm[at] = firmness(merged_of[beam], highest[beam], byte, instead_of[beam])
+                    credit[at] = best[at] - (search.score[place, beam] + np.float64(merged_of[beam, byte]))
             if not rules.sample:
-                beam_search(search, rules, place, best, index, n_found, firm)
+                beam_search(search, rules, place, best, index, n_found, credit, firm)
             search.step[place] += 1
             if search.state[place] != RUNNING or column == n_columns - 1:
                 break
@@ -105,28 +123,6 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
         search.passes[place] += 1
         learn(search, drafter, place, began)
         first += rules.beam + n_columns - 1
-
-
-@compiled
-def log_softmax(logits: Any, row: int, merged: Any) -> None:
-    """The mean of the models' probabilities, as a logarithm. NaN wherever a model's logits hold one."""
-    n_models = logits.shape[0]
-    exponentials = np.empty(N_IDS, np.float32)
-    for model in range(n_models):
-        values = logits[model, row]
-        highest = largest(values.ctypes.data, N_IDS)
-        total = exp_sum(exponentials.ctypes.data, values.ctypes.data, N_IDS, highest)
-        away = np.float32(highest + np.float32(math.log(total)))
-        for byte in range(N_IDS):
-            value = np.float32(values[byte] - away)
-            if model == 0:
-                merged[byte] = value
-            else:
-                higher, lower = max(merged[byte], value), min(merged[byte], value)
-                merged[byte] = higher + np.float32(math.log1p(math.exp(lower - higher)))
-    if n_models > 1:
-        for byte in range(N_IDS):
-            merged[byte] -= np.float32(math.log(n_models))
 
 
 @compiled
@@ -169,20 +165,29 @@ def allow(
 
 @compiled
 def beam_search(
-    search: SearchState, rules: Rules, place: int, best: Any, index: Any, n_found: int, firm: bool
+    search: SearchState,
+    rules: Rules,
+    place: int,
+    best: Any,
+    index: Any,
+    n_found: int,
+    credit: Any,
+    firm: Any,
 ) -> None:
-    """Beam search: end and go on with the best candidates. firm: see take."""
+    """Beam search: end and go on with the best candidates. credit, firm: of each, see owing."""
     step, beams = search.step[place], rules.beam
     automaton = search.automaton[place].copy()
     going, held = 0, step < search.n_prefix[place]
-    for rank in range(n_found):
-        beam, byte = index[rank] // N_IDS, index[rank] % N_IDS
+    for at in range(n_found):
+        beam, byte = index[at] // N_IDS, index[at] % N_IDS
         if byte == EOS:
-            if rank < beams:
-                finish(search, rules, place, best[rank], beam)
+            if at < beams:
+                search.owing.ending[place] = credit[at]
+                finish(search, rules, place, best[at], beam)
         elif going < beams:
             search.last[place, going], search.parent[place, going] = byte, beam
-            search.score[place, going] = best[rank]
+            search.score[place, going] = best[at] - credit[at]
+            search.owing.credit[place, going], firm[going] = credit[at], firm[at]
             search.automaton[place, going] = rules.follow[automaton[beam], byte]
             going += 1
     if rules.extractor.there:
@@ -190,13 +195,14 @@ def beam_search(
         take_all(search.owing, rules.extractor, place, parent, automaton, last, going, held, firm)
     for beam in range(going, beams):  # nothing is left for these
         search.last[place, beam], search.parent[place, beam] = BOS, beam
-        search.score[place, beam] = NOTHING
+        search.score[place, beam], search.owing.credit[place, beam] = NOTHING, 0.0
     for beam in range(beams):
         search.chosen[place, step, beam] = search.last[place, beam]
         search.parents[place, step, beam] = search.parent[place, beam]
         if search.totals.shape[1] > 0:
             search.totals[place, step, beam] = search.score[place, beam]
-    if search_is_over(search, rules, place, search.score[place, 0] if going > 0 else NOTHING):
+    highest = search.score[place, 0] + search.owing.credit[place, 0]
+    if search_is_over(search, rules, place, highest if going > 0 else NOTHING):
         search.state[place] = DONE
 
 
@@ -230,7 +236,7 @@ def finish(search: SearchState, rules: Rules, place: int, total: float, beam: in
         search.at[place, at] = search.at[place, at - 1]
         search.who[place, at] = search.who[place, at - 1]
         at -= 1
-    search.ranked[place, at], search.log_p[place, at] = ranked, total
+    search.ranked[place, at], search.log_p[place, at] = ranked, total - search.owing.ending[place]
     search.at[place, at], search.who[place, at] = search.step[place], beam
 
 
@@ -243,11 +249,11 @@ def draw(
     if np.isnan(merged[0]):  # then all are
         search.state[place] = DONE
         return
-    plain, firm = merged, False
+    plain, firm = merged, SOFT
     if instead >= 0 and allowed[instead] and min(merged[instead], merged[EOS]) > NOTHING:
         merged = merged.copy()
         high, low = max(merged[instead], merged[EOS]), min(merged[instead], merged[EOS])
-        firm = merged[EOS] > merged[instead]
+        firm = CLOSING if merged[EOS] > merged[instead] else SOFT
         merged[instead] = np.float32(high + np.float32(math.log1p(math.exp(low - high))))
     order = np.argsort(-np.where(allowed, merged, np.float32(NOTHING)), kind="mergesort")
     n = 0
@@ -291,6 +297,6 @@ def draw(
         if rules.extractor.there:
             was, automaton = standing(search.owing, place), search.automaton[place, beam]
             held = step < search.n_prefix[place]
-            firm = firm and byte == instead
+            firm = firm if byte == instead else SOFT
             take(search.owing, rules.extractor, place, was, beam, automaton, beam, byte, held, firm)
         search.automaton[place, beam] = rules.follow[search.automaton[place, beam], byte]

@@ -5,14 +5,40 @@ Compiled without a cache of its own, as part of interpreter.py. Knows scores; kn
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest
 from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.splitmix import INCREMENT, scrambled
 from bytenmt.utf8 import EOS, N_IDS
 
 NOTHING = -np.inf
+HIGHEST_24 = np.uint64(40)  # bits that are left out
+
+
+@compiled
+def log_softmax(logits: Any, row: int, merged: Any) -> None:
+    """The mean of the models' probabilities, as a logarithm. NaN wherever a model's logits hold one."""
+    n_models = logits.shape[0]
+    exponentials = np.empty(N_IDS, np.float32)
+    for model in range(n_models):
+        values = logits[model, row]
+        highest = largest(values.ctypes.data, N_IDS)
+        total = exp_sum(exponentials.ctypes.data, values.ctypes.data, N_IDS, highest)
+        away = np.float32(highest + np.float32(math.log(total)))
+        for byte in range(N_IDS):
+            value = np.float32(values[byte] - away)
+            if model == 0:
+                merged[byte] = value
+            else:
+                higher, lower = max(merged[byte], value), min(merged[byte], value)
+                merged[byte] = higher + np.float32(math.log1p(math.exp(lower - higher)))
+    if n_models > 1:
+        for byte in range(N_IDS):
+            merged[byte] -= np.float32(math.log(n_models))
 
 
 @compiled
@@ -77,3 +103,9 @@ def share_width(best: Any, index: Any, n_of: Any, shared: Any, shared_index: Any
         shared[places[at]], shared_index[places[at]] = total, which
         going += 1
     return n
+
+
+@compiled
+def uniform(key: np.uint64, step: int) -> float:
+    """The draw of a text's byte, from 0 to under 1: splitmix.mixed(key + step)."""
+    return float(scrambled(key + np.uint64(step) + INCREMENT) >> HIGHEST_24) / float(1 << 24)

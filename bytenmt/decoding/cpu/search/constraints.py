@@ -17,6 +17,8 @@ from bytenmt.decoding.cpu.search.owing import Extractor, Owing, Standing, standi
 from bytenmt.decoding.interface import OPEN_WITHIN
 from bytenmt.utf8 import ACCEPT, EOS, LONGEST_CHARACTER, N_IDS
 
+SOFT, FIRM, CLOSING = 0, 1, 2  # of a track, see the twin
+
 
 @compiled
 def may_stand(tables: Numbers, place: int, owed: Any, inside: int, item: int) -> bool:
@@ -121,7 +123,7 @@ def constrain(
                 begins[tables.text[place, tables.first[place, item]]] = True
                 if first < 0 and cost > 0:
                     first = item
-    bound = going >= 0 and ended < 0 and (now.firm[beam] or not rules.loose[state])
+    bound = going >= 0 and ended < 0 and (now.firm[beam] > SOFT or not rules.loose[state])
     fresh = automaton == ACCEPT and not bound
     for byte in range(N_IDS):
         begins[byte] = begins[byte] and fresh and rules.begins[state, byte]
@@ -137,22 +139,25 @@ def constrain(
         if not (fresh and rules.begins[state, instead]):
             instead = int(rules.escape[state])
     chosen = np.zeros(N_IDS, np.bool_)
-    if room - reserved < 1 and instead >= 0:
+    closing = now.firm[beam] == CLOSING
+    if (room - reserved < 1 or closing) and instead >= 0:
         chosen[instead] = True
     else:
         character = may[max(0, min(room - reserved, LONGEST_CHARACTER)), automaton]
         # A word that goes on leaves its item owed, which then needs room again.
         whole = ended >= 0 and tables.right[place, ended] and room - reserved_before < LONGEST_CHARACTER
+        last = automaton == ACCEPT and n_left == 0
         for byte in range(N_IDS):
             free = character[byte] and rules.freely[state, byte] and not bound
             if byte == EOS:
-                free = free and automaton == ACCEPT and n_left == 0
-            elif whole and rules.wordlike[byte]:
+                free = free and last
+            elif (closing and last and not bound) or (whole and rules.wordlike[byte]):
                 free = False
             chosen[byte] = free or goes_on[byte] or begins[byte]
     any_chosen, any_strict = False, False
     ban = tables.ban[place, now.banned[beam]]
     for byte in range(N_IDS):
+        chosen[byte] = chosen[byte] and (room > 0 or byte == EOS)
         any_chosen = any_chosen or chosen[byte]
         any_strict = any_strict or (chosen[byte] and ban[byte] >= 0)
     if any_chosen:
@@ -162,26 +167,51 @@ def constrain(
 
 
 @compiled
-def favour(merged: Any, allowed: Any, favoured: Any, instead: int) -> bool:
+def favour(merged: Any, allowed: Any, favoured: Any, instead: int) -> int:
     """Of a greedy search: only one byte stays allowed, see chances in the twin. instead: see constrain.
-    Returns whether it is chosen for the sake of what is owed."""
+    Returns how a track goes on with it."""
     best, value_of_best, highest = -1, np.float32(-np.inf), np.float32(-np.inf)
-    end = merged[EOS]
     for byte in range(N_IDS):
         if allowed[byte]:
             value = merged[byte]
             highest = max(highest, value)
             if byte == instead:
-                value = max(value, end)
+                value = max(value, merged[EOS])
             if favoured[byte]:
                 value = np.float32(value + np.float32(OPEN_WITHIN))
             if value > value_of_best:
                 best, value_of_best = byte, value
             allowed[byte] = False
     if best < 0:
-        return False
+        return SOFT
     allowed[best] = True
-    return merged[best] < highest or (best == instead and end > merged[best])
+    return firmness(merged, float(highest), best, instead)
+
+
+@compiled
+def firmness(merged: Any, highest: float, byte: int, instead: int) -> int:
+    """How a track goes on with a byte, see firm in the twin. highest: of the bytes that are allowed."""
+    if byte == instead and merged[EOS] > merged[byte]:
+        return CLOSING
+    return FIRM if merged[byte] < highest else SOFT
+
+
+@compiled
+def rank_bytes(merged: Any, allowed: Any, owed: Any, instead: int, values: Any) -> float:
+    """By what a beam search ranks the bytes, see ranks in the twin: values (256,) float32. owed (k,) bool.
+    Returns the highest of merged among those that are allowed."""
+    n, highest = 0, np.float32(-np.inf)
+    for byte in range(N_IDS):
+        values[byte] = merged[byte]
+        if allowed[byte] and merged[byte] > -np.inf:
+            n += 1
+            highest = max(highest, merged[byte])
+    for byte in range(N_IDS):
+        if n == 1 and owed.any() and allowed[byte] and merged[byte] > -np.inf:
+            values[byte] = 0.0
+    if instead >= 0 and allowed[instead] and values[instead] > -np.inf and merged[EOS] > -np.inf:
+        values[instead] = max(values[instead], merged[EOS])
+    return float(highest)
 
 
 @compiled
@@ -195,19 +225,20 @@ def take(
     beam: int,
     byte: int,
     held: bool,
-    firm: bool,
+    firm: int,
 ) -> None:
     """A beam goes on from a parent, as they stood, by a byte. automaton: of the parent; held: the byte is of
-    the prefix, which owing knows already; firm: an item that is written with it is written to its end."""
+    the prefix, which owing knows already; firm: SOFT, FIRM or CLOSING."""
     tables = owing.tables
     ban = tables.ban[place, was.banned[parent], byte]
     owing.banned[place, beam] = max(0, ban)
     owing.owed[place, beam] = was.owed[parent]
     owing.inside[place, beam], owing.lexer[place, beam] = was.inside[parent], was.lexer[parent]
     owing.track[place, beam], owing.offset[place, beam] = was.track[parent], was.offset[parent]
-    owing.firm[place, beam] = firm
+    owing.firm[place, beam] = was.firm[parent]
     if held:
         return
+    owing.firm[place, beam] = max(firm, CLOSING if was.firm[parent] == CLOSING else SOFT)
     k, state = was.owed.shape[1], was.lexer[parent]
     owing.lexer[place, beam] = rules.follow[state, byte]
     owing.track[place, beam] = False
@@ -217,7 +248,7 @@ def take(
             owing.track[place, beam, item] = found = True
     if found:
         owing.offset[place, beam] += 1
-        owing.firm[place, beam] = firm or was.firm[parent]
+        owing.firm[place, beam] = max(firm, was.firm[parent])
         return
     owing.offset[place, beam] = 0
     ended = complete(tables, place, was, parent)
@@ -245,10 +276,10 @@ def take_all(
     byte: Any,
     n: int,
     held: bool,
-    firm: bool,
+    firm: Any,
 ) -> None:
-    """The first n beams go on from their parents by their bytes: parent, byte, automaton (b,)."""
+    """The first n beams go on from their parents by their bytes: parent, byte, automaton, firm (b,)."""
     was = standing(owing, place)
     for beam in range(n):
         of = parent[beam]
-        take(owing, rules, place, was, of, automaton[of], beam, byte[beam], held, firm)
+        take(owing, rules, place, was, of, automaton[of], beam, byte[beam], held, firm[beam])

@@ -41,8 +41,8 @@ class Extractor(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What each of b beams owes still: owed, track (b, k) bool; offset, lexer, inside, banned (b,) int64;
-    firm (b,) bool; as in the twin's Owing."""
+    """What each of b beams owes still: owed, track (b, k) bool; offset, lexer, inside, banned, firm
+    (b,) int64; as in the twin's Owing."""
 
     owed: Bools
     track: Bools
@@ -50,11 +50,12 @@ class Standing(NamedTuple):
     lexer: Ints
     inside: Ints
     banned: Ints
-    firm: Bools
+    firm: Ints
 
 
 class Owing(NamedTuple):
-    """What the sentences at p places owe: tables of p rows, and Standing's arrays with places first."""
+    """What the sentences at p places owe: tables of p rows, and Standing's arrays with places first. credit
+    (p, b) float64: as in the twin; ending (p,) float64: that of the text that ends."""
 
     tables: Numbers
     owed: Bools
@@ -63,7 +64,9 @@ class Owing(NamedTuple):
     lexer: Ints
     inside: Ints
     banned: Ints
-    firm: Bools
+    firm: Ints
+    credit: npt.NDArray[np.float64]
+    ending: npt.NDArray[np.float64]
 
     @staticmethod
     def make(n_places: int, beam: int, size: Size) -> Owing:
@@ -77,7 +80,9 @@ class Owing(NamedTuple):
             np.zeros(each, np.int64),
             np.zeros(each, np.int64),
             np.zeros(each, np.int64),
-            np.zeros(each, np.bool_),
+            np.zeros(each, np.int64),
+            np.zeros(each),
+            np.zeros(n_places),
         )
 
     def size(self) -> Size:
@@ -88,7 +93,8 @@ class Owing(NamedTuple):
         """A new sentence at a place."""
         self.tables.put(place, constraint)
         self.owed[place] = self.tables.owed[place]
-        self.track[place] = self.firm[place] = False
+        self.track[place] = False
+        self.firm[place] = self.credit[place] = self.ending[place] = 0
         self.offset[place] = self.banned[place] = 0
         self.lexer[place], self.inside[place] = constraint.state, constraint.inside
 
