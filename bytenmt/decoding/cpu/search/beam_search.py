@@ -12,14 +12,7 @@ from typing import Any
 import numpy as np
 
 from bytenmt.decoding.cpu.kernels.simd import compiled
-from bytenmt.decoding.cpu.search.candidates import (
-    NOTHING,
-    consider,
-    insert,
-    log_softmax,
-    share_width,
-    uniform,
-)
+from bytenmt.decoding.cpu.search.candidates import NOTHING, consider, insert, log_softmax, share_width
 from bytenmt.decoding.cpu.search.constraints import (
     CLOSING,
     SOFT,
@@ -33,6 +26,7 @@ from bytenmt.decoding.cpu.search.constraints import (
 from bytenmt.decoding.cpu.search.drafter import Drafter, learn
 from bytenmt.decoding.cpu.search.ngram_blocking import forbid_repeats
 from bytenmt.decoding.cpu.search.owing import standing
+from bytenmt.decoding.cpu.search.sampling import uniform
 from bytenmt.decoding.cpu.search.slots import DONE, RUNNING, Rules, SearchState
 from bytenmt.decoding.interface import LOOK_AHEAD
 from bytenmt.utf8 import BOS, EOS, LONGEST_CHARACTER, N_IDS

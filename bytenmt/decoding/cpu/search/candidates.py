@@ -12,11 +12,9 @@ import numpy as np
 
 from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest
 from bytenmt.decoding.cpu.kernels.simd import compiled
-from bytenmt.splitmix import INCREMENT, scrambled
 from bytenmt.utf8 import EOS, N_IDS
 
 NOTHING = -np.inf
-HIGHEST_24 = np.uint64(40)  # bits that are left out
 
 
 @compiled
@@ -103,9 +101,3 @@ def share_width(best: Any, index: Any, n_of: Any, shared: Any, shared_index: Any
         shared[places[at]], shared_index[places[at]] = total, which
         going += 1
     return n
-
-
-@compiled
-def uniform(key: np.uint64, step: int) -> float:
-    """The draw of a text's byte, from 0 to under 1: splitmix.mixed(key + step)."""
-    return float(scrambled(key + np.uint64(step) + INCREMENT) >> HIGHEST_24) / float(1 << 24)
