@@ -21,7 +21,6 @@ _TRIED: dict[str, dict[str, dict[str, Any]]] = {
     "tiny": {
         "bahdanau": {"optimizer": "muon", "lr": 8e-3},
         "luong": {"optimizer": "muon", "lr": 8e-3},
-        "bytenet": {"optimizer": "muon", "lr": 4e-3},
         "convs2s": {"optimizer": "muon", "lr": 8e-3},
     }
 }

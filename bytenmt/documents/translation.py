@@ -51,8 +51,8 @@ class Told:
 
 
 def asking(translator: Translator) -> Ask:
-    """What asks a translator, in a group that leads the others; they follow as for lines. The codes that are
-    to be kept are not told to it: it has no way yet to hold them."""
+    """What asks a translator, in a group that leads the others; they follow as for lines. What is kept of
+    every line its own settings say; codes that they do not know are put back afterwards."""
     n_asked = 0
 
     def ask(wanted: Sequence[Segment]) -> list[Found]:

@@ -14,6 +14,7 @@ from bytenmt.cli.console import Command, check_output, detail, say, writer
 from bytenmt.cli.documents.languages import PAIR, language_pair
 from bytenmt.cli.options import DECODING, FILE, RUNTIME, within
 from bytenmt.cli.progress import progress
+from bytenmt.cli.workbench.keeping import KEEPING
 from bytenmt.config.bounds import Bounds
 from bytenmt.documents.formats import FORMATS
 from bytenmt.documents.translation import FLAG_ABOVE
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from bytenmt.documents.translation import Told
 
 MOST_BITS = 1e6
+KEPT = "placeholders,tags,urls,emails"
 
 
 @click.command("translate-file", cls=Command)
@@ -52,6 +54,7 @@ MOST_BITS = 1e6
 @click.option("--column", help="Of a table: the name in its first row, or the number from 1.")
 @click.option("--to-column", "into", help="The column for the translations; --column itself without.")
 @click.option("--encoding", help="Of IN, where it does not tell and is not UTF-8; OUT has the same.")
+@KEEPING
 @DECODING
 @RUNTIME
 def translate_file(
@@ -73,8 +76,9 @@ def translate_file(
     """Translate the document IN into OUT.
 
     TMX, XLIFF 1.2 and 2, PO, SRT, WebVTT, HTML, Markdown, JSON, .properties, CSV, TSV and plain text. Only
-    text is replaced: all else comes back byte for byte, in IN's encoding. What is translated already stays;
-    what is doubtful is marked for review. OUT is there when it is whole.
+    text is replaced: all else comes back byte for byte, in IN's encoding. Placeholders, tags, URLs and
+    e-mail addresses are kept unless --keep says otherwise. What is translated already stays; what is doubtful
+    is marked for review. OUT is there when it is whole.
     """
     from bytenmt.cli import decoding_args
     from bytenmt.cli.line_filter import follow
@@ -85,6 +89,8 @@ def translate_file(
     from bytenmt.documents import formats
     from bytenmt.documents.translation import asking, count, translate
 
+    if decoding["keep"] is None:
+        decoding["keep"] = KEPT
     settings = decoding_args.settings(decoding)
     wanted = decoding_args.engine_spec(decoding, device, threads)
     name = form or formats.format_of(input)
