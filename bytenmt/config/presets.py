@@ -19,7 +19,6 @@ _TRAIN: dict[str, dict[str, Any]] = {
 # What each learns best with, as far as it has been tried: tools/EXPERIMENTS.md.
 _TRIED: dict[str, dict[str, dict[str, Any]]] = {
     "tiny": {
-        "bahdanau": {"optimizer": "muon", "lr": 8e-3},
         "luong": {"optimizer": "muon", "lr": 8e-3},
         "convs2s": {"optimizer": "muon", "lr": 8e-3},
     }
