@@ -15,7 +15,8 @@ from typing import NamedTuple
 from bytenmt.documents.codes import paired, partners
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, Unit
 
-INLINE = frozenset(
+OPAQUE_INLINE = frozenset(["code", "kbd", "samp", "var", "tt", "math", "svg", "script", "style"])
+INLINE = OPAQUE_INLINE | frozenset(
     [
         "a",
         "abbr",
@@ -48,28 +49,10 @@ INLINE = frozenset(
         "time",
         "u",
         "wbr",
-        "code",
-        "kbd",
-        "samp",
-        "var",
-        "tt",
-        "math",
-        "svg",
-        "script",
-        "style",
     ]
 )
-OPAQUE = frozenset(
+OPAQUE = OPAQUE_INLINE | frozenset(
     [
-        "code",
-        "kbd",
-        "samp",
-        "var",
-        "tt",
-        "math",
-        "svg",
-        "script",
-        "style",
         "pre",
         "textarea",
         "template",

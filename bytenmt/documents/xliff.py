@@ -30,30 +30,23 @@ def read(text: str, pair: tuple[str, str] | None = None) -> list[Unit]:
         raise Malformed("no <xliff> element", 0)
     second = root.attributes.get("version", "1").startswith("2")
     extra = _target_language(root, text, pair)
-    find = _segments if second else _trans_units
+    name = "segment" if second else "trans-unit"
+    above = ("file", "group", "unit") if second else ("file", "body", "group")
     return [
         _unit(text, holder, source, second, extra)
-        for holder in find(root)
+        for holder in _wanted(root, name, above)
         if (source := holder.child("source")) is not None and source.end > source.inside
     ]
 
 
-def _trans_units(element: Element) -> Iterator[Element]:
+def _wanted(element: Element, name: str, above: Sequence[str]) -> Iterator[Element]:
+    """The elements of a name that are to be translated; above: the names of those that they may stand in."""
     for child in element.children:
-        if child.local == "trans-unit":
+        if child.local == name:
             if child.inherited("translate", "yes") != "no":
                 yield child
-        elif child.local in ("file", "body", "group"):
-            yield from _trans_units(child)
-
-
-def _segments(element: Element) -> Iterator[Element]:
-    for child in element.children:
-        if child.local == "segment":
-            if child.inherited("translate", "yes") != "no":
-                yield child
-        elif child.local in ("file", "group", "unit"):
-            yield from _segments(child)
+        elif child.local in above:
+            yield from _wanted(child, name, above)
 
 
 def _target_language(root: Element, text: str, pair: tuple[str, str] | None) -> Callable[[], list[Edit]]:

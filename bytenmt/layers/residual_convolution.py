@@ -18,7 +18,45 @@ from bytenmt.layers.dropout import drop
 HALF = math.sqrt(0.5)
 
 
-class GatedLayer(nn.Module):
+class ResidualConvolution(nn.Module):
+    """What both layers are made of: a convolution, and the residual's map where the width changes.
+
+    n_maps: of the convolution, each d_output wide; gain: its weights are N(0, sqrt(gain p/n)), the map's
+    N(0, sqrt(1/n)), with n the fan-in and p the share of the input that dropout keeps.
+    """
+
+    def __init__(
+        self,
+        d_input: int,
+        d_output: int,
+        kernel_width: int,
+        dropout: float,
+        dilation: int,
+        weight_norm: bool,
+        *,
+        n_maps: int,
+        gain: float,
+    ) -> None:
+        super().__init__()
+        std = math.sqrt(gain * (1 - dropout) / (kernel_width * d_input))
+        self.convolution = Convolution(
+            d_input, n_maps * d_output, kernel_width, dilation, std=std, weight_norm=weight_norm
+        )
+        self.residual = residual_map(d_input, d_output, weight_norm)
+        self.dropout = dropout
+
+    def carried(self, x: Tensor) -> Tensor:
+        """The residual branch: (rows, t, d_input) -> (rows, t, d_output)."""
+        if self.residual is None:
+            return x
+        carried: Tensor = self.residual(x)
+        return carried
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return drop(x, self.dropout, self.training)
+
+
+class GatedLayer(ResidualConvolution):
     """A convolution with a gated linear unit, and the residual's map where the width changes.
 
     Initialised as section 3.5 of Gehring et al. 2017 has it: maps into a GLU N(0, sqrt(4p/n)), others
@@ -36,13 +74,8 @@ class GatedLayer(nn.Module):
         dilation: int = 1,
         weight_norm: bool = True,
     ) -> None:
-        super().__init__()
-        std = math.sqrt(4 * (1 - dropout) / (kernel_width * d_input))
-        self.convolution = Convolution(
-            d_input, 2 * d_output, kernel_width, dilation, std=std, weight_norm=weight_norm
-        )
-        self.residual = residual_map(d_input, d_output, weight_norm)
-        self.dropout = dropout
+        given = d_input, d_output, kernel_width, dropout, dilation, weight_norm
+        super().__init__(*given, n_maps=2, gain=4.0)
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """x (n, s, d_input), mask (n, s) bool -> (n, s, d_output)."""
@@ -53,18 +86,8 @@ class GatedLayer(nn.Module):
         h, ring = self.convolution.causal(self._drop(x), ring, taps)
         return F.glu(h), ring
 
-    def carried(self, x: Tensor) -> Tensor:
-        """The residual branch: (rows, t, d_input) -> (rows, t, d_output)."""
-        if self.residual is None:
-            return x
-        carried: Tensor = self.residual(x)
-        return carried
 
-    def _drop(self, x: Tensor) -> Tensor:
-        return drop(x, self.dropout, self.training)
-
-
-class TanhLayer(nn.Module):
+class TanhLayer(ResidualConvolution):
     """tanh(conv(x) + x), for a source (Gehring et al. 2016, section 3.2); a map of x where the width changes.
 
     Initialised as what does not lead into a GLU, see GatedLayer: the range of the paper is for its own
@@ -80,18 +103,12 @@ class TanhLayer(nn.Module):
         dilation: int = 1,
         weight_norm: bool = True,
     ) -> None:
-        super().__init__()
-        std = math.sqrt((1 - dropout) / (kernel_width * d_input))
-        self.convolution = Convolution(
-            d_input, d_output, kernel_width, dilation, std=std, weight_norm=weight_norm
-        )
-        self.residual = residual_map(d_input, d_output, weight_norm)
-        self.dropout = dropout
+        given = d_input, d_output, kernel_width, dropout, dilation, weight_norm
+        super().__init__(*given, n_maps=1, gain=1.0)
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
         """x (n, s, d_input), mask (n, s) bool -> (n, s, d_output)."""
-        carried = x if self.residual is None else self.residual(x)
-        return torch.tanh(self.convolution.centred(drop(x, self.dropout, self.training), mask) + carried)
+        return torch.tanh(self.convolution.centred(self._drop(x), mask) + self.carried(x))
 
 
 def residual_map(d_input: int, d_output: int, weight_norm: bool) -> nn.Module | None:
