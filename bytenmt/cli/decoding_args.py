@@ -19,8 +19,9 @@ from bytenmt.cli.output_formats import Align, Flagged, JsonLines, WithPage, n_be
 from bytenmt.config.schema import architecture, fingerprint, tells_alignment
 from bytenmt.decoding.choice import precision_of
 from bytenmt.decoding.constraints.rules import Rules
+from bytenmt.decoding.engines import n_threads
 from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.loading import Run, Runtime, n_threads
+from bytenmt.decoding.loading import Run, Runtime
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
@@ -124,12 +125,11 @@ def with_alignment(shape: OutputFormat | None, runtime: Runtime, wanted: bool | 
 
 def aligner(runtime: Runtime) -> Align | None:
     """What finds the links of lines, where one of the runs has attention."""
-    files = [run.file for run in runtime.runs if tells_alignment(run.config.model)]
-    if not files:
+    if not any(tells_alignment(run.config.model) for run in runtime.runs):
         return None
     from bytenmt.evaluation.alignment import Aligner
 
-    return Aligner.load(files, runtime.spec.device).links
+    return Aligner(runtime.attention()).links
 
 
 @contextmanager

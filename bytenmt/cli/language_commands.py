@@ -26,16 +26,14 @@ from bytenmt.cli.console import (
     standard_input_size,
     writer,
 )
-from bytenmt.cli.options import COUNT, DRAWN, ENGINE, FILE, MACHINE, MODEL, RUN, SAMPLING, WINDOW
+from bytenmt.cli.options import COUNT, DRAWN, ENGINE, FILE, MACHINE, MODEL, ONLY_ENGINE, RUN, SAMPLING, WINDOW
 from bytenmt.cli.progress import Console
 from bytenmt.errors import BytenmtError, DataError
 
-if TYPE_CHECKING:  # they import PyTorch
-    import torch
-
+if TYPE_CHECKING:
+    from bytenmt.decoding.reading import Reader
     from bytenmt.language.baselines import Reference
     from bytenmt.language.surprisal import Surprise
-    from bytenmt.models.base import Model
 
 PIECE = 1 << 16  # bytes of stdin that are read at once
 STDIN = "standard input"
@@ -64,6 +62,7 @@ STDIN = "standard input"
     type=click.Choice(["replace", "strict"]),
     help="For a translation model: invalid UTF-8 becomes U+FFFD (replace, the default) or is an error.",
 )
+@ONLY_ENGINE
 @MACHINE
 def predict(
     run: Path,
@@ -75,6 +74,7 @@ def predict(
     window: int | None,
     reference: bool,
     errors: str | None,
+    engine: str,
     device: str,
     threads: int | None,
 ) -> None:
@@ -84,24 +84,25 @@ def predict(
     model needs the text's source by --src: bits per target byte, the ends of lines paid for too. With
     --per-byte the figures go to stderr.
     """
-    from bytenmt.cli import inputs
+    from bytenmt.cli import decoding_args, inputs
     from bytenmt.data.text_file import check_file
+    from bytenmt.decoding.interface import OFF, EngineSpec
+    from bytenmt.decoding.loading import load_runs
     from bytenmt.language.baselines import references
     from bytenmt.language.html_report import Page
     from bytenmt.language.summary import Figures, WholeCharacters, json_lines
     from bytenmt.language.surprisal import Windowed
-    from bytenmt.storage.checkpoint import load_run
 
     if file is not None:
         check_file(file)
     check_output(page, file, src)
     for written in {page, None}:
         check_streams(file, written)
-    on = inputs.torch_device(device, threads)
     began = time.monotonic()
-    loaded = load_run(run, on)
-    detail(f"predicting on {on}; loaded {run} in {time.monotonic() - began:.2f} s")
-    source = loaded.config.model.source
+    loaded = load_runs([run], EngineSpec(engine, device, "fp32", threads, OFF), Console())
+    for line in decoding_args.described(loaded, time.monotonic() - began):
+        detail(line)
+    source = loaded.source
     inputs.check_source(run, source, src)
     if source and chunk is not None:
         raise BytenmtError("--chunk would be ignored: a translation is read line by line")
@@ -109,13 +110,14 @@ def predict(
         raise BytenmtError("--window would be ignored: a translation is read line by line")
     if not source and errors is not None:
         raise BytenmtError(f"--errors would be ignored: {run} reads any bytes")
-    beside, missing = references(loaded.facts, source) if reference else ([], [])
+    beside, missing = references(loaded.runs[0].facts, source) if reference else ([], [])
+    reader = loaded.reader()
     if window is not None:
-        beside = [Windowed(loaded.model, on, window), *beside]
+        beside = [Windowed(reader, window), *beside]
     if src is None:
-        costs = _stream(loaded.model, on, file, chunk, beside)
+        costs = _stream(reader, file, chunk, beside)
     else:
-        costs = _translations(loaded.model, on, file, src, errors, beside)
+        costs = _translations(reader, file, src, errors, beside)
     figures, whole = Figures(line_ends=source), WholeCharacters()
     with ExitStack() as stack:
         shown = Page(stack.enter_context(writer(page)), f"{file or STDIN} by {run}", source) if page else None
@@ -137,11 +139,7 @@ def predict(
 
 
 def _stream(
-    model: Model[Any, Any],
-    on: torch.device,
-    file: Path | None,
-    chunk: int | None,
-    beside: Sequence[Reference],
+    reader: Reader, file: Path | None, chunk: int | None, beside: Sequence[Reference]
 ) -> Iterator[Surprise]:
     """What the bytes of a file, or of stdin, cost a model without a source; `beside` reads them too. With a
     progress bar on a terminal."""
@@ -153,9 +151,8 @@ def _stream(
     size = standard_input_size() if file is None else None if is_packed(file) else file.stat().st_size
     empty = True
     with progress(size, "B") as (bar, reporter):
-        for found in stream(
-            model, pieces_of(file, reporter=reporter) if file else _stdin(), on, chunk or CHUNK
-        ):
+        pieces = pieces_of(file, reporter=reporter) if file else _stdin()
+        for found in stream(reader, pieces, chunk or CHUNK):
             for one in beside:
                 one.add(found.data.tobytes())
             yield found
@@ -166,8 +163,7 @@ def _stream(
 
 
 def _translations(
-    model: Model[Any, Any],
-    on: torch.device,
+    reader: Reader,
     file: Path | None,
     src: Path,
     errors: str | None,
@@ -187,7 +183,7 @@ def _translations(
         target = inputs.text_file(file, errors or "replace")
     for one in beside:
         one.add(target.data.tobytes())
-    yield from translations(model, ParallelCorpus.from_texts(source, target, keep_empty=True), on)
+    yield from translations(reader, ParallelCorpus.from_texts(source, target, keep_empty=True))
 
 
 def _stdin() -> Iterator[bytes]:

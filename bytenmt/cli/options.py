@@ -177,13 +177,14 @@ def draft_option(ctx: click.Context, param: click.Parameter, value: str) -> str 
 
 COUNT, COUNT_OR_NONE = within(Bounds(1, MOST)), within(Bounds(0, MOST))
 DRAWN, WINDOW = within(N_BYTES), within(Bounds(1, 1 << 16))
+ONLY_ENGINE = click.option(  # of commands that compute in fp32
+    "--engine",
+    type=click.Choice([AUTO, *ENGINES]),
+    default=AUTO,
+    help="What computes; auto, the default, takes the quickest for the device.",
+)
 ENGINE = options(
-    click.option(
-        "--engine",
-        type=click.Choice([AUTO, *ENGINES]),
-        default=AUTO,
-        help="What decodes; auto, the default, takes the quickest for the device.",
-    ),
+    ONLY_ENGINE,
     click.option(
         "--precision",
         type=click.Choice([AUTO, *PRECISIONS]),

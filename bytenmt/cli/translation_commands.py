@@ -23,7 +23,7 @@ from bytenmt.cli.console import (
     standard_input,
     standard_input_size,
 )
-from bytenmt.cli.options import ANSWERS, COUNT, DECODING, FILE, RUN, RUNS, RUNTIME
+from bytenmt.cli.options import ANSWERS, COUNT, DECODING, FILE, ONLY_ENGINE, RUN, RUNS, RUNTIME
 from bytenmt.cli.progress import Console
 from bytenmt.cli.workbench.keeping import KEEPING
 from bytenmt.errors import BytenmtError
@@ -119,22 +119,24 @@ def translate(
 @RUN
 @click.option("--src", type=FILE, help="Source text.")
 @click.option("--tgt", "--ref", "tgt", type=FILE, required=True, help="Target text to score.")
+@ONLY_ENGINE
 @RUNTIME
-def score(run: Path, src: Path | None, tgt: Path, errors: str, device: str, threads: int | None) -> None:
+def score(
+    run: Path, src: Path | None, tgt: Path, errors: str, engine: str, device: str, threads: int | None
+) -> None:
     """Print the log-probability of each line's translation.
 
     The natural logarithm and the bits per byte of each target, a line each. An empty target has only its end
     to pay for, and inf bits per byte.
     """
     from bytenmt.cli import inputs
-    from bytenmt.evaluation.scores import log_probabilities
-    from bytenmt.storage.checkpoint import load_run
+    from bytenmt.decoding.interface import OFF, EngineSpec
+    from bytenmt.evaluation.likelihood import log_probabilities
 
     corpus = inputs.all_pairs(src, tgt, errors)
-    on = inputs.torch_device(device, threads)
-    loaded = load_run(run, on)
-    inputs.check_pairs(run, loaded.config.model.source, src)
-    log_p = log_probabilities(loaded.model, corpus, on)
+    loaded = loaded_runs((run,), EngineSpec(engine, device, "fp32", threads, OFF), leads=True)
+    inputs.check_pairs(run, loaded.source, src)
+    log_p = log_probabilities(loaded.reader(), corpus)
     for nats, n_bytes in zip(log_p.tolist(), corpus.target_lengths.tolist(), strict=True):
         bits = -nats / math.log(2) / n_bytes if n_bytes else math.inf
         click.echo(f"{nats:.6f}\t{bits:.6f}")

@@ -112,7 +112,7 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         return torch.stack(self._read(tgt, memory, state)[2], dim=1)
 
     def alignments(self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState) -> dict[int, Tensor]:
-        """See evaluation.alignment.Attentive."""
+        """See models.base.Attentive."""
         return {1: self.alignment(tgt, memory, state)}
 
     def _read(

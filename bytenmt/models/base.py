@@ -32,6 +32,21 @@ class Drafting(Protocol):
         call or since the last rewind. Not after a reorder in between. The rings stay where they are."""
 
 
+class Attentive(Protocol):
+    """What only models with attention can: tell where it goes."""
+
+    def encode(self, src: Tensor, src_len: Tensor) -> Any:
+        """As Model.encode."""
+
+    def start(self, memory: Any, beam: int = 1) -> Any:
+        """As Model.start."""
+
+    def alignments(self, tgt: Tensor, memory: Any, state: Any) -> dict[int, Tensor]:
+        """Of each layer that attends, by its number, counted from 1: tgt (n, t) uint8, the decoder's input,
+        from `state` on -> (n, t, s): how much the prediction after each byte attends to each source byte, EOS
+        included, in the source's own order; padded columns 0."""
+
+
 class Model(nn.Module, ABC, Generic[M, S]):
     """A translation model on bytes. n sentences, rows = n * beam, s source bytes, t target bytes.
 

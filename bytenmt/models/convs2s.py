@@ -143,11 +143,8 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
     def forward(self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState) -> tuple[Tensor, ConvS2SState]:
         return self._read(tgt, memory, state)[:2]
 
-    def alignment(self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState) -> Tensor:
-        return torch.stack([*self.alignments(tgt, memory, state).values()]).mean(dim=0)
-
     def alignments(self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState) -> dict[int, Tensor]:
-        """See evaluation.alignment.Attentive."""
+        """See models.base.Attentive."""
         attending = (number for number, layer in enumerate(self.decoder.layers, 1) if layer.query is not None)
         return dict(zip(attending, self._read(tgt, memory, state)[2], strict=True))
 

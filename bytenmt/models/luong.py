@@ -139,7 +139,7 @@ class Luong(Model[LuongMemory, LuongState]):
         return reverse(weights.mT, lengths).mT
 
     def alignments(self, tgt: Tensor, memory: LuongMemory, state: LuongState) -> dict[int, Tensor]:
-        """See evaluation.alignment.Attentive."""
+        """See models.base.Attentive."""
         return {1: self.alignment(tgt, memory, state)}
 
     def _read(

@@ -1,55 +1,60 @@
-"""What a translation looks like from inside, asked of a process beside the server, which starts it when it is
-asked for the first time and again where it has ended. Knows no PyTorch.
+"""What a translation looks like from inside: of which source character each character is, and how surprising
+it was. One thread asks the models for it. Knows runtimes and lines.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+import math
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
+from bytenmt.decoding.loading import Runtime
+from bytenmt.decoding.reading import Reader
+from bytenmt.evaluation.alignment import Aligner
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.limits import Refusal
 
 MOST_BYTES = 2_000  # of a line: an alignment has a weight for every byte of it and every one of the other
-LONGEST_ANSWER = 1 << 22  # bytes
 
 
 class Explainer:
-    """runs: of each direction."""
+    """runtimes: of each direction; what reads is made when it is asked for first."""
 
-    def __init__(self, runs: Mapping[Direction, Sequence[Path]]) -> None:
-        self._numbers = {direction: number for number, direction in enumerate(runs)}
-        self._runs = json.dumps([[str(run) for run in each] for each in runs.values()])
-        self._process: asyncio.subprocess.Process | None = None
-        self._turn = asyncio.Lock()
+    def __init__(self, runtimes: Mapping[Direction, Runtime]) -> None:
+        self._runtimes = runtimes
+        self._made: dict[Direction, tuple[Reader, Aligner | None]] = {}
+        self._thread = ThreadPoolExecutor(1)
 
     async def __call__(self, direction: Direction, source: str, text: str) -> dict[str, Any]:
-        """What is known of a line and its translation, see explaining.Direction.told. Raises Refusal (400)
-        for lines that are too long, RuntimeError where the process fails."""
+        """What is known of a line and its translation, see told. Raises Refusal (400) for lines that are too
+        long."""
         if max(len(source.encode()), len(text.encode())) > MOST_BYTES:
             raise Refusal(400, f"lines of at most {MOST_BYTES:,} bytes are explained")
-        asked = json.dumps([source, text, self._numbers[direction]]).encode() + b"\n"
-        # Who leaves while it is answered must not leave the answer to the next one.
-        return await asyncio.shield(self._ask(asked))
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, partial(self.told, direction, source, text))
 
-    async def _ask(self, asked: bytes) -> dict[str, Any]:
-        async with self._turn:
-            if self._process is None or self._process.returncode is not None:
-                self._process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "bytenmt.serve.explaining", self._runs),
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    limit=LONGEST_ANSWER,
-                )
-            assert self._process.stdin is not None and self._process.stdout is not None
-            self._process.stdin.write(asked)
-            line = await self._process.stdout.readline()
-            if not line:
-                await self._process.wait()
-                raise RuntimeError("the process that explains has ended")
-            found: dict[str, Any] = json.loads(line)
-            return found
+    def told(self, direction: Direction, source: str, text: str) -> dict[str, Any]:
+        """bits: of each character; alignment: of each, the source characters that it is most of, begin and
+        end; None without attention."""
+        line, found = source.encode(), text.encode()
+        if not found:
+            return {"bits": [], "alignment": None}
+        reader, aligner = self._of(direction)
+        (reading,) = reader.texts([line], [found])
+        links = aligner.links([[(line, found, b"")]])[0] if aligner else []
+        bits, at = [], 0
+        for character in text:
+            end = at + len(character.encode())
+            bits.append(round(-float(reading.log_p[at:end].sum()) / math.log(2), 4))
+            at = end
+        return {"bits": bits, "alignment": [link.source_chars for link in links] or None}
+
+    def _of(self, direction: Direction) -> tuple[Reader, Aligner | None]:
+        if direction not in self._made:
+            runtime = self._runtimes[direction]
+            attentive = runtime.attention()
+            self._made[direction] = runtime.reader(), Aligner(attentive) if attentive else None
+        return self._made[direction]

@@ -24,8 +24,10 @@ from bytenmt.data.corpus_report import inventory
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.data.suspicions import of_pairs
 from bytenmt.data.text_file import stored_path
+from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.distributed import ALONE, Group
-from bytenmt.evaluation.scores import bits_per_byte, log_probabilities, text_scores
+from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
+from bytenmt.evaluation.scores import text_scores
 from bytenmt.models.base import Model
 from bytenmt.models.unfolding import fitted
 from bytenmt.reporter import Reporter
@@ -146,7 +148,7 @@ class TranslationTask:
         """Bits per byte of the validation set; chrF, BLEU and exact match of its first lines, decoded by
         what `preparing` has made."""
         begun, valid = time.monotonic(), self.valid
-        log_p = log_probabilities(model, valid, self._device, group=self._group)
+        log_p = log_probabilities(TorchReader([model], self._device), valid, self._group)
         record: dict[str, float | str] = {"valid_bits_per_byte": bits_per_byte(log_p, valid.target_lengths)}
         scored = time.monotonic() - begun
         n_lines = min(self._settings.valid_lines, len(valid))

@@ -20,8 +20,9 @@ import torch
 from bytenmt.config.schema import Config
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.program.programs import has_program, pack_model
+from bytenmt.decoding.engines import n_threads
 from bytenmt.decoding.interface import Engine, EngineSpec, Hypothesis, Options, Request
-from bytenmt.decoding.loading import Runtime, n_threads, of_models
+from bytenmt.decoding.loading import Runtime, of_models
 from bytenmt.decoding.translator import Translator
 from bytenmt.distributed import ALONE, Group
 from bytenmt.models.base import Model

@@ -717,6 +717,9 @@ def test_what_is_shown_while_decoded_is_the_same(place: Path) -> None:
         f"{TRANSLATE} --device cpu -i src",
         f"{TRANSLATE} no_need --device cpu -i src -b 2 --n-best 2 --format jsonl --no-alignment",
         f"{TRANSLATE} --engine numba -i src --sample --stream",
+        f"{TRANSLATE} --device cpu -i src -b 2 --format jsonl --html page.html",
+        "score run --src src --tgt tgt --device cpu",
+        "predict -m language src --window 5 --device cpu",
         "convert run -o new.safetensors --precision int8",
     ],
 )

@@ -19,6 +19,7 @@ from small_runs import SMALL, assert_same, weights
 from bytenmt.config.schema import CONVOLUTIONAL, Config, load_config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.windows import Streams, Window, contiguous, windows
+from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.distributed import ALONE, Group
 from bytenmt.errors import BytenmtError, ConfigError, DataError
 from bytenmt.language.surprisal import stream
@@ -255,7 +256,7 @@ def test_validation_is_prediction(name: str, n: int) -> None:
     torch.manual_seed(n)
     model = invariants.build(WITHOUT_SOURCE[name], scale=0.2)
     text = invariants.some_bytes(1, n).numpy()[0]
-    expected = sum(part.bits.sum() for part in stream(model, [text.tobytes()], CPU))
+    expected = sum(part.bits.sum() for part in stream(TorchReader([model], CPU), [text.tobytes()]))
     assert text_bits(model, text, CPU) == pytest.approx(expected, rel=1e-6)
 
 

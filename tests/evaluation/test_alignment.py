@@ -17,6 +17,7 @@ from made_up_engine import make_run, small_model
 
 from bytenmt.cli.main import main
 from bytenmt.config.schema import ATTENTIVE
+from bytenmt.decoding.pytorch.reader import TorchAttention
 from bytenmt.evaluation.alignment import Aligner, Link, fold
 from bytenmt.models import bahdanau, convs2s, luong
 from bytenmt.utf8 import BOS, EOS
@@ -39,6 +40,10 @@ IN_THE_TEXTS_ORDER = [
     "luong-local-m",
 ]  # attention sees the source so, though read backwards
 FADING = ["luong-local-p"]  # a Gaussian after the softmax
+
+
+def aligner(*models: Any) -> Aligner:
+    return Aligner([TorchAttention(model, CPU) for model in models])
 
 
 def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarray:
@@ -72,7 +77,7 @@ def test_the_weights_are_those_of_the_prediction(name: str) -> None:
     mean."""
     models = [build(CASES[name], seed, scale=2.0) for seed in (0, 1)]
     for chosen in (models[:1], models):
-        found = Aligner(chosen, CPU).weights(PAIRS)
+        found = aligner(*chosen).weights(PAIRS)
         for (source, text), weights in zip(PAIRS, found, strict=True):
             assert weights.shape == (len(text), len(source) + 1)
             if text:
@@ -110,10 +115,10 @@ def test_characters_add_up_their_bytes(source_text: str, text: str, seed: int) -
 
 def test_pieces_are_told_in_the_places_of_the_line() -> None:
     """Each piece's links as of the piece alone, moved behind what stands before it."""
-    aligner = Aligner([small_model("bahdanau")], CPU)
+    found = aligner(small_model("bahdanau"))
     first, second = ("가나".encode(), "é 다".encode()), (b"cd", "x\U0001f600".encode())
-    (one,), (other,) = aligner.links([[(*first, b"")]]), aligner.links([[(*second, b"")]])
-    (line, nothing) = aligner.links([[(*first, b" "), (*second, b"")], [(b"", b"", b"")]])
+    (one,), (other,) = found.links([[(*first, b"")]]), found.links([[(*second, b"")]])
+    (line, nothing) = found.links([[(*first, b" "), (*second, b"")], [(b"", b"", b"")]])
     assert nothing == [] and line[: len(one)] == one and len(line) == len(one) + len(other) == 5
     moved = [
         Link((a + 7, b + 7), (c + 4, d + 4), (e + 7, f + 7), (g + 3, h + 3), weight)
@@ -127,9 +132,9 @@ def test_pieces_are_told_in_the_places_of_the_line() -> None:
 
 def test_no_model_is_asked_about_empty_lines() -> None:
     """They would go through it one by one, and there is nothing to align."""
-    aligner = Aligner([], CPU)  # without models, whose mean nobody can tell
-    assert [weights.shape for weights in aligner.weights([(b"", b""), (b"ab", b"")])] == [(0, 1), (0, 3)]
-    assert aligner.links([[(b"", b"", b"")]] * 3) == [[], [], []]
+    nobody = aligner()  # without models, whose mean nobody can tell
+    assert [weights.shape for weights in nobody.weights([(b"", b""), (b"ab", b"")])] == [(0, 1), (0, 3)]
+    assert nobody.links([[(b"", b"", b"")]] * 3) == [[], [], []]
 
 
 def test_a_trained_eye_sees_where_it_looks() -> None:
@@ -144,7 +149,7 @@ def test_a_trained_eye_sees_where_it_looks() -> None:
             return values(weights), weights
 
         patch.setattr(luong, "attend", onto)
-        (links,) = Aligner([model], CPU).links([[("가나다".encode(), b"abc", b"")]])
+        (links,) = aligner(model).links([[("가나다".encode(), b"abc", b"")]])
     assert [(link.source_bytes, link.source_chars, link.weight) for link in links] == [
         ((3, 6), (1, 2), 1.0)
     ] * 3
@@ -184,10 +189,10 @@ def test_the_command_tells_alignments(tmp_path: Path, options: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_layers_add_up_to_the_alignment(name: str) -> None:
     """Their mean is the model's alignment, by which characters are linked."""
-    aligner = Aligner([build(CASES[name], scale=2.0)], CPU)
+    model = build(CASES[name], scale=2.0)
     for source, text in PAIRS[:3]:
-        layers = aligner.by_layer(source, text)
-        (expected,) = aligner.weights([(source, text)])
+        (layers,) = TorchAttention(model, CPU).layers([(source, text)])  # type: ignore[arg-type]
+        (expected,) = aligner(model).weights([(source, text)])
         assert np.allclose(np.mean([*layers.values()], axis=0), expected, atol=1e-6)
         if CASES[name]["arch"] == "convs2s":
             attending = CASES[name].get("attention_layers", range(len(CASES[name]["decoder_layers"])))

@@ -10,8 +10,11 @@ from processes import results
 
 from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.distributed import ALONE, Group
-from bytenmt.evaluation.scores import bits_per_byte, log_probabilities, text_scores
+from bytenmt.evaluation import likelihood
+from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
+from bytenmt.evaluation.scores import text_scores
 from bytenmt.models import MODELS, build_model
 from bytenmt.utf8 import BOS, EOS
 
@@ -19,8 +22,10 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("arch", MODELS)
-@pytest.mark.parametrize("max_tokens", [30, 10_000])
-def test_log_probabilities_one_sentence_at_a_time(arch: str, max_tokens: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cells", [30, 10_000])
+def test_log_probabilities_one_sentence_at_a_time(
+    arch: str, cells: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In batches, and in the corpus' order: what each pair has alone, summed byte by byte, EOS included."""
     torch.manual_seed(5)
     model = build_model(load_config(arch, "tiny", "", []).model).double().eval()
@@ -41,7 +46,8 @@ def test_log_probabilities_one_sentence_at_a_time(arch: str, max_tokens: int, tm
         for row, byte in zip(logits, [*target, EOS], strict=True):
             total += row[byte] - math.log(sum(math.exp(x) for x in row))
         expected.append(total)
-    found = log_probabilities(model, corpus, CPU, max_tokens)
+    monkeypatch.setattr("bytenmt.decoding.pytorch.reader.CELLS", cells)
+    found = log_probabilities(TorchReader([model], CPU), corpus)
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
@@ -50,7 +56,8 @@ def shared(group: Group, folders: list[Path]) -> list[list[float]]:
     torch.manual_seed(5)
     model = build_model(load_config("convs2s", "tiny", "", []).model).eval()
     corpora = [ParallelCorpus.open(folder / "src", folder / "tgt") for folder in folders]
-    return [log_probabilities(model, corpus, CPU, 200, group).tolist() for corpus in corpora]
+    likelihood.LINES_AT_ONCE = 7
+    return [log_probabilities(TorchReader([model], CPU), corpus, group).tolist() for corpus in corpora]
 
 
 def test_processes_score_as_one(tmp_path: Path) -> None:
@@ -104,6 +111,6 @@ def test_several_models_vote_byte_by_byte(tmp_path: Path) -> None:
             probabilities = probabilities + np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True) / 2
         chosen = [probabilities[t, byte] for t, byte in enumerate([*target.encode(), EOS])]
         expected.append(float(np.log(chosen).sum()))
-    assert log_probabilities(models[0], corpus, CPU, others=models[1:]) == pytest.approx(expected)
-    twice = log_probabilities(models[0], corpus, CPU, others=models[:1])
-    assert twice == pytest.approx(log_probabilities(models[0], corpus, CPU))
+    assert log_probabilities(TorchReader(models, CPU), corpus) == pytest.approx(expected)
+    twice = log_probabilities(TorchReader(2 * models[:1], CPU), corpus)
+    assert twice == pytest.approx(log_probabilities(TorchReader(models[:1], CPU), corpus))

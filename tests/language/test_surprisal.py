@@ -20,11 +20,13 @@ from torch import Tensor
 from bytenmt.config.schema import parse_config
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
-from bytenmt.evaluation.scores import log_probabilities
+from bytenmt.decoding.pytorch.reader import TorchReader, TorchStream, costs
+from bytenmt.decoding.reading import Reading
+from bytenmt.evaluation.likelihood import log_probabilities
 from bytenmt.language.html_report import SHOWN, Page, visible
 from bytenmt.language.scripts import ESCAPED, Splitter, script
 from bytenmt.language.summary import ENDS, Figures, WholeCharacters, json_lines
-from bytenmt.language.surprisal import Predictor, Surprise, Windowed, recut, stream, surprise, translations
+from bytenmt.language.surprisal import Surprise, Windowed, recut, stream, translations
 from bytenmt.models import build_model
 from bytenmt.utf8 import BOS
 
@@ -39,8 +41,12 @@ def some_text(n: int, seed: int = 0) -> bytes:
     return np.random.default_rng(seed).integers(0, 256, n, np.uint8).tobytes()
 
 
+def reader(model: AnyModel) -> TorchReader:
+    return TorchReader([model], CPU)
+
+
 def bits_of(model: AnyModel, text: bytes, chunk: int) -> np.ndarray:
-    return Surprise.joined(list(stream(model, [text], CPU, chunk))).bits
+    return Surprise.joined(list(stream(reader(model), [text], chunk))).bits
 
 
 CUTS = ((1, 40), (7, 100), (256, 600))  # bytes of a chunk, and of the text that is cut into such
@@ -67,18 +73,18 @@ def test_stream_equals_whole(name: str) -> None:
 
 def test_a_chunk_that_begins_anew_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the byte before a chunk is forgotten, then the state."""
-    right = Predictor.read
+    right = TorchStream.read
 
-    def forgets_the_byte(self: Predictor, data: bytes) -> Surprise:
+    def forgets_the_byte(self: TorchStream, data: bytes) -> Reading:
         self._last = BOS
         return right(self, data)
 
-    def forgets_the_state(self: Predictor, data: bytes) -> Surprise:
-        self._state = self._model.start(self._memory)
+    def forgets_the_state(self: TorchStream, data: bytes) -> Reading:
+        self._states = [self._models[0].start(self._memories[0])]
         return right(self, data)
 
     for fault in (forgets_the_byte, forgets_the_state):
-        monkeypatch.setattr(Predictor, "read", fault)
+        monkeypatch.setattr(TorchStream, "read", fault)
         with pytest.raises(AssertionError):
             check_any_cut(make("seq2seq"), some_text(600), 1e-6)
 
@@ -89,8 +95,8 @@ def test_bits_and_ranks_are_those_of_the_models_own_distribution(name: str) -> N
     byte's place in their order."""
     model, text = make(name), b"\xff\xfea"
     for n in range(3):
-        asked = [Predictor(model, CPU).read(text[:n] + bytes([b])) for b in range(256)]
-        bits = np.array([one.bits[n] for one in asked])
+        asked = [reader(model).stream().read(text[:n] + bytes([b])) for b in range(256)]
+        bits = np.array([-one.log_p[n] / np.log(2) for one in asked])
         assert np.isclose((2.0**-bits).sum(), 1, rtol=1e-12)
         order = np.argsort(bits, kind="stable")
         assert [one.rank[n] for one in asked] == np.argsort(order).tolist()
@@ -99,8 +105,8 @@ def test_bits_and_ranks_are_those_of_the_models_own_distribution(name: str) -> N
 def test_of_equally_likely_bytes_the_lower_one_comes_first() -> None:
     """A model that knows nothing is right once in 256 times, not always."""
     truth = torch.arange(256, dtype=torch.uint8)[None]
-    bits, rank = surprise(torch.zeros(1, 256, 256), truth)
-    assert rank[0].tolist() == list(range(256)) and np.allclose(bits, 8)
+    log_p, rank = costs([torch.zeros(1, 256, 256)], truth)
+    assert rank[0].tolist() == list(range(256)) and np.allclose(log_p, -8 * np.log(2))
 
 
 @pytest.mark.parametrize("sizes", [[1] * 30, [30], [7, 0, 16, 7], []])
@@ -119,7 +125,7 @@ def test_the_numbers_do_not_depend_on_the_pieces() -> None:
     model, text = make("convs2s"), some_text(200)
     pieces = [text[:3], text[3:150], b"", text[150:]]
     assert np.array_equal(
-        Surprise.joined(list(stream(model, pieces, CPU, 64))).bits, bits_of(model, text, 64)
+        Surprise.joined(list(stream(reader(model), pieces, 64))).bits, bits_of(model, text, 64)
     )
 
 
@@ -135,22 +141,23 @@ def test_a_stream_is_read_as_it_is_predicted() -> None:
 
     for name in VARIANTS:
         read = 0
-        costs = stream(make(name), endless(), CPU, 20)
+        found = stream(reader(make(name)), endless(), 20)
         for n in range(1, 5):
-            assert len(next(costs).data) == 20
+            assert len(next(found).data) == 20
             assert read == 20 * n
 
 
 @pytest.mark.parametrize("name", ["bahdanau", "bytenet"])
-def test_translations_cost_what_evaluate_says(name: str) -> None:
+def test_translations_cost_what_evaluate_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Line by line in their order, ends counted, empty lines too; in batches of any size."""
-    model = make(name)
+    model = reader(make(name))
     source = TextFile.from_bytes(b"one\n\nthree three\nfour\n", "src")
     target = TextFile.from_bytes("eins\nzwei zwei\n\n넷\n".encode(), "tgt")
     corpus = ParallelCorpus.from_texts(source, target, keep_empty=True)
-    expected = log_probabilities(model, corpus, CPU)
-    for max_tokens in (1, 40, 10_000):
-        found = Surprise.joined(list(translations(model, corpus, CPU, max_tokens)))
+    expected = log_probabilities(model, corpus)
+    for cells in (1, 40, 10_000):
+        monkeypatch.setattr("bytenmt.decoding.pytorch.reader.CELLS", cells)
+        found = Surprise.joined(list(translations(model, corpus)))
         ends = np.flatnonzero(found.data == 0xFF)
         assert found.data.tobytes().split(b"\xff")[:-1] == [*target]
         lines = np.split(found.bits, ends + 1)[:-1]
@@ -159,12 +166,12 @@ def test_translations_cost_what_evaluate_says(name: str) -> None:
 
 def test_translations_are_told_window_by_window(monkeypatch: pytest.MonkeyPatch) -> None:
     """More lines than stand in memory at once change nothing."""
-    model = make("luong")
+    model = reader(make("luong"))
     lines = b"".join(b"%d apples\n" % number for number in range(7))
     corpus = ParallelCorpus.from_texts(*(TextFile.from_bytes(lines, name) for name in "ab"))
-    whole = Surprise.joined(list(translations(model, corpus, CPU)))
+    whole = Surprise.joined(list(translations(model, corpus)))
     monkeypatch.setattr("bytenmt.language.surprisal.LINES_AT_ONCE", 3)
-    parts = list(translations(model, corpus, CPU))
+    parts = list(translations(model, corpus))
     assert len(parts) == 3
     assert Surprise.joined(parts).data.tobytes() == whole.data.tobytes()
     np.testing.assert_allclose(Surprise.joined(parts).bits, whole.bits)
@@ -220,17 +227,17 @@ def test_windows_are_read_anew(name: str, size: int, monkeypatch: pytest.MonkeyP
     model, text = make(name), some_text(100)
     told = []
     for cut in (1, 9, 100):
-        windowed = Windowed(model, CPU, size)
+        windowed = Windowed(reader(model), size)
         for piece in recut([text], cut):
             windowed.add(piece)
         told += windowed.lines()
     parts = []
     for start in range(0, len(text), size):
-        predictor = Predictor(model, CPU)
+        opened = reader(model).stream()
         if start:
-            predictor.read(text[start - 1 : start])
-        parts.append(predictor.read(text[start : start + size]).bits)
-    bits = float(np.concatenate(parts).mean())
+            opened.read(text[start - 1 : start])
+        parts.append(opened.read(text[start : start + size]).log_p)
+    bits = -float(np.concatenate(parts).mean()) / np.log(2)
     line = f"bits per byte, in windows of {size} read anew: {bits:.4f} ({bits * np.log(2):.4f} nats a byte)"
     assert told == [line] * 3
     if size >= len(text):

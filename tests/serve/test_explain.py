@@ -1,4 +1,4 @@
-"""What the process beside the server tells of a translation."""
+"""What the server tells of a translation from inside."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 import torch
 from made_up_engine import make_run
 
+from bytenmt.decoding.interface import EngineSpec
+from bytenmt.decoding.loading import load_runs
 from bytenmt.serve.explain import MOST_BYTES, Explainer
-from bytenmt.serve.explaining import Direction as Explaining
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.limits import Refusal
 from bytenmt.storage.checkpoint import load_run
@@ -34,25 +35,30 @@ def bits_byte_by_byte(run: Path, source: bytes, text: bytes) -> list[float]:
     return found
 
 
+def explainer(*runs: tuple[Direction, Path]) -> Explainer:
+    """Of runs, by the engine that the server has."""
+    spec = EngineSpec("numba", "cpu", "int8", 1)
+    return Explainer({direction: load_runs([run], spec) for direction, run in runs})
+
+
 def test_a_character_costs_what_its_bytes_cost(tmp_path: Path) -> None:
+    """In the precision that was asked for, which gives a hundredth of it away."""
     run = make_run(tmp_path / "run", "bahdanau")
     source, text = "오후 3시", "aé뷁"
-    told = Explaining([str(run)]).told(source, text)
+    told = explainer((KO_EN, run)).told(KO_EN, source, text)
     one, *rest = bits_byte_by_byte(run, source.encode(), text.encode())
-    assert told["bits"] == pytest.approx([one, sum(rest[:2]), sum(rest[2:])], abs=1e-3)
+    assert told["bits"] == pytest.approx([one, sum(rest[:2]), sum(rest[2:])], rel=0.01)
     assert len(told["alignment"]) == 3
     assert all(0 <= begin < end <= len(source) for begin, end in told["alignment"])
-    assert Explaining([str(run)]).told(source, "") == {"bits": [], "alignment": None}
+    assert explainer((KO_EN, run)).told(KO_EN, source, "") == {"bits": [], "alignment": None}
 
 
-def test_the_process_answers_each_its_own(tmp_path: Path) -> None:
+def test_each_is_answered_its_own(tmp_path: Path) -> None:
     """Also after one has left in the middle; without attention there is no alignment, and a line can be too
     long."""
-    runs = {
-        KO_EN: [make_run(tmp_path / "a", "luong")],
-        EN_DE: [make_run(tmp_path / "b", "seq2seq", seed=1)],
-    }
-    explain = Explainer(runs)
+    explain = explainer(
+        (KO_EN, make_run(tmp_path / "a", "luong")), (EN_DE, make_run(tmp_path / "b", "seq2seq", seed=1))
+    )
 
     async def ask() -> None:
         leaver = asyncio.ensure_future(explain(KO_EN, "가나", "leaves"))
@@ -63,13 +69,6 @@ def test_the_process_answers_each_its_own(tmp_path: Path) -> None:
         assert (len(two["bits"]), two["alignment"]) == (1, None)
         with pytest.raises(Refusal, match="at most"):
             await explain(KO_EN, "a", "b" * (MOST_BYTES + 1))
-        process = explain._process
-        assert process is not None
-        process.kill()
-        await process.wait()
-        assert await explain(KO_EN, "가나", "ab") == one  # started again
-        assert explain._process is not None
-        explain._process.kill()
-        await explain._process.wait()
+        assert await explain(KO_EN, "가나", "ab") == one
 
     asyncio.run(ask())

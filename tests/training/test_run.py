@@ -147,7 +147,8 @@ def test_a_finished_run_is_left_alone(texts: dict[str, Any], tmp_path: Path) -> 
 
 def test_best_is_the_best_validation(texts: dict[str, Any], tmp_path: Path) -> None:
     """The best checkpoint has the lowest validated bits per byte, and weights that give them again."""
-    from bytenmt.evaluation.scores import bits_per_byte, log_probabilities
+    from bytenmt.decoding.pytorch.reader import TorchReader
+    from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 
     run = tmp_path / "run"
     train(run, config("convs2s", "train.max_updates=20", "train.lr=0.05"), **texts, device=CPU)
@@ -157,7 +158,7 @@ def test_best_is_the_best_validation(texts: dict[str, Any], tmp_path: Path) -> N
     assert loaded.facts.progress.best == min(validated.values())
     assert validated[loaded.facts.update] == min(validated.values())
     corpus = ParallelCorpus.open_all([texts["valid"]])
-    again = bits_per_byte(log_probabilities(loaded.model, corpus, CPU), corpus.target_lengths)
+    again = bits_per_byte(log_probabilities(TorchReader([loaded.model], CPU), corpus), corpus.target_lengths)
     assert again == pytest.approx(min(validated.values()), abs=1e-5)
 
 

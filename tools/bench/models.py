@@ -25,8 +25,10 @@ import torch
 from bytenmt.config.presets import PRESETS
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.decoding.loading import of_models
+from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.decoding.translator import Translator
-from bytenmt.evaluation.scores import bits_per_byte, log_probabilities, text_scores
+from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
+from bytenmt.evaluation.scores import text_scores
 from bytenmt.storage.checkpoint import load_run
 from bytenmt.storage.manifest import METRICS
 
@@ -90,7 +92,9 @@ def measure(run: Path, options: argparse.Namespace, source: bool) -> dict[str, f
     return {
         "exact_match": scores.exact_match,
         "chrf": scores.chrf,
-        "bits_per_byte": bits_per_byte(log_probabilities(model, corpus, device), corpus.target_lengths),
+        "bits_per_byte": bits_per_byte(
+            log_probabilities(TorchReader([model], device), corpus), corpus.target_lengths
+        ),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "train_bytes_per_second": statistics.median(speeds),
         "decode_bytes_per_second": sum(map(len, hypotheses)) / seconds,

@@ -39,6 +39,7 @@ SLOW = {"train": 1, "evaluate": 2, "score": 2, "predict": 2}  # of how rarely th
 # What the commands import when they are called: once is enough for all children.
 HEAVY = [
     "evaluation.alignment",
+    "evaluation.likelihood",
     "evaluation.scores",
     "storage.average",
     "storage.quantize",

@@ -25,6 +25,7 @@ if __name__ == "__main__":
 
 import torch
 
+from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.language.surprisal import stream
 from bytenmt.models.base import Model
 from bytenmt.storage.checkpoint import load_run
@@ -87,7 +88,9 @@ def cut_anyhow(run: Path, text: bytes) -> list[Record]:
 
 def bits_per_byte(model: Model[Any, Any], text: bytes, chunk: int) -> float:
     """Of a whole text, read in chunks."""
-    return sum(float(found.bits.sum()) for found in stream(model, [text], CPU, chunk)) / len(text)
+    return sum(float(found.bits.sum()) for found in stream(TorchReader([model], CPU), [text], chunk)) / len(
+        text
+    )
 
 
 def streamed(run: Path, text: bytes, threads: int) -> list[Record]:

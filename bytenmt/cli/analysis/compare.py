@@ -134,18 +134,18 @@ def _scored(
     from bytenmt.cli.translation_commands import loaded_runs
     from bytenmt.config.schema import architecture
     from bytenmt.decoding.translator import Translator
-    from bytenmt.evaluation.scores import bits_per_byte, log_probabilities, text_scores
-    from bytenmt.storage.checkpoint import load_run
+    from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
+    from bytenmt.evaluation.scores import text_scores
+    from bytenmt.storage.parameters import n_parameters
 
     runtime = loaded_runs((run,), decoding_args.engine_spec(decoding, device, threads), leads=True)
     inputs.check_pairs(run, runtime.source, src)
     translator = Translator.of_runtime(runtime, decoding_args.settings(decoding))
     texts = [found.text.decode() for found in inputs.hypotheses(translator, corpus)]
-    on = inputs.torch_device(runtime.spec.device, threads)
-    model = load_run(run, on).model
-    bits = bits_per_byte(log_probabilities(model, corpus, on), corpus.target_lengths)
+    bits = bits_per_byte(log_probabilities(runtime.reader(), corpus), corpus.target_lengths)
     detail(f"{run}: {len(texts)} lines translated")
     (loaded,) = runtime.runs
-    n_parameters = sum(parameter.numel() for parameter in model.parameters())
     scores = text_scores(texts, references, tokenize)
-    return Scored(str(run), architecture(loaded.config.model), n_parameters, bits, scores), texts
+    return Scored(
+        str(run), architecture(loaded.config.model), n_parameters(loaded.config.model), bits, scores
+    ), texts

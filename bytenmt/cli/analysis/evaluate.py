@@ -153,9 +153,7 @@ def _of_runs(
     from bytenmt.decoding.choice import choose, processes
     from bytenmt.decoding.confidence import bits_per_byte as of_one
     from bytenmt.decoding.translator import Translator
-    from bytenmt.distributed import ALONE
-    from bytenmt.evaluation.scores import bits_per_byte, log_probabilities
-    from bytenmt.storage.checkpoint import load_run
+    from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 
     settings = decoding_args.settings(decoding)
     wanted = decoding_args.engine_spec(decoding, device, threads)
@@ -164,9 +162,7 @@ def _of_runs(
         runtime = loaded_runs(runs, wanted, group is None or group.leads)
         inputs.check_pairs(runs[0], runtime.source, src)
         hypotheses = inputs.hypotheses(Translator.of_runtime(runtime, settings, group=group), corpus)
-        on = inputs.torch_device(runtime.spec.device, threads)
-        model, *others = (load_run(run, on).model for run in runs)
-        log_p = log_probabilities(model, corpus, on, group=group or ALONE, others=others)
+        log_p = log_probabilities(runtime.reader(), corpus, group)
     if group is not None and not group.leads:
         return None
     bits = bits_per_byte(log_p, corpus.target_lengths)

@@ -111,7 +111,6 @@ def _attention(
     from bytenmt.decoding.loading import load_runs
     from bytenmt.decoding.settings import Settings
     from bytenmt.decoding.translator import Translator
-    from bytenmt.evaluation.alignment import Aligner
 
     runtime = load_runs([run], EngineSpec("torch", device, AUTO, threads, OFF))
     (loaded,) = runtime.runs
@@ -130,8 +129,8 @@ def _attention(
     for name, data in (("the line", source), ("the text", text)):
         if not 0 < len(data.decode()) <= LONGEST:
             raise BytenmtError(f"{name} has {len(data.decode())} characters: expected 1 to {LONGEST}")
-    aligner = Aligner.load([loaded.file], runtime.spec.device)
-    return HeatMaps.of(source, text, aligner.by_layer(source, text))
+    (attention,) = runtime.attention()
+    return HeatMaps.of(source, text, attention.layers([(source, text)])[0])
 
 
 def _drawn(found: HeatMaps, suffix: str, run: str) -> bytes:

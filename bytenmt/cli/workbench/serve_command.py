@@ -90,12 +90,6 @@ SEARCH = options(
     help="A text by which a language is told from others of its script; default: the training text.",
 )
 @click.option(
-    "--explain",
-    "explained",
-    is_flag=True,
-    help="Tell of which character each one is and how surprising, by a second process, with PyTorch.",
-)
-@click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", help="Of the lines on stderr."
 )
 @click.option("--log-requests/--no-log-requests", default=True, help="A line for each request.")
@@ -108,7 +102,6 @@ def serve(
     api_keys: Path | None,
     suggestions: Path | None,
     samples: tuple[str, ...],
-    explained: bool,
     log_format: str,
     log_requests: bool,
     max_body: int,
@@ -148,8 +141,7 @@ def serve(
         sources = list(dict.fromkeys(direction.source for direction in workers))
         detector = Detector(sources, _samples(runtimes, texts))
         service = Service(workers, detector, limits)
-        explain = Explainer(directions) if explained else None
-        run(Server(service, log, keys, taken, explain=explain), listener, patience)
+        run(Server(service, log, keys, taken, explain=Explainer(runtimes)), listener, patience)
 
 
 def _check_packages() -> None:
@@ -190,8 +182,9 @@ def _workers(
 ) -> tuple[dict[Direction, Worker], dict[Direction, Runtime]]:
     """A thread for each direction, ready to translate."""
     from bytenmt.cli.decoding_args import settings
+    from bytenmt.decoding.engines import MOST_THREADS, cores
     from bytenmt.decoding.interface import EngineSpec
-    from bytenmt.decoding.loading import MOST_THREADS, cores, load_runs
+    from bytenmt.decoding.loading import load_runs
     from bytenmt.serve.worker import Worker
 
     given = {name: value for name, value in search.items() if value is not None}

@@ -49,6 +49,7 @@ from bytenmt.decoding.cpu.kernels.simd import compiled
 from bytenmt.decoding.cpu.program.instructions import Base, Column, Op, RowKind
 from bytenmt.decoding.cpu.search.beam_search import choose_bytes, gather_rows
 from bytenmt.decoding.cpu.search.drafter import Drafter, draft_all
+from bytenmt.decoding.cpu.search.given import keep_attention, look_ahead, read_bytes
 from bytenmt.decoding.cpu.search.slots import Rules, SearchState
 from bytenmt.jit import njit
 
@@ -77,6 +78,7 @@ SENTENCES, BIAS, OWN = int(RowKind.SENTENCES), int(Base.BIAS), int(Base.OWN)
 @compiled
 def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: Crew) -> None:
     """Carry out a program over all rows."""
+    layer = 0  # instructions that attend, before this one
     for pc in range(len(program)):
         one = program[pc]
         op, n, m, k = one[OP], one[N], one[M], one[K]
@@ -110,6 +112,12 @@ def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: 
                     op, model, rows, search, crew, row, d + 4 * row * ds, a + 4 * row * as_, b + 4 * row * bs,
                     one,
                 )  # fmt: skip
+                if search.given.attention.shape[2] > 0 and ATTEND_DOT <= op <= ATTEND_LOCATION:
+                    bound, rooted = m if op == ATTEND_LOCATION else 0, op == ATTEND_DOT and k != 0
+                    keep_attention(
+                        model, rows, search, crew, row, layer, b + 4 * row * bs, one[S], bound, rooted
+                    )  # fmt: skip
+            layer += ATTEND_DOT <= op <= ATTEND_LOCATION
         else:
             for row in range(first, last):
                 of_source(op, model, rows, row, d + 4 * row * ds, a, as_, n, m, k)
@@ -251,7 +259,8 @@ def run(
     crew: Crew,
 ) -> None:
     """n passes of model `which` over all running sentences; the first model's begin with a draft, the
-    last one's choose the bytes. None: the program of an encoder, once, over the rows as they are given.
+    last one's choose the bytes, or tell what the given ones cost. None: the program of an encoder, once,
+    over the rows as they are given.
 
     logits (3,): start, stride and column of the register that holds them after a step.
     """
@@ -260,7 +269,10 @@ def run(
     for _ in range(n_steps):
         if crew.thread == 0:
             if which == 0:
-                draft_all(search, drafter)
+                if len(search.given.n_text) > 0:
+                    look_ahead(search)
+                else:
+                    draft_all(search, drafter)
             begin_step(model, rows, search)
         meet(crew)
         n_rows = search.n_rows[0]
@@ -273,5 +285,8 @@ def run(
                 there = search.logits[which, row]
                 copy(there.ctypes.data, start + 4 * row * logits[1], len(there))
             if which == len(search.logits) - 1:
-                choose_bytes(search, rules, drafter)
+                if len(search.given.n_text) > 0:
+                    read_bytes(search)
+                else:
+                    choose_bytes(search, rules, drafter)
         meet(crew)

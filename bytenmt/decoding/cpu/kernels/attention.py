@@ -109,8 +109,8 @@ def weigh(
     model: Model, scores: int, place: int, first: int, last: int, v: int, width: int, factor: float, d: int,
     centre: int, window: int, bell: int,
 ) -> None:  # fmt: skip
-    """d = factor times the mean of item v's columns, weighed by the scores' softmax; zero of nothing. Spoils
-    the scores, which begin with that of column `first`."""
+    """d = factor times the mean of item v's columns, weighed by the scores' softmax; zero of nothing. The
+    scores, which begin with that of column `first`, become the weights, factor and all."""
     zero(d, width)
     n = last - first
     if n <= 0:
@@ -122,7 +122,9 @@ def weigh(
         fade(scores, n, read(centre, 0) - first, window)
     values = item_at(model, place, v) + 4 * first * width
     for j in range(n):
-        axpy(d, values + 4 * j * width, d, width, np.float32(share_of_one * read(scores, j)))
+        weight = np.float32(share_of_one * read(scores, j))
+        write(scores, j, weight)
+        axpy(d, values + 4 * j * width, d, width, weight)
 
 
 @compiled

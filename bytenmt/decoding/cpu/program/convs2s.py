@@ -50,6 +50,7 @@ def convs2s(tensors: Tensors, config: ConvS2SConfig, precision: str) -> PackedMo
         logits,
         rings=tuple(rings),
         items=(f, f) if config.source else (),
+        attending=tuple(number for number, attends in enumerate(config.attends, 1) if attends),
     )
 
 

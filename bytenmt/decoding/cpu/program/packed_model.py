@@ -31,6 +31,7 @@ class PackedModel(NamedTuple):
     columns. logits: the register of a step's outcome. states: widths of the recurrent states; rings; items:
     widths of the memory's items, a row a column of the source; fixed: widths of its parts that have one row
     a sentence.
+    attending: numbers of the decoder's layers that attend, where one does.
     first_step_byte: where in `weights` begins what a step reads, all after it. names: of what begins at a
     place of `weights`.
     """
@@ -47,6 +48,7 @@ class PackedModel(NamedTuple):
     items: tuple[int, ...] = ()
     fixed: tuple[int, ...] = ()
     source: Source = Source()
+    attending: tuple[int, ...] = (1,)
 
 
 class Packing:

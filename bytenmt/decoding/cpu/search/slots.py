@@ -57,6 +57,40 @@ class Rules(NamedTuple):
         )
 
 
+class Given(NamedTuple):
+    """The texts at p places; p is 0 where there is a search.
+
+    text (p, c) uint8, n_text, n_read (p,) int64: bytes, and how many of them are read. log_p (p, c) float64,
+    rank (p, c) int64: see reading.Reading. attention (p, c, l, s) float32: where l is not 0, the weights of
+    each of l instructions that attend.
+    """
+
+    text: Bytes
+    n_text: Ints
+    n_read: Ints
+    log_p: Reals
+    rank: Ints
+    attention: npt.NDArray[np.float32]
+
+    @staticmethod
+    def make(n_places: int, length: int, n_layers: int = 0, columns: int = 0) -> Given:
+        """Room for texts of so many bytes; for the weights of so many instructions over so many columns."""
+        each = (n_places, length)
+        return Given(
+            np.zeros(each, np.uint8),
+            np.zeros(n_places, np.int64),
+            np.zeros(n_places, np.int64),
+            np.zeros(each),
+            np.zeros(each, np.int64),
+            np.zeros((*each, n_layers, columns if n_layers else 0), np.float32),
+        )
+
+    def begin(self, place: int, text: bytes) -> None:
+        """A text to read, or what comes next of it."""
+        self.text[place, : len(text)] = np.frombuffer(text, np.uint8)
+        self.n_text[place], self.n_read[place] = len(text), 0
+
+
 class SearchState(NamedTuple):
     """What the search knows of the sentence at each of p places, b beams each.
 
@@ -73,7 +107,7 @@ class SearchState(NamedTuple):
     rows (r, 3) int64: place, beam and column of each row of the pass, 0 the one that reads `last`, then the
     drafted ones; r is p * b or more; n_rows (1,) int64.
     logits (k, r, 256) float32: a pass' outcome in each of k models, a row as in rows.
-    owing: what the sentences owe.
+    owing: what the sentences owe. given: texts to read instead of a search.
     """
 
     state: Ints
@@ -104,6 +138,7 @@ class SearchState(NamedTuple):
     n_rows: Ints
     logits: npt.NDArray[np.float32]
     owing: Owing
+    given: Given
 
     @staticmethod
     def make(
@@ -116,10 +151,12 @@ class SearchState(NamedTuple):
         n_rows: int = 0,
         totals: bool = False,
         owing: Size | None = None,
+        drafted: int = CHAIN,
+        given: Given | None = None,
     ) -> SearchState:
         """Free places for outputs of at most `length` bytes, prefixes of at most `prefix` and sources of
         `source` bytes to copy from; n_rows: of a pass at most, if more than places times beams; totals:
-        whether they are kept; owing: of constraints."""
+        whether they are kept; owing: of constraints; drafted: bytes a pass of a sentence at most."""
 
         each = (n_places, beam)
         n_rows = max(n_rows, n_places * beam)
@@ -145,14 +182,15 @@ class SearchState(NamedTuple):
             totals=np.zeros(steps if totals else (n_places, 0, beam)),
             source=np.zeros((n_places, max(1, source)), np.uint8),
             n_source=np.zeros(n_places, np.int64),
-            drafted=np.zeros((n_places, CHAIN), np.uint8),
+            drafted=np.zeros((n_places, drafted), np.uint8),
             n_drafted=np.zeros(n_places, np.int64),
-            chance=np.zeros((n_places, CHAIN)),
+            chance=np.zeros((n_places, drafted)),
             passes=np.zeros(n_places, np.int64),
             rows=np.zeros((n_rows, 3), np.int64),
             n_rows=np.zeros(1, np.int64),
             logits=np.zeros((n_models, n_rows, N_IDS), np.float32),
             owing=Owing.make(n_places, beam, owing or Size()),
+            given=given or Given.make(0, 0),
         )
 
     def grown(self, length: int, prefix: int, source: int, owing: Size) -> SearchState:

@@ -1,0 +1,168 @@
+"""Given texts on the CPU: the engine's programs without a search, no PyTorch.
+
+A recurrent model reads a byte a pass, of many texts side by side; a convolutional one many bytes of few.
+Knows packed models; does not know runs or files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from bytenmt.decoding.cpu.program.instructions import Column, Op
+from bytenmt.decoding.cpu.program.packed_model import PackedModel
+from bytenmt.decoding.cpu.search.drafter import Drafter, PassInputs
+from bytenmt.decoding.cpu.search.slots import FREE, RUNNING, Given, Rules, SearchState
+from bytenmt.decoding.cpu.session import WorkingModel
+from bytenmt.decoding.cpu.thread_team import ThreadTeam
+from bytenmt.decoding.interface import Options
+from bytenmt.decoding.reading import Reading, Weights
+from bytenmt.utf8 import BOS
+
+ROWS = 64  # of a pass
+SIDE_BY_SIDE = 4  # texts that a convolutional model reads, with as many bytes of each as there are rows
+PASSES = 16  # of one call at most
+ATTENDS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
+
+
+class _Places:
+    """Texts at their places, read by the models together."""
+
+    def __init__(
+        self,
+        packed: Sequence[PackedModel],
+        n_places: int,
+        n_columns: int,
+        team: ThreadTeam,
+        n_layers: int = 0,
+    ) -> None:
+        """n_columns: bytes of a text that a pass reads at most; n_layers: whose attention is kept."""
+        if any(model.states for model in packed):
+            n_columns = 1
+        self._n_places, self._drafted, self._n_layers = n_places, n_columns - 1, n_layers
+        rows = n_places * n_columns
+        self._models = [WorkingModel(one, n_places, 1, team.most, rows, self._drafted) for one in packed]
+        self._rules, self._drafter = Rules.of(Options()), Drafter.of(None, rows)
+        self._team, self._rows = team, rows
+        self._search = self._made(0, 0)
+
+    def begin(self, sources: Sequence[bytes | None]) -> None:
+        """Read from the start on, a text with each source at the first places."""
+        search, n = self._search, len(sources)
+        search.step[:n], search.last[:n], search.parent[:n] = 0, BOS, 0
+        for model in self._models:
+            for rows in model.prepare(sources, range(n)):
+                self._team.once(partial(model.encode, rows, self._inputs()))
+
+    def read(self, place: int, text: bytes) -> None:
+        """What is to be read next there."""
+        self._search.given.begin(place, text)
+        self._search.state[place] = RUNNING
+
+    def make_room(self, length: int, columns: int = 0) -> None:
+        """For texts of so many bytes, and sources of so many columns where attention is kept."""
+        if length > self._search.given.text.shape[1] or columns:
+            made = self._made(length, columns)
+            made.step[:], made.last[:] = self._search.step, self._search.last
+            self._search = made
+
+    def run(self) -> None:
+        """Passes until all of it is read."""
+        search = self._search
+        left = (search.given.n_text - search.given.n_read)[search.state == RUNNING]
+        n_passes = int(-(-left.max() // (1 + self._drafted)))
+        while n_passes > 0:
+            n_now = min(n_passes, PASSES) if len(self._models) == 1 else 1
+            for which, model in enumerate(self._models):
+                self._team.again(partial(model.steps, self._inputs(), which, n_now))
+            n_passes -= n_now
+        search.state[:] = FREE
+
+    def reading(self, place: int) -> Reading:
+        """What has been read there."""
+        given = self._search.given
+        n = int(given.n_text[place])
+        return Reading(given.log_p[place, :n].copy(), given.rank[place, :n].copy())
+
+    def attention(self, place: int, columns: int) -> list[Weights]:
+        """The weights of each layer over so many columns."""
+        given = self._search.given
+        kept = given.attention[place, : int(given.n_text[place]), :, :columns]
+        return [kept[:, layer].copy() for layer in range(self._n_layers)]
+
+    def _made(self, length: int, columns: int) -> SearchState:
+        n_places, models = self._n_places, len(self._models)
+        given = Given.make(n_places, length, self._n_layers, columns)
+        return SearchState.make(
+            n_places, 1, models, 0, 0, n_rows=self._rows, drafted=self._drafted, given=given
+        )
+
+    def _inputs(self) -> PassInputs:
+        return PassInputs(self._search, self._rules, self._drafter)
+
+
+class CpuStream:
+    """See reading.Stream."""
+
+    def __init__(self, packed: Sequence[PackedModel], team: ThreadTeam) -> None:
+        self._places = _Places(packed, 1, ROWS, team)
+        self._places.begin([None])
+
+    def read(self, data: bytes) -> Reading:
+        self._places.make_room(len(data))
+        self._places.read(0, data)
+        self._places.run()
+        return self._places.reading(0)
+
+
+class CpuReader:
+    """See reading.Reader, over packed models of any architectures. What a text costs is the same to the last
+    bit whatever is read beside it, on however many threads."""
+
+    def __init__(self, packed: Sequence[PackedModel], threads: int = 1) -> None:
+        self._packed, self._team = packed, ThreadTeam(threads)
+
+    def stream(self) -> CpuStream:
+        return CpuStream(self._packed, self._team)
+
+    def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
+        recurrent = any(model.states for model in self._packed)
+        n_places = min(ROWS if recurrent else SIDE_BY_SIDE, max(1, len(texts)))
+        places = _Places(self._packed, n_places, ROWS // SIDE_BY_SIDE, self._team)
+        places.make_room(max(map(len, texts), default=0))
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        found: dict[int, Reading] = {}
+        for first in range(0, len(order), n_places):
+            group = order[first : first + n_places]
+            places.begin([None if sources is None else sources[i] for i in group])
+            for place, which in enumerate(group):
+                places.read(place, texts[which])
+            places.run()
+            found.update((which, places.reading(place)) for place, which in enumerate(group))
+        return [found[i] for i in range(len(texts))]
+
+
+class CpuAttention:
+    """See reading.Attention."""
+
+    def __init__(self, packed: PackedModel, threads: int = 1) -> None:
+        self._packed, self._team = packed, ThreadTeam(threads)
+        self._n_layers = int(np.isin(packed.step.instructions[:, Column.OP], ATTENDS).sum())
+        kept = packed.encode.instructions[packed.encode.instructions[:, Column.OP] == Op.KEEP]
+        self._turned = packed.source.reverse and not kept[:, Column.M].any()
+
+    def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
+        found = []
+        for source, text in pairs:
+            places = _Places([self._packed], 1, ROWS, self._team, self._n_layers)
+            places.make_room(len(text), len(source) + 1)
+            places.begin([source])
+            places.read(0, text)
+            places.run()
+            n, order = len(source), [*range(len(source) + 1)]
+            columns = [*order[:n][::-1], n] if self._turned else order
+            weights = [layer[:, columns] for layer in places.attention(0, n + 1)]
+            found.append(dict(zip(self._packed.attending, weights, strict=True)))
+        return found

@@ -1,0 +1,181 @@
+"""What loaded runs become by an engine: something that decodes, that reads, and that tells where it attends.
+
+PyTorch is imported only for the engines that need it. Knows stored weights and engines; does not know where
+runs come from.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from threading import Timer
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bytenmt.config.schema import tells_alignment
+from bytenmt.decoding.choice import precision_of
+from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Options
+from bytenmt.decoding.reading import Attention, Reader
+from bytenmt.reporter import Reporter
+from bytenmt.speculative.table import Speculation
+from bytenmt.storage.memory import require, state_bytes
+from bytenmt.storage.weights import StoredWeights, restored
+
+if TYPE_CHECKING:
+    from bytenmt.decoding.cpu.program.packed_model import PackedModel
+    from bytenmt.models.base import Model
+
+MOST_THREADS = 2  # of the numba engine unless told otherwise: more than that wait for the memory
+PATIENCE = 2.0  # seconds until a user is told why nothing happens yet
+
+EngineMaker = Callable[[int], Engine]  # for a capacity
+Maker = Callable[[Options, Speculation | None], EngineMaker]  # of loaded runs
+
+
+class Made(NamedTuple):
+    """What an engine makes of loaded runs; see Runtime."""
+
+    maker: Maker
+    reader: Callable[[], Reader]
+    attention: Callable[[], list[Attention]]
+
+
+def sized(
+    kind: Callable[..., Engine], row_bytes: int, models: Any, options: Options, capacity: int, **how: Any
+) -> Engine:
+    """An engine of models, where this machine's memory holds the states of so many sentences. row_bytes: of a
+    row's state, all models together."""
+    n_rows = capacity * options.beam
+    what = f"decoding {n_rows:,} hypotheses side by side"
+    require(n_rows * row_bytes, what, "lower --max-tokens or --beam-size")
+    return kind(models, options, capacity, **how)
+
+
+def n_threads(spec: EngineSpec) -> int:
+    """CPU threads that decode, once runs are loaded."""
+    if spec.engine == "numba":
+        return spec.threads or min(MOST_THREADS, cores())
+    import torch
+
+    return torch.get_num_threads()
+
+
+def compiled(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter) -> Made:
+    """Packed models; each in its file's own precision unless told otherwise."""
+    from bytenmt.decoding.cpu.compilation import call_all
+    from bytenmt.decoding.cpu.engine import NumbaEngine
+    from bytenmt.decoding.cpu.program.programs import pack_model
+    from bytenmt.decoding.cpu.reader import CpuAttention, CpuReader
+
+    def packed_in(precision: str, one: StoredWeights) -> PackedModel:
+        return pack_model(restored(one.arrays), one.config.model, precision)
+
+    packed = [packed_in(precision_of(one.precision, spec), one) for _, one in read]
+    exact = "fp32" if spec.precision == AUTO else spec.precision
+    threads = n_threads(spec)
+    with told_of_compiling(reporter):
+        call_all(packed, read[0][1].config.model.source)
+    row_bytes = sum(state_bytes(one.config.model) for _, one in read)
+
+    def read_exactly() -> list[PackedModel]:
+        given = zip(packed, read, strict=True)
+        return [there if there.precision == exact else packed_in(exact, one) for there, (_, one) in given]
+
+    def attention() -> list[Attention]:
+        models = zip(read_exactly(), read, strict=True)
+        return [
+            CpuAttention(model, threads) for model, (_, one) in models if tells_alignment(one.config.model)
+        ]
+
+    return Made(
+        lambda options, speculation: partial(
+            sized, NumbaEngine, row_bytes, packed, options, threads=threads, speculation=speculation
+        ),
+        lambda: CpuReader(read_exactly(), threads),
+        attention,
+    )
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1
+
+
+@contextmanager
+def told_of_compiling(reporter: Reporter) -> Iterator[None]:
+    """Report where kernels are compiled, because they are not on the disk yet."""
+    from bytenmt.decoding.cpu.interpreter import run
+
+    def tell() -> None:
+        if run.stats.cache_misses:  # type: ignore[attr-defined]
+            reporter.say(
+                "bytenmt: compiling the decode kernels for this machine, once: it takes about half a minute"
+            )
+
+    timer = Timer(PATIENCE, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def in_pytorch(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec) -> Made:
+    """Models on their device: a graph computes in bf16 unless told otherwise, plain PyTorch in fp32."""
+    import torch
+
+    from bytenmt.decoding.pytorch.reader import TorchAttention, TorchReader
+    from bytenmt.distributed import local_device
+    from bytenmt.storage.checkpoint import build
+
+    if spec.threads is not None:
+        torch.set_num_threads(spec.threads)
+    device = local_device(torch.device(spec.device))
+
+    def built(wanted: Sequence[str]) -> list[Model[Any, Any]]:
+        kinds = [torch.bfloat16 if precision == "bf16" else torch.float32 for precision in wanted]
+        given = zip(kinds, read, strict=True)
+        return [build(one, file).to(device, kind).eval() for kind, (file, one) in given]
+
+    stored = [precision_of(one.precision, spec) for _, one in read]
+    exact = ["fp32" if spec.precision == AUTO else spec.precision] * len(read)
+    models = built(stored)
+
+    def read_exactly() -> list[Model[Any, Any]]:
+        return models if stored == exact else built(exact)
+
+    def attention() -> list[Attention]:
+        given = zip(read_exactly(), read, strict=True)
+        attentive: Any = [model for model, (_, one) in given if tells_alignment(one.config.model)]
+        return [TorchAttention(model, device) for model in attentive]
+
+    def reader() -> TorchReader:
+        return TorchReader(read_exactly(), device)
+
+    if spec.engine == "torch":
+        from bytenmt.decoding.pytorch.engine import TorchEngine
+
+        on_cpu = device.type == "cpu"
+        row_bytes = sum(state_bytes(one.config.model) for _, one in read) if on_cpu else 0
+        return Made(
+            lambda options, speculation: partial(
+                sized, TorchEngine, row_bytes, models, options, device=device, speculation=speculation
+            ),
+            reader,
+            attention,
+        )
+    from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
+
+    return Made(
+        lambda options, speculation: partial(
+            CudaGraphEngine, models, options, device=device, speculation=speculation
+        ),
+        reader,
+        attention,
+    )

@@ -1,0 +1,139 @@
+"""Given texts in plain PyTorch, on any device: the reference for every other reader.
+
+Knows models by their contract; knows no files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bytenmt.decoding.reading import Reading, Weights
+from bytenmt.models.base import Attentive, Model, normalised, of_bytes
+from bytenmt.utf8 import BOS, EOS, PAD
+
+CELLS = 1 << 14  # bytes of texts and sources that are read side by side, padding counted
+
+
+class TorchStream:
+    """See reading.Stream."""
+
+    def __init__(self, models: Sequence[Model[Any, Any]], device: torch.device) -> None:
+        self._models, self._device = models, device
+        with torch.no_grad():
+            self._memories = [
+                model.encode(
+                    torch.zeros(1, 0, dtype=torch.uint8, device=device),
+                    torch.zeros(1, dtype=torch.int64, device=device),
+                )
+                for model in models
+            ]
+            self._states = [model.start(memory) for model, memory in zip(models, self._memories, strict=True)]
+        self._last = BOS
+
+    @torch.no_grad()
+    def read(self, data: bytes) -> Reading:
+        truth = rows([data], self._device)
+        read = torch.cat([torch.full_like(truth[:, :1], self._last), truth[:, :-1]], dim=1)
+        each = []
+        for i, model in enumerate(self._models):
+            logits, self._states[i] = model(read, self._memories[i], self._states[i])
+            each.append(logits)
+        self._last = data[-1]
+        log_p, rank = costs(each, truth)
+        return Reading(log_p[0].cpu().numpy(), rank[0].cpu().numpy())
+
+
+class TorchReader:
+    """See reading.Reader. models: in evaluation mode on the device, in the precision in which they shall
+    compute."""
+
+    def __init__(self, models: Sequence[Model[Any, Any]], device: torch.device) -> None:
+        self._models, self._device = models, device
+
+    def stream(self) -> TorchStream:
+        return TorchStream(self._models, self._device)
+
+    @torch.no_grad()
+    def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
+        ended = [b"" if sources is None else sources[i] + bytes([EOS]) for i in range(len(texts))]
+        found: dict[int, Reading] = {}
+        for group in batches([(len(text), len(ended[i])) for i, text in enumerate(texts)]):
+            src, src_len = rows([ended[i] for i in group], self._device), lengths([ended[i] for i in group])
+            truth = rows([texts[i] for i in group], self._device)
+            read = torch.cat([torch.full_like(truth[:, :1], BOS), truth[:, :-1]], dim=1)
+            each = []
+            for model in self._models:
+                memory = model.encode(src, src_len.to(self._device))
+                each.append(model(read, memory, model.start(memory))[0])
+            log_p, rank = (part.cpu().numpy() for part in costs(each, truth))
+            for row, i in enumerate(group):
+                found[i] = Reading(log_p[row, : len(texts[i])], rank[row, : len(texts[i])])
+        return [found[i] for i in range(len(texts))]
+
+
+class TorchAttention:
+    """See reading.Attention. model: in evaluation mode on the device."""
+
+    def __init__(self, model: Attentive, device: torch.device) -> None:
+        self._model, self._device = model, device
+
+    @torch.no_grad()
+    def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
+        found: dict[int, dict[int, Weights]] = {}
+        for group in batches([(len(text), len(source) + 1) for source, text in pairs]):
+            sources = [pairs[i][0] + bytes([EOS]) for i in group]
+            texts = [bytes([BOS]) + pairs[i][1][:-1] for i in group]
+            memory = self._model.encode(rows(sources, self._device), lengths(sources).to(self._device))
+            read = rows(texts, self._device)
+            each = self._model.alignments(read, memory, self._model.start(memory))
+            arrays = {number: weights.float().cpu().numpy() for number, weights in each.items()}
+            for row, i in enumerate(group):
+                part = row, slice(len(texts[row])), slice(len(sources[row]))
+                found[i] = {number: weights[part] for number, weights in arrays.items()}
+        return [found[i] for i in range(len(pairs))]
+
+
+def batches(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
+    """Numbers of those of about one size, so many together that they fit with their padding. sizes: bytes of
+    a text and of its source."""
+    group: list[int] = []
+    widest = (0, 0)
+    for i in sorted(range(len(sizes)), key=lambda i: sizes[i]):
+        widest = max(widest[0], sizes[i][0]), max(widest[1], sizes[i][1])
+        if group and (len(group) + 1) * sum(widest) > CELLS:
+            yield group
+            group, widest = [], sizes[i]
+        group.append(i)
+    if group:
+        yield group
+
+
+def rows(texts: Sequence[bytes], device: torch.device) -> Tensor:
+    """(n, longest) uint8 on the device, padded."""
+    width = max(map(len, texts))
+    padded = bytearray(b"".join(text.ljust(width, bytes([PAD])) for text in texts))
+    whole = torch.frombuffer(padded, dtype=torch.uint8) if padded else torch.zeros(0, dtype=torch.uint8)
+    return whole.view(len(texts), width).to(device)
+
+
+def lengths(texts: Sequence[bytes]) -> Tensor:
+    """(n,) int64."""
+    return torch.tensor([len(text) for text in texts], dtype=torch.int64)
+
+
+def costs(each: Sequence[Tensor], truth: Tensor) -> tuple[Tensor, Tensor]:
+    """each (rows, t, 256): the models' logits; truth (rows, t) uint8 -> log_p (rows, t) float64 and rank
+    (rows, t) int64; see reading.Reading."""
+    log_p = torch.stack([of_bytes(normalised(logits), truth).double() for logits in each])
+    whole = each[0]
+    if len(each) > 1:
+        whole = torch.stack([normalised(logits) for logits in each]).logsumexp(dim=0)
+    own = of_bytes(whole, truth)[:, :, None]
+    lower = torch.arange(whole.shape[2], device=whole.device) < truth[:, :, None]
+    rank = ((whole > own) | (whole == own) & lower).sum(dim=2)
+    return log_p.logsumexp(dim=0) - math.log(len(each)), rank

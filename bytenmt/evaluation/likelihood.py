@@ -1,0 +1,48 @@
+"""How likely given targets are to a model: natural log-probabilities and bits per byte.
+
+Bits per byte is the sum of -log2 p over the target, EOS included, divided by the target's bytes without
+EOS. Knows readers by their contract.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.decoding.reading import Reader
+from bytenmt.utf8 import EOS
+
+if TYPE_CHECKING:  # it imports PyTorch
+    from bytenmt.distributed import Group
+
+LINES_AT_ONCE = 100  # whose readings are in memory; one process reads all of them
+
+
+def log_probabilities(
+    reader: Reader, corpus: ParallelCorpus, group: Group | None = None
+) -> npt.NDArray[np.float64]:
+    """Natural log-probability of every kept pair's target, EOS included: (m,) in the corpus' order.
+
+    group: the processes that share the lines, each with this model and corpus; every one gets all values.
+    """
+    found = np.zeros(len(corpus))
+    order = np.argsort(corpus.target_lengths, kind="stable")
+    parts = [order[first : first + LINES_AT_ONCE].tolist() for first in range(0, len(order), LINES_AT_ONCE)]
+    for some in parts if group is None else parts[group.rank :: group.size]:
+        sources = [corpus.source(k) for k in some] if corpus.has_source else None
+        readings = reader.texts(sources, [corpus.target(k) + bytes([EOS]) for k in some])
+        found[some] = [reading.log_p.sum() for reading in readings]
+    if group is not None and group.size > 1:
+        import torch
+
+        group.add_up(torch.from_numpy(found))  # in place: a pair is zero in all processes but one
+    return found
+
+
+def bits_per_byte(log_p: npt.NDArray[np.float64], target_lengths: npt.NDArray[np.int32]) -> float:
+    """log_p (m,) natural, EOS included; target_lengths (m,) bytes without EOS."""
+    return -float(log_p.sum()) / math.log(2) / max(1, int(target_lengths.sum(dtype=np.int64)))

@@ -1,0 +1,114 @@
+"""Given texts: the compiled reader against plain PyTorch, and that against the model's own distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from invariants import VARIANTS, WITH_SOURCE, WITHOUT_SOURCE, AnyModel, build
+
+from bytenmt.config.schema import parse_config
+from bytenmt.decoding.cpu.program.packed_model import PackedModel
+from bytenmt.decoding.cpu.program.programs import pack_model
+from bytenmt.decoding.cpu.reader import CpuAttention, CpuReader
+from bytenmt.decoding.pytorch.reader import TorchAttention, TorchReader
+from bytenmt.decoding.reading import Reading
+from bytenmt.utf8 import EOS
+
+CPU = torch.device("cpu")
+SOURCES = ["가나 b".encode(), b"one two three", b"", b"q" * 40, b"ab", "é\U0001f600".encode()] * 2
+TEXTS = [b"x", "다 다라".encode(), b"abcdefg" * 15, b"", bytes(range(250)), b"zz"] * 2
+ENDED = [text + bytes([EOS]) for text in TEXTS]
+STREAM = bytes(range(256)) + b"The quick brown fox, " * 20
+
+
+def both(name: str, n_models: int = 1) -> tuple[list[AnyModel], list[PackedModel]]:
+    """Models of a variant in fp32, and the same packed."""
+    variant = VARIANTS[name] if name in VARIANTS else WITHOUT_SOURCE[name]
+    models = [build(variant, seed).float() for seed in range(n_models)]
+    packed = []
+    for model in models:
+        arrays = {key: p.detach().numpy() for key, p in model.named_parameters()}
+        packed.append(pack_model(arrays, parse_config({"model": variant}).model, "fp32"))
+    return models, packed
+
+
+def check_equal(found: Sequence[Reading], expected: Sequence[Reading]) -> None:
+    """Each byte to rounding, which goes with the largest logits, and its place in the order but for ties."""
+    largest = max(1.0, *(float(-one.log_p.min()) for one in expected))
+    for one, other in zip(found, expected, strict=True):
+        assert np.allclose(one.log_p, other.log_p, rtol=0, atol=2e-6 * largest)
+        assert one.rank.shape == other.rank.shape and np.mean(one.rank != other.rank) < 0.02
+
+
+@pytest.mark.parametrize("name", WITH_SOURCE)
+def test_translations_cost_what_they_cost_in_pytorch(name: str) -> None:
+    """Of any length, side by side with others, an empty source and an empty text among them."""
+    models, packed = both(name)
+    expected = TorchReader(models, CPU).texts(SOURCES, ENDED)
+    found = CpuReader(packed).texts(SOURCES, ENDED)
+    check_equal(found, expected)
+    n_bytes, largest = sum(map(len, ENDED)), max(float(-one.log_p.min()) for one in expected)
+    sums = [sum(float(one.log_p.sum()) for one in readings) for readings in (found, expected)]
+    assert sums[0] / n_bytes == pytest.approx(sums[1] / n_bytes, abs=1e-6 * max(1.0, largest / 20))
+    (alone,) = CpuReader(packed, threads=2).texts(SOURCES[4:5], ENDED[4:5])
+    assert np.array_equal(alone.log_p, found[4].log_p) and np.array_equal(alone.rank, found[4].rank)
+
+
+@pytest.mark.parametrize("name", WITHOUT_SOURCE)
+def test_a_stream_costs_what_it_costs_in_pytorch(name: str) -> None:
+    """However it is cut, and texts of their own beside it."""
+    models, packed = both(name)
+    whole = TorchReader(models, CPU).stream().read(STREAM)
+    for size in (1, 100, 1024):
+        stream = CpuReader(packed).stream()
+        parts = [stream.read(STREAM[at : at + size]) for at in range(0, len(STREAM), size)]
+        found = Reading(np.concatenate([p.log_p for p in parts]), np.concatenate([p.rank for p in parts]))
+        check_equal([found], [whole])
+    check_equal(CpuReader(packed).texts(None, ENDED), TorchReader(models, CPU).texts(None, ENDED))
+
+
+@pytest.mark.parametrize("names", [("bahdanau", "convs2s"), ("bytenet", "convs2s")])
+def test_several_models_decide_together(names: tuple[str, str]) -> None:
+    """By the mean of their probabilities, also where one of them cannot read ahead."""
+    pairs = [both(name) for name in names]
+    models, packed = [pair[0][0] for pair in pairs], [pair[1][0] for pair in pairs]
+    together = TorchReader(models, CPU).texts(SOURCES, ENDED)
+    check_equal(CpuReader(packed).texts(SOURCES, ENDED), together)
+    each = [TorchReader([model], CPU).texts(SOURCES, ENDED) for model in models]
+    for one, other, mean in zip(*each, together, strict=True):
+        assert np.allclose(np.exp(mean.log_p), (np.exp(one.log_p) + np.exp(other.log_p)) / 2, rtol=1e-5)
+
+
+ATTENTIVE = [name for name in WITH_SOURCE if hasattr(build(VARIANTS[name]), "alignments")]
+ATTENTIVE = [name for name in ATTENTIVE if VARIANTS[name].get("attention") != "off"]
+
+
+@pytest.mark.parametrize("name", ATTENTIVE)
+def test_attention_goes_where_it_goes_in_pytorch(name: str) -> None:
+    """Of every layer, over the source in its own order and its end."""
+    models, packed = both(name)
+    pairs = [(source, text) for source, text in zip(SOURCES[:6], TEXTS, strict=False) if text]
+    expected = TorchAttention(models[0], CPU).layers(pairs)  # type: ignore[arg-type]
+    found = CpuAttention(packed[0]).layers(pairs)
+    for (source, text), one, other in zip(pairs, found, expected, strict=True):
+        assert one.keys() == other.keys()
+        for number, weights in one.items():
+            assert weights.shape == (len(text), len(source) + 1)
+            assert np.allclose(weights, other[number], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["seq2seq", "bytenet"])
+def test_probabilities_sum_to_one_and_ranks_order_them(name: str) -> None:
+    """All 256 bytes at one place: what is read before and after has no part in it."""
+    models, packed = both(name)
+    for reader in (TorchReader(models, CPU), CpuReader(packed)):
+        texts = [b"abc" + bytes([byte]) + b"z" for byte in range(256)]
+        readings = reader.texts([b"source"] * 256, texts)
+        log_p = np.array([reading.log_p[3] for reading in readings])
+        assert np.isclose(np.exp(log_p).sum(), 1, rtol=1e-5)
+        order = np.argsort(-log_p, kind="stable")
+        ranks = [int(reading.rank[3]) for reading in readings]
+        assert ranks == np.argsort(order, kind="stable").tolist()
