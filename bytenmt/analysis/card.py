@@ -14,7 +14,6 @@ from bytenmt.analysis.measurements import NOISE_SEED, Measured
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, architecture, config_toml
 from bytenmt.errors import printable
-from bytenmt.storage import lineage
 
 LIBRARY = "bytenmt"
 MARK = f'library_name: "{LIBRARY}"'  # a card of this program has this line
@@ -101,7 +100,7 @@ def _body(told: Told, of: Subject, measured: Measured | None) -> Iterator[str]:
         yield from _section("Speed", _speeds(measured))
     yield from _section("Training", _training(of))
     if of.facts.lineage:
-        lines = [f"- {line}" for line in lineage.told(of.facts.lineage)]
+        lines = [f"- {one.told()}" for one in of.facts.lineage]
         yield from _section("Lineage", ["It began with the weights of these, the nearest first:", "", *lines])
     yield from _section("Limits", _limits(told, of, measured))
 

@@ -1,7 +1,7 @@
 """How a model's cost and its signals' paths grow with the lengths of source and target.
 
 It is the comparison of Kalchbrenner et al. 2016 (table 1), for models as they are configured: S source bytes,
-T target bytes, c a number of layers. Costs and the decoder's field are asked of the model; the paths follow
+T target bytes, c a number of layers. Costs and the decoder's field are counted; the paths follow
 from the two nets and from what links them. Knows the architectures' configurations; runs no model.
 """
 
@@ -19,8 +19,7 @@ from bytenmt.config.schema import (
     Seq2SeqConfig,
     architecture,
 )
-from bytenmt.models.base import Model
-from bytenmt.storage.parameters import unbuilt
+from bytenmt.storage.needs import receptive_field, step_cost
 
 FAR = 1 << 22  # bytes of source that no window of an attention covers
 
@@ -91,30 +90,29 @@ def properties(config: ModelConfig) -> Properties | None:
     """Of a configured model; None where its architecture is none of the five."""
     if architecture(config) not in NETS:
         return None
-    model = unbuilt(config)
-    nets = NETS[architecture(config)](config, model)
+    nets = NETS[architecture(config)](config)
     return Properties(
         nets=f"{_kind(nets.encoder)}/{_kind(nets.decoder)}",
-        time=_time(nets, model),
+        time=_time(nets, config),
         resolution=None if nets.link is None else nets.link in ("column", "attention"),
-        path_s=_source_path(nets, model),
+        path_s=_source_path(nets, config),
         path_t=_own_path(nets.decoder, "T"),
         source_field="" if nets.encoder is None else _told(nets.encoder, "source"),
         target_field=_told(nets.decoder, "target"),
     )
 
 
-def _seq2seq(config: Seq2SeqConfig, model: Model[Any, Any]) -> Nets:
+def _seq2seq(config: Seq2SeqConfig) -> Nets:
     link: Link = "every step" if config.context == "every_step" else "start"
     return _nets(config, _stacked(config), Net(config.decoder_depth, None), link)
 
 
-def _bahdanau(config: BahdanauConfig, model: Model[Any, Any]) -> Nets:
+def _bahdanau(config: BahdanauConfig) -> Nets:
     return _nets(config, Net(1, None, "both ways"), Net(1, None), "attention")
 
 
-def _luong(config: LuongConfig, model: Model[Any, Any]) -> Nets:
-    attends = model.step_cost(FAR) > model.step_cost(0)
+def _luong(config: LuongConfig) -> Nets:
+    attends = step_cost(config, FAR) > step_cost(config, 0)
     link: Link = "attention" if attends else "start"
     return _nets(config, _stacked(config), Net(config.decoder_depth, None), link)
 
@@ -124,15 +122,15 @@ def _stacked(config: Seq2SeqConfig | LuongConfig) -> Net:
     return Net(config.encoder_depth, None, "backwards" if config.reverse_source else "forwards")
 
 
-def _bytenet(config: ByteNetConfig, model: Model[Any, Any]) -> Nets:
+def _bytenet(config: ByteNetConfig) -> Nets:
     schedule = config.encoder_schedule  # no blocks in a recurrent net
     field = 1 + (config.kernel_width - 1) * sum(schedule) if schedule else None
     encoder = Net(len(schedule) or config.n_encoder_sets or config.n_sets, field)
     n_layers = len(config.decoder_schedule) or config.n_decoder_sets or config.n_sets
-    return _nets(config, encoder, Net(n_layers, model.receptive_field()), "column")
+    return _nets(config, encoder, Net(n_layers, receptive_field(config)), "column")
 
 
-def _convs2s(config: ConvS2SConfig, model: Model[Any, Any]) -> Nets:
+def _convs2s(config: ConvS2SConfig) -> Nets:
     pooling = ((config.d_embedding, config.pooling_width, 1),)
     keys = pooling if config.encoder == "pooling" else config.encoder_stack
     stacks = [keys, config.value_stack] if config.encoder == "conv" else [keys]
@@ -142,12 +140,12 @@ def _convs2s(config: ConvS2SConfig, model: Model[Any, Any]) -> Nets:
     right = max(sum(reach - reach // 2 for reach in stack) for stack in reaches)
     n_layers = 0 if config.encoder == "pooling" else max(map(len, stacks))
     below = min(map(len, stacks)) if config.encoder == "conv" else 0  # others have values of the embedding
-    decoder = Net(len(config.decoder_layers), model.receptive_field())
+    decoder = Net(len(config.decoder_layers), receptive_field(config))
     above = config.attends[::-1].index(True) if config.source else 0
     return _nets(config, Net(n_layers, left + 1 + right), decoder, "attention", below + above)
 
 
-NETS: Mapping[str, Callable[[Any, Any], Nets]] = {
+NETS: Mapping[str, Callable[[Any], Nets]] = {
     "seq2seq": _seq2seq,
     "bahdanau": _bahdanau,
     "luong": _luong,
@@ -166,9 +164,9 @@ def _kind(net: Net | None) -> str:
     return "RNN" if net.field is None else "CNN" if net.n_layers else "mean"
 
 
-def _time(nets: Nets, model: Model[Any, Any]) -> str:
-    """Every encoder here costs the same for each source byte. A step's cost is the model's own word."""
-    if model.step_cost(2 * FAR) > model.step_cost(FAR):
+def _time(nets: Nets, config: ModelConfig) -> str:
+    """Every encoder here costs the same for each source byte."""
+    if step_cost(config, 2 * FAR) > step_cost(config, FAR):
         return "S·T"
     window = nets.link == "attention"
     decoder = "cT" if nets.decoder.field is not None or window else "T"
@@ -182,13 +180,13 @@ def _own_path(net: Net, letter: str) -> Path:
     return Path(letter) if net.field is None else Path("c", net.n_layers)
 
 
-def _source_path(nets: Nets, model: Model[Any, Any]) -> Path | None:
+def _source_path(nets: Nets, config: ModelConfig) -> Path | None:
     """From a source byte through the link to a prediction."""
     encoder, decoder, link = nets.encoder, nets.decoder, nets.link
     if encoder is None or link is None:
         return None
     if link == "attention":
-        if model.step_cost(2 * FAR) == model.step_cost(FAR):
+        if step_cost(config, 2 * FAR) == step_cost(config, FAR):
             return Path(IN_WINDOW)
         return Path("c", 1 + nets.passed) if nets.passed else Path("1")
     source, target = _own_path(encoder, "S"), _own_path(decoder, "T")

@@ -24,6 +24,7 @@ from bytenmt.atomic_file import replacing
 from bytenmt.errors import BytenmtError, printable
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + the signal
+EXTRAS = {"torch": "train", "sacrebleu": "train"}  # packages, and the extras of this one that bring them
 QUIET, VERBOSE = "bytenmt.quiet", "bytenmt.verbose"  # in click's meta, which a group and its command share
 
 
@@ -125,6 +126,11 @@ class CommandGroup(click.Group):
             ctx.exit(INTERRUPTED)
         except BytenmtError as error:
             click.echo(f"bytenmt: {error}", err=True)
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            if missing not in EXTRAS:
+                raise
+            click.echo(f"bytenmt: this needs {missing}: pip install 'bytenmt[{EXTRAS[missing]}]'", err=True)
         except MemoryError:
             click.echo(
                 "bytenmt: out of memory: lower what is kept at once, or give the program more", err=True

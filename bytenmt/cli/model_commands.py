@@ -205,7 +205,7 @@ def card(
     from bytenmt.decoding.interface import AUTO, EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.storage.manifest import read_pointer
-    from bytenmt.storage.parameters import unbuilt
+    from bytenmt.storage.parameters import n_parameters
     from bytenmt.storage.weights import is_weights_file
 
     if (src is None) != (ref is None):
@@ -221,13 +221,12 @@ def card(
     runtime = load_runs([run], EngineSpec(engine, AUTO, precision, 1, draft))
     measured = None if src is None or ref is None else _measured(run, runtime, src, ref, errors, beam)
     (loaded,) = runtime.runs
-    parameters = unbuilt(loaded.config.model).parameters()
     subject = cards.Subject(
         loaded.config,
         loaded.facts,
         loaded.precision,
         loaded.file.stat().st_size,
-        sum(parameter.numel() for parameter in parameters),
+        n_parameters(loaded.config.model),
         [f"bytenmt {__version__}", *provenance(runtime), f"beam {beam or 1}", *commit()],
     )
     name = name or run.resolve().name.removesuffix(".safetensors")

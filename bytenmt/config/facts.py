@@ -68,6 +68,19 @@ class Ancestor(Struct, frozen=True, omit_defaults=True, kw_only=True):
     target_bytes: Count | None = None
     files: Annotated[tuple[Name, ...], Meta(max_length=MOST_FILES)] = ()
 
+    def told(self) -> str:
+        """A line for people."""
+        update = "" if self.update is None else f", update {self.update:,}"
+        known = (
+            (self.pairs, "pairs"),
+            (self.source_bytes, "source bytes"),
+            (self.target_bytes, "target bytes"),
+        )
+        counts = [f"{count:,} {what}" for count, what in known if count]
+        text = f", trained on {', '.join(counts)}" if counts else ""
+        files = f" ({', '.join(self.files)})" if self.files else ""
+        return printable(f"{self.name}{update}, SHA-256 {self.sha256[:16]}…{text}{files}")
+
 
 class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What a search with a run takes where it is told nothing else. length_penalty: see interface.Options;

@@ -52,8 +52,10 @@ def gpu_is_there() -> bool:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
         return False
-    import torch
-
+    try:
+        import torch
+    except ModuleNotFoundError:  # an installation for the CPU
+        return False
     return torch.cuda.is_available()
 
 

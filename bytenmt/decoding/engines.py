@@ -20,7 +20,7 @@ from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Options
 from bytenmt.decoding.reading import Attention, Reader
 from bytenmt.reporter import Reporter
 from bytenmt.speculative.table import Speculation
-from bytenmt.storage.memory import require, state_bytes
+from bytenmt.storage.needs import require, state_bytes
 from bytenmt.storage.weights import StoredWeights, restored
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What a model costs, told without its weights: it is built on PyTorch's meta device; what a file holds."""
+"""What a model costs, told without its weights, and what a file holds. Builds no model."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from bytenmt.decoding.cpu.program.programs import has_program, pack_model
 from bytenmt.errors import BytenmtError, CheckpointError, printable
 from bytenmt.speculative.build import told
 from bytenmt.speculative.table import FILE, read
-from bytenmt.storage import lineage, search_defaults
+from bytenmt.storage import search_defaults
 from bytenmt.storage.manifest import has_checkpoint, read_pointer
-from bytenmt.storage.parameters import unbuilt
+from bytenmt.storage.needs import decoder_weights, receptive_field, state_bytes, step_cost
+from bytenmt.storage.parameters import n_parameters
 from bytenmt.storage.weights import is_weights_file, read_config, read_run, read_weights, restored
 
 SOURCE_BYTES = 100  # the source at which a step's cost is told
@@ -76,7 +77,7 @@ def _drafts(run: Path, config: Config) -> list[str]:
 
 def _history(facts: Facts) -> list[str]:
     """Comments on the runs whose weights this one began with, and on its own length penalty."""
-    found = [f"# began with:      {line}" for line in lineage.told(facts.lineage)]
+    found = [f"# began with:      {one.told()}" for one in facts.lineage]
     if facts.search is not None:
         beam = "" if facts.search.beam is None else f", found with beam {facts.search.beam}"
         found.append(f"# length penalty:  {facts.search.length_penalty:g}{beam}")
@@ -86,17 +87,16 @@ def _history(facts: Facts) -> list[str]:
 def describe(config: Config, file: Path | None = None, precision: str = "fp32") -> str:
     """Sizes and costs as TOML comments, then the configuration: together a file for --config. file: a weights
     file that is described, whose matrices are in `precision`."""
-    model = unbuilt(config.model)
-    n_parameters = sum(parameter.numel() for parameter in model.parameters())
-    field = model.receptive_field()
+    model = config.model
+    field = receptive_field(model)
     facts = {
         "architecture": architecture(config.model),
-        "parameters": f"{n_parameters:,}",
-        "decoder weights": f"{model.decoder_weights():,}, read by every decode step",
+        "parameters": f"{n_parameters(model):,}",
+        "decoder weights": f"{decoder_weights(model):,}, read by every decode step",
         "receptive field": "all target bytes" if field is None else f"{field:,} target bytes",
-        "a decode step": f"{model.step_cost(SOURCE_BYTES):,} multiply-accumulates a row,"
+        "a decode step": f"{step_cost(model, SOURCE_BYTES):,} multiply-accumulates a row,"
         f" at a source of {SOURCE_BYTES} bytes",
-        "decoder state": f"{model.state_bytes():,} bytes a row, in {model.embedding.weight.dtype}",
+        "decoder state": f"{state_bytes(model):,} bytes a row, in float32",
     }
     if file is not None:
         facts["weights file"] = f"{file.stat().st_size:,} bytes, matrices in {precision}"

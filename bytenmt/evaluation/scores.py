@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-
 
 class TextScores(NamedTuple):
     """chrF and BLEU (0 to 100) with sacreBLEU's signatures; exact_match: equal lines in percent."""
@@ -21,6 +18,9 @@ class TextScores(NamedTuple):
 
 def text_scores(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> TextScores:
     """Score decoded lines. tokenize: sacreBLEU's name of BLEU's tokenizer (13a, char, intl, …)."""
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
     chrf, bleu = CHRF(), BLEU(tokenize=tokenize)
     chrf_score = chrf.corpus_score(hypotheses, [references]).score
     bleu_score = bleu.corpus_score(hypotheses, [references]).score

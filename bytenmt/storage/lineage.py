@@ -1,4 +1,4 @@
-"""The weights of another run to begin with, and what is told of where they came from.
+"""The weights of another run to begin with, and where they came from.
 
 Knows runs and weights files; knows no trainer.
 """
@@ -6,7 +6,6 @@ Knows runs and weights files; knows no trainer.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,21 +50,3 @@ def _name(path: Path) -> str:
     if is_weights_file(whole) and whole.parent.name == FOLDER:
         whole = whole.parent.parent
     return whole.name
-
-
-def told(lineage: Sequence[Ancestor]) -> Iterator[str]:
-    """A line for each ancestor, the nearest first."""
-    for one in lineage:
-        update = "" if one.update is None else f", update {one.update:,}"
-        counts = [
-            f"{count:,} {what}"
-            for count, what in (
-                (one.pairs, "pairs"),
-                (one.source_bytes, "source bytes"),
-                (one.target_bytes, "target bytes"),
-            )
-            if count
-        ]
-        text = f", trained on {', '.join(counts)}" if counts else ""
-        files = f" ({', '.join(one.files)})" if one.files else ""
-        yield printable(f"{one.name}{update}, SHA-256 {one.sha256[:16]}…{text}{files}")

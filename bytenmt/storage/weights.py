@@ -23,7 +23,7 @@ from bytenmt.errors import CheckpointError, ConfigError
 from bytenmt.storage import search_defaults
 from bytenmt.storage.admission import SCALE, STORED, misfit
 from bytenmt.storage.manifest import CONFIG, FOLDER, FORMAT, Pointer, nearest, read_pointer
-from bytenmt.storage.memory import require, weight_bytes
+from bytenmt.storage.needs import require, weight_bytes
 from bytenmt.storage.tensor_file import Array, Stored, damage, read_arrays
 
 LESS = "use a smaller model, or a machine with more memory"

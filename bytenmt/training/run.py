@@ -35,7 +35,7 @@ from bytenmt.storage.checkpoint import has_checkpoint, write_atomically
 from bytenmt.storage.lineage import read_start
 from bytenmt.storage.lock import one_training
 from bytenmt.storage.manifest import CONFIG
-from bytenmt.storage.memory import require, training_bytes
+from bytenmt.storage.needs import require, training_bytes
 from bytenmt.storage.weights import read_config
 from bytenmt.training.language_model_task import open_texts
 from bytenmt.training.loop import Loop, spacings

@@ -134,7 +134,7 @@ def test_fields_are_as_wide_as_claimed(name: str) -> None:
     """Both nets': the bytes with a gradient are so many, around a column and up to a prediction."""
     model = build(VARIANTS[name])
     config: Any = model.config
-    nets = NETS[config.__struct_config__.tag](config, model)
+    nets = NETS[config.__struct_config__.tag](config)
     width = (nets.decoder.field or 12) + 5
     seen = seen_by_prediction(model, width)
     assert (seen[0], seen[-1]) == (0 if nets.decoder.field is None else 5, width - 1)

@@ -719,7 +719,9 @@ def test_what_is_shown_while_decoded_is_the_same(place: Path) -> None:
         f"{TRANSLATE} --engine numba -i src --sample --stream",
         f"{TRANSLATE} --device cpu -i src -b 2 --format jsonl --html page.html",
         "score run --src src --tgt tgt --device cpu",
-        "predict -m language src --window 5 --device cpu",
+        "info run --program",
+        "info luong --properties",
+        "card run -o card.md",
         "convert run -o new.safetensors --precision int8",
     ],
 )
@@ -733,6 +735,26 @@ def test_a_line_is_translated_without_pytorch(place: Path, command: str) -> None
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT)
     assert (run.returncode, run.stdout.splitlines()[-1:]) == (0, ["heavy: set()"]), run.stderr
+
+
+@pytest.mark.parametrize(
+    ("missing", "command"),
+    [
+        ("torch", "train -o new --arch luong --preset tiny --src src --tgt tgt"),
+        ("torch", "translate run --engine torch -i src"),
+        ("torch", "average run -o new.safetensors"),
+        ("sacrebleu", "evaluate run --src src --ref tgt"),
+    ],
+)
+def test_a_missing_package_is_one_line(place: Path, missing: str, command: str) -> None:
+    """That names what to install; without PyTorch, which an installation for translating has not."""
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        f"from bytenmt.cli.main import main\nmain({command.split()!r})"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT)
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr == f"bytenmt: this needs {missing}: pip install 'bytenmt[train]'\n"
 
 
 def test_closed_standard_streams_are_told_of(place: Path) -> None:

@@ -22,7 +22,7 @@ from bytenmt.speculative.table import FILE, empty, identity, read
 from bytenmt.speculative.table import write as write_table
 from bytenmt.storage import memory
 from bytenmt.storage.admission import CHUNK, finite
-from bytenmt.storage.memory import machine_bytes, require
+from bytenmt.storage.needs import machine_bytes, require
 from bytenmt.storage.quantize import rounded
 from bytenmt.storage.tensor_file import Array, entry, read_arrays, serialised
 from bytenmt.storage.weights import read_config, read_file, read_weights, restored

@@ -10,7 +10,7 @@ from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import Config, load_config, parse_config
 from bytenmt.models import build_model
 from bytenmt.models.tree import tensors
-from bytenmt.storage.memory import state_bytes
+from bytenmt.storage.needs import decoder_weights, receptive_field, state_bytes, step_cost
 from bytenmt.storage.parameters import is_matrix, n_parameters, parameter_shapes
 
 
@@ -35,6 +35,18 @@ def test_presets_too(preset: str, source: str) -> None:
     """Of every size, with a source and without."""
     for arch in PRESETS[preset]:
         check_parameters(load_config(arch, preset, "", ["model.source=false"] if source == "false" else []))
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_step_costs_what_the_model_says(name: str) -> None:
+    """At sources of any length."""
+    config = parse_config({"model": OPTIONS[name]}).model
+    with torch.device("meta"):
+        model = build_model(config)
+    assert decoder_weights(config) == model.decoder_weights()
+    assert receptive_field(config) == model.receptive_field()
+    for source_bytes in (0, 1, 7, 100, 10_000):
+        assert step_cost(config, source_bytes) == model.step_cost(source_bytes)
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -112,7 +112,7 @@ def _attention(
     from bytenmt.decoding.settings import Settings
     from bytenmt.decoding.translator import Translator
 
-    runtime = load_runs([run], EngineSpec("torch", device, AUTO, threads, OFF))
+    runtime = load_runs([run], EngineSpec(AUTO, device, "fp32", threads, OFF))
     (loaded,) = runtime.runs
     if not runtime.source or not tells_alignment(loaded.config.model):
         raise BytenmtError(f"{run} has no attention to draw: {architecture(loaded.config.model)}")

@@ -1,4 +1,4 @@
-"""What a model needs in memory, computed before any of it is taken, and what this machine has.
+"""What a model needs, told from its configuration before any of it is taken, and what memory there is.
 
 Linux grants memory that is not there and kills the process that uses it: so it must be counted. Knows sizes
 told by configurations; allocates nothing.
@@ -7,15 +7,16 @@ told by configurations; allocates nothing.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import resource
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bytenmt.config.schema import ByteNetConfig, ConvS2SConfig, ModelConfig, architecture
+from bytenmt.config.schema import ByteNetConfig, ConvS2SConfig, LuongConfig, ModelConfig, architecture
 from bytenmt.errors import BytenmtError
-from bytenmt.storage.parameters import n_parameters, unbuilt
+from bytenmt.storage.parameters import TABLE, n_parameters, parameter_shapes, unbuilt
 
 NUMBER = 4  # bytes of a float32
 TRAINED = 4  # numbers for each weight in training: itself, its gradient, and what the optimiser keeps of it
@@ -57,6 +58,56 @@ _STATES: Mapping[str, Callable[[Any], int]] = {
     "luong": lambda config: (2 * config.decoder_depth + int(config.attends)) * config.d_hidden,
     "bytenet": _bytenet,
     "convs2s": _convs2s,
+}
+
+
+def decoder_weights(config: ModelConfig) -> int:
+    """Numbers that a decode step reads: the decoder's weights, the tables of look-ups left out."""
+    return sum(map(math.prod, _of_decoder(config)))
+
+
+def step_cost(config: ModelConfig, source_bytes: int) -> int:
+    """Multiply-accumulates of one decode step of one row with so long a source."""
+    attention = _ATTENTION.get(architecture(config))
+    if architecture(config) not in _STATES:
+        return unbuilt(config).step_cost(source_bytes)
+    products = sum(math.prod(shape) for shape in _of_decoder(config) if len(shape) > 1)
+    return products + (attention(config, source_bytes) if attention and config.source else 0)
+
+
+def receptive_field(config: ModelConfig) -> int | None:
+    """Target bytes that a prediction can depend on; None: all of them."""
+    if isinstance(config, ByteNetConfig):
+        reach = (config.kernel_width - 1) * sum(config.decoder_schedule)
+        return 1 + reach if config.decoder_schedule else None
+    if isinstance(config, ConvS2SConfig):
+        return 1 + sum((kernel_width - 1) * dilation for _, kernel_width, dilation in config.decoder_stack)
+    return None if architecture(config) in _STATES else unbuilt(config).receptive_field()
+
+
+def _of_decoder(config: ModelConfig) -> list[tuple[int, ...]]:
+    """The shapes of its parameters, a table that it shares with the embedding among them."""
+    if architecture(config) not in _STATES:
+        return [tuple(p.shape) for p in unbuilt(config).decoder.parameters()]
+    shapes = parameter_shapes(config)
+    own = [shape for name, shape in shapes.items() if name.startswith("decoder.")]
+    return [*own, shapes[TABLE]] if config.tie_embedding else own
+
+
+def _luong_attention(config: LuongConfig, source_bytes: int) -> int:
+    columns, by_location = source_bytes, config.score == "location"
+    if by_location:
+        columns = min(columns, config.n_locations)
+    if config.local:
+        columns = min(columns, 2 * config.window + 1)
+    products = 1 if by_location else 2  # with values alone, or with keys as well
+    return products * columns * config.d_hidden if config.attends else 0
+
+
+_ATTENTION: Mapping[str, Callable[[Any, int], int]] = {
+    "bahdanau": lambda config, n: n * (config.d_attention + 2 * config.d_hidden),
+    "luong": _luong_attention,
+    "convs2s": lambda config, n: 2 * n * config.d_embedding * sum(config.attends),
 }
 
 
