@@ -26,6 +26,7 @@ COMMANDS = {  # and the modules below bytenmt.cli that define them
     "convert": "model_commands",
     "draft": "model_commands",
     "info": "model_commands",
+    "warmup": "model_commands",
     "card": "model_commands",
     "compare": "analysis.compare",
     "plot": "analysis.plot",

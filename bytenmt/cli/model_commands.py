@@ -5,6 +5,7 @@ The heavy imports stand inside the commands.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -247,3 +248,29 @@ def _measured(run: Path, runtime: Runtime, src: Path, ref: Path, errors: str, be
     assert corpus.src is not None
     settings = Settings.of({} if beam is None else {"beam": beam})
     return measure(runtime, list(corpus.src), [line.decode() for line in corpus.tgt], settings)
+
+
+@click.command(cls=Command)
+def warmup() -> None:
+    """Compile all that decodes and reads text, and keep it on the disk.
+
+    The first command that needs it does so otherwise, which takes half a minute. For images and for machines
+    whose disk is read-only later; NUMBA_CACHE_DIR names the folder.
+    """
+    import tempfile
+
+    from bytenmt.data.batches import batches, epoch_plan
+    from bytenmt.data.corpus import ParallelCorpus
+    from bytenmt.decoding.cpu.compilation import compile_all
+    from bytenmt.kernel_cache import folders
+
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "text")
+        path.write_bytes("a\tb\n\xff\n".encode("latin-1"))
+        corpus = ParallelCorpus.open(path, path)
+        plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, 100, 0, 0)
+        for _ in batches(corpus, plan):
+            pass
+    compile_all(nicer=0)
+    say(f"compiled in {time.monotonic() - began:.1f} s; kept in {folders()[0].path}")

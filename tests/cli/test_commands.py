@@ -722,6 +722,7 @@ def test_what_is_shown_while_decoded_is_the_same(place: Path) -> None:
         "info run --program",
         "info luong --properties",
         "card run -o card.md",
+        "warmup",
         "convert run -o new.safetensors --precision int8",
     ],
 )

@@ -36,9 +36,9 @@ def call_all(packed: Sequence[PackedModel], source: bool) -> None:
         pass
 
 
-def compile_all() -> None:
+def compile_all(nicer: int = NICER) -> None:
     """The same without a run: the kernels are those of all models."""
-    os.nice(NICER)
+    os.nice(nicer)
     config = load_config("seq2seq", "tiny", "", ["model.d_hidden=16", "model.d_embedding=16"]).model
     tensors = {name: np.zeros(shape, np.float32) for name, shape in parameter_shapes(config).items()}
     call_all([pack_model(tensors, config, "fp32")], True)
