@@ -44,3 +44,14 @@ class CheckpointError(BytenmtError):
 
 class DeviceError(BytenmtError):
     """A device that is not there."""
+
+
+EXTRAS = {"torch": "train", "sacrebleu": "train"}  # packages, and the extras of this one that bring them
+
+
+def missing_package(error: ModuleNotFoundError) -> str:
+    """What to install; raises the error again where it is no package of an extra."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        raise error
+    return f"this needs {package}: pip install 'bytenmt[{EXTRAS[package]}]'"

@@ -21,10 +21,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from bytenmt.atomic_file import replacing
-from bytenmt.errors import BytenmtError, printable
+from bytenmt.errors import BytenmtError, missing_package, printable
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + the signal
-EXTRAS = {"torch": "train", "sacrebleu": "train"}  # packages, and the extras of this one that bring them
 QUIET, VERBOSE = "bytenmt.quiet", "bytenmt.verbose"  # in click's meta, which a group and its command share
 
 
@@ -127,14 +126,9 @@ class CommandGroup(click.Group):
         except BytenmtError as error:
             click.echo(f"bytenmt: {error}", err=True)
         except ModuleNotFoundError as error:
-            missing = (error.name or "").partition(".")[0]
-            if missing not in EXTRAS:
-                raise
-            click.echo(f"bytenmt: this needs {missing}: pip install 'bytenmt[{EXTRAS[missing]}]'", err=True)
+            say(f"bytenmt: {missing_package(error)}")
         except MemoryError:
-            click.echo(
-                "bytenmt: out of memory: lower what is kept at once, or give the program more", err=True
-            )
+            say("bytenmt: out of memory: lower what is kept at once, or give the program more")
         except OSError as error:
             _tell(error)
         ctx.exit(1)

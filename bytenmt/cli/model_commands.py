@@ -252,10 +252,10 @@ def _measured(run: Path, runtime: Runtime, src: Path, ref: Path, errors: str, be
 
 @click.command(cls=Command)
 def warmup() -> None:
-    """Compile all that decodes and reads text, and keep it on the disk.
+    """Compile ahead what decodes and reads text.
 
-    The first command that needs it does so otherwise, which takes half a minute. For images and for machines
-    whose disk is read-only later; NUMBA_CACHE_DIR names the folder.
+    It is kept on the disk; otherwise the first command that needs it does so, which takes half a minute. For
+    images, and for machines whose disk is read-only later; NUMBA_CACHE_DIR names the folder.
     """
     import tempfile
 

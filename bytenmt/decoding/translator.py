@@ -23,8 +23,9 @@ from bytenmt.decoding.streaming import in_characters
 from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.reporter import SILENT, Reporter
 
-if TYPE_CHECKING:  # it imports PyTorch
-    from bytenmt.distributed import Group
+if TYPE_CHECKING:
+    from bytenmt.decoding.constraints.rules import Rules
+    from bytenmt.distributed import Group  # it imports PyTorch
 
 MOST_SENTENCES = 1024  # side by side, however short
 HISTORY = 1 << 30  # bytes that what is chosen for sentences side by side may take; for one, four times that
@@ -194,9 +195,9 @@ class Translator:
         penalty = self.options.length_penalty
         return [Answer(join(*line, penalty), *line) for line in zip(pieces, parts, strict=True)]
 
-    def pieces(self, line: bytes) -> list[Piece]:
-        """What is translated one by one of a line: never is a span cut that is kept."""
-        line, rules, limit = line if self.source else b"", self.settings.rules, self.max_source_bytes
+    def pieces(self, line: bytes, rules: Rules | None = None) -> list[Piece]:
+        """What is translated one by one of a line: never is a span cut that is kept. rules: its own ones."""
+        line, rules, limit = line if self.source else b"", rules or self.settings.rules, self.max_source_bytes
         whole = [span[:2] for span in rules.spans(line)] if rules and len(line) > limit else []
         return cut(line, limit, whole)
 
@@ -216,7 +217,7 @@ class Translator:
             if piece.joint:
                 yield piece.joint
 
-    def request(self, text: bytes, number: int, place: int) -> Request | None:
+    def request(self, text: bytes, number: int, place: int, rules: Rules | None = None) -> Request | None:
         """What to ask for a piece of line `number`; place: of the piece in it. None: nothing to ask."""
         if self.source and not text:
             return None
@@ -224,7 +225,7 @@ class Translator:
         limit = max(self._limit(len(text)), len(prefix))
         draws = number + place * NUMBER_OF_PIECE if self.options.sample else 0
         request = Request(text if self.source else None, limit, prefix, draws)
-        return request if self.settings.rules is None else self.settings.rules.asked(request)
+        return rules.asked(request) if (rules := rules or self.settings.rules) else request
 
     def _limit(self, n_bytes: int) -> int:
         """Bytes of output at most for so many of the source, the prefix left out of account."""

@@ -150,7 +150,7 @@ def charset(data: bytes) -> str | None:
 def tokens(text: str) -> list[Token]:
     """The tokens of a page, one behind the other; of text the stretches that touch are one."""
     raw = [token for token in _Tokens(text).tokens]
-    ends = [*(token.start for token in raw[1:]), len(text)]
+    ends = [*(token.start for token in raw[1:]), len(text)][: len(raw)]  # an empty page has none
     joined: list[Token] = []
     for token, end in zip(raw, ends, strict=True):
         if joined and joined[-1].end == token.start and token.kind == TEXT == joined[-1].kind:

@@ -6,7 +6,7 @@ Knows units and segments; knows no format, and an engine only as what is asked.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -79,32 +79,34 @@ def translate(
     """The bytes of the document with its units translated, and what was done.
 
     limit: bytes of a segment. overwrite: also those that are translated already. flag_above: bits per byte.
-    bar: is advanced by segments, see count. Raises BytenmtError where the file's encoding lacks a character.
+    bar: is advanced by segments, see wanted. Raises BytenmtError where the file's encoding lacks a character.
     """
     told = Told()
-    wanted = [segments(unit.source, limit) if overwrite or not unit.done else None for unit in document.units]
+    cut = [segments(unit.source, limit) if overwrite or not unit.done else None for unit in document.units]
     found: dict[Segment, Found] = {}
-    for together in _batches(wanted):
+    for together in _batches(_different(cut)):
         found.update(zip(together, ask(together), strict=True))
         (bar or Bar()).advance(len(together))
     values = [
         None if pieces is None else _joined(document, unit, pieces, found, flag_above, told)
-        for unit, pieces in zip(document.units, wanted, strict=True)
+        for unit, pieces in zip(document.units, cut, strict=True)
     ]
-    told.kept = wanted.count(None)
+    told.kept = cut.count(None)
     return document.with_units(values), told
 
 
-def count(document: Document, limit: int, overwrite: bool) -> int:
-    """How many different segments there are to translate."""
-    wanted = (segments(unit.source, limit) for unit in document.units if overwrite or not unit.done)
-    return len({piece for pieces in wanted for piece in pieces if isinstance(piece, Segment)})
+def wanted(document: Document, limit: int, overwrite: bool) -> list[Segment]:
+    """The different segments that there are to translate, in their order; see translate."""
+    return _different(segments(unit.source, limit) for unit in document.units if overwrite or not unit.done)
 
 
-def _batches(wanted: Sequence[list[str | Segment] | None]) -> Iterator[list[Segment]]:
-    """All different segments in their order, so many at once."""
-    pieces = (piece for pieces in wanted for piece in pieces or () if isinstance(piece, Segment))
-    different = list(dict.fromkeys(pieces))
+def _different(pieces: Iterable[list[str | Segment] | None]) -> list[Segment]:
+    every = (piece for some in pieces for piece in some or () if isinstance(piece, Segment))
+    return list(dict.fromkeys(every))
+
+
+def _batches(different: list[Segment]) -> Iterator[list[Segment]]:
+    """So many at once."""
     for first in range(0, len(different), TOGETHER):
         yield different[first : first + TOGETHER]
 

@@ -67,9 +67,15 @@ class Languages:
         return by_case.get(wanted) or by_case.get(wanted.partition("-")[0])
 
     def listed(self) -> list[dict[str, Any]]:
-        """As LibreTranslate's clients read it; some look for the target among these too."""
+        """As LibreTranslate's clients read it; some look for the target among these too. direct: targets that
+        a model translates into without a third language."""
         return [
-            {"code": code, "name": name_of(code), "targets": sorted({code, *self._paths.get(code, ())})}
+            {
+                "code": code,
+                "name": name_of(code),
+                "targets": sorted({code, *self._paths.get(code, ())}),
+                "direct": sorted(step.target for step in self.directions if step.source == code),
+            }
             for code in self.all
         ]
 

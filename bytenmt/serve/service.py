@@ -13,27 +13,38 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from bytenmt.decoding.confidence import bits_per_byte
+from bytenmt.decoding.constraints.glossary import Glossary, Term
+from bytenmt.decoding.constraints.rules import Rules
 from bytenmt.decoding.translator import Answer
 from bytenmt.serve.detect import Detector, Guess
 from bytenmt.serve.languages import Direction, Languages
 from bytenmt.serve.limits import LONGEST_WAIT, SHORTEST_WAIT, Limits, Refusal
 from bytenmt.serve.metrics import Metrics
-from bytenmt.serve.texts import Layout, layout
+from bytenmt.serve.texts import Layout, Lines, OnPart, Paper, Parts, Translation, layout
 from bytenmt.serve.worker import Job, Worker
 
 AUTO = "auto"
 TEXTS_WAITING = 50  # so many times the characters of a request may wait altogether
 
-OnPart = Callable[[int, str], None]
-
 
 class Wanted(NamedTuple):
-    """source: a code or AUTO; target: a code; html: whether the texts are; alternatives: of each text."""
+    """source: a code or AUTO; target: a code; html: whether the texts are; alternatives: of each text; keep:
+    names of what translations have as their source has it, see constraints.lexer.CLASSES; terms: of the
+    source language, and what stands for them."""
 
     source: str
     target: str
     html: bool = False
     alternatives: int = 0
+    keep: tuple[str, ...] = ()
+    terms: tuple[Term, ...] = ()
+
+    def rules(self) -> Rules | None:
+        """What the translations owe."""
+        if not self.keep and not self.terms:
+            return None
+        return Rules(self.keep, (), Glossary.of(self.terms) if self.terms else None)
 
 
 class LineFound(NamedTuple):
@@ -101,8 +112,11 @@ class Service:
             if found is None:
                 raise Refusal(400, f"{code[:20]} is not supported: see /languages")
         assert source is not None and target is not None
-        if source != AUTO and self.languages.path(source, target) is None:
+        path = None if source == AUTO else self.languages.path(source, target)
+        if source != AUTO and path is None:
             raise Refusal(400, f"{source} is not translated into {target}: see /languages")
+        if wanted.terms and (path is None or len(path) != 1):
+            raise Refusal(400, "Invalid request: a glossary is for a named source that a model translates")
         return wanted._replace(source=source, target=target)
 
     async def translate(
@@ -149,12 +163,12 @@ class Service:
                     on_part(number, text)
             return {number: Translated(text, [], guess, []) for number, text, guess in texts}
         layouts = [layout(text, wanted.html) for _, text, _ in texts]
+        plain = [one for one in layouts if isinstance(one, Lines)]  # pages are told as wholes
+        told = None
+        if on_part is not None and len(plain) == len(layouts):
+            told = Parts(plain, [number for number, _, _ in texts], on_part)
         lines = [line.encode() for one in layouts for line in one.lines]
-        told = _Parts(layouts, [number for number, _, _ in texts], on_part) if on_part is not None else None
-        for step in path[:-1]:
-            lines = [answer.hypotheses[0].text for answer in await self._ask(step, lines, 1, None)]
-        last = told.part if told else None
-        answers = await self._ask(path[-1], lines, 1 + wanted.alternatives, last)
+        answers = await self._over(path, lines, wanted, told.part if told else None)
         if told:
             told.end()
         self.metrics.count(
@@ -165,10 +179,43 @@ class Service:
         for (number, _, guess), one in zip(texts, layouts, strict=True):
             own = [next(rest) for _ in one.lines]
             found[number] = Translated(*_filled(one, own), guess, _lines(one, own))
+            if on_part is not None and told is None:
+                on_part(number, found[number].text)
         return found
 
+    async def document(self, paper: Paper, wanted: Wanted) -> bytes:
+        """A file, translated. wanted: as `check` gives it."""
+        source = wanted.source
+        if source == AUTO:
+            source = self._guess("\n".join(paper.lines), wanted.target).language
+        path = self.languages.path(source, wanted.target)
+        assert path is not None
+        lines = [line.encode() for line in paper.lines]
+        answers = await self._over(path, lines, wanted._replace(alternatives=0), None) if path else []
+        found = [Translation(one.text, one.bits_per_byte) for one in _lines(paper, answers)]
+        return paper.written(found or [Translation(line) for line in paper.lines])
+
+    async def _over(
+        self,
+        path: Sequence[Direction],
+        lines: list[bytes],
+        wanted: Wanted,
+        on_part: Callable[[int, bytes], None] | None,
+    ) -> list[Answer]:
+        """What the models of all steps find, the last ones' answers."""
+        rules = wanted.rules()
+        for step in path[:-1]:
+            answers = await self._ask(step, lines, 1, None, rules)
+            lines = [answer.hypotheses[0].text for answer in answers]
+        return await self._ask(path[-1], lines, 1 + wanted.alternatives, on_part, rules)
+
     async def _ask(
-        self, step: Direction, lines: list[bytes], n_best: int, on_part: Callable[[int, bytes], None] | None
+        self,
+        step: Direction,
+        lines: list[bytes],
+        n_best: int,
+        on_part: Callable[[int, bytes], None] | None,
+        rules: Rules | None,
     ) -> list[Answer]:
         """What a worker finds for lines."""
         loop = asyncio.get_running_loop()
@@ -190,7 +237,7 @@ class Service:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(on_part, line, text)  # type: ignore[arg-type]
 
-        job = Job(lines, done, n_best, part if on_part is not None else None)
+        job = Job(lines, done, n_best, part if on_part is not None else None, rules)
         worker = self.workers[step]
         worker.submit(job)
         try:
@@ -205,50 +252,13 @@ class Service:
         return answers
 
 
-@dataclass
-class _Parts:
-    """Parts of lines -> parts of texts, with what stands between the lines."""
-
-    layouts: list[Layout]
-    numbers: list[int]
-    on_part: OnPart
-    at: tuple[int, int] = (0, -1)  # the layout, and its line that was begun last
-
-    def part(self, line: int, text: bytes) -> None:
-        """A part of the line of this number, counted over all layouts."""
-        which = 0
-        while line >= len(self.layouts[which].lines):
-            line -= len(self.layouts[which].lines)
-            which += 1
-        self._reach(which, line)
-        self.on_part(self.numbers[which], self.layouts[which].shown(text.decode()))
-
-    def end(self) -> None:
-        """What is left."""
-        self._reach(len(self.layouts) - 1, len(self.layouts[-1].lines))
-
-    def _reach(self, which: int, line: int) -> None:
-        """Tell all that stands before a line."""
-        here, begun = self.at
-        while (here, begun) < (which, line):
-            if begun == len(self.layouts[here].lines):
-                here, begun = here + 1, -1
-                continue
-            begun += 1
-            if self.layouts[here].between[begun]:
-                self.on_part(self.numbers[here], self.layouts[here].between[begun])
-        self.at = here, begun
-
-
 def _filled(one: Layout, answers: Sequence[Answer]) -> tuple[str, list[str]]:
     """The best text and the others: the k-th joins the k-th translation of each line, or its best."""
     texts: list[str] = []
     most = max((len(answer.hypotheses) for answer in answers), default=1)
     for k in range(most):
-        lines = [
-            answer.hypotheses[k if k < len(answer.hypotheses) else 0].text.decode() for answer in answers
-        ]
-        text = one.filled(lines)
+        chosen = [answer.hypotheses[k if k < len(answer.hypotheses) else 0] for answer in answers]
+        text = one.filled([Translation(best.text.decode(), bits_per_byte(best)) for best in chosen])
         if text not in texts:
             texts.append(text)
     return texts[0], texts[1:]
@@ -258,6 +268,5 @@ def _lines(one: Layout, answers: Sequence[Answer]) -> list[LineFound]:
     found = []
     for line, answer in zip(one.lines, answers, strict=True):
         best = answer.hypotheses[0]
-        bits = -best.log_probability / math.log(2) / len(best.text) if best.text else None
-        found.append(LineFound(line, best.text.decode(), bits))
+        found.append(LineFound(line, best.text.decode(), bits_per_byte(best)))
     return found

@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Thread
+from typing import NamedTuple
 
+from bytenmt.decoding.constraints.rules import Rules
 from bytenmt.decoding.interface import Hypothesis, Request
-from bytenmt.decoding.pieces import Piece, cut, join
+from bytenmt.decoding.pieces import Piece, join
 from bytenmt.decoding.scheduler import STOP_TEST_EVERY, Scheduler
 from bytenmt.decoding.translator import NOTHING, Answer, Translator
 from bytenmt.utf8 import first_invalid
@@ -28,7 +30,8 @@ N_BESTS = (1, 4, 8)  # of which engines are made: a request's number is rounded 
 class Job:
     """Lines that are answered together.
 
-    lines: valid UTF-8 without line ends; n_best: hypotheses of each that are wanted. on_done: is given the
+    lines: valid UTF-8 without line ends; n_best: hypotheses of each that are wanted; rules: what the
+    translations owe. on_done: is given the
     answers in the order of the lines, or what went wrong. on_part: where it is given, the number of a line
     and what its translation goes on with, in whole characters, the lines one after another. Both are called
     by the worker's thread and must not raise.
@@ -38,6 +41,7 @@ class Job:
     on_done: Callable[[list[Answer] | Exception], None]
     n_best: int = 1
     on_part: Callable[[int, bytes], None] | None = None
+    rules: Rules | None = None
     pieces: list[list[Piece]] = field(default_factory=list, init=False)
     asked: list[list[Request | None]] = field(default_factory=list, init=False)
     found: dict[Request | None, list[Hypothesis]] = field(default_factory=dict, init=False)
@@ -53,15 +57,29 @@ class _Lane:
     jobs: dict[int, tuple[Job, Request]] = field(default_factory=dict)  # by the scheduler's number
 
 
-class Worker:
-    """make: a Translator for so many hypotheses of a line; it is called in the worker's thread, and each
-    one's engines are used by it alone."""
+class Kind(NamedTuple):
+    """What jobs have in common that share engines. n_best: of N_BESTS; keep: names of what the search tells
+    from other bytes, so that it can be kept, None where nothing is owed."""
 
-    def __init__(self, make: Callable[[int], Translator], name: str = "translator") -> None:
+    n_best: int
+    keep: tuple[str, ...] | None = None
+
+    @staticmethod
+    def of(job: Job) -> Kind:
+        return Kind(
+            next(n for n in N_BESTS if n >= job.n_best), None if job.rules is None else job.rules.classes
+        )
+
+
+class Worker:
+    """make: a Translator for a kind of jobs; it is called in the worker's thread, and each one's engines are
+    used by it alone."""
+
+    def __init__(self, make: Callable[[Kind], Translator], name: str = "translator") -> None:
         self._make = make
         self._commands: SimpleQueue[tuple[str, Job | None]] = SimpleQueue()
-        self._translators: dict[int, Translator] = {}
-        self._lanes: dict[tuple[int, bool], _Lane] = {}
+        self._translators: dict[Kind, Translator] = {}
+        self._lanes: dict[tuple[Kind, bool], _Lane] = {}
         self._jobs: set[Job] = set()
         self.n_running = 0  # sentences side by side, for whoever looks
         self.n_steps = self.n_sentence_steps = 0
@@ -116,31 +134,31 @@ class Worker:
     def _begin(self, job: Job) -> None:
         """Hand a job's lines to schedulers; equal ones once."""
         self._jobs.add(job)
-        n_best = next(n for n in N_BESTS if n >= job.n_best)
-        if n_best not in self._translators:
-            self._translators[n_best] = self._make(n_best)
-        translator = self._translators[n_best]
-        job.pieces = [cut(line, translator.max_source_bytes) for line in job.lines]
+        kind = Kind.of(job)
+        if kind not in self._translators:
+            self._translators[kind] = self._make(kind)
+        translator = self._translators[kind]
+        job.pieces = [translator.pieces(line, job.rules) for line in job.lines]
         job.asked = [
-            [translator.request(piece.text, 0, place) for place, piece in enumerate(line)]
+            [translator.request(piece.text, 0, place, job.rules) for place, piece in enumerate(line)]
             for line in job.pieces
         ]
         job.found[None] = [NOTHING]
         for request in dict.fromkeys(request for line in job.asked for request in line):
             if request is not None:
-                lane = self._lane(translator, n_best, len(request.source or b"") <= SHORT)
+                lane = self._lane(translator, kind, len(request.source or b"") <= SHORT)
                 number = lane.scheduler.submit(request, job)
                 job.numbers[request] = lane, number
                 lane.jobs[number] = job, request
         self._tell(job)
 
-    def _lane(self, translator: Translator, n_best: int, short: bool) -> _Lane:
+    def _lane(self, translator: Translator, kind: Kind, short: bool) -> _Lane:
         """Lines of about a length share an engine: a place has room for the longest of its engine's."""
         longest = min(SHORT, translator.max_source_bytes) if short else translator.max_source_bytes
-        if (n_best, short) not in self._lanes:
+        if (kind, short) not in self._lanes:
             places = min(MOST_PLACES, translator.capacity(longest))
-            self._lanes[n_best, short] = _Lane(Scheduler(translator.make_engine(places)))
-        return self._lanes[n_best, short]
+            self._lanes[kind, short] = _Lane(Scheduler(translator.make_engine(places)))
+        return self._lanes[kind, short]
 
     def _advance(self, lane: _Lane) -> None:
         watched = [job for job in self._jobs if job.on_part is not None]
@@ -151,6 +169,9 @@ class Worker:
         changed = set(watched)
         for number, hypotheses in done:
             job, request = lane.jobs.pop(number)
+            if job.rules is not None:
+                flags = job.rules.flags
+                hypotheses = [one._replace(flags=flags(request, one.text)) for one in hypotheses]
             job.found[request] = hypotheses
             changed.add(job)
         for job in changed:
@@ -163,8 +184,7 @@ class Worker:
                 job.on_part(line, part)
         if len(job.found) == len(job.numbers) + 1:  # and that of nothing
             parts = [[job.found[request] for request in line] for line in job.asked]
-            of = self._translators[next(n for n in N_BESTS if n >= job.n_best)]
-            penalty = of.options.length_penalty
+            penalty = self._translators[Kind.of(job)].options.length_penalty
             hypotheses = [join(*line, penalty)[: job.n_best] for line in zip(job.pieces, parts, strict=True)]
             answers = zip(hypotheses, job.pieces, parts, strict=True)
             self._end(job, [Answer(*answer) for answer in answers])

@@ -15,7 +15,7 @@ from bytenmt.documents.codes import strings
 from bytenmt.documents.document import Part, flat
 from bytenmt.documents.formats import Wanted
 from bytenmt.documents.segments import Segment, segments
-from bytenmt.documents.translation import TOGETHER, Found, asking, count, translate
+from bytenmt.documents.translation import TOGETHER, Found, asking, translate, wanted
 from bytenmt.errors import BytenmtError
 
 
@@ -174,7 +174,7 @@ def test_equal_segments_are_asked_for_once_and_numbers_never(name: str) -> None:
     document = SAMPLES[name].document()
     ask, noted = asked_of()
     translate(document, ask, limit=1000, overwrite=True)
-    assert len(noted) == len(set(noted)) == count(document, 1000, overwrite=True)
+    assert len(noted) == len(set(noted)) == len(wanted(document, 1000, overwrite=True))
     for segment in noted:
         text = segment.text
         for code in segment.keep:

@@ -20,8 +20,13 @@ from bytenmt.storage.manifest import CONFIG
 
 
 def made_up_text(request: Request, which: int = 0) -> bytes:
-    """The prefix, the source in capitals and a number, cut off at the limit between two characters."""
-    text = request.prefix + (request.source or b"nothing").upper() + b"%d" % (request.number + which)
+    """The prefix, the source in capitals but for what is kept of it, and a number, cut off at the limit
+    between two characters; in front of it what is owed besides."""
+    shouted = (request.source or b"nothing").upper()
+    for item in request.constraint.items:
+        there = item.text.upper() in shouted
+        shouted = shouted.replace(item.text.upper(), item.text) if there else item.text + b" " + shouted
+    text = request.prefix + shouted + b"%d" % (request.number + which)
     return text[: request.limit].decode("utf-8", "ignore").encode()
 
 

@@ -21,7 +21,7 @@ from bytenmt.serve.http.logs import Log
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.limits import Keys, Limits
 from bytenmt.serve.service import Service
-from bytenmt.serve.worker import Worker
+from bytenmt.serve.worker import Kind, Worker
 
 # Two engines' work: the lines are long and more than one takes at once.
 MANY_LINES = "\n".join(["x" * 200, *(f"{number:03}{'y' * 997}" for number in range(15))])
@@ -41,8 +41,8 @@ class Gate:
     def worker(self) -> Worker:
         return Worker(self.translator)
 
-    def translator(self, n_best: int) -> Translator:
-        settings = Settings.of({"beam": n_best, "n_best": n_best})
+    def translator(self, kind: Kind) -> Translator:
+        settings = Settings.of({"beam": kind.n_best, "n_best": kind.n_best, "keep": kind.keep or ()})
 
         def make(capacity: int) -> Engine:
             engine = MadeUpEngine(capacity, settings.search, self.admitted)

@@ -11,7 +11,6 @@ from made_up_service import Gate, client, made_up_server
 from starlette.testclient import TestClient
 
 from bytenmt.errors import BytenmtError
-from bytenmt.serve.http.files import Parsed
 from bytenmt.serve.limits import Limits
 from bytenmt.serve.suggestions import Suggestions
 
@@ -53,7 +52,7 @@ def test_tags_are_kept() -> None:
     with client() as asked:
         answer = asked.post("/translate", json={**HELLO, "q": text, "format": "html"})
     assert answer.json()["translatedText"] == (
-        '<p title="x">ONE &amp;0 <b>TWO0</b></p><!-- no --><script>if (a<b) {}</script>'
+        '<p title="x">ONE &amp; <b>TWO</b>0</p><!-- no --><script>if (a<b) {}</script>'
     )
 
 
@@ -73,7 +72,12 @@ def test_a_third_language_lies_between() -> None:
         same = asked.post("/translate", json={"q": " abc\n", "source": "de", "target": "de"})
         assert same.json() == {"translatedText": " abc\n"}
         languages = {one["code"]: one for one in asked.get("/languages").json()}
-    assert languages["ko"] == {"code": "ko", "name": "Korean", "targets": ["de", "en", "ko"]}
+    assert languages["ko"] == {
+        "code": "ko",
+        "name": "Korean",
+        "targets": ["de", "en", "ko"],
+        "direct": ["en"],
+    }
     assert languages["de"]["targets"] == ["de", "en"]
     with client("ko-en") as asked:  # clients look for the target's code here too
         assert [one["code"] for one in asked.get("/languages").json()] == ["ko", "en"]
@@ -198,26 +202,50 @@ def test_files() -> None:
         assert asked.get(url.replace("/download_file/", "/download_file/x")).status_code == 404
         page = upload(asked, "a.HTML", b"<p>one</p>").json()["translatedFileUrl"]
         assert asked.get(page).content == b"<p>ONE0</p>"
-        for name, data in (("a.exe", b"x"), ("", b"x"), ("txt", b"x"), ("a.txt", b"\xff\xfe")):
+        for name, data in (("a.exe", b"x"), ("", b"x"), ("txt", b"x"), ("a.txt", b"caf\xe9")):
             refused = upload(asked, name, data)
             assert (refused.status_code, list(refused.json())) == (400, ["error"])
         assert asked.post("/translate_file", data=HELLO).status_code == 400
 
 
-def test_other_formats_take_the_place_of_these() -> None:
-    def numbers(data: bytes, source: str, target: str) -> Parsed:
-        if not data:
-            raise BytenmtError("the file is empty")
-        units = data.decode().split(";")
-        return Parsed(units, False, lambda texts: f"{source}>{target}:{';'.join(texts)}".encode())
+def test_documents_keep_what_is_no_text() -> None:
+    """Of a format with languages of its own, and of a table; what is malformed is told with its place."""
+    po = b'msgid ""\nmsgstr ""\n\n#: a.c:1\nmsgid "%d dogs"\nmsgstr ""\n'
+    with client() as asked:
+        kinds = asked.get("/frontend/settings").json()["supportedFilesFormat"]
+        assert {".po", ".xliff", ".tmx", ".srt", ".html", ".md", ".txt"} <= set(kinds)
 
-    with client(formats={".nbr": numbers}) as asked:
-        assert asked.get("/frontend/settings").json()["supportedFilesFormat"] == [".nbr"]
-        sent = {"data": {"source": "en", "target": "de"}, "files": {"file": ("a.nbr", b"one;two")}}
-        url = asked.post("/translate_file", **sent).json()["translatedFileUrl"]  # type: ignore[arg-type]
-        assert asked.get(url).content == b"en>de:ONE0;TWO0"
-        sent["files"] = {"file": ("a.nbr", b"")}
-        assert asked.post("/translate_file", **sent).json() == {"error": "the file is empty"}  # type: ignore[arg-type]
+        def answer(name: str, data: bytes) -> Any:
+            sent = {"data": {"source": "en", "target": "de"}, "files": {"file": (name, data)}}
+            return asked.post("/translate_file", **sent).json()  # type: ignore[arg-type]
+
+        made = asked.get(answer("a.po", po)["translatedFileUrl"]).content
+        assert made == po[:-3].replace(b'msgid "%d', b'#, fuzzy\nmsgid "%d') + b'"%d DOGS0"\n'
+        told = answer("a.json", b'{"a": ')["error"]
+        assert told.startswith("the file.json, line 1, column")
+
+
+def test_terms_and_placeholders_are_kept() -> None:
+    """As an object, as lines of a form, in files; not over two models, and nothing that nobody knows."""
+    text = "the {name} dog at https://a.b"
+    with client() as asked:
+        for sent in (
+            {"json": {**HELLO, "q": text, "keep": ["placeholders"], "glossary": {"dog": "Hund"}}},
+            {"data": {**HELLO, "q": text, "keep": "placeholders", "glossary": "dog\tHund|Hunde\n"}},
+        ):
+            answer = asked.post("/translate", **sent)  # type: ignore[arg-type]
+            assert "Hund" in answer.json()["translatedText"] and "{name}" in answer.json()["translatedText"]
+        for wrong, told in (
+            ({"keep": "dogs"}, "keep has names of"),
+            ({"keep": 3}, "keep has names of"),
+            ({"glossary": "dog"}, "glossary, line 1: expected"),
+            ({"glossary": [1]}, "glossary has a target"),
+            ({"glossary": {"a": "b" * 400}}, "at most 200 terms"),
+            ({"glossary": {"a": "b"}, "source": "auto"}, "a glossary is for a named source"),
+            ({"glossary": {"a": "b"}, "source": "ko"}, "a glossary is for a named source"),
+        ):
+            refused = asked.post("/translate", json={**HELLO, **wrong})
+            assert refused.status_code == 400 and told in refused.json()["error"]
 
 
 def test_health_figures_and_what_else_is_asked_first() -> None:

@@ -87,7 +87,8 @@ def translate_file(
     from bytenmt.decoding.choice import choose, processes
     from bytenmt.decoding.translator import Translator
     from bytenmt.documents import formats
-    from bytenmt.documents.translation import asking, count, translate
+    from bytenmt.documents.translation import asking, translate
+    from bytenmt.documents.translation import wanted as segments_of
 
     if decoding["keep"] is None:
         decoding["keep"] = KEPT
@@ -110,7 +111,7 @@ def translate_file(
             follow(translator)
             return
         limit = translator.max_source_bytes
-        with progress(count(document, limit, overwrite), " segments") as (bar, _):
+        with progress(len(segments_of(document, limit, overwrite)), " segments") as (bar, _):
             made, told = translate(
                 document,
                 asking(translator),

@@ -18,8 +18,9 @@ from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     from bytenmt.decoding.loading import Runtime
+    from bytenmt.decoding.translator import Translator
     from bytenmt.serve.languages import Direction
-    from bytenmt.serve.worker import Worker
+    from bytenmt.serve.worker import Kind, Worker
 
 LOOPBACK = "127.0.0.1"
 PACKAGES = ("starlette", "uvicorn", "httptools", "websockets", "python_multipart")
@@ -205,14 +206,19 @@ def _workers(
     return workers, runtimes
 
 
-def _maker(runtime: Runtime, given: Mapping[str, Any]) -> Callable[[int], Any]:
-    """Makes Translators of a run for so many hypotheses."""
+def _maker(runtime: Runtime, given: Mapping[str, Any]) -> Callable[[Kind], Translator]:
+    """Makes Translators of a run for a kind of jobs."""
     from bytenmt.cli.decoding_args import settings
+    from bytenmt.decoding.constraints.glossary import Glossary
     from bytenmt.decoding.translator import Translator
 
-    def make(n_best: int) -> Translator:
-        wider = {} if n_best == 1 else {"n_best": n_best, "beam": max(n_best, given.get("beam") or 1)}
-        return Translator.of_runtime(runtime, settings({**given, **wider}))
+    def make(kind: Kind) -> Translator:
+        more: dict[str, Any] = {}
+        if kind.n_best > 1:
+            more = {"n_best": kind.n_best, "beam": max(kind.n_best, given.get("beam") or 1)}
+        if kind.keep is not None:
+            more |= {"keep": kind.keep, "glossary": Glossary.of(())}  # a job has its own terms
+        return Translator.of_runtime(runtime, settings({**given, **more}))
 
     return make
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ from starlette.websockets import WebSocket
 from bytenmt import __version__
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.http.asked import Asked, asked
-from bytenmt.serve.http.files import FORMATS, Format, Shelf, parsed
+from bytenmt.serve.http.files import SUFFIXES, Shelf, parsed
 from bytenmt.serve.http.logs import Log
 from bytenmt.serve.http.middleware import Outermost
 from bytenmt.serve.http.page import page
@@ -31,7 +31,7 @@ from bytenmt.serve.http.responses import Events, json, refused, unknown, while_c
 from bytenmt.serve.http.streams import Socket, answer, answers, event, parts
 from bytenmt.serve.languages import Direction, name_of
 from bytenmt.serve.limits import Keys, Refusal
-from bytenmt.serve.service import AUTO, Service, Translated, Wanted
+from bytenmt.serve.service import AUTO, Service, Translated
 from bytenmt.serve.suggestions import Suggestions
 
 Explain = Callable[[Direction, str, str], Coroutine[Any, Any, dict[str, Any]]]
@@ -39,14 +39,13 @@ Explain = Callable[[Direction, str, str], Coroutine[Any, Any, dict[str, Any]]]
 
 @dataclass
 class Server:
-    """What the routes share. suggestions: None where none are taken; formats: of files, by suffix; explain:
-    what is known of a line and its translation besides, None where nothing is."""
+    """What the routes share. suggestions: None where none are taken; explain: what is known of a line and its
+    translation besides, None where nothing is."""
 
     service: Service
     log: Log
     keys: Keys = field(default_factory=Keys)
     suggestions: Suggestions | None = None
-    formats: Mapping[str, Format] = field(default_factory=lambda: FORMATS)
     explain: Explain | None = None
     shelf: Shelf = field(default_factory=Shelf)
 
@@ -106,14 +105,12 @@ class Server:
         service = self.service
         name, data = found.file
         wanted = service.check(found.wanted(service.limits))
-        document = parsed(name, data, wanted.source, wanted.target, self.formats)
-        wanted = Wanted(wanted.source, wanted.target, document.html)
-        with service.admitted(service.limits.check_texts(document.texts)):
-            translated = await while_connected(request, service.translate(document.texts, wanted))
+        wanted = wanted._replace(keep=found.keep(marked_up=True))
+        paper = parsed(name, data, wanted.source, wanted.target)
+        with service.admitted(service.limits.check_texts(paper.lines)):
+            translated = await while_connected(request, service.document(paper, wanted))
         stem, _, suffix = name.rpartition(".")
-        path = self.shelf.put(
-            f"{stem}_{wanted.target}.{suffix}", document.filled([one.text for one in translated])
-        )
+        path = self.shelf.put(f"{stem}_{wanted.target}.{suffix}", translated)
         return json({"translatedFileUrl": f"{request.base_url}{path}"})
 
     async def download(self, request: Request) -> Response:
@@ -153,9 +150,7 @@ class Server:
         """POST /explain: of a line (q) and its translation (s), what each character is of and its bits."""
         found = await self._asked(request)
         if self.explain is None:
-            raise Refusal(
-                404, "translations are not explained here: the server was started without --explain"
-            )
+            raise Refusal(404, "translations are not explained here")
         texts = found.text("q"), found.text("s")
         n_characters = self.service.limits.check_texts(texts)
         wanted = self.service.check(found.wanted(self.service.limits))
@@ -203,8 +198,8 @@ class Server:
                 "charLimit": limits.characters,
                 "frontendTimeout": 300,
                 "suggestions": self.suggestions is not None,
-                "filesTranslation": bool(self.formats),
-                "supportedFilesFormat": sorted(self.formats),
+                "filesTranslation": True,
+                "supportedFilesFormat": list(SUFFIXES),
                 "explain": self.explain is not None,
                 "alternatives": limits.alternatives,
                 "language": {

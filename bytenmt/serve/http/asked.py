@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -16,10 +17,15 @@ from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
+from bytenmt.decoding.constraints.glossary import Term, term_of
+from bytenmt.decoding.constraints.lexer import CLASSES
+from bytenmt.errors import DataError
 from bytenmt.serve.limits import Limits, Refusal
 from bytenmt.serve.service import Wanted
 
 MOST_FIELDS = 10_000
+MOST_TERMS, LONGEST_TERM = 200, 300  # of a glossary; characters of a term and its targets
+KEPT = ("emails", "placeholders", "tags", "urls")  # of a document
 DISCARDED = 16  # times the body's limit: read, so that a client that writes first gets to read its answer
 TRUE = ("1", "true", "yes", "on")
 
@@ -79,7 +85,43 @@ class Asked:
         if shape not in ("text", "html"):
             raise Refusal(400, "Invalid request: format is text or html")
         alternatives = self.number("alternatives", limits.alternatives)
-        return Wanted(self.text("source", "auto"), self.text("target"), shape == "html", alternatives)
+        html = shape == "html"
+        return Wanted(
+            self.text("source", "auto"),
+            self.text("target"),
+            html,
+            alternatives,
+            self.keep(html),
+            self.terms(),
+        )
+
+    def keep(self, marked_up: bool) -> tuple[str, ...]:
+        """What translations have as their source has it: names, as one text with commas or several. Where
+        there is no such field, what a document keeps where the text is marked up, else nothing. Raises
+        Refusal (400)."""
+        value = self.fields.get("keep")
+        if value is None:
+            return KEPT if marked_up else ()
+        given = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
+        names = tuple(sorted({name.strip() if isinstance(name, str) else "" for name in given} - {""}))
+        if not set(names) <= set(CLASSES) or (given and not names and value != ""):
+            raise Refusal(400, f"Invalid request: keep has names of {', '.join(CLASSES)}")
+        return names
+
+    def terms(self) -> tuple[Term, ...]:
+        """The glossary: a JSON object, or the lines of a table, `term TAB target`. Raises Refusal (400)."""
+        value = self.fields.get("glossary") or {}
+        if isinstance(value, dict):
+            value = "\n".join(f"{term}\t{target}" for term, target in value.items())
+        if not isinstance(value, str):
+            raise Refusal(400, "Invalid request: glossary has a target for each term")
+        lines = [line for line in value.splitlines() if line.strip()]
+        if len(lines) > MOST_TERMS or any(len(line) > LONGEST_TERM for line in lines):
+            raise Refusal(400, f"a glossary has at most {MOST_TERMS} terms of {LONGEST_TERM} characters")
+        try:
+            return tuple(term_of(line.encode(), Path("glossary"), n) for n, line in enumerate(lines, 1))
+        except DataError as error:
+            raise Refusal(400, f"Invalid request: {error}") from None
 
 
 async def asked(request: Request, limits: Limits) -> Asked:

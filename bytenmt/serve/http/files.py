@@ -1,7 +1,5 @@
-"""Files: their texts translated, kept for a while under names that nobody guesses.
-
-A format is a function; which ones there are is told by whoever makes the server, so that formats that know
-documents can take the place of these. Knows bytes and suffixes; knows no HTTP.
+"""Files: read by their suffixes, and, translated, kept for a while under names that nobody guesses. Knows no
+HTTP.
 """
 
 from __future__ import annotations
@@ -9,54 +7,30 @@ from __future__ import annotations
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
+from bytenmt.documents.formats import FORMATS
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.limits import Refusal
+from bytenmt.serve.service import AUTO
+from bytenmt.serve.texts import Paper
 
 KEPT_SECONDS = 600.0
 KEPT_BYTES = 1 << 26  # of all files; the oldest ones go first
 LONGEST_NAME = 100  # characters
 
 
-class Parsed(NamedTuple):
-    """A file as its format read it. texts: to translate; html: whether they are; filled: the file's bytes
-    with these translations (as many as texts) in their places."""
-
-    texts: Sequence[str]
-    html: bool
-    filled: Callable[[Sequence[str]], bytes]
+SUFFIXES = tuple(sorted(suffix for one in FORMATS.values() for suffix in one.suffixes))
 
 
-# Of the bytes, and the source and target languages; raises BytenmtError or UnicodeDecodeError for what it
-# cannot read.
-Format = Callable[[bytes, str, str], Parsed]
-
-
-def plain_text(data: bytes, source: str, target: str) -> Parsed:
-    """Each line is translated; all that is not text stays."""
-    return Parsed([data.decode()], False, lambda texts: texts[0].encode())
-
-
-def page(data: bytes, source: str, target: str) -> Parsed:
-    """The text between the tags."""
-    return Parsed([data.decode()], True, lambda texts: texts[0].encode())
-
-
-FORMATS: Mapping[str, Format] = {".txt": plain_text, ".html": page, ".htm": page}
-
-
-def parsed(name: str, data: bytes, source: str, target: str, formats: Mapping[str, Format]) -> Parsed:
+def parsed(name: str, data: bytes, source: str, target: str) -> Paper:
     """A file by its suffix. Raises Refusal (400) for one that is not known, or whose bytes are not such."""
     suffix = PurePosixPath(name.replace("\\", "/")).suffix.lower()
-    if suffix not in formats:
-        raise Refusal(400, f"files of this kind are not translated: {', '.join(sorted(formats))} are")
+    if suffix not in SUFFIXES:
+        raise Refusal(400, f"files of this kind are not translated: {', '.join(SUFFIXES)} are")
+    form = next(form for form, one in FORMATS.items() if suffix in one.suffixes)
     try:
-        return formats[suffix](data, source, target)
-    except UnicodeDecodeError as error:
-        raise Refusal(400, f"the file is not UTF-8: its byte {error.start}") from None
+        return Paper.of(data, form, f"the file{suffix}", None if source == AUTO else (source, target))
     except BytenmtError as error:
         raise Refusal(400, str(error)) from None
 

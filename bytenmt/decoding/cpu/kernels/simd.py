@@ -40,6 +40,8 @@ FEATURES = _features()
 # Where a machine has no fused multiply-add LLVM would call a function for each number.
 FUSED = not X86 or FEATURES.get("fma", False)
 
+INNER: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 Value = Any  # of llvmlite, which has no types
 Builder = Any
@@ -49,7 +51,7 @@ def compiled(function: Function) -> Function:
     """Compile with Numba, without the interpreter lock and without being kept on disk: who calls these
     functions keeps the whole. They are called by compiled code alone: the ways in from Python and C, which
     take a third of all compilation, are left out."""
-    return cast(Function, numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function))
+    return cast(Function, numba.njit(**INNER)(function))
 
 
 def emitted(n_addresses: int, n_floats: int, generate: Callable[..., Value], result: Any = types.void) -> Any:
