@@ -18,7 +18,7 @@ from bytenmt.storage import search_defaults
 from bytenmt.storage.manifest import has_checkpoint, read_pointer
 from bytenmt.storage.needs import decoder_weights, receptive_field, state_bytes, step_cost
 from bytenmt.storage.parameters import n_parameters
-from bytenmt.storage.weights import is_weights_file, read_config, read_run, read_weights, restored
+from bytenmt.storage.weights import is_weights_file, read_config, read_run, read_weights, resolved, restored
 
 SOURCE_BYTES = 100  # the source at which a step's cost is told
 
@@ -26,7 +26,7 @@ SOURCE_BYTES = 100  # the source at which a step's cost is told
 def information(what: str, preset: str | None, no_source: bool = False) -> str:
     """What there is to say of an architecture by name, of a preset, without a source or with one; of a run
     folder; or of a weights file. Raises BytenmtError."""
-    path = Path(what)
+    path = resolved(Path(what))
     config = config_of(what, preset, no_source)
     if what in PRESETS["small"]:
         return describe(config)
@@ -41,7 +41,7 @@ def information(what: str, preset: str | None, no_source: bool = False) -> str:
 def config_of(what: str, preset: str | None, no_source: bool = False) -> Config:
     """The configuration of an architecture by name, of a preset, without a source or with one; of a run
     folder; or of a weights file. Raises BytenmtError."""
-    path = Path(what)
+    path = resolved(Path(what))
     if what in PRESETS["small"]:
         return load_config(what, preset, "", ["model.source=false"] if no_source else [])
     if not path.is_dir() and not is_weights_file(path):

@@ -22,10 +22,11 @@ from bytenmt.config.untrusted import parse_json, parse_toml, printable, shown
 from bytenmt.errors import CheckpointError, ConfigError
 from bytenmt.storage import search_defaults
 from bytenmt.storage.admission import SCALE, STORED, misfit
-from bytenmt.storage.manifest import CONFIG, FOLDER, FORMAT, Pointer, nearest, read_pointer
+from bytenmt.storage.manifest import CONFIG, FOLDER, FORMAT, POINTER, Pointer, nearest, read_pointer
 from bytenmt.storage.needs import require, weight_bytes
 from bytenmt.storage.tensor_file import Array, Stored, damage, read_arrays
 
+PUBLISHED = "model.safetensors"
 LESS = "use a smaller model, or a machine with more memory"
 Which = Literal["best", "last"]
 
@@ -112,6 +113,13 @@ def is_weights_file(path: Path) -> bool:
     return path.suffix == ".safetensors" and not path.is_dir()
 
 
+def resolved(path: Path) -> Path:
+    """The weights file in a folder that is no run but holds one under the name that model hubs know, as those
+    in data/models do; else the path."""
+    there = path / PUBLISHED
+    return there if there.is_file() and not (path / POINTER).exists() else path
+
+
 def check_output(output: Path, files: Sequence[Path]) -> None:
     """Before anything is read: a new name for a weights file, in a folder that is there, not one of the files
     that it is made from. Raises CheckpointError."""
@@ -131,6 +139,7 @@ def read_weights(path: Path, which: Which = "best") -> tuple[Path, StoredWeights
     which: where none was validated yet, the best is the last. A file that its run's pointer names is
     checked against it; another one has only its own structure.
     """
+    path = resolved(path)
     if is_weights_file(path):
         contents = read_file(path, "weights", _stored(path), "use another checkpoint")
         folder = path.resolve().parent

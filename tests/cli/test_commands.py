@@ -313,6 +313,17 @@ def test_a_gpu_that_is_not_there(place: Path, command: str) -> None:
     assert "no GPU is available" in refused(f"{command} --device cuda")
 
 
+def test_a_folder_as_model_hubs_have_it_is_a_model_too(place: Path) -> None:
+    """Weights under the name that they know, and a card beside them."""
+    (place / "hub").mkdir()
+    accepted("convert run -o hub/model.safetensors --precision int8")
+    there = accepted(f"translate -m hub/model.safetensors {SHORT} -i src")
+    assert accepted(f"translate -m hub {SHORT} -i src") == there
+    assert "int8" in accepted("info hub")
+    accepted("card hub")
+    assert "int8" in (place / "hub" / "README.md").read_text()
+
+
 def test_translate_reads_and_writes_files(place: Path) -> None:
     """A line for each; the same from a packed file, through aliases and on stdout."""
     assert accepted(f"{TRANSLATE} {SHORT} -i src -o out") == ""
