@@ -141,7 +141,7 @@ def corpora(hidden: bool = False) -> Callable[[Command], Command]:
     help = {
         "--src": "Source text.",
         "--tgt": "Target text, line by line with --src.",
-        "--tsv": "Both in one file: source TAB target.",
+        "--tsv": "Both in one file: source TAB target; to train, - is standard input, without an end.",
         "--text": "A text of any bytes to learn without a source.",
     }
     return options(

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from bytenmt.cli.console import Command, detail, say
+from bytenmt.cli.console import Command, detail, say, standard_input
 from bytenmt.cli.documents.training_pairs import OPTIONS as DOCUMENTS
 from bytenmt.cli.options import ARCH, COUNT_OR_NONE, FILE, RUNTIME, TEXTS, options, preset_option, within
 from bytenmt.cli.progress import Console
@@ -126,12 +126,18 @@ def train(
     Files are plain or packed (.gz, .xz, .zst). --src and --tgt, --tsv, --tmx, --xliff and --po may be
     given several times; or --text, whose bytes are learnt as one stream without a source: a byte language
     model. Under torchrun all processes train one model.
+
+    --tsv - learns pairs as they come over standard input, which need not end: window by window of
+    data.stream_window lines, shuffled and sorted by length. --resume wants the same stream from its start and
+    skips what was used. A text that comes again and again, in windows of its own length, is learnt as from
+    a file, to the bit.
     """
     import torch
 
     from bytenmt.cli import training_args
     from bytenmt.cli.documents import training_pairs
     from bytenmt.cli.inputs import torch_device
+    from bytenmt.data.corpus import PairFiles
     from bytenmt.distributed import process_group
     from bytenmt.training import run as training
 
@@ -141,6 +147,8 @@ def train(
         documents = training_pairs.conversions(run, tmx, xliff, po, pair)
         tsv += tuple(one.table for one in documents)
         files = training_args.training_files(src, tgt, tsv, text, weights)
+        if files[0].tsv == training_args.STREAM:
+            files = [PairFiles(stream=standard_input())]
         valid = training_args.validation_files(files, valid_src, valid_tgt, valid_tsv, valid_text)
         settings += training_args.named_settings(named)
         source = files[0].has_source

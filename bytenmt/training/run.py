@@ -44,7 +44,7 @@ from bytenmt.training.objective import precision_of
 from bytenmt.training.optim import stopped_early
 from bytenmt.training.task import Task
 from bytenmt.training.trainer import Trainer
-from bytenmt.training.translation_task import open_pairs
+from bytenmt.training.translation_task import open_pairs, open_stream
 
 FITTED = ("unfolding_factor", "unfolding_offset")
 WIDTHS_TO_COMPILE = 16  # the least train.round_to with which train.compile makes sense
@@ -75,7 +75,8 @@ def train(
 ) -> Outcome:
     """Train a model into the folder `run`, as one process of `group`.
 
-    files, valid: all with a source, pairs, or all targets alone, texts whose streams are learnt. resume: go
+    files, valid: all with a source, pairs, or all targets alone, texts whose streams are learnt; files may
+    be one stream of pairs, which is given again from its start to go on. resume: go
     on from the run's last checkpoint where there is one, or from that of update resume_from. init_from: a run
     whose weights this one begins with; one that goes on has done so already. Raises BytenmtError before
     anything is written where an input cannot be used.
@@ -124,7 +125,7 @@ def train(
             if number:
                 aloud.say(f"stopped at update {progress.update}, saved; --resume goes on")
                 return Outcome(progress.update, number)
-            aloud.say(_ended(run, trainer))
+            aloud.say(_ended(run, trainer, "the stream has ended" if loop.text_ended else ""))
         if config.train.draft and group.leads and not (run / FILE).is_file():
             table = task.drafts()
             aloud.say(told(write_drafts(run, table, config, task.facts()), table))
@@ -158,11 +159,12 @@ def _open_task(
     reporter: Reporter,
 ) -> Task:
     """That of the files. The leading process opens them first: it unpacks what is packed."""
+    stream = open_stream(config, files, valid, errors, group, reporter)
     if not group.leads:
         group.barrier()
     task: Task
     if files[0].has_source:
-        task = open_pairs(run, config, files, valid, errors, device, group, reporter)
+        task = open_pairs(run, config, files, valid, errors, device, group, reporter, stream)
     else:
         task = open_texts(run, config, files, valid, device, group, reporter)
     if group.leads:
@@ -178,10 +180,10 @@ def _as_begun(run: Path, init_from: Path | None, lineage: tuple[Ancestor, ...]) 
     return lineage
 
 
-def _ended(run: Path, trainer: Trainer) -> str:
-    """A line on a run that has come to its end."""
+def _ended(run: Path, trainer: Trainer, reason: str) -> str:
+    """A line on a run that has come to its end. reason: why, where it is no limit."""
     progress, train = trainer.progress, trainer.config.train
-    reason = stopped_early(train, progress)
+    reason = reason or stopped_early(train, progress)
     why = f" ({reason})" if reason else ""
     best = f"{train.metric.replace('_', ' ')} {progress.best:.4f}"
     where = f"at update {progress.best_update}: {run}"
@@ -200,6 +202,8 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume
     require(training_bytes(config.model), "training this model", "take a smaller preset, or lower its sizes")
     if train.draft:
         check_serial(config.model, "train.draft")
+        if any(one.stream is not None for one in files):
+            raise ConfigError("--draft counts a text that stays, and --tsv - is a stream: leave --draft off")
     if train.compile and is_serial(model):
         raise ConfigError(f"train.compile would unroll the steps of {full_name(model)}: leave it off")
     if config.model.source != files[0].has_source:
