@@ -157,7 +157,7 @@ TEXTS = options(
         type=within(WEIGHT),
         multiple=True,
         help="How often the pairs of a corpus come in an epoch; one for each --tgt, then each --tsv,"
-        " --tmx, --xliff, --po.",
+        " --tmx, --xliff, --po, --parquet.",
     ),
     click.option("--valid-src", type=FILE, help="Source text to validate on."),
     click.option("--valid-tgt", type=FILE, help="Target text to validate on."),

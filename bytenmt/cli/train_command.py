@@ -104,6 +104,8 @@ def train(
     xliff: tuple[Path, ...],
     po: tuple[Path, ...],
     pair: str | None,
+    parquet: tuple[Path, ...],
+    columns: str | None,
     valid_src: Path | None,
     valid_tgt: Path | None,
     valid_tsv: Path | None,
@@ -123,9 +125,9 @@ def train(
 ) -> None:
     """Train a model on raw parallel text, or on text alone.
 
-    Files are plain or packed (.gz, .xz, .zst). --src and --tgt, --tsv, --tmx, --xliff and --po may be
-    given several times; or --text, whose bytes are learnt as one stream without a source: a byte language
-    model. Under torchrun all processes train one model.
+    Files are plain or packed (.gz, .xz, .zst). --src and --tgt, --tsv, --tmx, --xliff, --po and
+    --parquet may be given several times; or --text, whose bytes are learnt as one stream without a source: a
+    byte language model. Under torchrun all processes train one model.
 
     --tsv - learns pairs as they come over standard input, which need not end: window by window of
     data.stream_window lines, shuffled and sorted by length. --resume wants the same stream from its start and
@@ -144,7 +146,7 @@ def train(
     resume = resume or resume_from is not None
     on = torch_device(device, threads)
     with process_group(on) as group:
-        documents = training_pairs.conversions(run, tmx, xliff, po, pair)
+        documents = training_pairs.conversions(run, tmx, xliff, po, pair, parquet, columns)
         tsv += tuple(one.table for one in documents)
         files = training_args.training_files(src, tgt, tsv, text, weights)
         if files[0].tsv == training_args.STREAM:

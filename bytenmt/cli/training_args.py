@@ -182,7 +182,7 @@ def training_files(
         corpora = "1 corpus" if len(files) == 1 else f"{len(files)} corpora"
         raise BytenmtError(
             f"{len(weights)} --weight for {corpora}: give one for each --tgt, then each --tsv,"
-            " --tmx, --xliff, --po"
+            " --tmx, --xliff, --po, --parquet"
         )
     if weights:
         files = [pair._replace(weight=weight) for pair, weight in zip(files, weights, strict=True)]
