@@ -8,7 +8,8 @@ A translation of RUN, `translate -i -o --resume`, has its source repeated to so 
 are not known here are translate's. Without --model a small model is trained on a part of the sample, with
 all that a resume must find again, with --stream from standard input by `train --tsv -`; the tensors of
 its last checkpoint are compared. Each death comes at a moment that is drawn evenly from a time in which,
-after the program's start, twice a death's share of the work is done. Prints a line for each death and a summary, and exits with 1 where a byte differs.
+after the program's start, twice a death's share of the work is done. Prints a line for each death and a
+summary, and exits with 1 where a byte differs.
 """
 
 import argparse
