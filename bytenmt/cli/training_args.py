@@ -147,7 +147,7 @@ def check_resume(run: Path, resume_from: int | None) -> str | None:
         return None
     if resume_from is not None:
         raise BytenmtError(f"--resume-from {resume_from}: {run} holds no checkpoint: leave it out, or see -o")
-    return f"warning: --resume: {run} holds no checkpoint to go on from: beginning anew"
+    return f"--resume: {run} holds no checkpoint to go on from: beginning anew"
 
 
 def training_files(

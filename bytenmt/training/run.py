@@ -6,7 +6,7 @@ the run ended.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
@@ -39,7 +39,7 @@ from bytenmt.storage.memory import require, training_bytes
 from bytenmt.storage.weights import read_config
 from bytenmt.training.language_model_task import open_texts
 from bytenmt.training.loop import Loop, spacings
-from bytenmt.training.metrics import Log, require_tensorboard
+from bytenmt.training.metrics import Log, Record, require_tensorboard
 from bytenmt.training.objective import precision_of
 from bytenmt.training.optim import stopped_early
 from bytenmt.training.task import Task
@@ -72,14 +72,15 @@ def train(
     tensorboard: bool = False,
     group: Group = ALONE,
     reporter: Reporter = SILENT,
+    watch: Callable[[Record], None] | None = None,
 ) -> Outcome:
     """Train a model into the folder `run`, as one process of `group`.
 
     files, valid: all with a source, pairs, or all targets alone, texts whose streams are learnt; files may
-    be one stream of pairs, which is given again from its start to go on. resume: go
-    on from the run's last checkpoint where there is one, or from that of update resume_from. init_from: a run
-    whose weights this one begins with; one that goes on has done so already. Raises BytenmtError before
-    anything is written where an input cannot be used.
+    be one stream of pairs, which is given again from its start to go on. resume: go on from the run's last
+    checkpoint where there is one, or from that of update resume_from. init_from: a run whose weights this one
+    begins with; one that goes on has done so already. watch: is told every record of metrics.jsonl, in the
+    leading process. Raises BytenmtError before anything is written where an input cannot be used.
     """
     _check(config, files, tensorboard, resume)
     if init_from is not None and init_embedding is not None:
@@ -112,7 +113,7 @@ def train(
         if group.leads:
             run.mkdir(parents=True, exist_ok=True)
             write_atomically(run / CONFIG, config_toml(config).encode())
-            log = Log(run, trainer.progress.update, tensorboard, reporter)
+            log = Log(run, trainer.progress.update, tensorboard, reporter, watch)
         loop = Loop(run, trainer, task, log, aloud, lineage)
         progress = trainer.progress
         if saved and loop.ended():
