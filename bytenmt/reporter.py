@@ -6,8 +6,12 @@ silent. Knows no terminal and no files.
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
 
 
 class Bar:
@@ -35,6 +39,12 @@ class Reporter:
         """Inside, how far a piece of work is. total: in units, of which `begun` are done already; unit: "B",
         " lines", or "" for shares of 1; what: its name."""
         yield Bar()
+
+
+def as_json(event: str, level: str = "info", **more: Any) -> str:
+    """A record of a log: one line of JSON, in ASCII, so that nothing in it is a command for a terminal."""
+    now = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
+    return json.dumps({"time": now, "level": level, "event": event, **more}, default=str)
 
 
 SILENT = Reporter()

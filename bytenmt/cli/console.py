@@ -139,11 +139,11 @@ def say(text: object) -> None:
     click.echo(printable(text), err=True)
 
 
-def detail(text: object) -> None:
-    """A line on stderr for those who gave -v."""
+def detail(text: object, tell: Callable[[str], None] = say) -> None:
+    """A line on stderr, or told otherwise, for those who gave -v."""
     context = click.get_current_context(silent=True)
     if context is not None and context.meta.get(VERBOSE):
-        say(f"bytenmt: {text}")
+        tell(f"bytenmt: {text}")
 
 
 def _tell(error: OSError) -> None:

@@ -141,7 +141,7 @@ def corpora(hidden: bool = False) -> Callable[[Command], Command]:
     help = {
         "--src": "Source text.",
         "--tgt": "Target text, line by line with --src.",
-        "--tsv": "Both in one file: source TAB target.",
+        "--tsv": "Both in one file: source TAB target; to train, - is standard input, without an end.",
         "--text": "A text of any bytes to learn without a source.",
     }
     return options(
@@ -157,7 +157,7 @@ TEXTS = options(
         type=within(WEIGHT),
         multiple=True,
         help="How often the pairs of a corpus come in an epoch; one for each --tgt, then each --tsv,"
-        " --tmx, --xliff, --po.",
+        " --tmx, --xliff, --po, --parquet.",
     ),
     click.option("--valid-src", type=FILE, help="Source text to validate on."),
     click.option("--valid-tgt", type=FILE, help="Target text to validate on."),

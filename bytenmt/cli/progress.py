@@ -1,6 +1,7 @@
 """What a person sees of work that takes its time: lines on stderr, and a bar under them on a terminal.
 
-Off a terminal, a training tells how far it is every half minute, with the time of day and how long is left.
+Off a terminal, a training tells how far it is every half minute, with the time of day and how long is left;
+as records of JSON where a program reads them.
 Knows stderr; imports nothing heavy before a bar is drawn.
 """
 
@@ -13,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bytenmt.errors import printable
-from bytenmt.reporter import Bar, Reporter
+from bytenmt.errors import BytenmtError, printable
+from bytenmt.reporter import Bar, Reporter, as_json
 
 QUIET_SECONDS = 30.0
 SHARES = "{desc}{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"  # of a bar whose total is 1
@@ -51,6 +52,42 @@ class Console(Reporter):
             self._bars.remove(bar)
             if terminal:
                 bar.bar.close()
+
+
+class Records(Console):
+    """The same as records of JSON, one a line."""
+
+    def say(self, line: str) -> None:
+        """See Reporter."""
+        self.tell(line)
+
+    def warn(self, line: str) -> None:
+        """See Reporter."""
+        self.tell(line, "warning")
+
+    def tell(self, event: str, level: str = "info", **more: Any) -> None:
+        """A record; a job of several processes tells it once, but what goes wrong in any of them."""
+        if level == "error" or os.environ.get("RANK", "0") == "0":
+            _write(as_json(event, level, **more))
+
+    @contextmanager
+    def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
+        """See Reporter: of a training alone."""
+        yield Bar() if unit else _Recorded(self, total, begun)
+
+
+@contextmanager
+def told_as(form: str) -> Iterator[Console]:
+    """Who tells in this form, text or json; as JSON an error that ends the work is a record too."""
+    if form == "text":
+        yield Console()
+        return
+    records = Records()
+    try:
+        yield records
+    except BytenmtError as error:
+        records.tell(str(error), "error")
+        sys.exit(1)
 
 
 @contextmanager
@@ -102,12 +139,28 @@ class _Logged(Bar):
             self.say(f"{done / self.total:.0%}, {text}")
 
     def say(self, line: str) -> None:
-        now = time.monotonic()
-        self.said, left = now, ""
-        if self.begun < self.done < self.total:
-            seconds = (now - self.started) / (self.done - self.begun) * (self.total - self.done)
-            left = f", {duration(seconds)} left"
+        self.said, seconds = time.monotonic(), self.left()
+        left = "" if seconds is None else f", {duration(seconds)} left"
         _write(f"{time.strftime('%H:%M:%S')} {line}{left}")
+
+    def left(self) -> float | None:
+        """Seconds, once it can be told."""
+        if not self.begun < self.done < self.total:
+            return None
+        return (time.monotonic() - self.started) / (self.done - self.begun) * (self.total - self.done)
+
+
+class _Recorded(_Logged):
+    """The same as records."""
+
+    def __init__(self, records: Records, total: float, begun: float) -> None:
+        super().__init__(total, begun)
+        self.records = records
+
+    def say(self, line: str) -> None:
+        self.said, seconds = time.monotonic(), self.left()
+        left = {} if seconds is None else {"seconds_left": round(seconds)}
+        self.records.tell("progress", "info", done=round(self.done / self.total, 4), **left, text=line)
 
 
 def duration(seconds: float) -> str:

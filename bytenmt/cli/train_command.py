@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bytenmt.cli.console import Command, detail, say
+from bytenmt.cli.console import Command, detail, standard_input
 from bytenmt.cli.documents.training_pairs import OPTIONS as DOCUMENTS
 from bytenmt.cli.options import ARCH, COUNT_OR_NONE, FILE, RUNTIME, TEXTS, options, preset_option, within
-from bytenmt.cli.progress import Console
+from bytenmt.cli.progress import Console, Records, told_as
 from bytenmt.config.bounds import TRAINING as LEARNT
+from bytenmt.config.bounds import Bounds
 from bytenmt.config.spacing import EXPECTED, check_spacing
 from bytenmt.errors import printable
 
@@ -91,6 +94,17 @@ TRAINING = options(
 @click.option("--resume", is_flag=True, help="Go on where the run stopped; may raise its limits.")
 @click.option("--resume-from", type=COUNT_OR_NONE, metavar="UPDATE", help="Go on from this checkpoint.")
 @click.option("--tensorboard", is_flag=True, help="Write the metrics for TensorBoard too.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="Of the lines on stderr; json has a record of the metrics too.",
+)
+@click.option(
+    "--metrics-port",
+    type=within(Bounds(0, 65535)),
+    help="Show loss, rate and memory to Prometheus at this port of this machine; 0: a free one.",
+)
 @RUNTIME
 def train(
     run: Path,
@@ -104,6 +118,8 @@ def train(
     xliff: tuple[Path, ...],
     po: tuple[Path, ...],
     pair: str | None,
+    parquet: tuple[Path, ...],
+    columns: str | None,
     valid_src: Path | None,
     valid_tgt: Path | None,
     valid_tsv: Path | None,
@@ -116,6 +132,8 @@ def train(
     resume: bool,
     resume_from: int | None,
     tensorboard: bool,
+    log_format: str,
+    metrics_port: int | None,
     errors: str,
     device: str,
     threads: int | None,
@@ -123,24 +141,31 @@ def train(
 ) -> None:
     """Train a model on raw parallel text, or on text alone.
 
-    Files are plain or packed (.gz, .xz, .zst). --src and --tgt, --tsv, --tmx, --xliff and --po may be
-    given several times; or --text, whose bytes are learnt as one stream without a source: a byte language
-    model. Under torchrun all processes train one model.
+    Files are plain or packed (.gz, .xz, .zst). --src and --tgt, --tsv, --tmx, --xliff, --po and
+    --parquet may be given several times; or --text, whose bytes are learnt as one stream without a source: a
+    byte language model. Under torchrun all processes train one model.
+
+    --tsv - learns pairs as they come over standard input, which need not end: window by window of
+    data.stream_window lines, shuffled and sorted by length. --resume wants the same stream from its start and
+    skips what was used. A text that comes again and again, in windows of its own length, is learnt as from
+    a file, to the bit.
     """
     import torch
 
     from bytenmt.cli import training_args
     from bytenmt.cli.documents import training_pairs
     from bytenmt.cli.inputs import torch_device
+    from bytenmt.data.corpus import PairFiles
     from bytenmt.distributed import process_group
     from bytenmt.training import run as training
 
     resume = resume or resume_from is not None
-    on = torch_device(device, threads)
-    with process_group(on) as group:
-        documents = training_pairs.conversions(run, tmx, xliff, po, pair)
+    with told_as(log_format) as console, process_group(on := torch_device(device, threads)) as group:
+        documents = training_pairs.conversions(run, tmx, xliff, po, pair, parquet, columns)
         tsv += tuple(one.table for one in documents)
         files = training_args.training_files(src, tgt, tsv, text, weights)
+        if files[0].tsv == training_args.STREAM:
+            files = [PairFiles(stream=standard_input())]
         valid = training_args.validation_files(files, valid_src, valid_tgt, valid_tsv, valid_text)
         settings += training_args.named_settings(named)
         source = files[0].has_source
@@ -148,26 +173,49 @@ def train(
             lambda: training_args.configuration(run, resume, arch, preset, file, settings, source, init_from)
         )
         warning = group.first(lambda: training_args.check_resume(run, resume_from) if resume else None)
-        if warning is not None and group.leads:
-            say(f"bytenmt: {warning}")
+        if warning is not None:
+            console.warn(warning)
         for line in group.first(lambda: training_pairs.convert(documents, errors)):
-            if group.leads:
-                say(line)
-        detail(f"training on {on}, {torch.get_num_threads()} CPU threads, PyTorch {torch.__version__}")
-        outcome = training.train(
-            run,
-            config,
-            files=files,
-            valid=valid,
-            device=on,
-            errors=errors,
-            resume=resume,
-            resume_from=resume_from,
-            init_embedding=init_embedding,
-            init_from=init_from,
-            tensorboard=tensorboard,
-            group=group,
-            reporter=Console(),
-        )
+            console.say(line)
+        told = f"training on {on}, {torch.get_num_threads()} CPU threads, PyTorch {torch.__version__}"
+        detail(told, console.say)
+        with _watching(console, metrics_port if group.leads else None) as watch:
+            outcome = training.train(
+                run,
+                config,
+                files=files,
+                valid=valid,
+                device=on,
+                errors=errors,
+                resume=resume,
+                resume_from=resume_from,
+                init_embedding=init_embedding,
+                init_from=init_from,
+                tensorboard=tensorboard,
+                group=group,
+                reporter=console,
+                watch=watch,
+            )
         if outcome.signal:
             sys.exit(128 + outcome.signal)
+
+
+@contextmanager
+def _watching(console: Console, port: int | None) -> Iterator[Callable[[Mapping[str, float | str]], None]]:
+    """What is told every record of the metrics: a log that is made of records, and who asks at the port."""
+    from bytenmt.prometheus import serving
+    from bytenmt.training.metrics import Gauges
+
+    gauges = Gauges()
+
+    def watch(record: Mapping[str, float | str]) -> None:
+        gauges.take(record)
+        if isinstance(console, Records):
+            console.tell("metrics", "info", **record)
+
+    if port is None:
+        yield watch
+        return
+    with serving(port, gauges.text) as address:
+        console.say(f"metrics at {address}")
+        yield watch

@@ -36,6 +36,7 @@ from bytenmt.storage.weights import read_config, read_run
 
 # What a training finds where it is told so; a run that goes on has found it already.
 FOUND = (("train.precision", "auto"), ("model.unfolding", "fit"))
+STREAM = Path("-")  # as a table: standard input
 LIMITS = (
     "train.max_updates",
     "train.max_minutes",
@@ -146,7 +147,7 @@ def check_resume(run: Path, resume_from: int | None) -> str | None:
         return None
     if resume_from is not None:
         raise BytenmtError(f"--resume-from {resume_from}: {run} holds no checkpoint: leave it out, or see -o")
-    return f"warning: --resume: {run} holds no checkpoint to go on from: beginning anew"
+    return f"--resume: {run} holds no checkpoint to go on from: beginning anew"
 
 
 def training_files(
@@ -157,6 +158,12 @@ def training_files(
     weights: Sequence[float],
 ) -> list[PairFiles]:
     """The corpora that the options name, --tgt first, then --tsv; or the texts. Raises BytenmtError."""
+    if STREAM in tsv and (src or tgt or text or len(tsv) > 1):
+        raise BytenmtError(
+            "--tsv - is a stream, and nothing would come after it: drop --src, --tgt, --text and other tables"
+        )
+    if STREAM in tsv and weights:
+        raise BytenmtError("--weight would be ignored with --tsv -: a stream is learnt as it comes")
     if text and (src or tgt or tsv):
         raise BytenmtError("--text is learnt without a source: give it alone, or --src and --tgt, or --tsv")
     if text and weights:
@@ -175,7 +182,7 @@ def training_files(
         corpora = "1 corpus" if len(files) == 1 else f"{len(files)} corpora"
         raise BytenmtError(
             f"{len(weights)} --weight for {corpora}: give one for each --tgt, then each --tsv,"
-            " --tmx, --xliff, --po"
+            " --tmx, --xliff, --po, --parquet"
         )
     if weights:
         files = [pair._replace(weight=weight) for pair, weight in zip(files, weights, strict=True)]

@@ -20,13 +20,23 @@ LONGEST_NAME = 255  # characters
 Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
 
 
+class StreamPlace(Struct, frozen=True):
+    """Where a window of a stream of lines lies. before: the lines that came before it; lines: its own;
+    digest: hex digits, of all of them together."""
+
+    before: Count = 0
+    lines: Count = 0
+    digest: Annotated[str, Meta(pattern="^[0-9a-f]*$", max_length=64)] = ""
+
+
 class Progress(Struct):
     """How far a run has come: with the tensors, all that a resume needs. What is random in an update is
     drawn from (seed, update, process), so that no random state need be kept."""
 
     update: Count = 0
-    epoch: Count = 0
+    epoch: Count = 0  # of a stream the window
     batch: Count = 0  # the next batch of the epoch's plan
+    stream: StreamPlace | None = None  # of a run that learns one: where the window lies
     seconds: float = 0.0  # of training in all, validation included
     cpu_seconds: float = 0.0  # the same of the CPU, of all processes and their threads
     valid_seconds: float = 0.0  # of seconds, those of validations, waiting for a compiler left out

@@ -81,6 +81,7 @@ class DataConfig(Section, frozen=True):
     max_target_bytes: Positive = 1000
     noise: Fraction = 0.0  # share of a source's characters where a typo or the like is made
     copy: Fraction = 0.0  # share of pairs where what stands on both sides becomes another, to be copied
+    stream_window: Positive = 100_000  # lines of a stream that are read, shuffled and sorted together
 
 
 class TrainConfig(Section, frozen=True):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -24,17 +24,19 @@ from bytenmt.reporter import SILENT, Reporter
 class PairFiles(NamedTuple):
     """What a user names: two files, a target alone (src None), or a table `source TAB target` (tsv).
 
-    weight: how often its pairs come in an epoch; 0.5: half of them, drawn anew.
+    stream: such a table, read as it comes, without an end; see sources.stream. weight: how often its pairs
+    come in an epoch; 0.5: half of them, drawn anew.
     """
 
     src: Path | None = None
     tgt: Path | None = None
     tsv: Path | None = None
     weight: float = 1.0
+    stream: BinaryIO | None = None
 
     @property
     def has_source(self) -> bool:
-        return self.src is not None or self.tsv is not None
+        return self.src is not None or self.tsv is not None or self.stream is not None
 
 
 class Part(NamedTuple):

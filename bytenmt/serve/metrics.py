@@ -6,8 +6,9 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from bytenmt.prometheus import PREFIX, heading, number, shown
+
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
-PREFIX = "bytenmt_"
 HELP = {
     "requests_total": "Requests that were answered, by path and status.",
     "abandoned_total": "Requests whose clients had gone before they were answered.",
@@ -33,7 +34,7 @@ class Metrics:
 
     def count(self, name: str, n: int = 1, **labels: str) -> None:
         """n more of it."""
-        self._counts[name, _shown(labels)] += n
+        self._counts[name, shown(labels)] += n
 
     def observe(self, seconds: float) -> None:
         """A request has taken so long."""
@@ -43,39 +44,22 @@ class Metrics:
     def text(self, gauges: Iterable[tuple[str, dict[str, str], float]] = ()) -> str:
         """All of it; gauges: name, labels and value of what is known elsewhere."""
         values = dict(self._counts)
-        values.update({(name, _shown(labels)): value for name, labels, value in gauges})  # type: ignore[misc]
+        values.update({(name, shown(labels)): value for name, labels, value in gauges})  # type: ignore[misc]
         lines: list[str] = []
         last = ""
         for (name, labels), value in sorted(values.items()):
             if name != last:
-                lines += _heading(name, "counter" if name.endswith("_total") else "gauge")
+                lines += heading(name, "counter" if name.endswith("_total") else "gauge", HELP[name])
                 last = name
-            lines.append(
-                f"{PREFIX}{name}{labels} {value:g}" if value < 1e6 else f"{PREFIX}{name}{labels} {value}"
-            )
+            lines.append(number(name, value, labels))
         return "\n".join([*lines, *self._histogram()]) + "\n"
 
     def _histogram(self) -> Iterator[str]:
         name = "request_seconds"
-        yield from _heading(name, "histogram")
+        yield from heading(name, "histogram", HELP[name])
         total = 0
         for bound, n in zip((*map(str, BOUNDS), "+Inf"), self._buckets, strict=True):
             total += n
             yield f'{PREFIX}{name}_bucket{{le="{bound}"}} {total}'
         yield f"{PREFIX}{name}_sum {self._seconds:.6f}"
         yield f"{PREFIX}{name}_count {total}"
-
-
-def _heading(name: str, kind: str) -> list[str]:
-    return [f"# HELP {PREFIX}{name} {HELP[name]}", f"# TYPE {PREFIX}{name} {kind}"]
-
-
-def _shown(labels: dict[str, str]) -> str:
-    """{name="value",…}, as the format escapes it."""
-    if not labels:
-        return ""
-    parts = []
-    for name, value in labels.items():
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        parts.append(f'{name}="{escaped}"')
-    return "{" + ",".join(parts) + "}"

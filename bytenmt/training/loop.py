@@ -104,6 +104,8 @@ class Loop:
         self.reporter = reporter
         self.bar = Bar()
         self.told_of_time = False
+        self.text_ended = False  # a stream may
+        self.validated = -1  # the update of the last validation
 
     def go(self) -> int:
         """Update until the end; returns the signal that ended it, or 0."""
@@ -119,11 +121,12 @@ class Loop:
             end = signalled = False
             while not end:
                 signalled = self._update(shares, received)
-                end = signalled or self.ended()
+                end = signalled or self.text_ended or self.ended()
                 moment = progress.update, progress.seconds
                 valid_due = self.valid_timer.due(*moment) or (end and not signalled)
+                valid_due = valid_due and self.validated != progress.update
                 save_due = self.save_timer.due(*moment) or end
-                if valid_due or save_due or progress.update % settings.log_every == 0:
+                if self.meter.nats and (valid_due or save_due or progress.update % settings.log_every == 0):
                     self._write_record()
                 best = progress.best, progress.best_update
                 better = valid_due and self._validate()
@@ -141,15 +144,19 @@ class Loop:
         )
 
     def _update(self, shares: Iterator[Share], received: list[int]) -> bool:
-        """One update; returns whether any process has got a signal."""
+        """One update, where there is text for it; returns whether any process has got a signal, after which
+        there is none: what comes of a stream then may be cut off by the same key."""
         asked = time.monotonic()
         taken = list(islice(shares, self.settings.update_freq))
-        self.progress.epoch, self.progress.batch = taken[-1].epoch, taken[-1].batch
+        self.text_ended = not taken
         step = [share.data for share in taken]
         self.meter.waited += time.monotonic() - asked
-        counts = [sum(count) for count in zip(*(batch.counts for batch in step), strict=True)]
+        counts = [sum(count) for count in zip((0, 0, 0), *(batch.counts for batch in step), strict=True)]
         sums = self._agree(*counts, len(received))
         n_ends, target_bytes, source_bytes, n_signals = (int(value) for value in sums)
+        if self.text_ended or (n_signals and self.progress.update):
+            return n_signals > 0
+        self.progress.epoch, self.progress.batch, self.progress.stream = taken[-1][1:]
         nats, self.meter.norm = self.trainer.update(step, target_bytes)
         self.meter.nats.append(nats)
         self.meter.target_bytes += target_bytes - n_ends
@@ -211,6 +218,7 @@ class Loop:
             record, seconds, decoding_seconds, note, samples = self.group.broadcast(found)
             model.train()
         self._agree()
+        self.validated = progress.update
         progress.valid_seconds += seconds
         progress.decoding_seconds += decoding_seconds
         self.valid_timer.pass_over(progress.seconds)

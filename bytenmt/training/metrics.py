@@ -11,14 +11,17 @@ import io
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import torch
 
 from bytenmt.config.untrusted import printable
 from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.prometheus import heading, number
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.storage.manifest import METRICS
 from bytenmt.storage.tensor_file import write_atomically
@@ -29,14 +32,80 @@ if TYPE_CHECKING:
 
 CURVE, SAMPLES, TENSORBOARD = "curve.png", "samples.txt", "tensorboard"
 DRAW_SECONDS = 20.0
+Record = Mapping[str, float | str]
+GAUGES = {
+    "update": "Updates that were made.",
+    "epoch": "The epoch, or the window of a stream, from 0.",
+    "seconds": "Of training in all, resumed or not.",
+    "cpu_seconds": "Of all processes and threads.",
+    "lr": "The learning rate.",
+    "true_share": "How often the decoder reads the true byte.",
+    "train_bits_per_byte": "The loss since the record before.",
+    "gradient_norm": "Of the last update, before it is clipped.",
+    "bytes_per_second": "Source and target bytes, ends of sentences counted, since the record before.",
+    "waiting_for_data": "The share of the time that was waited for batches.",
+    "valid_bits_per_byte": "Of the validation text.",
+    "valid_chrf": "Of its first lines, decoded.",
+    "valid_bleu": "The same.",
+    "valid_exact_match": "The same.",
+    "resident_bytes": "Memory of the leading process.",
+    "gpu_bytes": "Of its tensors on the GPU.",
+}
+
+
+class Gauges:
+    """The last value of everything that a run writes down, and the memory that it takes, for Prometheus."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, float] = {}
+
+    def take(self, record: Record) -> None:
+        """As train's `watch`."""
+        found = {name: value for name, value in record.items() if isinstance(value, (int, float))}
+        self._last = {**self._last, **found}  # another thread may be reading the old one
+
+    def text(self) -> str:
+        """As prometheus.serving shows it."""
+        values = self._last | _memory()
+        return (
+            "\n".join(
+                line
+                for name, help in GAUGES.items()
+                if name in values
+                for line in (
+                    *heading(f"training_{name}", "gauge", help),
+                    number(f"training_{name}", values[name]),
+                )
+            )
+            + "\n"
+        )
+
+
+def _memory() -> dict[str, float]:
+    """Bytes, as far as the system tells."""
+    found: dict[str, float] = {}
+    with suppress(OSError):
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+        found["resident_bytes"] = int(pages) * os.sysconf("SC_PAGE_SIZE")
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        found["gpu_bytes"] = torch.cuda.memory_allocated()
+    return found
 
 
 class Log:
     """The records of a run: one JSON line each, with TensorBoard beside it where that is wanted."""
 
-    def __init__(self, run: Path, update: int, tensorboard: bool, reporter: Reporter = SILENT) -> None:
-        """update: where the run goes on; later records of a killed run are forgotten."""
-        self.run = run
+    def __init__(
+        self,
+        run: Path,
+        update: int,
+        tensorboard: bool,
+        reporter: Reporter = SILENT,
+        watch: Callable[[Record], None] | None = None,
+    ) -> None:
+        """update: where the run goes on; later records of a killed run are forgotten. watch: is told every
+        record too."""
+        self.run, self.watch = run, watch
         self.reporter = reporter
         self.drawn = time.monotonic()
         cut_metrics(run, update)
@@ -48,8 +117,10 @@ class Log:
 
             self.board = SummaryWriter(str(run / TENSORBOARD), purge_step=update + 1)
 
-    def write(self, record: Mapping[str, float | str]) -> None:
+    def write(self, record: Record) -> None:
         """One record; it has its `update`. A disk that is full costs the record, not the run."""
+        if self.watch is not None:
+            self.watch(record)
         try:
             append_metrics(self.run, record)
         except CheckpointError as error:

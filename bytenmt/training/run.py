@@ -6,7 +6,7 @@ the run ended.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
@@ -39,12 +39,12 @@ from bytenmt.storage.needs import require, training_bytes
 from bytenmt.storage.weights import read_config
 from bytenmt.training.language_model_task import open_texts
 from bytenmt.training.loop import Loop, spacings
-from bytenmt.training.metrics import Log, require_tensorboard
+from bytenmt.training.metrics import Log, Record, require_tensorboard
 from bytenmt.training.objective import precision_of
 from bytenmt.training.optim import stopped_early
 from bytenmt.training.task import Task
 from bytenmt.training.trainer import Trainer
-from bytenmt.training.translation_task import open_pairs
+from bytenmt.training.translation_task import open_pairs, open_stream
 
 FITTED = ("unfolding_factor", "unfolding_offset")
 WIDTHS_TO_COMPILE = 16  # the least train.round_to with which train.compile makes sense
@@ -72,13 +72,15 @@ def train(
     tensorboard: bool = False,
     group: Group = ALONE,
     reporter: Reporter = SILENT,
+    watch: Callable[[Record], None] | None = None,
 ) -> Outcome:
     """Train a model into the folder `run`, as one process of `group`.
 
-    files, valid: all with a source, pairs, or all targets alone, texts whose streams are learnt. resume: go
-    on from the run's last checkpoint where there is one, or from that of update resume_from. init_from: a run
-    whose weights this one begins with; one that goes on has done so already. Raises BytenmtError before
-    anything is written where an input cannot be used.
+    files, valid: all with a source, pairs, or all targets alone, texts whose streams are learnt; files may
+    be one stream of pairs, which is given again from its start to go on. resume: go on from the run's last
+    checkpoint where there is one, or from that of update resume_from. init_from: a run whose weights this one
+    begins with; one that goes on has done so already. watch: is told every record of metrics.jsonl, in the
+    leading process. Raises BytenmtError before anything is written where an input cannot be used.
     """
     _check(config, files, tensorboard, resume)
     if init_from is not None and init_embedding is not None:
@@ -111,7 +113,7 @@ def train(
         if group.leads:
             run.mkdir(parents=True, exist_ok=True)
             write_atomically(run / CONFIG, config_toml(config).encode())
-            log = Log(run, trainer.progress.update, tensorboard, reporter)
+            log = Log(run, trainer.progress.update, tensorboard, reporter, watch)
         loop = Loop(run, trainer, task, log, aloud, lineage)
         progress = trainer.progress
         if saved and loop.ended():
@@ -124,7 +126,7 @@ def train(
             if number:
                 aloud.say(f"stopped at update {progress.update}, saved; --resume goes on")
                 return Outcome(progress.update, number)
-            aloud.say(_ended(run, trainer))
+            aloud.say(_ended(run, trainer, "the stream has ended" if loop.text_ended else ""))
         if config.train.draft and group.leads and not (run / FILE).is_file():
             table = task.drafts()
             aloud.say(told(write_drafts(run, table, config, task.facts()), table))
@@ -158,11 +160,12 @@ def _open_task(
     reporter: Reporter,
 ) -> Task:
     """That of the files. The leading process opens them first: it unpacks what is packed."""
+    stream = open_stream(config, files, valid, errors, group, reporter)
     if not group.leads:
         group.barrier()
     task: Task
     if files[0].has_source:
-        task = open_pairs(run, config, files, valid, errors, device, group, reporter)
+        task = open_pairs(run, config, files, valid, errors, device, group, reporter, stream)
     else:
         task = open_texts(run, config, files, valid, device, group, reporter)
     if group.leads:
@@ -178,10 +181,10 @@ def _as_begun(run: Path, init_from: Path | None, lineage: tuple[Ancestor, ...]) 
     return lineage
 
 
-def _ended(run: Path, trainer: Trainer) -> str:
-    """A line on a run that has come to its end."""
+def _ended(run: Path, trainer: Trainer, reason: str) -> str:
+    """A line on a run that has come to its end. reason: why, where it is no limit."""
     progress, train = trainer.progress, trainer.config.train
-    reason = stopped_early(train, progress)
+    reason = reason or stopped_early(train, progress)
     why = f" ({reason})" if reason else ""
     best = f"{train.metric.replace('_', ' ')} {progress.best:.4f}"
     where = f"at update {progress.best_update}: {run}"
@@ -200,6 +203,8 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume
     require(training_bytes(config.model), "training this model", "take a smaller preset, or lower its sizes")
     if train.draft:
         check_serial(config.model, "train.draft")
+        if any(one.stream is not None for one in files):
+            raise ConfigError("--draft counts a text that stays, and --tsv - is a stream: leave --draft off")
     if train.compile and is_serial(model):
         raise ConfigError(f"train.compile would unroll the steps of {full_name(model)}: leave it off")
     if config.model.source != files[0].has_source:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from bytenmt.config.facts import Facts
+from bytenmt.config.facts import Facts, StreamPlace
 from bytenmt.config.schema import Config
 from bytenmt.errors import BytenmtError
 from bytenmt.models.base import Model
@@ -21,11 +21,13 @@ CACHE, LEFT_OUT = "cache", "left_out.tsv"  # in the run folder: unpacked texts, 
 
 
 class Share(NamedTuple):
-    """A process' share of a batch. epoch, batch: the place behind it, from which the next one comes."""
+    """A process' share of a batch. epoch, batch: the place behind it, from which the next one comes. stream:
+    where its window lies in the stream that is learnt."""
 
     data: Any
     epoch: int
     batch: int
+    stream: StreamPlace | None = None
 
 
 class Sample(NamedTuple):
@@ -57,7 +59,8 @@ class Task(Protocol):
     config: Config
 
     def shares(self, epoch: int, batch: int) -> Iterator[Share]:
-        """This process' shares of the batches from a place on, epoch after epoch, without end."""
+        """This process' shares of the batches from a place on, epoch after epoch, without end; or to the end
+        of a stream, in all processes the same batch."""
 
     def preparing(self, model: Model[Any, Any]) -> AbstractContextManager[None]:
         """Inside, what validations of the model will need is made ready beside other work."""

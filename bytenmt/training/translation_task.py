@@ -6,24 +6,26 @@ Does not know architectures, trainers, nor when to validate or stop.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
 from msgspec.structs import replace
 
-from bytenmt.config.facts import TEXT_COUNTS, CorpusFact, Facts
+from bytenmt.config.facts import TEXT_COUNTS, CorpusFact, Facts, StreamPlace
 from bytenmt.config.schema import ByteNetConfig, Config
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.corpus_report import inventory
 from bytenmt.data.epoch_plan import epoch_plan
+from bytenmt.data.sources.stream import PairStream
 from bytenmt.data.suspicions import of_pairs
-from bytenmt.data.text_file import stored_path
+from bytenmt.data.text_file import check_file, stored_path
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.distributed import ALONE, Group
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
@@ -49,11 +51,15 @@ def open_pairs(
     device: torch.device,
     group: Group,
     reporter: Reporter,
+    stream: PairStream | None = None,
 ) -> TranslationTask:
-    """The task of a run's files; what they hold, and what looks like a mistake, is told. Raises
-    BytenmtError."""
+    """The task of a run's files, or of the stream that they are; what they hold, and what looks like a
+    mistake, is told: of a stream, its first window. Raises BytenmtError."""
     limits = config.data.max_source_bytes, config.data.max_target_bytes
-    corpus = ParallelCorpus.open_all(files, errors, *limits, cache=run / CACHE, reporter=reporter)
+    if stream is None:
+        corpus = ParallelCorpus.open_all(files, errors, *limits, cache=run / CACHE, reporter=reporter)
+    else:
+        corpus = stream.corpus
     valid_corpus = ParallelCorpus.open_all([valid], errors, *limits, cache=run / CACHE, reporter=reporter)
     for part in (corpus, valid_corpus):
         part.require_pairs()
@@ -63,7 +69,28 @@ def open_pairs(
         for line in of_pairs(corpus, valid_corpus):
             reporter.warn(line)
     config = _unfolded(config, corpus, reporter)
-    return TranslationTask(config, corpus, valid_corpus, files, device, group)
+    return TranslationTask(config, corpus, valid_corpus, files, device, group, stream)
+
+
+def open_stream(
+    config: Config,
+    files: Sequence[PairFiles],
+    valid: PairFiles,
+    errors: str,
+    group: Group,
+    reporter: Reporter,
+) -> PairStream | None:
+    """That of the files where they are one, read by the leading process for all. Raises DataError."""
+    if all(one.stream is None for one in files):
+        return None
+    if len(files) > 1:
+        raise ValueError(f"{len(files)} corpora, of which one is a stream, whose epoch has no end: give one")
+    for path in (valid.src, valid.tgt, valid.tsv):  # before anything is waited for
+        if path is not None:
+            check_file(path)
+    window, limits = config.data.stream_window, (config.data.max_source_bytes, config.data.max_target_bytes)
+    reporter.say(f"reading the stream in windows of {window:,} lines")
+    return PairStream(files[0].stream if group.leads else None, window, limits, errors, group.first)
 
 
 def _unfolded(config: Config, corpus: ParallelCorpus, reporter: Reporter) -> Config:
@@ -89,36 +116,33 @@ class TranslationTask:
         files: Sequence[PairFiles] = (),
         device: torch.device = CPU,
         group: Group = ALONE,
+        stream: PairStream | None = None,
     ) -> None:
         """config: nothing left to be found in the pairs; files: what the corpus was read from; device: where
-        the model is."""
+        the model is; stream: whose first window the corpus is."""
         self.config, self._settings = config, config.train
         self.corpus, self.valid, self._files = corpus, valid, files
-        self._device, self._group = device, group
-        data, self._augmenter = config.data, None
-        if data.noise or data.copy:
-            self._augmenter = Augmenter(corpus, data, config.train.seed, config.train.round_to)
+        self._device, self._group, self._stream = device, group, stream
+        self._augmenter = self._augmenter_of(corpus)
         self._decoder: LiveDecoder | None = None
 
     def shares(self, epoch: int, batch: int) -> Iterator[Share]:
         """See Task."""
-        settings, corpus = self._settings, self.corpus
-        share = self._group.rank, self._group.size
-        while True:
+        settings, share = self._settings, (self._group.rank, self._group.size)
+        for number, corpus, place in self._epochs(epoch):
             plan = epoch_plan(
                 corpus.source_lengths,
                 corpus.target_lengths,
                 settings.max_tokens,
                 settings.seed,
-                epoch,
+                number,
                 round_to=settings.round_to,
                 bounds=corpus.bounds,
                 weights=[part.weight for part in corpus.parts],
-                short_first=settings.short_first and epoch == 0,
+                short_first=settings.short_first and number == 0,
             )
-            change = None
-            if self._augmenter is not None:
-                change = partial(self._augmenter.change, epoch=epoch, share=share)
+            augmenter = self._augmenter if corpus is self.corpus else self._augmenter_of(corpus)
+            change = None if augmenter is None else partial(augmenter.change, epoch=number, share=share)
             found = batches(
                 corpus,
                 plan,
@@ -128,9 +152,20 @@ class TranslationTask:
                 pin=self._device.type == "cuda",
                 change=change,
             )
-            for number, data in enumerate(found, batch + 1):
-                yield Share(data, epoch, number)
-            epoch, batch = epoch + 1, 0
+            for behind, data in enumerate(found, batch + 1):
+                yield Share(data, number, behind, place)
+            batch = 0
+
+    def _epochs(self, first: int) -> Iterable[tuple[int, ParallelCorpus, StreamPlace | None]]:
+        """From an epoch on, the pairs of each: all of the files', or those of a stream's window."""
+        if self._stream is not None:
+            return self._stream.windows(first)
+        return ((epoch, self.corpus, None) for epoch in count(first))
+
+    def _augmenter_of(self, corpus: ParallelCorpus) -> Augmenter | None:
+        """What changes its batches, where that is asked for."""
+        data, train = self.config.data, self.config.train
+        return Augmenter(corpus, data, train.seed, train.round_to) if data.noise or data.copy else None
 
     @contextmanager
     def preparing(self, model: Model[Any, Any]) -> Iterator[None]:
@@ -173,7 +208,9 @@ class TranslationTask:
         return Validation(record, scored + decoding, decoding, note, tuple(Sample(*one) for one in shown))
 
     def facts(self) -> Facts:
-        """The pairs and their bytes, where they lie, and the digest of each file."""
+        """The pairs and their bytes, where they lie, and the digest of each file; nothing of a stream."""
+        if self._stream is not None:
+            return Facts()
         source, target = (
             int(lengths.sum(dtype="int64"))
             for lengths in (self.corpus.source_lengths, self.corpus.target_lengths)
@@ -198,7 +235,12 @@ class TranslationTask:
         return of_corpus(self.corpus)
 
     def check(self, run: Path, saved: Facts) -> None:
-        """See Task."""
+        """See Task. A stream goes to where the run has stopped."""
+        place = None if saved.progress is None else saved.progress.stream
+        if self._stream is not None and place is not None:
+            return self._stream.go_to(place)
+        if self._stream is not None or place is not None:
+            raise other_text(run, "files, now a stream" if place is None else "a stream, now files")
         now = self.facts()
         assert now.digests is not None
         before = now.digests if saved.digests is None else saved.digests  # older runs have none

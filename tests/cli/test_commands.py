@@ -218,6 +218,11 @@ BAD: list[tuple[str, str]] = [
     (f"{TRAIN} --src src --valid-src src --tsv table --weight 1", "1 --weight for 2 corpora"),
     (f"{TRAIN} --src src --valid-src src --valid-tsv table", "no text to validate on"),
     ("train -o new --arch luong --valid-tgt tgt", "no text to train on"),
+    (f"{TRAIN} --src src --valid-src src --tsv -", "--tsv - is a stream, and nothing would come after it"),
+    (
+        "train -o new --arch luong --valid-tsv table --tsv - --weight 2",
+        "--weight would be ignored with --tsv -",
+    ),
     ("train -o new --arch luong --tgt tgt --src src", "no text to validate on"),
     (
         "train -o new --arch luong --tsv table --valid-tsv table --valid-src src",

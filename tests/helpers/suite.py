@@ -32,6 +32,7 @@ SLOW = """
     data/test_augment.py test_processes_learn_the_same test_resume_is_bit_identical
     data/test_corpus.py test_chunk_borders
     data/test_decompress.py test_lines_are_read_as_they_are_unpacked
+    data/test_stream.py test_the_number_of_processes_may_change
     data/test_windows.py test_a_model_learns_a_text test_processes_share_one_run test_resume_is_bit_identical
     data/test_windows.py test_validation_is_prediction
     decoding/test_beam_search.py test_no_beam_is_below_greedy_on_a_confident_model

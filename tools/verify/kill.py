@@ -2,12 +2,14 @@
 
     nice python tools/verify/kill.py --model RUN --src data/train.ko --lines 100000 --precision w8a8
     nice python tools/verify/kill.py
+    nice python tools/verify/kill.py --stream
 
 A translation of RUN, `translate -i -o --resume`, has its source repeated to so many lines; options that
 are not known here are translate's. Without --model a small model is trained on a part of the sample, with
-all that a resume must find again; the tensors of its last checkpoint are compared. Each death comes at a
-moment that is drawn evenly from a time in which, after the program's start, twice a death's share of the
-work is done. Prints a line for each death and a summary, and exits with 1 where a byte differs.
+all that a resume must find again, with --stream from standard input by `train --tsv -`; the tensors of
+its last checkpoint are compared. Each death comes at a moment that is drawn evenly from a time in which,
+after the program's start, twice a death's share of the work is done. Prints a line for each death and a
+summary, and exits with 1 where a byte differs.
 """
 
 import argparse
@@ -19,9 +21,11 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 PROGRAM = [sys.executable, "-m", "bytenmt"]
 DATA = Path(__file__).parents[2] / "data"
+STREAM = "stream.tsv"
 SMALL = [
     "--arch",
     "luong",
@@ -44,17 +48,24 @@ OFTEN = [
 ]
 
 
+def input_of(command: Sequence[str]) -> BinaryIO | None:
+    """The stream that a command learns, from its start."""
+    return open(Path(command[command.index("-o") + 1]).parent / STREAM, "rb") if "-" in command else None
+
+
 def seconds_of(command: Sequence[str]) -> float:
     """How long a command takes that nobody disturbs. Raises CalledProcessError."""
-    started = time.monotonic()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    started, quiet = time.monotonic(), subprocess.DEVNULL
+    subprocess.run(command, check=True, stdin=input_of(command), stdout=quiet, stderr=quiet)
     return time.monotonic() - started
 
 
 def killed(command: Sequence[str], moment: float) -> bool:
     """Start a command and kill it after `moment` seconds; whether it was still there. Raises RuntimeError
     where it fails by itself."""
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    child = subprocess.Popen(
+        command, stdin=input_of(command), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     try:
         _, said = child.communicate(timeout=moment)
     except subprocess.TimeoutExpired:
@@ -124,7 +135,7 @@ def check_translation(
     )
 
 
-def check_training(folder: Path, n_updates: int, n_kills: int) -> bool:
+def check_training(folder: Path, n_updates: int, n_kills: int, stream: bool) -> bool:
     """Whether the last checkpoint of a killed training has the bytes of a whole one's."""
     command = [
         *PROGRAM,
@@ -132,10 +143,18 @@ def check_training(folder: Path, n_updates: int, n_kills: int) -> bool:
         *SMALL,
         *(word for setting in OFTEN for word in ("--set", f"train.{setting}")),
     ]
+    sides = {}
     for side, language in (("src", "ko"), ("tgt", "en")):
         text = folder / side
-        text.write_bytes(b"".join((DATA / f"train.{language}").read_bytes().splitlines(True)[:500]))
-        command += [f"--{side}", str(text), f"--valid-{side}", str(DATA / f"valid.{language}")]
+        sides[side] = (DATA / f"train.{language}").read_bytes().splitlines(True)[:500]
+        text.write_bytes(b"".join(sides[side]))
+        command += [] if stream else [f"--{side}", str(text)]
+        command += [f"--valid-{side}", str(DATA / f"valid.{language}")]
+    if stream:
+        pairs = zip(sides["src"], sides["tgt"], strict=True)
+        table = b"".join(source.rstrip(b"\n") + b"\t" + target for source, target in pairs)
+        (folder / STREAM).write_bytes(table * n_updates)  # more than is used
+        command += ["--tsv", "-", "--set", "data.stream_window=130"]
     command += ["--max-updates", str(n_updates)]
     start = seconds_of([*command, "-o", str(folder / "start"), "--max-updates", "1"])
     seconds = seconds_of([*command, "-o", str(folder / "whole")])
@@ -169,6 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The command line; what it does not know goes to translate."""
     parser = argparse.ArgumentParser(description="kill -9 at random moments.")
     parser.add_argument("--model", type=Path, help="the run to translate with; none: train instead")
+    parser.add_argument("--stream", action="store_true", help="train from standard input")
     parser.add_argument("--src", type=Path, default=DATA / "train.ko")
     parser.add_argument("--lines", type=int, default=100_000)
     parser.add_argument("--updates", type=int, default=300)
@@ -177,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if options.model is None:
-            good = check_training(folder, options.updates, options.kills)
+            good = check_training(folder, options.updates, options.kills, options.stream)
         else:
             good = check_translation(folder, options.model, options.src, options.lines, options.kills, more)
     sys.exit(0 if good else 1)

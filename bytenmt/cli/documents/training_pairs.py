@@ -1,4 +1,4 @@
-"""Documents as training text: their translated units as a table of pairs in the run folder.
+"""Documents and data sets as training text: their pairs as a table in the run folder.
 
 The table is what is trained on: its digest tells whether a run that goes on has the text that it had. Knows
 files and names; the formats know the rest.
@@ -7,7 +7,7 @@ files and names; the formats know the rest.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -19,12 +19,19 @@ from bytenmt.cli.documents.languages import language_pair
 from bytenmt.cli.options import FILE, options
 from bytenmt.errors import BytenmtError, DataError
 
+PARQUET = "parquet"
 CACHE = "cache"  # in the run folder, where packed texts are unpacked too
 OPTIONS = options(
     click.option("--tmx", type=FILE, multiple=True, help="A translation memory to learn; with --pair."),
     click.option("--xliff", type=FILE, multiple=True, help="The units of it that are translated."),
     click.option("--po", type=FILE, multiple=True, help="The entries of it that are translated, not fuzzy."),
     click.option("--pair", metavar="SRC-TGT", help="The languages of --tmx, as en-de or en-US:pt-BR."),
+    click.option("--parquet", type=FILE, multiple=True, help="A data set to learn; with --columns."),
+    click.option(
+        "--columns",
+        metavar="SRC,TGT",
+        help="Those of --parquet, or the fields of a struct, as `translation` has them.",
+    ),
 )
 
 
@@ -38,9 +45,19 @@ class Conversion(NamedTuple):
 
 
 def conversions(
-    run: Path, tmx: Sequence[Path], xliff: Sequence[Path], po: Sequence[Path], pair: str | None
+    run: Path,
+    tmx: Sequence[Path],
+    xliff: Sequence[Path],
+    po: Sequence[Path],
+    pair: str | None,
+    parquet: Sequence[Path] = (),
+    columns: str | None = None,
 ) -> list[Conversion]:
     """What is to be done for these documents, those of --tmx first. Raises BytenmtError."""
+    if parquet and columns is None:
+        raise BytenmtError("--parquet may have many columns: give the two by --columns, as en,de")
+    if columns is not None and not parquet:
+        raise BytenmtError("--columns would be ignored: it is for --parquet")
     if tmx and pair is None:
         raise BytenmtError("--tmx has texts in several languages: give --pair, as en-de")
     if pair is not None and not tmx:
@@ -50,8 +67,20 @@ def conversions(
         (("tmx", path, languages) for path in tmx),
         (("xliff", path, None) for path in xliff),
         (("po", path, None) for path in po),
+        ((PARQUET, path, _two(columns)) for path in parquet),
     )
-    return [Conversion(path, name, two, _table(run, path, pair)) for name, path, two in named]
+    return [
+        Conversion(path, name, two, _table(run, path, columns if name == PARQUET else pair))
+        for name, path, two in named
+    ]
+
+
+def _two(columns: str | None) -> tuple[str, str]:
+    """The columns of --columns. Raises BytenmtError."""
+    source, _, target = (columns or "").partition(",")
+    if not source or not target or "," in target:
+        raise BytenmtError(f"--columns {columns}: expected two names, as en,de")
+    return source, target
 
 
 def _table(run: Path, path: Path, pair: str | None) -> Path:
@@ -64,11 +93,23 @@ def convert(wanted: Sequence[Conversion], errors: str) -> list[str]:
     return [_convert(one, errors) for one in wanted]
 
 
-def _convert(one: Conversion, errors: str) -> str:
+def _lines(one: Conversion, errors: str) -> Iterator[bytes]:
+    """The lines of its table."""
+    if one.format == PARQUET:
+        from bytenmt.data.sources import parquet
+
+        assert one.pair is not None
+        yield from (b"%b\t%b\n" % pair for pair in parquet.pairs(one.path, one.pair))
+        return
     from bytenmt.data.text_file import pieces_of
     from bytenmt.documents.formats import pairs
 
-    found = pairs(pieces_of(one.path), one.format, one.path, one.pair, errors == "strict")
+    for source, target in pairs(pieces_of(one.path), one.format, one.path, one.pair, errors == "strict"):
+        yield f"{source}\t{target}\n".encode()
+
+
+def _convert(one: Conversion, errors: str) -> str:
+    found = _lines(one, errors)
     first = next(found, None)  # before anything is written: a file that cannot be read is told of
     if first is None:
         languages = "" if one.pair is None else f" {one.pair[0]} and {one.pair[1]}"
@@ -77,8 +118,8 @@ def _convert(one: Conversion, errors: str) -> str:
     try:
         one.table.parent.mkdir(parents=True, exist_ok=True)
         with replacing(one.table) as file:
-            for source, target in chain([first], found):
-                file.write(f"{source}\t{target}\n".encode())
+            for line in chain([first], found):
+                file.write(line)
                 n_pairs += 1
     except OSError as error:
         raise DataError(f"{one.table} cannot be written ({error.strerror}): make room there") from None

@@ -5,13 +5,10 @@ Texts and keys are never told. Knows a reporter; writes nothing itself.
 
 from __future__ import annotations
 
-import json
 import logging
-import time
-from datetime import UTC, datetime
 from typing import Any
 
-from bytenmt.reporter import Reporter
+from bytenmt.reporter import Reporter, as_json
 
 FORMATS = ("text", "json")
 
@@ -25,9 +22,7 @@ class Log:
     def say(self, event: str, level: str = "info", **more: Any) -> None:
         """An event and what belongs to it."""
         if self._json:
-            now = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
-            record = {"time": now, "level": level, "event": event, **more}
-            self._reporter.say(json.dumps(record, default=str))  # ASCII: nothing in it is a command
+            self._reporter.say(as_json(event, level, **more))
             return
         told = " ".join(f"{name}={value}" for name, value in more.items())
         self._reporter.say(f"bytenmt: {'' if level == 'info' else level + ': '}{event} {told}".rstrip())

@@ -1,0 +1,142 @@
+"""Pairs from a stream of lines `source TAB target` that need not end: one window of lines after the other.
+
+A window is a corpus, planned and shuffled as an epoch of a file is: a stream that repeats a text of n lines,
+read in windows of n, is trained on exactly as the file is. Knows bytes, lines and how many of them were used;
+does not know plans, batches or models, nor how processes meet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from itertools import chain, islice
+from threading import Thread
+from typing import BinaryIO, NamedTuple
+
+from bytenmt.config.facts import StreamPlace
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.text_file import TextFile
+from bytenmt.errors import DataError
+
+DIGEST_BYTES = 16
+
+
+class Block(NamedTuple):
+    """text: whole lines, each with its end; place: where they lie."""
+
+    text: bytes
+    place: StreamPlace
+
+
+First = Callable[[Callable[[], Block]], Block]  # what one process makes, for all
+
+
+class PairStream:
+    """Windows of a stream: the first one when it is made, then one at a time.
+
+    corpus, place: the window that is open, and where it lies.
+    """
+
+    def __init__(
+        self,
+        stream: BinaryIO | None,
+        window: int,
+        limits: tuple[int | None, int | None] = (None, None),
+        errors: str = "replace",
+        first: First = lambda make: make(),
+    ) -> None:
+        """stream: None in processes that do not read it; window: lines; limits: bytes of a source and of a
+        target; errors: see TextFile.open; first: gives all processes what the one that reads makes. Raises
+        DataError."""
+        self._lines = None if stream is None else _Lines(stream)
+        self._window, self._limits, self._errors, self._first = window, limits, errors, first
+        self._open(self._next())
+
+    def windows(self, number: int) -> Iterator[tuple[int, ParallelCorpus, StreamPlace]]:
+        """The open window, which is that of this number, then all that follow until the stream ends. Raises
+        DataError for a whole window of which no pair can be used."""
+        while self.place.lines:
+            if self._lines is not None:
+                self._lines.read_ahead(self._window)
+            if self.place.lines >= self._window:
+                self.corpus.require_pairs()
+            yield number, self.corpus, self.place
+            self._open(self._next())
+            number += 1
+
+    def go_to(self, place: StreamPlace) -> None:
+        """Open the window at a place of another time, with as many lines as it had then, though more may have
+        come since. Before `windows`. Raises DataError where the stream is another or has ended before."""
+
+        def found() -> Block:
+            assert self._lines is not None
+            self._lines.skip(place.before, self._window)
+            block = self._lines.take(place.lines)
+            if block.place != place:
+                n_lines = block.place.before + block.place.lines
+                raise DataError(
+                    f"the stream's first {n_lines:,} lines are not those that the run has learnt, of which"
+                    f" there were {place.before + place.lines:,}: give it again from its start"
+                )
+            return block
+
+        if place != self.place:
+            self._open(self._first(found))
+
+    def _next(self) -> Block:
+        def found() -> Block:
+            assert self._lines is not None
+            return self._lines.take(self._window)
+
+        return self._first(found)
+
+    def _open(self, block: Block) -> None:
+        self.place = place = block.place
+        name = f"stream, lines {place.before + 1:,} to {place.before + place.lines:,}"
+        source, target = TextFile.from_bytes(block.text, name, self._errors).split()
+        self.corpus = ParallelCorpus.from_texts(source, target, *self._limits)
+
+
+class _Lines:
+    """What a stream gives, counted and digested; the next block may be read by a thread meanwhile."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._lines: Iterator[bytes] = iter(stream)
+        self._taken = Block(b"", StreamPlace())  # the last one
+        self._digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+        self._coming: Future[bytes] | None = None
+
+    def take(self, n_lines: int) -> Block:
+        """The next lines, fewer where the stream ends. After read_ahead, those."""
+        text = self._read(n_lines) if self._coming is None else self._coming.result()
+        self._coming = None
+        self._digest.update(text)
+        before = self._taken.place.before + self._taken.place.lines
+        self._taken = Block(text, StreamPlace(before, text.count(b"\n"), self._digest.hexdigest()))
+        return self._taken
+
+    def read_ahead(self, n_lines: int) -> None:
+        """Begin to read the next lines. A thread that waits for them does not keep the program alive."""
+        coming = self._coming = Future[bytes]()
+
+        def read() -> None:
+            try:
+                coming.set_result(self._read(n_lines))
+            except BaseException as error:
+                coming.set_exception(error)
+
+        Thread(target=read, name="stream", daemon=True).start()
+
+    def skip(self, n_lines: int, at_once: int) -> None:
+        """Go to the line behind the first n_lines ones, after one block was taken."""
+        self._lines = chain(io.BytesIO(self._taken.text), self._lines)
+        self._taken = Block(b"", StreamPlace())
+        self._digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+        while n_lines and (taken := self.take(min(n_lines, at_once)).place.lines):
+            n_lines -= taken
+
+    def _read(self, n_lines: int) -> bytes:
+        text = b"".join(islice(self._lines, n_lines))
+        return text + b"\n" if text and not text.endswith(b"\n") else text

@@ -1,0 +1,66 @@
+"""What a training tells programs: records of JSON, and Prometheus."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from click.testing import CliRunner, Result
+from small_runs import SMALL
+
+from bytenmt.cli.main import main
+from bytenmt.storage.manifest import METRICS
+from bytenmt.training.trainer import Trainer
+
+
+def command(texts: dict[str, Any], folder: Path, *more: str) -> Result:
+    (pair,), valid = texts["files"], texts["valid"]
+    words = f"train -o {folder}/run --arch luong --preset tiny --device cpu --src {pair.src} --tgt {pair.tgt}"
+    words += f" --valid-src {valid.src} --valid-tgt {valid.tgt} --max-updates 4 --max-tokens 300"
+    for setting in (*SMALL["luong"], "train.valid_lines=0", "train.log_every=2", "train.precision=fp32"):
+        words += f" --set {setting}"
+    return CliRunner().invoke(main, [*words.split(), *more])
+
+
+def test_records(texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every line of stderr is one, an error too; the metrics are those of the run's folder."""
+    monkeypatch.setattr("bytenmt.cli.progress.QUIET_SECONDS", -1.0)
+    result = command(texts, tmp_path, "--log-format", "json", "-v", "--resume")
+    assert result.exit_code == 0, result.stderr
+    records = [json.loads(line) for line in result.stderr.splitlines()]
+    assert {"time", "level", "event"} <= set.intersection(*map(set, records))
+    metrics = [json.loads(line) for line in (tmp_path / "run" / METRICS).read_text().splitlines()]
+    told = [record for record in records if record["event"] == "metrics"]
+    assert [
+        {key: one[key] for key in one if key not in ("time", "level", "event")} for one in told
+    ] == metrics
+    assert [record["event"] for record in records if record["level"] == "warning"][0].startswith("--resume:")
+    assert [record["done"] for record in records if record["event"] == "progress"][0] == 0.5
+    failed = command(texts, tmp_path, "--log-format", "json")
+    (record,) = map(json.loads, failed.stderr.splitlines())
+    assert failed.exit_code == 1 and record["level"] == "error" and "already holds a run" in record["event"]
+
+
+def test_gauges(texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it trains; a name once, and none after the end."""
+    asked: list[str] = []
+    update, said = Trainer.update, list[str]()
+    monkeypatch.setattr("bytenmt.cli.progress._write", said.append)
+
+    def asking(self: Trainer, *arguments: Any) -> Any:
+        (address,) = (line.rpartition(" ")[2] for line in said if "metrics at" in line)
+        with urlopen(address, timeout=30) as answer:
+            asked.append(answer.read().decode())
+        return update(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "update", asking)
+    assert command(texts, tmp_path, "--metrics-port", "0").exit_code == 0
+    assert set(re.findall(r"^bytenmt_training_(\w+) ", asked[0], re.MULTILINE)) == {"resident_bytes"}
+    found = dict(re.findall(r"^bytenmt_training_(\w+) (\S+)$", asked[-1], re.MULTILINE))
+    assert {"train_bits_per_byte", "bytes_per_second", "lr", "resident_bytes"} <= found.keys()
+    assert found["update"] == "2" and int(found["resident_bytes"]) > 1e7
+    assert asked[-1].count("# TYPE bytenmt_training_update gauge\n") == 1
