@@ -4,6 +4,9 @@
 >>> bytenmt.Translator.load("runs/mine").translate("오후 3시 40분")  # doctest: +SKIP
 '3:40 p.m.'
 
+Translator asks a model, Run is a run folder, train makes one, LanguageModel is a byte language model;
+bytenmt.api has recipes.
+
 What goes wrong in a user's hands is a BytenmtError; its children tell what it was: ConfigError, SettingError
 (a ConfigError of what was given to a Translator), DataError, CheckpointError, DeviceError.
 """
@@ -12,6 +15,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bytenmt.api.language_model import LanguageModel as LanguageModel
+    from bytenmt.api.runs import Evaluation as Evaluation
+    from bytenmt.api.runs import Run as Run
+    from bytenmt.api.runs import train as train
     from bytenmt.decoding.translator import Translation as Translation
     from bytenmt.decoding.translator import Translator as Translator
     from bytenmt.errors import BytenmtError as BytenmtError
@@ -26,16 +33,22 @@ _ERRORS = ("BytenmtError", "CheckpointError", "ConfigError", "DataError", "Devic
 _HOME = dict.fromkeys(_ERRORS, "bytenmt.errors") | dict.fromkeys(
     ("Translation", "Translator"), "bytenmt.decoding.translator"
 )
+_HOME |= dict.fromkeys(("Evaluation", "Run", "train"), "bytenmt.api.runs")
+_HOME["LanguageModel"] = "bytenmt.api.language_model"
 __all__ = [
     "BytenmtError",
     "CheckpointError",
     "ConfigError",
     "DataError",
     "DeviceError",
+    "Evaluation",
+    "LanguageModel",
+    "Run",
     "SettingError",
     "Translation",
     "Translator",
     "__version__",
+    "train",
 ]
 
 

@@ -123,7 +123,7 @@ def _count_drafts(
     errors: str,
 ) -> None:
     """See draft."""
-    from bytenmt.cli.training_args import training_files
+    from bytenmt.api.training_arguments import training_files
     from bytenmt.speculative.build import write_table
 
     files = training_files(src, tgt, tsv, text, ()) if src + tgt + tsv + text else []

@@ -152,7 +152,7 @@ def train(
     """
     import torch
 
-    from bytenmt.cli import training_args
+    from bytenmt.api import training_arguments as training_args
     from bytenmt.cli.documents import training_pairs
     from bytenmt.cli.inputs import torch_device
     from bytenmt.data.corpus import PairFiles

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -275,6 +276,9 @@ def _signals(patient: bool) -> Iterator[list[int]]:
     patient: it is, because torchrun passes on what the terminal has sent already.
     """
     received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # signals are another's affair
+        yield received
+        return
 
     def hold(number: int, frame: FrameType | None) -> None:
         if received and not patient:

@@ -9,7 +9,7 @@ import pytest
 from heard import Heard
 from small_runs import CPU, assert_same, config, weights
 
-from bytenmt.cli.training_args import configuration
+from bytenmt.api.training_arguments import configuration
 from bytenmt.config.schema import ByteNetConfig, load_config
 from bytenmt.errors import ConfigError
 from bytenmt.models.unfolding import fitted

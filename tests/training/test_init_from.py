@@ -12,7 +12,7 @@ import torch
 from processes import results
 from small_runs import CPU, assert_same, config, weights
 
-from bytenmt.cli.training_args import configuration
+from bytenmt.api.training_arguments import configuration
 from bytenmt.config.facts import (
     MOST_ANCESTORS,
     MOST_FILES,

@@ -10,7 +10,7 @@ import pytest
 from heard import Heard
 from small_runs import CPU, config
 
-from bytenmt.cli.training_args import configuration
+from bytenmt.api.training_arguments import configuration
 from bytenmt.config.schema import config_toml
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.suspicions import of_pairs, of_texts

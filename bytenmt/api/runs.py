@@ -1,0 +1,203 @@
+"""A run folder as a value: trained, scored and asked from a program. Knows folders and what reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bytenmt.api.language_model import LanguageModel
+from bytenmt.api.training_arguments import configuration, training_files, validation_files
+from bytenmt.config.schema import Config
+from bytenmt.data.corpus import ParallelCorpus
+from bytenmt.data.text_file import TextFile
+from bytenmt.decoding.interface import AUTO, OFF, EngineSpec
+from bytenmt.decoding.loading import load_runs
+from bytenmt.decoding.settings import Settings
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import SettingError
+from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
+from bytenmt.evaluation.scores import TextScores, text_scores
+from bytenmt.reporter import SILENT, Reporter
+from bytenmt.storage.weights import read_config
+
+Name = str | Path
+Names = Name | Sequence[Name]
+Texts = Name | Iterable[str]  # a file's name, or the lines themselves
+METRICS = "metrics.jsonl"
+
+
+class Evaluation(NamedTuple):
+    """scores: chrF, BLEU and exact match; bits_per_byte: of the references; texts: the translations."""
+
+    scores: TextScores
+    bits_per_byte: float
+    texts: list[str]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder, or a weights file.
+
+    >>> run = Run("runs/mine")
+    >>> run.config.model.d_embedding
+    8
+    >>> found = run.evaluate(["오후 3시"], ["3 p.m."], beam=4)
+    >>> found.texts == run.translator(beam=4).translate(["오후 3시"])
+    True
+    """
+
+    path: Path
+
+    def __init__(self, path: Name) -> None:
+        object.__setattr__(self, "path", Path(path))
+
+    @property
+    def config(self) -> Config:
+        """As it was trained. Raises CheckpointError."""
+        return read_config(self.path)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """What training noted, a record now and then: update, seconds, train_bits_per_byte,
+        valid_bits_per_byte, valid_chrf and others."""
+        lines = (self.path / METRICS).read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    def translator(self, **options: Any) -> Translator:
+        """To translate with; options: as of Translator.load."""
+        return Translator.load(self.path, **options)
+
+    def language_model(self, **options: Any) -> LanguageModel:
+        """Of a run without a source; options: as of LanguageModel.load."""
+        return LanguageModel.load(self.path, **options)
+
+    def log_probabilities(
+        self, sources: Texts, targets: Texts, *, device: str = AUTO, threads: int | None = None
+    ) -> list[float]:
+        """The natural logarithm of each target's probability, its end paid for too."""
+        corpus = _corpus(sources, targets)
+        runtime = load_runs([self.path], EngineSpec(AUTO, device, "fp32", threads, OFF))
+        return [float(log_p) for log_p in log_probabilities(runtime.reader(), corpus)]
+
+    def evaluate(
+        self,
+        sources: Texts,
+        references: Texts,
+        *,
+        tokenize: str = "13a",
+        engine: str = AUTO,
+        device: str = AUTO,
+        precision: str = AUTO,
+        threads: int | None = None,
+        **settings: Any,
+    ) -> Evaluation:
+        """Translate and compare with references, line by line.
+
+        tokenize: sacreBLEU's name of BLEU's tokenizer; settings: how it is searched, as of Translator.load.
+        """
+        corpus = _corpus(sources, references)
+        runtime = load_runs([self.path], EngineSpec(engine, device, precision, threads))
+        if not runtime.source or corpus.src is None:
+            raise SettingError(f"{self.path} was trained without a source: language_model() evaluates it")
+        translator = Translator.of_runtime(runtime, Settings.of(settings))
+        texts = [text.decode() for text in translator.translate(list(corpus.src))]
+        truth = [line.decode() for line in corpus.tgt]
+        bits = bits_per_byte(log_probabilities(runtime.reader(), corpus), corpus.target_lengths)
+        return Evaluation(text_scores(texts, truth, tokenize), bits, texts)
+
+
+def train(
+    run: Name,
+    *,
+    src: Names = (),
+    tgt: Names = (),
+    tsv: Names = (),
+    text: Names = (),
+    valid_src: Name | None = None,
+    valid_tgt: Name | None = None,
+    valid_tsv: Name | None = None,
+    valid_text: Name | None = None,
+    weights: Sequence[float] = (),
+    arch: str | None = None,
+    preset: str | None = None,
+    config: Name | None = None,
+    settings: Mapping[str, Any] | None = None,
+    init_from: Name | None = None,
+    init_embedding: Name | None = None,
+    resume: bool = False,
+    device: str = AUTO,
+    threads: int | None = None,
+    errors: str = "replace",
+    on_metrics: Callable[[Mapping[str, float | str]], None] | None = None,
+    reporter: Reporter = SILENT,
+    **train: Any,
+) -> Run:
+    """Train a model into the folder `run`, as `bytenmt train` does, and give it back.
+
+    >>> run = bytenmt.train("runs/new", arch="bahdanau", preset="tiny", src="src", tgt="tgt", valid_src="src",
+    ...     valid_tgt="tgt", settings={"model.d_hidden": 8}, max_updates=2, threads=1)
+    >>> run.metrics()[-1]["update"]
+    2
+
+    src, tgt: files of which line i of one translates line i of the other; tsv: both in one, by tabs; text:
+    without a source, a byte language model. settings: configuration keys and their values; config: a TOML
+    file of them; train: those of the section `train` by their own names, as max_minutes=60 or lr=2e-3.
+    on_metrics: is given every record of the metrics; reporter: is told what goes on, a line at a time.
+    Ctrl-C saves and raises KeyboardInterrupt. Raises BytenmtError for what a command would refuse.
+    """
+    from bytenmt.data.device import pick_device
+    from bytenmt.training.run import train as begin
+
+    given = {**(settings or {}), **{f"train.{name}": value for name, value in train.items()}}
+    files = training_files(_paths(src), _paths(tgt), _paths(tsv), _paths(text), weights)
+    paths = [None if name is None else Path(name) for name in (valid_src, valid_tgt, valid_tsv, valid_text)]
+    valid = validation_files(files, *paths)
+    other = None if init_from is None else Path(init_from)
+    wanted = configuration(
+        Path(run),
+        resume,
+        arch,
+        preset,
+        None if config is None else Path(config),
+        tuple(f"{key}={json.dumps(value)}" for key, value in given.items()),
+        files[0].has_source,
+        other,
+    )
+    on = pick_device(device)
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+    outcome = begin(
+        Path(run),
+        wanted,
+        files=files,
+        valid=valid,
+        device=on,
+        errors=errors,
+        resume=resume,
+        init_embedding=None if init_embedding is None else Path(init_embedding),
+        init_from=other,
+        reporter=reporter,
+        watch=on_metrics or (lambda record: None),
+    )
+    if outcome.signal:
+        raise KeyboardInterrupt
+    return Run(run)
+
+
+def _paths(names: Names) -> list[Path]:
+    return [Path(name) for name in ([names] if isinstance(names, str | Path) else names)]
+
+
+def _corpus(sources: Texts, targets: Texts) -> ParallelCorpus:
+    """All lines of two texts, line by line together. Raises DataError."""
+    return ParallelCorpus.from_texts(_text(sources, "sources"), _text(targets, "targets"), keep_empty=True)
+
+
+def _text(text: Texts, name: str) -> TextFile:
+    if isinstance(text, str | Path):
+        return TextFile.open(Path(text))
+    return TextFile.from_bytes("".join(f"{line}\n" for line in text).encode(), name)

@@ -1,0 +1,77 @@
+"""The examples of the library run, and what they say is so."""
+
+from __future__ import annotations
+
+import doctest
+import io
+import threading
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from made_up_engine import make_run
+
+import bytenmt
+from bytenmt import api
+from bytenmt.api import language_model, runs
+
+WITHOUT_SOURCE = ("model.source=false",)
+
+
+@pytest.fixture(name="place")
+def make_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with two small texts and two runs."""
+    monkeypatch.chdir(tmp_path)
+    make_run(Path("runs", "mine"))
+    make_run(Path("runs", "text"), "luong", settings=WITHOUT_SOURCE)
+    Path("src").write_text("one\ntwo dogs\n\nfour\n")
+    Path("tgt").write_text("eins\nzwei Hunde\n\nvier\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("module", "least"), [(api, 10), (runs, 5), (language_model, 4)])
+def test_the_examples_run(place: Path, module: ModuleType, least: int) -> None:
+    said, n = io.StringIO(), 0
+    runner = doctest.DocTestRunner()
+    for example in doctest.DocTestFinder().find(module, globs={**vars(module), "bytenmt": bytenmt}):
+        n += len(example.examples)
+        runner.run(example, out=said.write)
+    assert said.getvalue() == "" and n >= least
+
+
+def test_a_training_in_another_thread_leaves_signals_alone(place: Path) -> None:
+    """It cannot have them."""
+    found: list[object] = []
+    Path("long").write_text("so many words " * 20)
+
+    def work() -> None:
+        try:
+            run = bytenmt.train(
+                "runs/new",
+                arch="luong",
+                preset="tiny",
+                text="src",
+                valid_text="tgt",
+                max_updates=1,
+                threads=1,
+            )
+            found.append(len(run.language_model().surprisal("ab").bits))
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [2]
+
+
+def test_what_a_command_refuses_is_refused(place: Path) -> None:
+    with pytest.raises(bytenmt.SettingError, match="without a source"):
+        bytenmt.Run("runs/text").evaluate("src", "tgt")
+    with pytest.raises(bytenmt.SettingError, match="with a source"):
+        bytenmt.Run("runs/mine").language_model()
+    with pytest.raises(bytenmt.BytenmtError, match="already holds a run"):
+        bytenmt.train("runs/mine", arch="luong", src="src", tgt="tgt", valid_src="src", valid_tgt="tgt")
+    with pytest.raises(bytenmt.ConfigError, match="train.no_such"):
+        bytenmt.train("new", arch="luong", src="src", tgt="tgt", valid_src="src", valid_tgt="tgt", no_such=1)
+    assert len(bytenmt.LanguageModel.load("runs/text").surprisal("").bits) == 0
