@@ -50,8 +50,8 @@ def test_a_training_in_another_thread_leaves_signals_alone(place: Path) -> None:
                 "runs/new",
                 arch="luong",
                 preset="tiny",
-                text="src",
-                valid_text="tgt",
+                text="long",
+                valid_text="long",
                 max_updates=1,
                 threads=1,
             )
