@@ -1,8 +1,15 @@
 #!/usr/bin/env bash
-# The main job on the generated sample: train a small model, translate stdin, score the test set.
+# What a model in the clone says; then the main job on the generated sample: train a small model, translate stdin,
+# score the test set.
 set -euo pipefail
 source "$(dirname "$0")/setup.sh"
 run=runs/demo
+
+echo "== a model that is there: data/models/en-de" >&2
+some="Where do you live?
+I can't find my keys.
+How much does this cost?"
+paste <(echo "$some") <(bytenmt translate -m data/models/en-de -b 5 <<<"$some")
 
 echo "== training on data/ (Korean to English) for ${MINUTES:=5} minutes into $run" >&2
 # One thread: so small a model gains half as much again from a second core, but loses far more where that

@@ -1,0 +1,130 @@
+"""Whether an installation that only translates does what it promises, in fresh environments without PyTorch.
+
+    python tools/verify/install.py --python python3.11 python3.12 --language-model runs/text
+
+Builds the wheel and the source distribution, installs the wheel into an environment of each Python, and runs
+every command that needs no PyTorch on the models that the clone has, and some that do, whose line is shown.
+Tells how large the environment is, of what, and how long the first and a later answer take. Ends with 1 where
+a command does other than told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+LARGEST = 6  # packages whose sizes are told
+Step = tuple[str, list[str], bool]  # what it is, the arguments, whether it can do without PyTorch
+
+
+def main() -> None:
+    """Check and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--python", nargs="+", default=[sys.executable], help="programs")
+    parser.add_argument("--model", type=Path, default=CHECKOUT / "data" / "models" / "en-de")
+    parser.add_argument("--language-model", type=Path, help="a run without a source")
+    options = parser.parse_args()
+    failed = False
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        wheel = built(folder)
+        for python in options.python:
+            failed |= not checked(python, wheel, folder, options.model.resolve(), options.language_model)
+    sys.exit(1 if failed else 0)
+
+
+def built(folder: Path) -> Path:
+    """The wheel; the source distribution beside it, from which it is built, so that both are whole."""
+    tools = folder / "tools"
+    subprocess.run([sys.executable, "-m", "venv", str(tools)], check=True)
+    pip = [str(tools / "bin" / "python"), "-m", "pip", "install", "--quiet", "build"]
+    subprocess.run(pip, check=True)
+    build = [str(tools / "bin" / "python"), "-m", "build", "--outdir", str(folder / "dist"), str(CHECKOUT)]
+    subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
+    for file in sorted((folder / "dist").iterdir()):
+        print(f"{file.name}: {file.stat().st_size / 1e6:.2f} MB")
+    return next((folder / "dist").glob("*.whl"))
+
+
+def checked(python: str, wheel: Path, folder: Path, model: Path, language_model: Path | None) -> bool:
+    """Whether one Python's installation does as it should."""
+    place = folder / Path(python).name
+    subprocess.run([python, "-m", "venv", str(place)], check=True)
+    own = str(place / "bin" / "python")
+    version = subprocess.run([own, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    limits = CHECKOUT / "tools" / "constraints.txt"
+    subprocess.run([own, "-m", "pip", "install", "-q", "-c", str(limits), str(wheel)], check=True)
+    print(f"\n== {version}: {', '.join(sizes(place))}")
+    work = place / "work"
+    work.mkdir()
+    (work / "src").write_text("How much is it?\nI am here.\n", encoding="utf-8")
+    (work / "ref").write_text("Wie viel kostet es?\nIch bin hier.\n", encoding="utf-8")
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(place / "kernels")}
+    environment.pop("PYTHONPATH", None)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    good = True
+    for what, arguments, able in steps(model, language_model):
+        began = time.perf_counter()
+        command = [str(place / "bin" / "bytenmt"), *arguments]
+        run = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
+        seconds = time.perf_counter() - began
+        as_told = run.returncode == 0 if able else run.returncode == 1 and "pip install" in run.stderr
+        good &= as_told
+        last = (run.stderr if not able or not as_told else run.stdout).strip().splitlines()[-1:]
+        print(f"{'ok' if as_told else 'WRONG':6}{what:28}{seconds:7.2f} s  {''.join(last)[:90]}")
+    shutil.rmtree(place)
+    return good
+
+
+def steps(model: Path, language_model: Path | None) -> Iterator[Step]:
+    """All that is tried, the first answer first."""
+    run = ["-m", str(model)]
+    yield "translate, first answer", ["translate", *run, "-i", "src"], True
+    yield "translate, later answer", ["translate", *run, "-i", "src"], True
+    beam = ["-b", "4", "--n-best", "2", "--format", "jsonl", "--character-bits"]
+    yield "translate, jsonl", ["translate", *run, "-i", "src", *beam], True
+    yield "translate, page", ["translate", *run, "-i", "src", "-o", "out", "--html", "page.html"], True
+    yield "translate, kept terms", ["translate", *run, "-i", "src", "--keep", "numbers,urls"], True
+    yield "translate-file", ["translate-file", "src", "out.txt", "--format", "text", *run], True
+    yield "score", ["score", *run, "--src", "src", "--tgt", "ref"], True
+    yield "predict", ["predict", *run, "--src", "src", "ref"], True
+    yield "info", ["info", str(model)], True
+    yield "info --program", ["info", str(model), "--program"], True
+    yield "card", ["card", str(model), "-o", "card.md"], True
+    yield "convert", ["convert", str(model), "-o", "bf16.safetensors", "--precision", "bf16"], True
+    if language_model is not None:
+        yield "predict, a stream", ["predict", "-m", str(language_model.resolve()), "ref"], True
+        yield "generate", ["generate", str(language_model.resolve()), "--bytes", "20"], True
+    yield "evaluate", ["evaluate", *run, "--src", "src", "--ref", "ref"], False
+    yield "translate by PyTorch", ["translate", *run, "-i", "src", "--engine", "torch"], False
+    text = ["--src", "src", "--tgt", "ref", "--valid-src", "src", "--valid-tgt", "ref"]
+    yield "train", ["train", "-o", "new", "--arch", "luong", *text], False
+    yield "average", ["average", str(model), "-o", "mean.safetensors"], False
+
+
+def sizes(place: Path) -> Sequence[str]:
+    """Of an environment: all of it, and its largest packages; without what Python brings."""
+    packages = next(place.glob("lib/python*/site-packages"))
+    found = {one.name: size(one) for one in packages.iterdir() if not one.name.startswith("pip")}
+    largest = sorted(found, key=lambda name: -found[name])[:LARGEST]
+    return [f"{sum(found.values()) / 1e6:.0f} MB", *(f"{name} {found[name] / 1e6:.0f}" for name in largest)]
+
+
+def size(path: Path) -> int:
+    """Bytes of a file or a folder."""
+    files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
+    return sum(one.stat().st_size for one in files)
+
+
+if __name__ == "__main__":
+    main()
