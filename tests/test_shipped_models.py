@@ -1,0 +1,28 @@
+"""The translators in the clone: small, with a card that says whose sentences they learnt, and they translate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bytenmt import Translator
+
+MODELS = Path(__file__).parents[1] / "data" / "models"
+KNOWN = {
+    "en-de": {
+        "Tom is my brother.": "Tom ist mein Bruder.",
+        "We have no time.": "Wir haben keine Zeit.",
+        "This book is very interesting.": "Dieses Buch ist sehr interessant.",
+    },
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in MODELS.iterdir() if path.is_dir()))
+def test_a_model_in_the_clone(name: str) -> None:
+    folder = MODELS / name
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 4_000_000
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "tatoeba.org and www.manythings.org/anki" in card and "cc-by-2.0" in card
+    translator = Translator.load(folder, beam=5, threads=1)
+    assert translator.translate([*KNOWN[name]]) == [*KNOWN[name].values()]
