@@ -47,8 +47,8 @@ from bytenmt.decoding.cpu.kernels.instructions import (
 from bytenmt.decoding.cpu.kernels.recurrences import gru_new, gru_reset, gru_scan, lstm_scan
 from bytenmt.decoding.cpu.kernels.simd import compiled
 from bytenmt.decoding.cpu.program.instructions import Base, Column, Op, RowKind
-from bytenmt.decoding.cpu.search.beam_search import choose_bytes, gather_rows
-from bytenmt.decoding.cpu.search.drafter import Drafter, draft_all
+from bytenmt.decoding.cpu.search.beam_search import choose_bytes
+from bytenmt.decoding.cpu.search.drafter import Drafter, draft_all, gather_rows
 from bytenmt.decoding.cpu.search.given import keep_attention, look_ahead, read_bytes
 from bytenmt.decoding.cpu.search.slots import Rules, SearchState
 from bytenmt.jit import njit

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 
 from bytenmt.decoding.cpu.kernels.simd import compiled
-from bytenmt.decoding.cpu.search.candidates import NOTHING, consider, insert, log_softmax, share_width
+from bytenmt.decoding.cpu.search.candidates import (
+    NOTHING,
+    consider,
+    insert,
+    likeliest,
+    log_softmax,
+    share_width,
+)
 from bytenmt.decoding.cpu.search.constraints import (
     CLOSING,
     SOFT,
@@ -30,25 +37,6 @@ from bytenmt.decoding.cpu.search.sampling import uniform
 from bytenmt.decoding.cpu.search.slots import DONE, RUNNING, Rules, SearchState
 from bytenmt.decoding.interface import LOOK_AHEAD
 from bytenmt.utf8 import BOS, EOS, LONGEST_CHARACTER, N_IDS
-
-
-@compiled
-def gather_rows(search: SearchState) -> None:
-    """List the rows of the running places."""
-    n = 0
-    for place in range(len(search.state)):
-        if search.state[place] == RUNNING:
-            for beam in range(search.last.shape[1]):
-                search.rows[n, 0] = place
-                search.rows[n, 1] = beam
-                search.rows[n, 2] = 0
-                n += 1
-            for column in range(1, search.n_drafted[place] + 1):
-                search.rows[n, 0] = place
-                search.rows[n, 1] = 0
-                search.rows[n, 2] = column
-                n += 1
-    search.n_rows[0] = n
 
 
 @compiled
@@ -74,7 +62,8 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
         began, n_columns = search.step[place], 1 + search.n_drafted[place]
         for column in range(n_columns):
             n_found = 0
-            n_of[:] = 0
+            for bank in range(n_banks):
+                n_of[bank] = 0
             for beam in range(rules.beam):
                 before = search.score[place, beam]
                 if rules.sample and before == NOTHING:
@@ -89,7 +78,9 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
                 if n_banks > 0:
                     owed = search.owing.owed[place, beam]
                     highest[beam] = rank_bytes(merged, allowed, owed, instead, values)
-                    instead_of[beam], merged_of[beam] = instead, merged
+                    instead_of[beam] = instead
+                    for byte in range(N_IDS):
+                        merged_of[beam, byte] = merged[byte]
                     before += search.owing.credit[place, beam]
                 for byte in range(N_IDS):
                     if allowed[byte] and n_banks > 0:
@@ -243,16 +234,13 @@ def draw(
     if np.isnan(merged[0]):  # then all are
         search.state[place] = DONE
         return
-    plain, firm = merged, SOFT
-    if instead >= 0 and allowed[instead] and min(merged[instead], merged[EOS]) > NOTHING:
-        merged = merged.copy()
-        high, low = max(merged[instead], merged[EOS]), min(merged[instead], merged[EOS])
-        firm = CLOSING if merged[EOS] > merged[instead] else SOFT
+    own, firm = merged[instead], SOFT
+    if instead >= 0 and allowed[instead] and min(own, merged[EOS]) > NOTHING:
+        high, low = max(own, merged[EOS]), min(own, merged[EOS])
+        firm = CLOSING if merged[EOS] > own else SOFT
         merged[instead] = np.float32(high + np.float32(math.log1p(math.exp(low - high))))
-    order = np.argsort(-np.where(allowed, merged, np.float32(NOTHING)), kind="mergesort")
-    n = 0
-    for byte in range(N_IDS):
-        n += allowed[byte]
+    order = np.empty(N_IDS, np.int64)
+    n = likeliest(merged, allowed, order)
     if rules.top_k > 0:
         n = min(n, rules.top_k)
     weights = np.zeros(N_IDS)
@@ -267,7 +255,9 @@ def draw(
             if kept >= rules.top_p * total:
                 weights[order[rank]] = 0.0
             kept += weights[order[rank]]
-        total = weights.sum()
+        total = 0.0
+        for candidate in range(N_IDS):
+            total += weights[candidate]
     target = uniform(search.keys[place, beam], step) * total
     running, byte = 0.0, order[0]
     for candidate in range(N_IDS):
@@ -276,7 +266,9 @@ def draw(
             byte = candidate
             if running > target:
                 break
-    score = search.score[place, beam] + np.float64(plain[byte])
+    if instead >= 0:
+        merged[instead] = own
+    score = search.score[place, beam] + np.float64(merged[byte])
     search.chosen[place, step, beam], search.parents[place, step, beam] = byte, beam
     search.last[place, beam], search.parent[place, beam] = byte, beam
     search.score[place, beam] = score

@@ -60,6 +60,21 @@ def consider(best: Any, index: Any, n: int, total: float, candidate: int) -> int
 
 
 @compiled
+def likeliest(values: Any, allowed: Any, order: Any) -> int:
+    """Put the allowed bytes into `order`, the likeliest first, of equals the lower one; returns how many."""
+    n = 0
+    for byte in range(N_IDS):
+        if allowed[byte]:
+            at = n
+            while at > 0 and values[order[at - 1]] < values[byte]:
+                order[at] = order[at - 1]
+                at -= 1
+            order[at] = byte
+            n += 1
+    return n
+
+
+@compiled
 def share_width(best: Any, index: Any, n_of: Any, shared: Any, shared_index: Any, beams: int) -> int:
     """Dynamic beam allocation, see shared_order in the twin; then those of the first `beams` that go on are
     sorted by their scores. best, index (banks, n): candidates by what they leave owed, n_of (banks,) of each;

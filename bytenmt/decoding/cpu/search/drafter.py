@@ -88,6 +88,25 @@ def draft_all(search: SearchState, drafter: Drafter) -> None:
 
 
 @compiled
+def gather_rows(search: SearchState) -> None:
+    """List the rows of the running places."""
+    n = 0
+    for place in range(len(search.state)):
+        if search.state[place] == RUNNING:
+            for beam in range(search.last.shape[1]):
+                search.rows[n, 0] = place
+                search.rows[n, 1] = beam
+                search.rows[n, 2] = 0
+                n += 1
+            for column in range(1, search.n_drafted[place] + 1):
+                search.rows[n, 0] = place
+                search.rows[n, 1] = 0
+                search.rows[n, 2] = column
+                n += 1
+    search.n_rows[0] = n
+
+
+@compiled
 def may_pay(drafter: Drafter, n_running: int, room: int) -> bool:
     """Whether a pass whose drafts are mostly accepted gives more bytes a second than one without."""
     if n_running > MOST_ROWS:
@@ -160,7 +179,8 @@ def take_what_pays(search: SearchState, drafter: Drafter, n_running: int, room: 
         expected += highest
         if expected / drafter.price[n_running + n + 1] > most:
             most, n_best = expected / drafter.price[n_running + n + 1], n + 1
-    search.n_drafted[:] = 0
+    for place in range(len(search.state)):
+        search.n_drafted[place] = 0
     for n in range(n_best):
         search.n_drafted[order[n]] += 1
 

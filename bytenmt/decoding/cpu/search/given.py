@@ -45,7 +45,8 @@ def keep_attention(
     at = search.given.n_read[place] + rows.position[row] - search.step[place]
     first, last = around(seen(model, place, bound), centre, window)
     weights = search.given.attention[place, at, layer]
-    weights[:] = np.float32(0)
+    for j in range(len(weights)):
+        weights[j] = np.float32(0)
     factor = math.sqrt(model.source_len[place]) if rooted else 1.0
     for j in range(first, last):
         weights[j] = np.float32(read(crew.scratch, j - first) / factor)
@@ -94,7 +95,8 @@ def log_p_of(logits: Any, row: int, byte: int) -> float:
 def rank_of(logits: Any, row: int, byte: int, merged: Any) -> int:
     """How many bytes are likelier, or as likely and of lower value."""
     if logits.shape[0] == 1:
-        merged[:] = logits[0, row]
+        for other in range(N_IDS):
+            merged[other] = logits[0, row, other]
     else:
         log_softmax(logits, row, merged)
     own, rank = merged[byte], 0
