@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 
 N_LINES = 40  # of the texts of conftest
+LONG = 900.0  # seconds
 
 
 def table(texts: dict[str, Any]) -> bytes:
@@ -138,10 +140,11 @@ def test_the_end_of_a_stream_ends_the_run(texts: dict[str, Any], tmp_path: Path)
 
 class Cut:
     """A stream whose producer the key that stops the training stops too, in the middle of a window, when the
-    training has most likely done all that came before and waits."""
+    training has most likely done all that came before and waits; or, where it hangs, does not stop."""
 
-    def __init__(self, lines: bytes, n_lines: int) -> None:
-        self._lines, self._left = iter(endless(lines)), n_lines
+    def __init__(self, lines: bytes, n_lines: int, hangs: bool) -> None:
+        self._lines, self._left, self._hangs = iter(endless(lines)), n_lines, hangs
+        self.freed, self.ended = threading.Event(), False
 
     def __iter__(self) -> Iterator[bytes]:
         while self._left:
@@ -149,14 +152,21 @@ class Cut:
             yield next(self._lines)
         time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGINT)
+        if self._hangs:
+            self.freed.wait(LONG)
+        self.ended = True
 
 
-def test_what_comes_after_ctrl_c_is_not_learnt(texts: dict[str, Any], tmp_path: Path) -> None:
-    """The run is saved as it was before the window that is cut off, and goes on to the bit."""
+@pytest.mark.parametrize("hangs", [False, True])
+def test_what_comes_after_ctrl_c_is_not_learnt(texts: dict[str, Any], tmp_path: Path, hangs: bool) -> None:
+    """The run is saved as it was before the window that is cut off or never comes, and goes on to the bit."""
     settings, text = ["data.stream_window=30", "train.max_updates=22"], table(texts)
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     learn(whole, endless(text), texts, *settings)
-    outcome = learn(cut, Cut(text, 70), texts, *settings)  # type: ignore[arg-type]
+    stream = Cut(text, 70, hangs)
+    outcome = learn(cut, stream, texts, *settings)  # type: ignore[arg-type]
+    assert not (hangs and stream.ended)
+    stream.freed.set()
     assert outcome.signal == signal.SIGINT and 0 < outcome.update < 22
     learn(cut, endless(text), texts, *settings, resume=True)
     assert_same(weights(whole), weights(cut))
