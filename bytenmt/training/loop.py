@@ -10,7 +10,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -18,7 +18,6 @@ from types import FrameType
 
 import msgspec
 import torch
-from torch import Tensor
 
 from bytenmt.config.facts import Ancestor
 from bytenmt.config.schema import TrainConfig
@@ -26,7 +25,7 @@ from bytenmt.config.spacing import Spacing, Timer, spacing
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.reporter import Bar, Reporter
 from bytenmt.training.losses import true_share
-from bytenmt.training.metrics import Log
+from bytenmt.training.metrics import Log, Meter
 from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
 from bytenmt.training.task import Share, Task
 from bytenmt.training.trainer import Trainer
@@ -55,25 +54,8 @@ def spacings(train: TrainConfig) -> tuple[Spacing, Spacing]:
     return valid, spacing(train.save_every, SAVE_TIME if timed else BY_UPDATES)
 
 
-class _Meter:
-    """What happened since the last log record, read from the device only there."""
-
-    def __init__(self) -> None:
-        self.nats: list[Tensor] = []
-        self.norm = torch.zeros(())
-        self.target_bytes = self.all_bytes = 0
-        self.waited = 0.0  # seconds, for batches
-        self.started = time.monotonic()
-
-    def read(self, nats: float) -> dict[str, float]:
-        """The record; nats: those of all processes."""
-        seconds = time.monotonic() - self.started
-        return {
-            "train_bits_per_byte": nats / math.log(2) / max(1, self.target_bytes),
-            "gradient_norm": float(self.norm),
-            "bytes_per_second": self.all_bytes / seconds,
-            "waiting_for_data": self.waited / seconds,
-        }
+class _Stopped(BaseException):
+    """A signal, while there is nothing to learn from."""
 
 
 class Loop:
@@ -100,13 +82,14 @@ class Loop:
         self.task = task
         self.log = log
         self.facts = msgspec.structs.replace(task.facts(), lineage=lineage)
-        self.meter = _Meter()
+        self.meter = Meter()
         self.last_tick, self.last_cpu_tick = time.monotonic(), time.process_time()
         self.reporter = reporter
         self.bar = Bar()
         self.told_of_time = False
         self.text_ended = False  # a stream may
         self.validated = -1  # the update of the last validation
+        self.waiting = False  # for a stream perhaps, in which nothing may come any more
 
     def go(self) -> int:
         """Update until the end; returns the signal that ended it, or 0."""
@@ -115,7 +98,7 @@ class Loop:
         self.trainer.model.train()
         begun = fraction_done(settings, progress)
         with (
-            _signals(patient=self.group.size > 1) as received,
+            _signals(self.group.size > 1, lambda: self.waiting) as received,
             self.reporter.bar(1.0, "", begun) as self.bar,
             self.task.preparing(self.trainer.model),
         ):
@@ -148,7 +131,10 @@ class Loop:
         """One update, where there is text for it; returns whether any process has got a signal, after which
         there is none: what comes of a stream then may be cut off by the same key."""
         asked = time.monotonic()
-        taken = list(islice(shares, self.settings.update_freq))
+        try:
+            taken = self._take(shares)
+        except _Stopped:
+            return True
         self.text_ended = not taken
         step = [share.data for share in taken]
         self.meter.waited += time.monotonic() - asked
@@ -163,6 +149,14 @@ class Loop:
         self.meter.target_bytes += target_bytes - n_ends
         self.meter.all_bytes += target_bytes + source_bytes
         return n_signals > 0
+
+    def _take(self, shares: Iterator[Share]) -> list[Share]:
+        """Those of an update. Raises _Stopped where a process alone need not wait for them."""
+        try:
+            self.waiting = self.group.size == 1 and self.progress.update > 0
+            return list(islice(shares, self.settings.update_freq))
+        finally:
+            self.waiting = False
 
     def _agree(self, *values: float) -> list[float]:
         """The sums of values over all processes; the leading one's clock becomes that of all, and the CPU
@@ -192,7 +186,7 @@ class Loop:
             f" {record['bytes_per_second'] / 1000:.1f} kB/s"
         )
         self.bar.show(fraction_done(self.settings, self.progress), text)
-        self.meter = _Meter()
+        self.meter = Meter()
 
     def _log(self, values: Mapping[str, float | str]) -> None:
         progress, settings = self.progress, self.settings
@@ -244,7 +238,7 @@ class Loop:
         told += f" ({note})" if note else ""
         self.reporter.say(f"update {progress.update}, {progress.seconds / 60:.1f} min: {told}")
         self._tell_of_time()
-        self.meter = _Meter()
+        self.meter = Meter()
         return better
 
     def _tell_of_time(self) -> None:
@@ -270,10 +264,11 @@ class Loop:
 
 
 @contextmanager
-def _signals(patient: bool) -> Iterator[list[int]]:
+def _signals(patient: bool, waiting: Callable[[], bool]) -> Iterator[list[int]]:
     """Collects SIGINT and SIGTERM, so that an update is never cut in half; a second one is not held.
 
-    patient: it is, because torchrun passes on what the terminal has sent already.
+    patient: it is, because torchrun passes on what the terminal has sent already. waiting: whether there is
+    no update; it raises _Stopped then.
     """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():  # signals are another's affair
@@ -284,6 +279,8 @@ def _signals(patient: bool) -> Iterator[list[int]]:
         if received and not patient:
             raise KeyboardInterrupt
         received.append(number)
+        if waiting():
+            raise _Stopped
 
     before = {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

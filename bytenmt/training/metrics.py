@@ -9,6 +9,7 @@ import errno
 import importlib.util
 import io
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
+from torch import Tensor
 
 from bytenmt.config.untrusted import printable
 from bytenmt.errors import BytenmtError, CheckpointError
@@ -51,6 +53,27 @@ GAUGES = {
     "resident_bytes": "Memory of the leading process.",
     "gpu_bytes": "Of its tensors on the GPU.",
 }
+
+
+class Meter:
+    """What happened since the last log record, read from the device only there."""
+
+    def __init__(self) -> None:
+        self.nats: list[Tensor] = []
+        self.norm = torch.zeros(())
+        self.target_bytes = self.all_bytes = 0
+        self.waited = 0.0  # seconds, for batches
+        self.started = time.monotonic()
+
+    def read(self, nats: float) -> dict[str, float]:
+        """The record; nats: those of all processes."""
+        seconds = time.monotonic() - self.started
+        return {
+            "train_bits_per_byte": nats / math.log(2) / max(1, self.target_bytes),
+            "gradient_norm": float(self.norm),
+            "bytes_per_second": self.all_bytes / seconds,
+            "waiting_for_data": self.waited / seconds,
+        }
 
 
 class Gauges:

@@ -437,7 +437,7 @@ def test_train_hands_over(call: Call) -> None:
     settings = ["train.max_updates=1", "train.lr=5e-4", "train.max_minutes=3.0"]
     assert call.run == Path("new")
     assert call.config == load_config("luong", "tiny", "", settings)
-    assert type(call.rest.pop("reporter")) is Console
+    assert type(call.rest.pop("reporter")) is Console and callable(call.rest.pop("watch"))
     assert call.rest == {
         "files": [PairFiles(Path("src"), Path("tgt"))],
         "valid": PairFiles(Path("src"), Path("tgt")),

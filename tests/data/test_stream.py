@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,10 +24,12 @@ from bytenmt.data.sources.stream import PairStream
 from bytenmt.distributed import ALONE, Group
 from bytenmt.errors import BytenmtError, ConfigError, DataError
 from bytenmt.storage.checkpoint import load_checkpoint
+from bytenmt.storage.manifest import METRICS
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 
 N_LINES = 40  # of the texts of conftest
+LONG = 900.0  # seconds
 
 
 def table(texts: dict[str, Any]) -> bytes:
@@ -138,26 +142,46 @@ def test_the_end_of_a_stream_ends_the_run(texts: dict[str, Any], tmp_path: Path)
 
 class Cut:
     """A stream whose producer the key that stops the training stops too, in the middle of a window, when the
-    training has most likely done all that came before and waits."""
+    training has done all that came before; or, where it hangs, does not stop."""
 
-    def __init__(self, lines: bytes, n_lines: int) -> None:
-        self._lines, self._left = iter(endless(lines)), n_lines
+    def __init__(self, lines: bytes, n_lines: int, due: Callable[[], bool], hangs: bool) -> None:
+        self._lines, self._left, self._due, self._hangs = iter(endless(lines)), n_lines, due, hangs
+        self.freed, self.ended = threading.Event(), False
 
     def __iter__(self) -> Iterator[bytes]:
         while self._left:
             self._left -= 1
             yield next(self._lines)
-        time.sleep(0.5)
+        begun = time.monotonic()
+        while not self._due() and time.monotonic() < begun + LONG:
+            time.sleep(0.05)
+        time.sleep(0.2)  # then it most likely waits
         os.kill(os.getpid(), signal.SIGINT)
+        if self._hangs:
+            self.freed.wait(LONG)
+        self.ended = True
 
 
-def test_what_comes_after_ctrl_c_is_not_learnt(texts: dict[str, Any], tmp_path: Path) -> None:
-    """The run is saved as it was before the window that is cut off, and goes on to the bit."""
+def epochs(run: Path) -> list[int]:
+    """Of each update."""
+    if not (run / METRICS).is_file():
+        return []
+    records = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+    return [record["epoch"] for record in records if "train_bits_per_byte" in record]
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_what_comes_after_ctrl_c_is_not_learnt(texts: dict[str, Any], tmp_path: Path, hangs: bool) -> None:
+    """The run is saved as it was before the window that is cut off or never comes, and goes on to the bit."""
     settings, text = ["data.stream_window=30", "train.max_updates=22"], table(texts)
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     learn(whole, endless(text), texts, *settings)
-    outcome = learn(cut, Cut(text, 70), texts, *settings)  # type: ignore[arg-type]
-    assert outcome.signal == signal.SIGINT and 0 < outcome.update < 22
+    n_before = sum(epoch < 2 for epoch in epochs(whole))
+    stream = Cut(text, 70, lambda: len(epochs(cut)) >= n_before, hangs)
+    outcome = learn(cut, stream, texts, *settings)  # type: ignore[arg-type]
+    assert not (hangs and stream.ended)
+    stream.freed.set()
+    assert outcome.signal == signal.SIGINT and outcome.update == n_before
     learn(cut, endless(text), texts, *settings, resume=True)
     assert_same(weights(whole), weights(cut))
 
