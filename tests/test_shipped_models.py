@@ -1,4 +1,4 @@
-"""The translators in the clone: small, with a card that says whose sentences they learnt, and they translate."""
+"""The translators in the clone: small, with a card that says whose sentences they learnt; they translate."""
 
 from __future__ import annotations
 
