@@ -102,6 +102,24 @@ def test_alternatives_by_keyboard_alone(tab: Page, url: str) -> None:
     tab.key("Escape")
 
 
+def test_terms_and_what_is_kept(tab: Page, url: str) -> None:
+    """A term has its translation as soon as it is typed; where it can have none, the page says why."""
+    ready(tab, url)
+    tab.js("document.getElementById('from').value = 'ko'")
+    tab.js("document.getElementById('terms').open = true; document.getElementById('source').focus()")
+    tab.type("{name} a")
+    tab.until(f"{DONE} === '{{NAME}} A0'")
+    tab.js("document.getElementById('glossary').focus()")
+    tab.type("a = Apfel")
+    tab.until(f"{DONE} === 'Apfel {{NAME}} A0'")
+    tab.js("document.getElementById('keep').click()")
+    tab.until(f"{DONE} === 'Apfel {{name}} A0'")
+    note = "document.getElementById('termsnote').textContent"
+    assert tab.js(note) == ""
+    tab.js("document.getElementById('from').value = 'auto'; typed()")
+    assert "Name the language" in tab.until(note) and tab.logged == []
+
+
 def test_it_fits_a_phone_and_text_from_right_to_left(tab: Page, url: str) -> None:
     ready(tab, url, width=360, height=740, phone=True)
     tab.type("مرحبا بالعالم " + "Donaudampfschifffahrtsgesellschaft" * 3)
