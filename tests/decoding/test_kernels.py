@@ -13,6 +13,7 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from compiled_calls import from_python
 
 from bytenmt.decoding.cpu.kernels import elementwise, gemm, microkernels, panels, simd
 from bytenmt.decoding.cpu.kernels.barrier import COUNTERS, barrier
@@ -58,7 +59,7 @@ class Matrix:
         y = np.full((len(x), self.n_panels * PANEL), f32(7)) if into is None else into
         first, last = panels or (0, self.n_panels)
         base_address = 0 if base is None else base.ctypes.data
-        linear_panels(
+        compiled(linear_panels)(
             x.ctypes.data,
             x.strides[0] // 4,
             len(x),
@@ -207,9 +208,7 @@ def test_int8_inputs_keep_16_bits_whatever_their_size() -> None:
         assert np.allclose(most.times(np.full((1, 4096), f32(sign))), sign * 4096, rtol=1e-6)
 
 
-@cache
-def compiled(function: Any) -> Any:
-    return numba.njit(lambda *arguments: function(*arguments))
+compiled = cache(from_python)
 
 
 def span(function: Any, *sources: Any, factors: tuple[float, ...] = (), in_place: bool = False) -> Any:

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from compiled_calls import from_python
 from cpu_engines import model, packed, run, some_requests
 from rotation import rotated
 
@@ -121,13 +122,13 @@ def test_what_is_drafted_is_what_the_table_says() -> None:
     table.copy[1:] = np.sort(np.random.default_rng(1).integers(0, 256, (8, CHAIN)))[:, ::-1]
     drafter = Drafter.of(Speculation(table, CHAIN), 9)
     search = SearchState.make(1, 1, 1, length=400, prefix=0, source=400, n_rows=9)
-    seen = set()
+    seen, draft = set(), from_python(draft_all)
     for line, source in product(lines, (b"", lines[3], lines[25])):
         at = draw.randrange(len(line))
         search.begin(0, 300, b"", [0], False, source)
         search.step[0] = at
         search.chosen[0, :at, 0] = list(line[:at])
-        draft_all(search, drafter)
+        draft(search, drafter)
         expected = table.draft(word_of(line[:at]), source)
         n = int(search.n_drafted[0])
         assert search.drafted[0, :n].tobytes() == expected.text
@@ -151,7 +152,7 @@ def test_a_match_is_the_longest_one_and_the_last_of_those() -> None:
 
 def test_so_many_drafted_bytes_are_read_as_give_the_most_bytes_a_second() -> None:
     """Against all ways to take the first few drafted bytes of each of three sentences."""
-    draw = np.random.default_rng(5)
+    draw, take = np.random.default_rng(5), from_python(take_what_pays)
     for trial in range(40):
         search = SearchState.make(3, 1, 1, 100, 0, n_rows=3 + 3 * CHAIN)
         search.state[:] = RUNNING
@@ -166,7 +167,7 @@ def test_so_many_drafted_bytes_are_read_as_give_the_most_bytes_a_second() -> Non
             return float((3 + expected) / drafter.price[3 + sum(counts)])
 
         best = max(product(*(range(n + 1) for n in candidates)), key=rate)
-        take_what_pays(search, drafter, 3, len(search.rows) - 3)
+        take(search, drafter, 3, len(search.rows) - 3)
         assert abs(rate(tuple(search.n_drafted.tolist())) - rate(best)) < 1e-12
 
 
@@ -176,12 +177,13 @@ def test_where_a_row_costs_as_much_as_any_nothing_is_tried() -> None:
     drafter = Drafter.of(Speculation(empty()), 18)
     assert drafter.most == AS_MANY_AS_PAY
     drafter.price[:] = np.arange(19)
-    take_what_pays(search, drafter, 2, 16)
+    from_python(take_what_pays)(search, drafter, 2, 16)
     assert search.n_drafted.tolist() == [0, 0]
-    assert not may_pay(drafter, 2, 16)
+    pays = from_python(may_pay)
+    assert not pays(drafter, 2, 16)
     drafter.price[12:] = 11.0  # a wide pass for little more
-    assert may_pay(drafter, 2, 16)
-    assert not may_pay(drafter, 2, 9)
+    assert pays(drafter, 2, 16)
+    assert not pays(drafter, 2, 9)
 
 
 def test_prices_are_measured_again_when_the_engine_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
