@@ -20,7 +20,7 @@ from bytenmt.config.schema import load_config, parse_config
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.speculative.table import FILE, empty, identity, read
 from bytenmt.speculative.table import write as write_table
-from bytenmt.storage import memory
+from bytenmt.storage import needs
 from bytenmt.storage.admission import CHUNK, finite
 from bytenmt.storage.needs import machine_bytes, require
 from bytenmt.storage.quantize import rounded
@@ -390,9 +390,9 @@ def test_every_command_asks(made: dict[str, Path], tmp_path: Path) -> None:
 def test_what_is_not_there_is_not_taken(monkeypatch: pytest.MonkeyPatch, made: dict[str, Path]) -> None:
     """Counted before, and told with both sizes: weights, a file, hypotheses side by side, training."""
     with pytest.raises(BytenmtError, match="it needs 73.0 GB of memory, this machine has .* GB: buy some"):
-        monkeypatch.setattr(memory, "machine_bytes", lambda: 24 * 10**9)
+        monkeypatch.setattr(needs, "machine_bytes", lambda: 24 * 10**9)
         require(73 * 10**9, "it", "buy some")
-    monkeypatch.setattr(memory, "machine_bytes", lambda: 10_000)
+    monkeypatch.setattr(needs, "machine_bytes", lambda: 10_000)
     file = made["seq2seq"] / "checkpoints" / "update-00000070.safetensors"
     with pytest.raises(BytenmtError, match="needs .* of memory, this machine has 0 MB: use a smaller model"):
         read_file(file, "weights", None, "")
@@ -400,7 +400,7 @@ def test_what_is_not_there_is_not_taken(monkeypatch: pytest.MonkeyPatch, made: d
 
 def test_training_what_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the model is built."""
-    monkeypatch.setattr(memory, "machine_bytes", lambda: 10**6)
+    monkeypatch.setattr(needs, "machine_bytes", lambda: 10**6)
     (tmp_path / "t").write_text("a\tb\n" * 30)
     texts = ["--tsv", str(tmp_path / "t"), "--valid-tsv", str(tmp_path / "t")]
     size = ["--arch", "seq2seq", "--set", "model.d_hidden=100"]
@@ -415,7 +415,7 @@ def test_many_hypotheses_are_counted(made: dict[str, Path], monkeypatch: pytest.
     from bytenmt.decoding.loading import load_runs
 
     runtime = load_runs([made["bytenet"]], EngineSpec("auto", "cpu"))
-    monkeypatch.setattr(memory, "machine_bytes", lambda: 100_000)
+    monkeypatch.setattr(needs, "machine_bytes", lambda: 100_000)
     with pytest.raises(BytenmtError, match="decoding 4,096 hypotheses side by side needs 1 MB of memory"):
         runtime.maker(Options(beam=4))(1024)
 

@@ -311,7 +311,7 @@ def test_the_loop_asks_for_what_the_configuration_says(texts: dict[str, Any], tm
         epochs[share.epoch].append(share.data)
         assert share.batch == len(epochs[share.epoch])
     again = next(task.shares(1, 2))
-    assert again[1:] == (1, 3) and np.array_equal(again.data.target, epochs[1][2].target)
+    assert again[1:3] == (1, 3) and np.array_equal(again.data.target, epochs[1][2].target)
     widths = [[part.source.shape[1] + part.target.shape[1] for part in epoch] for epoch in epochs]
     assert widths[0] == sorted(widths[0]) and widths[1] != sorted(widths[1])
     assert [sum(len(part.target_len) for part in epoch) for epoch in epochs] == [40 + 3 * 5] * 2
