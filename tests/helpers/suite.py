@@ -53,6 +53,8 @@ SLOW = """
     language/test_surprisal.py test_random_bytes_cost_eight_bits test_a_leak_is_noticed
     language/test_surprisal.py test_stream_equals_whole
     models/test_reference.py test_weight_norm_memo_after_an_optimizer_step
+    scale/test_ray.py
+    scale/test_workers.py test_the_output_is_that_of_one_process
     serve/test_explain.py
     serve/test_page.py
     serve/test_server.py
