@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,20 +33,35 @@ PACKAGES = ("ray", "pyarrow")
 Row = dict[str, Any]
 
 
+def _step(call: Callable[[Row], Row], row: Row) -> Row:
+    """What a step makes of a row. What goes wrong in a user's hands travels on in the row: Ray would tell of
+    an exception at length, and try an actor again that cannot begin."""
+    if row["error"]:
+        return row
+    try:
+        return row | call(row)
+    except (BytenmtError, OSError) as error:
+        return row | {"error": str(error)}
+
+
 class Translating:
     """An actor: one engine, loaded once."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-        steps.translate.load()
+        with suppress(BytenmtError):  # the first row tells
+            steps.translate.load()
 
     def __call__(self, row: Row) -> Row:
+        return _step(self._found, row)
+
+    def _found(self, row: Row) -> Row:
         block = _block(row)
-        tried = tries_of(Path(self._steps.out), block.number)
-        if tried > TRIES:
-            why = f"{TRIES} processes died over the rows of this block"
-            return {**row, "found": self._steps.given_up(block, why)}
-        return {**row, "found": self._steps.found(block, row["data"])}
+        if tries_of(Path(self._steps.out), block.number) > TRIES:
+            return {
+                "found": self._steps.given_up(block, f"{TRIES} processes died over the rows of this block")
+            }
+        return {"found": self._steps.found(block, row["data"])}
 
 
 def check_packages() -> None:
@@ -58,7 +75,6 @@ def connect() -> None:
     """To the cluster that RAY_ADDRESS names or `ray start` began here, else to one of this machine that ends
     with this process. Raises BytenmtError."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody was asked
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     import ray
     import ray.data
 
@@ -68,9 +84,7 @@ def connect() -> None:
     try:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     except Exception as error:  # Ray raises that itself where its processes are late
-        raise BytenmtError(
-            f"Ray did not start: {_last_line(error)} Its logs are in /tmp/ray/session_latest"
-        ) from None
+        raise BytenmtError(f"Ray did not start: {error}") from None
 
 
 def runner(actors: int | None, block_bytes: int) -> Runner:
@@ -80,14 +94,16 @@ def runner(actors: int | None, block_bytes: int) -> Runner:
         connect()
         from ray.exceptions import RayError
 
+        rows = _pipeline(steps, blocks, actors, block_bytes)
         try:
-            for batch in _pipeline(steps, blocks, actors, block_bytes).iter_batches(
-                batch_size=None, prefetch_batches=0, batch_format="numpy"
-            ):
-                for one in batch["finished"]:
-                    yield msgspec.msgpack.decode(one, type=Finished)
+            for batch in rows.iter_batches(batch_size=None, prefetch_batches=0, batch_format="numpy"):
+                for done, error in zip(batch["finished"], batch["error"], strict=True):
+                    if error:
+                        raise BytenmtError(str(error))
+                    yield msgspec.msgpack.decode(done, type=Finished)
         except RayError as error:
-            raise BytenmtError(f"{_told(error)}; what is done is kept: --resume goes on") from None
+            told = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+            raise BytenmtError(f"{told}; what is done is kept: --resume goes on") from None
 
     return run
 
@@ -104,7 +120,10 @@ def _pipeline(steps: Steps, blocks: Sequence[Block], actors: int | None, block_b
     there = ray.cluster_resources()
     size = actors or max(1, int(there.get("GPU", 0) if on_gpu else there.get("CPU", 1) / threads))
     rows = ray.data.from_items(
-        [{"block": msgspec.msgpack.encode(block)} for block in blocks],
+        [
+            {"block": msgspec.msgpack.encode(block), "data": b"", "found": b"", "finished": b"", "error": ""}
+            for block in blocks
+        ],
         override_num_blocks=min(len(blocks), MOST_PIECES),
     )
     return (
@@ -120,32 +139,23 @@ def _pipeline(steps: Steps, blocks: Sequence[Block], actors: int | None, block_b
     )
 
 
-def _told(error: BaseException) -> str:
-    """What a step raised, on one line."""
-    cause = getattr(error, "cause", None) or error.__cause__
-    if isinstance(cause, BaseException) and cause is not error:
-        return _told(cause)
-    return f"{type(error).__name__}: {_last_line(error)}"
-
-
-def _last_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [""])[-1]
-
-
 def _block(row: Row) -> Block:
     return msgspec.msgpack.decode(row["block"], type=Block)
 
 
 def _reader(steps: Steps) -> Callable[[Row], Row]:
     def read(row: Row) -> Row:
-        return {**row, "data": steps.read(_block(row))}
+        return {"data": steps.read(_block(row))}
 
-    return read
+    return partial(_step, read)
 
 
 def _writer(steps: Steps) -> Callable[[Row], Row]:
     def write(row: Row) -> Row:
-        done = steps.written(_block(row), row["data"], row["found"])
-        return {"finished": msgspec.msgpack.encode(done)}
+        return {"finished": msgspec.msgpack.encode(steps.written(_block(row), row["data"], row["found"]))}
 
-    return write
+    def shortened(row: Row) -> Row:
+        done = _step(write, row)
+        return {"finished": done["finished"], "error": done["error"]}
+
+    return shortened

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from made_up_engine import made_up_translator, make_run
@@ -176,7 +177,7 @@ def test_rows_that_kill_their_process_are_given_up(tmp_path: Path) -> None:
     steps, blocks = job_of(tmp_path)
     (tmp_path / "out" / FOLDER).mkdir(parents=True)
     actor = ray_data.Translating(steps)
-    row = {"block": ray_data.msgspec.msgpack.encode(blocks[3]), "data": steps.read(blocks[3])}
+    row = {"block": msgspec.msgpack.encode(blocks[3]), "data": steps.read(blocks[3]), "error": ""}
     for _ in range(ray_data.TRIES):
         done = steps.written(blocks[3], row["data"], actor(row)["found"])
         assert done.failed == 0
@@ -187,6 +188,23 @@ def test_rows_that_kill_their_process_are_given_up(tmp_path: Path) -> None:
         b'"translation":null,"translation_error":"8 processes died'
         in contents(tmp_path / "out")["part-00000003.jsonl"]
     )
+
+
+def test_what_goes_wrong_travels_in_the_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an actor that cannot begin, and of a file that has gone: no exception of Ray's."""
+
+    def refused(self: Translate) -> None:
+        raise BytenmtError("no such run")
+
+    monkeypatch.setattr(Translate, "load", refused)
+    steps, blocks = job_of(tmp_path)
+    (tmp_path / "out" / FOLDER).mkdir(parents=True)
+    row = {"block": msgspec.msgpack.encode(blocks[0]), "finished": b"", "error": ""}
+    read = ray_data._reader(steps)(row)
+    done = ray_data._writer(steps)(ray_data.Translating(steps)(read))
+    assert done == {"finished": b"", "error": "no such run"}
+    Path(blocks[0].path).unlink()
+    assert "No such file" in ray_data._reader(steps)(row)["error"]
 
 
 def test_other_peoples_jobs_have_the_class() -> None:
