@@ -19,7 +19,7 @@ import msgspec
 from bytenmt import __version__
 from bytenmt.atomic_file import replacing
 from bytenmt.errors import BytenmtError
-from bytenmt.reporter import SILENT, Bar, Reporter
+from bytenmt.reporter import SILENT, Reporter
 from bytenmt.scale.blocks import Block
 from bytenmt.scale.formats import FORMATS
 from bytenmt.scale.manifest import Finished, Manifest, part_path
@@ -83,42 +83,27 @@ def run(
     n_rows, n_left = (sum(block.rows for block in some) for some in (blocks, left))
     if manifest.finished:
         reporter.say(f"bytenmt: {n_rows - n_left:,} of {n_rows:,} rows are done already")
-    begun, now = time.monotonic(), Finished(0, 0, 0, 0, 0)
+    begun, done, n_bytes = time.monotonic(), 0, 0
     with reporter.bar(1.0, "", (n_rows - n_left) / max(1, n_rows), "rows") as bar:
         for one in runner(steps, left) if left else ():
             if one.number not in manifest.finished:  # else it was done again: its file is the same
                 manifest.add(one)
-                now = _sum(now, one)
-                _show(bar, n_rows - n_left + now.rows, n_rows, _rates(now, time.monotonic() - begun))
+                done, n_bytes = done + one.rows, n_bytes + one.text_bytes
+                bar.show((n_rows - n_left + done) / n_rows, _rates(done, n_bytes, time.monotonic() - begun))
     missing = [block.number for block in blocks if block.number not in manifest.finished]
     if missing:
         raise BytenmtError(f"{len(missing)} of {len(blocks)} blocks have not come back: --resume does them")
     failed = sum(one.failed for one in manifest.finished.values())
     return (
         f"{n_rows:,} rows in {len(blocks):,} parts, {failed:,} without a translation;"
-        f" {_rates(now, time.monotonic() - begun)}"
+        f" {_rates(done, n_bytes, time.monotonic() - begun)}"
     )
 
 
-def _show(bar: Bar, n_done: int, n_rows: int, rates: str) -> None:
-    bar.show(n_done / n_rows, rates)
-
-
-def _sum(one: Finished, other: Finished) -> Finished:
-    return Finished(
-        0,
-        one.bytes + other.bytes,
-        one.rows + other.rows,
-        one.failed + other.failed,
-        one.text_bytes + other.text_bytes,
-    )
-
-
-def _rates(done: Finished, seconds: float) -> str:
-    per_second = f"{done.rows / max(seconds, 1e-9):,.0f} rows/s"
-    return (
-        f"{done.rows:,} rows in {seconds:,.0f} s, {per_second}, {done.text_bytes / seconds / 1e3:,.1f} kB/s"
-    )
+def _rates(rows: int, n_bytes: int, seconds: float) -> str:
+    """n_bytes: of their texts."""
+    each = max(seconds, 1e-9)
+    return f"{rows:,} rows in {seconds:,.0f} s, {rows / each:,.0f} rows/s, {n_bytes / each / 1e3:,.1f} kB/s"
 
 
 def made_with(
