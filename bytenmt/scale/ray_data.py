@@ -28,6 +28,7 @@ PER_THREAD = 0.75  # CPUs that an actor asks for: the rest is for what reads and
 PER_TASK = 0.25
 IN_FLIGHT = 2  # blocks that an actor has: one waits while the other is translated
 TRIES = 8  # of a block: actors that died over it all are its own fault
+STARTS = 2  # of a cluster of this machine, which may have been busy
 MOST_PIECES = 1000  # into which the list of blocks is cut for Ray
 PACKAGES = ("ray", "pyarrow")
 Row = dict[str, Any]
@@ -79,12 +80,17 @@ def connect() -> None:
     import ray.data
 
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    if ray.is_initialized():
-        return
-    try:
-        ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    except Exception as error:  # Ray raises that itself where its processes are late
-        raise BytenmtError(f"Ray did not start: {error}") from None
+    last: Exception | None = None
+    for _ in range(STARTS):
+        if ray.is_initialized():
+            return
+        try:
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        except Exception as error:  # Ray raises that itself where one of its processes is late by 15 seconds
+            last = error
+            ray.shutdown()
+    if not ray.is_initialized():
+        raise BytenmtError(f"Ray did not start: {last}")
 
 
 def runner(actors: int | None, block_bytes: int) -> Runner:
