@@ -1,4 +1,4 @@
-"""The steps of a data set's blocks on Ray Data: tasks that read and write, actors that translate.
+"""The steps of a data set's blocks on Ray Data: actors that read, that translate and that write.
 
 Ray's own checkpoints (CheckpointConfig, beta) need a column of unique ids, hold all of them in memory and
 read all of the input again, so what is done is noted by blocks (manifest.py), and Ray is given those that are
@@ -12,7 +12,6 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,8 @@ from bytenmt.scale.job import Runner, Steps
 from bytenmt.scale.manifest import Finished, tries_of
 
 PER_THREAD = 0.75  # CPUs that an actor asks for: the rest is for what reads and writes
-PER_TASK = 0.25
+PER_FILE = 0.1  # CPUs of what reads or writes
+PER_READER = 16  # CPUs of the cluster for which one reads and one writes
 IN_FLIGHT = 2  # blocks that an actor has: one waits while the other is translated
 TRIES = 8  # of a block: actors that died over it all are its own fault
 STARTS = 2  # of a cluster of this machine, which may have been busy
@@ -43,6 +43,16 @@ def _step(call: Callable[[Row], Row], row: Row) -> Row:
         return row | call(row)
     except (BytenmtError, OSError) as error:
         return row | {"error": str(error)}
+
+
+class Reading:
+    """An actor, too: Ray ends a task's process after a second without one, and the next takes its time."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def __call__(self, row: Row) -> Row:
+        return _step(lambda row: {"data": self._steps.read(_block(row))}, row)
 
 
 class Translating:
@@ -63,6 +73,22 @@ class Translating:
                 "found": self._steps.given_up(block, f"{TRIES} processes died over the rows of this block")
             }
         return {"found": self._steps.found(block, row["data"])}
+
+
+class Writing:
+    """An actor that writes; what goes back to the driver is a line."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def __call__(self, row: Row) -> Row:
+        done = _step(self._written, row)
+        return {"finished": done["finished"], "error": done["error"]}
+
+    def _written(self, row: Row) -> Row:
+        return {
+            "finished": msgspec.msgpack.encode(self._steps.written(_block(row), row["data"], row["found"]))
+        }
 
 
 def check_packages() -> None:
@@ -124,7 +150,8 @@ def _pipeline(steps: Steps, blocks: Sequence[Block], actors: int | None, block_b
     spec = steps.translate.recipe.spec
     on_gpu, threads = spec.device == "cuda", spec.threads or 1
     there = ray.cluster_resources()
-    size = actors or max(1, int(there.get("GPU", 0) if on_gpu else there.get("CPU", 1) / threads))
+    n_cpus = max(1, int(there.get("CPU", 1)))
+    size = actors or max(1, int(there.get("GPU", 0)) if on_gpu else n_cpus // threads)
     rows = ray.data.from_items(
         [
             {"block": msgspec.msgpack.encode(block), "data": b"", "found": b"", "finished": b"", "error": ""}
@@ -132,36 +159,18 @@ def _pipeline(steps: Steps, blocks: Sequence[Block], actors: int | None, block_b
         ],
         override_num_blocks=min(len(blocks), MOST_PIECES),
     )
-    return (
-        rows.map(_reader(steps), num_cpus=PER_TASK)
-        .map(
-            Translating,
-            fn_constructor_args=[steps],
-            compute=ray.data.ActorPoolStrategy(size=size, max_tasks_in_flight_per_actor=IN_FLIGHT),
-            num_cpus=PER_THREAD * threads,
-            num_gpus=1 if on_gpu else 0,
-        )
-        .map(_writer(steps), num_cpus=PER_TASK)
+    pool, some = ray.data.ActorPoolStrategy, max(1, n_cpus // PER_READER)
+    with_steps: dict[str, Any] = {"fn_constructor_args": [steps]}
+    rows = rows.map(Reading, compute=pool(size=some), num_cpus=PER_FILE, **with_steps)
+    rows = rows.map(
+        Translating,
+        compute=pool(size=size, max_tasks_in_flight_per_actor=IN_FLIGHT),
+        num_cpus=PER_THREAD * threads,
+        num_gpus=1 if on_gpu else 0,
+        **with_steps,
     )
+    return rows.map(Writing, compute=pool(size=some), num_cpus=PER_FILE, **with_steps)
 
 
 def _block(row: Row) -> Block:
     return msgspec.msgpack.decode(row["block"], type=Block)
-
-
-def _reader(steps: Steps) -> Callable[[Row], Row]:
-    def read(row: Row) -> Row:
-        return {"data": steps.read(_block(row))}
-
-    return partial(_step, read)
-
-
-def _writer(steps: Steps) -> Callable[[Row], Row]:
-    def write(row: Row) -> Row:
-        return {"finished": msgspec.msgpack.encode(steps.written(_block(row), row["data"], row["found"]))}
-
-    def shortened(row: Row) -> Row:
-        done = _step(write, row)
-        return {"finished": done["finished"], "error": done["error"]}
-
-    return shortened

@@ -200,11 +200,11 @@ def test_what_goes_wrong_travels_in_the_row(tmp_path: Path, monkeypatch: pytest.
     steps, blocks = job_of(tmp_path)
     (tmp_path / "out" / FOLDER).mkdir(parents=True)
     row = {"block": msgspec.msgpack.encode(blocks[0]), "finished": b"", "error": ""}
-    read = ray_data._reader(steps)(row)
-    done = ray_data._writer(steps)(ray_data.Translating(steps)(read))
+    read = ray_data.Reading(steps)(row)
+    done = ray_data.Writing(steps)(ray_data.Translating(steps)(read))
     assert done == {"finished": b"", "error": "no such run"}
     Path(blocks[0].path).unlink()
-    assert "No such file" in ray_data._reader(steps)(row)["error"]
+    assert "No such file" in ray_data.Reading(steps)(row)["error"]
 
 
 def test_other_peoples_jobs_have_the_class() -> None:
