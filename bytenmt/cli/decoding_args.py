@@ -55,6 +55,12 @@ def engine_spec(decoding: Mapping[str, Any], device: str, threads: int | None) -
 def settings(decoding: Mapping[str, Any], answers: Answers | None = None) -> Settings:
     """What the options of a search say, without those of the engine. Raises BytenmtError for what does not go
     together or would be ignored."""
+    given = named_settings(decoding, answers)
+    return Settings.of(given, lambda name: AS_OPTION.get(name, f"--{name.replace('_', '-')}"))
+
+
+def named_settings(decoding: Mapping[str, Any], answers: Answers | None = None) -> dict[str, Any]:
+    """The same by their names, not yet checked together; unlike Settings they can be sent to a process."""
     given = {
         name: value
         for name, value in decoding.items()
@@ -68,7 +74,7 @@ def settings(decoding: Mapping[str, Any], answers: Answers | None = None) -> Set
         given["prefix"] = utf8(given["prefix"], "--prefix")
         if b"\n" in given["prefix"] or b"\r" in given["prefix"]:
             raise BytenmtError("--prefix holds a line end: a translation is one line")
-    return Settings.of(given, lambda name: AS_OPTION.get(name, f"--{name.replace('_', '-')}"))
+    return given
 
 
 def utf8(text: str, option: str) -> bytes:

@@ -78,7 +78,7 @@ def predict(
     device: str,
     threads: int | None,
 ) -> None:
-    """Print how many bits each byte of a text costs the model.
+    """Print how many bits each byte costs the model.
 
     The text is FILE, or stdin. Any bytes of any length are one stream, read in constant memory. A translation
     model needs the text's source by --src: bits per target byte, the ends of lines paid for too. With

@@ -23,6 +23,7 @@ from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, first_invalid, repai
 
 if TYPE_CHECKING:
     from bytenmt.data.text_file import TextFile
+    from bytenmt.scale.workers import Workers
 
 BUFFER_SIZE = 1000  # lines that are translated together
 BUFFER_BYTES = 1 << 24  # of lines that wait
@@ -125,7 +126,8 @@ class Filter:
     form: how; None shows the bytes of each line as they are decoded. n_waiting: of the lines that are read
     ahead, and at most translated together. In a group this is for the leading process, while the
     others follow. kept: an output that tells which lines are answered already, and is told of others; what is
-    answered together then depends on the lines alone, not on when they come.
+    answered together then depends on the lines alone, not on when they come. workers: who answer in place of
+    the translator.
     """
 
     translator: Translator
@@ -133,6 +135,7 @@ class Filter:
     form: OutputFormat | None = plain
     buffer_size: int = BUFFER_SIZE
     kept: Kept | None = None
+    workers: Workers | None = None
 
     def file(self, text: TextFile) -> None:
         """Write a line for each line of a file, with a progress bar where stderr is a terminal."""
@@ -143,7 +146,7 @@ class Filter:
                 lines = [Line(text.line(index), 1, now) for index in range(first, last)]
                 n_skipped = self._skip(lines, first, bar)
                 self._answer(lines[n_skipped:], first + n_skipped, str(text.path), bar, reporter)
-        self._let_go()
+            self._let_go()
 
     def stream(
         self,
@@ -166,11 +169,17 @@ class Filter:
         patience = HEARTBEAT if self._in_group() else None
         with progress(size, "B") as (bar, reporter):
             while not ended:
-                lines, ended = waiting.take(self.buffer_size, patience, whole=self.kept is not None)
+                until = patience if self.workers is None else self.workers.patience
+                try:
+                    lines, ended = waiting.take(self.buffer_size, until, whole=self.kept is not None)
+                except (DataError, OSError):
+                    if self.workers is not None:
+                        self.workers.settle()
+                    raise
                 n_skipped = self._skip(lines, n_answered, bar)
                 self._answer(lines[n_skipped:], n_answered + n_skipped, name, bar, reporter)
                 n_answered += len(lines)
-        self._let_go()
+            self._let_go()
 
     def _skip(self, lines: Sequence[Line], first: int, bar: Bar) -> int:
         """How many of these lines were answered before; `first` is the number of the first one, from 0."""
@@ -189,24 +198,36 @@ class Filter:
         texts = [line.text for line in lines]
         for warning in warnings_of_pieces(self.translator, texts, first, name):
             reporter.warn(warning)
-        if self.form is None:
+        form = self.form
+        if form is None:
             for number, text in enumerate(texts, first):
                 for part in self.translator.stream_bytes(text, number):
                     self.output.write(part)
                     self.output.flush()
                 self.output.write(b"\n")
                 self.output.flush()
-        else:
-            if group is not None:
-                group.broadcast((texts, first))
-            answers = self.translator.answer(texts, first)
+            self._done(lines, bar)
+            return
+
+        def write(answers: Sequence[Answer]) -> None:
             for warning in warnings_of_flags(answers, first, name):
                 reporter.warn(warning)
             now = time.monotonic()
-            self.output.write(self.form(answers, first, [now - line.at for line in lines]))
+            self.output.write(form(answers, first, [now - line.at for line in lines]))
             self.output.flush()
-        if self.kept is not None and texts:
-            self.kept.add(texts)
+            self._done(lines, bar)
+
+        if self.workers is not None:
+            self.workers.ask(texts, first, write)
+            return
+        if group is not None:
+            group.broadcast((texts, first))
+        write(self.translator.answer(texts, first))
+
+    def _done(self, lines: Sequence[Line], bar: Bar) -> None:
+        """These lines are written."""
+        if self.kept is not None and lines:
+            self.kept.add([line.text for line in lines])
         bar.advance(sum(line.n_read for line in lines))
 
     def _in_group(self) -> bool:
@@ -214,6 +235,8 @@ class Filter:
 
     def _let_go(self) -> None:
         """The others need not follow any longer."""
+        if self.workers is not None:
+            self.workers.settle()
         if self.translator.group is not None:
             self.translator.group.broadcast(None)
 

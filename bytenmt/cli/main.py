@@ -18,6 +18,7 @@ COMMANDS = {  # and the modules below bytenmt.cli that define them
     "train": "train_command",
     "translate": "translation_commands",
     "translate-file": "documents.translate_file",
+    "translate-dataset": "workbench.dataset_command",
     "evaluate": "analysis.evaluate",
     "score": "translation_commands",
     "predict": "language_commands",

@@ -105,7 +105,7 @@ def draft(
     text: tuple[Path, ...],
     errors: str,
 ) -> None:
-    """Count a run's draft table, which makes translation quicker.
+    """Count a run's draft table, for quicker translation.
 
     It counts which bytes follow which in the text that RUN was trained on, or in that of --src and --tgt,
     --tsv or --text, and stays in the run's folder; what translates with it drafts several bytes a step. For
@@ -146,7 +146,7 @@ def _count_drafts(
 def info(
     named: tuple[str, ...], preset: str | None, no_source: bool, program: bool, properties: bool
 ) -> None:
-    """Print what a model costs, and its configuration as TOML.
+    """Print a model's costs, and its configuration as TOML.
 
     RUN is a run folder, FILE a weights file, ARCH the name of an architecture. The output can be given to
     --config.

@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Lines that are translated together at most.",
 )
+@click.option(
+    "--workers",
+    type=COUNT,
+    default=1,
+    help="Processes that translate side by side, each with --threads; the output stays the same.",
+)
 @KEEPING
 @ANSWERS
 @DECODING
@@ -57,6 +63,7 @@ def translate(
     html: Path | None,
     resume: bool,
     buffer_size: int,
+    workers: int,
     form: str,
     alignment: bool | None,
     with_source: bool,
@@ -68,7 +75,7 @@ def translate(
     threads: int | None,
     **decoding: Any,
 ) -> None:
-    """Translate stdin to stdout, one line out for one line in.
+    """Translate stdin to stdout, a line out for a line in.
 
     A line that comes alone is answered at once. An empty line stays empty. A file of -o is there
     when it is whole; until then what is done is kept beside it, and the same command with --resume goes on.
@@ -78,14 +85,19 @@ def translate(
     from bytenmt.cli.line_filter import Filter, follow
     from bytenmt.decoding.choice import choose, processes
     from bytenmt.decoding.translator import Translator
+    from bytenmt.scale.recipe import Recipe
+    from bytenmt.scale.workers import side_by_side, threads_of
 
     shown = character_bits, flag_above, html
     answers = decoding_args.Answers(form, alignment, with_source, *shown, stream)
     settings = decoding_args.settings(decoding, answers)
-    wanted = decoding_args.engine_spec(decoding, device, threads)
+    wanted = decoding_args.engine_spec(decoding, device, threads_of(workers, threads))
     with processes(choose(wanted).device) as group:
         leads = group is None or group.leads
         shape = decoding_args.form(answers, settings, group)
+        if workers > 1 and (group is not None or stream):
+            other = "--stream shows one line at a time" if stream else "torchrun has processes of its own"
+            raise BytenmtError(f"--workers {workers}: {other}: drop one of the two")
         check_output(output, input)
         check_output(html, input, output)
         check_streams(input, output)
@@ -102,11 +114,13 @@ def translate(
             return
         shape = decoding_args.with_alignment(shape, loaded, alignment)
         made_with = decoding_args.made_with(loaded, translator, shape, buffer_size, errors)
+        recipe = Recipe(tuple(map(str, runs)), wanted, decoding_args.named_settings(decoding, answers))
         with (
             partial_output.keeping_writer(output, made_with, resume) as (out, kept),
             decoding_args.with_page(shape, answers, loaded) as shape,
+            side_by_side(recipe, workers) as pool,
         ):
-            lines = Filter(translator, out, shape, buffer_size, kept)
+            lines = Filter(translator, out, shape, buffer_size, kept, pool)
             if text is None:
                 lines.stream(standard_input(), errors=errors, size=standard_input_size())
             elif isinstance(text, BufferedReader):

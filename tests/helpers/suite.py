@@ -54,6 +54,8 @@ SLOW = """
     language/test_surprisal.py test_random_bytes_cost_eight_bits test_a_leak_is_noticed
     language/test_surprisal.py test_stream_equals_whole
     models/test_reference.py test_weight_norm_memo_after_an_optimizer_step
+    scale/test_ray.py
+    scale/test_workers.py test_the_output_is_that_of_one_process
     serve/test_page.py
     serve/test_server.py
     speculative/test_build.py test_whose_table_is_taken test_drafts_change_nothing_but_the_passes

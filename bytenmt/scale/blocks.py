@@ -1,0 +1,84 @@
+"""A data set cut into blocks: what is read, translated, written and, after a kill, done again as one.
+
+The same files are cut into the same blocks. Knows files and names; the formats know what is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from bytenmt.errors import BytenmtError, DataError
+from bytenmt.scale.formats import FORMATS, Format
+from bytenmt.scale.translate import check_columns
+
+BLOCK_BYTES = 1 << 20  # of the input
+PACKED = (".gz", ".xz", ".zst", ".bz2")
+HIDDEN = (".", "_")  # how names begin that readers of data sets pass over
+
+
+class Block(Struct, frozen=True):
+    """number: from 0, in the order of the rows; path: of the file; begin, end: in bytes of it, or in rows of
+    a row group; base: the number of the row group, or the bytes of a table's head; first: the number of the
+    first row in the data set; rows: how many."""
+
+    number: int
+    path: str
+    begin: int
+    end: int
+    base: int
+    first: int
+    rows: int
+
+
+def files_of(path: Path) -> list[Path]:
+    """A file, or those of a folder and of the folders in it, by name. Raises DataError."""
+    if not path.is_dir():
+        if not path.is_file():
+            raise DataError(f"{path} is not there: give a file or a folder")
+        return [path]
+    found = [one for one in sorted(path.rglob("*")) if one.is_file()]
+    shown = [one for one in found if not any(p.startswith(HIDDEN) for p in one.relative_to(path).parts)]
+    if not shown:
+        raise DataError(f"{path} has no files")
+    return shown
+
+
+def format_of(files: list[Path], named: str | None) -> str:
+    """The one format of the files, by their suffixes unless it is named. Raises DataError."""
+    for file in files:
+        if file.suffix in PACKED:
+            raise DataError(f"{file} is packed: unpack it, so that its parts can be read on their own")
+    if named is not None:
+        return named
+    kinds = {file: _format_of(file) for file in files}
+    first = files[0]
+    for file, kind in kinds.items():
+        if kind != kinds[first]:
+            raise DataError(
+                f"{first} is {kinds[first]} and {file} is {kind}: give --format, or a folder of one kind"
+            )
+    return kinds[first]
+
+
+def _format_of(file: Path) -> str:
+    """By its suffix; text where that is none of the others'."""
+    return next((name for name, one in FORMATS.items() if file.suffix.lower() in one.suffixes), "text")
+
+
+def blocks_of(
+    files: list[Path], form: Format, column: str, to: str, block_bytes: int = BLOCK_BYTES
+) -> Iterator[Block]:
+    """The blocks of the files, one after another. Raises BytenmtError for a file that is not of the format,
+    or has no such column."""
+    number = first = 0
+    for file in files:
+        try:
+            check_columns(form.columns(file, column), column, to, file)
+            for begin, end, base, rows in form.spans(file, column, block_bytes):
+                yield Block(number, str(file), begin, end, base, first, rows)
+                number, first = number + 1, first + rows
+        except OSError as error:
+            raise BytenmtError(f"cannot read {file}: {error.strerror or error}") from None

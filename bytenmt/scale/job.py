@@ -1,0 +1,138 @@
+"""A data set translated block by block: read, translated, written, each step by whichever process is free.
+
+Knows what is done for a block and what has been done; who carries it out is given: a Runner, such as
+ray_data.runner's. Nothing is lost or doubled where a step is done twice: its file has the same name and the
+same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bytenmt import __version__
+from bytenmt.atomic_file import replacing
+from bytenmt.errors import BytenmtError
+from bytenmt.reporter import SILENT, Reporter
+from bytenmt.scale.blocks import Block
+from bytenmt.scale.formats import FORMATS
+from bytenmt.scale.manifest import Finished, Manifest, part_path
+from bytenmt.scale.translate import Found, Translate, Unreadable
+from bytenmt.storage.weights import read_run
+
+
+class Steps(NamedTuple):
+    """What is done for a block, one step after another. out: the folder of the parts."""
+
+    form: str
+    out: str
+    translate: Translate
+
+    def read(self, block: Block) -> bytes:
+        """The block's bytes. Raises OSError."""
+        return FORMATS[self.form].read(Path(block.path), block.begin, block.end, block.base)
+
+    def found(self, block: Block, data: bytes) -> bytes:
+        """What is found for the rows of a block, for `written`. Raises BytenmtError."""
+        texts = FORMATS[self.form].texts(data, self.translate.column, self.translate.errors)
+        if len(texts) != block.rows:
+            raise BytenmtError(
+                f"{block.path} has changed while it was read: {len(texts)} rows of {block.rows}"
+            )
+        n_bytes = sum(len(text) for text in texts if not isinstance(text, Unreadable))
+        return msgspec.msgpack.encode((n_bytes, self.translate.rows(texts, block.first)))
+
+    def given_up(self, block: Block, why: str) -> bytes:
+        """The same of rows that nobody can translate."""
+        return msgspec.msgpack.encode((0, [Found(None, why)] * block.rows))
+
+    def written(self, block: Block, data: bytes, found: bytes) -> Finished:
+        """Write the part of a block. Raises OSError."""
+        form = FORMATS[self.form]
+        n_bytes, rows = msgspec.msgpack.decode(found, type=tuple[int, list[Found]])
+        part = form.written(data, self.translate.column, self.translate.to, rows)
+        path = part_path(Path(self.out), block.number, form.suffix)
+        with replacing(path, unique=f".{uuid.uuid4().hex}") as file:
+            file.write(part)
+        failed = sum(one.text is None for one in rows)
+        return Finished(block.number, len(part), len(rows), failed, n_bytes)
+
+
+Runner = Callable[[Steps, Sequence[Block]], Iterator[Finished]]
+
+
+def alone(steps: Steps, blocks: Sequence[Block]) -> Iterator[Finished]:
+    """A Runner: one block after another, in this process."""
+    for block in blocks:
+        data = steps.read(block)
+        yield steps.written(block, data, steps.found(block, data))
+
+
+def run(
+    steps: Steps, blocks: Sequence[Block], manifest: Manifest, runner: Runner, reporter: Reporter = SILENT
+) -> str:
+    """Do what is not done of the blocks; a line that tells what came of it. reporter: is told how far it is,
+    and at which rate. Raises what the runner raises."""
+    left = [block for block in blocks if block.number not in manifest.finished]
+    n_rows, n_left = (sum(block.rows for block in some) for some in (blocks, left))
+    if manifest.finished:
+        reporter.say(f"bytenmt: {n_rows - n_left:,} of {n_rows:,} rows are done already")
+    begun, done, n_bytes = time.monotonic(), 0, 0
+    with reporter.bar(1.0, "", (n_rows - n_left) / max(1, n_rows), "rows") as bar:
+        for one in runner(steps, left) if left else ():
+            if one.number not in manifest.finished:  # else it was done again: its file is the same
+                manifest.add(one)
+                done, n_bytes = done + one.rows, n_bytes + one.text_bytes
+                bar.show((n_rows - n_left + done) / n_rows, _rates(done, n_bytes, time.monotonic() - begun))
+    missing = [block.number for block in blocks if block.number not in manifest.finished]
+    if missing:
+        raise BytenmtError(f"{len(missing)} of {len(blocks)} blocks have not come back: --resume does them")
+    failed = sum(one.failed for one in manifest.finished.values())
+    return (
+        f"{n_rows:,} rows in {len(blocks):,} parts, {failed:,} without a translation;"
+        f" {_rates(done, n_bytes, time.monotonic() - begun)}"
+    )
+
+
+def _rates(rows: int, n_bytes: int, seconds: float) -> str:
+    """n_bytes: of their texts."""
+    each = max(seconds, 1e-9)
+    return f"{rows:,} rows in {seconds:,.0f} s, {rows / each:,.0f} rows/s, {n_bytes / each / 1e3:,.1f} kB/s"
+
+
+def made_with(
+    steps: Steps, blocks: Sequence[Block], files: Sequence[Path], block_bytes: int
+) -> dict[str, Any]:
+    """All that the rows of the parts depend on, as JSON values by their options' names. Raises BytenmtError
+    for a run that cannot translate."""
+    recipe = steps.translate.recipe
+    models = []
+    for run in recipe.runs:
+        file, contents = read_run(Path(run))
+        if not contents.config.model.source:
+            raise BytenmtError(f"{run} was trained without a source: it cannot translate")
+        models.append(hashlib.sha256(file.read_bytes()).hexdigest())
+    spec = recipe.spec
+    settings = {name.replace("_", "-"): str(value) for name, value in recipe.settings.items()}
+    glossary = recipe.settings.get("glossary")
+    if glossary is not None:
+        settings["glossary"] = hashlib.sha256(Path(glossary).read_bytes()).hexdigest()
+    return settings | {
+        "version": __version__,
+        "models": models,
+        "engine": spec.engine,
+        "precision": spec.precision,
+        "column": steps.translate.column,
+        "to": steps.translate.to,
+        "errors": steps.translate.errors,
+        "format": steps.form,
+        "block-bytes": block_bytes,
+        "input": [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files],
+        "rows": sum(block.rows for block in blocks),
+    }

@@ -1,0 +1,154 @@
+"""Which blocks of a data set are done: a folder that a stopped job goes on in.
+
+    OUT/part-000012.jsonl           the rows of a block, whole or not there
+    OUT/_bytenmt/job.json           all that the rows depend on
+    OUT/_bytenmt/finished.jsonl     a line for each block that is written, added behind its file
+    OUT/_bytenmt/12.tries           a byte for each process that began the block
+
+A block counts when its line is there and its file has the size that the line tells. Knows files; knows no
+rows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from bytenmt.atomic_file import SUFFIX, replace_synced
+from bytenmt.errors import BytenmtError
+from bytenmt.reporter import SILENT, Reporter
+from bytenmt.storage.lock import lock
+
+FOLDER, JOB, FINISHED, LOCK = "_bytenmt", "job.json", "finished.jsonl", "lock"
+TRIES = ".tries"
+ANEW = "or give another OUT"
+
+
+class Finished(Struct, frozen=True):
+    """Of a block that is written. bytes: of its file; rows; failed: of them, without a translation;
+    text_bytes: of their texts."""
+
+    number: int
+    bytes: int
+    rows: int
+    failed: int
+    text_bytes: int
+
+
+class Manifest:
+    """finished: the blocks that are done, by their numbers."""
+
+    def __init__(self, out: Path, suffix: str) -> None:
+        """suffix: of the parts. What is not whole is forgotten, and what a killed process left is removed."""
+        self.out, self.suffix = out, suffix
+        self._path = out / FOLDER / FINISHED
+        self.finished = {one.number: one for one in self._read() if self._is_whole(one)}
+        _remove_temporary(out)
+        replace_synced(self._path, [_line(one) for one in self.finished.values()])
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+
+    def add(self, one: Finished) -> None:
+        """A block whose file is there. Raises OSError."""
+        os.write(self._file, _line(one))
+        (self.out / FOLDER / f"{one.number}{TRIES}").unlink(missing_ok=True)
+        self.finished[one.number] = one
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def part(self, number: int) -> Path:
+        return part_path(self.out, number, self.suffix)
+
+    def _read(self) -> Iterator[Finished]:
+        with suppress(FileNotFoundError):
+            for line in self._path.read_bytes().split(b"\n"):
+                with suppress(msgspec.MsgspecError):  # the last line of a process that was killed
+                    yield msgspec.json.decode(line, type=Finished)
+
+    def _is_whole(self, one: Finished) -> bool:
+        try:
+            return self.part(one.number).stat().st_size == one.bytes
+        except OSError:
+            return False
+
+
+def part_path(out: Path, number: int, suffix: str) -> Path:
+    """The file of a block; names are in the order of the rows."""
+    return out / f"part-{number:08}{suffix}"
+
+
+def tries_of(out: Path, number: int) -> int:
+    """How often a block has been begun, this time counted. Raises OSError."""
+    with open(out / FOLDER / f"{number}{TRIES}", "ab") as file:
+        file.write(b".")
+        return file.tell()
+
+
+@contextmanager
+def kept(
+    out: Path, suffix: str, made_with: Mapping[str, Any], resume: bool, reporter: Reporter = SILENT
+) -> Iterator[Manifest]:
+    """The manifest of a folder, which is made where it is not there. made_with: JSON values that tell all
+    that the rows depend on.
+
+    Raises BytenmtError where another job writes there, where there is one that should be gone on with and
+    resume is not given, and where it is another one.
+    """
+    try:
+        (out / FOLDER).mkdir(parents=True, exist_ok=True)
+        file = lock(out / FOLDER / LOCK, reporter)
+    except OSError as error:
+        raise BytenmtError(f"cannot write into {out}: {error.strerror}") from None
+    if file is None:
+        raise BytenmtError(f"another job is writing {out}: wait for it, {ANEW}")
+    try:
+        _check(out, msgspec.json.decode(msgspec.json.encode(made_with)), resume)
+        manifest = Manifest(out, suffix)
+        try:
+            yield manifest
+        finally:
+            manifest.close()
+            _remove_temporary(out)
+    finally:
+        os.close(file)
+
+
+def _check(out: Path, made_with: Mapping[str, Any], resume: bool) -> None:
+    """Raise BytenmtError where a job of these things cannot begin or go on in a folder; else note them."""
+    job = out / FOLDER / JOB
+    try:
+        before = msgspec.json.decode(job.read_bytes(), type=dict[str, Any])
+    except FileNotFoundError:
+        if any(not one.name.startswith(("_", ".")) for one in out.iterdir()):
+            raise BytenmtError(
+                f"{out} has files of something else: give an empty folder, or a new one"
+            ) from None
+        replace_synced(job, [msgspec.json.encode(made_with)])
+        return
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
+        raise BytenmtError(f"{job} cannot be read ({error}): remove {out}, {ANEW}") from None
+    if not resume:
+        raise BytenmtError(f"{out} has been begun: --resume goes on with it; else remove it, {ANEW}")
+    for name in sorted(before.keys() | made_with.keys()):
+        if before.get(name) != made_with.get(name):
+            old, now = before.get(name), made_with.get(name)
+            what = f"another {name}" if isinstance(old, list | dict) else f"{name} {old}, not {now}"
+            raise BytenmtError(f"--resume: {out} was begun with {what}: give the same again, {ANEW}")
+
+
+def _line(one: Finished) -> bytes:
+    return msgspec.json.encode(one) + b"\n"
+
+
+def _remove_temporary(out: Path) -> None:
+    """What a killed process was writing, and how often it was begun."""
+    for path in chain(out.glob(f".part-*{SUFFIX}"), (out / FOLDER).glob(f"*{TRIES}")):
+        with suppress(OSError):
+            path.unlink()

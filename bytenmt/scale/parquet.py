@@ -1,0 +1,83 @@
+"""Data sets in parquet: a block is a part of a row group. Imports pyarrow where it is used.
+
+Knows Arrow's tables; knows no engine.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bytenmt.errors import DataError
+from bytenmt.scale.translate import ERROR, Found, Unreadable, check_type, texts_of
+
+LEAST = 16  # bytes of a row: what is stored once may be many rows' text
+
+
+class Parquet:
+    """Of every other format see formats.Format. All columns keep their types."""
+
+    suffixes: tuple[str, ...] = (".parquet", ".pq")
+    suffix = ".parquet"
+
+    def columns(self, path: Path, column: str) -> list[str]:
+        schema = _file(path).schema_arrow
+        if column in schema.names:
+            check_type(schema.field(column).type, column)
+        names: list[str] = schema.names
+        return names
+
+    def spans(self, path: Path, column: str, block_bytes: int) -> Iterator[tuple[int, int, int, int]]:
+        """A row group is cut evenly, by the bytes that its texts take before they are compressed."""
+        metadata = _file(path).metadata
+        for group in range(metadata.num_row_groups):
+            of = metadata.row_group(group)
+            chunks = (of.column(at) for at in range(of.num_columns))
+            n_bytes = sum(one.total_uncompressed_size for one in chunks if one.path_in_schema == column)
+            n_blocks = max(1, -(-max(n_bytes, of.num_rows * LEAST) // block_bytes))
+            for at in range(n_blocks):
+                begin, end = of.num_rows * at // n_blocks, of.num_rows * (at + 1) // n_blocks
+                if begin < end:
+                    yield begin, end, group, end - begin
+
+    def read(self, path: Path, begin: int, end: int, base: int) -> bytes:
+        import pyarrow as pa
+
+        table = _file(path).read_row_group(base).slice(begin, end - begin)
+        stream = io.BytesIO()
+        with pa.ipc.new_stream(stream, table.schema) as writer:
+            writer.write_table(table)
+        return stream.getvalue()
+
+    def texts(self, data: bytes, column: str, errors: str) -> list[bytes | Unreadable]:
+        return texts_of(_table(data), column)
+
+    def written(self, data: bytes, column: str, to: str, found: Sequence[Found]) -> bytes:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = _table(data)
+        for name, values in ((to, [one.text for one in found]), (to + ERROR, [one.why for one in found])):
+            table = table.append_column(name, pa.array(values, pa.string()))
+        file = io.BytesIO()
+        pq.write_table(table, file)
+        return file.getvalue()
+
+
+def _file(path: Path) -> Any:
+    """Raises DataError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(path)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{path} is no parquet file: {error}") from None
+
+
+def _table(data: bytes) -> Any:
+    import pyarrow as pa
+
+    return pa.ipc.open_stream(data).read_all()

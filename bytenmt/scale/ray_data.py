@@ -1,0 +1,176 @@
+"""The steps of a data set's blocks on Ray Data: actors that read, that translate and that write.
+
+Ray's own checkpoints (CheckpointConfig, beta) need a column of unique ids, hold all of them in memory and
+read all of the input again, so what is done is noted by blocks (manifest.py), and Ray is given those that are
+left. A block is a row of Ray's, whatever Ray bundles. Ray starts a killed actor again and gives it its blocks
+again. Knows Ray; knows no engine.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bytenmt.errors import BytenmtError
+from bytenmt.scale.blocks import Block
+from bytenmt.scale.job import Runner, Steps
+from bytenmt.scale.manifest import Finished, tries_of
+
+PER_THREAD = 0.75  # CPUs that an actor asks for: the rest is for what reads and writes
+PER_FILE = 0.1  # CPUs of what reads or writes
+PER_READER = 16  # CPUs of the cluster for which one reads and one writes
+IN_FLIGHT = 2  # blocks that an actor has: one waits while the other is translated
+TRIES = 8  # of a block: actors that died over it all are its own fault
+STARTS = 2  # of a cluster of this machine, which may have been busy
+MOST_PIECES = 1000  # into which the list of blocks is cut for Ray
+PACKAGES = ("ray", "pyarrow")
+Row = dict[str, Any]
+
+
+def _step(call: Callable[[Row], Row], row: Row) -> Row:
+    """What a step makes of a row. What goes wrong in a user's hands travels on in the row: Ray would tell of
+    an exception at length, and try an actor again that cannot begin."""
+    if row["error"]:
+        return row
+    try:
+        return row | call(row)
+    except (BytenmtError, OSError) as error:
+        return row | {"error": str(error)}
+
+
+class Reading:
+    """An actor, too: Ray ends a task's process after a second without one, and the next takes its time."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def __call__(self, row: Row) -> Row:
+        return _step(lambda row: {"data": self._steps.read(_block(row))}, row)
+
+
+class Translating:
+    """An actor: one engine, loaded once."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        with suppress(BytenmtError):  # the first row tells
+            steps.translate.load()
+
+    def __call__(self, row: Row) -> Row:
+        return _step(self._found, row)
+
+    def _found(self, row: Row) -> Row:
+        block = _block(row)
+        if tries_of(Path(self._steps.out), block.number) > TRIES:
+            return {
+                "found": self._steps.given_up(block, f"{TRIES} processes died over the rows of this block")
+            }
+        return {"found": self._steps.found(block, row["data"])}
+
+
+class Writing:
+    """An actor that writes; what goes back to the driver is a line."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    def __call__(self, row: Row) -> Row:
+        done = _step(self._written, row)
+        return {"finished": done["finished"], "error": done["error"]}
+
+    def _written(self, row: Row) -> Row:
+        return {
+            "finished": msgspec.msgpack.encode(self._steps.written(_block(row), row["data"], row["found"]))
+        }
+
+
+def check_packages() -> None:
+    """Raise BytenmtError where Ray is not installed."""
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        raise BytenmtError(f"translate-dataset needs {' and '.join(missing)}: pip install 'bytenmt[ray]'")
+
+
+def connect() -> None:
+    """To the cluster that RAY_ADDRESS names or `ray start` began here, else to one of this machine that ends
+    with this process. Raises BytenmtError."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody was asked
+    import ray
+    import ray.data
+
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    last: Exception | None = None
+    for _ in range(STARTS):
+        if ray.is_initialized():
+            return
+        try:
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        except Exception as error:  # Ray raises that itself where one of its processes is late by 15 seconds
+            last = error
+            ray.shutdown()
+    if not ray.is_initialized():
+        raise BytenmtError(f"Ray did not start: {last}")
+
+
+def runner(actors: int | None, block_bytes: int) -> Runner:
+    """Of so many actors; as many as the cluster has CPUs, or GPUs where those are asked for, by default."""
+
+    def run(steps: Steps, blocks: Sequence[Block]) -> Iterator[Finished]:
+        connect()
+        from ray.exceptions import RayError
+
+        rows = _pipeline(steps, blocks, actors, block_bytes)
+        try:
+            for batch in rows.iter_batches(batch_size=None, prefetch_batches=0, batch_format="numpy"):
+                for done, error in zip(batch["finished"], batch["error"], strict=True):
+                    if error:
+                        raise BytenmtError(str(error))
+                    yield msgspec.msgpack.decode(done, type=Finished)
+        except RayError as error:
+            told = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+            raise BytenmtError(f"{told}; what is done is kept: --resume goes on") from None
+
+    return run
+
+
+def _pipeline(steps: Steps, blocks: Sequence[Block], actors: int | None, block_bytes: int) -> Any:
+    """Ray's data set of what is written."""
+    import ray
+
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    context.target_max_block_size = block_bytes  # a row that is done is not held back for others
+    spec = steps.translate.recipe.spec
+    on_gpu, threads = spec.device == "cuda", spec.threads or 1
+    there = ray.cluster_resources()
+    n_cpus = max(1, int(there.get("CPU", 1)))
+    size = actors or max(1, int(there.get("GPU", 0)) if on_gpu else n_cpus // threads)
+    rows = ray.data.from_items(
+        [
+            {"block": msgspec.msgpack.encode(block), "data": b"", "found": b"", "finished": b"", "error": ""}
+            for block in blocks
+        ],
+        override_num_blocks=min(len(blocks), MOST_PIECES),
+    )
+    pool, some = ray.data.ActorPoolStrategy, max(1, n_cpus // PER_READER)
+    with_steps: dict[str, Any] = {"fn_constructor_args": [steps]}
+    rows = rows.map(Reading, compute=pool(size=some), num_cpus=PER_FILE, **with_steps)
+    rows = rows.map(
+        Translating,
+        compute=pool(size=size, max_tasks_in_flight_per_actor=IN_FLIGHT),
+        num_cpus=PER_THREAD * threads,
+        num_gpus=1 if on_gpu else 0,
+        **with_steps,
+    )
+    return rows.map(Writing, compute=pool(size=some), num_cpus=PER_FILE, **with_steps)
+
+
+def _block(row: Row) -> Block:
+    return msgspec.msgpack.decode(row["block"], type=Block)

@@ -1,0 +1,66 @@
+"""A translator as several processes make it, each for itself: on another machine, or on another core.
+
+Knows runs and settings by name, because names travel; the kernels of a machine are compiled by one of its
+processes, while the others wait. Knows no rows and no engine for data sets.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bytenmt.decoding.interface import EngineSpec
+from bytenmt.decoding.loading import Runtime, load_runs
+from bytenmt.decoding.settings import Settings
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import BytenmtError
+from bytenmt.reporter import SILENT, Reporter
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """runs: folders or weights files that decide together; spec: of the engine; settings: by their names, as
+    Settings.of takes them."""
+
+    runs: tuple[str, ...]
+    spec: EngineSpec = field(default_factory=EngineSpec)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self, reporter: Reporter = SILENT) -> Translator:
+        """The translator, in this process. Raises BytenmtError."""
+        settings = Settings.of(self.settings)
+        runtime = self._runtime(reporter)
+        if not runtime.source:
+            raise BytenmtError(f"{self.runs[0]} was trained without a source: it cannot translate")
+        return Translator.of_runtime(runtime, settings)
+
+    def _runtime(self, reporter: Reporter) -> Runtime:
+        from bytenmt.jit import NotKept, kept_only
+
+        with suppress(NotKept), kept_only():
+            return load_runs(self.runs, self.spec, reporter)
+        with _alone():
+            return load_runs(self.runs, self.spec, reporter)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Inside, no other process of this user on this machine is; where that cannot be, nobody waits."""
+    path = Path(tempfile.gettempdir(), f"bytenmt-{os.getuid()}.compiling")
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError:
+        yield
+        return
+    try:
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)

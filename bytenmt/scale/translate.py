@@ -1,0 +1,260 @@
+"""Rows in, the same rows with their translations out: the class for a Ray or Spark job of one's own.
+
+A row that cannot be translated has a null, and beside it why; it never ends a job. Knows texts and batches of
+Arrow and NumPy; knows no files and no cluster.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bytenmt.decoding.interface import AUTO, EngineSpec
+from bytenmt.decoding.settings import Settings
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import BytenmtError, SettingError, printable
+from bytenmt.scale.recipe import Recipe
+from bytenmt.utf8 import first_invalid, repair
+
+BATCH_BYTES = 1 << 18  # of text that is translated together
+LINE_ENDS = re.compile(rb"([\r\n]+)")
+ERROR = "_error"  # what the column of reasons adds to the name of that of translations
+
+_loaded: dict[bytes, Translator] = {}  # of this process, by their recipes: a Spark task unpickles its own
+
+
+class Unreadable(NamedTuple):
+    """In place of a row's text. why: for a person."""
+
+    why: str
+
+
+class Found(NamedTuple):
+    """Of a row: the translation, or None and why there is none."""
+
+    text: str | None
+    why: str | None = None
+
+
+class Translate:
+    """Batches of rows, with a column for the translations and one, NAME_error, that tells why there is none.
+
+    On Ray Data each actor makes one, with an engine of its own. Two actors for two cores, which leave room
+    for what reads and writes:
+
+        import ray
+        from bytenmt.scale import Translate
+
+        rows = ray.data.read_parquet("in").map_batches(
+            Translate,
+            fn_constructor_args=["runs/mine"],
+            fn_constructor_kwargs={"column": "text", "beam": 4},
+            batch_format="pyarrow",
+            compute=ray.data.ActorPoolStrategy(size=2),
+            num_cpus=0.75,
+        )
+        rows.write_parquet("out")
+
+    On Spark it goes to the executors as it is and loads its engine there, once a Python process:
+
+        from bytenmt.scale import Translate
+
+        rows = spark.read.parquet("in")
+        schema = rows.schema.add("translation", "string").add("translation_error", "string")
+        rows.mapInArrow(Translate("runs/mine").batches, schema).write.parquet("out")
+
+    runs: folders or weights files, under names that every machine knows. column: of the texts, str or bytes;
+    to: of the translations. A text of several lines is translated line by line, its line ends stay. errors:
+    invalid UTF-8 becomes U+FFFD ("replace"), or is the failure of its row ("strict"). threads: of the CPU,
+    for each engine. settings, engine, device, precision, draft: as of Translator.load. Raises SettingError
+    here, and what loading raises where the first batch is translated.
+    """
+
+    def __init__(
+        self,
+        *runs: str | Path,
+        column: str = "text",
+        to: str = "translation",
+        errors: str = "replace",
+        engine: str = AUTO,
+        device: str = AUTO,
+        precision: str = AUTO,
+        threads: int | None = 1,
+        draft: str | int = AUTO,
+        **settings: Any,
+    ) -> None:
+        if not runs:
+            raise SettingError("no run: give a run folder or a weights file")
+        if errors not in ("replace", "strict"):
+            raise SettingError(f"errors is {errors!r}, expected 'replace' or 'strict'")
+        if to == column:
+            raise SettingError(f"the translations would replace the column {column}: give another name")
+        try:
+            spec = EngineSpec(engine, device, precision, threads, draft)
+        except ValueError as error:
+            raise SettingError(str(error)) from None
+        Settings.of(settings)  # what it refuses is told now, not on another machine
+        self.recipe = Recipe(tuple(map(str, runs)), spec, settings)
+        self.column, self.to, self.errors = column, to, errors
+
+    def __call__(self, batch: Any) -> Any:
+        """A batch with two more columns: of an Arrow table or record batch another one, of a dict of NumPy
+        arrays, which is Ray's default, another dict."""
+        if isinstance(batch, Mapping):
+            return self._of_arrays(batch)
+        import pyarrow as pa
+
+        found = self.rows(texts_of(batch, self.column))
+        texts = pa.array([one.text for one in found], pa.string())
+        reasons = pa.array([one.why for one in found], pa.string())
+        self._check(batch.schema.names)
+        return batch.append_column(self.to, texts).append_column(self.to + ERROR, reasons)
+
+    def batches(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """The same of one after another, as Spark's mapInArrow asks."""
+        return map(self, batches)
+
+    def _of_arrays(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        import numpy as np
+
+        self._check(list(batch))
+        found = self.rows([_checked(value) for value in batch[self.column].tolist()])
+        texts = np.array([one.text for one in found], dtype=object)
+        return {**batch, self.to: texts, self.to + ERROR: np.array([one.why for one in found], dtype=object)}
+
+    def _check(self, names: Sequence[str]) -> None:
+        """Raise SettingError where the columns are not as they should be."""
+        check_columns(names, self.column, self.to, "the rows")
+
+    def rows(self, texts: Sequence[bytes | Unreadable], first: int = 0) -> list[Found]:
+        """What is found for each text, in their order. first: the number of the first line, for its draws."""
+        translator = self.load()
+        found: list[Found | None] = []
+        waiting: list[tuple[int, list[bytes]]] = []
+        n_bytes = 0
+        for text in texts:
+            read = readable(text, self.errors)
+            if isinstance(read, Unreadable):
+                found.append(Found(None, read.why))
+                continue
+            if n_bytes + len(read) > BATCH_BYTES:
+                first += _put(found, waiting, translator, first)
+                n_bytes = 0
+            waiting.append((len(found), LINE_ENDS.split(read)))
+            found.append(None)
+            n_bytes += len(read)
+        _put(found, waiting, translator, first)
+        return [one for one in found if one is not None]
+
+    def load(self) -> Translator:
+        """The translator of this process, loaded when it is first asked for. Raises BytenmtError."""
+        key = pickle.dumps(self.recipe)
+        if key not in _loaded:
+            _loaded[key] = self.recipe.load()
+        return _loaded[key]
+
+
+def texts_of(batch: Any, column: str) -> list[bytes | Unreadable]:
+    """The texts of an Arrow table or record batch. Raises SettingError where there is no such column of
+    texts."""
+    import pyarrow as pa
+
+    if column not in batch.schema.names:
+        raise missing(column, batch.schema.names, "the rows")
+    values = batch.column(column)
+    kind = check_type(values.type, column)
+    if values.type != kind:
+        values = values.cast(kind)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):  # what is not UTF-8 is its row's affair
+        values = values.cast(pa.binary() if pa.types.is_string(kind) else pa.large_binary())
+    return [Unreadable("no text") if value is None else value for value in values.to_pylist()]
+
+
+def check_type(kind: Any, column: str) -> Any:
+    """The type of a column's values, where they are texts; nulls alone are. Raises SettingError."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_null(kind):
+        return pa.string()
+    texts = pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary
+    if not any(is_kind(kind) for is_kind in texts):
+        raise SettingError(f"the column {column} is of type {kind}, expected text")
+    return kind
+
+
+def check_columns(names: Sequence[str], column: str, to: str, where: object) -> None:
+    """Raise SettingError where a column is missing or would be there twice."""
+    if column not in names:
+        raise missing(column, names, where)
+    for name in (to, to + ERROR):
+        if name in names:
+            raise SettingError(
+                f"{where}: there is a column {name} already: name another for the translations"
+            )
+
+
+def missing(column: str, names: Sequence[str], where: object) -> SettingError:
+    told = ", ".join(map(str, names[:20])) or "none"
+    return SettingError(f"{where}: no column {column}, expected one of {told}")
+
+
+def _checked(value: Any) -> bytes | Unreadable:
+    """A value of NumPy's as a text."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if isinstance(value, bytes):
+        return value
+    nothing = value is None or isinstance(value, float)  # NaN, as pandas has it
+    return Unreadable("no text" if nothing else f"no text but {type(value).__name__}")
+
+
+def readable(text: bytes | Unreadable, errors: str) -> bytes | Unreadable:
+    """Valid UTF-8, or why not."""
+    if isinstance(text, Unreadable):
+        return text
+    at = first_invalid(text)
+    if at < 0:
+        return text
+    return repair(text) if errors == "replace" else Unreadable(f"not UTF-8: byte {at} is 0x{text[at]:02X}")
+
+
+def _put(
+    found: list[Found | None], waiting: list[tuple[int, list[bytes]]], translator: Translator, first: int
+) -> int:
+    """Translate what waits, into its places; how many lines that were."""
+    rows = [row for _, row in waiting]
+    for (place, _), one in zip(waiting, _translated(rows, translator, first), strict=True):
+        found[place] = one
+    waiting.clear()
+    return _n_lines(rows)
+
+
+def _n_lines(rows: Sequence[list[bytes]]) -> int:
+    return sum(len(row[::2]) for row in rows)
+
+
+def _translated(rows: Sequence[list[bytes]], translator: Translator, first: int) -> list[Found]:
+    """What is found for each row, a list of lines with what stands between them. Where it fails with all
+    rows, with each half of them, until the row is found at which it does."""
+    try:
+        answers = iter(translator.answer([line for row in rows for line in row[::2]], first))
+        return [
+            Found(
+                b"".join(
+                    part if place % 2 else next(answers).hypotheses[0].text for place, part in enumerate(row)
+                ).decode()
+            )
+            for row in rows
+        ]
+    except Exception as error:
+        if len(rows) < 2:
+            name = "" if isinstance(error, BytenmtError) else f"{type(error).__name__}: "
+            return [Found(None, printable(f"{name}{error}"))]
+        half = len(rows) // 2
+        rest = first + _n_lines(rows[:half])
+        return _translated(rows[:half], translator, first) + _translated(rows[half:], translator, rest)

@@ -1,0 +1,243 @@
+"""A data set on Ray, its actors and its driver killed at random moments: is every row there, once, as it was?
+
+    nice python tools/verify/dataset.py --model RUN
+    nice python tools/verify/dataset.py --model RUN --lines 1000000 --block-bytes 262144 --kills 5
+
+Lines of --src, repeated to so many rows with ids, are translated by `translate` in one process of two
+threads, by `translate --workers 2`, and by `translate-dataset` on Ray's local mode, undisturbed: the rate of
+each, its start counted, and whether rows are equal. Then a job is begun of which --kills actors and as many
+drivers get SIGKILL in turn, each at a moment that is drawn evenly from a time in which, after the start until
+a first block is done, twice a death's share of the rest is; a killed job goes on by --resume. Options that
+are not known here are given to all commands. Prints a line for each death and a summary, and exits with 1
+where a row is lost, doubled, out of order or another one.
+Needs the extra `ray`; knows commands and processes alone, and kills those that it has started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+PROGRAM = [sys.executable, "-m", "bytenmt"]
+DATA = Path(__file__).parents[2] / "data"
+FILES = 4  # that the rows lie in
+PATIENCE = 120.0  # seconds until an actor must have begun, and Ray's processes must have gone
+ACTOR = b"Translating"
+
+
+def write_rows(folder: Path, lines: Sequence[str]) -> None:
+    """A folder of JSON lines, with the number of each row as its id."""
+    folder.mkdir()
+    for number in range(FILES):
+        first, last = (len(lines) * at // FILES for at in (number, number + 1))
+        with open(folder / f"{number}.jsonl", "w", encoding="utf-8") as file:
+            for index in range(first, last):
+                file.write(json.dumps({"id": index, "text": lines[index]}, ensure_ascii=False) + "\n")
+
+
+def read_rows(folder: Path) -> Iterator[tuple[int, str, str | None]]:
+    """id, text and translation, in the order of the parts."""
+    for part in sorted(folder.glob("part-*")):
+        for line in part.read_bytes().splitlines():
+            row = json.loads(line)
+            yield row["id"], row["text"], row["translation"]
+
+
+def same(folder: Path, lines: Sequence[str], translations: Sequence[str]) -> bool:
+    """Whether a data set has each row once, in order, with the translation of its line; says what differs."""
+    n_rows = 0
+    for expected, row in enumerate(read_rows(folder)):
+        n_rows += 1
+        if expected >= len(lines) or row != (expected, lines[expected], translations[expected]):
+            print(f"row {expected} is {row}", flush=True)
+            return False
+    if n_rows != len(lines):
+        print(f"{n_rows:,} rows of {len(lines):,}", flush=True)
+    return n_rows == len(lines)
+
+
+def seconds_of(command: Sequence[str]) -> float:
+    """How long a command takes that nobody disturbs. Raises RuntimeError where it fails."""
+    started = time.monotonic()
+    child = started_child(command)
+    _, said = child.communicate()
+    if child.returncode:
+        raise RuntimeError(said.decode())
+    return time.monotonic() - started
+
+
+def watched(command: Sequence[str], out: Path) -> tuple[float, float]:
+    """Seconds until a data set's first block is done, and until all are. Raises RuntimeError."""
+    started, first = time.monotonic(), 0.0
+    driver = started_child(command)
+    while driver.poll() is None:
+        if not first and n_done(out):
+            first = time.monotonic() - started
+        time.sleep(0.1)
+    end(driver)
+    return first, time.monotonic() - started
+
+
+def started_child(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """In a session of its own: Ray ends the group of a driver that has died."""
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
+
+
+def descendants(pid: int) -> dict[int, bytes]:
+    """The processes that a process has started, and theirs, with their command lines."""
+    parents, names = {}, {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                parents[int(folder.name)] = int((folder / "stat").read_bytes().rpartition(b")")[2].split()[1])
+                names[int(folder.name)] = (folder / "cmdline").read_bytes()
+            except OSError:  # it has ended
+                continue
+    found: dict[int, bytes] = {}
+    waiting = [pid]
+    while waiting:
+        one = waiting.pop()
+        children = [child for child, parent in parents.items() if parent == one and child in names]
+        found |= {child: names[child] for child in children}
+        waiting += children
+    return found
+
+
+def kill_actor(driver: subprocess.Popen[bytes], draw: random.Random) -> bool:
+    """Kill one of a job's actors, once there is one; whether there was one before the job ended."""
+    until = time.monotonic() + PATIENCE
+    while driver.poll() is None and time.monotonic() < until:
+        actors = [pid for pid, name in descendants(driver.pid).items() if ACTOR in name]
+        if actors:
+            os.kill(draw.choice(actors), signal.SIGKILL)
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def kill_driver(driver: subprocess.Popen[bytes]) -> bool:
+    """Kill a job's driver, and wait until Ray's processes have gone; whether it was there."""
+    started = descendants(driver.pid)
+    if driver.poll() is not None:
+        return False
+    driver.kill()
+    driver.communicate()
+    until = time.monotonic() + PATIENCE
+    while any(left := [pid for pid in started if Path(f"/proc/{pid}").exists()]):
+        if time.monotonic() > until:
+            print(f"{len(left)} of Ray's processes outlive their driver", flush=True)
+            for pid in left:
+                os.kill(pid, signal.SIGKILL)
+            break
+        time.sleep(0.1)
+    return True
+
+
+def n_done(out: Path) -> int:
+    """Blocks that are noted."""
+    try:
+        return (out / "_bytenmt" / "finished.jsonl").read_bytes().count(b"\n")
+    except FileNotFoundError:
+        return 0
+
+
+def killed(command: Sequence[str], out: Path, n_kills: int, longest: float) -> tuple[int, int]:
+    """Begin and go on with a job until so many of its actors and of its drivers were killed and it has ended;
+    how many actors and drivers were. A job that ends before stands as it is, and is begun anew. Raises
+    RuntimeError where it fails by itself."""
+    draw = random.Random(1)
+    kinds = ["actor", "driver"] * n_kills
+    deaths = {"actor": 0, "driver": 0}
+    driver = None
+    while kinds:
+        if driver is None:
+            driver = started_child([*command, "--resume"])
+        moment = draw.uniform(0, longest)
+        try:
+            driver.wait(moment)
+        except subprocess.TimeoutExpired:
+            was_there = kill_actor(driver, draw) if kinds[0] == "actor" else kill_driver(driver)
+            if was_there:
+                kind = kinds.pop(0)
+                deaths[kind] += 1
+                told = f"{kind} killed after {moment:.1f} s, {n_done(out)} blocks are noted"
+                print(f"death {sum(deaths.values())}: {told}", flush=True)
+                driver = None if kind == "driver" else driver
+                continue
+        end(driver)
+        driver = None
+        shutil.rmtree(out)
+    end(driver or started_child([*command, "--resume"]))
+    return deaths["actor"], deaths["driver"]
+
+
+def end(driver: subprocess.Popen[bytes]) -> None:
+    """Wait for a job. Raises RuntimeError where it fails."""
+    _, said = driver.communicate()
+    if driver.returncode:
+        raise RuntimeError(said.decode())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line; what it does not know goes to the commands."""
+    parser = argparse.ArgumentParser(description="A data set on Ray, killed at random moments.")
+    parser.add_argument("--model", type=Path, required=True, help="the run to translate with")
+    parser.add_argument("--src", type=Path, default=DATA / "train.ko")
+    parser.add_argument("--lines", type=int, default=2000)
+    parser.add_argument("--kills", type=int, default=2, help="of actors, and of drivers")
+    parser.add_argument("--actors", type=int, default=2)
+    parser.add_argument("--block-bytes", type=int, default=8192)
+    options, more = parser.parse_known_args(arguments)
+    given = options.src.read_text(encoding="utf-8").splitlines()
+    lines = [given[index % len(given)] for index in range(options.lines)]
+    with tempfile.TemporaryDirectory() as name:
+        good = check(Path(name), lines, options, ["-m", str(options.model), *more])
+    sys.exit(0 if good else 1)
+
+
+def check(folder: Path, lines: Sequence[str], options: argparse.Namespace, more: Sequence[str]) -> bool:
+    """Whether all ways give the same rows. more: options of every command."""
+    write_rows(folder / "in", lines)
+    few, many, whole = folder / "few", folder / "many", folder / "whole"
+    few.write_text(f"{lines[0]}\n", encoding="utf-8")
+    many.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+    def dataset(out: str) -> list[str]:
+        how = ["--actors", str(options.actors), "--block-bytes", str(options.block_bytes)]
+        return [*PROGRAM, "translate-dataset", str(folder / "in"), str(folder / out), *how, *more]
+
+    def tell(what: str, seconds: float, equal: bool = True) -> None:
+        rate = f"{len(lines):,} rows in {seconds:.1f} s, {len(lines) / seconds:,.0f} rows/s"
+        print(f"{what}: {rate}, {'equal' if equal else 'NOT equal'} row for row", flush=True)
+
+    translate = [*PROGRAM, "translate", *more, "-o", str(whole), "-i"]
+    seconds_of([*translate, str(few)])  # compiles what is not compiled yet
+    tell("translate --threads 2", seconds_of([*translate, str(many), "--threads", "2"]))
+    translations = whole.read_text(encoding="utf-8").split("\n")[:-1]
+    seconds = seconds_of([*translate, str(many), "--workers", "2"])
+    by_workers = whole.read_text(encoding="utf-8").split("\n")[:-1] == translations
+    tell("translate --workers 2", seconds, by_workers)
+    start, seconds = watched(dataset("lived"), folder / "lived")
+    lived = same(folder / "lived", lines, translations)
+    tell(f"translate-dataset --actors {options.actors}, {start:.1f} s until the first block", seconds, lived)
+    longest = 2 * (start + (seconds - start) / max(1, 2 * options.kills))
+    actors, drivers = killed(dataset("died"), folder / "died", options.kills, longest)
+    died = same(folder / "died", lines, translations)
+    print(f"{actors} actors and {drivers} drivers killed: {'equal' if died else 'NOT equal'} row for row")
+    return by_workers and lived and died
+
+
+if __name__ == "__main__":
+    main()
