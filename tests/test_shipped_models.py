@@ -15,6 +15,11 @@ KNOWN = {
         "We have no time.": "Wir haben keine Zeit.",
         "This book is very interesting.": "Dieses Buch ist sehr interessant.",
     },
+    "de-en": {
+        "Wo wohnst du?": "Where do you live?",
+        "Tom ist mein Bruder.": "Tom is my brother.",
+        "Ich liebe dich.": "I love you.",
+    },
 }
 
 
