@@ -14,13 +14,13 @@ from made_up import Distribution
 
 import bytenmt.decoding.cpu.search.beam_search
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.search.drafter import Drafter
+from bytenmt.decoding.cpu.search.drafter import Drafter, gather_rows
 from bytenmt.decoding.cpu.search.slots import DONE, FREE, Rules, SearchState
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.splitmix import draw_key
 
 FILE = Path(bytenmt.decoding.cpu.search.beam_search.__file__)
-WITH = ("candidates", "constraints", "ngram_blocking", "owing")  # files beside it
+WITH = ("candidates", "constraints", "ngram_blocking", "owing", "sampling")  # files beside it
 
 
 def interpreted() -> ModuleType:
@@ -100,7 +100,7 @@ class InterpretedEngine(NumbaEngine):
     def advance(self, n_steps: int) -> None:
         search, module = self._search, self._search_module
         for _ in range(n_steps):
-            module.gather_rows(search)
+            gather_rows.py_func(search)
             if not search.n_rows[0]:
                 return
             self.n_steps += 1

@@ -131,8 +131,9 @@ import signal, sys, time
 from pathlib import Path
 run = Path(sys.argv[sys.argv.index("-o") + 1])
 run.mkdir(exist_ok=True)
-(run / "told").write_text(" ".join(sys.argv))
+(run / "begun").write_text(" ".join(sys.argv))
 try:
+    (run / "begun").replace(run / "told")  # whoever waits for it may interrupt now
     time.sleep(60)
 except KeyboardInterrupt:
     (run / "checkpoints.json").write_text("{}")
