@@ -254,7 +254,7 @@ def _measured(run: Path, runtime: Runtime, src: Path, ref: Path, errors: str, be
 def warmup() -> None:
     """Compile ahead what decodes and reads text.
 
-    It is kept on the disk; otherwise the first command that needs it does so, which takes half a minute. For
+    It is kept on the disk; otherwise the first command that needs it does so, which takes a minute. For
     images, and for machines whose disk is read-only later; NUMBA_CACHE_DIR names the folder.
     """
     import tempfile

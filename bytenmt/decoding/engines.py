@@ -114,7 +114,7 @@ def told_of_compiling(reporter: Reporter) -> Iterator[None]:
     def tell() -> None:
         if run.stats.cache_misses:  # type: ignore[attr-defined]
             reporter.say(
-                "bytenmt: compiling the decode kernels for this machine, once: it takes about half a minute"
+                "bytenmt: compiling the decode kernels for this machine, once: it takes about a minute"
             )
 
     timer = Timer(PATIENCE, tell)
