@@ -15,18 +15,18 @@ from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, OFF, EngineSpec
 from bytenmt.decoding.loading import load_runs
-from bytenmt.decoding.settings import Settings
+from bytenmt.decoding.settings import Settings, encoded
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import SettingError
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import TextScores, text_scores
 from bytenmt.reporter import SILENT, Reporter
+from bytenmt.storage.manifest import METRICS
 from bytenmt.storage.weights import read_config
 
 Name = str | Path
 Names = Name | Sequence[Name]
 Texts = Name | Iterable[str]  # a file's name, or the lines themselves
-METRICS = "metrics.jsonl"
 
 
 class Evaluation(NamedTuple):
@@ -200,4 +200,5 @@ def _corpus(sources: Texts, targets: Texts) -> ParallelCorpus:
 def _text(text: Texts, name: str) -> TextFile:
     if isinstance(text, str | Path):
         return TextFile.open(Path(text))
-    return TextFile.from_bytes("".join(f"{line}\n" for line in text).encode(), name)
+    lines = (encoded(line, f"line {number} of the {name}") for number, line in enumerate(text, 1))
+    return TextFile.from_bytes(b"".join(line + b"\n" for line in lines), name)

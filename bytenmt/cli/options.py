@@ -78,6 +78,15 @@ ARCH = click.option(
 MODEL = click.option(  # of predict, whose argument is a text
     "-m", "--model", "run", type=FILE, required=True, help="The run folder, or a checkpoint file."
 )
+MODELS = click.option(  # of commands whose arguments are files
+    "-m",
+    "--model",
+    "runs",
+    type=FILE,
+    multiple=True,
+    required=True,
+    help="A run folder or a checkpoint file; several decide together.",
+)
 RUN = options(
     click.option("-m", "--model", "run", type=FILE, help="The same as RUN."),
     click.argument("named_run", metavar="RUN", type=FILE, required=False),

@@ -57,6 +57,20 @@ def test_translations_cost_what_they_cost_in_pytorch(name: str) -> None:
     assert np.array_equal(alone.log_p, found[4].log_p) and np.array_equal(alone.rank, found[4].rank)
 
 
+@pytest.mark.parametrize("name", ["luong", "convs2s"])
+def test_little_memory_changes_no_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One text after another, where all of them have no room at once."""
+    _, packed = both(name)
+    pairs = [(source, text) for source, text in zip(SOURCES, TEXTS, strict=True) if text]
+    whole = CpuReader(packed).texts(SOURCES, ENDED), CpuAttention(packed[0]).layers(pairs)
+    monkeypatch.setattr("bytenmt.decoding.cpu.reader.CELLS", 1)
+    parts = CpuReader(packed).texts(SOURCES, ENDED), CpuAttention(packed[0]).layers(pairs)
+    for one, other in zip(whole[0], parts[0], strict=True):
+        assert np.array_equal(one.log_p, other.log_p) and np.array_equal(one.rank, other.rank)
+    for layers, others in zip(whole[1], parts[1], strict=True):
+        assert all(np.array_equal(layers[number], others[number]) for number in layers)
+
+
 @pytest.mark.parametrize("name", WITHOUT_SOURCE)
 def test_a_stream_costs_what_it_costs_in_pytorch(name: str) -> None:
     """However it is cut, and texts of their own beside it."""

@@ -12,7 +12,7 @@ import click
 
 from bytenmt.cli.console import Command, check_output, detail, say, writer
 from bytenmt.cli.documents.languages import PAIR, language_pair
-from bytenmt.cli.options import DECODING, FILE, RUNTIME, within
+from bytenmt.cli.options import DECODING, FILE, MODELS, RUNTIME, within
 from bytenmt.cli.progress import progress
 from bytenmt.cli.workbench.keeping import KEEPING
 from bytenmt.config.bounds import Bounds
@@ -30,15 +30,7 @@ KEPT = "placeholders,tags,urls,emails"
 @click.command("translate-file", cls=Command)
 @click.argument("input", metavar="IN", type=FILE)
 @click.argument("output", metavar="OUT", type=FILE)
-@click.option(
-    "-m",
-    "--model",
-    "runs",
-    type=FILE,
-    multiple=True,
-    required=True,
-    help="A run folder or a checkpoint file; several decide together.",
-)
+@MODELS
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), help="Of IN; by its suffix without.")
 @click.option("--overwrite", is_flag=True, help="Translate anew what is translated already.")
 @click.option(

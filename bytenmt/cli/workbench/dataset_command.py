@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from bytenmt.cli.console import Command, say
-from bytenmt.cli.options import COUNT, DECODING, FILE, RUNTIME
+from bytenmt.cli.options import COUNT, DECODING, FILE, MODELS, RUNTIME
 from bytenmt.cli.progress import Console
 from bytenmt.cli.workbench.keeping import KEEPING
 from bytenmt.errors import BytenmtError
@@ -21,15 +21,7 @@ FORMATS = ("parquet", "jsonl", "csv", "text")
 @click.command("translate-dataset", cls=Command)
 @click.argument("input", metavar="IN", type=FILE)
 @click.argument("output", metavar="OUT", type=FILE)
-@click.option(
-    "-m",
-    "--model",
-    "runs",
-    type=FILE,
-    multiple=True,
-    required=True,
-    help="A run folder or a checkpoint file; several decide together.",
-)
+@MODELS
 @click.option("--column", default="text", show_default=True, help="Of the texts.")
 @click.option(
     "--to",

@@ -6,7 +6,7 @@ Knows packed models; does not know runs or files.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -24,6 +24,7 @@ from bytenmt.utf8 import BOS
 ROWS = 64  # of a pass
 SIDE_BY_SIDE = 4  # texts that a convolutional model reads, with as many bytes of each as there are rows
 PASSES = 16  # of one call at most
+CELLS = 1 << 24  # bytes of texts, or weights of attention, that are kept at once, if one text has not more
 ATTENDS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
 
 
@@ -128,18 +129,8 @@ class CpuReader:
         return CpuStream(self._packed, self._team)
 
     def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
-        recurrent = any(model.states for model in self._packed)
-        n_places = min(ROWS if recurrent else SIDE_BY_SIDE, max(1, len(texts)))
-        places = _Places(self._packed, n_places, ROWS // SIDE_BY_SIDE, self._team)
-        places.make_room(max(map(len, texts), default=0))
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         found: dict[int, Reading] = {}
-        for first in range(0, len(order), n_places):
-            group = order[first : first + n_places]
-            places.begin([None if sources is None else sources[i] for i in group])
-            for place, which in enumerate(group):
-                places.read(place, texts[which])
-            places.run()
+        for places, group in _groups(self._packed, self._team, sources, texts):
             found.update((which, places.reading(place)) for place, which in enumerate(group))
         return [found[i] for i in range(len(texts))]
 
@@ -154,15 +145,38 @@ class CpuAttention:
         self._turned = packed.source.reverse and not kept[:, Column.M].any()
 
     def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
-        found = []
-        for source, text in pairs:
-            places = _Places([self._packed], 1, ROWS, self._team, self._n_layers)
-            places.make_room(len(text), len(source) + 1)
-            places.begin([source])
-            places.read(0, text)
-            places.run()
-            n, order = len(source), [*range(len(source) + 1)]
-            columns = [*order[:n][::-1], n] if self._turned else order
-            weights = [layer[:, columns] for layer in places.attention(0, n + 1)]
-            found.append(dict(zip(self._packed.attending, weights, strict=True)))
-        return found
+        sources, texts = [source for source, _ in pairs], [text for _, text in pairs]
+        found: dict[int, dict[int, Weights]] = {}
+        for places, group in _groups([self._packed], self._team, sources, texts, self._n_layers):
+            for place, which in enumerate(group):
+                n, order = len(sources[which]), [*range(len(sources[which]) + 1)]
+                columns = [*order[:n][::-1], n] if self._turned else order
+                weights = [layer[:, columns] for layer in places.attention(place, n + 1)]
+                found[which] = dict(zip(self._packed.attending, weights, strict=True))
+        return [found[i] for i in range(len(pairs))]
+
+
+def _groups(
+    packed: Sequence[PackedModel],
+    team: ThreadTeam,
+    sources: Sequence[bytes] | None,
+    texts: Sequence[bytes],
+    n_layers: int = 0,
+) -> Iterator[tuple[_Places, list[int]]]:
+    """Texts of about one length that have been read together, and their numbers, a place each."""
+    if not texts:
+        return
+    longest = max(map(len, texts))
+    columns = max(map(len, sources or ()), default=0) + 1 if n_layers else 0
+    n_places = ROWS if any(model.states for model in packed) else SIDE_BY_SIDE
+    n_places = max(1, min(n_places, len(texts), CELLS // max(1, longest * max(1, n_layers * columns))))
+    places = _Places(packed, n_places, ROWS // SIDE_BY_SIDE, team, n_layers)
+    places.make_room(longest, columns)
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    for first in range(0, len(order), n_places):
+        group = order[first : first + n_places]
+        places.begin([None if sources is None else sources[i] for i in group])
+        for place, which in enumerate(group):
+            places.read(place, texts[which])
+        places.run()
+        yield places, group
