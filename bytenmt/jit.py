@@ -51,7 +51,16 @@ def njit(function: Function) -> Function:
     What is kept goes with the function's file and all that this file imports from this package, so a compiled
     function may use what other files define.
     """
-    compiled: Any = numba.njit(nogil=True)(function)
+    return _kept(numba.njit(nogil=True)(function), function)
+
+
+def njit_any_order(function: Function) -> Function:
+    """njit for a function whose sums may be taken in any order: a vector's lanes each take a part of one. The
+    order is the machine's, and the same in every run there."""
+    return _kept(numba.njit(nogil=True, fastmath={"reassoc", "contract"})(function), function)
+
+
+def _kept(compiled: Any, function: Function) -> Function:
     compiled._cache = KernelCache(function)
     return cast(Function, compiled)
 

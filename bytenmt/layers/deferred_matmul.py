@@ -16,6 +16,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from bytenmt.layers.matrix_rows import product
+
 Product = Callable[[Tensor], Tensor]
 Notes = list[tuple[Tensor, Tensor]]
 
@@ -31,18 +33,27 @@ def deferred(matrix: Tensor) -> Product:
     Make one for each run of the loop. Under autocast it computes in autocast's type, as plain products do.
     Without gradients, or for a matrix that needs none, it is `plain`.
     """
-    if not (torch.is_grad_enabled() and matrix.requires_grad):
-        return plain(matrix)
-    matrix = compute_type(matrix)
-    notes: Notes = []
-    token = _Gather.apply(matrix, notes)  # type: ignore[no-untyped-call]
-    fixed = matrix.detach()
+    return Deferred(matrix) if torch.is_grad_enabled() and matrix.requires_grad else plain(matrix)
 
-    def product(x: Tensor) -> Tensor:
-        y: Tensor = _Step.apply(x, fixed, token, notes)  # type: ignore[no-untyped-call]
+
+class Deferred:
+    """See `deferred`."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        matrix = compute_type(matrix)
+        self._notes: Notes = []
+        self.fixed = matrix.detach()
+        self.token: Tensor = _Gather.apply(matrix, self._notes)  # type: ignore[no-untyped-call]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        y: Tensor = _Step.apply(x, self.token, self)  # type: ignore[no-untyped-call]
         return y
 
-    return product
+    def back(self, x: Tensor, gradient: Tensor) -> Tensor:
+        """Of a step whose function for autograd took the token: what was read, and the product's gradient ->
+        the gradient by x. All three are of the matrix' type."""
+        self._notes.append((x, gradient))
+        return product(gradient, self.fixed)
 
 
 def compute_type(x: Tensor) -> Tensor:
@@ -73,15 +84,14 @@ class _Step(Function):
     """x matrix^T of one step; its backward notes what the matrix's gradient needs."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, matrix: Tensor, token: Tensor, notes: Notes) -> Tensor:
-        ctx.notes, ctx.kind = notes, x.dtype
+    def forward(ctx: Any, x: Tensor, token: Tensor, deferred: Deferred) -> Tensor:
+        ctx.deferred, ctx.kind = deferred, x.dtype
         x = compute_type(x)
-        ctx.save_for_backward(x, matrix)
-        return x @ matrix.mT
+        ctx.save_for_backward(x)
+        return product(x, deferred.fixed.mT)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, Tensor, None]:
-        x, matrix = ctx.saved_tensors
-        ctx.notes.append((x, gradient))
-        return (gradient @ matrix).to(ctx.kind), None, gradient.new_zeros(()), None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return ctx.deferred.back(x, gradient).to(ctx.kind), gradient.new_zeros(()), None

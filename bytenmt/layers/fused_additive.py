@@ -17,55 +17,54 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from bytenmt.jit import njit
+from bytenmt.jit import njit_any_order
 from bytenmt.layers.parallel import shares, spread
 
 Array = npt.NDArray[np.float32]
 LIMIT = 20.0  # exp(2 k) is far from overflow and from zero, so that no infinity meets a zero
 
 
-@njit
+@njit_any_order
 def add_scores(q: Array, k: Array, v: Array, scores: Array, first: int, last: int) -> None:
     """scores (n, b, s) of sentences first to last - 1, from v (d,), exponentials q (n, b, d), k (n, s, d)."""
-    one, two = np.float32(1), np.float32(2)
+    one, two, zero = np.float32(1), np.float32(2), np.float32(0)
     _, s, d = k.shape
-    whole = d // 64 * 64
-    partial = np.empty(64, np.float32)
+    most = zero
+    for c in range(d):
+        most += v[c]
     for i in range(first, last):
         for row in range(q.shape[1]):
             for j in range(s):
-                partial[:] = np.float32(0)
-                for c in range(0, whole, 64):
-                    for lane in range(64):
-                        e = q[i, row, c + lane] * k[i, j, c + lane]
-                        partial[lane] += v[c + lane] * (one - np.divide(two, one + e))
-                for lane in range(d - whole):
-                    e = q[i, row, whole + lane] * k[i, j, whole + lane]
-                    partial[lane] += v[whole + lane] * (one - np.divide(two, one + e))
-                total = np.float32(0)
-                for lane in range(64):
-                    total += partial[lane]
-                scores[i, row, j] = total
+                total = zero
+                for c in range(d):
+                    total += np.divide(v[c], one + q[i, row, c] * k[i, j, c])
+                scores[i, row, j] = most - two * total
 
 
-@njit
+@njit_any_order
 def add_gradients(
     q: Array, k: Array, v: Array, given: Array, d_q: Array, d_k: Array, d_v: Array, first: int, last: int
 ) -> None:
-    """From given (n, b, s), the scores' gradient: adds to d_q (n, b, d), d_k (n, s, d) and d_v (d,) those by
-    q and k themselves (not their exponentials) and by v."""
-    one, two, four = np.float32(1), np.float32(2), np.float32(4)
+    """From given (n, b, s), the scores' gradient: adds to d_q (n, b, d) and d_v (d,) those by q itself (not its
+    exponential) and by v, and to d_k (n, s, d) a share that times 4 v is the one by k."""
+    one, two, four, zero = np.float32(1), np.float32(2), np.float32(4), np.float32(0)
     _, s, d = k.shape
+    weighted, slope = np.empty(d, np.float32), np.empty(d, np.float32)
     for i in range(first, last):
         for row in range(q.shape[1]):
+            weighted[:], slope[:], total = zero, zero, zero
             for j in range(s):
                 g = given[i, row, j]
+                total += g
                 for c in range(d):
                     u = np.divide(one, one + q[i, row, c] * k[i, j, c])
-                    d_v[c] += g * (one - two * u)
-                    y = g * v[c] * four * u * (one - u)
-                    d_q[i, row, c] += y
+                    y = g * u - g * u * u
+                    weighted[c] += g * u
+                    slope[c] += y
                     d_k[i, j, c] += y
+            for c in range(d):
+                d_v[c] += total - two * weighted[c]
+                d_q[i, row, c] += four * v[c] * slope[c]
 
 
 def applies(keys: Tensor) -> bool:
@@ -119,7 +118,7 @@ class _Gather(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor, Tensor, None]:
-        d_keys, d_v = ctx.score.d_keys, ctx.score.d_v.sum(dim=0)
+        d_keys, d_v = ctx.score.d_keys * (4 * ctx.score.v), ctx.score.d_v.sum(dim=0)
         ctx.score.d_keys = ctx.score.d_v = None
         return d_keys.to(ctx.kinds[0]), d_v.to(ctx.kinds[1]), None
 

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from bytenmt.layers.deferred_matmul import deferred
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.fused_cells import FusedGRU, FusedLSTM, fusible
 
 GRUReset = Literal["before", "after"]
 GRUUpdate = Literal["keep", "take"]
@@ -57,6 +58,8 @@ class GRU(nn.Module):
         """One step as a function, for one run of a loop: x (rows, 3 d_hidden), the input's share of r, z, g,
         and h (rows, d_hidden) -> the new h. With d_inside, C_g c (rows, d_hidden) is its third argument."""
         gates, candidate = deferred(self.gates.weight), deferred(self.candidate.weight)
+        if fusible(gates) and fusible(candidate):
+            return FusedGRU(gates, candidate, self.reset == "after", self.update == "take")
 
         def step(x: Tensor, h: Tensor, inside: Tensor | None = None) -> Tensor:
             d = h.shape[-1]
@@ -113,6 +116,8 @@ class LSTM(nn.Module):
         """One step as a function, for one run of a loop: x (rows, 4 d_hidden), the input's share of the
         gates, and h, c (rows, d_hidden) -> new h, c."""
         recurrent = deferred(self.recurrent.weight)
+        if fusible(recurrent):
+            return FusedLSTM(recurrent)
 
         def step(x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
             i, f, g, o = (x + recurrent(h)).chunk(4, dim=-1)

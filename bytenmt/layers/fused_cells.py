@@ -1,0 +1,220 @@
+"""The steps of a GRU and of an LSTM in training on a CPU: each one function for autograd, of products and kernels.
+
+Operations on a few dozen rows take PyTorch longer to begin than to end, autograd adds as much again, and a step
+of a GRU is a dozen of them. Here the products by the state are PyTorch's, what stands between them is one pass
+over the rows, and the gradients by the matrices are deferred. recurrent.py has the equations and is the
+reference; equal to rounding, which is float32's here where autocast rounds every operation to bf16.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from bytenmt.jit import njit
+from bytenmt.layers.deferred_matmul import Deferred, Product
+from bytenmt.layers.numbers import KINDS, Array, as_array, narrow, sigmoid, tanh, wide
+
+ONE = np.float32(1)
+
+
+def fusible(product: Product) -> bool:
+    """Whether a cell may be fused that has this product: in training on a CPU, in float32 or bf16."""
+    return (
+        isinstance(product, Deferred)
+        and product.fixed.device.type == "cpu"
+        and product.fixed.dtype in KINDS
+        and not torch.compiler.is_compiling()
+    )
+
+
+@njit
+def gru_gates(x: Array, u: Array, h: Array, rz: Array, reset: Array) -> None:
+    """From the shares x (rows, 3 d) of the input and u (rows, 2 d) of the state h (rows, d): rz (rows, 2 d), the
+    gates, and reset (rows, d) = r * h."""
+    rows, d = h.shape
+    for i in range(rows):
+        for c in range(2 * d):
+            rz[i, c] = sigmoid(wide(x[i, c]) + wide(u[i, c]))
+        for c in range(d):
+            reset[i, c] = narrow(rz[i, c] * wide(h[i, c]), reset[i, c])
+
+
+@njit
+def gru_state(
+    x: Array, u: Array, h: Array, rz: Array, g: Array, new: Array, after: bool, take: bool
+) -> None:
+    """From u (rows, d), the state's share of g, which r resets here if that is done `after` the product: g and
+    the new state (rows, d)."""
+    rows, d = h.shape
+    for i in range(rows):
+        for c in range(d):
+            share = wide(u[i, c]) * (rz[i, c] if after else ONE)
+            g[i, c] = tanh(wide(x[i, 2 * d + c]) + share)
+        for c in range(d):
+            z, before = rz[i, d + c], wide(h[i, c])
+            moved = (z if take else ONE - z) * (g[i, c] - before)
+            new[i, c] = narrow(before + moved, new[i, c])
+
+
+@njit
+def gru_state_gradients(
+    given: Array, h: Array, rz: Array, g: Array, d_x: Array, d_h: Array, take: bool
+) -> None:
+    """From given (rows, d), the gradient by the new state: what d_x (rows, 3 d) has of z and g, and d_h (rows, d)
+    but for what goes through the gates."""
+    rows, d = h.shape
+    for i in range(rows):
+        for c in range(d):
+            y, z, candidate = wide(given[i, c]), rz[i, d + c], g[i, c]
+            difference = candidate - wide(h[i, c])
+            share = z if take else ONE - z
+            d_share = y * difference if take else -y * difference
+            d_x[i, d + c] = narrow(d_share * z * (ONE - z), d_x[i, 0])
+            d_x[i, 2 * d + c] = narrow(y * share * (ONE - candidate * candidate), d_x[i, 0])
+            d_h[i, c] = narrow(y * (ONE - share), d_h[i, c])
+
+
+@njit
+def gru_reset_gradients(d_reset: Array, other: Array, rz: Array, d_x: Array, d_other: Array) -> None:
+    """From d_reset (rows, d), the gradient by r * other: what d_x has of r, and what d_other (rows, d) has more."""
+    rows, d = other.shape
+    for i in range(rows):
+        for c in range(d):
+            y, r = wide(d_reset[i, c]), rz[i, c]
+            d_x[i, c] = narrow(y * wide(other[i, c]) * r * (ONE - r), d_x[i, 0])
+            d_other[i, c] = narrow(wide(d_other[i, c]) + y * r, d_other[i, c])
+
+
+class FusedGRU:
+    """GRU.stepper for one run of a loop, by the products of a state with U_r, U_z and with U_g."""
+
+    def __init__(self, gates: Deferred, candidate: Deferred, after: bool, take: bool) -> None:
+        self.gates, self.candidate, self.after, self.take = gates, candidate, after, take
+
+    def __call__(self, x: Tensor, h: Tensor, inside: Tensor | None = None) -> Tensor:
+        """See GRU.stepper."""
+        tokens = self.gates.token, self.candidate.token
+        new: Tensor = _GRUStep.apply(x, h, inside, *tokens, self)  # type: ignore[no-untyped-call]
+        return new
+
+
+class _GRUStep(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, h: Tensor, inside: Tensor | None, gates: Tensor, candidate: Tensor, cell: FusedGRU
+    ) -> Tensor:
+        x, h, kind = x.contiguous(), h.contiguous(), cell.gates.fixed.dtype
+        read = h.to(kind)
+        rz, g = h.new_empty(len(h), 2 * h.shape[1], dtype=torch.float32), h.new_empty(h.shape, dtype=torch.float32)
+        new, reset = h.new_empty(h.shape, dtype=torch.promote_types(x.dtype, h.dtype)), torch.empty_like(read)
+        x_, h_, rz_ = as_array(x), as_array(h), as_array(rz)
+        gru_gates(x_, as_array(read @ cell.gates.fixed.mT), h_, rz_, as_array(reset))
+        u = (read if cell.after else reset) @ cell.candidate.fixed.mT
+        if inside is not None:
+            u = u + inside
+        gru_state(x_, as_array(u), h_, rz_, as_array(g), as_array(new), cell.after, cell.take)
+        ctx.save_for_backward(h, read, rz, g, u if cell.after else reset)
+        ctx.cell, ctx.kinds = cell, (x.dtype, None if inside is None else inside.dtype)
+        return new
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+        h, read, rz, g, last = ctx.saved_tensors
+        cell, kind, d = ctx.cell, read.dtype, h.shape[1]
+        d_x, d_h = read.new_empty(len(h), 3 * d), torch.empty_like(h)
+        rz_, d_x_, d_h_ = as_array(rz), as_array(d_x), as_array(d_h)
+        gru_state_gradients(as_array(given.contiguous()), as_array(h), rz_, as_array(g), d_x_, d_h_, cell.take)
+        d_rz, d_g = d_x[:, : 2 * d], d_x[:, 2 * d :]
+        d_inside = None
+        if cell.after:  # g = tanh(x_g + r * last)
+            d_u = torch.zeros_like(last)
+            gru_reset_gradients(as_array(d_g), as_array(last), rz_, d_x_, as_array(d_u))
+            d_h += cell.candidate.back(read, d_u.to(kind))
+            d_inside = None if ctx.kinds[1] is None else d_u.to(ctx.kinds[1])
+        else:  # last = r * h
+            d_last = cell.candidate.back(last, d_g)
+            gru_reset_gradients(as_array(d_last), as_array(h), rz_, d_x_, d_h_)
+        d_h += cell.gates.back(read, d_rz)
+        token = rz.new_zeros(())
+        return d_x.to(ctx.kinds[0]), d_h, d_inside, token, token, None
+
+
+@njit
+def lstm_state(x: Array, u: Array, c: Array, gates: Array, new_c: Array, tanh_c: Array, new_h: Array) -> None:
+    """From the shares x and u (rows, 4 d) of the input and the state, and the cells c (rows, d): gates i, f, g, o
+    (rows, 4 d), the new cells, their tanh and the new state (rows, d)."""
+    rows, d = c.shape
+    for i in range(rows):
+        for j in range(2 * d):
+            gates[i, j] = sigmoid(wide(x[i, j]) + wide(u[i, j]))
+        for j in range(2 * d, 3 * d):
+            gates[i, j] = tanh(wide(x[i, j]) + wide(u[i, j]))
+        for j in range(3 * d, 4 * d):
+            gates[i, j] = sigmoid(wide(x[i, j]) + wide(u[i, j]))
+        for j in range(d):
+            cell = gates[i, d + j] * wide(c[i, j]) + gates[i, j] * gates[i, 2 * d + j]
+            new_c[i, j] = narrow(cell, new_c[i, j])
+            tanh_c[i, j] = tanh(cell)
+            new_h[i, j] = narrow(gates[i, 3 * d + j] * tanh_c[i, j], new_h[i, j])
+
+
+@njit
+def lstm_gradients(
+    given_h: Array, given_c: Array, c: Array, gates: Array, tanh_c: Array, d_x: Array, d_c: Array
+) -> None:
+    """From the gradients by the new state and the new cells (rows, d): d_x (rows, 4 d) and d_c (rows, d)."""
+    rows, d = c.shape
+    for row in range(rows):
+        for j in range(d):
+            i, f, g, o = gates[row, j], gates[row, d + j], gates[row, 2 * d + j], gates[row, 3 * d + j]
+            y, t = wide(given_h[row, j]), tanh_c[row, j]
+            cell = wide(given_c[row, j]) + y * o * (ONE - t * t)
+            d_x[row, j] = narrow(cell * g * i * (ONE - i), d_x[row, 0])
+            d_x[row, d + j] = narrow(cell * wide(c[row, j]) * f * (ONE - f), d_x[row, 0])
+            d_x[row, 2 * d + j] = narrow(cell * i * (ONE - g * g), d_x[row, 0])
+            d_x[row, 3 * d + j] = narrow(y * t * o * (ONE - o), d_x[row, 0])
+            d_c[row, j] = narrow(cell * f, d_c[row, j])
+
+
+class FusedLSTM:
+    """LSTM.stepper for one run of a loop, by the product of a state with U."""
+
+    def __init__(self, recurrent: Deferred) -> None:
+        self.recurrent = recurrent
+
+    def __call__(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """See LSTM.stepper."""
+        h, c = _LSTMStep.apply(x, h, c, self.recurrent.token, self.recurrent)  # type: ignore[no-untyped-call]
+        return h, c
+
+
+class _LSTMStep(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, h: Tensor, c: Tensor, token: Tensor, recurrent: Deferred) -> tuple[Tensor, Tensor]:
+        x, c, read = x.contiguous(), c.contiguous(), h.to(recurrent.fixed.dtype)
+        gates = c.new_empty(len(c), 4 * c.shape[1], dtype=torch.float32)
+        tanh_c = c.new_empty(c.shape, dtype=torch.float32)
+        new_c = torch.empty_like(c, dtype=torch.promote_types(x.dtype, c.dtype))
+        new_h = torch.empty_like(new_c)
+        before = as_array(x), as_array(read @ recurrent.fixed.mT), as_array(c)
+        lstm_state(*before, *(as_array(made) for made in (gates, new_c, tanh_c, new_h)))
+        ctx.save_for_backward(read, c, gates, tanh_c)
+        ctx.recurrent, ctx.kinds = recurrent, (x.dtype, h.dtype)
+        return new_h, new_c
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, given_h: Tensor, given_c: Tensor) -> tuple[Tensor | None, ...]:
+        read, c, gates, tanh_c = ctx.saved_tensors
+        d_x, d_c = read.new_empty(gates.shape), torch.empty_like(c)
+        given = as_array(given_h.contiguous()), as_array(given_c.contiguous())
+        lstm_gradients(*given, *(as_array(kept) for kept in (c, gates, tanh_c, d_x, d_c)))
+        d_h = ctx.recurrent.back(read, d_x).to(ctx.kinds[1])
+        return d_x.to(ctx.kinds[0]), d_h, d_c, gates.new_zeros(()), None
