@@ -45,8 +45,8 @@ def add_scores(q: Array, k: Array, v: Array, scores: Array, first: int, last: in
 def add_gradients(
     q: Array, k: Array, v: Array, given: Array, d_q: Array, d_k: Array, d_v: Array, first: int, last: int
 ) -> None:
-    """From given (n, b, s), the scores' gradient: adds to d_q (n, b, d) and d_v (d,) those by q itself (not its
-    exponential) and by v, and to d_k (n, s, d) a share that times 4 v is the one by k."""
+    """From given (n, b, s), the scores' gradient: adds to d_q (n, b, d) and d_v (d,) those by q itself (not
+    its exponential) and by v, and to d_k (n, s, d) a share that times 4 v is the one by k."""
     one, two, four, zero = np.float32(1), np.float32(2), np.float32(4), np.float32(0)
     _, s, d = k.shape
     weighted, slope = np.empty(d, np.float32), np.empty(d, np.float32)

@@ -1,14 +1,15 @@
-"""The steps of a GRU and of an LSTM in training on a CPU: each one function for autograd, of products and kernels.
+"""The steps of a GRU and of an LSTM in training on a CPU: each one function for autograd, of products and
+kernels.
 
-Operations on a few dozen rows take PyTorch longer to begin than to end, autograd adds as much again, and a step
-of a GRU is a dozen of them. Here the products by the state are PyTorch's, what stands between them is one pass
-over the rows, and the gradients by the matrices are deferred. recurrent.py has the equations and is the
-reference; equal to rounding, which is float32's here where autocast rounds every operation to bf16.
+Operations on a few dozen rows take PyTorch longer to begin than to end, autograd adds as much again, and a
+step of a GRU is a dozen of them. Here the products by the state are PyTorch's, what stands between them is
+one pass over the rows, and the gradients by the matrices are deferred. recurrent.py has the equations and is
+the reference; equal to rounding, which is float32's here where autocast rounds every operation to bf16.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from bytenmt.layers.numbers import KINDS, Array, as_array, narrow, sigmoid, tanh
 ONE = np.float32(1)
 
 
-def fusible(product: Product) -> bool:
+def fusible(product: Product) -> TypeGuard[Deferred]:
     """Whether a cell may be fused that has this product: in training on a CPU, in float32 or bf16."""
     return (
         isinstance(product, Deferred)
@@ -35,8 +36,8 @@ def fusible(product: Product) -> bool:
 
 @njit
 def gru_gates(x: Array, u: Array, h: Array, rz: Array, reset: Array) -> None:
-    """From the shares x (rows, 3 d) of the input and u (rows, 2 d) of the state h (rows, d): rz (rows, 2 d), the
-    gates, and reset (rows, d) = r * h."""
+    """From the shares x (rows, 3 d) of the input and u (rows, 2 d) of the state h (rows, d): rz (rows, 2 d),
+    the gates, and reset (rows, d) = r * h."""
     rows, d = h.shape
     for i in range(rows):
         for c in range(2 * d):
@@ -46,11 +47,9 @@ def gru_gates(x: Array, u: Array, h: Array, rz: Array, reset: Array) -> None:
 
 
 @njit
-def gru_state(
-    x: Array, u: Array, h: Array, rz: Array, g: Array, new: Array, after: bool, take: bool
-) -> None:
-    """From u (rows, d), the state's share of g, which r resets here if that is done `after` the product: g and
-    the new state (rows, d)."""
+def gru_state(x: Array, u: Array, h: Array, rz: Array, g: Array, new: Array, after: bool, take: bool) -> None:
+    """From u (rows, d), the state's share of g, which r resets here if that is done `after` the product: g
+    and the new state (rows, d)."""
     rows, d = h.shape
     for i in range(rows):
         for c in range(d):
@@ -66,8 +65,8 @@ def gru_state(
 def gru_state_gradients(
     given: Array, h: Array, rz: Array, g: Array, d_x: Array, d_h: Array, take: bool
 ) -> None:
-    """From given (rows, d), the gradient by the new state: what d_x (rows, 3 d) has of z and g, and d_h (rows, d)
-    but for what goes through the gates."""
+    """From given (rows, d), the gradient by the new state: what d_x (rows, 3 d) has of z and g, and d_h
+    (rows, d) but for what goes through the gates."""
     rows, d = h.shape
     for i in range(rows):
         for c in range(d):
@@ -82,7 +81,8 @@ def gru_state_gradients(
 
 @njit
 def gru_reset_gradients(d_reset: Array, other: Array, rz: Array, d_x: Array, d_other: Array) -> None:
-    """From d_reset (rows, d), the gradient by r * other: what d_x has of r, and what d_other (rows, d) has more."""
+    """From d_reset (rows, d), the gradient by r * other: what d_x has of r, and what d_other (rows, d) has
+    more."""
     rows, d = other.shape
     for i in range(rows):
         for c in range(d):
@@ -107,11 +107,20 @@ class FusedGRU:
 class _GRUStep(Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, h: Tensor, inside: Tensor | None, gates: Tensor, candidate: Tensor, cell: FusedGRU
+        ctx: Any,
+        x: Tensor,
+        h: Tensor,
+        inside: Tensor | None,
+        gates: Tensor,
+        candidate: Tensor,
+        cell: FusedGRU,
     ) -> Tensor:
         x, h, kind = x.contiguous(), h.contiguous(), cell.gates.fixed.dtype
         read = h.to(kind)
-        rz, g = h.new_empty(len(h), 2 * h.shape[1], dtype=torch.float32), h.new_empty(h.shape, dtype=torch.float32)
+        rz, g = (
+            h.new_empty(len(h), 2 * h.shape[1], dtype=torch.float32),
+            h.new_empty(h.shape, dtype=torch.float32),
+        )
         new, reset = h.new_empty(h.shape, dtype=torch.promote_types(x.dtype, h.dtype)), torch.empty_like(read)
         x_, h_, rz_ = as_array(x), as_array(h), as_array(rz)
         gru_gates(x_, as_array(read @ cell.gates.fixed.mT), h_, rz_, as_array(reset))
@@ -130,7 +139,9 @@ class _GRUStep(Function):
         cell, kind, d = ctx.cell, read.dtype, h.shape[1]
         d_x, d_h = read.new_empty(len(h), 3 * d), torch.empty_like(h)
         rz_, d_x_, d_h_ = as_array(rz), as_array(d_x), as_array(d_h)
-        gru_state_gradients(as_array(given.contiguous()), as_array(h), rz_, as_array(g), d_x_, d_h_, cell.take)
+        gru_state_gradients(
+            as_array(given.contiguous()), as_array(h), rz_, as_array(g), d_x_, d_h_, cell.take
+        )
         d_rz, d_g = d_x[:, : 2 * d], d_x[:, 2 * d :]
         d_inside = None
         if cell.after:  # g = tanh(x_g + r * last)
@@ -148,8 +159,8 @@ class _GRUStep(Function):
 
 @njit
 def lstm_state(x: Array, u: Array, c: Array, gates: Array, new_c: Array, tanh_c: Array, new_h: Array) -> None:
-    """From the shares x and u (rows, 4 d) of the input and the state, and the cells c (rows, d): gates i, f, g, o
-    (rows, 4 d), the new cells, their tanh and the new state (rows, d)."""
+    """From the shares x and u (rows, 4 d) of the input and the state, and the cells c (rows, d): gates i, f,
+    g, o (rows, 4 d), the new cells, their tanh and the new state (rows, d)."""
     rows, d = c.shape
     for i in range(rows):
         for j in range(2 * d):
@@ -197,7 +208,9 @@ class FusedLSTM:
 
 class _LSTMStep(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, h: Tensor, c: Tensor, token: Tensor, recurrent: Deferred) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, x: Tensor, h: Tensor, c: Tensor, token: Tensor, recurrent: Deferred
+    ) -> tuple[Tensor, Tensor]:
         x, c, read = x.contiguous(), c.contiguous(), h.to(recurrent.fixed.dtype)
         gates = c.new_empty(len(c), 4 * c.shape[1], dtype=torch.float32)
         tanh_c = c.new_empty(c.shape, dtype=torch.float32)

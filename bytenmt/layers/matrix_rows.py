@@ -62,7 +62,8 @@ def add_sums(x: Array, m: Array, y: Array, first: int, last: int) -> None:
 
 
 def product(x: Tensor, matrix: Tensor) -> Tensor:
-    """x @ matrix, of one type and without gradients: by these kernels if there is a matrix for every few rows."""
+    """x @ matrix, of one type and without gradients: by these kernels if there is a matrix for every few
+    rows."""
     kind = x.device.type == "cpu" and x.dtype in KINDS and matrix.numel() > 0
     few = x.dim() == matrix.dim() == 3 and 0 < x.shape[1] <= FEW and len(x) == len(matrix)
     if not (kind and few and (matrix.is_contiguous() or matrix.mT.is_contiguous())):

@@ -48,7 +48,8 @@ def _wide(context: Any, x: Any) -> tuple[Any, Callable[..., Any]]:
 
 
 def _narrow(context: Any, value: Any, like: Any) -> tuple[Any, Callable[..., Any]]:
-    """A float32, and a number of the array that it is for -> what to put there: to the nearest, ties to even."""
+    """A float32, and a number of the array that it is for -> what to put there: to the nearest, ties to
+    even."""
 
     def build(_: Any, b: Any, signature: Any, arguments: Sequence[Any]) -> Any:
         if like == types.float32:
@@ -72,7 +73,9 @@ def _power(context: Any, n: Any) -> tuple[Any, Callable[..., Any]]:
     return types.float32(types.float32), build
 
 
-wide, narrow, power = intrinsic(_wide), intrinsic(_narrow), intrinsic(_power)
+wide: Any = intrinsic(_wide)
+narrow: Any = intrinsic(_narrow)
+power: Any = intrinsic(_power)
 
 
 @register_jitable
@@ -89,8 +92,9 @@ def sigmoid(x: np.float32) -> np.float32:
     e = e * r + np.float32(1 / 2)
     e = e * r + np.float32(1)
     e = e * r + np.float32(1)
-    one = np.float32(1)
-    return np.divide(one, one + e * power(n))
+    one, scale = np.float32(1), power(n)
+    y: np.float32 = np.divide(one, one + e * scale)
+    return y
 
 
 @register_jitable

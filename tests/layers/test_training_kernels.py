@@ -1,0 +1,207 @@
+"""What training on a CPU computes by kernels of our own equals PyTorch's plain form, values and gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import product as combinations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from bytenmt.jit import njit
+from bytenmt.layers import fused_cells, matrix_rows
+from bytenmt.layers.numbers import Array, as_array, narrow, sigmoid, tanh, wide
+from bytenmt.layers.recurrent import GRU, LSTM, GRUReset, GRUUpdate
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    """PyTorch with one and with two threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+# ---- single numbers
+
+
+@njit
+def copied(x: Array, y: Array) -> None:
+    """x to y, from one type to another."""
+    for i in range(len(x)):
+        y[i] = narrow(wide(x[i]), y[i])
+
+
+@njit
+def curves(x: Array, y: Array) -> None:
+    """sigmoid and tanh of x (n,) to y (2, n)."""
+    for i in range(len(x)):
+        y[0, i], y[1, i] = sigmoid(x[i]), tanh(x[i])
+
+
+def test_bf16_is_rounded_as_pytorch_does_it() -> None:
+    """Every bf16 number, what lies halfway to the next and just beside that; infinities; a NaN stays one."""
+    upper = torch.arange(1 << 16, dtype=torch.int64)
+    bits = torch.cat([upper << 16 | low for low in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF)])
+    numbers = bits.to(torch.uint32).view(torch.float32)
+    found = torch.empty(len(numbers), dtype=torch.bfloat16)
+    copied(as_array(numbers), as_array(found))
+    torch.testing.assert_close(found, numbers.bfloat16(), rtol=0, atol=0, equal_nan=True)
+    back = torch.empty(len(numbers))
+    copied(as_array(found), as_array(back))
+    torch.testing.assert_close(back, found.float(), rtol=0, atol=0, equal_nan=True)
+
+
+def test_sigmoid_and_tanh_are_numpys() -> None:
+    x = np.concatenate([np.linspace(-100, 100, 200_001), [np.inf, -np.inf, np.nan, 1e-30, -0.0]])
+    found = np.empty((2, len(x)), np.float32)
+    curves(x.astype(np.float32), found)
+    exact = x.astype(np.float32).astype(np.float64)
+    with np.errstate(over="ignore"):
+        expected = np.stack([1 / (1 + np.exp(-exact)), np.tanh(exact)])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2.5e-7)
+    far = np.abs(exact) < 80
+    np.testing.assert_allclose(found[0, far], expected[0, far], rtol=3e-7)
+
+
+# ---- few rows
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 1, 7, 33), (5, 2, 8, 64), (2, 4, 3, 131), (4, 3, 9, 16)])
+def test_few_rows_meet_their_matrices(
+    shape: tuple[int, int, int, int],
+    turned: bool,
+    kind: torch.dtype,
+    threads: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Against the product in float64, for a matrix that lies as it is multiplied or transposed."""
+    n, rows, a, b = shape
+    torch.manual_seed(a * b)
+    x, matrix = (
+        torch.randn(n, rows, a).to(kind),
+        torch.randn(n, b if turned else a, a if turned else b).to(kind),
+    )
+    matrix = matrix.mT if turned else matrix
+    calls = []
+    name = "add_sums" if matrix.is_contiguous() else "add_dots"
+    kernel = getattr(matrix_rows, name)
+    monkeypatch.setattr(matrix_rows, name, lambda *given: calls.append(1) or kernel(*given))
+    found = matrix_rows.product(x, matrix)
+    assert calls and found.dtype == kind and found.shape == (n, rows, b)
+    tolerance = 1e-5 if kind == torch.float32 else 1e-2
+    torch.testing.assert_close(found.double(), x.double() @ matrix.double(), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((2, 5, 3), (2, 3, 4)),
+        ((2, 1, 3), (3, 4)),
+        ((1, 3), (3, 4)),
+        ((2, 1, 0), (2, 0, 4)),
+        ((0, 1, 3), (0, 3, 4)),
+    ],
+)
+def test_other_products_are_left_to_pytorch(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    torch.manual_seed(0)
+    x, matrix = (torch.randn(shape) for shape in shapes)
+    torch.testing.assert_close(matrix_rows.product(x, matrix), x @ matrix)
+    slices = torch.randn(2, 3, 8)[:, :, ::2]
+    torch.testing.assert_close(matrix_rows.product(torch.ones(2, 1, 3), slices), torch.ones(2, 1, 3) @ slices)
+
+
+# ---- cells
+
+CELLS: dict[str, Callable[[int, int], GRU | LSTM]] = {
+    "gru-inside": lambda d_input, d: GRU(d_input, d, "after", d_inside=d_input // 2),
+    "lstm": lambda d_input, d: LSTM(d_input, d),
+}
+RESETS: tuple[GRUReset, ...] = ("before", "after")
+UPDATES: tuple[GRUUpdate, ...] = ("keep", "take")
+for how in combinations(RESETS, UPDATES):
+    CELLS["gru-" + "-".join(how)] = lambda d_input, d, how=how: GRU(d_input, d, *how)  # type: ignore[misc]
+
+
+def unrolled(
+    cell: GRU | LSTM, x: Tensor, states: list[Tensor], autocast: bool = False
+) -> tuple[list[Tensor], list[Tensor]]:
+    """All states of a cell over x (rows, t, d_input); and the gradients by its weights, x and the first
+    states, where every state counts, each by its own random weight."""
+    x, states = x.requires_grad_(), [state.requires_grad_() for state in states]
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        found = list(cell.unrolled(x, *states))
+    draw = torch.Generator().manual_seed(5)
+    weights = [torch.randn(part.shape, generator=draw, dtype=torch.float64) for part in found]
+    loss = sum((part * weight.to(part.dtype)).sum() for part, weight in zip(found, weights, strict=True))
+    assert isinstance(loss, Tensor)
+    return [part.detach() for part in found], list(
+        torch.autograd.grad(loss, [*cell.parameters(), x, *states])
+    )
+
+
+@pytest.mark.parametrize(("rows", "t", "d"), [(1, 1, 1), (3, 5, 7), (2, 9, 48)])
+@pytest.mark.parametrize("name", CELLS)
+def test_fused_cells_equal_plain_ones(
+    name: str, rows: int, t: int, d: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float32 against float64, which is never fused: to rounding. In bf16 no farther from it than what
+    autocast makes of the plain form."""
+    torch.manual_seed(d)
+    cell, exact = CELLS[name](6, d), CELLS[name](6, d).double()
+    exact.load_state_dict(cell.state_dict())
+    x, parts = torch.randn(rows, t, 6), [torch.randn(rows, d) for _ in range(cell.PARTS)]
+    steps: list[str] = []
+    for step in (fused_cells.FusedGRU, fused_cells.FusedLSTM):
+        call = step.__call__
+        monkeypatch.setattr(step, "__call__", lambda *given, call=call: steps.append("step") or call(*given))
+    expected = [part for group in unrolled(exact, x.double(), [p.double() for p in parts]) for part in group]
+    assert not steps
+    found = [part for group in unrolled(cell, x.clone(), [p.clone() for p in parts]) for part in group]
+    assert len(steps) == t
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one.double(), other, rtol=2e-5, atol=2e-5)
+
+    def distance() -> float:
+        half = [
+            part for group in unrolled(cell, x.clone(), [p.clone() for p in parts], True) for part in group
+        ]
+        return math.fsum(float((a - b).square().sum()) for a, b in zip(half, expected, strict=True))
+
+    fused = distance()
+    assert len(steps) == 2 * t
+    monkeypatch.setattr("bytenmt.layers.recurrent.fusible", lambda product: False)
+    plain = distance()
+    assert len(steps) == 2 * t
+    assert fused <= 1.5 * plain + 1e-8, (fused, plain)
+
+
+def test_cells_are_fused_in_training_alone() -> None:
+    """Without gradients, in float64 and for weights that are not trained, the plain form is taken."""
+    cell = GRU(3, 4)
+    assert isinstance(cell.stepper(), fused_cells.FusedGRU)
+    with torch.no_grad():
+        assert not isinstance(cell.stepper(), fused_cells.FusedGRU)
+    assert not isinstance(GRU(3, 4).double().stepper(), fused_cells.FusedGRU)
+    assert not isinstance(GRU(3, 4).requires_grad_(False).stepper(), fused_cells.FusedGRU)
+    half_trained = GRU(3, 4)
+    half_trained.candidate.requires_grad_(False)
+    assert not isinstance(half_trained.stepper(), fused_cells.FusedGRU)
+
+
+def test_a_nan_goes_through_a_fused_cell() -> None:
+    """A training that has diverged is seen, not hidden by a kernel."""
+    cell = GRU(3, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        states = cell(torch.full((1, 2, 3), math.nan), torch.zeros(1, 4))
+    states.sum().backward()
+    assert (
+        states.isnan().all() and cell.input.weight.grad is not None and cell.input.weight.grad.isnan().all()
+    )
