@@ -2,8 +2,9 @@
 
 With E_q = exp(2 q) and E_k = exp(2 k), tanh(q + k) = 1 - 2 / (1 + E_q E_k): the keys' exponentials are taken
 once for all steps, a step costs one division an element, and its backward makes the same from the same
-again instead of keeping it. Exact to rounding in float32 while |k| stays below LIMIT: where E_q overflows or
-is zero tanh is 1 or -1 then anyway. Knows no weights but v.
+again instead of keeping it; the gradients by the keys and v wait for the last step. Exact to rounding in
+float32 while |k| stays below LIMIT: where E_q overflows or is zero tanh is 1 or -1 then anyway. Knows no
+weights but v.
 """
 
 from __future__ import annotations
@@ -42,29 +43,47 @@ def add_scores(q: Array, k: Array, v: Array, scores: Array, first: int, last: in
 
 
 @njit_any_order
-def add_gradients(
-    q: Array, k: Array, v: Array, given: Array, d_q: Array, d_k: Array, d_v: Array, first: int, last: int
+def add_query_gradients(
+    q: Array, k: Array, v: Array, given: Array, d_q: Array, first: int, last: int
 ) -> None:
-    """From given (n, b, s), the scores' gradient: adds to d_q (n, b, d) and d_v (d,) those by q itself (not
-    its exponential) and by v, and to d_k (n, s, d) a share that times 4 v is the one by k."""
-    one, two, four, zero = np.float32(1), np.float32(2), np.float32(4), np.float32(0)
+    """From given (n, b, s), the scores' gradient: d_q (n, b, d), the one by q itself, not its exponential."""
+    one, four = np.float32(1), np.float32(4)
+    _, s, d = k.shape
+    slope = np.empty(d, np.float32)
+    for i in range(first, last):
+        for row in range(q.shape[1]):
+            slope[:] = np.float32(0)
+            for j in range(s):
+                for c in range(d):
+                    u = np.divide(one, one + q[i, row, c] * k[i, j, c])
+                    slope[c] += given[i, row, j] * (u - u * u)
+            for c in range(d):
+                d_q[i, row, c] = four * v[c] * slope[c]
+
+
+@njit_any_order
+def add_key_gradients(
+    q: Array, k: Array, v: Array, given: Array, d_k: Array, d_v: Array, first: int, last: int
+) -> None:
+    """From given (n, b, s), the scores' gradient in all steps: d_k (n, s, d), the one by k itself, and adds
+    to d_v (d,) the one by v."""
+    one, two, four = np.float32(1), np.float32(2), np.float32(4)
     _, s, d = k.shape
     weighted, slope = np.empty(d, np.float32), np.empty(d, np.float32)
     for i in range(first, last):
-        for row in range(q.shape[1]):
-            weighted[:], slope[:], total = zero, zero, zero
-            for j in range(s):
+        for j in range(s):
+            weighted[:] = slope[:] = np.float32(0)
+            total = np.float32(0)
+            for row in range(q.shape[1]):
                 g = given[i, row, j]
                 total += g
                 for c in range(d):
                     u = np.divide(one, one + q[i, row, c] * k[i, j, c])
-                    y = g * u - g * u * u
                     weighted[c] += g * u
-                    slope[c] += y
-                    d_k[i, j, c] += y
+                    slope[c] += g * (u - u * u)
             for c in range(d):
+                d_k[i, j, c] = four * v[c] * slope[c]
                 d_v[c] += total - two * weighted[c]
-                d_q[i, row, c] += four * v[c] * slope[c]
 
 
 def applies(keys: Tensor) -> bool:
@@ -79,8 +98,7 @@ class FusedScore:
     def __init__(self, keys: Tensor, v: Tensor) -> None:
         self.exponentials = (2 * keys.detach().float()).exp().contiguous()
         self.v = v.detach().float().contiguous()
-        self.d_keys: Tensor | None = None
-        self.d_v: Tensor | None = None
+        self.notes: list[tuple[Tensor, Tensor]] = []
         self._token: Tensor = _Gather.apply(keys, v, self)  # type: ignore[no-untyped-call]
 
     def __call__(self, shares: Tensor) -> Tensor:
@@ -96,15 +114,25 @@ class FusedScore:
         return scores
 
     def backward(self, q: Tensor, given: Tensor) -> Tensor:
-        """given (n, b, s): the scores' gradient -> the shares' (n, b, d); the others' are added up here."""
-        if self.d_keys is None or self.d_v is None:
-            self.d_keys = torch.zeros_like(self.exponentials)
-            self.d_v = self.v.new_zeros(len(shares(len(q))), len(self.v))
-        d_q = torch.zeros_like(q)
-        arrays = q.numpy(), self.exponentials.numpy(), self.v.numpy(), given.float().contiguous().numpy()
-        d_q_, d_k, d_v = d_q.numpy(), self.d_keys.numpy(), self.d_v.numpy()
-        spread(lambda i, a, b: add_gradients(*arrays, d_q_, d_k, d_v[i], a, b), len(q))
+        """given (n, b, s): the scores' gradient -> the shares' (n, b, d); what the others need is noted."""
+        given = given.float().contiguous()
+        self.notes.append((q, given))
+        d_q = torch.empty_like(q)
+        arrays = q.numpy(), self.exponentials.numpy(), self.v.numpy(), given.numpy(), d_q.numpy()
+        spread(lambda _, first, last: add_query_gradients(*arrays, first, last), len(q))
         return d_q
+
+    def gathered(self) -> tuple[Tensor, Tensor]:
+        """The gradients by keys and v (float32) of all steps that were noted: a sentence after the other,
+        which fits a core's cache, where a step of all sentences does not."""
+        q, given = (torch.cat(parts, dim=1) for parts in zip(*self.notes, strict=True))
+        self.notes.clear()
+        d_keys = torch.empty_like(self.exponentials)
+        d_v = self.v.new_zeros(len(shares(len(q))), len(self.v))
+        arrays = q.numpy(), self.exponentials.numpy(), self.v.numpy(), given.numpy(), d_keys.numpy()
+        of_threads = d_v.numpy()
+        spread(lambda i, a, b: add_key_gradients(*arrays, of_threads[i], a, b), len(q))
+        return d_keys, d_v.sum(dim=0)
 
 
 class _Gather(Function):
@@ -118,8 +146,7 @@ class _Gather(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor, Tensor, None]:
-        d_keys, d_v = ctx.score.d_keys * (4 * ctx.score.v), ctx.score.d_v.sum(dim=0)
-        ctx.score.d_keys = ctx.score.d_v = None
+        d_keys, d_v = ctx.score.gathered()
         return d_keys.to(ctx.kinds[0]), d_v.to(ctx.kinds[1]), None
 
 

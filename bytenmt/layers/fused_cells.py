@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from bytenmt.jit import njit
+from bytenmt.jit import njit_any_order
 from bytenmt.layers.deferred_matmul import Deferred, Product
 from bytenmt.layers.numbers import KINDS, Array, as_array, narrow, sigmoid, tanh, wide
 
@@ -34,7 +34,7 @@ def fusible(product: Product) -> TypeGuard[Deferred]:
     )
 
 
-@njit
+@njit_any_order
 def gru_gates(x: Array, u: Array, h: Array, rz: Array, reset: Array) -> None:
     """From the shares x (rows, 3 d) of the input and u (rows, 2 d) of the state h (rows, d): rz (rows, 2 d),
     the gates, and reset (rows, d) = r * h."""
@@ -46,7 +46,7 @@ def gru_gates(x: Array, u: Array, h: Array, rz: Array, reset: Array) -> None:
             reset[i, c] = narrow(rz[i, c] * wide(h[i, c]), reset[i, c])
 
 
-@njit
+@njit_any_order
 def gru_state(x: Array, u: Array, h: Array, rz: Array, g: Array, new: Array, after: bool, take: bool) -> None:
     """From u (rows, d), the state's share of g, which r resets here if that is done `after` the product: g
     and the new state (rows, d)."""
@@ -61,7 +61,7 @@ def gru_state(x: Array, u: Array, h: Array, rz: Array, g: Array, new: Array, aft
             new[i, c] = narrow(before + moved, new[i, c])
 
 
-@njit
+@njit_any_order
 def gru_state_gradients(
     given: Array, h: Array, rz: Array, g: Array, d_x: Array, d_h: Array, take: bool
 ) -> None:
@@ -70,25 +70,30 @@ def gru_state_gradients(
     rows, d = h.shape
     for i in range(rows):
         for c in range(d):
-            y, z, candidate = wide(given[i, c]), rz[i, d + c], g[i, c]
-            difference = candidate - wide(h[i, c])
+            z = rz[i, d + c]
             share = z if take else ONE - z
-            d_share = y * difference if take else -y * difference
-            d_x[i, d + c] = narrow(d_share * z * (ONE - z), d_x[i, 0])
-            d_x[i, 2 * d + c] = narrow(y * share * (ONE - candidate * candidate), d_x[i, 0])
-            d_h[i, c] = narrow(y * (ONE - share), d_h[i, c])
+            slope = ONE - g[i, c] * g[i, c]
+            d_x[i, 2 * d + c] = narrow(wide(given[i, c]) * share * slope, d_x[0, 0])
+        for c in range(d):
+            z, difference = rz[i, d + c], g[i, c] - wide(h[i, c])
+            y = wide(given[i, c]) * (difference if take else -difference)
+            d_x[i, d + c] = narrow(y * z * (ONE - z), d_x[0, 0])
+        for c in range(d):
+            z = rz[i, d + c]
+            d_h[i, c] = narrow(wide(given[i, c]) * (ONE - z if take else z), d_h[0, 0])
 
 
-@njit
+@njit_any_order
 def gru_reset_gradients(d_reset: Array, other: Array, rz: Array, d_x: Array, d_other: Array) -> None:
     """From d_reset (rows, d), the gradient by r * other: what d_x has of r, and what d_other (rows, d) has
     more."""
     rows, d = other.shape
     for i in range(rows):
         for c in range(d):
-            y, r = wide(d_reset[i, c]), rz[i, c]
-            d_x[i, c] = narrow(y * wide(other[i, c]) * r * (ONE - r), d_x[i, 0])
-            d_other[i, c] = narrow(wide(d_other[i, c]) + y * r, d_other[i, c])
+            r = rz[i, c]
+            d_x[i, c] = narrow(wide(d_reset[i, c]) * wide(other[i, c]) * r * (ONE - r), d_x[0, 0])
+        for c in range(d):
+            d_other[i, c] = narrow(wide(d_other[i, c]) + wide(d_reset[i, c]) * rz[i, c], d_other[0, 0])
 
 
 class FusedGRU:
@@ -157,41 +162,54 @@ class _GRUStep(Function):
         return d_x.to(ctx.kinds[0]), d_h, d_inside, token, token, None
 
 
-@njit
+@njit_any_order
 def lstm_state(x: Array, u: Array, c: Array, gates: Array, new_c: Array, tanh_c: Array, new_h: Array) -> None:
     """From the shares x and u (rows, 4 d) of the input and the state, and the cells c (rows, d): gates i, f,
     g, o (rows, 4 d), the new cells, their tanh and the new state (rows, d)."""
     rows, d = c.shape
+    cell = np.empty(d, np.float32)  # loops that write one array each become vectors
     for i in range(rows):
         for j in range(2 * d):
             gates[i, j] = sigmoid(wide(x[i, j]) + wide(u[i, j]))
-        for j in range(2 * d, 3 * d):
-            gates[i, j] = tanh(wide(x[i, j]) + wide(u[i, j]))
-        for j in range(3 * d, 4 * d):
-            gates[i, j] = sigmoid(wide(x[i, j]) + wide(u[i, j]))
         for j in range(d):
-            cell = gates[i, d + j] * wide(c[i, j]) + gates[i, j] * gates[i, 2 * d + j]
-            new_c[i, j] = narrow(cell, new_c[i, j])
-            tanh_c[i, j] = tanh(cell)
-            new_h[i, j] = narrow(gates[i, 3 * d + j] * tanh_c[i, j], new_h[i, j])
+            gates[i, 2 * d + j] = tanh(wide(x[i, 2 * d + j]) + wide(u[i, 2 * d + j]))
+        for j in range(d):
+            gates[i, 3 * d + j] = sigmoid(wide(x[i, 3 * d + j]) + wide(u[i, 3 * d + j]))
+        for j in range(d):
+            cell[j] = gates[i, d + j] * wide(c[i, j]) + gates[i, j] * gates[i, 2 * d + j]
+        for j in range(d):
+            new_c[i, j] = narrow(cell[j], new_c[0, 0])
+        for j in range(d):
+            tanh_c[i, j] = tanh(cell[j])
+        for j in range(d):
+            new_h[i, j] = narrow(gates[i, 3 * d + j] * tanh_c[i, j], new_h[0, 0])
 
 
-@njit
+@njit_any_order
 def lstm_gradients(
     given_h: Array, given_c: Array, c: Array, gates: Array, tanh_c: Array, d_x: Array, d_c: Array
 ) -> None:
     """From the gradients by the new state and the new cells (rows, d): d_x (rows, 4 d) and d_c (rows, d)."""
     rows, d = c.shape
+    cell = np.empty(d, np.float32)  # loops that write one array each become vectors
     for row in range(rows):
         for j in range(d):
-            i, f, g, o = gates[row, j], gates[row, d + j], gates[row, 2 * d + j], gates[row, 3 * d + j]
-            y, t = wide(given_h[row, j]), tanh_c[row, j]
-            cell = wide(given_c[row, j]) + y * o * (ONE - t * t)
-            d_x[row, j] = narrow(cell * g * i * (ONE - i), d_x[row, 0])
-            d_x[row, d + j] = narrow(cell * wide(c[row, j]) * f * (ONE - f), d_x[row, 0])
-            d_x[row, 2 * d + j] = narrow(cell * i * (ONE - g * g), d_x[row, 0])
-            d_x[row, 3 * d + j] = narrow(y * t * o * (ONE - o), d_x[row, 0])
-            d_c[row, j] = narrow(cell * f, d_c[row, j])
+            o, t = gates[row, 3 * d + j], tanh_c[row, j]
+            cell[j] = wide(given_c[row, j]) + wide(given_h[row, j]) * o * (ONE - t * t)
+        for j in range(d):
+            i = gates[row, j]
+            d_x[row, j] = narrow(cell[j] * gates[row, 2 * d + j] * i * (ONE - i), d_x[0, 0])
+        for j in range(d):
+            f = gates[row, d + j]
+            d_x[row, d + j] = narrow(cell[j] * wide(c[row, j]) * f * (ONE - f), d_x[0, 0])
+        for j in range(d):
+            g = gates[row, 2 * d + j]
+            d_x[row, 2 * d + j] = narrow(cell[j] * gates[row, j] * (ONE - g * g), d_x[0, 0])
+        for j in range(d):
+            o = gates[row, 3 * d + j]
+            d_x[row, 3 * d + j] = narrow(wide(given_h[row, j]) * tanh_c[row, j] * o * (ONE - o), d_x[0, 0])
+        for j in range(d):
+            d_c[row, j] = narrow(cell[j] * gates[row, d + j], d_c[0, 0])
 
 
 class FusedLSTM:

@@ -20,45 +20,32 @@ FEW = 4  # rows: with more, PyTorch's product is faster
 def add_dots(x: Array, m: Array, y: Array, first: int, last: int) -> None:
     """y (n, q, s) = x (n, q, d) m^T of matrices first to last - 1 of m (n, s, d)."""
     s, d = m.shape[1:]
-    whole, zero = s // 4 * 4, np.float32(0)
+    row = np.empty(d, np.float32)
     for i in range(first, last):
         for q in range(x.shape[1]):
-            for j in range(0, whole, 4):
-                t0 = t1 = t2 = t3 = zero
+            for c in range(d):
+                row[c] = wide(x[i, q, c])
+            for j in range(s):  # one after the other: from memory, several at once come at half the rate
+                total = np.float32(0)
                 for c in range(d):
-                    z = wide(x[i, q, c])
-                    t0 += z * wide(m[i, j, c])
-                    t1 += z * wide(m[i, j + 1, c])
-                    t2 += z * wide(m[i, j + 2, c])
-                    t3 += z * wide(m[i, j + 3, c])
-                y[i, q, j], y[i, q, j + 1] = narrow(t0, y[i, q, 0]), narrow(t1, y[i, q, 0])
-                y[i, q, j + 2], y[i, q, j + 3] = narrow(t2, y[i, q, 0]), narrow(t3, y[i, q, 0])
-            for j in range(whole, s):
-                t0 = zero
-                for c in range(d):
-                    t0 += wide(x[i, q, c]) * wide(m[i, j, c])
-                y[i, q, j] = narrow(t0, y[i, q, 0])
+                    total += row[c] * wide(m[i, j, c])
+                y[i, q, j] = narrow(total, y[i, q, j])
 
 
 @njit_any_order
 def add_sums(x: Array, m: Array, y: Array, first: int, last: int) -> None:
     """y (n, q, d) = x (n, q, s) m of matrices first to last - 1 of m (n, s, d)."""
     s, d = m.shape[1:]
-    whole, total = s // 4 * 4, np.empty(d, np.float32)
+    total = np.empty(d, np.float32)
     for i in range(first, last):
         for q in range(x.shape[1]):
             total[:] = np.float32(0)
-            for j in range(0, whole, 4):
-                w0, w1 = wide(x[i, q, j]), wide(x[i, q, j + 1])
-                w2, w3 = wide(x[i, q, j + 2]), wide(x[i, q, j + 3])
+            for j in range(s):
+                weight = wide(x[i, q, j])
                 for c in range(d):
-                    here = w0 * wide(m[i, j, c]) + w1 * wide(m[i, j + 1, c])
-                    total[c] += here + (w2 * wide(m[i, j + 2, c]) + w3 * wide(m[i, j + 3, c]))
-            for j in range(whole, s):
-                for c in range(d):
-                    total[c] += wide(x[i, q, j]) * wide(m[i, j, c])
+                    total[c] += weight * wide(m[i, j, c])
             for c in range(d):
-                y[i, q, c] = narrow(total[c], y[i, q, 0])
+                y[i, q, c] = narrow(total[c], y[i, q, c])
 
 
 def product(x: Tensor, matrix: Tensor) -> Tensor:

@@ -22,7 +22,6 @@ KINDS = (torch.float32, torch.bfloat16)
 
 _FLOAT, _INT32, _INT16 = ir.FloatType(), ir.IntType(32), ir.IntType(16)
 LOG2_E, LN_2_HIGH, LN_2_LOW = np.float32(1.44269504), np.float32(0.693359375), np.float32(-2.12194440e-4)
-WHOLE = np.float32(12582912.0)  # 1.5 * 2^23: added and taken away again, a float32 is a whole number
 FARTHEST = np.float32(87.0)  # exp of it is a normal float32, and 1 in float32 beside exp of its negative
 
 
@@ -73,6 +72,16 @@ def _power(context: Any, n: Any) -> tuple[Any, Callable[..., Any]]:
     return types.float32(types.float32), build
 
 
+def _nearest(context: Any, x: Any) -> tuple[Any, Callable[..., Any]]:
+    """A float32 -> the whole number nearest to it."""
+
+    def build(_: Any, b: Any, signature: Any, arguments: Sequence[Any]) -> Any:
+        return b.call(b.module.declare_intrinsic("llvm.nearbyint", [_FLOAT]), arguments)
+
+    return types.float32(types.float32), build
+
+
+nearest: Any = intrinsic(_nearest)
 wide: Any = intrinsic(_wide)
 narrow: Any = intrinsic(_narrow)
 power: Any = intrinsic(_power)
@@ -82,7 +91,7 @@ power: Any = intrinsic(_power)
 def sigmoid(x: np.float32) -> np.float32:
     """1 / (1 + exp(-x)) to two units in the last place, by operations that vectors have."""
     x = min(max(-x, -FARTHEST), FARTHEST)  # a NaN stays one: it is neither less nor more
-    n = (x * LOG2_E + WHOLE) - WHOLE
+    n = nearest(x * LOG2_E)
     r = x - n * LN_2_HIGH - n * LN_2_LOW
     e = np.float32(1 / 5040)
     e = e * r + np.float32(1 / 720)
