@@ -139,22 +139,46 @@ def _count_drafts(
 @click.option("--no-source", is_flag=True, help="Of an architecture: as a byte language model.")
 @click.option("--program", is_flag=True, help="Of a run or file: the instructions of the CPU engine instead.")
 @click.option(
+    "--profile",
+    is_flag=True,
+    help="Of a run or file: where the time of a step goes, instruction by instruction.",
+)
+@click.option(
+    "--batch-size", type=click.IntRange(1, 1024), help="With --profile: sentences side by side; 1 by default."
+)
+@click.option("--precision", type=click.Choice(PRECISIONS), help="With --profile: another than the file's.")
+@click.option(
     "--properties",
     is_flag=True,
     help="A table instead, of several or of all five: time, paths of signals and receptive fields.",
 )
 def info(
-    named: tuple[str, ...], preset: str | None, no_source: bool, program: bool, properties: bool
+    named: tuple[str, ...],
+    preset: str | None,
+    no_source: bool,
+    program: bool,
+    profile: bool,
+    batch_size: int | None,
+    precision: str | None,
+    properties: bool,
 ) -> None:
     """Print a model's costs, and its configuration as TOML.
 
     RUN is a run folder, FILE a weights file, ARCH the name of an architecture. The output can be given to
     --config.
     """
-    from bytenmt.decoding.model_summary import config_of, information, program_of
+    from bytenmt.decoding.model_summary import config_of, information, profile_of, program_of
 
-    if program and properties:
-        raise BytenmtError("--program and --properties: give one of them")
+    asked = [
+        option
+        for option, given in (("--program", program), ("--profile", profile), ("--properties", properties))
+        if given
+    ]
+    if len(asked) > 1:
+        raise BytenmtError(f"{' and '.join(asked)}: give one of them")
+    if not profile and (batch_size, precision) != (None, None):
+        option = "--batch-size" if precision is None else "--precision"
+        raise BytenmtError(f"{option} would be ignored: it is for --profile")
     if properties:
         from bytenmt.analysis.properties import table
 
@@ -164,7 +188,15 @@ def info(
     if len(named) != 1:
         raise click.UsageError(f"{len(named)} models: expected one RUN, FILE or ARCH, or --properties.")
     (what,) = named
-    click.echo(program_of(what, preset, no_source) if program else information(what, preset, no_source))
+    if (program or profile) and (preset is not None or no_source):
+        option = "--no-source" if preset is None else "--preset"
+        raise BytenmtError(f"{asked[0]} is of a run folder or a weights file: leave out {option}")
+    if program:
+        click.echo(program_of(what))
+    elif profile:
+        click.echo(profile_of(what, precision, batch_size or 1))
+    else:
+        click.echo(information(what, preset, no_source))
 
 
 @click.command(cls=Command)

@@ -9,7 +9,9 @@ import msgspec
 from bytenmt.config.facts import Facts
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import Config, architecture, config_toml, load_config
+from bytenmt.decoding.cpu.profile import profile, told_profile
 from bytenmt.decoding.cpu.program.listing import listing
+from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.program.programs import has_program, pack_model
 from bytenmt.errors import BytenmtError, CheckpointError, printable
 from bytenmt.speculative.build import told
@@ -53,16 +55,30 @@ def config_of(what: str, preset: str | None, no_source: bool = False) -> Config:
     return read_config(path) if path.is_dir() else read_weights(path)[1].config
 
 
-def program_of(what: str, preset: str | None = None, no_source: bool = False) -> str:
+def program_of(what: str) -> str:
     """The CPU engine's program for a run folder or a weights file, in its precision. Raises BytenmtError."""
+    return listing(packed_of(what, "--program", None))
+
+
+def profile_of(what: str, precision: str | None, n_sentences: int) -> str:
+    """Where the time of a step of the CPU engine goes, of a run folder or a weights file. Raises
+    BytenmtError."""
+    source = bool(config_of(what, None).model.source)
+    packed = packed_of(what, "--profile", precision)
+    return "\n".join(told_profile(packed, profile(packed, n_sentences, source)))
+
+
+def packed_of(what: str, option: str, precision: str | None) -> PackedModel:
+    """A run folder or a weights file for the CPU engine, in its own precision or another. Raises
+    BytenmtError."""
     path = Path(what)
-    if preset is not None or no_source or not (path.is_dir() or is_weights_file(path)):
-        raise BytenmtError("--program is of a run folder or a weights file: give one, and nothing else")
+    if not (path.is_dir() or is_weights_file(path)):
+        raise BytenmtError(f"{option} is of a run folder or a weights file: give one, and nothing else")
     contents = read_run(path)[1]
     model = contents.config.model
     if not has_program(model):
         raise BytenmtError(f"{path}: the CPU engine has no program for {architecture(model)}")
-    return listing(pack_model(restored(contents.arrays), model, contents.precision))
+    return pack_model(restored(contents.arrays), model, precision or contents.precision)
 
 
 def _drafts(run: Path, config: Config) -> list[str]:

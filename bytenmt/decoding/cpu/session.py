@@ -15,7 +15,7 @@ from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.kernels.barrier import COUNTERS
 from bytenmt.decoding.cpu.kernels.gemm import scratch_bytes
 from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows
-from bytenmt.decoding.cpu.program.instructions import ALIGNMENT, Column, Op
+from bytenmt.decoding.cpu.program.instructions import ALIGNMENT, Column, Op, Table
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.search.drafter import PassInputs
 from bytenmt.decoding.interface import PRECISIONS
@@ -77,6 +77,10 @@ class WorkingModel:
         crew = self._crew(thread, n_threads)
         table, rows = self.packed.step.instructions, self._step_rows
         run(table, self._logits, self._model(), rows, *inputs, which, n_passes, crew)
+
+    def carry_out(self, table: Table, inputs: PassInputs) -> None:
+        """Instructions, once over the rows of the last pass, by one thread."""
+        run(table, self._logits, self._model(), self._step_rows, *inputs, 0, 0, self._crew(0, 1))
 
     def prepare(self, sources: Sequence[bytes | None], at: Sequence[int]) -> list[Rows]:
         """Make room for sentences at places; returns the encoder's calls."""

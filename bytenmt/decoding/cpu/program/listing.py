@@ -46,12 +46,12 @@ def listing(model: PackedModel) -> str:
     for title, program in (("encoder", model.encode), ("step", model.step)):
         n = len(program.instructions)
         lines += ["", f"{title}: {n} instructions, {program.row_floats:,} floats of registers a row"]
-        lines += _instructions(program, model)
+        lines += instruction_lines(program, model)
     starts = _starts(model.step.instructions)
     return "\n".join([*lines, f"logits: r{starts.index(model.logits.start)}", "", *kept])
 
 
-def _instructions(program: Program, model: PackedModel) -> Iterator[str]:
+def instruction_lines(program: Program, model: PackedModel) -> Iterator[str]:
     """A line each."""
     starts = _starts(program.instructions)
     for number, row in enumerate(program.instructions):
