@@ -26,7 +26,7 @@ COMMANDS = {  # and the modules below bytenmt.cli that define them
     "average": "model_commands",
     "convert": "model_commands",
     "draft": "model_commands",
-    "info": "model_commands",
+    "info": "analysis.info",
     "warmup": "model_commands",
     "card": "model_commands",
     "compare": "analysis.compare",

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from compiled_calls import from_python
 
-from bytenmt.decoding.cpu.kernels import elementwise, gemm, microkernels, panels, simd
+from bytenmt.decoding.cpu.kernels import columns, elementwise, gemm, instructions, microkernels, panels, simd
 from bytenmt.decoding.cpu.kernels.barrier import COUNTERS, barrier
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels, scratch_bytes
 from bytenmt.decoding.cpu.kernels.panels import PANEL, pack, unpack
@@ -39,6 +39,15 @@ def with_digits(x: Any, digits: int) -> Any:
     """The nearest numbers whose mantissa has so many binary digits, ties to even; bfloat16 has 8."""
     mantissa, exponent = np.frexp(x.astype(float))
     return np.ldexp(np.rint(mantissa * 2.0**digits), exponent - digits).astype(f32)
+
+
+def in_bf16(x: Any) -> Any:
+    """The nearest bfloat16, as its bits."""
+    return (with_digits(x, 8).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def of_bf16(x: Any) -> Any:
+    return (x.astype(np.uint32) << 16).view(f32).astype(float)
 
 
 class Matrix:
@@ -273,7 +282,6 @@ def test_spans_compute_what_they_are_called_for(n: int) -> None:
         "multiply": (span(elementwise.multiply, a, b), wide_a * wide_b),
         "add_product": (span(elementwise.add_product, a, b, c), wide_a + wide_b * wide_c),
         "scale": (span(elementwise.scale, a, factors=(2.5,)), wide_a * 2.5),
-        "axpy": (span(elementwise.axpy, a, b, factors=(2.5,)), wide_b + wide_a * 2.5),
         "gru_keep": (span(elementwise.gru_keep, a, b, c), gate * wide_c + (1 - gate) * new),
         "gru_take": (span(elementwise.gru_take, a, b, c), (1 - gate) * wide_c + gate * new),
         "softmax": (span(elementwise.softmax, a), np.exp(wide_a) / np.exp(wide_a).sum()),
@@ -299,12 +307,16 @@ def test_sums_are_those_of_float64_and_keep_what_is_no_number(n: int) -> None:
     a, b, c = (numbers(n, seed=seed) for seed in range(3))
     wide_a, wide_b, wide_c = (x.astype(float) for x in (a, b, c))
     query, key = np.exp(2 * a), np.exp(2 * b)
+    half_b, half_key = in_bf16(b), in_bf16(key)
+    near_b, near_key = of_bf16(half_b), np.log(of_bf16(half_key)) / 2
     cases: list[tuple[Any, list[Any], tuple[float, ...], float]] = [
-        (elementwise.dot, [a, b], (), wide_a @ wide_b),
+        (columns.dot, [a, b], (), wide_a @ wide_b),
+        (columns.dot_half, [a, half_b], (), wide_a @ near_b),
         (elementwise.total, [a], (), wide_a.sum()),
         (elementwise.squares, [a], (0.5,), ((wide_a - 0.5) ** 2).sum()),
         (elementwise.largest, [a], (), wide_a.max()),
-        (elementwise.additive_dot, [query, key, c], (), wide_c @ np.tanh(wide_a + wide_b)),
+        (columns.additive_dot, [query, key, c], (), wide_c @ np.tanh(wide_a + wide_b)),
+        (columns.additive_dot_half, [query, half_key, c], (), wide_c @ np.tanh(wide_a + near_key)),
     ]
     for function, given_sources, factors, want in cases:
         sources = [x.copy() for x in given_sources]
@@ -316,6 +328,38 @@ def test_sums_are_those_of_float64_and_keep_what_is_no_number(n: int) -> None:
         assert abs(run() - want) < 1e-6 * n
         sources[0][n // 2] = np.nan
         assert np.isnan(run())
+
+
+@pytest.mark.parametrize("width", [1, 16, 45, 128])
+@pytest.mark.parametrize("n", [0, 1, 3, 4, 9])
+@pytest.mark.parametrize("half", [False, True])
+def test_columns_are_added_up(width: int, n: int, half: bool) -> None:
+    """To what stands there, in their order, whatever lies between them; to the bit as one by one."""
+    weights, start = numbers(n, seed=1), numbers(width, seed=2)
+    x = numbers(n * (width + 3), seed=3).reshape(n, width + 3)
+    stored = in_bf16(x) if half else x
+    exact = of_bf16(stored) if half else x.astype(float)
+    function = compiled(columns.add_half if half else columns.add)
+    found, one_by_one = start.copy(), start.copy()
+    at, size = stored.ctypes.data, stored.itemsize * (width + 3)
+    function(found.ctypes.data, at, size, weights.ctypes.data, n, width)
+    np.testing.assert_allclose(found, start + weights.astype(float) @ exact[:, :width], rtol=1e-5, atol=1e-5)
+    for j in range(n):
+        function(one_by_one.ctypes.data, at + size * j, size, weights[j:].ctypes.data, 1, width)
+    assert np.array_equal(found, one_by_one)
+
+
+@pytest.mark.parametrize("n", [1, 16, 45])
+def test_bf16_comes_and_goes(n: int) -> None:
+    """To the nearest, what is no number stays none, and nothing behind it is touched."""
+    x = numbers(n)
+    expected = of_bf16(in_bf16(x))
+    x[n // 2] = expected[n // 2] = np.nan
+    stored, back = np.full(n + 1, 7, np.uint16), np.full(n + 1, 7, f32)
+    compiled(instructions.to_half)(stored.ctypes.data, x.ctypes.data, n)
+    compiled(instructions.from_half)(back.ctypes.data, stored.ctypes.data, n)
+    assert np.array_equal(back[:n], expected, equal_nan=True)
+    assert stored[n] == 7 and back[n] == 7
 
 
 @numba.njit(nogil=True)

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from cpu_engines import ALL, model, packed
+from invariants import VARIANTS, build
 
 from bytenmt.cli.main import main
+from bytenmt.decoding.cpu.profile import profile, told_profile
 from bytenmt.decoding.cpu.program.instructions import Column, Op
 from bytenmt.decoding.cpu.program.listing import listing
 from bytenmt.decoding.interface import PRECISIONS
@@ -37,6 +39,47 @@ def test_where_attention_looks_is_told() -> None:
     told = {name: listing(packed(model(name))) for name in ("luong", "luong-local-m", "luong-local-p")}
     assert "window" not in told["luong"] and "CENTRE" not in told["luong"]
     assert "window=2 bell=none" in told["luong-local-m"] and "window=3 bell=after" in told["luong-local-p"]
+
+
+@pytest.mark.parametrize("name", ["luong", "bytenet", "bytenet-no-source"])
+@pytest.mark.parametrize("n_sentences", [1, 3])
+def test_a_step_is_timed_instruction_by_instruction(name: str, n_sentences: int) -> None:
+    """A line each, in order; sums by operation, the greatest first; all shares make up the whole."""
+    source = not name.endswith("no-source")
+    one = packed(model(name) if source else build(VARIANTS["bytenet"] | {"source": False}, 0, 0.4), "fp32")
+    found = profile(one, n_sentences, source)
+    table = one.step.instructions
+    assert len(found.instructions) == len(table) and min(found.instructions) >= 0 and found.rest >= 0
+    assert sum(found.instructions) > 0
+    head, *lines = told_profile(one, found)
+    assert head.startswith(f"a step of {n_sentences} sentence")
+    parts, sums = lines[: len(table)], lines[len(table) + 1 :]
+    for row, line in zip(table, parts, strict=True):
+        assert f" {Op(int(row[Column.OP])).name} " in line
+        assert ("GFLOP/s" in line) <= (Op(int(row[Column.OP])) == Op.LINEAR)
+    shares = [float(line.split("us")[1].split("%")[0]) for line in sums]
+    assert sum(shares) == pytest.approx(100, abs=0.1 * len(shares))
+    times = [float(line.split("us")[0]) for line in sums]
+    assert times == sorted(times, reverse=True)
+    assert {line.split("%")[1].strip() for line in sums} >= {"LINEAR", "search and calls"}
+
+
+def test_a_profile_is_asked_for_by_its_options() -> None:
+    for words, told in (
+        (["--profile", "--program"], "--program and --profile: give one of them"),
+        (["--batch-size", "2"], "--batch-size would be ignored"),
+        (["--precision", "int8"], "--precision would be ignored"),
+        (["--profile"], "--profile is of a run folder"),
+        (["--profile", "--preset", "tiny"], "leave out --preset"),
+    ):
+        result = CliRunner().invoke(main, ["info", "luong", *words])
+        assert result.exit_code == 1 and told in result.stderr, (words, result.stderr)
+    shipped = str(Path(__file__).parents[2] / "data" / "models" / "en-de")
+    result = CliRunner().invoke(
+        main, ["info", shipped, "--profile", "--batch-size", "2", "--precision", "w8a8"]
+    )
+    assert result.exit_code == 0 and result.stdout.startswith("a step of 2 sentences in w8a8: ")
+    assert "w=decoder.cell.gates.weight" in result.stdout
 
 
 def test_it_is_printed(tmp_path: Path) -> None:

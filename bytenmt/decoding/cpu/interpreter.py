@@ -7,7 +7,6 @@ Knows the instructions; knows no models and no files.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from bytenmt.decoding.cpu.kernels.attention import (
     attend_additive,
@@ -26,18 +25,21 @@ from bytenmt.decoding.cpu.kernels.elementwise import (
     tanh,
 )
 from bytenmt.decoding.cpu.kernels.instructions import (
+    Bytes,
     Crew,
+    Ints,
     Model,
     Rows,
     copy,
     exponential,
     fixed_at,
     inherit,
-    item_at,
+    keep_column,
     maxout,
     mean,
     meet,
     product,
+    read_column,
     read_ring,
     share,
     state_at,
@@ -45,7 +47,7 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     zero,
 )
 from bytenmt.decoding.cpu.kernels.recurrences import gru_new, gru_reset, gru_scan, lstm_scan
-from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.decoding.cpu.kernels.simd import compiled, inlined
 from bytenmt.decoding.cpu.program.instructions import Base, Column, Op, RowKind
 from bytenmt.decoding.cpu.search.beam_search import choose_bytes
 from bytenmt.decoding.cpu.search.drafter import Drafter, draft_all, gather_rows
@@ -53,7 +55,6 @@ from bytenmt.decoding.cpu.search.given import keep_attention, look_ahead, read_b
 from bytenmt.decoding.cpu.search.slots import Rules, SearchState
 from bytenmt.jit import njit
 
-Ints = npt.NDArray[np.int64]
 EPSILON = 1e-5  # of PyTorch's layer norm
 # As plain numbers, which is what compiled code compares with.
 (EMBED, POSITION, LINEAR, ADD_VECTOR, NORM_RELU, RELU, TANH, COPY, GLU, MEAN, MAXOUT) = map(
@@ -78,6 +79,8 @@ SENTENCES, BIAS, OWN = int(RowKind.SENTENCES), int(Base.BIAS), int(Base.OWN)
 @compiled
 def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: Crew) -> None:
     """Carry out a program over all rows."""
+    # What a row's instruction is given is handed over number by number: a few arrays, not the whole search.
+    step, parent, given = search.step, search.parent, search.given
     layer = 0  # instructions that attend, before this one
     for pc in range(len(program)):
         one = program[pc]
@@ -104,18 +107,19 @@ def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: 
         elif op < RING:
             for row in range(first, last):
                 arithmetic(
-                    op, rows, row, d + 4 * row * ds, a + 4 * row * as_, b + 4 * row * bs, w, v, n, m, k
+                    op, rows.ids, rows.position, row, d + 4 * row * ds, a + 4 * row * as_, b + 4 * row * bs,
+                    w, v, n, m, k,
                 )  # fmt: skip
         elif op < WINDOW:
             for row in range(first, last):
                 of_step(
-                    op, model, rows, search, crew, row, d + 4 * row * ds, a + 4 * row * as_, b + 4 * row * bs,
-                    one,
+                    op, model, rows, step, parent, crew, row, d + 4 * row * ds, a + 4 * row * as_,
+                    b + 4 * row * bs, one,
                 )  # fmt: skip
-                if search.given.attention.shape[2] > 0 and ATTEND_DOT <= op <= ATTEND_LOCATION:
+                if given.attention.shape[2] > 0 and ATTEND_DOT <= op <= ATTEND_LOCATION:
                     bound, rooted = m if op == ATTEND_LOCATION else 0, op == ATTEND_DOT and k != 0
                     keep_attention(
-                        model, rows, search, crew, row, layer, b + 4 * row * bs, one[S], bound, rooted
+                        model, rows, given, step, crew, row, layer, b + 4 * row * bs, one[S], bound, rooted
                     )  # fmt: skip
             layer += ATTEND_DOT <= op <= ATTEND_LOCATION
         else:
@@ -124,15 +128,16 @@ def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: 
         meet(crew)
 
 
-@compiled
+@inlined
 def arithmetic(
-    op: int, rows: Rows, row: int, d: int, a: int, b: int, w: int, v: int, n: int, m: int, k: int
-) -> None:
+    op: int, ids: Bytes, position: Ints, row: int, d: int, a: int, b: int, w: int, v: int, n: int, m: int,
+    k: int,
+) -> None:  # fmt: skip
     """One row of an instruction that knows neither sentences nor states."""
     if op == EMBED:
-        copy(d, w + 4 * n * np.int64(rows.ids[row]), n)
+        copy(d, w + 4 * n * np.int64(ids[row]), n)
     elif op == POSITION:
-        add(d, d, w + 4 * n * min(rows.position[row], m - 1), n)
+        add(d, d, w + 4 * n * min(position[row], m - 1), n)
     elif op == ADD_VECTOR:
         add(d, d, v, n)
     elif op == NORM_RELU:
@@ -162,27 +167,26 @@ def arithmetic(
         multiplicative(d, a, b, n)
 
 
-@compiled
+@inlined
 def of_step(
-    op: int, model: Model, rows: Rows, search: SearchState, crew: Crew, row: int, d: int, a: int, b: int,
+    op: int, model: Model, rows: Rows, step: Ints, parent: Ints, crew: Crew, row: int, d: int, a: int, b: int,
     one: Ints,
 ) -> None:  # fmt: skip
     """One row of an instruction that only a step has."""
     n, m, k, v = one[N], one[M], one[K], one[V]
     place, beam, position = rows.of[row], rows.beam[row], rows.position[row]
-    n_beams = search.last.shape[1]
-    bank = position & 1
+    n_beams, bank = parent.shape[1], position & 1
     if op == RING:
-        read_ring(model, rows, search.step[place], k, row, d, a, one[A_STRIDE], m)
+        read_ring(model, rows, step[place], k, row, d, a, one[A_STRIDE], m)
     elif op == READ_STATE:
-        copy(d, state_at(model, k, bank, place * n_beams + search.parent[place, beam]), n)
+        copy(d, state_at(model, k, bank, place * n_beams + parent[place, beam]), n)
     elif op == WRITE_STATE:
         copy(state_at(model, k, 1 - bank, place * n_beams + beam), a, n)
     elif op == COLUMN:
-        if position < model.columns[place]:
-            copy(d, item_at(model, place, k) + 4 * n * position, n)
-        else:
+        if position >= model.columns[place]:
             zero(d, n)
+        else:
+            read_column(model, place, k, position, d)
     elif op == FIXED:
         copy(d, fixed_at(model, place, k), n)
     elif op == ATTEND_DOT:
@@ -216,23 +220,22 @@ def of_source(
         if m and column < model.source_len[place] - 1:
             column = model.source_len[place] - 2 - column
         if column < model.columns[place]:
-            there = item_at(model, place, k) + 4 * n * column
-            if op == KEEP:
-                copy(there, own, n)
-            else:
-                exponential(there, own, n)
+            if op == KEEP_EXPONENTIAL:
+                exponential(own, own, n)
+            keep_column(model, place, k, column, own)
 
 
 @compiled
 def begin_step(model: Model, rows: Rows, search: SearchState) -> int:
-    """List the rows of a pass, and hand the rings down from the parents; returns how many rows."""
+    """List the rows of a pass, and hand the rings down from the parents where there are several beams;
+    returns how many rows."""
     gather_rows(search)
     for row in range(search.n_rows[0]):
         place, beam, column = search.rows[row]
         rows.of[row], rows.beam[row] = place, beam
         rows.position[row] = search.step[place] + column
         rows.ids[row] = search.drafted[place, column - 1] if column > 0 else search.last[place, beam]
-        if beam == 0 and column == 0 and len(model.rings) > 0:
+        if beam == 0 and column == 0 and len(model.rings) > 0 and search.last.shape[1] > 1:
             inherit(model, place, search.parent[place], search.step[place])
     return int(search.n_rows[0])
 

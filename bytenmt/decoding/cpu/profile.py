@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from statistics import median
 from time import perf_counter
 from typing import NamedTuple
 
@@ -19,13 +20,13 @@ from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.interface import Options, Request
 
 SOURCE = b"Where is the nearest station, and when does the next train leave?"
-WARM, STEPS = 3, 6  # of real decoding: before anything is timed, and timed as wholes
-PASSES = 40  # over the instructions one by one, of which each one's best time counts
+WARM, STEPS = 3, 16  # of real decoding: before anything is timed, and timed as wholes
+PASSES = 40  # over the instructions one by one
 
 
 class StepProfile(NamedTuple):
-    """Seconds of one step of so many sentences on one thread, greedy: each instruction's, in order, and what
-    is left of the whole step: the search, and the way into compiled code."""
+    """Seconds of one step of so many sentences on one thread, greedy, medians: each instruction's, in order,
+    and what is left of the whole step: the search, and the way into compiled code."""
 
     n_sentences: int
     instructions: list[float]
@@ -39,16 +40,13 @@ def profile(packed: PackedModel, n_sentences: int, source: bool) -> StepProfile:
     text = SOURCE if source else None
     engine.admit([Request(text, WARM + STEPS, number=number) for number in range(n_sentences)])
     engine.advance(WARM)
-    step = min(_seconds(engine.advance, 1) for _ in range(STEPS))
+    step = median(_seconds(engine.advance, 1) for _ in range(STEPS))
     model, inputs = engine.working()
     table = packed.step.instructions
-    parts = [table[i : i + 1] for i in range(len(table))]
-    best, call = np.full(len(parts), np.inf), np.inf
-    for _ in range(PASSES):
-        call = min(call, _seconds(model.carry_out, table[:0], inputs))
-        times = [_seconds(model.carry_out, part, inputs) for part in parts]
-        best = np.minimum(best, times)
-    seconds = np.maximum(best - call, 0.0).tolist()
+    parts = [table[i : i + 1] for i in range(-1, len(table))]  # the first one is empty: the call itself
+    times = [[_seconds(model.carry_out, part, inputs) for part in parts] for _ in range(PASSES)]
+    call, *each = np.median(times, axis=0)
+    seconds = np.maximum(np.array(each) - call, 0.0).tolist()
     return StepProfile(n_sentences, seconds, max(step - sum(seconds), 0.0))
 
 

@@ -10,18 +10,27 @@ import math
 
 import numpy as np
 
-from bytenmt.decoding.cpu.kernels.elementwise import additive_dot, axpy, dot, exp_sum, largest, softmax
+from bytenmt.decoding.cpu.kernels.columns import (
+    add,
+    add_half,
+    additive_dot,
+    additive_dot_half,
+    dot,
+    dot_half,
+)
+from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest, softmax
 from bytenmt.decoding.cpu.kernels.instructions import (
     Crew,
     Model,
+    column_of,
     copy,
     exponential,
-    item_at,
+    item_bytes,
     read,
     write,
     zero,
 )
-from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.decoding.cpu.kernels.simd import compiled, inlined
 
 AFTER, INSIDE = 1, 2  # see program.instructions.Bell
 
@@ -39,35 +48,38 @@ def predict_centre(model: Model, place: int, a: int, v: int, n: int, bound: int,
     write(d, 0, np.float32(np.float32(seen(model, place, bound)) * share))
 
 
-@compiled
+@inlined
 def attend_dot(
     model: Model, crew: Crew, place: int, d: int, width: int, query: int, k: int, v: int, root: int,
     centre: int, window: int, bell: int,
 ) -> None:  # fmt: skip
     """Op.ATTEND_DOT of a row; centre: the address of p."""
     first, last = around(seen(model, place, 0), centre, window)
-    n_query = model.items[k, 1]
-    keys = item_at(model, place, k)
+    n_query, half = model.items[k, 1], item_bytes(model) == 2
+    keys, size = column_of(model, place, k, 0), item_bytes(model) * n_query
     for j in range(first, last):
-        write(crew.scratch, j - first, dot(query, keys + 4 * j * n_query, n_query))
+        key = keys + size * j
+        write(crew.scratch, j - first, dot_half(query, key, n_query) if half else dot(query, key, n_query))
     factor = math.sqrt(model.source_len[place]) if root else 1.0
     weigh(model, crew.scratch, place, first, last, v, width, factor, d, centre, window, bell)
 
 
-@compiled
+@inlined
 def attend_additive(
     model: Model, crew: Crew, place: int, d: int, width: int, query: int, w: int, k: int, v: int,
     centre: int, window: int, bell: int,
 ) -> None:  # fmt: skip
     """Op.ATTEND_ADDITIVE of a row; spoils the query."""
     first, last = around(seen(model, place, 0), centre, window)
-    n_query = model.items[k, 1]
-    keys = item_at(model, place, k)
+    n_query, half, weights = model.items[k, 1], item_bytes(model) == 2, model.weights + w
+    keys, size = column_of(model, place, k, 0), item_bytes(model) * n_query
     exponential(query, query, n_query)
     for j in range(first, last):
-        write(
-            crew.scratch, j - first, additive_dot(query, keys + 4 * j * n_query, model.weights + w, n_query)
-        )
+        key = keys + size * j
+        if half:
+            write(crew.scratch, j - first, additive_dot_half(query, key, weights, n_query))
+        else:
+            write(crew.scratch, j - first, additive_dot(query, key, weights, n_query))
     weigh(model, crew.scratch, place, first, last, v, width, 1.0, d, centre, window, bell)
 
 
@@ -104,7 +116,7 @@ def around(n: int, centre: int, window: int) -> tuple[int, int]:
     return max(0, int(math.ceil(p - window))), min(n, int(math.floor(p + window)) + 1)
 
 
-@compiled
+@inlined
 def weigh(
     model: Model, scores: int, place: int, first: int, last: int, v: int, width: int, factor: float, d: int,
     centre: int, window: int, bell: int,
@@ -120,11 +132,15 @@ def weigh(
     share_of_one = np.float32(factor) / exp_sum(scores, scores, n, largest(scores, n))
     if bell == AFTER:
         fade(scores, n, read(centre, 0) - first, window)
-    values = item_at(model, place, v) + 4 * first * width
+    half, size = item_bytes(model) == 2, item_bytes(model) * width
+    values = column_of(model, place, v, first)
     for j in range(n):
         weight = np.float32(share_of_one * read(scores, j))
         write(scores, j, weight)
-        axpy(d, values + 4 * j * width, d, width, weight)
+    if half:
+        add_half(d, values, size, scores, n, width)
+    else:
+        add(d, values, size, scores, n, width)
 
 
 @compiled

@@ -7,7 +7,7 @@ source, not overlap one. What is no number (NaN) stays none. Knows no weights an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ from bytenmt.decoding.cpu.kernels.simd import (
     fold,
     load,
     load_first,
+    load_first_half,
+    load_half,
     loop,
     mask,
     multiply_add,
@@ -32,6 +34,8 @@ from bytenmt.decoding.cpu.kernels.simd import (
     spread_int,
     store,
     store_first,
+    store_first_half,
+    store_half,
     whole,
 )
 
@@ -101,8 +105,16 @@ def tanh_of(b: Builder, x: Value) -> Value:
     return b.fdiv(p, _polynomial(b, square, _TANH_Q))
 
 
-def span(n_sources: int, n_floats: int, compute: Callable[..., Value]) -> Any:
-    """Make (y, sources …, n, floats …): each of n numbers y is compute(builder, *sources, *floats)."""
+def span(
+    n_sources: int,
+    n_floats: int,
+    compute: Callable[..., Value],
+    half: int | None = None,
+    to_half: bool = False,
+) -> Any:
+    """Make (y, sources …, n, floats …): each of n numbers y is compute(builder, *sources, *floats). half: the
+    number of the source that is in bfloat16; to_half: whether y is."""
+    put, put_first = (store_half, store_first_half) if to_half else (store, store_first)
 
     def generate(b: Builder, destination: Value, *rest: Value) -> None:
         sources, n = rest[:n_sources], rest[n_sources]
@@ -110,16 +122,25 @@ def span(n_sources: int, n_floats: int, compute: Callable[..., Value]) -> Any:
         end = b.and_(n, whole(-LANES))
 
         def body(place: Value) -> list[Value]:
-            store(b, compute(b, *(load(b, source, place) for source in sources), *floats), destination, place)
+            put(b, compute(b, *_loaded(b, sources, place, half), *floats), destination, place)
             return []
 
         loop(b, end, LANES, [], body)
         with b.if_then(b.icmp_signed("<", end, n)):
             lanes = mask(b, b.sub(n, end))
-            values = [load_first(b, source, end, lanes) for source in sources]
-            store_first(b, compute(b, *values, *floats), destination, end, lanes)
+            values = _loaded(b, sources, end, half, lanes)
+            put_first(b, compute(b, *values, *floats), destination, end, lanes)
 
     return emitted(n_sources + 2, n_floats, generate)
+
+
+def _loaded(
+    b: Builder, sources: Sequence[Value], place: Value, half: int | None, lanes: Value = None
+) -> list[Value]:
+    """16 numbers of each source, of which one may be in bfloat16; with lanes: those of the mask."""
+    if lanes is None:
+        return [(load_half if i == half else load)(b, x, place) for i, x in enumerate(sources)]
+    return [(load_first_half if i == half else load_first)(b, x, place, lanes) for i, x in enumerate(sources)]
 
 
 def _plus(b: Builder, x: Value, y: Value) -> Value:
@@ -131,15 +152,16 @@ def _larger(b: Builder, x: Value, y: Value) -> Value:
     return b.select(b.or_(b.fcmp_ordered(">", x, y), b.fcmp_unordered("uno", x, x)), x, y)
 
 
-def _sum(
+def fold_over(
     n_sources: int,
     n_floats: int,
     compute: Callable[..., Value],
     join: Callable[..., Value] = _plus,
     start: float = 0.0,
+    half: int | None = None,
 ) -> Any:
     """Make (sources …, n, floats …) -> float32: vector = compute(builder, vector, *sources, *floats) over
-    all, in four vectors that are joined last."""
+    all, in four vectors that are joined last. half: see span."""
 
     def generate(b: Builder, *arguments: Value) -> Value:
         sources, n = arguments[:n_sources], arguments[n_sources]
@@ -149,11 +171,11 @@ def _sum(
             made = []
             for k, value in enumerate(sums):
                 at = b.add(place, whole(k * LANES))
-                made.append(compute(b, value, *(load(b, source, at) for source in sources), *floats))
+                made.append(compute(b, value, *_loaded(b, sources, at, half), *floats))
             return made
 
         def one(place: Value, value: Value) -> list[Value]:
-            return [compute(b, value, *(load(b, source, place) for source in sources), *floats)]
+            return [compute(b, value, *_loaded(b, sources, place, half), *floats)]
 
         end_of_four, end = b.and_(n, whole(-4 * LANES)), b.and_(n, whole(-LANES))
         _, *sums = loop(b, end_of_four, 4 * LANES, [spread(start)] * 4, four)
@@ -161,7 +183,7 @@ def _sum(
         before = b.basic_block
         with b.if_then(b.icmp_signed("<", end, n)):
             lanes = mask(b, b.sub(n, end))
-            values = [load_first(b, source, end, lanes) for source in sources]
+            values = _loaded(b, sources, end, half, lanes)
             rest = b.select(lanes, compute(b, sums[1], *values, *floats), sums[1])
             inside = b.basic_block
         last = b.phi(VECTOR)
@@ -217,11 +239,6 @@ def _square(b: Builder, sum_: Value, x: Value, mean: Value) -> Value:
     return multiply_add(b, far, far, sum_)
 
 
-def _additive(b: Builder, sum_: Value, q: Value, k: Value, v: Value) -> Value:
-    part = b.fdiv(spread(2.0), multiply_add(b, q, k, spread(1.0)))
-    return multiply_add(b, v, b.fsub(spread(1.0), part), sum_)
-
-
 # Of spans: a destination y, sources, the count n, then float32 numbers.
 exp = span(1, 0, exp_of)  # (y, x, n)
 tanh = span(1, 0, tanh_of)  # (y, x, n)
@@ -232,9 +249,6 @@ add = span(2, 0, _plus)  # (y, a, b, n): a + b
 multiply = span(2, 0, lambda b, x, y: b.fmul(x, y))  # (y, a, b, n): a * b
 add_product = span(3, 0, lambda b, x, y, z: multiply_add(b, y, z, x))  # (y, a, b, c, n): a + b * c
 scale = span(1, 1, lambda b, x, factor: b.fmul(x, factor))  # (y, x, n, factor): x * factor
-axpy = span(
-    2, 1, lambda b, x, y, factor: multiply_add(b, x, factor, y)
-)  # (y, x, a, n, factor): a + x * factor
 gru_keep = span(
     3, 0, _gru_keep
 )  # (y, z, g, h, n), before sigma and tanh: sigma(z) h + (1 - sigma(z)) tanh(g)
@@ -245,12 +259,9 @@ _lstm_cells = span(4, 0, _lstm_cell)
 _lstm_outputs = span(2, 0, _lstm_output)
 _normalised = span(3, 2, _normalise)
 # Of sums: sources, the count n, then float32 numbers -> float32.
-dot = _sum(2, 0, lambda b, sum_, x, y: multiply_add(b, x, y, sum_))  # (x, y, n)
-total = _sum(1, 0, _plus)  # (x, n)
-squares = _sum(1, 1, _square)  # (x, n, mean): of the distances from a mean
-largest = _sum(1, 0, lambda b, most, x: _larger(b, x, most), _larger, -math.inf)  # (x, n)
-# (q, k, v, n): v . tanh(a + b) from q = exp(2 a) and k = exp(2 b), where neither overflows
-additive_dot = _sum(3, 0, _additive)
+total = fold_over(1, 0, _plus)  # (x, n)
+squares = fold_over(1, 1, _square)  # (x, n, mean): of the distances from a mean
+largest = fold_over(1, 0, lambda b, most, x: _larger(b, x, most), _larger, -math.inf)  # (x, n)
 
 
 @compiled

@@ -20,8 +20,17 @@ from bytenmt.decoding.cpu.kernels.elementwise import (
     span,
 )
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels
-from bytenmt.decoding.cpu.kernels.panels import PANEL
-from bytenmt.decoding.cpu.kernels.simd import FLOAT, Builder, Value, compiled, emitted, pointer, spread
+from bytenmt.decoding.cpu.kernels.panels import BF16, PANEL, W8A8
+from bytenmt.decoding.cpu.kernels.simd import (
+    FLOAT,
+    Builder,
+    Value,
+    compiled,
+    emitted,
+    inlined,
+    pointer,
+    spread,
+)
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -42,6 +51,8 @@ def _twice(b: Builder, x: Value) -> Value:
 
 exponential = span(1, 0, _twice)  # (y, x, n): exp(2 x), x held within WIDEST
 copy = span(1, 0, lambda b, x: x)  # (y, x, n)
+to_half = span(1, 0, lambda b, x: x, to_half=True)  # (y, x, n): y in bfloat16
+from_half = span(1, 0, lambda b, x: x, half=0)  # (y, x, n): x in bfloat16
 zero = span(0, 0, lambda b: spread(0.0))  # (y, n)
 mean = span(2, 0, lambda b, x, y: b.fmul(b.fadd(x, y), spread(0.5**0.5)))  # (y, a, b, n): (a + b) sqrt(1/2)
 read = emitted(2, 0, lambda b, address, i: b.load(pointer(b, address, FLOAT, i)), types.float32)
@@ -65,9 +76,9 @@ class Model(NamedTuple):
     (_, 2): floats of a row before it, width. rings (_, 4): floats of a row before it, capacity, width,
     dilation. items (_, 2): floats of a column before it, width; fixed (_, 2): the same of a place.
     hidden: two banks of rows, which take turns; past: the rings; memory: at memory_at[place] floats from its
-    start the columns[place] columns of each item, then the fixed parts. source_len (p,): bytes with EOS.
-    ancestors (2, rows, h) uint8: the beam in whose rings stands the column of position q, at q mod h; two
-    banks as of hidden.
+    start the columns[place] columns of each item (see item_bytes), then the fixed parts. source_len (p,):
+    bytes with EOS. ancestors (2, rows, h) uint8: the beam in whose rings stands the column of position q, at
+    q mod h; two banks as of hidden.
     """
 
     weights: int
@@ -152,17 +163,14 @@ def maxout(d: int, a: int, n: int) -> None:
         write(d, i, max(read(a, 2 * i), read(a, 2 * i + 1)))
 
 
-@compiled
+@inlined
 def read_ring(
     model: Model, rows: Rows, step: int, ring: int, row: int, d: int, a: int, a_stride: int, taps: int
 ) -> None:
     """d = the taps, oldest first; the newest is a, which takes its slot in the row's own ring. Those from the
     sentence's step on are of this pass' rows before it, at a's stride."""
     capacity, width, dilation = model.rings[ring, 1], model.rings[ring, 2], model.rings[ring, 3]
-    place, beam, position = rows.of[row], rows.beam[row], rows.position[row]
-    n_beams = model.n_rows // len(model.columns)
-    start = model.past + 4 * model.rings[ring, 0] * model.n_rows
-    history = model.ancestors.shape[2]
+    position = rows.position[row]
     for tap in range(taps - 1):
         at = position - (taps - 1 - tap) * dilation
         if at < 0:
@@ -170,11 +178,23 @@ def read_ring(
         elif at >= step:
             copy(d + 4 * tap * width, a - 4 * (position - at) * a_stride, width)
         else:
-            owner = place * n_beams + model.ancestors[position & 1, place * n_beams + beam, at % history]
-            copy(d + 4 * tap * width, start + 4 * width * (owner * capacity + at % capacity), width)
-    own = (place * n_beams + beam) * capacity + position % capacity
+            copy(d + 4 * tap * width, column_at(model, rows, ring, row, at), width)
+    own = model.n_rows // len(model.columns) * rows.of[row] + rows.beam[row]
+    own = own * capacity + position % capacity
     copy(d + 4 * (taps - 1) * width, a, width)
-    copy(start + 4 * width * own, a, width)
+    copy(model.past + 4 * (model.rings[ring, 0] * model.n_rows + width * own), a, width)
+
+
+@inlined
+def column_at(model: Model, rows: Rows, ring: int, row: int, at: int) -> int:
+    """The address of an earlier position's column in the ring that a row has it from."""
+    n_beams, history = model.n_rows // len(model.columns), model.ancestors.shape[2]
+    place, beam = rows.of[row], rows.beam[row]
+    if n_beams > 1:
+        beam = model.ancestors[rows.position[row] & 1, place * n_beams + beam, at % history]
+    slot = (place * n_beams + beam) * model.rings[ring, 1] + at % model.rings[ring, 1]
+    there: int = model.past + 4 * (model.rings[ring, 0] * model.n_rows + model.rings[ring, 2] * slot)
+    return there
 
 
 @compiled
@@ -197,11 +217,37 @@ def state_at(model: Model, k: int, bank: int, row: int) -> int:
     return place
 
 
-@compiled
-def item_at(model: Model, place: int, k: int) -> int:
-    """The address of a memory's item."""
-    there: int = model.memory + 4 * (model.memory_at[place] + model.items[k, 0] * model.columns[place])
+@inlined
+def column_of(model: Model, place: int, k: int, column: int) -> int:
+    """The address of a column of a memory's item, whose numbers have item_bytes each; there is room for 4."""
+    first = model.memory + 4 * (model.memory_at[place] + model.items[k, 0] * model.columns[place])
+    there: int = first + item_bytes(model) * model.items[k, 1] * column
     return there
+
+
+@inlined
+def item_bytes(model: Model) -> int:
+    """Of a number of a memory's item: float32, or bfloat16 where products round what they read about as far;
+    reading it is most of what attention does."""
+    return 2 if model.precision == BF16 or model.precision == W8A8 else 4
+
+
+@inlined
+def keep_column(model: Model, place: int, k: int, column: int, x: int) -> None:
+    """A column of a memory's item = x."""
+    if item_bytes(model) == 4:
+        copy(column_of(model, place, k, column), x, model.items[k, 1])
+    else:
+        to_half(column_of(model, place, k, column), x, model.items[k, 1])
+
+
+@inlined
+def read_column(model: Model, place: int, k: int, column: int, d: int) -> None:
+    """d = a column of a memory's item."""
+    if item_bytes(model) == 4:
+        copy(d, column_of(model, place, k, column), model.items[k, 1])
+    else:
+        from_half(d, column_of(model, place, k, column), model.items[k, 1])
 
 
 @compiled

@@ -17,6 +17,7 @@ from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.kernels.simd import (
     FEATURES,
     FLOAT,
+    HALVES,
     INT8,
     INT16,
     INT32,
@@ -37,6 +38,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
     pointer,
     spread,
     spread_int,
+    to_half,
     whole,
 )
 
@@ -60,7 +62,6 @@ class _BFloat(ir.Type):  # type: ignore[misc]
 
 _PAIRS = ir.VectorType(_BFloat(), 2 * LANES)
 _BYTES = ir.VectorType(INT8, LANES)
-_HALVES = ir.VectorType(INT16, LANES)
 
 
 class Fp32:
@@ -105,8 +106,8 @@ class Bf16InFloat32(Fp32):
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
         def write(place: Value, values: Value) -> None:
-            at = b.bitcast(pointer(b, to, INT16, place), _HALVES.as_pointer())
-            b.store(b.trunc(_rounded(b, values), _HALVES), at, align=2)
+            at = b.bitcast(pointer(b, to, INT16, place), HALVES.as_pointer())
+            b.store(b.trunc(to_half(b, values), HALVES), at, align=2)
 
         _over_row(b, x, n_in, [], write)
 
@@ -260,14 +261,6 @@ def _pair(b: Builder, pairs: Value) -> list[Value]:
     """The first and the second bfloat16 of each lane, as float32."""
     first = b.bitcast(b.shl(pairs, spread_int(16)), VECTOR)
     return [first, b.bitcast(b.and_(pairs, spread_int(0xFFFF0000)), VECTOR)]
-
-
-def _rounded(b: Builder, values: Value) -> Value:
-    """The bits of the nearest bfloat16, ties to even, in the lower half of each lane."""
-    bits = b.bitcast(values, INT_VECTOR)
-    odd = b.and_(b.lshr(bits, spread_int(16)), spread_int(1))
-    bits = b.lshr(b.add(bits, b.add(odd, spread_int(0x7FFF))), spread_int(16))
-    return b.select(b.fcmp_unordered("uno", values, values), spread_int(0x7FC0), bits)
 
 
 def _larger(b: Builder, most: Value, x: Value) -> Value:

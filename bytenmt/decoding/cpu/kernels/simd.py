@@ -22,6 +22,7 @@ FLOAT = ir.FloatType()
 INT8, INT16, INT32, INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 VECTOR = ir.VectorType(FLOAT, LANES)
 INT_VECTOR = ir.VectorType(INT32, LANES)
+HALVES = ir.VectorType(INT16, LANES)
 
 X86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
 
@@ -52,6 +53,12 @@ def compiled(function: Function) -> Function:
     functions keeps the whole. They are called by compiled code alone: the ways in from Python and C, which
     take a third of all compilation, are left out."""
     return cast(Function, numba.njit(**INNER)(function))
+
+
+def inlined(function: Function) -> Function:
+    """compiled, but written out wherever it is called: for every row, say, where a call, which hands over the
+    arrays of whole records number by number, would take longer than what it does."""
+    return cast(Function, numba.njit(forceinline=True, **INNER)(function))
 
 
 def emitted(n_addresses: int, n_floats: int, generate: Callable[..., Value], result: Any = types.void) -> Any:
@@ -175,6 +182,46 @@ def store_first(builder: Builder, value: Value, address: Value, place: Value, la
     at = builder.bitcast(pointer(builder, address, FLOAT, place), VECTOR.as_pointer())
     arguments = [value, at, ir.Constant(INT32, 4), lanes]
     call(builder, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), arguments)
+
+
+def _from_half(builder: Builder, halves: Value) -> Value:
+    bits = builder.shl(builder.zext(halves, INT_VECTOR), spread_int(16))
+    return builder.bitcast(bits, VECTOR)
+
+
+def load_half(builder: Builder, address: Value, place: Value) -> Value:
+    """As load, of numbers in bfloat16."""
+    at = builder.bitcast(pointer(builder, address, INT16, place), HALVES.as_pointer())
+    return _from_half(builder, builder.load(at, align=2))
+
+
+def load_first_half(builder: Builder, address: Value, place: Value, lanes: Value) -> Value:
+    """As load_first, of numbers in bfloat16."""
+    at = builder.bitcast(pointer(builder, address, INT16, place), HALVES.as_pointer())
+    arguments = [at, ir.Constant(INT32, 2), lanes, ir.Constant(HALVES, [0] * LANES)]
+    return _from_half(builder, call(builder, f"llvm.masked.load.v{LANES}i16.p0", HALVES, arguments))
+
+
+def to_half(builder: Builder, values: Value) -> Value:
+    """The bits of the nearest bfloat16, ties to even, in the lower half of each lane."""
+    bits = builder.bitcast(values, INT_VECTOR)
+    odd = builder.and_(builder.lshr(bits, spread_int(16)), spread_int(1))
+    bits = builder.lshr(builder.add(bits, builder.add(odd, spread_int(0x7FFF))), spread_int(16))
+    return builder.select(builder.fcmp_unordered("uno", values, values), spread_int(0x7FC0), bits)
+
+
+def store_half(builder: Builder, value: Value, address: Value, place: Value) -> None:
+    """As store, in bfloat16."""
+    at = builder.bitcast(pointer(builder, address, INT16, place), HALVES.as_pointer())
+    builder.store(builder.trunc(to_half(builder, value), HALVES), at, align=2)
+
+
+def store_first_half(builder: Builder, value: Value, address: Value, place: Value, lanes: Value) -> None:
+    """As store_first, in bfloat16."""
+    at = builder.bitcast(pointer(builder, address, INT16, place), HALVES.as_pointer())
+    halves = builder.trunc(to_half(builder, value), HALVES)
+    arguments = [halves, at, ir.Constant(INT32, 2), lanes]
+    call(builder, f"llvm.masked.store.v{LANES}i16.p0", ir.VoidType(), arguments)
 
 
 def fold(builder: Builder, vector: Value, join: Callable[[Value, Value], Value]) -> Value:

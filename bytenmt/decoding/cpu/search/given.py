@@ -15,7 +15,7 @@ from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest
 from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows, read
 from bytenmt.decoding.cpu.kernels.simd import compiled
 from bytenmt.decoding.cpu.search.candidates import log_softmax
-from bytenmt.decoding.cpu.search.slots import DONE, RUNNING, SearchState
+from bytenmt.decoding.cpu.search.slots import DONE, RUNNING, Given, Ints, SearchState
 from bytenmt.utf8 import N_IDS
 
 
@@ -36,15 +36,15 @@ def look_ahead(search: SearchState) -> None:
 
 @compiled
 def keep_attention(
-    model: Model, rows: Rows, search: SearchState, crew: Crew, row: int, layer: int, centre: int, window: int,
-    bound: int, rooted: bool,
+    model: Model, rows: Rows, given: Given, step: Ints, crew: Crew, row: int, layer: int, centre: int,
+    window: int, bound: int, rooted: bool,
 ) -> None:  # fmt: skip
     """Keep a row's weights, which an instruction that attends has just left in the scratch, times the root of
     the source's bytes where rooted; centre, window, bound: as it had them."""
     place = rows.of[row]
-    at = search.given.n_read[place] + rows.position[row] - search.step[place]
+    at = given.n_read[place] + rows.position[row] - step[place]
     first, last = around(seen(model, place, bound), centre, window)
-    weights = search.given.attention[place, at, layer]
+    weights = given.attention[place, at, layer]
     for j in range(len(weights)):
         weights[j] = np.float32(0)
     factor = math.sqrt(model.source_len[place]) if rooted else 1.0
