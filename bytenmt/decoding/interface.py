@@ -25,6 +25,10 @@ from bytenmt.decoding.names import PRECISIONS as PRECISIONS
 LOOK_AHEAD = 2
 # Greedy search takes a byte of what is owed where it is no more than so many nats below the best.
 OPEN_WITHIN = 2.0
+# What a beam search writes in place of an end, because it is owed still, costs what the end would and so many
+# nats more: less than the model's own low probability of it, more than a place where it belongs. See
+# tools/EXPERIMENTS.md.
+CLOSING_COST = 8.0
 
 
 MOST_DRAFTED = bounds.MOST_DRAFTED  # bytes a pass

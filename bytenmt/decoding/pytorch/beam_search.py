@@ -25,6 +25,7 @@ from bytenmt.decoding.pytorch.constraints import (
     along,
     chances,
     firm,
+    kept,
     ranks,
 )
 from bytenmt.decoding.pytorch.ngram_blocking import Guard, banned
@@ -93,7 +94,7 @@ class Search:
         if options.beam > 1 and not options.sample:
             if owes is None or self._rulebook is None or not isinstance(beams.owing, Owing):
                 return self._go_on(beams, beam_search(log_p, beams, options))
-            ranked = (beams.score + beams.owing.credit)[:, :, None] + ranks(plain, log_p, *owes)
+            ranked = beams.score[:, :, None] + kept(beams.owing, owes[1]) + ranks(plain, log_p, *owes)
             chosen, credit = sharing(log_p, ranked, self._rulebook.left(*owes), beams, options)
             at = chosen.parent[:, :, None].expand(-1, -1, N_IDS)
             mine = owes[1]._replace(instead=owes[1].instead.gather(1, chosen.parent))

@@ -19,7 +19,7 @@ from bytenmt.decoding.constraints.constraint import Constraint, Size, numbers
 from bytenmt.decoding.constraints.lexer import Lexer
 from bytenmt.decoding.constraints.nesting import ANYWHERE
 from bytenmt.decoding.constraints.words import symbols, wordlike
-from bytenmt.decoding.interface import OPEN_WITHIN
+from bytenmt.decoding.interface import CLOSING_COST, OPEN_WITHIN
 from bytenmt.utf8 import ACCEPT, EOS, LONGEST_CHARACTER, N_IDS
 
 
@@ -263,7 +263,15 @@ def ranks(log_p: Tensor, masked: Tensor, view: View, bytes_: Bytes) -> Tensor:
     at = bytes_.instead.clamp(min=0)[:, :, None]
     own, end = costs.gather(2, at), log_p[:, :, EOS:]
     heeded = (bytes_.instead >= 0)[:, :, None] & (own > -torch.inf) & (end > -torch.inf)
-    return costs.scatter(2, at, torch.where(heeded, torch.maximum(own, end), own))
+    return costs.scatter(2, at, torch.where(heeded, torch.maximum(own, end - CLOSING_COST), own))
+
+
+def kept(owing: Owing, bytes_: Bytes) -> Tensor:
+    """A beam's credit by each byte: (n, b, 256) float64. It is for what is being written, which would fall
+    behind texts that are not there yet; once that is written the log-probability alone says whether it stood
+    where it belongs. But what comes in place of the end stands at the end in any text."""
+    stays = bytes_.onward | (owing.firm == CLOSING)[:, :, None]
+    return owing.credit[:, :, None] * stays
 
 
 def along(owings: Sequence[Owing], column: Tensor) -> Owing:

@@ -45,7 +45,7 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
     byte that is accepted, because it is what has been chosen."""
     merged = np.empty(N_IDS, np.float32)
     allowed, favoured = np.empty(N_IDS, np.bool_), np.zeros(N_IDS, np.bool_)
-    left = np.zeros(N_IDS, np.int64)
+    left, goes_on = np.zeros(N_IDS, np.int64), np.zeros(N_IDS, np.bool_)
     text = np.empty(search.chosen.shape[1], np.uint8)
     n_best = 2 * rules.beam
     best = np.empty(n_best, np.float64)
@@ -69,7 +69,7 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
                 if rules.sample and before == NOTHING:
                     continue  # this text has ended
                 log_softmax(search.logits, first + column + beam, merged)
-                instead = allow(search, rules, place, beam, allowed, text, favoured, left)
+                instead = allow(search, rules, place, beam, allowed, text, favoured, left, goes_on)
                 if rules.sample:
                     draw(search, rules, place, beam, merged, allowed, instead)
                     continue
@@ -81,10 +81,12 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
                     instead_of[beam] = instead
                     for byte in range(N_IDS):
                         merged_of[beam, byte] = merged[byte]
-                    before += search.owing.credit[place, beam]
+                    closing = search.owing.firm[place, beam] == CLOSING
                 for byte in range(N_IDS):
                     if allowed[byte] and n_banks > 0:
                         total, bank = before + np.float64(values[byte]), left[byte]
+                        if goes_on[byte] or closing:  # see kept in the twin
+                            total += search.owing.credit[place, beam]
                         n_of[bank] = consider(
                             banks[bank], bank_index[bank], n_of[bank], total, beam * N_IDS + byte
                         )
@@ -120,9 +122,10 @@ def allow(
     text: Any,
     favoured: Any,
     left: Any,
+    goes_on: Any,
 ) -> int:
     """Which bytes may follow: what the prefix forces, else the automaton under the length limit, what is
-    owed, and the repetition guard. favoured, left, and what is returned: see constrain."""
+    owed, and the repetition guard. favoured, left, goes_on, and what is returned: see constrain."""
     step = search.step[place]
     room = min(search.limit[place] - step, LONGEST_CHARACTER)
     may = rules.allowed[room, search.automaton[place, beam]]
@@ -131,13 +134,14 @@ def allow(
     if step < search.n_prefix[place]:
         forced = search.prefix[place, step]
         for byte in range(N_IDS):
-            allowed[byte], favoured[byte], left[byte] = byte == forced, False, 0
+            allowed[byte], favoured[byte], left[byte], goes_on[byte] = byte == forced, False, 0, False
         return -1
     instead = -1
     if rules.extractor.there:
         state, room = search.automaton[place, beam], search.limit[place] - step
         instead = constrain(
-            search.owing, rules.extractor, rules.allowed, place, beam, state, room, allowed, favoured, left
+            search.owing, rules.extractor, rules.allowed, place, beam, state, room, allowed, favoured, left,
+            goes_on,
         )  # fmt: skip
     if rules.ngram > 0:
         at = beam

@@ -14,7 +14,7 @@ from bytenmt.decoding.constraints.constraint import Numbers
 from bytenmt.decoding.constraints.nesting import ANYWHERE
 from bytenmt.decoding.cpu.kernels.simd import compiled
 from bytenmt.decoding.cpu.search.owing import Extractor, Owing, Standing, standing
-from bytenmt.decoding.interface import OPEN_WITHIN
+from bytenmt.decoding.interface import CLOSING_COST, OPEN_WITHIN
 from bytenmt.utf8 import ACCEPT, EOS, LONGEST_CHARACTER, N_IDS
 
 SOFT, FIRM, CLOSING = 0, 1, 2  # of a track, see the twin
@@ -91,11 +91,13 @@ def constrain(
     allowed: Any,
     favoured: Any,
     left: Any,
+    goes_on: Any,
 ) -> int:
     """Which bytes may come, in place of those that are allowed otherwise, unless there are none.
 
     may (5, N_STATES, 256): see utf8.allowed_bytes; room: bytes that are left; favoured (256,) bool: of items
-    that are owed; left (256,) int64: groups that each byte leaves owed. Returns the byte that comes in place
+    that are owed; left (256,) int64: groups that each byte leaves owed; goes_on (256,) bool: whether it writes on
+    what is being written. Returns the byte that comes in place
     of an end that may not come yet, or -1.
     """
     tables, now = owing.tables, standing(owing, place)
@@ -105,7 +107,7 @@ def constrain(
     inside = inside_after(tables, place, now.inside[beam], ended)
     state = now.lexer[beam]
     reserved, reserved_before, n_left, n_before = 0, 0, 0, 0
-    goes_on, begins = np.zeros(N_IDS, np.bool_), np.zeros(N_IDS, np.bool_)
+    goes_on[:], begins = False, np.zeros(N_IDS, np.bool_)
     going, first = -1, -1  # of items: what goes on, what may come
     for item in range(k):
         cost = tables.cost[place, item]
@@ -210,7 +212,7 @@ def rank_bytes(merged: Any, allowed: Any, owed: Any, instead: int, values: Any) 
         if n == 1 and owed.any() and allowed[byte] and merged[byte] > -np.inf:
             values[byte] = 0.0
     if instead >= 0 and allowed[instead] and values[instead] > -np.inf and merged[EOS] > -np.inf:
-        values[instead] = max(values[instead], merged[EOS])
+        values[instead] = max(values[instead], np.float32(merged[EOS] - CLOSING_COST))
     return float(highest)
 
 
