@@ -349,6 +349,31 @@ def test_greedy_search_takes_what_is_owed_where_it_is_nearly_the_best() -> None:
     assert greedily(rules, b"{x}", nearly(0.05)).startswith(b"aaaaaaaaa{x}")
 
 
+@pytest.mark.parametrize("engine", [TorchEngine, InterpretedEngine])
+def test_a_term_that_is_begun_too_early_does_not_win(engine: Any) -> None:
+    """Its first byte is nearly as likely at the beginning, and the rest of it is not: the text in which it
+    stands where it belongs is better, by its log-probability, than the one that begins with it."""
+    rules = Rules((), glossary=Glossary.of([Term("x", ("Dok",), ())]))
+    text = b"so Dok"
+
+    def log_p(prefix: bytes) -> np.ndarray:
+        rest = np.full(256, 1e-4)
+        if text.startswith(prefix):
+            rest[[*text, 255][len(prefix)]] = 0.3
+            rest[ord("D")] = max(rest[ord("D")], 0.2)
+        else:
+            rest[[ord("!"), 255][b"!" in prefix]] = 0.9
+        return np.log(rest / rest.sum())
+
+    request = rules.asked(Request(b"x", 40))
+    searched = Options(beam=4, n_best=4, lexer=rules.lexer)
+    made = [FakeDecoder([log_p])] if engine is TorchEngine else [[log_p]]
+    last = (CPU,) if engine is TorchEngine else ()
+    (found,) = run(engine(made, searched, 1, *last), numbered([request]))
+    assert found[0].text == text and all(b"Dok" in one.text for one in found)
+    assert found[0].score == found[0].log_probability / (len(text) + 1)
+
+
 def test_beams_do_not_go_on_to_put_off_what_is_owed() -> None:
     """What is owed costs many nats, whenever it comes; a text that has said all is not made longer by it."""
     rules = Rules(("placeholders", "urls"))

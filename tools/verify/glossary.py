@@ -97,14 +97,15 @@ def main() -> None:
     same = sum(a == b for a, b in zip(free, bound, strict=True))
     n_last = sum(b.endswith(tuple(t.forms[0] for t in h[2])) for b, h in zip(bound, held, strict=True))
     longest = max(len(b) / max(len(f), len(s)) for b, f, s in zip(bound, free, sources, strict=True))
-    print(
-        f"{same} lines are the same with and without, {n_last} end with a term; none is longer than
-        {longest:.1f} times" ) print("the longer of its source and what it is without") for b, (source, _,
-        terms) in zip(bound, held, strict=True): if any(not whole_words(b, t.forms[0]) for t in terms):
-        print(f"  not a word of its own: {', '.join(t.forms[0] for t in terms)}   {source}   {b}") other = [i
-        for i in range(len(held)) if free[i] != bound[i]] for i in random.Random(1).sample(other,
-        min(options.show, len(other))): terms = ", ".join(f"{t.source} = {t.forms[0]}" for t in held[i][2])
-        print(f"\n  {sources[i]}   [{terms}]\n  ref   {references[i]}\n  free  {free[i]}\n  bound {bound[i]}")
+    print(f"{same} lines are the same with and without, {n_last} end with a term")
+    print(f"none is longer than {longest:.1f} times the longer of its source and what it is without")
+    for b, (source, _, terms) in zip(bound, held, strict=True):
+        if any(not whole_words(b, t.forms[0]) for t in terms):
+            print(f"  not a word of its own: {', '.join(t.forms[0] for t in terms)}   {source}   {b}")
+    other = [i for i in range(len(held)) if free[i] != bound[i]]
+    for i in random.Random(1).sample(other, min(options.show, len(other))):
+        told = ", ".join(f"{t.source} = {t.forms[0]}" for t in held[i][2])
+        print(f"\n  {sources[i]}   [{told}]\n  ref   {references[i]}\n  free  {free[i]}\n  bound {bound[i]}")
 
 
 if __name__ == "__main__":

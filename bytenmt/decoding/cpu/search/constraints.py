@@ -96,9 +96,9 @@ def constrain(
     """Which bytes may come, in place of those that are allowed otherwise, unless there are none.
 
     may (5, N_STATES, 256): see utf8.allowed_bytes; room: bytes that are left; favoured (256,) bool: of items
-    that are owed; left (256,) int64: groups that each byte leaves owed; goes_on (256,) bool: whether it writes on
-    what is being written. Returns the byte that comes in place
-    of an end that may not come yet, or -1.
+    that are owed; left (256,) int64: groups that each byte leaves owed; goes_on (256,) bool: whether it
+    writes on what is being written. Returns the byte that comes in place of an end that may not come yet, or
+    -1.
     """
     tables, now = owing.tables, standing(owing, place)
     k = now.owed.shape[1]
