@@ -32,6 +32,7 @@ from bytenmt.layers.attention import source_mask
 from bytenmt.layers.convolution import Clock, Convolution, Taps, ring_capacity
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.fused_norm import norm_relu
 from bytenmt.layers.recurrent import GRU, initialise
 from bytenmt.models.base import Model, matrix_weights, module_list, no_source
 from bytenmt.utf8 import EOS
@@ -77,11 +78,10 @@ class ResidualBlock(nn.Module):
         return x + self._after(h), ring
 
     def _before(self, x: Tensor) -> Tensor:
-        h = self.reduce(torch.relu(self.norm_in(x)))
-        return torch.relu(self.norm_mid(h))
+        return norm_relu(self.norm_mid, self.reduce(norm_relu(self.norm_in, x)))
 
     def _after(self, h: Tensor) -> Tensor:
-        h = self.expand(torch.relu(self.norm_out(h)))
+        h = self.expand(norm_relu(self.norm_out, h))
         return drop(h, self.dropout, self.training)
 
 
@@ -114,7 +114,7 @@ class MultiplicativeBlock(nn.Module):
         return x + self._after(h, gates), ring
 
     def _before(self, x: Tensor) -> Tensor:
-        normed: Tensor = self.norm_mid(self.reduce(torch.relu(self.norm_in(x))))
+        normed: Tensor = self.norm_mid(self.reduce(norm_relu(self.norm_in, x)))
         return normed
 
     def _after(self, h: Tensor, gates: Tensor) -> Tensor:

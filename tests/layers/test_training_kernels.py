@@ -9,10 +9,10 @@ from itertools import product as combinations
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bytenmt.jit import njit
-from bytenmt.layers import fused_cells, matrix_rows
+from bytenmt.layers import fused_cells, fused_norm, matrix_rows
 from bytenmt.layers.numbers import Array, as_array, narrow, sigmoid, tanh, wide
 from bytenmt.layers.recurrent import GRU, LSTM, GRUReset, GRUUpdate
 
@@ -205,3 +205,55 @@ def test_a_nan_goes_through_a_fused_cell() -> None:
     assert (
         states.isnan().all() and cell.input.weight.grad is not None and cell.input.weight.grad.isnan().all()
     )
+
+
+# ---- norms
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3, 7), (5, 64), (3, 2, 131)])
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_a_norm_and_its_relu_equal_plain_ones(
+    shape: tuple[int, ...], kind: torch.dtype, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against float64, value and gradients; in bf16 of what was rounded to it."""
+    torch.manual_seed(len(shape))
+    norm, exact = nn.LayerNorm(shape[-1]), nn.LayerNorm(shape[-1]).double()
+    for part in norm.parameters():
+        nn.init.normal_(part)
+    exact.load_state_dict(norm.state_dict())
+    x, weighting = torch.randn(shape).to(kind), torch.randn(shape).to(kind).double()
+    calls: list[str] = []
+    for name in ("normalise", "norm_gradients"):
+        kernel = getattr(fused_norm, name)
+        replaced = lambda *given, n=name, k=kernel: calls.append(n) or k(*given)  # noqa: E731
+        monkeypatch.setattr(fused_norm, name, replaced)
+
+    def run(of: nn.LayerNorm, start: Tensor) -> list[Tensor]:
+        start = start.requires_grad_()
+        y = fused_norm.norm_relu(of, start)
+        of_all = torch.autograd.grad(y, [start, *of.parameters()], weighting.to(y.dtype))
+        return [y.detach(), *of_all]
+
+    expected = run(exact, x.double())
+    assert not calls
+    found = run(norm, x.clone())
+    assert {*calls} == {"normalise", "norm_gradients"}
+    assert [part.dtype for part in found] == [kind, kind, torch.float32, torch.float32]
+    for one, other in zip(found, expected, strict=True):
+        tolerance = 2e-5 if one.dtype == torch.float32 and kind == torch.float32 else 1e-2
+        torch.testing.assert_close(one.double(), other, rtol=tolerance, atol=tolerance)
+
+
+def test_norms_are_fused_in_training_alone() -> None:
+    """Under autocast in its type; without gradients and in float64 plain; a NaN goes through."""
+    norm, x = nn.LayerNorm(4), torch.randn(3, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        fused = fused_norm.norm_relu(norm, x)
+        assert fused.dtype == torch.bfloat16 and "NormReLU" in str(fused.grad_fn)
+        with torch.no_grad():
+            assert fused_norm.norm_relu(norm, x).dtype == torch.float32
+    torch.testing.assert_close(fused.float(), torch.relu(norm(x)), rtol=1e-2, atol=1e-2)
+    assert "NormReLU" not in str(fused_norm.norm_relu(norm.double(), x.double()).grad_fn)
+    x[1, 2] = math.nan
+    found = fused_norm.norm_relu(nn.LayerNorm(4), x)
+    assert found[1].isnan().all() and not found[0].isnan().any()

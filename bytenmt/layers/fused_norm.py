@@ -1,0 +1,115 @@
+"""A layer norm and the ReLU behind it, as one pass over the rows in training on a CPU.
+
+PyTorch's norm under autocast reads and writes float32, and its ReLU comes and goes once more. Here a row is
+read once, computed in float32, and written in the type in which the next product reads it. Knows no model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from bytenmt.jit import njit_any_order
+from bytenmt.layers.deferred_matmul import compute_type
+from bytenmt.layers.numbers import KINDS, Array, as_array, narrow, wide
+from bytenmt.layers.parallel import shares, spread
+
+ZERO = np.float32(0)
+
+
+def norm_relu(norm: nn.LayerNorm, x: Tensor) -> Tensor:
+    """relu(norm(x)), x (..., d); under autocast the fused one is of autocast's type."""
+    trained = torch.is_grad_enabled() and norm.weight.requires_grad and norm.weight.dtype == torch.float32
+    if not (trained and x.device.type == "cpu" and x.dtype in KINDS) or torch.compiler.is_compiling():
+        return torch.relu(norm(x))
+    y: Tensor = _NormReLU.apply(x, norm.weight, norm.bias, norm.eps)  # type: ignore[no-untyped-call]
+    return y
+
+
+@njit_any_order
+def normalise(
+    x: Array, gain: Array, bias: Array, epsilon: float, y: Array, moments: Array, first: int, last: int
+) -> None:
+    """y of rows first to last - 1 of x (n, d), and moments (n, 2): their mean and 1 / their deviation."""
+    d = x.shape[1]
+    row = np.empty(d, np.float32)
+    for i in range(first, last):
+        mean = ZERO
+        for c in range(d):
+            row[c] = wide(x[i, c])
+            mean += row[c]
+        mean /= np.float32(d)
+        square = ZERO
+        for c in range(d):
+            square += (row[c] - mean) * (row[c] - mean)
+        factor = np.float32(1) / np.float32(np.sqrt(square / np.float32(d) + np.float32(epsilon)))
+        moments[i, 0], moments[i, 1] = mean, factor
+        for c in range(d):
+            z = (row[c] - mean) * factor * gain[c] + bias[c]
+            y[i, c] = narrow(ZERO if z < ZERO else z, y[0, 0])  # a NaN stays one
+
+
+@njit_any_order
+def norm_gradients(
+    given: Array,
+    x: Array,
+    gain: Array,
+    y: Array,
+    moments: Array,
+    d_x: Array,
+    d_gain: Array,
+    d_bias: Array,
+    first: int,
+    last: int,
+) -> None:
+    """From given (n, d), the gradient by y: d_x (n, d), and adds to d_gain and d_bias (d,)."""
+    d = x.shape[1]
+    own, scaled = np.empty(d, np.float32), np.empty(d, np.float32)
+    for i in range(first, last):
+        mean, factor = moments[i, 0], moments[i, 1]
+        total, along = ZERO, ZERO
+        for c in range(d):
+            own[c] = (wide(x[i, c]) - mean) * factor
+        for c in range(d):
+            scaled[c] = wide(given[i, c]) * (ZERO if wide(y[i, c]) <= ZERO else np.float32(1))
+        for c in range(d):
+            d_bias[c] += scaled[c]
+        for c in range(d):
+            d_gain[c] += scaled[c] * own[c]
+        for c in range(d):
+            scaled[c] *= gain[c]
+            total += scaled[c]
+            along += scaled[c] * own[c]
+        total, along = total / np.float32(d), along / np.float32(d)
+        for c in range(d):
+            d_x[i, c] = narrow(factor * (scaled[c] - total - own[c] * along), d_x[0, 0])
+
+
+class _NormReLU(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gain: Tensor, bias: Tensor, epsilon: float) -> Tensor:
+        rows = x.detach().reshape(-1, x.shape[-1]).contiguous()
+        y = rows.new_empty(rows.shape, dtype=compute_type(rows[:0]).dtype)
+        moments = rows.new_empty(len(rows), 2, dtype=torch.float32)
+        gain, bias = gain.detach(), bias.detach()
+        arrays = *map(as_array, (rows, gain, bias)), epsilon, as_array(y), as_array(moments)
+        spread(lambda _, first, last: normalise(*arrays, first, last), len(rows))
+        ctx.save_for_backward(rows, gain, y, moments)
+        ctx.shape = x.shape
+        return y.view(x.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, given: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        rows, gain, y, moments = ctx.saved_tensors
+        d_x = torch.empty_like(rows)
+        sums = gain.new_zeros(2, len(shares(len(rows))), len(gain))
+        arrays = [as_array(part) for part in (given.reshape(rows.shape).contiguous(), rows, gain, y, moments, d_x)]
+        d_gain, d_bias = sums.numpy()
+        spread(lambda i, a, b: norm_gradients(*arrays, d_gain[i], d_bias[i], a, b), len(rows))
+        return d_x.view(ctx.shape), *sums.sum(dim=1), None
