@@ -41,6 +41,7 @@ def real(low: float, high: float, open: bool = False) -> Bounds:
 
 BEAM = Bounds(1, 1000)  # the work of a step grows with its square
 THREADS = Bounds(1, 256)  # thousands are more than PyTorch can be given: OpenMP then ends the program
+BATCH = Bounds(1, 1024)  # sentences side by side, where a step is measured
 LENGTH_PENALTY = real(0, 10)
 MOST_DRAFTED = 8  # bytes a pass of a decoder
 WEIGHT = real(0.001, 1000)  # of a corpus; with less an epoch is empty

@@ -97,8 +97,8 @@ class _NormReLU(Function):
         y = rows.new_empty(rows.shape, dtype=compute_type(rows[:0]).dtype)
         moments = rows.new_empty(len(rows), 2, dtype=torch.float32)
         gain, bias = gain.detach(), bias.detach()
-        arrays = *map(as_array, (rows, gain, bias)), epsilon, as_array(y), as_array(moments)
-        spread(lambda _, first, last: normalise(*arrays, first, last), len(rows))
+        given = as_array(rows), as_array(gain), as_array(bias), epsilon, as_array(y), as_array(moments)
+        spread(lambda _, first, last: normalise(*given, first, last), len(rows))
         ctx.save_for_backward(rows, gain, y, moments)
         ctx.shape = x.shape
         return y.view(x.shape)
@@ -109,7 +109,8 @@ class _NormReLU(Function):
         rows, gain, y, moments = ctx.saved_tensors
         d_x = torch.empty_like(rows)
         sums = gain.new_zeros(2, len(shares(len(rows))), len(gain))
-        arrays = [as_array(part) for part in (given.reshape(rows.shape).contiguous(), rows, gain, y, moments, d_x)]
+        d_y = as_array(given.reshape(rows.shape).contiguous())
+        arrays = d_y, as_array(rows), as_array(gain), as_array(y), as_array(moments), as_array(d_x)
         d_gain, d_bias = sums.numpy()
         spread(lambda i, a, b: norm_gradients(*arrays, d_gain[i], d_bias[i], a, b), len(rows))
         return d_x.view(ctx.shape), *sums.sum(dim=1), None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from bytenmt.cli.console import Command, completing
-from bytenmt.cli.options import ARCHITECTURES, preset_option
+from bytenmt.cli.options import ARCHITECTURES, preset_option, within
+from bytenmt.config.bounds import BATCH
 from bytenmt.decoding.names import PRECISIONS
 from bytenmt.errors import BytenmtError
 
@@ -23,7 +24,7 @@ from bytenmt.errors import BytenmtError
     help="Of a run or file: where the time of a step goes, instruction by instruction.",
 )
 @click.option(
-    "--batch-size", type=click.IntRange(1, 1024), help="With --profile: sentences side by side; 1 by default."
+    "--batch-size", type=within(BATCH), help="With --profile: sentences side by side; 1 by default."
 )
 @click.option("--precision", type=click.Choice(PRECISIONS), help="With --profile: another than the file's.")
 @click.option(

@@ -17,17 +17,8 @@ from torch import Tensor
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.beams import Beams, Chosen, Finished, History
 from bytenmt.decoding.pytorch.candidates import beam_search, sharing
-from bytenmt.decoding.pytorch.constraints import (
-    Bytes,
-    Owing,
-    Rulebook,
-    View,
-    along,
-    chances,
-    firm,
-    kept,
-    ranks,
-)
+from bytenmt.decoding.pytorch.constrained_choice import chances, firm, kept, ranks
+from bytenmt.decoding.pytorch.constraints import Bytes, Owing, Rulebook, View, along
 from bytenmt.decoding.pytorch.ngram_blocking import Guard, banned
 from bytenmt.decoding.pytorch.sampling import draw, signed
 from bytenmt.models.tree import map_tensors
