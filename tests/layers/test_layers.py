@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,15 +30,6 @@ def assert_close(found: list[Tensor], expected: list[Tensor], tolerance: float) 
         assert one.shape == other.shape and one.dtype == other.dtype
         error = float((one - other).abs().max()) if one.numel() else 0.0
         assert error <= tolerance * max(1.0, float(other.abs().max())), error
-
-
-@pytest.fixture(params=[1, 2])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    """PyTorch with one and with two threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
 
 
 # ---- deferred products

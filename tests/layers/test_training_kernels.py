@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product as combinations
 
 import numpy as np
@@ -15,16 +15,6 @@ from bytenmt.jit import njit
 from bytenmt.layers import fused_cells, fused_norm, matrix_rows
 from bytenmt.layers.numbers import Array, as_array, narrow, sigmoid, tanh, wide
 from bytenmt.layers.recurrent import GRU, LSTM, GRUReset, GRUUpdate
-
-
-@pytest.fixture(params=[1, 2])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    """PyTorch with one and with two threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
-
 
 # ---- single numbers
 
