@@ -9,7 +9,6 @@ import msgspec
 from bytenmt.config.facts import Facts
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import Config, architecture, config_toml, load_config
-from bytenmt.decoding.cpu.profile import profile, told_profile
 from bytenmt.decoding.cpu.program.listing import listing
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.program.programs import has_program, pack_model
@@ -63,6 +62,8 @@ def program_of(what: str) -> str:
 def profile_of(what: str, precision: str | None, n_sentences: int) -> str:
     """Where the time of a step of the CPU engine goes, of a run folder or a weights file. Raises
     BytenmtError."""
+    from bytenmt.decoding.cpu.profile import profile, told_profile  # the engine, which nothing else here needs
+
     source = bool(config_of(what, None).model.source)
     packed = packed_of(what, "--profile", precision)
     return "\n".join(told_profile(packed, profile(packed, n_sentences, source)))
