@@ -62,7 +62,10 @@ def program_of(what: str) -> str:
 def profile_of(what: str, precision: str | None, n_sentences: int) -> str:
     """Where the time of a step of the CPU engine goes, of a run folder or a weights file. Raises
     BytenmtError."""
-    from bytenmt.decoding.cpu.profile import profile, told_profile  # the engine, which nothing else here needs
+    from bytenmt.decoding.cpu.profile import (
+        profile,
+        told_profile,
+    )  # the engine, which nothing else here needs
 
     source = bool(config_of(what, None).model.source)
     packed = packed_of(what, "--profile", precision)
