@@ -56,7 +56,8 @@ def njit(function: Function) -> Function:
 
 def njit_any_order(function: Function) -> Function:
     """njit for a function whose sums may be taken in any order: a vector's lanes each take a part of one. The
-    order is the machine's, and the same in every run there."""
+    order is the machine's, and the same in every run there if no loop that sums also writes to an array: such
+    a loop's lanes depend on how far apart its arrays lie."""
     return _kept(numba.njit(nogil=True, fastmath={"reassoc", "contract"})(function), function)
 
 

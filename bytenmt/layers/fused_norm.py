@@ -42,6 +42,7 @@ def normalise(
         mean = ZERO
         for c in range(d):
             row[c] = wide(x[i, c])
+        for c in range(d):
             mean += row[c]
         mean /= np.float32(d)
         square = ZERO
@@ -83,6 +84,7 @@ def norm_gradients(
             d_gain[c] += scaled[c] * own[c]
         for c in range(d):
             scaled[c] *= gain[c]
+        for c in range(d):
             total += scaled[c]
             along += scaled[c] * own[c]
         total, along = total / np.float32(d), along / np.float32(d)

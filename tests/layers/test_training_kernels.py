@@ -12,9 +12,85 @@ import torch
 from torch import Tensor, nn
 
 from bytenmt.jit import njit
-from bytenmt.layers import fused_cells, fused_norm, matrix_rows
+from bytenmt.layers import fused_additive, fused_cells, fused_norm, matrix_rows
 from bytenmt.layers.numbers import Array, as_array, narrow, sigmoid, tanh, wide
 from bytenmt.layers.recurrent import GRU, LSTM, GRUReset, GRUUpdate
+
+# ---- the same in every run
+
+D, N, Q, S = 16, 4, 2, 5  # components, sentences or rows, queries, source positions
+WITH_SCRATCH = {  # kernels with memory of their own: what they are called with, and the shapes of its arrays
+    "normalise": (fused_norm.normalise, [(N, D), (D,), (D,), 1e-5, (N, D), (N, 2), 0, N]),
+    "norm_gradients": (
+        fused_norm.norm_gradients,
+        [(N, D), (N, D), (D,), (N, D), (N, 2), (N, D), (D,), (D,), 0, N],
+    ),
+    "add_query_gradients": (
+        fused_additive.add_query_gradients,
+        [(N, Q, D), (N, S, D), (D,), (N, Q, S), (N, Q, D), 0, N],
+    ),
+    "add_key_gradients": (
+        fused_additive.add_key_gradients,
+        [(N, Q, D), (N, S, D), (D,), (N, Q, S), (N, S, D), (D,), 0, N],
+    ),
+    "add_dots": (matrix_rows.add_dots, [(N, Q, D), (N, S, D), (N, Q, S), 0, N]),
+    "add_sums": (matrix_rows.add_sums, [(N, Q, S), (N, S, D), (N, Q, D), 0, N]),
+    "lstm_state": (
+        fused_cells.lstm_state,
+        [(N, 4 * D), (N, 4 * D), (N, D), (N, 4 * D), (N, D), (N, D), (N, D)],
+    ),
+    "lstm_gradients": (
+        fused_cells.lstm_gradients,
+        [(N, D), (N, D), (N, D), (N, 4 * D), (N, D), (N, 4 * D), (N, D)],
+    ),
+}
+
+
+@njit
+def allotted(n: int) -> Array:
+    """n float32 from where kernels have theirs."""
+    return np.empty(n, np.float32)
+
+
+def with_one_behind(n: int, m: int, kept: list[Array]) -> tuple[Array, Array]:
+    """n float32, and m more that begin less than four vectors behind their end; the others that were tried
+    are kept: memory given back would be given out before what the caller gives back."""
+    for _ in range(10_000):
+        before, behind = allotted(n), allotted(m)
+        kept += [before, behind]
+        if 0 <= behind.ctypes.data - before.ctypes.data - before.nbytes < 192:
+            kept.pop()
+            return before, behind
+    raise AssertionError("the memory is never given out in order")
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", WITH_SCRATCH)
+def test_a_kernels_result_is_the_same_wherever_its_memory_lies(name: str, seed: int) -> None:
+    """Also right behind an array that it reads. Compiled code that looks whether what it writes begins within
+    a few vectors of what it reads adds one by one there, and in lanes elsewhere."""
+    kernel, given = WITH_SCRATCH[name]
+    draw = np.random.default_rng(seed)
+    shapes = [x for x in given if isinstance(x, tuple)]
+    values = [draw.normal(size=math.prod(shape)).astype(np.float32) for shape in shapes]
+    found = set()
+    for near, is_first in combinations(range(len(shapes)), (True, False)):
+        kept: list[Array] = []
+        pairs = [with_one_behind(len(value), D, kept) for value in values]
+        arrays = [before.reshape(shape) for (before, _), shape in zip(pairs, shapes, strict=True)]
+        for array, value in zip(arrays, values, strict=True):
+            array.reshape(-1)[:] = value
+        left = iter(arrays)
+        arguments = [next(left) if isinstance(x, tuple) else x for x in given]
+        own = [pairs[near][1], allotted(D)][:: 1 if is_first else -1]
+        kept += [behind for i, (_, behind) in enumerate(pairs) if i != near]
+        del pairs
+        while own:  # what is given back last is given out first
+            own.pop()
+        kernel(*arguments)
+        found.add(b"".join(array.tobytes() for array in arrays))
+    assert len(found) == 1
+
 
 # ---- single numbers
 
