@@ -99,7 +99,7 @@ def predict(
     for written in {page, None}:
         check_streams(file, written)
     began = time.monotonic()
-    loaded = load_runs([run], EngineSpec(engine, device, "fp32", threads, OFF), Console())
+    loaded = load_runs([run], EngineSpec(engine, device, "fp32", threads, OFF), Console(), at_once=True)
     for line in decoding_args.described(loaded, time.monotonic() - began):
         detail(line)
     source = loaded.source
@@ -228,7 +228,7 @@ def generate(
     if read_run(run)[1].config.model.source:
         raise BytenmtError(f"{run} was trained with a source: use `bytenmt translate`, or another run")
     began = time.monotonic()
-    runtime = load_runs([run], wanted, Console())
+    runtime = load_runs([run], wanted, Console(), at_once=True)
     for line in decoding_args.described(runtime, time.monotonic() - began):
         detail(line)
     given = {name: value for name, value in sampling.items() if value is not None}

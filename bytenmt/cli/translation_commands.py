@@ -105,7 +105,7 @@ def translate(
         if resume and html is not None:
             raise BytenmtError("--html would miss the lines that are done: drop it, or --resume")
         text = inputs.to_translate(input, errors) if input is not None and leads else None
-        loaded = loaded_runs(runs, wanted, leads)
+        loaded = loaded_runs(runs, wanted, leads, at_once=True)
         if not loaded.source:
             raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
         translator = Translator.of_runtime(loaded, settings, group=group)
@@ -148,7 +148,7 @@ def score(
     from bytenmt.evaluation.likelihood import log_probabilities
 
     corpus = inputs.all_pairs(src, tgt, errors)
-    loaded = loaded_runs((run,), EngineSpec(engine, device, "fp32", threads, OFF), leads=True)
+    loaded = loaded_runs((run,), EngineSpec(engine, device, "fp32", threads, OFF), leads=True, at_once=True)
     inputs.check_pairs(run, loaded.source, src)
     log_p = log_probabilities(loaded.reader(), corpus)
     for nats, n_bytes in zip(log_p.tolist(), corpus.target_lengths.tolist(), strict=True):
@@ -156,14 +156,14 @@ def score(
         click.echo(f"{nats:.6f}\t{bits:.6f}")
 
 
-def loaded_runs(runs: tuple[Path, ...], wanted: EngineSpec, leads: bool) -> Runtime:
+def loaded_runs(runs: tuple[Path, ...], wanted: EngineSpec, leads: bool, at_once: bool = False) -> Runtime:
     """The runs that decide together; a warning where they seem not to belong together. leads: whether this
-    process tells."""
+    process tells; at_once: see loading.load_runs."""
     from bytenmt.cli import decoding_args
     from bytenmt.decoding.loading import load_runs
 
     began = time.monotonic()
-    runtime = load_runs(runs, wanted, Console())
+    runtime = load_runs(runs, wanted, Console(), at_once)
     if leads:
         for warning in decoding_args.opposed(runtime.runs):
             say(f"bytenmt: {warning}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bytenmt.distributed import Group
 
 ON_THE_CPU = "numba"  # the engine that AUTO takes where there is no GPU
+ON_NUMBA_ALONE = "int8", "w8a8"  # precisions that the others do not have
 DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # devices of which one is there where a GPU is (dxg: under Windows)
 
 
@@ -39,7 +40,7 @@ def choose(spec: EngineSpec) -> EngineSpec:
         raise DeviceError("--engine cuda-graph: no GPU is available here; use --engine numba or auto")
     if engine == AUTO:
         engine = "cuda-graph" if has_gpu else ON_THE_CPU
-    if precision in ("int8", "w8a8") and engine != "numba":
+    if precision in ON_NUMBA_ALONE and engine != "numba":
         raise BytenmtError(f"--precision {precision} is for --engine numba: {engine} has fp32 and bf16")
     return replace(spec, engine=engine, device="cuda" if has_gpu else "cpu")
 

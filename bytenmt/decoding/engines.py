@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.config.schema import tells_alignment
-from bytenmt.decoding.choice import precision_of
+from bytenmt.decoding.choice import ON_NUMBA_ALONE, precision_of
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Options
 from bytenmt.decoding.reading import Attention, Reader
 from bytenmt.reporter import Reporter
@@ -62,9 +64,13 @@ def n_threads(spec: EngineSpec) -> int:
     return torch.get_num_threads()
 
 
-def compiled(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter) -> Made:
-    """Packed models; each in its file's own precision unless told otherwise."""
-    from bytenmt.decoding.cpu.compilation import call_all
+def compiled(
+    read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter, at_once: bool = False
+) -> Made:
+    """Packed models; each in its file's own precision unless told otherwise. at_once: where the kernels are
+    not on the disk yet, plain PyTorch answers while a child compiles them, if it is installed and has the
+    precision."""
+    from bytenmt.decoding.cpu.compilation import Compilation, call_all
     from bytenmt.decoding.cpu.engine import NumbaEngine
     from bytenmt.decoding.cpu.program.programs import pack_model
     from bytenmt.decoding.cpu.reader import CpuAttention, CpuReader
@@ -75,8 +81,13 @@ def compiled(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, repor
     packed = [packed_in(precision_of(one.precision, spec), one) for _, one in read]
     exact = "fp32" if spec.precision == AUTO else spec.precision
     threads = n_threads(spec)
-    with told_of_compiling(reporter):
-        call_all(packed, read[0][1].config.model.source)
+    source = read[0][1].config.model.source
+    answers = at_once and spec.precision not in ON_NUMBA_ALONE and find_spec("torch") is not None
+    compilation = Compilation(packed[0], source) if answers else None
+    if compilation is None or compilation.done():
+        compilation = None
+        with told_of_compiling(reporter):
+            call_all(packed, source)
     row_bytes = sum(state_bytes(one.config.model) for _, one in read)
 
     def read_exactly() -> list[PackedModel]:
@@ -89,12 +100,34 @@ def compiled(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, repor
             CpuAttention(model, threads) for model, (_, one) in models if tells_alignment(one.config.model)
         ]
 
-    return Made(
+    made = Made(
         lambda options, speculation: partial(
             sized, NumbaEngine, row_bytes, packed, options, threads=threads, speculation=speculation
         ),
         lambda: CpuReader(read_exactly(), threads),
         attention,
+    )
+    if compilation is None:
+        return made
+    reporter.say(
+        "bytenmt: the decode kernels are compiled for this machine, once, beside this: it takes about a"
+        " minute, and PyTorch decodes until then"
+    )
+    return _meanwhile(in_pytorch(read, replace(spec, engine="torch")), made, compilation.done)
+
+
+def _meanwhile(now: Made, later: Made, ready: Callable[[], bool]) -> Made:
+    """What `now` makes until the later is ready; without drafts, whose widths would be measured first."""
+    from bytenmt.decoding.cpu.meanwhile import Meanwhile
+
+    def maker(options: Options, speculation: Speculation | None) -> EngineMaker:
+        then = later.maker(options, speculation)
+        return lambda capacity: Meanwhile(now.maker(options, None)(capacity), lambda: then(capacity), ready)
+
+    return Made(
+        maker,
+        lambda: (later if ready() else now).reader(),
+        lambda: (later if ready() else now).attention(),
     )
 
 

@@ -70,10 +70,13 @@ class Runtime:
         return next((run.facts.search for run in self.runs if run.facts.search is not None), None)
 
 
-def load_runs(paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter = SILENT) -> Runtime:
+def load_runs(
+    paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter = SILENT, at_once: bool = False
+) -> Runtime:
     """Load run folders or weights files, of any architectures, that decide together by the mean of their
-    probabilities. reporter: is told what a user may not expect. Raises CheckpointError for a file,
-    BytenmtError where they cannot be joined or the engine cannot be had."""
+    probabilities. reporter: is told what a user may not expect. at_once: do not wait for kernels that are to
+    be compiled first where the engine is left to the machine, see engines.compiled. Raises CheckpointError
+    for a file, BytenmtError where they cannot be joined or the engine cannot be had."""
     if not paths:
         raise ValueError("no run: give a run folder or a weights file")
     read = [read_run(Path(path)) for path in paths]
@@ -88,7 +91,10 @@ def load_runs(paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter 
     limit = max(LONGEST_CHARACTER, min(run.config.data.max_source_bytes for run in runs))
     chosen = _able(spec, runs, reporter)
     speculation = _speculation([Path(path) for path in paths], runs, chosen, reporter)
-    made = compiled(read, chosen, reporter) if chosen.engine == "numba" else in_pytorch(read, chosen)
+    if chosen.engine == "numba":
+        made = compiled(read, chosen, reporter, at_once and spec.engine == AUTO)
+    else:
+        made = in_pytorch(read, chosen)
     maker = _drafting(made.maker, speculation, reporter)
     return Runtime(maker, source, limit, runs, chosen, made)
 

@@ -6,13 +6,9 @@ processes, while the others wait. Knows no rows and no engine for data sets.
 
 from __future__ import annotations
 
-import fcntl
-import os
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from bytenmt.decoding.interface import EngineSpec
@@ -41,26 +37,10 @@ class Recipe:
         return Translator.of_runtime(runtime, settings)
 
     def _runtime(self, reporter: Reporter) -> Runtime:
+        from bytenmt.decoding.cpu.compilation import alone
         from bytenmt.jit import NotKept, kept_only
 
         with suppress(NotKept), kept_only():
             return load_runs(self.runs, self.spec, reporter)
-        with _alone():
+        with alone():
             return load_runs(self.runs, self.spec, reporter)
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Inside, no other process of this user on this machine is; where that cannot be, nobody waits."""
-    path = Path(tempfile.gettempdir(), f"bytenmt-{os.getuid()}.compiling")
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except OSError:
-        yield
-        return
-    try:
-        with suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(file)

@@ -95,7 +95,7 @@ def translate_file(
         leads = group is None or group.leads
         check_output(output, input)
         document = formats.read(read_bytes(input).tobytes(), name, input, given) if leads else None
-        runtime = loaded_runs(runs, wanted, leads)
+        runtime = loaded_runs(runs, wanted, leads, at_once=True)
         if not runtime.source:
             raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
         translator = Translator.of_runtime(runtime, settings, group=group)

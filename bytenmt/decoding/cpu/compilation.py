@@ -6,12 +6,15 @@ runs.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import monotonic
 
 import numpy as np
 
@@ -27,6 +30,7 @@ from bytenmt.storage.parameters import parameter_shapes
 CHECKOUT = Path(__file__).parents[3]  # the folder in which the package lies
 NICER = 5  # than this process: what it does comes first
 CHILD = "from bytenmt.decoding.cpu.compilation import compile_all; compile_all()"
+LOOKS = 1.0  # seconds between looks at the disk
 
 
 def call_all(packed: Sequence[PackedModel], source: bool) -> None:
@@ -41,7 +45,47 @@ def compile_all(nicer: int = NICER) -> None:
     os.nice(nicer)
     config = load_config("seq2seq", "tiny", "", ["model.d_hidden=16", "model.d_embedding=16"]).model
     tensors = {name: np.zeros(shape, np.float32) for name, shape in parameter_shapes(config).items()}
-    call_all([pack_model(tensors, config, "fp32")], True)
+    with alone():
+        call_all([pack_model(tensors, config, "fp32")], True)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Inside, no other process of this user on this machine compiles; where that cannot be, nobody waits."""
+    file = _lock()
+    try:
+        if file is not None:
+            with suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        if file is not None:
+            os.close(file)
+
+
+def _others_compile() -> bool:
+    """Whether a process is in `alone`."""
+    file = _lock()
+    if file is None:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    finally:
+        os.close(file)
+    return False
+
+
+def _lock() -> int | None:
+    """The file that is locked, open; None where there can be none."""
+    path = Path(tempfile.gettempdir(), f"bytenmt-{os.getuid()}.compiling")
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
 
 
 class Compilation:
@@ -51,8 +95,10 @@ class Compilation:
     def __init__(self, packed: PackedModel, source: bool, leads: bool = True) -> None:
         self._packed, self._source = packed, source
         self._child: subprocess.Popen[bytes] | None = None
+        self._looked = 0.0
         self._done = self._on_disk()
-        if not self._done and leads:
+        self._others = not self._done and leads and _others_compile()
+        if not self._done and leads and not self._others:
             path = os.pathsep.join([str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])])
             quiet = subprocess.DEVNULL
             with suppress(OSError):  # no memory, no process
@@ -66,12 +112,18 @@ class Compilation:
                 )
 
     def done(self, wait: bool = False) -> bool:
-        """Whether the kernels can be called now; wait: for the child, if there is one."""
+        """Whether the kernels can be called now; wait: for the process that compiles them, if there is
+        one."""
         if not self._done:
             if self._child is not None and wait:
                 self._child.wait()
-            if self._child is None or self._child.poll() is not None:
+            elif self._others and wait:
+                with alone():
+                    pass
+            ended = self._child is None or self._child.poll() is not None
+            if ended and (wait or monotonic() - self._looked > LOOKS):
                 self._done = self._on_disk()
+                self._looked = monotonic()
         return self._done
 
     def stop(self) -> None:
