@@ -33,7 +33,6 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     copy,
     exponential,
     fixed_at,
-    inherit,
     keep_column,
     maxout,
     mean,
@@ -48,9 +47,10 @@ from bytenmt.decoding.cpu.kernels.instructions import (
 )
 from bytenmt.decoding.cpu.kernels.recurrences import gru_new, gru_reset, gru_scan, lstm_scan
 from bytenmt.decoding.cpu.kernels.simd import compiled, inlined
+from bytenmt.decoding.cpu.pass_rows import begin_pass, first_rows
 from bytenmt.decoding.cpu.program.instructions import Base, Column, Op, RowKind
 from bytenmt.decoding.cpu.search.beam_search import choose_bytes
-from bytenmt.decoding.cpu.search.drafter import Drafter, draft_all, gather_rows
+from bytenmt.decoding.cpu.search.drafter import Drafter, draft_all
 from bytenmt.decoding.cpu.search.given import keep_attention, look_ahead, read_bytes
 from bytenmt.decoding.cpu.search.slots import Rules, SearchState
 from bytenmt.jit import njit
@@ -73,22 +73,30 @@ KEEP_FIXED, KEEP_STATE = int(Op.KEEP_FIXED), int(Op.KEEP_STATE)
     int, list(Column)[:10]
 )
 W, V, S, T, N, M, K, ROWS = map(int, list(Column)[10:])
-SENTENCES, BIAS, OWN = int(RowKind.SENTENCES), int(Base.BIAS), int(Base.OWN)
+SENTENCES, SERIAL = int(RowKind.SENTENCES), int(RowKind.SERIAL)
+BIAS, OWN = int(Base.BIAS), int(Base.OWN)
 
 
 @compiled
-def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: Crew) -> None:
-    """Carry out a program over all rows."""
+def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: Crew, n_columns: int) -> None:
+    """Carry out a program over all rows. n_columns: rows of each text, where there may be several: a serial
+    part of the program is carried out for the first of all texts, then for the next."""
     # What a row's instruction is given is handed over number by number: a few arrays, not the whole search.
     step, parent, given = search.step, search.parent, search.given
     layer = 0  # instructions that attend, before this one
-    for pc in range(len(program)):
+    part, part_layer, column = 0, 0, 0  # where a serial part begins, and the column that it is at
+    pc = 0
+    while pc < len(program):
         one = program[pc]
         op, n, m, k = one[OP], one[N], one[M], one[K]
-        n_rows = len(rows.place) if one[ROWS] == SENTENCES else len(rows.ids)
+        n_rows, origin, every = len(rows.place) if one[ROWS] == SENTENCES else len(rows.ids), 0, 1
+        if one[ROWS] == SERIAL:
+            n_rows, origin, every = n_rows // n_columns, column, n_columns
         d, ds = rows.space + 4 * (one[D_START] * rows.capacity + one[D_COLUMN]), one[D_STRIDE]
         a, as_ = rows.space + 4 * (one[A_START] * rows.capacity + one[A_COLUMN]), one[A_STRIDE]
         b, bs = rows.space + 4 * (one[B_START] * rows.capacity + one[B_COLUMN]), one[B_STRIDE]
+        d, a, b = d + 4 * origin * ds, a + 4 * origin * as_, b + 4 * origin * bs
+        ds, as_, bs = every * ds, every * as_, every * bs
         w, v = model.weights + one[W], model.weights + one[V]
         first, last = share(n_rows, crew)
         if op == LINEAR:
@@ -107,25 +115,35 @@ def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: 
         elif op < RING:
             for row in range(first, last):
                 arithmetic(
-                    op, rows.ids, rows.position, row, d + 4 * row * ds, a + 4 * row * as_, b + 4 * row * bs,
-                    w, v, n, m, k,
+                    op, rows.ids, rows.position, origin + every * row, d + 4 * row * ds, a + 4 * row * as_,
+                    b + 4 * row * bs, w, v, n, m, k,
                 )  # fmt: skip
         elif op < WINDOW:
             for row in range(first, last):
                 of_step(
-                    op, model, rows, step, parent, crew, row, d + 4 * row * ds, a + 4 * row * as_,
-                    b + 4 * row * bs, one,
+                    op, model, rows, step, parent, crew, origin + every * row, d + 4 * row * ds,
+                    a + 4 * row * as_, b + 4 * row * bs, one,
                 )  # fmt: skip
                 if given.attention.shape[2] > 0 and ATTEND_DOT <= op <= ATTEND_LOCATION:
                     bound, rooted = m if op == ATTEND_LOCATION else 0, op == ATTEND_DOT and k != 0
                     keep_attention(
-                        model, rows, given, step, crew, row, layer, b + 4 * row * bs, one[S], bound, rooted
+                        model, rows, given, step, crew, origin + every * row, layer, b + 4 * row * bs,
+                        one[S], bound, rooted,
                     )  # fmt: skip
             layer += ATTEND_DOT <= op <= ATTEND_LOCATION
         else:
             for row in range(first, last):
                 of_source(op, model, rows, row, d + 4 * row * ds, a, as_, n, m, k)
         meet(crew)
+        pc += 1
+        if one[ROWS] != SERIAL:
+            part, part_layer = pc, layer
+        elif pc == len(program) or program[pc, ROWS] != SERIAL:
+            column += 1
+            if column < n_columns:
+                pc, layer = part, part_layer
+            else:
+                column = 0
 
 
 @inlined
@@ -225,29 +243,6 @@ def of_source(
             keep_column(model, place, k, column, own)
 
 
-@compiled
-def begin_step(model: Model, rows: Rows, search: SearchState) -> int:
-    """List the rows of a pass, and hand the rings down from the parents where there are several beams;
-    returns how many rows."""
-    gather_rows(search)
-    for row in range(search.n_rows[0]):
-        place, beam, column = search.rows[row]
-        rows.of[row], rows.beam[row] = place, beam
-        rows.position[row] = search.step[place] + column
-        rows.ids[row] = search.drafted[place, column - 1] if column > 0 else search.last[place, beam]
-        if beam == 0 and column == 0 and len(model.rings) > 0 and search.last.shape[1] > 1:
-            inherit(model, place, search.parent[place], search.step[place])
-    return int(search.n_rows[0])
-
-
-@compiled
-def first_rows(rows: Rows, n: int) -> Rows:
-    """The first n of a step's rows."""
-    return Rows(
-        rows.space, rows.capacity, rows.ids[:n], rows.position, rows.of, rows.beam, rows.first, rows.place
-    )
-
-
 @njit
 def run(
     program: Ints,
@@ -268,7 +263,7 @@ def run(
     logits (3,): start, stride and column of the register that holds them after a step.
     """
     if n_steps == 0:
-        execute(program, model, rows, search, crew)
+        execute(program, model, rows, search, crew, 1)
     for _ in range(n_steps):
         if crew.thread == 0:
             if which == 0:
@@ -276,12 +271,13 @@ def run(
                     look_ahead(search)
                 else:
                     draft_all(search, drafter)
-            begin_step(model, rows, search)
+            begin_pass(model, rows, search)
         meet(crew)
         n_rows = search.n_rows[0]
         if n_rows == 0:
             break
-        execute(program, model, first_rows(rows, n_rows), search, crew)
+        n_columns = 1 + search.n_drafted[search.rows[0, 0]] if len(model.states) > 0 else 1
+        execute(program, model, first_rows(rows, n_rows), search, crew, n_columns)
         if crew.thread == 0:
             start = rows.space + 4 * (logits[0] * rows.capacity + logits[2])
             for row in range(n_rows):

@@ -1,7 +1,8 @@
 """Given texts on the CPU: the engine's programs without a search, no PyTorch.
 
-A recurrent model reads a byte a pass, of many texts side by side; a convolutional one many bytes of few.
-Knows packed models; does not know runs or files.
+A pass reads a byte of each of many texts side by side, or many bytes of few; what waits for a state in a
+recurrent model's program is carried out for one byte after the other then, and the rest at once. Knows packed
+models; does not know runs or files.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from bytenmt.decoding.interface import Options
 from bytenmt.decoding.reading import Reading, Weights
 from bytenmt.utf8 import BOS
 
-ROWS = 64  # of a pass
-SIDE_BY_SIDE = 4  # texts that a convolutional model reads, with as many bytes of each as there are rows
+# Texts side by side, and rows of a pass: of recurrent models, whose weights go round by every byte, and of
+# others.
+RECURRENT, CONVOLUTIONAL = (64, 64), (4, 256)
 PASSES = 16  # of one call at most
 CELLS = 1 << 24  # bytes of texts, or weights of attention, that are kept at once, if one text has not more
 ATTENDS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
@@ -40,8 +42,7 @@ class _Places:
         n_layers: int = 0,
     ) -> None:
         """n_columns: bytes of a text that a pass reads at most; n_layers: whose attention is kept."""
-        if any(model.states for model in packed):
-            n_columns = 1
+        self._even = any(model.states for model in packed)  # a pass reads as many bytes of each text
         self._n_places, self._drafted, self._n_layers = n_places, n_columns - 1, n_layers
         rows = n_places * n_columns
         self._models = [WorkingModel(one, n_places, 1, team.most, rows, self._drafted) for one in packed]
@@ -72,13 +73,14 @@ class _Places:
     def run(self) -> None:
         """Passes until all of it is read."""
         search = self._search
-        left = (search.given.n_text - search.given.n_read)[search.state == RUNNING]
-        n_passes = int(-(-left.max() // (1 + self._drafted)))
-        while n_passes > 0:
+        search.state[search.given.n_text == search.given.n_read] = FREE
+        while (left := (search.given.n_text - search.given.n_read)[search.state == RUNNING]).any():
+            most = min(1 + self._drafted, int(left.min()) if self._even else 1 + self._drafted)
+            search.given.most[0] = most
+            n_passes = int(left.min()) // most if self._even else int(-(-left.max() // most))
             n_now = min(n_passes, PASSES) if len(self._models) == 1 else 1
             for which, model in enumerate(self._models):
                 self._team.again(partial(model.steps, self._inputs(), which, n_now))
-            n_passes -= n_now
         search.state[:] = FREE
 
     def reading(self, place: int) -> Reading:
@@ -108,7 +110,7 @@ class CpuStream:
     """See reading.Stream."""
 
     def __init__(self, packed: Sequence[PackedModel], team: ThreadTeam) -> None:
-        self._places = _Places(packed, 1, ROWS, team)
+        self._places = _Places(packed, 1, _shape(packed)[1], team)
         self._places.begin([None])
 
     def read(self, data: bytes) -> Reading:
@@ -156,6 +158,11 @@ class CpuAttention:
         return [found[i] for i in range(len(pairs))]
 
 
+def _shape(packed: Sequence[PackedModel]) -> tuple[int, int]:
+    """Texts side by side at most, and rows of a pass."""
+    return RECURRENT if any(model.states for model in packed) else CONVOLUTIONAL
+
+
 def _groups(
     packed: Sequence[PackedModel],
     team: ThreadTeam,
@@ -168,9 +175,9 @@ def _groups(
         return
     longest = max(map(len, texts))
     columns = max(map(len, sources or ()), default=0) + 1 if n_layers else 0
-    n_places = ROWS if any(model.states for model in packed) else SIDE_BY_SIDE
+    n_places, n_rows = _shape(packed)
     n_places = max(1, min(n_places, len(texts), CELLS // max(1, longest * max(1, n_layers * columns))))
-    places = _Places(packed, n_places, ROWS // SIDE_BY_SIDE, team, n_layers)
+    places = _Places(packed, n_places, n_rows // n_places, team, n_layers)
     places.make_room(longest, columns)
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     for first in range(0, len(order), n_places):

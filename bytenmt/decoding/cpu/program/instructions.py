@@ -121,6 +121,7 @@ class RowKind(IntEnum):
 
     ALL = 0  # the rows of a step; the columns of all sources in an encoder
     SENTENCES = 1
+    SERIAL = 2  # as ALL, where of several columns of a text each waits for the states of the one before
 
 
 class Register(NamedTuple):
@@ -283,4 +284,8 @@ class Writer:
     def program(self) -> Program:
         """What was written."""
         table = np.array(self._rows, np.int64).reshape(-1, len(Column))
+        op, state = table[:, Column.OP], table[:, Column.K]
+        for first in np.flatnonzero(op == Op.READ_STATE):
+            written = np.flatnonzero((op == Op.WRITE_STATE) & (state == state[first]))
+            table[first : written.max(initial=0) + 1, Column.ROWS] = RowKind.SERIAL
         return Program(table, self._row_floats)

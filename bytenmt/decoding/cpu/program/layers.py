@@ -35,12 +35,14 @@ def gru_step(
     x: Register,
     name: str,
     flags: int,
+    state: int | None = None,
     fixed: tuple[int, int] | None = None,
 ) -> None:
-    """new = GRU(x, old); `new` holds a copy of `old`, or is the same register.
+    """new = GRU(x, old); `new` may be the same register.
 
-    fixed: the memory's parts with the gates' share of the inputs behind x, which are the same at every step,
-    and with g's that is reset, for a reset after the product.
+    state: number of the one that `old` is read from, behind all that does not depend on it; None where it has
+    been read. fixed: the memory's parts with the gates' share of the inputs behind x, which are the same at
+    every step, and with g's that is reset, for a reset after the product.
     """
     d = old.width
     gates, u = step.register(3 * d), step.register(d)
@@ -52,6 +54,10 @@ def gru_step(
         step.linear(gates, x, (f"{weight}:own", own), bias, add=True)
     else:
         step.linear(gates, x, weight, bias)
+    if state is not None:
+        step.emit(Op.READ_STATE, old, k=state)
+    if new != old:
+        step.emit(Op.COPY, new, old)
     step.linear(gates.part(0, 2 * d), old, f"{name}.gates.weight", add=True)
     reset = step.register(d)
     step.emit(Op.GRU_RESET, reset, gates, old)
@@ -60,12 +66,18 @@ def gru_step(
     step.emit(Op.GRU_STEP, new, gates, u, k=flags)
 
 
-def lstm_step(step: Writer, h: Register, c: Register, x: Register, name: str) -> None:
-    """h, c = LSTM(x, h, c)."""
+def lstm_step(
+    step: Writer, h: Register, c: Register, x: Register, name: str, states: tuple[int, int]
+) -> None:
+    """h, c = LSTM(x, h, c), from states of these numbers and back to them."""
     gates = step.register(4 * h.width)
     step.linear(gates, x, f"{name}.input.weight", f"{name}.input.bias")
+    for register, state in zip((h, c), states, strict=True):
+        step.emit(Op.READ_STATE, register, k=state)
     step.linear(gates, h, f"{name}.recurrent.weight", add=True)
     step.emit(Op.LSTM_STEP, h, gates, c)
+    for register, state in zip((h, c), states, strict=True):
+        step.emit(Op.WRITE_STATE, a=register, k=state)
 
 
 def gru_scan(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bytenmt.config.schema import BahdanauConfig, LuongConfig
 from bytenmt.decoding.cpu.program.instructions import Gru, Op, RowKind, Tensors, Writer
-from bytenmt.decoding.cpu.program.layers import gru_scan, gru_step, lstm_scan, maxout, output
+from bytenmt.decoding.cpu.program.layers import gru_scan, gru_step, lstm_scan, lstm_step, maxout, output
 from bytenmt.decoding.cpu.program.luong_attention import attentional, keep_source
 from bytenmt.decoding.cpu.program.packed_model import PackedModel, Packing, Source
 
@@ -25,16 +25,15 @@ def bahdanau(tensors: Tensors, config: BahdanauConfig, precision: str) -> Packed
     seen = step.register(d + d_embedding + d_context)  # s, e(y), c: what the maxout reads
     before = seen.part(0, d)
     x = seen.part(d, d_embedding + d_context)
-    step.emit(Op.READ_STATE, before, k=0)
     step.emit(Op.EMBED, x.part(0, d_embedding), w=table)
     if config.source:
+        step.emit(Op.READ_STATE, before, k=0)
         query = step.register(config.d_attention)
         step.linear(query, before, "decoder.score.query.weight")
         v = step.vector("decoder.score.v")
         step.emit(Op.ATTEND_ADDITIVE, x.part(d_embedding, d_context), query, w=v, m=0, v=1)
     after = step.register(d)
-    step.emit(Op.COPY, after, before)
-    gru_step(step, after, before, x, "decoder.cell", Gru.UPDATE_TAKES)
+    gru_step(step, after, before, x, "decoder.cell", Gru.UPDATE_TAKES, None if config.source else 0)
     step.emit(Op.WRITE_STATE, a=after, k=0)
     if config.read_out == "current":
         step.emit(Op.COPY, before, after)
@@ -69,7 +68,7 @@ def _bahdanau_encoder(encode: Writer, table: int, config: BahdanauConfig) -> Non
 
 
 def luong(tensors: Tensors, config: LuongConfig, precision: str) -> PackedModel:
-    """See models/luong.py. States: h and c of each layer, then h~, which starts at zero as every state."""
+    """See models/luong.py. States: h and c of each layer, then with input feeding h~; all start at zero."""
     d, d_embedding, n_layers = config.d_hidden, config.d_embedding, config.decoder_depth
     packing = Packing(tensors, precision)
     table, encode = packing.table, packing.encode
@@ -82,23 +81,17 @@ def luong(tensors: Tensors, config: LuongConfig, precision: str) -> PackedModel:
     if config.input_feeding:
         step.emit(Op.READ_STATE, x.part(d_embedding, d), k=2 * n_layers)
     for layer in range(n_layers):
-        h, c, gates = step.register(d), step.register(d), step.register(4 * d)
-        name = f"decoder.layers.{layer}"
-        step.emit(Op.READ_STATE, h, k=2 * layer)
-        step.emit(Op.READ_STATE, c, k=2 * layer + 1)
-        step.linear(gates, x, f"{name}.input.weight", f"{name}.input.bias")
-        step.linear(gates, h, f"{name}.recurrent.weight", add=True)
-        step.emit(Op.LSTM_STEP, h, gates, c)
-        step.emit(Op.WRITE_STATE, a=h, k=2 * layer)
-        step.emit(Op.WRITE_STATE, a=c, k=2 * layer + 1)
+        h, c = step.register(d), step.register(d)
+        lstm_step(step, h, c, x, f"decoder.layers.{layer}", (2 * layer, 2 * layer + 1))
         x = h
     if config.attends:
         x = attentional(step, x, config)
+    if config.input_feeding:
         step.emit(Op.WRITE_STATE, a=x, k=2 * n_layers)
     logits = output(step, x, "decoder.output", table_bias=None)
     return packing.packed(
         logits,
-        states=(d,) * (2 * n_layers + int(config.attends)),
+        states=(d,) * (2 * n_layers + int(config.input_feeding)),
         items=((d, d) if config.score in ("general", "concat") else (d,)) if config.attends else (),
         source=Source(reverse=config.reverse_source),
     )

@@ -90,16 +90,13 @@ def _context_shares(encode: Writer, context: Register, config: Seq2SeqConfig) ->
 def _layer(step: Writer, x: Register, layer: int, config: Seq2SeqConfig) -> Register:
     """A layer's new state, written back."""
     name, hidden = f"decoder.layers.{layer}", step.register(config.d_hidden)
-    step.emit(Op.READ_STATE, hidden, k=layer)
     if config.cell == "lstm":
-        cell, index = step.register(config.d_hidden), config.decoder_depth + layer
-        step.emit(Op.READ_STATE, cell, k=index)
-        lstm_step(step, hidden, cell, x, name)
-        step.emit(Op.WRITE_STATE, a=cell, k=index)
+        cell = step.register(config.d_hidden)
+        lstm_step(step, hidden, cell, x, name, (layer, config.decoder_depth + layer))
     else:
         fixed = (GATES, INSIDE) if config.reset_context and layer == 0 else None
-        gru_step(step, hidden, hidden, x, name, _flags(config.resets[1]), fixed)
-    step.emit(Op.WRITE_STATE, a=hidden, k=layer)
+        gru_step(step, hidden, hidden, x, name, _flags(config.resets[1]), layer, fixed)
+        step.emit(Op.WRITE_STATE, a=hidden, k=layer)
     return hidden
 
 

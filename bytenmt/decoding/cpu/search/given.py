@@ -23,7 +23,8 @@ from bytenmt.utf8 import N_IDS
 def look_ahead(search: SearchState) -> None:
     """The bytes that this pass reads beside the last ones: as many as there is room for, all but the last of
     each text, which is only foretold."""
-    given, width = search.given, search.drafted.shape[1]
+    given = search.given
+    width = min(search.drafted.shape[1], given.most[0] - 1)
     for place in range(len(given.n_text)):
         search.n_drafted[place] = 0
         if search.state[place] == RUNNING:

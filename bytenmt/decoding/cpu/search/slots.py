@@ -60,7 +60,8 @@ class Rules(NamedTuple):
 class Given(NamedTuple):
     """The texts at p places; p is 0 where there is a search.
 
-    text (p, c) uint8, n_text, n_read (p,) int64: bytes, and how many of them are read. log_p (p, c) float64,
+    text (p, c) uint8, n_text, n_read (p,) int64: bytes, and how many of them are read; most (1,) int64: bytes
+    of a text that a pass reads at most. log_p (p, c) float64,
     rank (p, c) int64: see reading.Reading. attention (p, c, l, s) float32: where l is not 0, the weights of
     each of l instructions that attend.
     """
@@ -68,6 +69,7 @@ class Given(NamedTuple):
     text: Bytes
     n_text: Ints
     n_read: Ints
+    most: Ints
     log_p: Reals
     rank: Ints
     attention: npt.NDArray[np.float32]
@@ -80,6 +82,7 @@ class Given(NamedTuple):
             np.zeros(each, np.uint8),
             np.zeros(n_places, np.int64),
             np.zeros(n_places, np.int64),
+            np.ones(1, np.int64),
             np.zeros(each),
             np.zeros(each, np.int64),
             np.zeros((*each, n_layers, columns if n_layers else 0), np.float32),

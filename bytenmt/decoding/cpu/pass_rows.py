@@ -1,0 +1,35 @@
+"""The rows of a pass: which texts at which beams and columns it reads, and what they inherit.
+
+Compiled without a cache of its own, as part of interpreter.py. Knows neither programs nor how a byte is
+chosen.
+"""
+
+from __future__ import annotations
+
+from bytenmt.decoding.cpu.kernels.instructions import Model, Rows, inherit
+from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.decoding.cpu.search.drafter import gather_rows
+from bytenmt.decoding.cpu.search.slots import SearchState
+
+
+@compiled
+def begin_pass(model: Model, rows: Rows, search: SearchState) -> int:
+    """List the rows of a pass, and hand the rings down from the parents where there are several beams;
+    returns how many rows."""
+    gather_rows(search)
+    for row in range(search.n_rows[0]):
+        place, beam, column = search.rows[row]
+        rows.of[row], rows.beam[row] = place, beam
+        rows.position[row] = search.step[place] + column
+        rows.ids[row] = search.drafted[place, column - 1] if column > 0 else search.last[place, beam]
+        if beam == 0 and column == 0 and len(model.rings) > 0 and search.last.shape[1] > 1:
+            inherit(model, place, search.parent[place], search.step[place])
+    return int(search.n_rows[0])
+
+
+@compiled
+def first_rows(rows: Rows, n: int) -> Rows:
+    """The first n of a step's rows."""
+    return Rows(
+        rows.space, rows.capacity, rows.ids[:n], rows.position, rows.of, rows.beam, rows.first, rows.place
+    )
