@@ -126,9 +126,9 @@ class NumbaEngine:
         texts = [search.text(place, step, int(beam)) for beam in going]
         return shared_beginning([*texts, *(ended.text for ended in self._ended(place))] or [b""])
 
-    def working(self) -> tuple[WorkingModel, PassInputs]:
-        """The first model at work, and what its passes are given."""
-        return self._models[0], self._inputs()
+    def first_model(self) -> WorkingModel:
+        """The first model at work."""
+        return self._models[0]
 
     def _steps(self, which: int, n_steps: int) -> None:
         self._team.again(partial(self._models[which].steps, self._inputs(), which, n_steps))

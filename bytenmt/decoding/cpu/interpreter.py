@@ -31,6 +31,7 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     Model,
     Rows,
     copy,
+    count,
     exponential,
     fixed_at,
     keep_column,
@@ -85,7 +86,7 @@ def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: 
     step, parent, given = search.step, search.parent, search.given
     layer = 0  # instructions that attend, before this one
     part, part_layer, column = 0, 0, 0  # where a serial part begins, and the column that it is at
-    pc = 0
+    pc, ticks = 0, count(crew.ticks, 0, 0)
     while pc < len(program):
         one = program[pc]
         op, n, m, k = one[OP], one[N], one[M], one[K]
@@ -135,6 +136,7 @@ def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: 
             for row in range(first, last):
                 of_source(op, model, rows, row, d + 4 * row * ds, a, as_, n, m, k)
         meet(crew)
+        ticks = count(crew.ticks, pc, ticks)
         pc += 1
         if one[ROWS] != SERIAL:
             part, part_layer = pc, layer
@@ -262,6 +264,7 @@ def run(
 
     logits (3,): start, stride and column of the register that holds them after a step.
     """
+    ticks = count(crew.ticks, 0, 0)
     if n_steps == 0:
         execute(program, model, rows, search, crew, 1)
     for _ in range(n_steps):
@@ -289,3 +292,4 @@ def run(
                 else:
                     choose_bytes(search, rules, drafter)
         meet(crew)
+    count(crew.ticks, len(program), ticks)

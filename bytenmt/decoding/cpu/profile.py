@@ -6,8 +6,7 @@ Knows the engine and its programs; prints nothing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from statistics import median
+from collections.abc import Iterator
 from time import perf_counter
 from typing import NamedTuple
 
@@ -20,14 +19,13 @@ from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.interface import Options, Request
 
 SOURCE = b"Where is the nearest station, and when does the next train leave?"
-WARM, STEPS = 3, 16  # of real decoding: before anything is timed, and timed as wholes
-PASSES = 40  # over the instructions one by one
+TOGETHER = 8  # steps of a call
+CALLS = 24  # that are timed
 
 
 class StepProfile(NamedTuple):
     """Seconds of one step of so many sentences on one thread, greedy, medians: each instruction's, in order,
-    and what is left of the whole step: the search, the way into compiled code, and what a step as a whole has
-    less in its caches than an instruction that is called by itself."""
+    and the rest, which is the search's."""
 
     n_sentences: int
     instructions: list[float]
@@ -35,27 +33,22 @@ class StepProfile(NamedTuple):
 
 
 def profile(packed: PackedModel, n_sentences: int, source: bool) -> StepProfile:
-    """Time a step over n sentences of 65 bytes each, or without a source, whose outputs are forced. Weights,
-    registers and what is kept of the sources are in the caches that they would be in."""
+    """Time steps over n sentences of 65 bytes each, or without a source, whose outputs are forced."""
     engine = NumbaEngine([packed], Options(), n_sentences, 1)
-    text, n = SOURCE if source else None, WARM + STEPS
-    forced = SOURCE[:n]  # so that no text ends while it is measured
+    text, n = SOURCE if source else None, TOGETHER * (1 + CALLS)
+    forced = (SOURCE * n)[:n]  # so that no text ends while it is measured
     engine.admit([Request(text, n, forced, number) for number in range(n_sentences)])
-    engine.advance(WARM)
-    step = median(_seconds(engine.advance, 1) for _ in range(STEPS))
-    model, inputs = engine.working()
-    table = packed.step.instructions
-    parts = [table[i : i + 1] for i in range(-1, len(table))]  # the first one is empty: the call itself
-    times = [[_seconds(model.carry_out, part, inputs) for part in parts] for _ in range(PASSES)]
-    call, *each = np.median(times, axis=0)
-    seconds = np.maximum(np.array(each) - call, 0.0).tolist()
-    return StepProfile(n_sentences, seconds, max(step - sum(seconds), 0.0))
-
-
-def _seconds(act: Callable[..., object], *arguments: object) -> float:
-    started = perf_counter()
-    act(*arguments)
-    return perf_counter() - started
+    engine.advance(TOGETHER)
+    model = engine.first_model()
+    found = []
+    for _ in range(CALLS):
+        model.ticks = np.zeros(len(packed.step.instructions) + 1, np.int64)
+        started = perf_counter()
+        engine.advance(TOGETHER)
+        seconds = perf_counter() - started
+        found.append(model.ticks * (seconds / TOGETHER / model.ticks[-1]))
+    *each, whole = np.median(found, axis=0).tolist()
+    return StepProfile(n_sentences, each, whole - sum(each))
 
 
 def told_profile(packed: PackedModel, found: StepProfile) -> Iterator[str]:
@@ -74,6 +67,6 @@ def told_profile(packed: PackedModel, found: StepProfile) -> Iterator[str]:
             rate = f"{2e-9 * n * int(row[Column.N]) * int(row[Column.M]) / seconds:,.0f} GFLOP/s"
         yield f"{1e6 * seconds:8.1f} us {100 * seconds / whole:5.1f} % {rate:>13}  {line}"
     yield ""
-    sums["search and calls"] = found.rest
+    sums["search"] = found.rest
     for name, seconds in sorted(sums.items(), key=lambda one: -one[1]):
         yield f"{1e6 * seconds:8.1f} us {100 * seconds / whole:5.1f} %  {name}"

@@ -15,7 +15,7 @@ from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.kernels.barrier import COUNTERS
 from bytenmt.decoding.cpu.kernels.gemm import scratch_bytes
 from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows
-from bytenmt.decoding.cpu.program.instructions import ALIGNMENT, Column, Op, Table
+from bytenmt.decoding.cpu.program.instructions import ALIGNMENT, Column, Op
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.search.drafter import PassInputs
 from bytenmt.decoding.interface import PRECISIONS
@@ -65,6 +65,7 @@ class WorkingModel:
         self._region, self._memory = 0, aligned(0)
         self._scratch_floats, self._scratch = 0, aligned(0)
         self._reserve(0)
+        self.ticks: npt.NDArray[np.int64] | None = None  # of thread 0, see Crew; not counted unless wanted
         pass_rows = max(n_rows, self._n_rows)
         self._step_space = aligned(packed.step.row_floats * pass_rows)
         self._encode_space, self._encode_rows = aligned(0), 0
@@ -77,10 +78,6 @@ class WorkingModel:
         crew = self._crew(thread, n_threads)
         table, rows = self.packed.step.instructions, self._step_rows
         run(table, self._logits, self._model(), rows, *inputs, which, n_passes, crew)
-
-    def carry_out(self, table: Table, inputs: PassInputs) -> None:
-        """Instructions, once over the rows of the last pass, by one thread."""
-        run(table, self._logits, self._model(), self._step_rows, *inputs, 0, 0, self._crew(0, 1))
 
     def prepare(self, sources: Sequence[bytes | None], at: Sequence[int]) -> list[Rows]:
         """Make room for sentences at places; returns the encoder's calls."""
@@ -122,7 +119,8 @@ class WorkingModel:
     def _crew(self, thread: int, n_threads: int) -> Crew:
         """What one of n threads must know of the others."""
         scratch = self._scratch.ctypes.data + 4 * thread * self._scratch_floats
-        return Crew(thread, n_threads, self._meeting.ctypes.data, scratch)
+        ticks = 0 if self.ticks is None or thread else self.ticks.ctypes.data
+        return Crew(thread, n_threads, self._meeting.ctypes.data, scratch, ticks)
 
     def _model(self) -> Model:
         """For compiled code."""

@@ -23,13 +23,16 @@ from bytenmt.decoding.cpu.kernels.gemm import linear_panels
 from bytenmt.decoding.cpu.kernels.panels import BF16, PANEL, W8A8
 from bytenmt.decoding.cpu.kernels.simd import (
     FLOAT,
+    INT64,
     Builder,
     Value,
+    call,
     compiled,
     emitted,
     inlined,
     pointer,
     spread,
+    whole,
 )
 
 Ints = npt.NDArray[np.int64]
@@ -42,6 +45,19 @@ WIDEST = (
 
 def _write(b: Builder, address: Value, i: Value, x: Value) -> None:
     b.store(x, pointer(b, address, FLOAT, i))
+
+
+def _count(b: Builder, address: Value, place: Value, before: Value) -> Value:
+    outside = b.basic_block
+    with b.if_then(b.icmp_signed("!=", address, whole(0))):
+        now, at = call(b, "llvm.readcyclecounter", INT64, []), pointer(b, address, INT64, place)
+        since = b.select(b.icmp_signed("!=", before, whole(0)), b.sub(now, before), whole(0))
+        b.store(b.add(b.load(at), since), at)
+        inside = b.basic_block
+    ticks = b.phi(INT64)
+    ticks.add_incoming(whole(0), outside)
+    ticks.add_incoming(now, inside)
+    return ticks
 
 
 def _twice(b: Builder, x: Value) -> Value:
@@ -57,16 +73,21 @@ zero = span(0, 0, lambda b: spread(0.0))  # (y, n)
 mean = span(2, 0, lambda b, x, y: b.fmul(b.fadd(x, y), spread(0.5**0.5)))  # (y, a, b, n): (a + b) sqrt(1/2)
 read = emitted(2, 0, lambda b, address, i: b.load(pointer(b, address, FLOAT, i)), types.float32)
 write = emitted(2, 1, _write)
+# (ticks, i, before): the ticks of now; number i of `ticks` grows by those since `before`, if that is no 0.
+# Where `ticks` is 0 nothing is read.
+count = emitted(3, 0, _count, types.int64)
 
 
 class Crew(NamedTuple):
     """The threads of a call: this one's number, how many there are; addresses: where they meet, and scratch
-    of this one's own, for scratch_bytes of every matrix or the scores of a source."""
+    of this one's own, for scratch_bytes of every matrix or the scores of a source; and where this one counts
+    the ticks that each instruction takes, and last those of whole calls, int64, 0 for nowhere."""
 
     thread: int
     n_threads: int
     meeting: int
     scratch: int
+    ticks: int
 
 
 class Model(NamedTuple):
