@@ -21,11 +21,18 @@ import numba
 import numpy as np
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
+from numba.core.options import DefaultOptions
 from numba.core.serialize import dumps
 
 from bytenmt.kernel_cache import digest, entry_name, store
 
 VERSIONS = numba.__version__, llvmlite.__version__, np.__version__, EXTENSION_SUFFIXES[0]
+
+# Compiled without counting who refers to an array: where functions hand over records of many arrays, for
+# every row, that would be most of their work. They can make no arrays, and give none back that they were not
+# given; who calls from Python holds on to what it gives.
+BORROWING: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
+COUNTING: dict[str, Any] = {name: True for name in BORROWING}  # said, as it is taken over from who calls
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _KEPT_ONLY = ContextVar("kept_only", default=False)
@@ -52,6 +59,11 @@ def njit(function: Function) -> Function:
     function may use what other files define.
     """
     return _kept(numba.njit(nogil=True)(function), function)
+
+
+def njit_borrowing(function: Function) -> Function:
+    """njit for a function that makes no arrays, see BORROWING."""
+    return _kept(numba.njit(nogil=True, **BORROWING)(function), function)
 
 
 def njit_any_order(function: Function) -> Function:

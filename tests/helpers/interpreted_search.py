@@ -4,6 +4,7 @@ over made-up distributions. What holds for the PyTorch search can be asked of it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -46,7 +47,7 @@ def functions(module: ModuleType) -> set[str]:
 def uncompiled(file: Path) -> ModuleType:
     """A fresh copy of a module without its compiler."""
     copy = ModuleType("interpreted_choose")
-    source = file.read_text(encoding="utf-8").replace("@compiled\n", "")
+    source = re.sub("@(compiled|allocating)\n", "", file.read_text(encoding="utf-8"))
     exec(compile(source, str(file), "exec", dont_inherit=True), vars(copy))
     return copy
 

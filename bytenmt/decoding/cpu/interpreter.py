@@ -6,6 +6,8 @@ Knows the instructions; knows no models and no files.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bytenmt.decoding.cpu.kernels.attention import (
@@ -33,19 +35,15 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     copy,
     count,
     exponential,
-    fixed_at,
-    keep_column,
     maxout,
     mean,
     meet,
     product,
-    read_column,
-    read_ring,
     share,
-    state_at,
     window,
     zero,
 )
+from bytenmt.decoding.cpu.kernels.kept import fixed_at, keep_column, read_column, read_ring, state_at
 from bytenmt.decoding.cpu.kernels.recurrences import gru_new, gru_reset, gru_scan, lstm_scan
 from bytenmt.decoding.cpu.kernels.simd import compiled, inlined
 from bytenmt.decoding.cpu.pass_rows import begin_pass, first_rows
@@ -54,7 +52,7 @@ from bytenmt.decoding.cpu.search.beam_search import choose_bytes
 from bytenmt.decoding.cpu.search.drafter import Drafter, draft_all
 from bytenmt.decoding.cpu.search.given import keep_attention, look_ahead, read_bytes
 from bytenmt.decoding.cpu.search.slots import Rules, SearchState
-from bytenmt.jit import njit
+from bytenmt.jit import njit_borrowing
 
 EPSILON = 1e-5  # of PyTorch's layer norm
 # As plain numbers, which is what compiled code compares with.
@@ -76,6 +74,7 @@ KEEP_FIXED, KEEP_STATE = int(Op.KEEP_FIXED), int(Op.KEEP_STATE)
 W, V, S, T, N, M, K, ROWS = map(int, list(Column)[10:])
 SENTENCES, SERIAL = int(RowKind.SENTENCES), int(RowKind.SERIAL)
 BIAS, OWN = int(Base.BIAS), int(Base.OWN)
+ONE: Any = np.int64(1)  # for a plain 1 `execute` would be compiled once more
 
 
 @compiled
@@ -245,7 +244,7 @@ def of_source(
             keep_column(model, place, k, column, own)
 
 
-@njit
+@njit_borrowing
 def run(
     program: Ints,
     logits: Ints,
@@ -266,7 +265,7 @@ def run(
     """
     ticks = count(crew.ticks, 0, 0)
     if n_steps == 0:
-        execute(program, model, rows, search, crew, 1)
+        execute(program, model, rows, search, crew, ONE)
     for _ in range(n_steps):
         if crew.thread == 0:
             if which == 0:

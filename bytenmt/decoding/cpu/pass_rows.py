@@ -6,7 +6,8 @@ chosen.
 
 from __future__ import annotations
 
-from bytenmt.decoding.cpu.kernels.instructions import Model, Rows, inherit
+from bytenmt.decoding.cpu.kernels.instructions import Model, Rows
+from bytenmt.decoding.cpu.kernels.kept import inherit
 from bytenmt.decoding.cpu.kernels.simd import compiled
 from bytenmt.decoding.cpu.search.drafter import gather_rows
 from bytenmt.decoding.cpu.search.slots import SearchState

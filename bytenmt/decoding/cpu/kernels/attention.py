@@ -19,17 +19,8 @@ from bytenmt.decoding.cpu.kernels.columns import (
     dot_half,
 )
 from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest, softmax
-from bytenmt.decoding.cpu.kernels.instructions import (
-    Crew,
-    Model,
-    column_of,
-    copy,
-    exponential,
-    item_bytes,
-    read,
-    write,
-    zero,
-)
+from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, copy, exponential, read, write, zero
+from bytenmt.decoding.cpu.kernels.kept import column_of, item_bytes
 from bytenmt.decoding.cpu.kernels.simd import compiled, inlined
 
 AFTER, INSIDE = 1, 2  # see program.instructions.Bell

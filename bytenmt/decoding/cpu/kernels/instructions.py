@@ -1,4 +1,4 @@
-"""What instructions do to rows, and the rows themselves: registers, states, rings and memories by address.
+"""What instructions do to rows, and the records of what they work on, by address.
 
 Compiled without a cache of its own, as part of interpreter.py. A thread does its share of the rows or of the
 panels of weights. Knows no models and no search.
@@ -20,20 +20,22 @@ from bytenmt.decoding.cpu.kernels.elementwise import (
     span,
 )
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels
-from bytenmt.decoding.cpu.kernels.panels import BF16, PANEL, W8A8
+from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.kernels.simd import (
     FLOAT,
     INT64,
+    VECTOR,
     Builder,
     Value,
     call,
     compiled,
     emitted,
-    inlined,
     pointer,
     spread,
+    spread_int,
     whole,
 )
+from bytenmt.decoding.cpu.kernels.simd import to_half as half_bits
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -65,10 +67,15 @@ def _twice(b: Builder, x: Value) -> Value:
     return exp_of(b, b.fadd(near, near))
 
 
+def _rounded(b: Builder, x: Value) -> Value:
+    return b.bitcast(b.shl(half_bits(b, x), spread_int(16)), VECTOR)
+
+
 exponential = span(1, 0, _twice)  # (y, x, n): exp(2 x), x held within WIDEST
 copy = span(1, 0, lambda b, x: x)  # (y, x, n)
 to_half = span(1, 0, lambda b, x: x, to_half=True)  # (y, x, n): y in bfloat16
 from_half = span(1, 0, lambda b, x: x, half=0)  # (y, x, n): x in bfloat16
+rounded = span(1, 0, _rounded)  # (y, x, n): as if they had been in bfloat16
 zero = span(0, 0, lambda b: spread(0.0))  # (y, n)
 mean = span(2, 0, lambda b, x, y: b.fmul(b.fadd(x, y), spread(0.5**0.5)))  # (y, a, b, n): (a + b) sqrt(1/2)
 read = emitted(2, 0, lambda b, address, i: b.load(pointer(b, address, FLOAT, i)), types.float32)
@@ -182,101 +189,6 @@ def maxout(d: int, a: int, n: int) -> None:
     """A row: the larger of each of n pairs."""
     for i in range(n):
         write(d, i, max(read(a, 2 * i), read(a, 2 * i + 1)))
-
-
-@inlined
-def read_ring(
-    model: Model, rows: Rows, step: int, ring: int, row: int, d: int, a: int, a_stride: int, taps: int
-) -> None:
-    """d = the taps, oldest first; the newest is a, which takes its slot in the row's own ring. Those from the
-    sentence's step on are of this pass' rows before it, at a's stride."""
-    capacity, width, dilation = model.rings[ring, 1], model.rings[ring, 2], model.rings[ring, 3]
-    position = rows.position[row]
-    for tap in range(taps - 1):
-        at = position - (taps - 1 - tap) * dilation
-        if at < 0:
-            zero(d + 4 * tap * width, width)
-        elif at >= step:
-            copy(d + 4 * tap * width, a - 4 * (position - at) * a_stride, width)
-        else:
-            copy(d + 4 * tap * width, column_at(model, rows, ring, row, at), width)
-    own = model.n_rows // len(model.columns) * rows.of[row] + rows.beam[row]
-    own = own * capacity + position % capacity
-    copy(d + 4 * (taps - 1) * width, a, width)
-    copy(model.past + 4 * (model.rings[ring, 0] * model.n_rows + width * own), a, width)
-
-
-@inlined
-def column_at(model: Model, rows: Rows, ring: int, row: int, at: int) -> int:
-    """The address of an earlier position's column in the ring that a row has it from."""
-    n_beams, history = model.n_rows // len(model.columns), model.ancestors.shape[2]
-    place, beam = rows.of[row], rows.beam[row]
-    if n_beams > 1:
-        beam = model.ancestors[rows.position[row] & 1, place * n_beams + beam, at % history]
-    slot = (place * n_beams + beam) * model.rings[ring, 1] + at % model.rings[ring, 1]
-    there: int = model.past + 4 * (model.rings[ring, 0] * model.n_rows + model.rings[ring, 2] * slot)
-    return there
-
-
-@compiled
-def inherit(model: Model, place: int, parents: Ints, position: int) -> None:
-    """A place's ancestors before the step of a position: those of the parents, and itself from here on."""
-    n_beams, history = len(parents), model.ancestors.shape[2]
-    now, before = model.ancestors[position & 1], model.ancestors[1 - (position & 1)]
-    for beam in range(n_beams):
-        row, parent = place * n_beams + beam, place * n_beams + parents[beam]
-        for at in range(history):
-            now[row, at] = before[parent, at]
-        now[row, position % history] = beam
-
-
-@compiled
-def state_at(model: Model, k: int, bank: int, row: int) -> int:
-    """The address of a state."""
-    start, width = model.states[k, 0], model.states[k, 1]
-    place: int = model.hidden + 4 * (start * 2 * model.n_rows + (bank * model.n_rows + row) * width)
-    return place
-
-
-@inlined
-def column_of(model: Model, place: int, k: int, column: int) -> int:
-    """The address of a column of a memory's item, whose numbers have item_bytes each; there is room for 4."""
-    first = model.memory + 4 * (model.memory_at[place] + model.items[k, 0] * model.columns[place])
-    there: int = first + item_bytes(model) * model.items[k, 1] * column
-    return there
-
-
-@inlined
-def item_bytes(model: Model) -> int:
-    """Of a number of a memory's item: float32, or bfloat16 where products round what they read about as far;
-    reading it is most of what attention does."""
-    return 2 if model.precision == BF16 or model.precision == W8A8 else 4
-
-
-@inlined
-def keep_column(model: Model, place: int, k: int, column: int, x: int) -> None:
-    """A column of a memory's item = x."""
-    if item_bytes(model) == 4:
-        copy(column_of(model, place, k, column), x, model.items[k, 1])
-    else:
-        to_half(column_of(model, place, k, column), x, model.items[k, 1])
-
-
-@inlined
-def read_column(model: Model, place: int, k: int, column: int, d: int) -> None:
-    """d = a column of a memory's item."""
-    if item_bytes(model) == 4:
-        copy(d, column_of(model, place, k, column), model.items[k, 1])
-    else:
-        from_half(d, column_of(model, place, k, column), model.items[k, 1])
-
-
-@compiled
-def fixed_at(model: Model, place: int, k: int) -> int:
-    """The address of a memory's fixed part."""
-    after = model.item_floats * model.columns[place]
-    there: int = model.memory + 4 * (model.memory_at[place] + after + model.fixed[k, 0])
-    return there
 
 
 @compiled

@@ -180,8 +180,9 @@ class Int8(Int8InFloat32):
         return b.shuffle_vector(h, low, ir.Constant(ir.VectorType(INT32, 8), [0, 4, 1, 5, 2, 6, 3, 7]))
 
     def prepare(self, b: Builder, to: Value, x: Value, n_in: Value) -> None:
-        most = _over_row(b, x, n_in, [spread(0.0)], lambda _, values, most: [_larger(b, most, values)])[0]
-        most = fold(b, most, lambda low, high: _larger(b, low, high))
+        most = _over_row(b, x, n_in, [spread_int(0)], lambda _, values, most: [_larger(b, most, values)])[0]
+        most = fold(b, most, lambda low, high: b.select(b.icmp_unsigned(">", low, high), low, high))
+        most = b.bitcast(most, FLOAT)
         # Where all is (all but) nothing, or not a number, the scale tells the result alone.
         ordinary = b.fcmp_ordered(">", most, ir.Constant(FLOAT, _LEAST))
         factor = b.fdiv(ir.Constant(FLOAT, self.largest), most)
@@ -264,9 +265,9 @@ def _pair(b: Builder, pairs: Value) -> list[Value]:
 
 
 def _larger(b: Builder, most: Value, x: Value) -> Value:
-    """The larger of `most` and |x|; NaN if one is."""
-    size = call(b, f"llvm.fabs.v{x.type.count}f32", x.type, [x])
-    return b.select(b.or_(b.fcmp_ordered(">", size, most), b.fcmp_unordered("uno", x, x)), size, most)
+    """The larger of `most` and |x|, both as bits: those of NaN are more than any number's."""
+    size = b.and_(b.bitcast(x, INT_VECTOR), spread_int(0x7FFFFFFF))
+    return b.select(b.icmp_unsigned(">", size, most), size, most)
 
 
 def _over_row(b: Builder, x: Value, n_in: Value, carried: list[Value], body: Any) -> list[Value]:

@@ -6,6 +6,10 @@ have a byte are the first rows. Compiled without a cache of its own, as part of 
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from bytenmt.decoding.cpu.kernels.elementwise import (
     add,
     add_product,
@@ -18,6 +22,8 @@ from bytenmt.decoding.cpu.kernels.elementwise import (
 from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows, copy, meet, product, share, zero
 from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.kernels.simd import compiled
+
+NONE: Any = np.int64(0)  # no base; for a plain 0 products would be compiled once more
 
 
 @compiled
@@ -57,7 +63,7 @@ def gru_scan(
     meet(crew)
     for at in range(longest(rows)):
         active = still(rows, at)
-        product(model, crew, u, stride, h, stride, active, w, s, 2 * n, n, 0, 0)
+        product(model, crew, u, stride, h, stride, active, w, s, 2 * n, n, NONE, NONE)
         meet(crew)
         first, last = share(active, crew)
         for row in range(first, last):
@@ -65,7 +71,7 @@ def gru_scan(
             add(gates, gates, u + 4 * row * stride, 2 * n)
             gru_reset(rs + 4 * row * stride, gates, h + 4 * row * stride, n)
         meet(crew)
-        product(model, crew, g, stride, h if flags & 1 else rs, stride, active, v, t, n, n, 0, 0)
+        product(model, crew, g, stride, h if flags & 1 else rs, stride, active, v, t, n, n, NONE, NONE)
         meet(crew)
         for row in range(first, last):
             here = column(rows, row, at, backwards)
@@ -88,7 +94,7 @@ def lstm_scan(
     meet(crew)
     for at in range(longest(rows)):
         active = still(rows, at)
-        product(model, crew, u, stride, h, stride, active, w, s, 4 * n, n, 0, 0)
+        product(model, crew, u, stride, h, stride, active, w, s, 4 * n, n, NONE, NONE)
         meet(crew)
         first, last = share(active, crew)
         for row in range(first, last):

@@ -17,6 +17,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from bytenmt.jit import BORROWING, COUNTING
+
 LANES = 16
 FLOAT = ir.FloatType()
 INT8, INT16, INT32, INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
@@ -51,14 +53,19 @@ Builder = Any
 def compiled(function: Function) -> Function:
     """Compile with Numba, without the interpreter lock and without being kept on disk: who calls these
     functions keeps the whole. They are called by compiled code alone: the ways in from Python and C, which
-    take a third of all compilation, are left out."""
-    return cast(Function, numba.njit(**INNER)(function))
+    take a third of all compilation, are left out. They make no arrays, see jit.BORROWING."""
+    return cast(Function, numba.njit(**INNER, **BORROWING)(function))
+
+
+def allocating(function: Function) -> Function:
+    """compiled, for a function that makes arrays, or is given some by one that does."""
+    return cast(Function, numba.njit(**INNER, **COUNTING)(function))
 
 
 def inlined(function: Function) -> Function:
     """compiled, but written out wherever it is called: for every row, say, where a call, which hands over the
     arrays of whole records number by number, would take longer than what it does."""
-    return cast(Function, numba.njit(forceinline=True, **INNER)(function))
+    return cast(Function, numba.njit(forceinline=True, **INNER, **BORROWING)(function))
 
 
 def emitted(n_addresses: int, n_floats: int, generate: Callable[..., Value], result: Any = types.void) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.decoding.cpu.kernels.simd import allocating, compiled
 from bytenmt.decoding.cpu.search.candidates import (
     NOTHING,
     consider,
@@ -39,7 +39,7 @@ from bytenmt.decoding.interface import LOOK_AHEAD
 from bytenmt.utf8 import BOS, EOS, LONGEST_CHARACTER, N_IDS
 
 
-@compiled
+@allocating
 def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
     """What every running sentence takes, from the logits of its rows: a step, and one more for every drafted
     byte that is accepted, because it is what has been chosen."""
@@ -152,7 +152,7 @@ def allow(
     return instead
 
 
-@compiled
+@allocating
 def beam_search(
     search: SearchState,
     rules: Rules,
@@ -229,7 +229,7 @@ def finish(search: SearchState, rules: Rules, place: int, total: float, beam: in
     search.at[place, at], search.who[place, at] = search.step[place], beam
 
 
-@compiled
+@allocating
 def draw(
     search: SearchState, rules: Rules, place: int, beam: int, merged: Any, allowed: Any, instead: int
 ) -> None:

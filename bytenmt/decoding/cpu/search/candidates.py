@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest
-from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.decoding.cpu.kernels.simd import allocating, compiled
 from bytenmt.utf8 import EOS, N_IDS
 
 NOTHING = -np.inf
 
 
-@compiled
+@allocating
 def log_softmax(logits: Any, row: int, merged: Any) -> None:
     """The mean of the models' probabilities, as a logarithm. NaN wherever a model's logits hold one."""
     n_models = logits.shape[0]
@@ -74,7 +74,7 @@ def likeliest(values: Any, allowed: Any, order: Any) -> int:
     return n
 
 
-@compiled
+@allocating
 def share_width(best: Any, index: Any, n_of: Any, shared: Any, shared_index: Any, beams: int) -> int:
     """Dynamic beam allocation, see shared_order in the twin; then those of the first `beams` that go on are
     sorted by their scores. best, index (banks, n): candidates by what they leave owed, n_of (banks,) of each;

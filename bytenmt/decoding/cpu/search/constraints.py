@@ -12,7 +12,7 @@ import numpy as np
 
 from bytenmt.decoding.constraints.constraint import Numbers
 from bytenmt.decoding.constraints.nesting import ANYWHERE
-from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.decoding.cpu.kernels.simd import allocating
 from bytenmt.decoding.cpu.search.owing import Extractor, Owing, Standing, standing
 from bytenmt.decoding.interface import CLOSING_COST, OPEN_WITHIN
 from bytenmt.utf8 import ACCEPT, EOS, LONGEST_CHARACTER, N_IDS
@@ -20,7 +20,7 @@ from bytenmt.utf8 import ACCEPT, EOS, LONGEST_CHARACTER, N_IDS
 SOFT, FIRM, CLOSING = 0, 1, 2  # of a track, see the twin
 
 
-@compiled
+@allocating
 def may_stand(tables: Numbers, place: int, owed: Any, inside: int, item: int) -> bool:
     """Whether an item may stand next. owed (k,) bool."""
     if not owed[item]:
@@ -37,7 +37,7 @@ def may_stand(tables: Numbers, place: int, owed: Any, inside: int, item: int) ->
     return True
 
 
-@compiled
+@allocating
 def complete(tables: Numbers, place: int, now: Standing, beam: int) -> int:
     """The item that ends with the last byte, or -1."""
     offset = now.offset[beam]
@@ -49,7 +49,7 @@ def complete(tables: Numbers, place: int, now: Standing, beam: int) -> int:
     return -1
 
 
-@compiled
+@allocating
 def onward(tables: Numbers, place: int, now: Standing, beam: int, item: int) -> int:
     """The byte with which an item goes on that the last bytes are the beginning of, or -1."""
     offset = now.offset[beam]
@@ -60,7 +60,7 @@ def onward(tables: Numbers, place: int, now: Standing, beam: int, item: int) -> 
     return int(tables.text[place, tables.first[place, item] + offset])
 
 
-@compiled
+@allocating
 def without(tables: Numbers, place: int, owed: Any, item: int) -> Any:
     """What is owed once an item is met, -1: the same."""
     after = owed.copy()
@@ -71,7 +71,7 @@ def without(tables: Numbers, place: int, owed: Any, item: int) -> Any:
     return after
 
 
-@compiled
+@allocating
 def inside_after(tables: Numbers, place: int, inside: int, item: int) -> int:
     """The element that is open once an item is met, -1: the same."""
     if item >= 0 and tables.leads[place, item] != ANYWHERE:
@@ -79,7 +79,7 @@ def inside_after(tables: Numbers, place: int, inside: int, item: int) -> int:
     return inside
 
 
-@compiled
+@allocating
 def constrain(
     owing: Owing,
     rules: Extractor,
@@ -168,7 +168,7 @@ def constrain(
     return instead if automaton == ACCEPT or (going >= 0 and ended < 0) else -1
 
 
-@compiled
+@allocating
 def favour(merged: Any, allowed: Any, favoured: Any, instead: int) -> int:
     """Of a greedy search: only one byte stays allowed, see chances in the twin. instead: see constrain.
     Returns how a track goes on with it."""
@@ -190,7 +190,7 @@ def favour(merged: Any, allowed: Any, favoured: Any, instead: int) -> int:
     return firmness(merged, float(highest), best, instead)
 
 
-@compiled
+@allocating
 def firmness(merged: Any, highest: float, byte: int, instead: int) -> int:
     """How a track goes on with a byte, see firm in the twin. highest: of the bytes that are allowed."""
     if byte == instead and merged[EOS] > merged[byte]:
@@ -198,7 +198,7 @@ def firmness(merged: Any, highest: float, byte: int, instead: int) -> int:
     return FIRM if merged[byte] < highest else SOFT
 
 
-@compiled
+@allocating
 def rank_bytes(merged: Any, allowed: Any, owed: Any, instead: int, values: Any) -> float:
     """By what a beam search ranks the bytes, see ranks in the twin: values (256,) float32. owed (k,) bool.
     Returns the highest of merged among those that are allowed."""
@@ -216,7 +216,7 @@ def rank_bytes(merged: Any, allowed: Any, owed: Any, instead: int, values: Any) 
     return float(highest)
 
 
-@compiled
+@allocating
 def take(
     owing: Owing,
     rules: Extractor,
@@ -268,7 +268,7 @@ def take(
             owing.offset[place, beam] = 1
 
 
-@compiled
+@allocating
 def take_all(
     owing: Owing,
     rules: Extractor,

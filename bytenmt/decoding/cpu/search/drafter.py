@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.decoding.cpu.kernels.simd import allocating, compiled
 from bytenmt.decoding.cpu.search.slots import RUNNING, Rules, SearchState
 from bytenmt.speculative.lookup import found, matched
 from bytenmt.speculative.table import CHAIN, Speculation
@@ -155,7 +155,7 @@ def draft(search: SearchState, drafter: Drafter, place: int) -> int:
     return int(n)
 
 
-@compiled
+@allocating
 def take_what_pays(search: SearchState, drafter: Drafter, n_running: int, room: int) -> None:
     """Of the likeliest drafted bytes keep so many that the bytes expected of a pass, over its price, are the
     most."""

@@ -13,7 +13,7 @@ import numpy as np
 from bytenmt.decoding.cpu.kernels.attention import around, seen
 from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest
 from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows, read
-from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.decoding.cpu.kernels.simd import allocating, compiled
 from bytenmt.decoding.cpu.search.candidates import log_softmax
 from bytenmt.decoding.cpu.search.slots import DONE, RUNNING, Given, Ints, SearchState
 from bytenmt.utf8 import N_IDS
@@ -53,7 +53,7 @@ def keep_attention(
         weights[j] = np.float32(read(crew.scratch, j - first) / factor)
 
 
-@compiled
+@allocating
 def read_bytes(search: SearchState) -> None:
     """What the bytes after those of the pass cost; then they are the last ones."""
     given = search.given
@@ -74,7 +74,7 @@ def read_bytes(search: SearchState) -> None:
         first += n
 
 
-@compiled
+@allocating
 def log_p_of(logits: Any, row: int, byte: int) -> float:
     """The logarithm of a byte's probability, the mean over the models."""
     exponentials = np.empty(N_IDS, np.float32)

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.decoding.cpu.kernels.simd import allocating
 from bytenmt.decoding.cpu.search.slots import Rules
 from bytenmt.utf8 import ACCEPT, N_IDS
 
 
-@compiled
+@allocating
 def forbid_repeats(text: Any, rules: Rules, state: int, allowed: Any, favoured: Any) -> None:
     """Take away the bytes that would end a repeated n-gram of characters, if others are left; but those that
     are favoured (256,) bool."""

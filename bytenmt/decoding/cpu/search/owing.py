@@ -13,7 +13,7 @@ import numpy.typing as npt
 from bytenmt.decoding.constraints.constraint import Constraint, Numbers, Size
 from bytenmt.decoding.constraints.lexer import Lexer
 from bytenmt.decoding.constraints.words import symbols, wordlike
-from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.decoding.cpu.kernels.simd import allocating
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -99,7 +99,7 @@ class Owing(NamedTuple):
         self.lexer[place], self.inside[place] = constraint.state, constraint.inside
 
 
-@compiled
+@allocating
 def standing(owing: Owing, place: int) -> Standing:
     """A copy of what is owed at a place, before bytes are taken."""
     return Standing(
