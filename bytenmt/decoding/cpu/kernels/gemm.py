@@ -30,6 +30,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
     emitted,
     load,
     loop,
+    prefetch,
     store,
     whole,
 )
@@ -85,6 +86,10 @@ def _block(kind: Fp32, here: _Rows, n_rows: int, n_vectors: int) -> None:
 
     def body(step: Value, *sums: Value) -> list[Value]:
         weights = [kind.weights(b, here.w, step, k) for k in range(n_vectors)]
+        if n_rows * n_vectors * n_sums == _SUMS:  # the next panel is on its way while this one is multiplied
+            for k in range(n_vectors):
+                at = b.add(b.mul(step, whole(_PANEL_BYTES)), whole(4 * LANES * k))
+                prefetch(b, b.add(b.add(here.w, here.size), at))
         made: list[Value] = []
         for row in rows:
             inputs = kind.inputs(b, row, step)

@@ -30,7 +30,9 @@ from bytenmt.decoding.cpu.kernels.simd import (
     call,
     compiled,
     emitted,
+    loop,
     pointer,
+    prefetch,
     spread,
     spread_int,
     whole,
@@ -62,6 +64,14 @@ def _count(b: Builder, address: Value, place: Value, before: Value) -> Value:
     return ticks
 
 
+def _fetch(b: Builder, address: Value, n: Value) -> None:
+    def line(place: Value) -> list[Value]:
+        prefetch(b, b.add(address, place))
+        return []
+
+    loop(b, n, 64, [], line)
+
+
 def _twice(b: Builder, x: Value) -> Value:
     near = greatest(b, least(b, x, WIDEST), -WIDEST)
     return exp_of(b, b.fadd(near, near))
@@ -82,6 +92,7 @@ read = emitted(2, 0, lambda b, address, i: b.load(pointer(b, address, FLOAT, i))
 write = emitted(2, 1, _write)
 # (ticks, i, before): the ticks of now; number i of `ticks` grows by those since `before`, if that is no 0.
 # Where `ticks` is 0 nothing is read.
+fetch = emitted(2, 0, _fetch)  # (x, n): n bytes at x are on their way
 count = emitted(3, 0, _count, types.int64)
 
 

@@ -11,6 +11,7 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     Model,
     Rows,
     copy,
+    fetch,
     from_half,
     rounded,
     to_half,
@@ -28,6 +29,12 @@ def read_ring(
     sentence's step on are of this pass' rows before it, at a's stride, rounded as they will be kept."""
     capacity, width, dilation = model.rings[ring, 1], model.rings[ring, 2], model.rings[ring, 3]
     position = rows.position[row]
+    if row + 1 < len(rows.ids):  # what the next row will read is on its way meanwhile
+        n = item_bytes(model) * width
+        for tap in range(taps - 1):
+            at = rows.position[row + 1] - (taps - 1 - tap) * dilation
+            if 0 <= at < step:
+                fetch(column_at(model, rows, ring, row + 1, at), n)
     for tap in range(taps - 1):
         at = position - (taps - 1 - tap) * dilation
         if at < 0:

@@ -131,6 +131,12 @@ def call(builder: Builder, name: str, kind: Any, arguments: Sequence[Value]) -> 
     return builder.call(function, arguments)
 
 
+def prefetch(builder: Builder, address: Value) -> None:
+    """Have the cache line of an address on its way to the second cache; any address will do."""
+    numbers = [ir.Constant(INT32, number) for number in (0, 2, 1)]  # to read, how near, data
+    call(builder, "llvm.prefetch.p0", ir.VoidType(), [pointer(builder, address, INT8), *numbers])
+
+
 def multiply_add(builder: Builder, a: Value, b: Value, c: Value) -> Value:
     """a * b + c, fused where the machine can."""
     if FUSED:
