@@ -19,6 +19,7 @@ _TRAIN: dict[str, dict[str, Any]] = {
 # What each learns best with, as far as it has been tried: tools/EXPERIMENTS.md.
 _TRIED: dict[str, dict[str, dict[str, Any]]] = {
     "tiny": {
+        "seq2seq": {"lr": 4e-3},
         "luong": {"optimizer": "muon", "lr": 8e-3},
         "convs2s": {"optimizer": "muon", "lr": 8e-3},
     }
@@ -77,7 +78,7 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {"d_channels": 800, "n_sets": 6},
     },
     "convs2s": {
-        "tiny": _convs2s(64, 7, 10),
+        "tiny": _convs2s(88, 7, 5),  # few and wide layers learn sooner
         "small": _convs2s(128, 7, 11),
         "base": _convs2s(256, 7, 10),
         "large": _convs2s(384, 7, 10),
@@ -109,7 +110,7 @@ _ALONE: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {"d_channels": 512},
     },
     "convs2s": {
-        "tiny": _convs2s(88, 7, 5),  # few and wide layers learn sooner
+        "tiny": _convs2s(88, 7, 5),
         "small": _convs2s(136, 7, 11),
         "base": _convs2s(264, 7, 10),
         "large": _convs2s(416, 7, 10),

@@ -30,6 +30,7 @@ from tools.extras import package
 TIMES = 2  # rounds here for one elsewhere: a measurement is a single try
 BYTES_PER_SUBWORD = 4.2
 SUBWORDS = round(SOURCE_BYTES / BYTES_PER_SUBWORD)  # of a sentence
+BATCHES = 1, 8, 32  # sentences side by side
 SPECIALS = ["<unk>", "<s>", "</s>"]
 PEER_TYPES = {"fp32": "float32", "bf16": "bfloat16", "int8": "int8"}  # their names there
 # fairseq's fconv of 2.9 M decoder weights on two cores of this kind, which rebuilds a weight every step.
@@ -61,18 +62,22 @@ BASE = Shape(6, 6, 512, 2048, 8, 8_000 - len(SPECIALS))
 
 
 class Peer:
-    """A Transformer of CTranslate2, greedy, on one worker of so many threads."""
+    """A Transformer of CTranslate2 on one worker of so many threads."""
 
     def __init__(self, folder: Path, precision: str, threads: int) -> None:
         self._translator = package("ctranslate2", "bench").Translator(
             str(folder), device="cpu", compute_type=PEER_TYPES[precision], intra_threads=threads
         )
 
-    def seconds(self, sources: Sequence[Sequence[str]], length: int) -> float:
+    def seconds(self, sources: Sequence[Sequence[str]], length: int, beam: int = 1) -> float:
         """The time of translating sentences to outputs of so many tokens."""
         started = time.perf_counter()
         results = self._translator.translate_batch(
-            sources, beam_size=1, min_decoding_length=length, max_decoding_length=length, return_scores=False
+            sources,
+            beam_size=beam,
+            min_decoding_length=length,
+            max_decoding_length=length,
+            return_scores=False,
         )
         took = time.perf_counter() - started
         if any(len(result.hypotheses[0]) != length for result in results):
@@ -133,12 +138,14 @@ def precisions() -> list[str]:
 
 
 def against_peer(options: Any) -> Iterator[Record]:
-    """Both comparisons for the architectures of the command line."""
+    """Both comparisons for the architectures of the command line; with --batch or --beam that of base size
+    alone."""
     known = precisions()  # fails at once where the package is missing
-    for preset in EQUAL:
+    for preset in () if options.batch or options.beam else EQUAL:
         yield from equal_weights(preset, [p for p in known if p != "bf16"], options)
-    for batch in (1, 32):
-        yield from base_size(batch, known, options)
+    for batch in options.batch or BATCHES:
+        for beam in options.beam or (1,):
+            yield from base_size(batch, beam, known, options)
 
 
 def made(shape: Shape, known: Sequence[str], threads: int) -> dict[str, Peer]:
@@ -183,16 +190,16 @@ def faster(case: Case, what: str, own: float, reference: str, theirs: float) -> 
     return Record(BENCH, case.name(what), own * 1e3, "ms/step", reference, theirs * 1e3, theirs / own)
 
 
-def base_size(batch: int, known: Sequence[str], options: Any) -> Iterator[Record]:
+def base_size(batch: int, beam: int, known: Sequence[str], options: Any) -> Iterator[Record]:
     """Text bytes a second of whole sentences: every precision beside the same one there, and the best
     beside the best."""
     text = sources(BASE, batch, SUBWORDS + 1)
     actions: dict[str, Callable[[], float]] = {}
     for name, peer in made(BASE, known, options.threads).items():
         peer.seconds(text, 2)
-        actions[name] = partial(peer.seconds, text, SUBWORDS)
+        actions[name] = partial(peer.seconds, text, SUBWORDS, beam)
     cases = [
-        Case(arch, "base", "numba", name, batch, 1, options.threads)
+        Case(arch, "base", "numba", name, batch, beam, options.threads)
         for arch in options.arch
         for name in (*PEER_TYPES, "w8a8")
     ]

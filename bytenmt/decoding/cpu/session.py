@@ -22,7 +22,9 @@ from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.utf8 import EOS
 
 Array = npt.NDArray[np.float32]
-ENCODED_TOGETHER = 1024  # columns of sources in one call at most, of a longer source all
+# Columns of sources in one call at most, of a longer source all: as many as keep the products busy; where a
+# recurrence waits for each column, as many sentences as share its matrices.
+ENCODED_TOGETHER, SCANNED_TOGETHER = 256, 1024
 
 
 def aligned(n_floats: int) -> Array:
@@ -55,6 +57,8 @@ class WorkingModel:
             _table(_before(packed.items), packed.items),
             _table(_before(packed.fixed), packed.fixed),
         )
+        scans = np.isin(packed.encode.instructions[:, Column.OP], (Op.GRU_SCAN, Op.LSTM_SCAN)).any()
+        self._together = SCANNED_TOGETHER if scans else ENCODED_TOGETHER
         inputs = [
             program.instructions[program.instructions[:, Column.OP] == Op.LINEAR, Column.M]
             for program in (packed.encode, packed.step)
@@ -97,7 +101,7 @@ class WorkingModel:
             begin += 2 * self._n_rows * width
         calls, group, n_columns = [], list[int](), 0
         for i in order:
-            if group and n_columns + _length(texts[i]) > ENCODED_TOGETHER:
+            if group and n_columns + _length(texts[i]) > self._together:
                 calls.append(group)
                 group, n_columns = [], 0
             group.append(i)
