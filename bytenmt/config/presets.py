@@ -78,7 +78,7 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {"d_channels": 800, "n_sets": 6},
     },
     "convs2s": {
-        "tiny": _convs2s(88, 7, 5),  # few and wide layers learn sooner
+        "tiny": _convs2s(96, 7, 4),  # few and wide layers learn sooner
         "small": _convs2s(128, 7, 11),
         "base": _convs2s(256, 7, 10),
         "large": _convs2s(384, 7, 10),
