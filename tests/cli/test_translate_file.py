@@ -20,7 +20,7 @@ from bytenmt.decoding.translator import Translator
 def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     """No run is loaded, and the engine is made up."""
     loaded = SimpleNamespace(source=True)
-    monkeypatch.setattr(translation_commands, "loaded_runs", lambda *_: loaded)
+    monkeypatch.setattr(translation_commands, "loaded_runs", lambda *_, **__: loaded)
 
     def of_runtime(_: object, settings: Any, group: object = None) -> Translator:
         return made_up_translator(max_source_bytes=settings.max_source_bytes or 1000)
