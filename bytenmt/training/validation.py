@@ -18,10 +18,11 @@ from typing import Any
 import torch
 
 from bytenmt.config.schema import Config
+from bytenmt.decoding.cpu.meanwhile import Relay
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.program.programs import has_program, pack_model
 from bytenmt.decoding.engines import n_threads
-from bytenmt.decoding.interface import Engine, EngineSpec, Hypothesis, Options, Request
+from bytenmt.decoding.interface import Engine, EngineSpec, Options
 from bytenmt.decoding.loading import Runtime, of_models
 from bytenmt.decoding.translator import Translator
 from bytenmt.distributed import ALONE, Group
@@ -131,29 +132,14 @@ class OutOfTime(Exception):
     """Decoding has taken the seconds that it had."""
 
 
-class _Timed:
+class _Timed(Relay):
     """An engine that stops in the middle. until: of time.monotonic."""
 
     def __init__(self, engine: Engine, until: float) -> None:
-        self._engine, self._until = engine, until
-        self.capacity = engine.capacity
-
-    def room(self) -> int:
-        return self._engine.room()
-
-    def admit(self, requests: list[Request]) -> list[int]:
-        return self._engine.admit(requests)
+        super().__init__(engine)
+        self._until = until
 
     def advance(self, n_steps: int) -> None:
         if time.monotonic() > self._until:
             raise OutOfTime
-        self._engine.advance(n_steps)
-
-    def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        return self._engine.finished()
-
-    def drop(self, handle: int) -> None:
-        self._engine.drop(handle)
-
-    def so_far(self, handle: int) -> bytes:
-        return self._engine.so_far(handle)
+        super().advance(n_steps)
