@@ -306,17 +306,11 @@ def test_spans_compute_what_they_are_called_for(n: int) -> None:
 def test_sums_are_those_of_float64_and_keep_what_is_no_number(n: int) -> None:
     a, b, c = (numbers(n, seed=seed) for seed in range(3))
     wide_a, wide_b, wide_c = (x.astype(float) for x in (a, b, c))
-    query, key = np.exp(2 * a), np.exp(2 * b)
-    half_b, half_key = in_bf16(b), in_bf16(key)
-    near_b, near_key = of_bf16(half_b), np.log(of_bf16(half_key)) / 2
     cases: list[tuple[Any, list[Any], tuple[float, ...], float]] = [
         (columns.dot, [a, b], (), wide_a @ wide_b),
-        (columns.dot_half, [a, half_b], (), wide_a @ near_b),
         (elementwise.total, [a], (), wide_a.sum()),
         (elementwise.squares, [a], (0.5,), ((wide_a - 0.5) ** 2).sum()),
         (elementwise.largest, [a], (), wide_a.max()),
-        (columns.additive_dot, [query, key, c], (), wide_c @ np.tanh(wide_a + wide_b)),
-        (columns.additive_dot_half, [query, half_key, c], (), wide_c @ np.tanh(wide_a + near_key)),
     ]
     for function, given_sources, factors, want in cases:
         sources = [x.copy() for x in given_sources]
@@ -328,6 +322,41 @@ def test_sums_are_those_of_float64_and_keep_what_is_no_number(n: int) -> None:
         assert abs(run() - want) < 1e-6 * n
         sources[0][n // 2] = np.nan
         assert np.isnan(run())
+
+
+@pytest.mark.parametrize("width", [1, 16, 45, 128, 151])
+@pytest.mark.parametrize("n", [0, 1, 3, 4, 9])
+@pytest.mark.parametrize("half", [False, True])
+def test_columns_get_their_scores(width: int, n: int, half: bool) -> None:
+    """Whatever lies between them; nothing behind is written; to the bit as one by one."""
+    a, c = numbers(width, seed=1), numbers(width, seed=2)
+    x = numbers(n * (width + 3), seed=3).reshape(n, width + 3)
+    near = 1e-2 if half else 1e-6  # what columns in bfloat16 meet is rounded too
+
+    def check(function: Any, given: list[Any], columns: Any, want: Any) -> None:
+        stored = in_bf16(columns) if half else columns.copy()
+        scores, alone = np.full(n + 1, 7, f32), np.empty(n, f32)
+        at, size = stored.ctypes.data, stored.itemsize * (width + 3)
+        places = [y.ctypes.data for y in given]
+        compiled(function)(scores.ctypes.data, *places, at, size, n, width)
+        exact = (of_bf16(stored) if half else stored.astype(float))[:, :width]
+        np.testing.assert_allclose(scores[:n], want(exact), rtol=0, atol=near * max(1, width**0.5))
+        assert scores[n] == 7
+        for j in range(n):
+            compiled(function)(alone[j:].ctypes.data, *places, at + size * j, size, 1, width)
+        assert np.array_equal(scores[:n], alone)
+        if n > 2:
+            stored[1, width // 2] = 0x7FC0 if half else np.nan
+            compiled(function)(scores.ctypes.data, *places, at, size, n, width)
+            assert np.isnan(scores[:n]).tolist() == [j == 1 for j in range(n)]
+
+    check(columns.dots_half if half else columns.dots, [a], x, lambda x: x @ a.astype(float))
+    check(
+        columns.additive_dots_half if half else columns.additive_dots,
+        [np.exp(2 * a), c],
+        np.exp(2 * x),
+        lambda x: (np.tanh(a.astype(float) + np.log(x) / 2) - 1) @ c.astype(float),
+    )
 
 
 @pytest.mark.parametrize("width", [1, 16, 45, 128])

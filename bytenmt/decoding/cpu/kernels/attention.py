@@ -13,10 +13,11 @@ import numpy as np
 from bytenmt.decoding.cpu.kernels.columns import (
     add,
     add_half,
-    additive_dot,
-    additive_dot_half,
+    additive_dots,
+    additive_dots_half,
     dot,
-    dot_half,
+    dots,
+    dots_half,
 )
 from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest, softmax
 from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, copy, exponential, read, write, zero
@@ -47,10 +48,11 @@ def attend_dot(
     """Op.ATTEND_DOT of a row; centre: the address of p."""
     first, last = around(seen(model, place, 0), centre, window)
     n_query, half = model.items[k, 1], item_bytes(model) == 2
-    keys, size = column_of(model, place, k, 0), item_bytes(model) * n_query
-    for j in range(first, last):
-        key = keys + size * j
-        write(crew.scratch, j - first, dot_half(query, key, n_query) if half else dot(query, key, n_query))
+    keys, size = column_of(model, place, k, first), item_bytes(model) * n_query
+    if half:
+        dots_half(crew.scratch, query, keys, size, last - first, n_query)
+    else:
+        dots(crew.scratch, query, keys, size, last - first, n_query)
     factor = math.sqrt(model.source_len[place]) if root else 1.0
     weigh(model, crew.scratch, place, first, last, v, width, factor, d, centre, window, bell)
 
@@ -63,14 +65,12 @@ def attend_additive(
     """Op.ATTEND_ADDITIVE of a row; spoils the query."""
     first, last = around(seen(model, place, 0), centre, window)
     n_query, half, weights = model.items[k, 1], item_bytes(model) == 2, model.weights + w
-    keys, size = column_of(model, place, k, 0), item_bytes(model) * n_query
+    keys, size = column_of(model, place, k, first), item_bytes(model) * n_query
     exponential(query, query, n_query)
-    for j in range(first, last):
-        key = keys + size * j
-        if half:
-            write(crew.scratch, j - first, additive_dot_half(query, key, weights, n_query))
-        else:
-            write(crew.scratch, j - first, additive_dot(query, key, weights, n_query))
+    if half:
+        additive_dots_half(crew.scratch, query, weights, keys, size, last - first, n_query)
+    else:
+        additive_dots(crew.scratch, query, weights, keys, size, last - first, n_query)
     weigh(model, crew.scratch, place, first, last, v, width, 1.0, d, centre, window, bell)
 
 

@@ -60,7 +60,7 @@ class _BFloat(ir.Type):  # type: ignore[misc]
         return hash(_BFloat)
 
 
-_PAIRS = ir.VectorType(_BFloat(), 2 * LANES)
+PAIRS = ir.VectorType(_BFloat(), 2 * LANES)
 _BYTES = ir.VectorType(INT8, LANES)
 
 
@@ -122,10 +122,10 @@ class Bf16(Bf16InFloat32):
     """The same in one instruction for both inputs of a pair."""
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
-        return [b.bitcast(_one(b, row, INT32, step), _PAIRS)]
+        return [b.bitcast(_one(b, row, INT32, step), PAIRS)]
 
     def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
-        return [b.bitcast(load(b, panel, _place(b, step, k)), _PAIRS)]
+        return [b.bitcast(load(b, panel, _place(b, step, k)), PAIRS)]
 
     def add(self, b: Builder, sums: Sequence[Value], x: Sequence[Value], w: Sequence[Value]) -> list[Value]:
         return [call(b, "llvm.x86.avx512bf16.dpbf16ps.512", VECTOR, [sums[0], w[0], x[0]])]
