@@ -108,7 +108,7 @@ def _seq2seq(config: Seq2SeqConfig) -> Nets:
 
 
 def _bahdanau(config: BahdanauConfig) -> Nets:
-    return _nets(config, Net(1, None, "both ways"), Net(1, None), "attention")
+    return _nets(config, Net(config.n_encoder_layers, None, "both ways"), Net(1, None), "attention")
 
 
 def _luong(config: LuongConfig) -> Nets:

@@ -127,8 +127,13 @@ class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
     d_hidden: Width
     d_attention: Width
     d_maxout: Width
+    n_encoder_layers: Layers = 1  # each both ways; the decoder has one
     read_out: Literal["previous", "current"] = "previous"  # the state that the read-out sees
     init: Literal["scaled", "paper"] = "scaled"
+
+    def __post_init__(self) -> None:
+        if not self.source and self.n_encoder_layers > 1:
+            raise ValueError("n_encoder_layers would be ignored without a source: leave it out")
 
 
 def _refuse(useless: bool, given: Mapping[str, bool], why: str) -> None:

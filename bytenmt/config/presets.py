@@ -1,7 +1,7 @@
 """The presets: sizes of the five architectures, equal in decoder weights within 20 %.
 
-tiny has about 0.6 M decoder weights, small 3 M, base 10 M, large 25 M; paper is each paper's own size. Three
-are of ConvS2S alone: fairseq, the sizes that its authors' code gives to the paper's English-German; iwslt,
+tiny has about 0.6 M decoder weights, small 3 M, base 10 M, large 25 M; paper is each paper's own size; fast
+has base's encoder, which runs over all bytes at once, and a decoder a third as large. Three are of ConvS2S alone: fairseq, the sizes that its authors' code gives to the paper's English-German; iwslt,
 that code's sizes for German-English of IWSLT 2014; dilated, as many weights as small, for bytes.
 One byte embedding width a preset, so that a table can be handed from one model to another (in "paper",
 ConvS2S' 512 stands for the 620, 1000 and 1600 of the others). tests/test_presets.py counts the weights.
@@ -13,6 +13,7 @@ _TRAIN: dict[str, dict[str, Any]] = {
     "tiny": {"lr": 2e-3, "max_tokens": 2_500, "warmup_updates": 100},
     "small": {"lr": 1e-3, "max_tokens": 12_000},
     "base": {"lr": 7e-4, "max_tokens": 16_000, "label_smoothing": 0.1, "warmup_updates": 400},
+    "fast": {"lr": 7e-4, "max_tokens": 16_000, "label_smoothing": 0.1, "warmup_updates": 400},
     "large": {"lr": 5e-4, "max_tokens": 25_000, "label_smoothing": 0.1, "warmup_updates": 1_000},
     "paper": {"lr": 3e-4, "max_tokens": 25_000, "label_smoothing": 0.1, "warmup_updates": 2_000},
 }
@@ -28,6 +29,7 @@ _SHARED: dict[str, dict[str, Any]] = {
     "tiny": {"d_embedding": 64, "dropout": 0.0},
     "small": {"d_embedding": 128, "dropout": 0.1},
     "base": {"d_embedding": 256, "dropout": 0.2},
+    "fast": {"d_embedding": 256, "dropout": 0.2},
     "large": {"d_embedding": 512, "dropout": 0.2},
     "paper": {"d_embedding": 512, "dropout": 0.2},
 }
@@ -53,6 +55,7 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "tiny": {"d_hidden": 384},
         "small": {"d_hidden": 528, "n_layers": 2},
         "base": {"d_hidden": 1000, "n_layers": 2},
+        "fast": {"d_hidden": 840, "n_encoder_layers": 3, "n_decoder_layers": 1},
         "large": {"d_hidden": 1536, "n_layers": 2},
         "paper": {"d_hidden": 1000, "context": "every_step", "init": "paper"},
     },
@@ -60,6 +63,7 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "tiny": {"d_hidden": 192, "d_attention": 192, "d_maxout": 96},
         "small": {"d_hidden": 448, "d_attention": 448, "d_maxout": 224},
         "base": {"d_hidden": 832, "d_attention": 832, "d_maxout": 416},
+        "fast": {"d_hidden": 448, "d_attention": 448, "d_maxout": 224, "n_encoder_layers": 2},
         "large": {"d_hidden": 1312, "d_attention": 1312, "d_maxout": 656},
         "paper": {"d_hidden": 1000, "d_attention": 1000, "d_maxout": 500, "init": "paper"},
     },
@@ -67,6 +71,7 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "tiny": {"d_hidden": 168},
         "small": {"d_hidden": 368},
         "base": {"d_hidden": 688},
+        "fast": {"d_hidden": 480, "n_encoder_layers": 4, "n_decoder_layers": 1},
         "large": {"d_hidden": 1072},
         "paper": {"d_hidden": 1000, "n_layers": 4, "reverse_source": True, "init": "paper"},
     },
@@ -74,6 +79,8 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "tiny": {"d_channels": 96, "n_sets": 2, "dilations": [1, 2, 4, 8]},
         "small": {"d_channels": 160, "n_sets": 3},
         "base": {"d_channels": 256, "n_sets": 4},
+        "fast": {"d_channels": 256, "n_sets": 1, "dilations": [1, 2, 4, 8, 16, 32]}
+        | {"n_encoder_sets": 4, "encoder_dilations": [1, 2, 4, 8, 16]},
         "large": {"d_channels": 336, "n_sets": 6},
         "paper": {"d_channels": 800, "n_sets": 6},
     },
@@ -81,6 +88,7 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "tiny": _convs2s(96, 7, 4),  # few and wide layers learn sooner
         "small": _convs2s(128, 7, 11),
         "base": _convs2s(256, 7, 10),
+        "fast": _convs2s(256, 7, 10) | {"decoder_layers": [[256, 7]] * 3, "decoder_dilations": [1, 3, 9]},
         "large": _convs2s(384, 7, 10),
         "paper": {"encoder_layers": _CONVS2S_PAPER, "decoder_layers": _CONVS2S_PAPER},
     },
@@ -89,23 +97,26 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
 # What differs without a source: as many decoder weights, though there is no attention; nothing that ends a
 # stream; ByteNet's own language model.
 _ALONE: dict[str, dict[str, dict[str, Any]]] = {
-    "seq2seq": {"paper": {"context": "start"}},
+    "seq2seq": {"fast": {"n_encoder_layers": 0}, "paper": {"context": "start"}},
     "bahdanau": {
         "tiny": {"d_hidden": 344, "d_attention": 1, "d_maxout": 172},
         "small": {"d_hidden": 784, "d_attention": 1, "d_maxout": 392},
         "base": {"d_hidden": 1424, "d_attention": 1, "d_maxout": 712},
+        "fast": {"d_hidden": 760, "d_attention": 1, "d_maxout": 380, "n_encoder_layers": 1},
         "large": {"d_hidden": 2208, "d_attention": 1, "d_maxout": 1104},
     },
     "luong": {
         "tiny": {"d_hidden": 200},
         "small": {"d_hidden": 464},
         "base": {"d_hidden": 848},
+        "fast": {"d_hidden": 700, "n_encoder_layers": 0},
         "large": {"d_hidden": 1344},
     },
     "bytenet": {
         "tiny": {"d_channels": 56},
         "small": {"d_channels": 96},
         "base": {"d_channels": 152},
+        "fast": {"d_channels": 152, "n_encoder_sets": 0, "encoder_dilations": []},
         "large": {"d_channels": 200},
         "paper": {"d_channels": 512},
     },

@@ -6,7 +6,8 @@
     s_i = GRU([E y_{i-1} ; c_i], s_{i-1})     z takes the new state
     t_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i, pairs maxed;  p(y_i) = softmax(W_o max(t_i))
 
-The paper reads out of s_{i-1}; read_out = "current" reads out of s_i. Without a source there is no c_i, and
+Further encoder layers (n_encoder_layers), each both ways over the h_j of the one below, are ours; h<-_1 and h_j are
+then the top one's. The paper reads out of s_{i-1}; read_out = "current" reads out of s_i. Without a source there is no c_i, and
 s_0 = 0.
 init = "paper" (appendix B.1): recurrent matrices orthogonal, W_a and U_a N(0, 0.001^2), v and biases 0, the
 rest N(0, 0.01^2); v starts at 0 either way, so that attention begins as the mean.
@@ -14,6 +15,7 @@ rest N(0, 0.01^2); v starts at 0 either way, so that attention begins as the mea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -27,7 +29,7 @@ from bytenmt.layers.deferred_matmul import deferred
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.recurrent import GRU, initialise, reverse
-from bytenmt.models.base import Model, matrix_weights, no_source
+from bytenmt.models.base import Model, matrix_weights, module_list, no_source
 
 
 class BahdanauMemory(NamedTuple):
@@ -46,13 +48,31 @@ class BahdanauState(NamedTuple):
     hidden: Tensor
 
 
-class BahdanauEncoder(nn.Module):
+class BothWays(nn.Module):
+    """A layer of the encoder."""
+
+    def __init__(self, n_in: int, d: int) -> None:
+        super().__init__()
+        self.d = d
+        self.forwards = GRU(n_in, d, update="take")
+        self.backwards = GRU(n_in, d, update="take")
+
+    def forward(self, x: Tensor, src_len: Tensor) -> Tensor:
+        """x (n, s, n_in), src_len (n,) int64 -> h_j (n, s, 2 d)."""
+        zero = x.new_zeros(len(x), self.d)
+        backwards = reverse(self.backwards(reverse(x, src_len), zero), src_len)
+        return torch.cat([self.forwards(x, zero), backwards], dim=-1)
+
+
+class BahdanauEncoder(BothWays):
     """The encoder's weights."""
 
     def __init__(self, config: BahdanauConfig) -> None:
-        super().__init__()
-        self.forwards = GRU(config.d_embedding, config.d_hidden, update="take")
-        self.backwards = GRU(config.d_embedding, config.d_hidden, update="take")
+        d = config.d_hidden
+        super().__init__(config.d_embedding, d)
+        self.above: Sequence[BothWays] = module_list(
+            BothWays(2 * d, d) for _ in range(config.n_encoder_layers - 1)
+        )
         self.keys = nn.Linear(2 * config.d_hidden, config.d_attention, bias=False)  # U_a
 
 
@@ -91,11 +111,11 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         if no_source(self.config.source, src) or self.encoder is None:
             annotations = zero.new_zeros(n, 0, 2 * self.config.d_hidden)
             return BahdanauMemory(annotations, zero.new_zeros(n, 0, self.config.d_attention), src_len, zero)
-        x = self._drop(self.embedding(src))
-        forwards = self.encoder.forwards(x, zero)
-        backwards = reverse(self.encoder.backwards(reverse(x, src_len), zero), src_len)
-        annotations = torch.cat([forwards, backwards], dim=-1)
-        return BahdanauMemory(annotations, self.encoder.keys(annotations), src_len, backwards[:, 0])
+        annotations = self.encoder(self._drop(self.embedding(src)), src_len)
+        for layer in self.encoder.above:
+            annotations = layer(self._drop(annotations), src_len)
+        first = annotations[:, 0, self.config.d_hidden :]
+        return BahdanauMemory(annotations, self.encoder.keys(annotations), src_len, first)
 
     def start(self, memory: BahdanauMemory, beam: int = 1) -> BahdanauState:
         hidden = memory.first

@@ -85,7 +85,9 @@ def _bahdanau(config: BahdanauConfig) -> Shapes:
     d_context = 2 * d if config.source else 0
     shapes: Shapes = {}
     if config.source:
-        shapes |= _gru("encoder.forwards", d_embedding, d) | _gru("encoder.backwards", d_embedding, d)
+        for layer in range(config.n_encoder_layers):
+            name, n_in = (f"encoder.above.{layer - 1}", 2 * d) if layer else ("encoder", d_embedding)
+            shapes |= _gru(f"{name}.forwards", n_in, d) | _gru(f"{name}.backwards", n_in, d)
         shapes |= _linear("encoder.keys", 2 * d, config.d_attention, bias=False)
         shapes |= _linear("decoder.start", d, d) | _score(d, config.d_attention)
     shapes |= _gru("decoder.cell", d_embedding + d_context, d)

@@ -27,7 +27,7 @@ from bytenmt.models import MODELS, build_model
 from bytenmt.models.base import Model
 
 OF_CONVS2S = ("fairseq", "iwslt", "dilated")
-NOMINAL = {"tiny": 0.6e6, "small": 3e6, "base": 10e6, "large": 25e6}  # decoder weights
+NOMINAL = {"tiny": 0.6e6, "small": 3e6, "base": 10e6, "fast": 3.3e6, "large": 25e6}  # decoder weights
 
 
 def on_meta(arch: str, preset: str, *settings: str) -> Model[Any, Any]:
@@ -67,6 +67,16 @@ def test_decoder_weights(preset: str) -> None:
     for arch, count in weights.items():
         assert count == pytest.approx(NOMINAL[preset], rel=0.2), arch
         assert preset != "tiny" or count <= 1e6, arch
+
+
+@pytest.mark.parametrize("arch", MODELS)
+def test_fast_has_the_encoder_of_base(arch: str) -> None:
+    """As many weights, within 20 %, before a decoder of a third."""
+    fast, base = (
+        sum(p.numel() for name, p in on_meta(arch, preset).named_parameters() if name.startswith("encoder"))
+        for preset in ("fast", "base")
+    )
+    assert fast == pytest.approx(base, rel=0.2)
 
 
 @pytest.mark.parametrize("preset", NOMINAL)

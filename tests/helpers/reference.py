@@ -155,14 +155,18 @@ def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
 
 def bahdanau(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
     d, table, n = options["d_hidden"], p["embedding.weight"], len(source)
-    forwards, backwards = [np.zeros(d)] * n, [np.zeros(d)] * n
-    h = np.zeros(d)
-    for j in range(n):
-        h = forwards[j] = gru(p, "encoder.forwards", table[source[j]], h, "before", "take")
-    h = np.zeros(d)
-    for j in range(n - 1, -1, -1):
-        h = backwards[j] = gru(p, "encoder.backwards", table[source[j]], h, "before", "take")
-    annotations = [np.concatenate([forwards[j], backwards[j]]) for j in range(n)]
+    annotations = [table[byte] for byte in source]
+    backwards = [np.zeros(d)] * n
+    for layer in range(options["n_encoder_layers"] if options["source"] else 0):
+        name = f"encoder.above.{layer - 1}" if layer else "encoder"
+        forwards, backwards = [np.zeros(d)] * n, [np.zeros(d)] * n
+        h = np.zeros(d)
+        for j in range(n):
+            h = forwards[j] = gru(p, f"{name}.forwards", annotations[j], h, "before", "take")
+        h = np.zeros(d)
+        for j in range(n - 1, -1, -1):
+            h = backwards[j] = gru(p, f"{name}.backwards", annotations[j], h, "before", "take")
+        annotations = [np.concatenate([forwards[j], backwards[j]]) for j in range(n)]
 
     s = np.zeros(d)
     if options["source"]:

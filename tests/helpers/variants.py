@@ -74,6 +74,7 @@ OPTIONS |= {
     "luong-shallow-decoder": LUONG | {"n_encoder_layers": 3, "n_decoder_layers": 1},
     "luong-deep-decoder": LUONG | {"n_encoder_layers": 1, "input_feeding": False, "n_decoder_layers": 3},
     "bahdanau-current-untied": BAHDANAU | {"read_out": "current"},
+    "bahdanau-deep-encoder": BAHDANAU | {"n_encoder_layers": 3},
     "bahdanau-tied": BAHDANAU | {"tie_embedding": True},
     "seq2seq-tied": SEQ2SEQ | {"tie_embedding": True},
     "seq2seq-tied-same-width": SEQ2SEQ | {"tie_embedding": True, "d_hidden": 5},

@@ -113,7 +113,7 @@ def test_ratios():
     "line",
     [
         "--plot a.png",
-        "--peer --preset base",
+        "--peer --preset tiny",
         "--engine cuda-graph",
         "--device cuda --beams 1,2",
         "--draft run",

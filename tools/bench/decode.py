@@ -257,8 +257,8 @@ def command_line(arguments: Sequence[str] | None) -> Any:
         parser.error("--plot draws what --lengths measures: give both")
     if options.device == "cuda" and (options.beams or options.lengths or options.peer):
         parser.error("--beams, --lengths and --peer are measured on the CPU")
-    if options.peer and (options.preset or options.precision):
-        parser.error("--peer has its own presets and precisions")
+    if options.peer and (options.precision or not {*(options.preset or ())} <= {"base", "fast"}):
+        parser.error("--peer has its own precisions, and of presets base and fast")
     if options.beams and options.beam or options.lengths and (options.beam or options.batch):
         parser.error("--beams and --lengths have their own batches and beams")
     options.arch = options.arch or list(CONVOLUTIONAL if options.lengths else ARCHITECTURES)

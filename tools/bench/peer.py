@@ -2,9 +2,9 @@
 
 Two comparisons. Equal weights: a decoder on bytes whose step reads about as many weights as the preset's,
 milliseconds a step; of the peer, the difference of two output lengths over their steps, so that its encoder
-is not counted. Base size: what people use today, 6 + 6 layers of 512 on 8,000 subwords of 4.2 bytes each,
-text bytes a second of whole sentences of 100 bytes, both encoders counted; bytenmt's presets base decode 100
-bytes where the peer decodes 24 subwords. Ratios say how many times faster bytenmt is. Knows no files but
+is not counted. Whole sentences of 100 bytes, text bytes a second, both encoders counted: beside preset base
+what people use today, 6 + 6 layers of 512 on 8,000 subwords of 4.2 bytes each, beside preset fast 6 + 2 of
+them; bytenmt decodes 100 bytes where the peer decodes 24 subwords. Ratios say how many times faster bytenmt is. Knows no files but
 the peer's, which it writes into a temporary folder.
 """
 
@@ -58,7 +58,10 @@ EQUAL = {  # decoders whose step reads about as many weights as the preset's
     "base": Shape(1, 5, 384, 1536, 6, 256),
     "large": Shape(1, 7, 512, 2048, 8, 256),
 }
-BASE = Shape(6, 6, 512, 2048, 8, 8_000 - len(SPECIALS))
+WHOLE = {  # for whole sentences: a deep decoder beside base's, a shallow one beside that of fast
+    preset: Shape(6, n_layers, 512, 2048, 8, 8_000 - len(SPECIALS))
+    for preset, n_layers in (("base", 6), ("fast", 2))
+}
 
 
 class Peer:
@@ -138,14 +141,15 @@ def precisions() -> list[str]:
 
 
 def against_peer(options: Any) -> Iterator[Record]:
-    """Both comparisons for the architectures of the command line; with --batch or --beam that of base size
-    alone."""
+    """Both comparisons for the architectures of the command line; with --batch, --beam or --preset that of
+    whole sentences alone."""
     known = precisions()  # fails at once where the package is missing
-    for preset in () if options.batch or options.beam else EQUAL:
+    for preset in () if options.batch or options.beam or options.preset else EQUAL:
         yield from equal_weights(preset, [p for p in known if p != "bf16"], options)
     for batch in options.batch or BATCHES:
         for beam in options.beam or (1,):
-            yield from base_size(batch, beam, known, options)
+            for preset in options.preset or ("base",):
+                yield from whole_sentences(preset, batch, beam, known, options)
 
 
 def made(shape: Shape, known: Sequence[str], threads: int) -> dict[str, Peer]:
@@ -190,16 +194,19 @@ def faster(case: Case, what: str, own: float, reference: str, theirs: float) -> 
     return Record(BENCH, case.name(what), own * 1e3, "ms/step", reference, theirs * 1e3, theirs / own)
 
 
-def base_size(batch: int, beam: int, known: Sequence[str], options: Any) -> Iterator[Record]:
+def whole_sentences(
+    preset: str, batch: int, beam: int, known: Sequence[str], options: Any
+) -> Iterator[Record]:
     """Text bytes a second of whole sentences: every precision beside the same one there, and the best
     beside the best."""
-    text = sources(BASE, batch, SUBWORDS + 1)
+    shape = WHOLE[preset]
+    text = sources(shape, batch, SUBWORDS + 1)
     actions: dict[str, Callable[[], float]] = {}
-    for name, peer in made(BASE, known, options.threads).items():
+    for name, peer in made(shape, known, options.threads).items():
         peer.seconds(text, 2)
         actions[name] = partial(peer.seconds, text, SUBWORDS, beam)
     cases = [
-        Case(arch, "base", "numba", name, batch, beam, options.threads)
+        Case(arch, preset, "numba", name, batch, beam, options.threads)
         for arch in options.arch
         for name in (*PEER_TYPES, "w8a8")
     ]
@@ -216,8 +223,9 @@ def base_size(batch: int, beam: int, known: Sequence[str], options: Any) -> Iter
         fastest = own == max(rates[other.name("")] for other in cases if other.arch == case.arch)
         for other in dict.fromkeys((same, best) if fastest else (same,)):
             note = ", best of both" if fastest and other == best else ""
-            reference = f"CTranslate2 {other}, 6 + 6 layers of 512, 8,000 subwords"
-            what = case.name(f"ctranslate2 base {other}{note}")
+            layers = f"{shape.encoder_layers} + {shape.decoder_layers} layers of {shape.d}"
+            reference = f"CTranslate2 {other}, {layers}, 8,000 subwords"
+            what = case.name(f"ctranslate2 {preset} {other}{note}")
             yield Record(BENCH, what, own, "text bytes/s", reference, rates[other], own / rates[other])
 
 

@@ -51,12 +51,15 @@ def _bahdanau_encoder(encode: Writer, table: int, config: BahdanauConfig) -> Non
     d = config.d_hidden
     x = encode.register(config.d_embedding)
     encode.emit(Op.EMBED, x, w=table)
-    annotations = encode.register(2 * d)
-    gru_scan(encode, x, "encoder.forwards", d, Gru.UPDATE_TAKES, states=annotations.part(0, d))
-    backwards = annotations.part(d, d)
-    _, first_state = gru_scan(
-        encode, x, "encoder.backwards", d, Gru.UPDATE_TAKES, states=backwards, backwards=True
-    )
+    for layer in range(config.n_encoder_layers):
+        name = f"encoder.above.{layer - 1}" if layer else "encoder"
+        annotations = encode.register(2 * d)
+        forwards, backwards = annotations.part(0, d), annotations.part(d, d)
+        gru_scan(encode, x, f"{name}.forwards", d, Gru.UPDATE_TAKES, states=forwards)
+        _, first_state = gru_scan(
+            encode, x, f"{name}.backwards", d, Gru.UPDATE_TAKES, states=backwards, backwards=True
+        )
+        x = annotations
     keys = encode.register(config.d_attention)
     encode.linear(keys, annotations, "encoder.keys.weight")
     encode.emit(Op.KEEP_EXPONENTIAL, a=keys, k=0)
