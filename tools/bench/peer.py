@@ -4,8 +4,8 @@ Two comparisons. Equal weights: a decoder on bytes whose step reads about as man
 milliseconds a step; of the peer, the difference of two output lengths over their steps, so that its encoder
 is not counted. Whole sentences of 100 bytes, text bytes a second, both encoders counted: beside preset base
 what people use today, 6 + 6 layers of 512 on 8,000 subwords of 4.2 bytes each, beside preset fast 6 + 2 of
-them; bytenmt decodes 100 bytes where the peer decodes 24 subwords. Ratios say how many times faster bytenmt is. Knows no files but
-the peer's, which it writes into a temporary folder.
+them; bytenmt decodes 100 bytes where the peer decodes 24 subwords. Ratios say how many times faster bytenmt
+is. Knows no files but the peer's, which it writes into a temporary folder.
 """
 
 from __future__ import annotations
