@@ -77,9 +77,13 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
         where = f'with recurrent = "{self.recurrent}"' + ("" if self.source else " and without a source")
         if self.dilations:
             raise ValueError(f"dilations would be ignored {where}: set it to []")
-        for name in ("encoder_dilations", "kernel_width", "block"):
-            if getattr(self, name) != {"encoder_dilations": (), "kernel_width": 3, "block": "relu"}[name]:
-                raise ValueError(f"{name} would be ignored {where}: leave it out")
+        for name, told, default in (
+            ("encoder_dilations", "[]", ()),
+            ("kernel_width", "3", 3),
+            ("block", '"relu"', "relu"),
+        ):
+            if getattr(self, name) != default:
+                raise ValueError(f"{name} would be ignored {where}: set it to {told}")
 
     @property
     def encoder_recurrence(self) -> int:

@@ -1,8 +1,9 @@
 """The presets: sizes of the five architectures, equal in decoder weights within 20 %.
 
 tiny has about 0.6 M decoder weights, small 3 M, base 10 M, large 25 M; paper is each paper's own size; fast
-has base's encoder, which runs over all bytes at once, and a decoder a third as large. Three are of ConvS2S alone: fairseq, the sizes that its authors' code gives to the paper's English-German; iwslt,
-that code's sizes for German-English of IWSLT 2014; dilated, as many weights as small, for bytes.
+has base's encoder, which runs over all bytes at once, and a decoder a third as large. Three are of ConvS2S
+alone: fairseq, the sizes that its authors' code gives to the paper's English-German; iwslt, that code's sizes
+for German-English of IWSLT 2014; dilated, as many weights as small, for bytes.
 One byte embedding width a preset, so that a table can be handed from one model to another (in "paper",
 ConvS2S' 512 stands for the 620, 1000 and 1600 of the others). tests/test_presets.py counts the weights.
 """
@@ -22,6 +23,7 @@ _TRIED: dict[str, dict[str, dict[str, Any]]] = {
     "tiny": {
         "seq2seq": {"lr": 4e-3},
         "luong": {"optimizer": "muon", "lr": 8e-3},
+        "bytenet": {"optimizer": "muon"},
         "convs2s": {"optimizer": "muon", "lr": 8e-3},
     }
 }
@@ -76,7 +78,7 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {"d_hidden": 1000, "n_layers": 4, "reverse_source": True, "init": "paper"},
     },
     "bytenet": {
-        "tiny": {"d_channels": 96, "n_sets": 2, "dilations": [1, 2, 4, 8]},
+        "tiny": {"d_channels": 112, "n_sets": 1, "dilations": [1, 2, 4], "kernel_width": 11},  # the same
         "small": {"d_channels": 160, "n_sets": 3},
         "base": {"d_channels": 256, "n_sets": 4},
         "fast": {"d_channels": 256, "n_sets": 1, "dilations": [1, 2, 4, 8, 16, 32]}
@@ -113,7 +115,7 @@ _ALONE: dict[str, dict[str, dict[str, Any]]] = {
         "large": {"d_hidden": 1344},
     },
     "bytenet": {
-        "tiny": {"d_channels": 56},
+        "tiny": {"d_channels": 56, "n_sets": 2, "dilations": [1, 2, 4, 8], "kernel_width": 3},
         "small": {"d_channels": 96},
         "base": {"d_channels": 152},
         "fast": {"d_channels": 152, "n_encoder_sets": 0, "encoder_dilations": []},

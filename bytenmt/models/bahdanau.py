@@ -6,9 +6,9 @@
     s_i = GRU([E y_{i-1} ; c_i], s_{i-1})     z takes the new state
     t_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i, pairs maxed;  p(y_i) = softmax(W_o max(t_i))
 
-Further encoder layers (n_encoder_layers), each both ways over the h_j of the one below, are ours; h<-_1 and h_j are
-then the top one's. The paper reads out of s_{i-1}; read_out = "current" reads out of s_i. Without a source there is no c_i, and
-s_0 = 0.
+Further layers of the encoder (n_encoder_layers), each both ways over the h_j of the one below, are ours; h_j
+and h<-_1 are the top one's. The paper reads out of s_{i-1}; read_out = "current" reads out of s_i. Without a
+source there is no c_i, and s_0 = 0.
 init = "paper" (appendix B.1): recurrent matrices orthogonal, W_a and U_a N(0, 0.001^2), v and biases 0, the
 rest N(0, 0.01^2); v starts at 0 either way, so that attention begins as the mean.
 """

@@ -36,10 +36,10 @@ CONVS2S = [
 ]
 
 
-RECURRENT = ["recurrent=both", "dilations=[]"]
+RECURRENT = ["recurrent=both", "dilations=[]", "kernel_width=3"]
 BYTENET = [
     (["recurrent=both"], 'dilations would be ignored with recurrent = "both": set it to []'),
-    ([*RECURRENT, "kernel_width=5"], 'kernel_width would be ignored with recurrent = "both"'),
+    ([*RECURRENT, "kernel_width=5"], 'kernel_width would be ignored with recurrent = "both": set it to 3'),
     ([*RECURRENT, "block=multiplicative"], 'block would be ignored with recurrent = "both"'),
     ([*RECURRENT, "encoder_dilations=[1]"], 'encoder_dilations would be ignored with recurrent = "both"'),
     (["recurrent=decoder", "dilations=[]"], "dilations is empty: give one or more"),

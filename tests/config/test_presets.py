@@ -163,7 +163,8 @@ def test_the_window_of_luong() -> None:
 def test_bytenet_has_a_depth_for_each_side(
     settings: list[str], encoder: list[int], decoder: list[int]
 ) -> None:
-    """n_sets and dilations are of both, where a side has none of its own; tiny has two sets of four."""
+    """n_sets and dilations are of both, where a side has none of its own."""
+    settings = ["n_sets=2", "dilations=[1,2,4,8]", "kernel_width=3", *settings]
     config = load_config("bytenet", "tiny", "", [f"model.{setting}" for setting in settings])
     assert isinstance(config.model, ByteNetConfig)
     assert config.model.encoder_schedule == tuple(encoder)

@@ -37,7 +37,7 @@ def any_table(seed: int = 0) -> Table:
 
 def drafted_run(folder: Path, arch: str = "bytenet") -> Path:
     """A run folder with a draft table."""
-    run = make_run(folder, arch)
+    run = make_run(folder, arch, 1, ("model.kernel_width=3",) if arch == "bytenet" else ())
     _, contents = read_run(run)
     write(run, any_table(), contents.config, contents.facts)
     return run

@@ -23,7 +23,8 @@ from bytenmt.utf8 import BOS, EOS
 from tools.bench import widen  # noqa: E402
 
 CPU = torch.device("cpu")
-BYTENET = ("model.d_channels=12", "model.n_sets=2", "model.dilations=[1,4]", "model.d_embedding=10")
+KERNEL = "model.kernel_width=3"
+BYTENET = ("model.d_channels=12", "model.n_sets=2", "model.dilations=[1,4]", "model.d_embedding=10", KERNEL)
 CONVS2S = ("model.decoder_layers=[[12,7],[12,7]]", "model.d_embedding=10", "model.n_positions=9")
 SOURCE = "model.encoder_layers=[[8,7],[8,7],[8,7]]"
 ALONE = "model.source=false"
@@ -91,10 +92,10 @@ def test_a_wider_model_computes_what_it_did(tmp_path: Path, kind: str, capsys: A
     ("arch", "settings", "line"),
     [
         ("luong", (), "a luong cannot be made wider: give a run of bytenet or convs2s"),
-        ("bytenet", ("model.d_channels=200",), "preset small has 160 channels, the run 200"),
-        ("bytenet", ("model.dilations=[1,3]",), "preset small has encoder dilations [1, 2, 4,"),
+        ("bytenet", ("model.d_channels=200", KERNEL), "preset small has 160 channels, the run 200"),
+        ("bytenet", ("model.dilations=[1,3]", KERNEL), "preset small has encoder dilations [1, 2, 4,"),
         ("bytenet", ("model.kernel_width=5",), "preset small has kernels of 3, the run 5"),
-        ("bytenet", ("model.tie_embedding=true",), "the run ties its output layer"),
+        ("bytenet", ("model.tie_embedding=true", KERNEL), "the run ties its output layer"),
         ("convs2s", ("model.d_embedding=300",), "preset small has embeddings of 128, the run 300"),
         ("convs2s", ("model.weight_norm=false",), "a run with weight_norm = False cannot be made wider"),
         (

@@ -21,7 +21,7 @@ CONVS2S = {
     "pooling": ["encoder=pooling", "encoder_layers=[]"],
     "conv": ["encoder=conv", "value_layers=[[12,3]]"],
 }
-RECURRENT = {"decoder": ["recurrent=decoder"], "both": ["recurrent=both", "dilations=[]"]}
+RECURRENT = {"decoder": ["recurrent=decoder"], "both": ["recurrent=both", "dilations=[]", "kernel_width=3"]}
 CASES = [("convs2s", settings, ()) for settings in CONVS2S.values()]
 CASES += [("bytenet", settings, ()) for settings in RECURRENT.values()]
 CASES.append(("convs2s", CONVS2S["conv"], ("train.optimizer=muon",)))
