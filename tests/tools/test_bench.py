@@ -8,17 +8,14 @@ import torch
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import load_config
 from bytenmt.decoding.cpu.program.programs import pack_model
-from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.interface import PRECISIONS, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import BytenmtError
 from bytenmt.models import build_model
 from bytenmt.utf8 import EOS
 from tools.bench import decode as bench_decode  # noqa: E402
-from tools.bench import (
-    peer,  # noqa: E402
-    steps,  # noqa: E402
-)
+from tools.bench import floor, peer, steps  # noqa: E402
 from tools.verify import engines as check_engines  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -116,6 +113,8 @@ def test_ratios():
         "--peer --preset tiny",
         "--engine cuda-graph",
         "--device cuda --beams 1,2",
+        "--mixed 0",
+        "--mixed 9 --beam 4",
         "--draft run",
         "--src test.en",
         "--draft run --src test.en --arch bytenet",
@@ -160,3 +159,11 @@ def test_margins_are_those_of_the_scores():
     assert margin == pytest.approx(float(log_p[text[5]] - log_p[text[5] ^ 1]), abs=1e-5)
     verdict = check_engines.compare(model, asked, [Hypothesis(text, 0, 0)], [Hypothesis(other, 0, 0)], beam=1)
     assert verdict.equal == 0 and len(verdict.wrong) == 1 and not verdict.near
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_floor_is_measured(threads):
+    """Reading is done, by as many threads; a chain of matrices is passed in every precision."""
+    assert floor.read_rate(1 << 16, threads) > 0
+    for precision in PRECISIONS:
+        assert floor.chain_seconds(70, 33, precision, 2, 3) > 0

@@ -4,6 +4,7 @@
     python tools/bench/decode.py --arch bytenet --preset base --batch 8 --beam 4 --precision fp32 int8
     python tools/bench/decode.py --beams 1,2,4,8,12                 a step's time as its rows grow
     python tools/bench/decode.py --lengths 256,1024,4096,16384,65536 --plot lengths.png
+    python tools/bench/decode.py --mixed 1000 --preset base         lines of mixed lengths beside equal ones
     python tools/bench/decode.py --peer                             beside CTranslate2's Transformer
     python tools/bench/decode.py --draft RUN --src test.en --preset base large      drafts beside none
     python tools/bench/decode.py --device cuda                      the GPU engines
@@ -237,6 +238,9 @@ def command_line(arguments: Sequence[str] | None) -> Any:
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--beams", type=numbers, metavar="1,2,…", help="a step's time as its rows grow")
     mode.add_argument("--lengths", type=numbers, metavar="256,…", help="cost against output length")
+    mode.add_argument(
+        "--mixed", type=int, metavar="LINES", help="of mixed lengths beside lines of one length"
+    )
     mode.add_argument("--peer", action="store_true", help="beside CTranslate2's Transformer")
     what = "trained convolutional runs with and without drafts, made as large as --preset"
     mode.add_argument("--draft", nargs="+", type=Path, metavar="RUN", help=what)
@@ -255,8 +259,10 @@ def command_line(arguments: Sequence[str] | None) -> Any:
         parser.error("--draft has its runs' architectures and beam 1")
     if options.plot and not options.lengths:
         parser.error("--plot draws what --lengths measures: give both")
-    if options.device == "cuda" and (options.beams or options.lengths or options.peer):
-        parser.error("--beams, --lengths and --peer are measured on the CPU")
+    if options.device == "cuda" and (options.beams or options.lengths or options.mixed or options.peer):
+        parser.error("--beams, --lengths, --mixed and --peer are measured on the CPU")
+    if options.mixed and (options.beam or options.engine) or options.mixed is not None and options.mixed < 1:
+        parser.error("--mixed takes 1 line or more, and is of the numba engine's greedy search")
     if options.peer and (options.precision or not {*(options.preset or ())} <= {"base", "fast"}):
         parser.error("--peer has its own precisions, and of presets base and fast")
     if options.beams and options.beam or options.lengths and (options.beam or options.batch):
@@ -281,6 +287,10 @@ def results(options: Any) -> Iterator[Record]:
         from tools.bench.lengths import against_length
 
         yield from against_length(options)
+    elif options.mixed:
+        from tools.bench.mixed import mixed
+
+        yield from mixed(options)
     elif options.peer:
         from tools.bench.peer import against_peer
 

@@ -22,7 +22,7 @@ if __name__ == "__main__":
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 
 from bytenmt.decoding.cpu.kernels.barrier import COUNTERS, barrier
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels, scratch_bytes
@@ -34,7 +34,6 @@ from bytenmt.decoding.cpu.kernels.simd import (
     VECTOR,
     Builder,
     Value,
-    compiled,
     emitted,
     load,
     loop,
@@ -87,7 +86,7 @@ def _reader(n_streams: int, n_vectors: int, xor: bool = False) -> Read:
 
     once: Any = emitted(2, 0, generate, types.float32)
 
-    @compiled
+    @njit(nogil=True)
     def read(address: int, n: int, times: int, counters: int, n_threads: int) -> float:
         barrier(counters, n_threads)
         sum_ = 0.0
@@ -180,7 +179,7 @@ def read_rate(n_bytes: int, threads: int = 1) -> float:
         return max(*rates, *(rate(READERS[which]) for which in best * (TRIES // 2)))
 
 
-@compiled
+@njit(nogil=True)
 def _pass_chain(
     numbers: npt.NDArray[np.int64], x: int, rows: int, w: int, y: int, scales: int, scratch: int, times: int
 ) -> None:
