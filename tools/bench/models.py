@@ -24,13 +24,13 @@ import torch
 
 from bytenmt.config.presets import PRESETS
 from bytenmt.data.corpus import ParallelCorpus
-from bytenmt.decoding.loading import of_models
-from bytenmt.decoding.pytorch.reader import TorchReader
+from bytenmt.decoding.interface import EngineSpec
+from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
-from bytenmt.storage.checkpoint import load_run
 from bytenmt.storage.manifest import METRICS
+from bytenmt.storage.parameters import n_parameters
 
 DATA = Path(__file__).parents[2] / "data"
 COLUMNS = (
@@ -73,14 +73,13 @@ def measure(run: Path, options: argparse.Namespace, source: bool) -> dict[str, f
     """Scores of a run on the test set, its size and its speeds.
 
     Training speed is the median over the log of source plus target bytes a second; decoding speed is
-    bytes of output a second, greedy, the 500 lines in batches, loading left out.
+    bytes of output a second, greedy, the 500 lines side by side on as many threads, loading left out.
     """
     tgt = options.direction.split("-")[1]
-    device = torch.device("cpu")
-    model = load_run(run, device).model
+    runtime = load_runs([run], EngineSpec(device="cpu", precision="fp32", threads=options.threads))
     corpus = ParallelCorpus.open(source_text(options, "test", source), DATA / f"test.{tgt}")
     lines = [corpus.src.line(i) if corpus.src else b"" for i in range(len(corpus))]
-    translator = Translator.of_runtime(of_models([model], device))
+    translator = Translator.of_runtime(runtime)
     translator.translate(lines[:8])
     started = time.perf_counter()
     hypotheses = translator.translate(lines)
@@ -92,10 +91,8 @@ def measure(run: Path, options: argparse.Namespace, source: bool) -> dict[str, f
     return {
         "exact_match": scores.exact_match,
         "chrf": scores.chrf,
-        "bits_per_byte": bits_per_byte(
-            log_probabilities(TorchReader([model], device), corpus), corpus.target_lengths
-        ),
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "bits_per_byte": bits_per_byte(log_probabilities(runtime.reader(), corpus), corpus.target_lengths),
+        "parameters": n_parameters(runtime.runs[0].config.model),
         "train_bytes_per_second": statistics.median(speeds),
         "decode_bytes_per_second": sum(map(len, hypotheses)) / seconds,
     }
