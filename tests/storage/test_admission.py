@@ -410,13 +410,13 @@ def test_training_what_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_many_hypotheses_are_counted(made: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rings of a convolutional model, a row each."""
+    """Rings of a convolutional model, a row each: of 8 channels the last 11 and 21 inputs, float32."""
     from bytenmt.decoding.interface import EngineSpec, Options
     from bytenmt.decoding.loading import load_runs
 
     runtime = load_runs([made["bytenet"]], EngineSpec("auto", "cpu"))
     monkeypatch.setattr(needs, "machine_bytes", lambda: 100_000)
-    with pytest.raises(BytenmtError, match="decoding 4,096 hypotheses side by side needs 1 MB of memory"):
+    with pytest.raises(BytenmtError, match="decoding 4,096 hypotheses side by side needs 4 MB of memory"):
         runtime.maker(Options(beam=4))(1024)
 
 
