@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,11 +25,11 @@ from bytenmt.storage.weights import is_weights_file, read_config, read_run, read
 SOURCE_BYTES = 100  # the source at which a step's cost is told
 
 
-def information(what: str, preset: str | None, no_source: bool = False) -> str:
-    """What there is to say of an architecture by name, of a preset, without a source or with one; of a run
-    folder; or of a weights file. Raises BytenmtError."""
+def information(what: str, preset: str | None, settings: Sequence[str] = ()) -> str:
+    """What there is to say of an architecture by name, of a preset with settings; of a run folder; or of a
+    weights file. Raises BytenmtError."""
     path = resolved(Path(what))
-    config = config_of(what, preset, no_source)
+    config = config_of(what, preset, settings)
     if what in PRESETS["small"]:
         return describe(config)
     if path.is_dir():
@@ -39,17 +40,17 @@ def information(what: str, preset: str | None, no_source: bool = False) -> str:
     return "\n".join([*_history(contents.facts), describe(contents.config, path, contents.precision)])
 
 
-def config_of(what: str, preset: str | None, no_source: bool = False) -> Config:
-    """The configuration of an architecture by name, of a preset, without a source or with one; of a run
-    folder; or of a weights file. Raises BytenmtError."""
+def config_of(what: str, preset: str | None, settings: Sequence[str] = ()) -> Config:
+    """The configuration of an architecture by name, of a preset with settings (`model.source=false`); of a
+    run folder; or of a weights file. Raises BytenmtError."""
     path = resolved(Path(what))
     if what in PRESETS["small"]:
-        return load_config(what, preset, "", ["model.source=false"] if no_source else [])
+        return load_config(what, preset, "", settings)
     if not path.is_dir() and not is_weights_file(path):
         names = ", ".join(PRESETS["small"])
         raise BytenmtError(f"{what} is neither a run folder nor an architecture: {names}")
-    if preset is not None or no_source:
-        option = "--no-source" if preset is None else "--preset"
+    if preset is not None or settings:
+        option = "--set" if preset is None else "--preset"
         raise BytenmtError(f"{option} would be ignored: {what} has its own configuration")
     return read_config(path) if path.is_dir() else read_weights(path)[1].config
 

@@ -267,7 +267,7 @@ BAD: list[tuple[str, str]] = [
     ),
     ("info none.safetensors", "none.safetensors is missing"),
     (f"info run/{WEIGHTS} --preset tiny", "--preset would be ignored"),
-    ("info run --no-source", "--no-source would be ignored"),
+    ("info run --set model.source=false", "--set would be ignored"),
     ("info none", "neither a run folder nor an architecture"),
     ("info run --preset tiny", "--preset would be ignored"),
     ("info luong --preset huge", "unknown preset 'huge'"),
@@ -406,6 +406,9 @@ def test_info_is_a_configuration(arch: str) -> None:
     assert parse_config(tomllib.loads(said)) == load_config(arch, "paper", "", [])
     names = ["parameters", "decoder weights", "receptive field", "a decode step", "decoder state"]
     assert all(re.search(rf"^# {name}: +\w", said, re.MULTILINE) for name in names)
+    settings = ["model.source=false", "train.lr=0.5"]
+    said = accepted(" ".join([f"info {arch} --preset tiny", *(f"--set {one}" for one in settings)]))
+    assert parse_config(tomllib.loads(said)) == load_config(arch, "tiny", "", settings)
 
 
 def test_info_of_a_run(place: Path) -> None:

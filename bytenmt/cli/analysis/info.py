@@ -16,7 +16,13 @@ from bytenmt.errors import BytenmtError
     "named", metavar="RUN|FILE|ARCH", nargs=-1, shell_complete=completing(ARCHITECTURES, files=True)
 )
 @preset_option("Of an architecture; small by default.")
-@click.option("--no-source", is_flag=True, help="Of an architecture: as a byte language model.")
+@click.option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Of an architecture, as in train; model.source=false is a language model.",
+)
 @click.option("--program", is_flag=True, help="Of a run or file: the instructions of the CPU engine instead.")
 @click.option(
     "--profile",
@@ -35,7 +41,7 @@ from bytenmt.errors import BytenmtError
 def info(
     named: tuple[str, ...],
     preset: str | None,
-    no_source: bool,
+    settings: tuple[str, ...],
     program: bool,
     profile: bool,
     batch_size: int | None,
@@ -62,18 +68,18 @@ def info(
     if properties:
         from bytenmt.analysis.properties import table
 
-        models = [(what, config_of(what, preset, no_source).model) for what in named or ARCHITECTURES]
+        models = [(what, config_of(what, preset, settings).model) for what in named or ARCHITECTURES]
         click.echo(table(models))
         return
     if len(named) != 1:
         raise click.UsageError(f"{len(named)} models: expected one RUN, FILE or ARCH, or --properties.")
     (what,) = named
-    if (program or profile) and (preset is not None or no_source):
-        option = "--no-source" if preset is None else "--preset"
+    if (program or profile) and (preset is not None or settings):
+        option = "--set" if preset is None else "--preset"
         raise BytenmtError(f"{asked[0]} is of a run folder or a weights file: leave out {option}")
     if program:
         click.echo(program_of(what))
     elif profile:
         click.echo(profile_of(what, precision, batch_size or 1))
     else:
-        click.echo(information(what, preset, no_source))
+        click.echo(information(what, preset, settings))
