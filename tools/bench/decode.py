@@ -261,8 +261,8 @@ def command_line(arguments: Sequence[str] | None) -> Any:
         parser.error("--plot draws what --lengths measures: give both")
     if options.device == "cuda" and (options.beams or options.lengths or options.mixed or options.peer):
         parser.error("--beams, --lengths, --mixed and --peer are measured on the CPU")
-    if options.mixed and (options.beam or options.engine) or options.mixed is not None and options.mixed < 1:
-        parser.error("--mixed takes 1 line or more, and is of the numba engine's greedy search")
+    if options.mixed is not None and (options.beam or options.mixed < 1):
+        parser.error("--mixed takes 1 line or more, and searches greedily")
     if options.peer and (options.precision or not {*(options.preset or ())} <= {"base", "fast"}):
         parser.error("--peer has its own precisions, and of presets base and fast")
     if options.beams and options.beam or options.lengths and (options.beam or options.batch):
