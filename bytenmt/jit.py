@@ -103,7 +103,7 @@ class KernelCache(NullCache):
 
     def save_overload(self, sig: Any, data: Any) -> None:
         name = self._entry(sig, data.codegen)
-        if name and not data.library.has_dynamic_globals:  # they are addresses of this process
+        if name and not data.library.has_dynamic_globals:  # they are a process' own addresses
             store().write(name, dumps(data._reduce()))  # type: ignore[no-untyped-call]
 
     def _entry(self, types: Any, codegen: Any) -> str | None:

@@ -37,6 +37,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
     spread,
     store,
     store_first,
+    through,
     whole,
 )
 
@@ -139,23 +140,6 @@ def _side_by_side(b: Builder, first: Value, n: Value, columns: Value, size: Valu
     return [b.add(columns, b.mul(place, size)) for place in places]
 
 
-def _through(b: Builder, width: Value, step: int, carried: Sequence[Value], body: Any) -> list[Value]:
-    """carried = body(place, left, *carried) in steps over a width; left: None, or of the last step."""
-    end = b.and_(width, whole(-step))
-    _, *sums = loop(b, end, step, carried, lambda place, *values: body(place, None, *values))
-    before = b.basic_block
-    with b.if_then(b.icmp_signed("<", end, width)):
-        rest = body(end, b.sub(width, end), *sums)
-        inside = b.basic_block
-    joined = []
-    for without, value in zip(sums, rest, strict=True):
-        phi = b.phi(value.type)
-        phi.add_incoming(without, before)
-        phi.add_incoming(value, inside)
-        joined.append(phi)
-    return joined
-
-
 def _halved(b: Builder, x: Value, y: Value | None, width: int) -> Value:
     """Of each part of `width` lanes in x and y the first half plus the second."""
     n_lanes = x.type.count * (1 if y is None else 2)
@@ -190,7 +174,7 @@ def _scores(kind: type[_Floats], n_given: int, compute: Callable[..., Value], fa
                     for sum_, source in zip(sums, sources, strict=True)
                 ]
 
-            sums = _through(b, width, form.numbers, [spread(0.0)] * TOGETHER, step)
+            sums = through(b, width, form.numbers, [spread(0.0)] * TOGETHER, step)
             count = broadcast(b, b.trunc(b.sub(n, first), INT32))
             four_of = _lanes(range(TOGETHER))
             lanes = b.icmp_signed("<", four_of, b.shuffle_vector(count, count, four_of))
@@ -227,7 +211,7 @@ def _add(half: bool) -> Any:
                     store_first(b, total, y, place, mask(b, left))
                 return []
 
-            return _through(b, width, LANES, [], step)
+            return through(b, width, LANES, [], step)
 
         behind = b.sub(n, whole(TOGETHER - 1))
         reached = loop(b, behind, TOGETHER, [], lambda first: some(first, TOGETHER))[0]

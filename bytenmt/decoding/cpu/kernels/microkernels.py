@@ -32,12 +32,12 @@ from bytenmt.decoding.cpu.kernels.simd import (
     fold,
     load,
     load_first,
-    loop,
     mask,
     multiply_add,
     pointer,
     spread,
     spread_int,
+    through,
     to_half,
     whole,
 )
@@ -273,19 +273,8 @@ def _larger(b: Builder, most: Value, x: Value) -> Value:
 def _over_row(b: Builder, x: Value, n_in: Value, carried: list[Value], body: Any) -> list[Value]:
     """carried = body(place, values, *carried) for every 16 of a row's numbers, the last with zeros."""
 
-    def each(place: Value, *values: Value) -> list[Value]:
-        return body(place, load(b, x, place), *values) or []
+    def each(place: Value, left: Value | None, *values: Value) -> list[Value]:
+        read = load(b, x, place) if left is None else load_first(b, x, place, mask(b, left))
+        return body(place, read, *values) or []
 
-    end = b.and_(n_in, whole(-LANES))
-    _, *before = loop(b, end, LANES, carried, each)
-    outside = b.basic_block
-    with b.if_then(b.icmp_signed("<", end, n_in)):
-        last = body(end, load_first(b, x, end, mask(b, b.sub(n_in, end))), *before) or []
-        inside = b.basic_block
-    chosen = []
-    for without, value in zip(before, last, strict=True):
-        phi = b.phi(value.type)
-        phi.add_incoming(without, outside)
-        phi.add_incoming(value, inside)
-        chosen.append(phi)
-    return chosen
+    return through(b, n_in, LANES, carried, each)

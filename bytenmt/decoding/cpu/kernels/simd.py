@@ -177,6 +177,29 @@ def loop(
     return [place, *values]
 
 
+def through(
+    builder: Builder, width: Value, step: int, carried: Sequence[Value], body: Callable[..., Sequence[Value]]
+) -> list[Value]:
+    """carried = body(place, left, *carried) in steps over a width. left: None, or of a last step that is
+    shorter how many there are.
+
+    Returns what is carried last.
+    """
+    end = builder.and_(width, whole(-step))
+    _, *carried = loop(builder, end, step, carried, lambda place, *values: body(place, None, *values))
+    before = builder.basic_block
+    with builder.if_then(builder.icmp_signed("<", end, width)):
+        rest = body(end, builder.sub(width, end), *carried)
+        inside = builder.basic_block
+    joined = []
+    for without, value in zip(carried, rest, strict=True):
+        phi = builder.phi(value.type)
+        phi.add_incoming(without, before)
+        phi.add_incoming(value, inside)
+        joined.append(phi)
+    return joined
+
+
 def mask(builder: Builder, n: Value) -> Value:
     """Which of 16 lanes are among the first n."""
     count = broadcast(builder, builder.trunc(n, INT32))
