@@ -15,7 +15,7 @@ from bytenmt.errors import BytenmtError
 from bytenmt.models import build_model
 from bytenmt.utf8 import EOS
 from tools.bench import decode as bench_decode  # noqa: E402
-from tools.bench import floor, peer, steps  # noqa: E402
+from tools.bench import floor, mixed, peer, steps  # noqa: E402
 from tools.verify import engines as check_engines  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -167,3 +167,11 @@ def test_the_floor_is_measured(threads):
     assert floor.read_rate(1 << 16, threads) > 0
     for precision in PRECISIONS:
         assert floor.chain_seconds(70, 33, precision, 2, 3) > 0
+
+
+def test_lines_of_mixed_lengths_are_all_decoded():
+    """Beside as many bytes in lines of one length."""
+    line = "--mixed 7 --arch luong --preset tiny --precision fp32 --batch 3 --rounds 1"
+    (record,) = mixed.mixed(bench_decode.command_line(line.split()))
+    assert "7 lines of mixed lengths" in record.case
+    assert record.value > 0 and record.ratio == record.value / record.reference_value
