@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,16 @@ MEASURED = ("bytes/s, batch 1", "bytes/s, batch 32", "MB int8")
 
 
 def table(recipe: Recipe, found: Found, folder: Path) -> str:
-    """The rows in Markdown, those that were not run with their command."""
+    """The rows in Markdown, those that were not run with their command. Of several seeds a row tells the mean
+    and how far from it the farthest is."""
     heads = ["predict"] if recipe.language else ["BLEU", "BLEU, lower-cased", "chrF", "exact, %"]
-    columns = ["", *heads, "valid bits/byte", "parameters", "updates", "CPU minutes"]
+    columns = ["", *heads, "valid bits/byte", "parameters", "updates", "kB/s", "CPU minutes"]
     columns += MEASURED if recipe.noise else ()
     lines = [f"# {recipe.title}", "", _line(columns), "|---" + "|---:" * (len(columns) - 1) + "|"]
-    for row in recipe.row:
-        name = row.title or row.name
-        one = found.get(row.name)
-        lines.append(
-            _line([name, *_cells(recipe, one)] if one else [name, "not run", *[""] * (len(columns) - 2)])
-        )
+    for name, rows in _by_seed(recipe).items():
+        there = [found[row] for row in rows if row in found]
+        cells = _cells(recipe, there) if there else ["not run", *[""] * (len(columns) - 2)]
+        lines.append(_line([name, *cells]))
     if recipe.noise and found:
         lines += ["", *_noise(recipe, found)]
     for row in recipe.row:
@@ -49,7 +49,7 @@ def draw(folder: Path, recipe: Recipe, found: Found) -> None:
 
     axes, save = picture("curves.png", xlabel="CPU minutes", ylabel="validation bits per byte", yscale="log")
     for row, one in found.items():
-        if one["curve"]:
+        if one["curve"] and (not recipe.seeds or row.endswith(f"@{recipe.seeds[0]}")):
             seconds, bits = zip(*one["curve"], strict=True)
             axes.plot([second / 60 for second in seconds], bits, label=names[row])
     axes.legend()
@@ -86,14 +86,36 @@ def draw(folder: Path, recipe: Recipe, found: Found) -> None:
     save()
 
 
-def _cells(recipe: Recipe, one: Mapping[str, Any]) -> list[str]:
+def _by_seed(recipe: Recipe) -> dict[str, list[str]]:
+    """What a row is called, and the names of its rows by seed."""
+    rows: dict[str, list[str]] = {}
+    for row in recipe.row:
+        title = row.title or row.name
+        rows.setdefault(title.rpartition(", seed ")[0] if recipe.seeds else title, []).append(row.name)
+    return rows
+
+
+def _cells(recipe: Recipe, seeds: Sequence[Mapping[str, Any]]) -> list[str]:
     """What stands behind a row's name."""
+
+    def told(form: str, value: Callable[[Mapping[str, Any]], float]) -> str:
+        values = [value(one) for one in seeds]
+        mean = math.fsum(values) / len(values)
+        spread = max(abs(one - mean) for one in values)
+        return format(mean, form) + (f" ± {format(spread, form)}" if len(values) > 1 else "")
+
+    one = seeds[0]
     if recipe.language:
         cells = ["; ".join(one["scores"]["predict"])]
     else:
-        cells = [f"{one['scores'][key]['score']:.2f}" for key in SCORES]
-    cells += [f"{one['valid_bits_per_byte']:.4f}" if one["valid_bits_per_byte"] is not None else ""]
-    cells += [one["parameters"], f"{one['updates']:,}", f"{one['cpu_seconds'] / 60:.0f}"]
+        cells = [told(".2f", lambda one, key=key: one["scores"][key]["score"]) for key in SCORES]
+    cells += [
+        "" if one["valid_bits_per_byte"] is None else told(".4f", lambda one: one["valid_bits_per_byte"]),
+        one["parameters"],
+        told(",.0f", lambda one: one["updates"]),
+        told(",.1f", lambda one: one["bytes_seen"] / one["cpu_seconds"] / 1e3),
+        told(".0f", lambda one: one["cpu_seconds"] / 60),
+    ]
     if recipe.noise:
         speeds = one["measured"]["text_bytes_per_second_by_batch"]
         cells += [f"{speeds['1']:,.0f}", f"{speeds['32']:,.0f}", f"{one['measured']['megabytes']:.1f}"]

@@ -133,7 +133,7 @@ def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: 
             layer += ATTEND_DOT <= op <= ATTEND_LOCATION
         else:
             for row in range(first, last):
-                of_source(op, model, rows, row, d + 4 * row * ds, a, as_, n, m, k)
+                of_source(op, model, rows, row, d + 4 * row * ds, a, as_, n, m, k, crew.scratch)
         meet(crew)
         ticks = count(crew.ticks, pc, ticks)
         pc += 1
@@ -222,8 +222,9 @@ def of_step(
 
 @compiled
 def of_source(
-    op: int, model: Model, rows: Rows, row: int, d: int, a: int, a_stride: int, n: int, m: int, k: int
-) -> None:
+    op: int, model: Model, rows: Rows, row: int, d: int, a: int, a_stride: int, n: int, m: int, k: int,
+    scratch: int,
+) -> None:  # fmt: skip
     """One row of an instruction that only an encoder has; a: of the first row."""
     own = a + 4 * row * a_stride
     if op == WINDOW:
@@ -241,7 +242,7 @@ def of_source(
         if column < model.columns[place]:
             if op == KEEP_EXPONENTIAL:
                 exponential(own, own, n)
-            keep_column(model, place, k, column, own)
+            keep_column(model, place, k, column, own, scratch)
 
 
 @njit_borrowing

@@ -15,6 +15,9 @@ from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.kernels.barrier import COUNTERS
 from bytenmt.decoding.cpu.kernels.gemm import scratch_bytes
 from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows
+from bytenmt.decoding.cpu.kernels.kept import FLAT, KEYS, VALUES
+from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
+from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.program.instructions import ALIGNMENT, Column, Op
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.search.drafter import PassInputs
@@ -51,10 +54,13 @@ class WorkingModel:
         history = max((capacity for capacity, _, _ in rings), default=1)
         self._ancestors = np.zeros((2, self._n_rows, history), np.uint8)
         self._columns, self._source_len = (np.zeros(n_places, np.int64) for _ in range(2))
+        kinds = _kinds(packed)
+        room = [_item_floats(width, kind) for width, kind in zip(packed.items, kinds, strict=True)]
+        self._item_floats = sum(room)
         self._tables = (
             _table(_before(packed.states), packed.states),
             _table(_before(floats), *([ring[i] for ring in rings] for i in range(3))),
-            _table(_before(packed.items), packed.items),
+            _table(_before(room), packed.items, kinds),
             _table(_before(packed.fixed), packed.fixed),
         )
         scans = np.isin(packed.encode.instructions[:, Column.OP], (Op.GRU_SCAN, Op.LSTM_SCAN)).any()
@@ -136,7 +142,7 @@ class WorkingModel:
             self._hidden.ctypes.data,
             self._past.ctypes.data,
             self._memory.ctypes.data,
-            sum(self.packed.items),
+            self._item_floats,
             *tables,
             self._memory_at,
             self._columns,
@@ -158,13 +164,15 @@ class WorkingModel:
 
     def _reserve(self, n_columns: int) -> None:
         """Room for memories of that many columns at every place, and for their scores."""
-        region = sum(self.packed.items) * n_columns + sum(self.packed.fixed)
+        columns = -(-n_columns // PANEL) * PANEL
+        region = _whole_lines(self._item_floats * columns + sum(self.packed.fixed))
         if region > self._region:
             grown = aligned(region * self._n_places).reshape(self._n_places, region)
             grown[:, : self._region] = self._memory.reshape(self._n_places, self._region)
             self._region, self._memory = region, grown.reshape(-1)
             self._memory_at = np.arange(self._n_places) * region
-        floats = -(-max(4 * n_columns, self._product_bytes) // ALIGNMENT) * ALIGNMENT // 4
+        attended = 2 * columns + max(self.packed.items, default=0) + PANEL + scratch_bytes(columns, 1) // 4
+        floats = _whole_lines(max(attended, self._product_bytes // 4))
         if floats > self._scratch_floats:
             self._scratch_floats, self._scratch = floats, aligned(floats * self._n_threads)
 
@@ -183,6 +191,32 @@ class WorkingModel:
             first,
             np.array(places),
         )
+
+
+def _kinds(packed: PackedModel) -> list[int]:
+    """How each item is kept: in bytes what whole sources are attended to by, in w8a8."""
+    kinds: list[set[int]] = [set() for _ in packed.items]
+    for one in packed.step.instructions:
+        op, key, value = Op(one[Column.OP]), one[Column.M], one[Column.V]
+        whole = packed.precision == "w8a8" and NATIVE_INT8 and one[Column.S] == 0
+        if op == Op.COLUMN:
+            kinds[one[Column.K]].add(FLAT)
+        elif op in (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE):
+            kinds[key].add(KEYS if whole and op == Op.ATTEND_DOT else FLAT)
+            kinds[value].add(VALUES if whole else FLAT)
+        elif op == Op.ATTEND_LOCATION:
+            kinds[value].add(FLAT)
+    return [one.pop() if len(one) == 1 else FLAT for one in kinds]
+
+
+def _item_floats(width: int, kind: int) -> int:
+    """Room for a column of an item; in bytes: whole panels, and a scale."""
+    return width if kind == FLAT else -(-width // PANEL) * PANEL // 4 + 1
+
+
+def _whole_lines(n_floats: int) -> int:
+    """As many floats as whole cache lines have."""
+    return -(-4 * n_floats // ALIGNMENT) * ALIGNMENT // 4
 
 
 def _length(text: bytes | None) -> int:

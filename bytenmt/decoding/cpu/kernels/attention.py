@@ -19,9 +19,28 @@ from bytenmt.decoding.cpu.kernels.columns import (
     dots,
     dots_half,
 )
-from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest, softmax
-from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, copy, exponential, read, write, zero
-from bytenmt.decoding.cpu.kernels.kept import column_of, item_bytes
+from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest, multiply, scale, softmax
+from bytenmt.decoding.cpu.kernels.gemm import row_panels
+from bytenmt.decoding.cpu.kernels.instructions import (
+    Crew,
+    Model,
+    copy,
+    exponential,
+    fill,
+    read,
+    write,
+    zero,
+)
+from bytenmt.decoding.cpu.kernels.kept import (
+    KEYS,
+    VALUES,
+    column_of,
+    item_at,
+    item_bytes,
+    scales_of,
+    whole_panels,
+)
+from bytenmt.decoding.cpu.kernels.panels import INT8, W8A8
 from bytenmt.decoding.cpu.kernels.simd import compiled, inlined
 
 AFTER, INSIDE = 1, 2  # see program.instructions.Bell
@@ -49,7 +68,11 @@ def attend_dot(
     first, last = around(seen(model, place, 0), centre, window)
     n_query, half = model.items[k, 1], item_bytes(model) == 2
     keys, size = column_of(model, place, k, first), item_bytes(model) * n_query
-    if half:
+    if model.items[k, 2] == KEYS:
+        room = crew.scratch + 4 * whole_panels(last)
+        scales = scales_of(model, place, k)
+        row_panels(query, item_at(model, place, k), n_query, crew.scratch, last, W8A8, scales, room)
+    elif half:
         dots_half(crew.scratch, query, keys, size, last - first, n_query)
     else:
         dots(crew.scratch, query, keys, size, last - first, n_query)
@@ -123,12 +146,18 @@ def weigh(
     share_of_one = np.float32(factor) / exp_sum(scores, scores, n, largest(scores, n))
     if bell == AFTER:
         fade(scores, n, read(centre, 0) - first, window)
+    scale(scores, scores, n, share_of_one)
     half, size = item_bytes(model) == 2, item_bytes(model) * width
     values = column_of(model, place, v, first)
-    for j in range(n):
-        weight = np.float32(share_of_one * read(scores, j))
-        write(scores, j, weight)
-    if half:
+    if model.items[v, 2] == VALUES:
+        weights = scores + 4 * whole_panels(n)
+        sums = weights + 4 * whole_panels(n)
+        room = sums + 4 * whole_panels(width)
+        multiply(weights, scores, scales_of(model, place, v), n)
+        fill(sums, whole_panels(width), 1.0)
+        row_panels(weights, item_at(model, place, v), n, sums, width, INT8, sums, room)
+        copy(d, sums, width)
+    elif half:
         add_half(d, values, size, scores, n, width)
     else:
         add(d, values, size, scores, n, width)

@@ -20,7 +20,7 @@ from bytenmt.decoding.cpu.kernels.microkernels import (
     Int8InFloat32,
     row_bytes,
 )
-from bytenmt.decoding.cpu.kernels.panels import BF16, FP32, INT8, PANEL
+from bytenmt.decoding.cpu.kernels.panels import BF16, FP32, INT8, PANEL, STEP_BYTES
 from bytenmt.decoding.cpu.kernels.simd import (
     FEATURES,
     LANES,
@@ -36,12 +36,13 @@ from bytenmt.decoding.cpu.kernels.simd import (
 )
 
 _VECTORS = PANEL // LANES  # of a panel
-_PANEL_BYTES = 4 * PANEL  # of a panel's outputs; and of a step's weights, in every precision
+_PANEL_BYTES = STEP_BYTES  # of a panel's outputs, too
 _TILE = 96  # rows that pass before the next panel is taken; there is room for as many prepared ones
 # 32 registers of 16 numbers hold 24 sums besides what they are made from. Elsewhere a vector takes two or
 # four registers of 16: there many rows meet the vectors of a panel one by one.
 _WIDE = FEATURES.get("avx512f", False)
 _SUMS = 24
+_AHEAD = 4096  # bytes before they are multiplied weights of one row's own are asked for: a page
 
 
 class _Rows:
@@ -78,18 +79,18 @@ class _Rows:
         )
 
 
-def _block(kind: Fp32, here: _Rows, n_rows: int, n_vectors: int) -> None:
-    """Write the product of n_rows rows with n_vectors vectors of outputs."""
+def _block(kind: Fp32, here: _Rows, n_rows: int, n_vectors: int, ahead: Value | None = None) -> None:
+    """Write the product of n_rows rows with n_vectors vectors of outputs. ahead: bytes from the weights that
+    are multiplied to those that are asked for."""
     b = here.b
     rows = [b.add(here.x, b.mul(here.x_bytes, whole(row))) for row in range(n_rows)]
     n_sums = len(kind.zeros)
 
     def body(step: Value, *sums: Value) -> list[Value]:
         weights = [kind.weights(b, here.w, step, k) for k in range(n_vectors)]
-        if n_rows * n_vectors * n_sums == _SUMS:  # the next panel is on its way while this one is multiplied
-            for k in range(n_vectors):
-                at = b.add(b.mul(step, whole(_PANEL_BYTES)), whole(4 * LANES * k))
-                prefetch(b, b.add(b.add(here.w, here.size), at))
+        for k in range(n_vectors if ahead else 0):
+            at = b.add(b.mul(step, whole(_PANEL_BYTES)), whole(4 * LANES * k))
+            prefetch(b, b.add(b.add(here.w, ahead), at))
         made: list[Value] = []
         for row in rows:
             inputs = kind.inputs(b, row, step)
@@ -131,7 +132,9 @@ def _product(kind: Fp32) -> Any:
 
                 def block(row: Value, n: int = n) -> list[Value]:
                     if n == 1 or _WIDE:
-                        _block(kind, there.further(whole(0), row, whole(0)), n, _VECTORS)
+                        full = n * _VECTORS * len(kind.zeros) == _SUMS  # time to ask for the next panel
+                        ahead = there.size if full else None
+                        _block(kind, there.further(whole(0), row, whole(0)), n, _VECTORS, ahead)
                         return []
 
                     def narrow(part: Value) -> list[Value]:
@@ -150,6 +153,27 @@ def _product(kind: Fp32) -> Any:
     return emitted(12, 0, generate)
 
 
+def _row_product(kind: Fp32) -> Any:
+    """Make the product of one row with n_vectors vectors of outputs: (n_vectors, the arguments of _Rows)."""
+
+    def generate(b: Builder, n_vectors: Value, *arguments: Value) -> None:
+        everything = _Rows(b, arguments)
+
+        def some(first: Value, n: int) -> list[Value]:
+            panel = b.sdiv(first, whole(_VECTORS))
+            outputs, weights = b.mul(first, whole(4 * LANES)), b.mul(panel, everything.size)
+            _block(kind, everything.further(outputs, whole(0), weights), 1, n, whole(_AHEAD))
+            return []
+
+        behind = b.sub(n_vectors, whole(_VECTORS - 1))
+        reached = loop(b, behind, _VECTORS, [], lambda first: some(first, _VECTORS))[0]
+        for n in range(1, _VECTORS):
+            with b.if_then(b.icmp_signed("==", b.sub(n_vectors, reached), whole(n))):
+                some(reached, n)
+
+    return emitted(11, 0, generate)
+
+
 _FP32, _BF16, _INT8, _W8A8 = (
     Fp32(),
     Bf16() if NATIVE_BF16 else Bf16InFloat32(),
@@ -157,15 +181,16 @@ _FP32, _BF16, _INT8, _W8A8 = (
     W8A8() if NATIVE_INT8 else Int8InFloat32(),
 )
 _fp32, _bf16, _int8, _w8a8 = _product(_FP32), _product(_BF16), _product(_INT8), _product(_W8A8)
-_prepare_bf16, _prepare_int8, _prepare_w8a8 = (emitted(3, 0, kind.prepare) for kind in (_BF16, _INT8, _W8A8))
+_prepare_bf16, _prepare_int8, prepare_w8a8 = (emitted(3, 0, kind.prepare) for kind in (_BF16, _INT8, _W8A8))
+_row_int8, _row_w8a8 = _row_product(_INT8), _row_product(_W8A8)
 # By a precision's code: inputs a step, and bytes of an input of a prepared row.
 _TOGETHER = tuple(kind.inputs_a_step for kind in (_FP32, _BF16, _INT8, _W8A8))
 _INPUT_BYTES = tuple(kind.input_bytes for kind in (_FP32, _BF16, _INT8, _W8A8))
 
 
-def scratch_bytes(n_in: int) -> int:
-    """Room that linear_panels needs for prepared rows, whatever their number and the precision."""
-    return _TILE * row_bytes.py_func(n_in, 4)  # type: ignore[attr-defined, no-any-return]
+def scratch_bytes(n_in: int, rows: int = _TILE) -> int:
+    """Room that linear_panels needs for prepared rows, by default for any number, whatever the precision."""
+    return min(rows, _TILE) * row_bytes.py_func(n_in, 4)  # type: ignore[attr-defined, no-any-return]
 
 
 @compiled
@@ -217,10 +242,26 @@ def linear_panels(
             _int8(n, n_panels, scratch, room, w, size, n_steps, y, a, base, b, scales)
         else:
             for row in range(n):
-                _prepare_w8a8(scratch + row * room, x + 4 * row * x_stride, n_in)
+                prepare_w8a8(scratch + row * room, x + 4 * row * x_stride, n_in)
             _w8a8(n, n_panels, scratch, room, w, size, n_steps, y, a, base, b, scales)
         rows -= n
         x += 4 * n * x_stride
         y += n * a
         if base != 0:
             base += n * b
+
+
+@compiled
+def row_panels(
+    x: int, w: int, n_in: int, y: int, n_out: int, precision: int, scales: int, scratch: int
+) -> None:
+    """linear_panels of one row, in int8 or w8a8, that alone meets its weights: y and scales are read up to
+    whole vectors, scratch: scratch_bytes(n_in, 1)."""
+    size = (n_in + 3) // 4 * _PANEL_BYTES
+    n_vectors = (n_out + LANES - 1) // LANES
+    if precision == INT8:
+        _prepare_int8(scratch, x, n_in)
+        _row_int8(n_vectors, scratch, 0, w, size, (n_in + 3) // 4, y, 0, 0, 0, scales)
+    else:
+        prepare_w8a8(scratch, x, n_in)
+        _row_w8a8(n_vectors, scratch, 0, w, size, (n_in + 3) // 4, y, 0, 0, 0, scales)

@@ -87,6 +87,7 @@ to_half = span(1, 0, lambda b, x: x, to_half=True)  # (y, x, n): y in bfloat16
 from_half = span(1, 0, lambda b, x: x, half=0)  # (y, x, n): x in bfloat16
 rounded = span(1, 0, _rounded)  # (y, x, n): as if they had been in bfloat16
 zero = span(0, 0, lambda b: spread(0.0))  # (y, n)
+fill = span(0, 1, lambda b, value: value)  # (y, n, value)
 mean = span(2, 0, lambda b, x, y: b.fmul(b.fadd(x, y), spread(0.5**0.5)))  # (y, a, b, n): (a + b) sqrt(1/2)
 read = emitted(2, 0, lambda b, address, i: b.load(pointer(b, address, FLOAT, i)), types.float32)
 write = emitted(2, 1, _write)
@@ -113,11 +114,11 @@ class Model(NamedTuple):
 
     weights, hidden, past, memory: addresses; precision: its code; n_rows: places * beams. states
     (_, 2): floats of a row before it, width. rings (_, 4): floats of a row before it, capacity, width,
-    dilation. items (_, 2): floats of a column before it, width; fixed (_, 2): the same of a place.
-    hidden: two banks of rows, which take turns; past: the rings; memory: at memory_at[place] floats from its
-    start the columns[place] columns of each item (see item_bytes), then the fixed parts. source_len (p,):
-    bytes with EOS. ancestors (2, rows, h) uint8: the beam in whose rings stands the column of position q, at
-    q mod h; two banks as of hidden.
+    dilation. items (_, 3): floats of a column before it, width, kind (see kept.py); fixed (_, 2): floats of a
+    place before it, width. hidden: two banks of rows, which take turns; past: the rings; memory: at
+    memory_at[place] floats from its start the columns[place] columns of each item, then the fixed parts.
+    source_len (p,): bytes with EOS. ancestors (2, rows, h) uint8: the beam in whose rings stands the column
+    of position q, at q mod h; two banks as of hidden.
     """
 
     weights: int

@@ -6,6 +6,9 @@ instructions nor the search.
 
 from __future__ import annotations
 
+from numba import types
+
+from bytenmt.decoding.cpu.kernels.gemm import prepare_w8a8
 from bytenmt.decoding.cpu.kernels.instructions import (
     Ints,
     Model,
@@ -13,12 +16,28 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     copy,
     fetch,
     from_half,
+    read,
     rounded,
     to_half,
+    write,
     zero,
 )
-from bytenmt.decoding.cpu.kernels.panels import BF16, W8A8
-from bytenmt.decoding.cpu.kernels.simd import compiled, inlined
+from bytenmt.decoding.cpu.kernels.microkernels import HEADER
+from bytenmt.decoding.cpu.kernels.panels import BF16, PANEL, STEP_BYTES, W8A8, ZERO
+from bytenmt.decoding.cpu.kernels.simd import INT8, INT64, Builder, Value, compiled, emitted, inlined, pointer
+
+# How an item of the memory is kept: number by number, a column after the other; or in bytes, as a matrix of
+# panels.py's int8 that a product takes: the columns are the outputs of one of keys, the inputs of one of
+# values. There is room for whole panels; the columns' scales stand behind them.
+FLAT, KEYS, VALUES = range(3)
+
+
+def _put(b: Builder, x: Value, i: Value, byte: Value) -> None:
+    b.store(b.trunc(byte, INT8), pointer(b, x, INT8, i))
+
+
+_byte = emitted(2, 0, lambda b, x, i: b.zext(b.load(pointer(b, x, INT8, i)), INT64), types.int64)
+_put_byte = emitted(3, 0, _put)  # (x, i, byte)
 
 
 @inlined
@@ -88,16 +107,43 @@ def state_at(model: Model, k: int, bank: int, row: int) -> int:
 
 
 @inlined
+def item_at(model: Model, place: int, k: int) -> int:
+    """The address of a memory's item."""
+    before = model.items[k, 0] * whole_panels(model.columns[place])
+    first: int = model.memory + 4 * (model.memory_at[place] + before)
+    return first
+
+
+@inlined
 def column_of(model: Model, place: int, k: int, column: int) -> int:
-    """The address of a column of a memory's item, whose numbers have item_bytes each; there is room for 4."""
-    first = model.memory + 4 * (model.memory_at[place] + model.items[k, 0] * model.columns[place])
-    there: int = first + item_bytes(model) * model.items[k, 1] * column
+    """The address of a column of a flat item, whose numbers have item_bytes each; there is room for 4."""
+    there: int = item_at(model, place, k) + item_bytes(model) * model.items[k, 1] * column
     return there
 
 
 @inlined
+def scales_of(model: Model, place: int, k: int) -> int:
+    """The address of the scales of an item's columns."""
+    n, width, kind = model.columns[place], model.items[k, 1], model.items[k, 2]
+    n_outputs, n_inputs = (n, width) if kind == KEYS else (width, n)
+    return item_at(model, place, k) + whole_panels(n_outputs) // PANEL * panel_size(n_inputs)
+
+
+@inlined
+def whole_panels(n: int) -> int:
+    """As many columns as whole panels have."""
+    return (n + PANEL - 1) & -PANEL
+
+
+@inlined
+def panel_size(n_inputs: int) -> int:
+    """Bytes of a panel of bytes."""
+    return ((n_inputs + 3) >> 2) * STEP_BYTES
+
+
+@inlined
 def item_bytes(model: Model) -> int:
-    """Of a number of a memory's item or a ring: float32, or bfloat16 where products round what they read
+    """Of a number of a flat item or of a ring: float32, or bfloat16 where products round what they read
     about as far; reading it is most of what attention does. There is room for 4."""
     return 2 if model.precision == BF16 or model.precision == W8A8 else 4
 
@@ -129,21 +175,32 @@ def as_kept(model: Model, d: int, x: int, n: int) -> None:
         rounded(d, x, n)
 
 
-@inlined
-def keep_column(model: Model, place: int, k: int, column: int, x: int) -> None:
-    """A column of a memory's item = x."""
-    keep(model, column_of(model, place, k, column), x, model.items[k, 1])
+@compiled
+def keep_column(model: Model, place: int, k: int, column: int, x: int, scratch: int) -> None:
+    """A column of a memory's item = x; scratch: room for a prepared row."""
+    width, kind = model.items[k, 1], model.items[k, 2]
+    if kind == FLAT:
+        keep(model, column_of(model, place, k, column), x, width)
+        return
+    prepare_w8a8(scratch, x, width)
+    write(scales_of(model, place, k), column, read(scratch, 0))
+    there = item_at(model, place, k)
+    size = panel_size(width if kind == KEYS else model.columns[place])
+    for i in range(width):
+        output, input_ = (column, i) if kind == KEYS else (i, column)
+        step = there + (output >> 6) * size + (input_ >> 2) * STEP_BYTES
+        _put_byte(step, ((output & 63) << 2) + (input_ & 3), _byte(scratch + HEADER, i) ^ ZERO)
 
 
 @inlined
 def read_column(model: Model, place: int, k: int, column: int, d: int) -> None:
-    """d = a column of a memory's item."""
+    """d = a column of a flat item."""
     read_kept(model, d, column_of(model, place, k, column), model.items[k, 1])
 
 
 @compiled
 def fixed_at(model: Model, place: int, k: int) -> int:
     """The address of a memory's fixed part."""
-    after = model.item_floats * model.columns[place]
+    after = model.item_floats * whole_panels(model.columns[place])
     there: int = model.memory + 4 * (model.memory_at[place] + after + model.fixed[k, 0])
     return there

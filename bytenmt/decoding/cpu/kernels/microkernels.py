@@ -193,7 +193,7 @@ class Int8(Int8InFloat32):
             integers = b.sub(b.bitcast(moved, INT_VECTOR), b.bitcast(spread(_TO_INTEGER), INT_VECTOR))
             parts = self.parts(b, integers)
             together = self.ordered(b, parts)
-            at = pointer(b, b.add(to, whole(_HEADER)), INT8, b.mul(place, whole(self.input_bytes)))
+            at = pointer(b, b.add(to, whole(HEADER)), INT8, b.mul(place, whole(self.input_bytes)))
             b.store(together, b.bitcast(at, together.type.as_pointer()), align=4)
             return [b.add(sum_, part) for sum_, part in zip(sums, parts, strict=True)]
 
@@ -205,7 +205,7 @@ class Int8(Int8InFloat32):
 
     def inputs(self, b: Builder, row: Value, step: Value) -> Sequence[Value]:
         first = b.mul(step, whole(self.input_bytes))
-        return [_one(b, row, INT32, b.add(first, whole(_HEADER // 4 + k))) for k in range(self.input_bytes)]
+        return [_one(b, row, INT32, b.add(first, whole(HEADER // 4 + k))) for k in range(self.input_bytes)]
 
     def weights(self, b: Builder, panel: Value, step: Value, k: int) -> Sequence[Value]:
         return [b.bitcast(load(b, panel, _place(b, step, k)), INT_VECTOR)]
@@ -238,7 +238,7 @@ class W8A8(Int8):
         return b.trunc(parts[0], _BYTES)
 
 
-_HEADER = 64  # bytes before the inputs of a prepared row, see Int8; others leave them empty
+HEADER = 64  # bytes before the inputs of a prepared row, see Int8; others leave them empty
 _LEAST = 1e-30  # beside it 1 / x is still a number
 _TO_INTEGER = 1.5 * 2.0**23  # to add it makes the last bit worth one
 
@@ -246,7 +246,7 @@ _TO_INTEGER = 1.5 * 2.0**23  # to add it makes the last bit worth one
 @compiled
 def row_bytes(n_in: int, input_bytes: int) -> int:
     """Room of a prepared row, whole cache lines."""
-    return _HEADER + ((n_in + LANES - 1) // LANES * LANES * input_bytes + 63) // 64 * 64
+    return HEADER + ((n_in + LANES - 1) // LANES * LANES * input_bytes + 63) // 64 * 64
 
 
 def _place(b: Builder, step: Value, k: int) -> Value:
