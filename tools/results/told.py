@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ def table(recipe: Recipe, found: Found, folder: Path) -> str:
     """The rows in Markdown, those that were not run with their command. Of several seeds a row tells the mean
     and how far from it the farthest is."""
     heads = ["predict"] if recipe.language else ["BLEU", "BLEU, lower-cased", "chrF", "exact, %"]
-    columns = ["", *heads, "valid bits/byte", "parameters", "updates", "kB/s", "CPU minutes"]
+    columns = ["", *heads, "valid bits/byte", "parameters", "updates", "CPU minutes"]
     columns += MEASURED if recipe.noise else ()
     lines = [f"# {recipe.title}", "", _line(columns), "|---" + "|---:" * (len(columns) - 1) + "|"]
     for name, rows in _by_seed(recipe).items():
@@ -108,18 +109,21 @@ def _cells(recipe: Recipe, seeds: Sequence[Mapping[str, Any]]) -> list[str]:
     if recipe.language:
         cells = ["; ".join(one["scores"]["predict"])]
     else:
-        cells = [told(".2f", lambda one, key=key: one["scores"][key]["score"]) for key in SCORES]
+        cells = [told(".2f", partial(_score, key)) for key in SCORES]
     cells += [
         "" if one["valid_bits_per_byte"] is None else told(".4f", lambda one: one["valid_bits_per_byte"]),
         one["parameters"],
         told(",.0f", lambda one: one["updates"]),
-        told(",.1f", lambda one: one["bytes_seen"] / one["cpu_seconds"] / 1e3),
         told(".0f", lambda one: one["cpu_seconds"] / 60),
     ]
     if recipe.noise:
         speeds = one["measured"]["text_bytes_per_second_by_batch"]
         cells += [f"{speeds['1']:,.0f}", f"{speeds['32']:,.0f}", f"{one['measured']['megabytes']:.1f}"]
     return cells
+
+
+def _score(key: str, one: Mapping[str, Any]) -> float:
+    return float(one["scores"][key]["score"])
 
 
 def _noise(recipe: Recipe, found: Found) -> list[str]:

@@ -21,6 +21,7 @@ from bytenmt.decoding.cpu.kernels.elementwise import (
     add,
     glu,
     layer_norm,
+    layer_norm_relu,
     lstm_step,
     multiplicative,
     relu,
@@ -160,8 +161,7 @@ def arithmetic(
     elif op == ADD_VECTOR:
         add(d, d, v, n)
     elif op == NORM_RELU:
-        layer_norm(d, a, w, v, n, EPSILON)
-        relu(d, d, n)
+        layer_norm_relu(d, a, w, v, n, EPSILON)
     elif op == RELU:
         relu(d, d, n)
     elif op == TANH:

@@ -12,13 +12,14 @@ from typing import Any, ClassVar
 from llvmlite import ir
 
 from bytenmt.decoding.cpu.kernels.elementwise import fold_over
-from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_BF16, PAIRS
 from bytenmt.decoding.cpu.kernels.simd import (
     FEATURES,
     FLOAT,
     INT16,
     INT32,
     LANES,
+    NATIVE_BF16,
+    PAIRS,
     VECTOR,
     Builder,
     Value,

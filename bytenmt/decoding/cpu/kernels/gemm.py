@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from bytenmt.decoding.cpu.kernels.microkernels import (
-    NATIVE_BF16,
     NATIVE_INT8,
     W8A8,
     Bf16,
@@ -24,6 +23,7 @@ from bytenmt.decoding.cpu.kernels.panels import BF16, FP32, INT8, PANEL, STEP_BY
 from bytenmt.decoding.cpu.kernels.simd import (
     FEATURES,
     LANES,
+    NATIVE_BF16,
     Builder,
     Value,
     compiled,

@@ -13,12 +13,8 @@ import numpy.typing as npt
 from numba import types
 
 from bytenmt.decoding.cpu.kernels.barrier import barrier
-from bytenmt.decoding.cpu.kernels.elementwise import (
-    exp_of,
-    greatest,
-    least,
-    span,
-)
+from bytenmt.decoding.cpu.kernels.elementwise import span
+from bytenmt.decoding.cpu.kernels.functions import exp_of, greatest, least
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels
 from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.kernels.simd import (

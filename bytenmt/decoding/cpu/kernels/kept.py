@@ -48,12 +48,12 @@ def read_ring(
     sentence's step on are of this pass' rows before it, at a's stride, rounded as they will be kept."""
     capacity, width, dilation = model.rings[ring, 1], model.rings[ring, 2], model.rings[ring, 3]
     position = rows.position[row]
-    if row + 1 < len(rows.ids):  # what the next row will read is on its way meanwhile
-        n = item_bytes(model) * width
-        for tap in range(taps - 1):
-            at = rows.position[row + 1] - (taps - 1 - tap) * dilation
-            if 0 <= at < step:
-                fetch(column_at(model, rows, ring, row + 1, at), n)
+    following, ahead = (ring + 1, 0) if ring + 1 < len(model.rings) else (0, 1)
+    for tap in range(taps - 1):  # what this row will read of the next ring is on its way meanwhile
+        at = position + ahead - (taps - 1 - tap) * model.rings[following, 3]
+        if 0 <= at < step:
+            n = item_bytes(model) * model.rings[following, 2]
+            fetch(column_at(model, rows, following, row, at), n)
     for tap in range(taps - 1):
         at = position - (taps - 1 - tap) * dilation
         if at < 0:

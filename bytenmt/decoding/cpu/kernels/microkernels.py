@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import llvmlite.binding
 from llvmlite import ir
 
 from bytenmt.decoding.cpu.kernels.panels import PANEL
@@ -23,6 +22,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
     INT32,
     INT_VECTOR,
     LANES,
+    PAIRS,
     VECTOR,
     Builder,
     Value,
@@ -42,25 +42,8 @@ from bytenmt.decoding.cpu.kernels.simd import (
     whole,
 )
 
-# Of a machine that multiplies pairs of bfloat16 and fours of bytes by itself, where LLVM has words for it.
-NATIVE_BF16 = FEATURES.get("avx512bf16", False) and llvmlite.binding.llvm_version_info[0] >= 17
+# Of a machine that multiplies fours of bytes by itself.
 NATIVE_INT8 = FEATURES.get("avx512vnni", False)
-
-
-class _BFloat(ir.Type):  # type: ignore[misc]
-    """LLVM's bfloat, which llvmlite has not."""
-
-    def _to_string(self) -> str:
-        return "bfloat"
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is _BFloat
-
-    def __hash__(self) -> int:
-        return hash(_BFloat)
-
-
-PAIRS = ir.VectorType(_BFloat(), 2 * LANES)
 _BYTES = ir.VectorType(INT8, LANES)
 
 

@@ -43,6 +43,25 @@ FEATURES = _features()
 # Where a machine has no fused multiply-add LLVM would call a function for each number.
 FUSED = not X86 or FEATURES.get("fma", False)
 
+# Of a machine that rounds to bfloat16 and multiplies pairs of it by itself, where LLVM has words for it.
+NATIVE_BF16 = FEATURES.get("avx512bf16", False) and llvmlite.binding.llvm_version_info[0] >= 17
+
+
+class _BFloat(ir.Type):  # type: ignore[misc]
+    """LLVM's bfloat, which llvmlite has not."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _BFloat
+
+    def __hash__(self) -> int:
+        return hash(_BFloat)
+
+
+_BFLOATS, PAIRS = ir.VectorType(_BFloat(), LANES), ir.VectorType(_BFloat(), 2 * LANES)
+
 INNER: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -239,7 +258,11 @@ def load_first_half(builder: Builder, address: Value, place: Value, lanes: Value
 
 
 def to_half(builder: Builder, values: Value) -> Value:
-    """The bits of the nearest bfloat16, ties to even, in the lower half of each lane."""
+    """The bits of the nearest bfloat16, ties to even, in the lower half of each lane; numbers below the
+    smallest normal one may become 0."""
+    if NATIVE_BF16:
+        rounded = call(builder, "llvm.x86.avx512bf16.cvtneps2bf16.512", _BFLOATS, [values])
+        return builder.zext(builder.bitcast(rounded, HALVES), INT_VECTOR)
     bits = builder.bitcast(values, INT_VECTOR)
     odd = builder.and_(builder.lshr(bits, spread_int(16)), spread_int(1))
     bits = builder.lshr(builder.add(bits, builder.add(odd, spread_int(0x7FFF))), spread_int(16))

@@ -15,7 +15,7 @@ from bytenmt.decoding.cpu.kernels.simd import allocating, compiled
 from bytenmt.decoding.cpu.search.candidates import (
     NOTHING,
     consider,
-    insert,
+    consider_all,
     likeliest,
     log_softmax,
     share_width,
@@ -82,18 +82,17 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
                     for byte in range(N_IDS):
                         merged_of[beam, byte] = merged[byte]
                     closing = search.owing.firm[place, beam] == CLOSING
-                for byte in range(N_IDS):
-                    if allowed[byte] and n_banks > 0:
+                for byte in range(N_IDS if n_banks > 0 else 0):
+                    if allowed[byte]:
                         total, bank = before + np.float64(values[byte]), left[byte]
                         if goes_on[byte] or closing:  # see kept in the twin
                             total += search.owing.credit[place, beam]
                         n_of[bank] = consider(
                             banks[bank], bank_index[bank], n_of[bank], total, beam * N_IDS + byte
                         )
-                    elif allowed[byte]:
-                        total = before + np.float64(merged[byte])
-                        if total > (best[n_found - 1] if n_found == n_best else NOTHING):
-                            n_found = insert(best, index, n_found, total, beam * N_IDS + byte)
+                if n_banks == 0:
+                    candidate = beam * N_IDS
+                    n_found = consider_all(best, index, n_found, before, merged, allowed, candidate)
             if n_banks > 0:
                 n_found = share_width(banks, bank_index, n_of, best, index, rules.beam)
                 for at in range(n_found):

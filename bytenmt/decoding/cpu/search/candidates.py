@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest
-from bytenmt.decoding.cpu.kernels.simd import allocating, compiled
+from bytenmt.decoding.cpu.kernels.simd import LANES, allocating, compiled
 from bytenmt.utf8 import EOS, N_IDS
 
 NOTHING = -np.inf
@@ -56,6 +56,22 @@ def consider(best: Any, index: Any, n: int, total: float, candidate: int) -> int
     """Put a candidate among the best ones if it is one of them; returns how many there are."""
     if total > (best[n - 1] if n == len(best) else NOTHING):
         return insert(best, index, n, total, candidate)
+    return n
+
+
+@compiled
+def consider_all(
+    best: Any, index: Any, n: int, before: float, values: Any, allowed: Any, candidate: int
+) -> int:
+    """Put what the allowed bytes of a text lead to among the best candidates, of which the first is its byte
+    0's: `before` and the byte's value; returns how many there are."""
+    for first in range(0, N_IDS, LANES):
+        top = before + np.float64(largest(values.ctypes.data + 4 * first, LANES))
+        if n < len(best) or top > best[n - 1]:
+            for byte in range(first, first + LANES):
+                if allowed[byte]:
+                    total = before + np.float64(values[byte])
+                    n = consider(best, index, n, total, candidate + byte)
     return n
 
 
