@@ -166,8 +166,6 @@ def test_bits_of_a_block_that_adds_in_its_own_way_are_noticed(monkeypatch: pytes
     block = gemm._block
     monkeypatch.setattr(
         gemm, "_block", lambda kind, here, n, *more: block(Unfused() if n == 1 else kind, here, n, *more)
-        "_block",
-        lambda kind, here, n, k, ahead: block(Unfused() if n == 1 else kind, here, n, k, ahead),
     )
     faulty = gemm._product(microkernels.Fp32())
 
