@@ -110,7 +110,10 @@ def test_models_of_different_architectures_vote(beam: int) -> None:
     agree(found, run(TorchEngine(models, options, 3, torch.device("cpu")), requests))
 
 
-@pytest.mark.parametrize(("precision", "name"), rotated(PRECISIONS, EXACT))
+IN_BYTES = [("w8a8", name) for name in ("bahdanau", "luong", "convs2s")]  # attend to what is kept so
+
+
+@pytest.mark.parametrize(("precision", "name"), [*rotated(PRECISIONS, EXACT), *IN_BYTES])
 def test_to_the_last_bit_whatever_stands_beside_it(name: str, precision: str) -> None:
     """Alone, among others, with two threads: the same numbers, not only nearly."""
     of, requests = packed(model(name), precision), some_requests(11)
