@@ -15,7 +15,7 @@ from bytenmt.decoding.cpu.kernels.instructions import Crew, Model
 from bytenmt.decoding.cpu.kernels.kept import FLAT, KEYS, VALUES, keep_column
 from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
 from bytenmt.decoding.cpu.kernels.panels import INT8, PANEL, W8A8, pack
-from bytenmt.decoding.cpu.session import _item_floats, _whole_lines
+from bytenmt.decoding.cpu.session import item_floats, whole_lines
 from bytenmt.storage.rounding import quantise
 
 f32 = np.float32
@@ -30,9 +30,9 @@ class Memory:
         self, widths: tuple[int, int], columns: list[int], kinds: tuple[int, int], seed: int = 0
     ) -> None:
         draw = np.random.default_rng(seed)
-        room = [_item_floats(width, kind) for width, kind in zip(widths, kinds, strict=True)]
+        room = [item_floats(width, kind) for width, kind in zip(widths, kinds, strict=True)]
         most = -(-max(columns) // PANEL) * PANEL
-        region = _whole_lines(sum(room) * most)
+        region = whole_lines(sum(room) * most)
         self.space = draw.integers(0, 256, (len(columns), 4 * region), np.uint8).view(f32)
         floats = 2 * most + sum(widths) + PANEL + scratch_bytes(max(most, *widths), 1) // 4
         self.scratch = draw.integers(0, 256, 4 * floats, np.uint8).view(f32)

@@ -194,12 +194,14 @@ def test_int8_is_the_model_of_its_rounded_weights() -> None:
 @pytest.mark.parametrize("precision", ["bf16", "w8a8"])
 @pytest.mark.parametrize("name", ["convs2s", "luong", "bahdanau"])
 def test_coarse_inputs_are_near(name: str, precision: str) -> None:
-    """Inputs of 8 digits: log-probabilities of the same texts to a few hundredths."""
+    """Inputs of 8 digits: log-probabilities of the same texts to a few hundredths on the mean; where weights
+    are random one in a hundred is 0.3 away, in bf16 as in w8a8."""
     of, requests = model(name), some_requests(16)
     fine, coarse = (ours(of, requests, Options(), precision=one) for one in ("fp32", precision))
     pairs = [(a[0], b[0]) for a, b in zip(fine, coarse, strict=True) if a[0].text == b[0].text]
     assert len(pairs) >= 8  # random weights have many near-ties
-    assert 0 < np.mean([abs(a.log_probability - b.log_probability) for a, b in pairs]) < 0.1
+    apart = [abs(a.log_probability - b.log_probability) for a, b in pairs]
+    assert 0 < np.mean(apart) < 0.1 and max(apart) < 0.5
 
 
 @pytest.mark.parametrize("options", [Options(), Options(beam=3), Options(sample=True)])

@@ -17,7 +17,7 @@ MEASURED = ("bytes/s, batch 1", "bytes/s, batch 32", "MB int8")
 
 def table(recipe: Recipe, found: Found, folder: Path) -> str:
     """The rows in Markdown, those that were not run with their command. Of several seeds a row tells the mean
-    and how far from it the farthest is."""
+    and how far from it the farthest is; of predict each."""
     heads = ["predict"] if recipe.language else ["BLEU", "BLEU, lower-cased", "chrF", "exact, %"]
     columns = ["", *heads, "valid bits/byte", "parameters", "updates", "CPU minutes"]
     columns += MEASURED if recipe.noise else ()
@@ -25,7 +25,8 @@ def table(recipe: Recipe, found: Found, folder: Path) -> str:
     for name, rows in _by_seed(recipe).items():
         there = [found[row] for row in rows if row in found]
         cells = _cells(recipe, there) if there else ["not run", *[""] * (len(columns) - 2)]
-        lines.append(_line([name, *cells]))
+        title = recipe.rows[name].title or name
+        lines.append(_line([title.rpartition(", seed ")[0] if recipe.seeds else title, *cells]))
     if recipe.noise and found:
         lines += ["", *_noise(recipe, found)]
     for row in recipe.row:
@@ -88,12 +89,10 @@ def draw(folder: Path, recipe: Recipe, found: Found) -> None:
 
 
 def _by_seed(recipe: Recipe) -> dict[str, list[str]]:
-    """What a row is called, and the names of its rows by seed."""
-    rows: dict[str, list[str]] = {}
-    for row in recipe.row:
-        title = row.title or row.name
-        rows.setdefault(title.rpartition(", seed ")[0] if recipe.seeds else title, []).append(row.name)
-    return rows
+    """The names of each row's seeds, by that of the first; without seeds each is alone."""
+    n = max(1, len(recipe.seeds))
+    names = [row.name for row in recipe.row]
+    return {names[first]: names[first : first + n] for first in range(0, len(names), n)}
 
 
 def _cells(recipe: Recipe, seeds: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -107,7 +106,7 @@ def _cells(recipe: Recipe, seeds: Sequence[Mapping[str, Any]]) -> list[str]:
 
     one = seeds[0]
     if recipe.language:
-        cells = ["; ".join(one["scores"]["predict"])]
+        cells = [" / ".join("; ".join(one["scores"]["predict"]) for one in seeds)]
     else:
         cells = [told(".2f", partial(_score, key)) for key in SCORES]
     cells += [

@@ -18,7 +18,7 @@ from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows
 from bytenmt.decoding.cpu.kernels.kept import FLAT, KEYS, VALUES
 from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
 from bytenmt.decoding.cpu.kernels.panels import PANEL
-from bytenmt.decoding.cpu.program.instructions import ALIGNMENT, Column, Op
+from bytenmt.decoding.cpu.program.instructions import ALIGNMENT, Column, Op, padded
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.search.drafter import PassInputs
 from bytenmt.decoding.interface import PRECISIONS
@@ -55,7 +55,7 @@ class WorkingModel:
         self._ancestors = np.zeros((2, self._n_rows, history), np.uint8)
         self._columns, self._source_len = (np.zeros(n_places, np.int64) for _ in range(2))
         kinds = _kinds(packed)
-        room = [_item_floats(width, kind) for width, kind in zip(packed.items, kinds, strict=True)]
+        room = [item_floats(width, kind) for width, kind in zip(packed.items, kinds, strict=True)]
         self._item_floats = sum(room)
         self._tables = (
             _table(_before(packed.states), packed.states),
@@ -164,15 +164,15 @@ class WorkingModel:
 
     def _reserve(self, n_columns: int) -> None:
         """Room for memories of that many columns at every place, and for their scores."""
-        columns = -(-n_columns // PANEL) * PANEL
-        region = _whole_lines(self._item_floats * columns + sum(self.packed.fixed))
+        columns = padded(n_columns)
+        region = whole_lines(self._item_floats * columns + sum(self.packed.fixed))
         if region > self._region:
             grown = aligned(region * self._n_places).reshape(self._n_places, region)
             grown[:, : self._region] = self._memory.reshape(self._n_places, self._region)
             self._region, self._memory = region, grown.reshape(-1)
             self._memory_at = np.arange(self._n_places) * region
         attended = 2 * columns + max(self.packed.items, default=0) + PANEL + scratch_bytes(columns, 1) // 4
-        floats = _whole_lines(max(attended, self._product_bytes // 4))
+        floats = whole_lines(max(attended, self._product_bytes // 4))
         if floats > self._scratch_floats:
             self._scratch_floats, self._scratch = floats, aligned(floats * self._n_threads)
 
@@ -209,12 +209,12 @@ def _kinds(packed: PackedModel) -> list[int]:
     return [one.pop() if len(one) == 1 else FLAT for one in kinds]
 
 
-def _item_floats(width: int, kind: int) -> int:
+def item_floats(width: int, kind: int) -> int:
     """Room for a column of an item; in bytes: whole panels, and a scale."""
-    return width if kind == FLAT else -(-width // PANEL) * PANEL // 4 + 1
+    return width if kind == FLAT else padded(width) // 4 + 1
 
 
-def _whole_lines(n_floats: int) -> int:
+def whole_lines(n_floats: int) -> int:
     """As many floats as whole cache lines have."""
     return -(-4 * n_floats // ALIGNMENT) * ALIGNMENT // 4
 

@@ -66,16 +66,15 @@ def attend_dot(
 ) -> None:  # fmt: skip
     """Op.ATTEND_DOT of a row; centre: the address of p."""
     first, last = around(seen(model, place, 0), centre, window)
-    n_query, half = model.items[k, 1], item_bytes(model) == 2
-    keys, size = column_of(model, place, k, first), item_bytes(model) * n_query
+    n_query, size = model.items[k, 1], item_bytes(model) * model.items[k, 1]
     if model.items[k, 2] == KEYS:
         room = crew.scratch + 4 * whole_panels(last)
         scales = scales_of(model, place, k)
         row_panels(query, item_at(model, place, k), n_query, crew.scratch, last, W8A8, scales, room)
-    elif half:
-        dots_half(crew.scratch, query, keys, size, last - first, n_query)
+    elif item_bytes(model) == 2:
+        dots_half(crew.scratch, query, column_of(model, place, k, first), size, last - first, n_query)
     else:
-        dots(crew.scratch, query, keys, size, last - first, n_query)
+        dots(crew.scratch, query, column_of(model, place, k, first), size, last - first, n_query)
     factor = math.sqrt(model.source_len[place]) if root else 1.0
     weigh(model, crew.scratch, place, first, last, v, width, factor, d, centre, window, bell)
 
@@ -147,8 +146,7 @@ def weigh(
     if bell == AFTER:
         fade(scores, n, read(centre, 0) - first, window)
     scale(scores, scores, n, share_of_one)
-    half, size = item_bytes(model) == 2, item_bytes(model) * width
-    values = column_of(model, place, v, first)
+    size = item_bytes(model) * width
     if model.items[v, 2] == VALUES:
         weights = scores + 4 * whole_panels(n)
         sums = weights + 4 * whole_panels(n)
@@ -157,10 +155,10 @@ def weigh(
         fill(sums, whole_panels(width), 1.0)
         row_panels(weights, item_at(model, place, v), n, sums, width, INT8, sums, room)
         copy(d, sums, width)
-    elif half:
-        add_half(d, values, size, scores, n, width)
+    elif item_bytes(model) == 2:
+        add_half(d, column_of(model, place, v, first), size, scores, n, width)
     else:
-        add(d, values, size, scores, n, width)
+        add(d, column_of(model, place, v, first), size, scores, n, width)
 
 
 @compiled
