@@ -196,11 +196,32 @@ def test_time_that_is_used_stops_a_training_which_goes_on(
         assert ("--resume" in (run / "told").read_text(encoding="utf-8")) == goes_on
 
 
+def test_seeds_of_a_language_model_are_told_by_stream_and_window(recipe: Recipe, tmp_path: Path) -> None:
+    head = 'title = "t"\ntexts = { text = "a.src" }\ntest = { text = "a.src" }\nseeds = [1, 2]\n'
+    (tmp_path / "books.toml").write_text(head + '[[row]]\nname = "a"\n', encoding="utf-8")
+
+    def one(stream: float, windows: float) -> dict[str, Any]:
+        lines = [
+            f"bits per byte: {stream}",
+            "by script   bytes   bits per byte",
+            "  Latin         9          7.0000",
+            f"bits per byte, in windows of 256 read anew: {windows} (1.5 nats a byte)",
+        ]
+        told = {"parameters": "9", "updates": 5, "cpu_seconds": 60.0, "valid_bits_per_byte": None}
+        return {"scores": {"predict": lines}, **told}
+
+    found = {"a@1": one(2.0, 3.0), "a@2": one(2.5, 3.25)}
+    lines = table(Recipe.read(tmp_path / "books.toml"), found, tmp_path).splitlines()
+    assert lines[2].startswith("|  | bits/byte, stream | bits/byte, windows | valid")
+    assert lines[4].startswith("| a | 2.2500 ± 0.2500 | 3.1250 ± 0.1250 |  | 9 |")
+
+
 def test_every_recipe_can_be_read() -> None:
-    """And its settings are ones that there are."""
+    """And its settings are ones that there are; no two of its rows are the same training."""
     for path in FOLDER.glob("*.toml"):
         recipe = Recipe.read(path)
         assert set(recipe.test) in ({"src", "ref"}, {"text"})
+        trainings: dict[str, str] = {}
         for row in recipe.row:
             if row.program == "bytenmt" and not row.ensemble:
                 words = recipe.training(row.name, Path("corpora"), Path("results"))
@@ -208,4 +229,7 @@ def test_every_recipe_can_be_read() -> None:
                 given = dict(pairs)
                 settings = [value for key, value in pairs if key == "--set"]
                 settings += ["model.source=false"] if recipe.language else []
-                load_config(given["--arch"], given["--preset"], "", settings)
+                config = load_config(given["--arch"], given["--preset"], "", settings)
+                others = [w for key, w in pairs if key not in ("--set", "-o") and not w.startswith("--set")]
+                told = f"{config} {sorted(set(others) - set(settings))}"
+                assert trainings.setdefault(told, row.name) == row.name

@@ -17,8 +17,8 @@ MEASURED = ("bytes/s, batch 1", "bytes/s, batch 32", "MB int8")
 
 def table(recipe: Recipe, found: Found, folder: Path) -> str:
     """The rows in Markdown, those that were not run with their command. Of several seeds a row tells the mean
-    and how far from it the farthest is; of predict each."""
-    heads = ["predict"] if recipe.language else ["BLEU", "BLEU, lower-cased", "chrF", "exact, %"]
+    and how far from it the farthest is."""
+    heads = ["bits/byte, stream", "bits/byte, windows"] if recipe.language else ["BLEU", "BLEU, lower-cased", "chrF", "exact, %"]
     columns = ["", *heads, "valid bits/byte", "parameters", "updates", "CPU minutes"]
     columns += MEASURED if recipe.noise else ()
     lines = [f"# {recipe.title}", "", _line(columns), "|---" + "|---:" * (len(columns) - 1) + "|"]
@@ -106,7 +106,7 @@ def _cells(recipe: Recipe, seeds: Sequence[Mapping[str, Any]]) -> list[str]:
 
     one = seeds[0]
     if recipe.language:
-        cells = [" / ".join("; ".join(one["scores"]["predict"]) for one in seeds)]
+        cells = [told(".4f", partial(_bits, which)) for which in (0, -1)]
     else:
         cells = [told(".2f", partial(_score, key)) for key in SCORES]
     cells += [
@@ -123,6 +123,12 @@ def _cells(recipe: Recipe, seeds: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _score(key: str, one: Mapping[str, Any]) -> float:
     return float(one["scores"][key]["score"])
+
+
+def _bits(which: int, one: Mapping[str, Any]) -> float:
+    """Of the lines that predict printed: the stream's bits per byte first, those in windows last."""
+    lines = [line for line in one["scores"]["predict"] if line.startswith("bits per byte")]
+    return float(lines[which].rpartition(": ")[2].split()[0])
 
 
 def _noise(recipe: Recipe, found: Found) -> list[str]:
