@@ -30,12 +30,12 @@ from bytenmt.speculative.table import CHAIN, Speculation, empty
 
 CPU = torch.device("cpu")
 TERMS = Glossary.of(
-    [Term("word", ("가나", "cat"), ("다",)), Term("a b", ("5 b",), ()), Term("x", (), ("y",))]
+    [Term("word", ("가나", "cat"), ("다",)), Term("a b", ("5 b 6.1 c",), ()), Term("x", (), ("y",))]
 )
 RULES = Rules(tuple(CLASSES), glossary=TERMS)
 PARTS = [
     *("{name}", "{}", "{}", "%s", "%d", "<b>", "</b>", "<i>", "</i>", "<br>", '<a href="q">', "</a>", "<b>"),
-    *("http://a.b", "http://a.b/c", "5", "50", "a@b.cd", " ", " ", "word", "a b", "x", "가", "한"),
+    *("http://a.b", "http://a.b/c", "5", "50", "5.5,0", "a@b.cd", " ", " ", "word", "a b", "x", "가", "한"),
 ]
 SEARCHES = {
     "greedy": {},
@@ -194,6 +194,20 @@ def test_plain_text_writes_no_span() -> None:
     assert not rules._kept(greedily(rules, b"a", sure_of(b"b {x} 7 c")))
     assert rules._kept(greedily(rules, b"5", sure_of(b"5 and 5"))) == [b"5"]
     assert sorted(rules._kept(greedily(rules, b"5 7", sure_of(b"57 x")))) == [b"5", b"7"]
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_what_begins_like_a_span_to_keep_and_is_a_span_itself_is_written_on(search: str) -> None:
+    """Of 3.1 the 3 alone would be one more number; so would the 5 of a term's form, 5 b 6.1."""
+    rules = Rules(("numbers",), glossary=Glossary.of([Term("term", ("5 b 6.1 c",), ())]))
+    sources = [b"a 3.1", b"3.1 3.2", b"1,000.5", b"term", b"3 3.1"]
+    for seed in range(4):
+        requests = [rules.asked(Request(source, 40)) for source in sources]
+        made = [few_bytes(9 * seed + i, b"356.1, bc0", end=-2.0, floor=-9.0) for i in range(len(sources))]
+        found = run(
+            TorchEngine([FakeDecoder(made)], options(search, rules.lexer), 9, CPU), numbered(requests)
+        )
+        check_kept(requests, found, rules)
 
 
 def test_the_rest_is_written_out_in_order_and_the_limit_yields() -> None:

@@ -18,7 +18,11 @@ MEASURED = ("bytes/s, batch 1", "bytes/s, batch 32", "MB int8")
 def table(recipe: Recipe, found: Found, folder: Path) -> str:
     """The rows in Markdown, those that were not run with their command. Of several seeds a row tells the mean
     and how far from it the farthest is."""
-    heads = ["bits/byte, stream", "bits/byte, windows"] if recipe.language else ["BLEU", "BLEU, lower-cased", "chrF", "exact, %"]
+    heads = (
+        ["bits/byte, stream", "bits/byte, windows"]
+        if recipe.language
+        else ["BLEU", "BLEU, lower-cased", "chrF", "exact, %"]
+    )
     columns = ["", *heads, "valid bits/byte", "parameters", "updates", "CPU minutes"]
     columns += MEASURED if recipe.noise else ()
     lines = [f"# {recipe.title}", "", _line(columns), "|---" + "|---:" * (len(columns) - 1) + "|"]

@@ -23,11 +23,13 @@ SEPARATOR = 1  # bytes that may have to stand before an item: room for it is res
 class Item(NamedTuple):
     """Bytes that must be written. group: one of its items is enough; an index. cost: bytes that are reserved
     for the group, at its first item, which is the one that is written where room gets short; at others 0.
+    binding: bytes of it in which a span is complete already, so that behind them it is written to its end.
     within, leads, after, closes: see nesting.Place. right: no letter may follow. owed: not in the prefix."""
 
     text: bytes
     group: int
     cost: int
+    binding: int
     within: int = ANYWHERE
     leads: int = ANYWHERE
     after: int = -1
@@ -55,7 +57,7 @@ class Constraint(NamedTuple):
 NOTHING = Constraint()
 
 
-_OF_ITEMS = ("first", "length", "cost", "group", "within", "leads", "after")
+_OF_ITEMS = ("first", "length", "cost", "group", "binding", "within", "leads", "after")
 _FLAGS = ("closes", "right", "owed")
 
 
@@ -87,10 +89,10 @@ class Size(NamedTuple):
 class Numbers(NamedTuple):
     """Constraints of n sentences in arrays, padded with what is not owed: k items, p bytes of text.
 
-    text (n, p) uint8: the items' bytes, one behind the other; first, length, cost, group, within, leads,
-    after (n, k) int64, first: where in text; closes, right, owed (n, k) bool. ban (n, s, 256) int16: an
-    automaton that goes to -1 where a forbidden text is complete; its state 0 is the beginning. state, inside
-    (n,) int64.
+    text (n, p) uint8: the items' bytes, one behind the other; first, length, cost, group, binding, within,
+    leads, after (n, k) int64, first: where in text; closes, right, owed (n, k) bool. ban (n, s, 256) int16:
+    an automaton that goes to -1 where a forbidden text is complete; its state 0 is the beginning. state,
+    inside (n,) int64.
     """
 
     text: npt.NDArray[np.uint8]
@@ -98,6 +100,7 @@ class Numbers(NamedTuple):
     length: Ints
     cost: Ints
     group: Ints
+    binding: Ints
     within: Ints
     leads: Ints
     after: Ints

@@ -86,6 +86,16 @@ class Lexer:
             found.append(Span(begin, last[0], self.names[last[1]]))
         return found
 
+    def binding(self, text: bytes) -> int:
+        """How many bytes of a text it takes until a span is complete in them; the whole of it by default."""
+        follow, _, label = self._lists
+        state = 0
+        for at, byte in enumerate(text):
+            state = follow[state][byte]
+            if label[state] >= 0:
+                return at + 1
+        return len(text)
+
     @cached_property
     def _lists(self) -> tuple[list[list[int]], list[list[bool]], list[int]]:
         """follow, begins and label: lists are read faster."""

@@ -78,12 +78,13 @@ class Rules:
         kept = [source[span.begin : span.end] for span in spans if span.of]
         items = []
         for group, (text, place) in enumerate(zip(kept, places(kept), strict=True)):
-            items.append(Item(text, group, len(text) + SEPARATOR, *place))
+            items.append(Item(text, group, len(text) + SEPARATOR, self.lexer.binding(text), *place))
         for group, forms in enumerate(terms, len(items)):
             reserved = max(map(len, forms)) + SEPARATOR
             for number, form in enumerate(forms):
                 cost = 0 if number else reserved
-                items.append(Item(form, group, cost, right=ends_wordlike(form)))
+                binding = self.lexer.binding(form)
+                items.append(Item(form, group, cost, binding, right=ends_wordlike(form)))
         constraint = Constraint(tuple(items), forbidden)
         if prefix:
             constraint = Walk(self.lexer, constraint, len(prefix)).read(prefix).rest()

@@ -1,9 +1,9 @@
 """Constraints on the device: what each beam owes, and which bytes go on; see decoding/constraints.
 
 What is owed is followed softly: a byte with which an item begins may be a byte of plain text, until it is one
-that plain text may not have; from then on the item is written to its end. Where room is left for no byte but
-those that are owed, they are written out in the order of the source. All shapes are constant and nothing
-waits for the device. Knows neither probabilities nor models; its twin is decoding/cpu/search/constraints.py.
+that plain text may not have; from then on the item is written to its end, as it is where what was written of
+it is a span of its own, the 3 of 3.1. Where room is left for no byte but those that are owed, they are written
+out in the order of the source. All shapes are constant and nothing waits for the device. Knows neither probabilities nor models; its twin is decoding/cpu/search/constraints.py.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Owing(NamedTuple):
     length: Tensor
     cost: Tensor
     group: Tensor
+    binding: Tensor
     within: Tensor
     leads: Tensor
     after: Tensor
@@ -147,10 +148,11 @@ class Rulebook:
         onward = track & (length > offset)
         at = (owing.first[:, :, None] + offset).clamp(max=owing.text.shape[1] - 1)
         goes_on = onward.any(dim=1)
+        binds = (onward & (owing.binding[:, :, None] <= offset)).any(dim=1)
         return View(
             ends,
             ends & owing.right.gather(1, which),
-            goes_on & ~ends & ((owing.firm > SOFT) | ~self._loose[owing.lexer]),
+            goes_on & ~ends & ((owing.firm > SOFT) | binds | ~self._loose[owing.lexer]),
             _sum(owing, owing.owed, ones=True),
             _sum(owing, owed, ones=True),
             _sum(owing, owed),

@@ -108,7 +108,7 @@ def constrain(
     state = now.lexer[beam]
     reserved, reserved_before, n_left, n_before = 0, 0, 0, 0
     goes_on[:], begins = False, np.zeros(N_IDS, np.bool_)
-    going, first = -1, -1  # of items: what goes on, what may come
+    going, first, binds = -1, -1, now.firm[beam] > SOFT  # of items: what goes on, what may come
     for item in range(k):
         cost = tables.cost[place, item]
         if now.owed[beam, item]:
@@ -118,6 +118,7 @@ def constrain(
             if byte >= 0:
                 goes_on[byte] = True
                 going = going if going >= 0 else byte
+                binds = binds or tables.binding[place, item] <= now.offset[beam]
         if owed[item]:
             reserved += cost
             n_left += cost > 0
@@ -125,7 +126,7 @@ def constrain(
                 begins[tables.text[place, tables.first[place, item]]] = True
                 if first < 0 and cost > 0:
                     first = item
-    bound = going >= 0 and ended < 0 and (now.firm[beam] > SOFT or not rules.loose[state])
+    bound = going >= 0 and ended < 0 and (binds or not rules.loose[state])
     fresh = automaton == ACCEPT and not bound
     for byte in range(N_IDS):
         begins[byte] = begins[byte] and fresh and rules.begins[state, byte]
