@@ -1,10 +1,10 @@
-"""Placeholders, tags, URLs, addresses and numbers: are all of them in the translations, and what does it cost?
+"""Placeholders, tags, URLs, addresses and numbers: are all in the translations, and what does it cost?
 
     python tools/verify/keep.py --model RUN --src test.en --ref test.ko [--beam 1 4] [--engine numba torch]
 
 The lines of the text that have any are translated as the model would, and with them kept. Prints for each
-engine and beam in how many lines what the extractor finds is what it finds in the source (equal multisets); in
-how many of those whose source's tags are balanced those of the translation are, by a count that shares
+engine and beam in how many lines what the extractor finds is what it finds in the source (equal multisets);
+in how many of those whose source's tags are balanced those of the translation are, by a count that shares
 nothing with the search; chrF and BLEU; and bytes of source and of translation a second on one thread, with
 and without by turns. Lines that lack something, or whose tags are mangled, are printed.
 """

@@ -2,8 +2,9 @@
 
 What is owed is followed softly: a byte with which an item begins may be a byte of plain text, until it is one
 that plain text may not have; from then on the item is written to its end, as it is where what was written of
-it is a span of its own, the 3 of 3.1. Where room is left for no byte but those that are owed, they are written
-out in the order of the source. All shapes are constant and nothing waits for the device. Knows neither probabilities nor models; its twin is decoding/cpu/search/constraints.py.
+it is a span of its own, the 3 of 3.1. Where room is left for no byte but those that are owed, they are
+written out in the order of the source. All shapes are constant and nothing waits for the device. Knows
+neither probabilities nor models; its twin is decoding/cpu/search/constraints.py.
 """
 
 from __future__ import annotations
