@@ -7,3 +7,4 @@ ENGINES = ("torch", "cuda-graph", "numba")
 DEVICES = ("cpu", "cuda")
 PRECISIONS = ("fp32", "bf16", "int8", "w8a8")  # of the matrices; the last two are the numba engine's
 KEPT = ("placeholders", "tags", "urls", "emails", "numbers")  # the classes of constraints.lexer
+KEPT_OF_DOCUMENTS = KEPT[:-1]  # unless the user says otherwise: what programs and browsers read

@@ -1,7 +1,9 @@
 """The lines that a unit is translated in, and the unit again from their translations.
 
 A unit is cut at its line ends and, where a line is longer than the models know, at ends of sentences, never
-in a code. Blanks, and codes about a line, stay outside. Knows strings; knows no translator.
+in a code. Blanks, and codes about a line, stay outside. A code that a search cannot keep as it is, as the two
+halves of [a link](of Markdown) or the times inside a cue, is shown to the translator as a tag: <g1>a
+link</g1>. Knows strings; knows no translator.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from bytenmt.decoding.constraints.lexer import lexer
+from bytenmt.decoding.names import KEPT_OF_DOCUMENTS
 from bytenmt.documents.codes import partners
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, flat
 
@@ -24,10 +28,18 @@ BLANKS = re.compile(r"\s+")
 
 class Segment(NamedTuple):
     """text: a line of UTF-8 for a translator. keep: the codes in it, in their order, as often as they come;
-    a translator that can should have them in its output so often, and pairs in each other."""
+    a translator that can should have them in its output so often, and pairs in each other. instead: tags in
+    it, and the codes that they stand for."""
 
     text: bytes
     keep: tuple[bytes, ...] = ()
+    instead: tuple[tuple[str, str], ...] = ()
+
+    def restored(self, translation: str) -> str:
+        """A translation with the codes themselves."""
+        for tag, code in self.instead:
+            translation = translation.replace(tag, code)
+        return translation
 
 
 def utf8(text: str) -> bytes:
@@ -45,13 +57,39 @@ def segments(source: Parts, limit: int) -> list[str | Segment]:
             continue
         made.append(before)
         for piece in _cut(core, limit):
-            text = flat(piece)
+            instead = _tags(piece)
+            shown = [Part(instead.get(index, part.text), part.kind) for index, part in enumerate(piece)]
+            text = flat(shown)
             bare = text.strip()
             at = text.index(bare)
-            keep = tuple(utf8(part.text) for part in piece if part.kind != TEXT)
-            made += [text[:at], Segment(utf8(bare), keep) if bare else "", text[at + len(bare) :]]
+            keep = tuple(utf8(part.text) for part in shown if part.kind != TEXT)
+            codes = tuple((tag, piece[index].text) for index, tag in instead.items())
+            made += [text[:at], Segment(utf8(bare), keep, codes) if bare else "", text[at + len(bare) :]]
         made.append(behind)
     return [one for one in made if one]
+
+
+def _tags(piece: Sequence[Part]) -> dict[int, str]:
+    """Tags for a translator, by the places of the codes that a search cannot keep as they are."""
+    extractor = lexer(KEPT_OF_DOCUMENTS)
+    partner, text = partners(piece), flat(piece)
+    ends: dict[int, str] = {}
+    number = 0
+    for index, part in enumerate(piece):
+        pair = [index, *([partner[index]] if index in partner else [])]
+        codes = [utf8(piece[at].text) for at in pair]
+        if part.kind == TEXT or index in ends:
+            continue
+        if all([span[:2] for span in extractor.spans(code)] == [(0, len(code))] for code in codes):
+            continue
+        number += 1
+        while f"<g{number}" in text or f"<x{number}" in text:
+            number += 1
+        if len(pair) == 1:
+            ends[index] = f"<x{number}/>"
+        else:
+            ends[index], ends[pair[1]] = f"<g{number}>", f"</g{number}>"
+    return ends
 
 
 def _lines(source: Parts) -> list[list[Part]]:

@@ -1,8 +1,8 @@
 """Subtitles, SRT and WebVTT: a unit for the text of each cue.
 
 The lines of a cue are one sentence or two, broken to fit a screen: they are translated together, and broken
-again into as many. Lines that begin with a dash, which are of several speakers, stay as they are. Knows these
-formats; knows no translator.
+again into as many. Lines that begin with a dash, which are of several speakers, are translated one by one,
+behind their dashes. Knows these formats; knows no translator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOT_A_CUE = re.compile(r"(?:NOTE|STYLE|REGION)(?:\s|$)")
 CODE = re.compile(
     r"</?[A-Za-z][^<>]*>|</>|<[\d:.]+>|<>|\{\\[^{}]*\}|(?P<entity>&(?:\w+|#\d+|#x[0-9a-fA-F]+);)"
 )
-DASH = re.compile(r"\s*(?:<[^<>]*>|\{\\[^{}]*\})*\s*[-\u2013\u2014]")
+DASH = re.compile(r"\s*(?:<[^<>]*>|\{\\[^{}]*\})*\s*[-\u2013\u2014]+\s*")
 
 
 class _Line(NamedTuple):
@@ -111,7 +111,7 @@ def _cues(text: str, lines: list[_Line], name: str, entities: bool) -> Iterator[
     if not lines:
         return
     turns = any(DASH.match(line.text) for line in lines)
-    for group in [[line] for line in lines] if turns else [lines]:
+    for group in [[_behind_dash(line)] for line in lines] if turns else [lines]:
         start, end = group[0].start, group[-1].end
         ends = text[group[0].end : group[1].start] if len(group) > 1 else ""
         source = _parts(" ".join(line.text for line in group), entities)
@@ -121,6 +121,12 @@ def _cues(text: str, lines: list[_Line], name: str, entities: bool) -> Iterator[
             return ends.join(_escaped(line, entities) for line in broken(parts, n))
 
         yield Unit(start, name, source, start, end, source, write)
+
+
+def _behind_dash(line: _Line) -> _Line:
+    dash = DASH.match(line.text)
+    behind = dash.end() if dash and line.text[dash.end() :].strip() else 0
+    return _Line(line.start + behind, line.end, line.text[behind:])
 
 
 def _parts(raw: str, entities: bool) -> Parts:

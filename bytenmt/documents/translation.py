@@ -126,7 +126,7 @@ def _joined(
     if not all(answer.text.strip() for answer in answers):
         told.empty.append(document.place(unit.at))
         return None
-    output = "".join(found[p].text.decode() if isinstance(p, Segment) else p for p in pieces)
+    output = "".join(p.restored(found[p].text.decode()) if isinstance(p, Segment) else p for p in pieces)
     parts, whole = put_back(unit.source, output)
     bits = max(answer.bits_per_byte for answer in answers)
     review = not whole or bits > flag_above

@@ -193,6 +193,31 @@ def test_a_segment_that_comes_again_is_one(monkeypatch: pytest.MonkeyPatch) -> N
     assert [segment.text for segment in noted] == [b"a", b"b", b"c", b"d", b"e"] and told.translated == 7
 
 
+def as_it_was(piece: str | Segment) -> str:
+    return piece.restored(piece.text.decode()) if isinstance(piece, Segment) else piece
+
+
+CODES = [
+    ("markdown", "See [the *guide*](https://a.b) and `x.y`.", "See <g1>the <g2>guide</g2></g1> and <x3/>."),
+    ("markdown", "A <g1> and [a](b) too.", "A <g1> and <g2>a</g2> too."),
+    ("html", "<p>An <b>old</b> {name}: <a href='x'>at</a> it", "An <b>old</b> {name}: <a href='x'>at</a> it"),
+    (
+        "vtt",
+        "WEBVTT\n\n00:01.000 --> 00:02.000\nIt <00:01.500>hits <c.r>you</c> a",
+        "It <x1/>hits <c.r>you</c> a",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "shown"), CODES)
+def test_codes_that_a_search_cannot_keep_are_shown_as_tags(name: str, text: str, shown: str) -> None:
+    """And are themselves again in the document."""
+    ask, noted = asked_of(lambda segment: segment.text + b" indeed")
+    made, told = translate(Sample(name, text.encode()).document(), ask, limit=1000, overwrite=True)
+    assert [segment.text.decode() for segment in noted] == [shown] and not told.review
+    assert made.decode().replace(" indeed", "") == text != made.decode()
+
+
 SENTENCE = "Ein kurzer Satz mit <a href='x. y. z'>einer Adresse. Und</a> mehr, z. B. %s. "
 
 
@@ -201,7 +226,7 @@ def test_long_units_are_cut_at_ends_of_sentences() -> None:
     source = strings(SENTENCE * 40)
     pieces = segments(source, 200)
     asked = [piece for piece in pieces if isinstance(piece, Segment)]
-    whole = "".join(piece.text.decode() if isinstance(piece, Segment) else piece for piece in pieces)
+    whole = "".join(map(as_it_was, pieces))
     assert whole == flat(source) and all(len(piece.text) <= 200 for piece in asked)
     assert len(asked) > 10
     for piece in asked:
@@ -220,11 +245,12 @@ def test_any_text_is_cut_somewhere() -> None:
         source = strings(letters)
         limit = generator.randrange(4, 40)
         pieces = segments(source, limit)
-        assert "".join(p.text.decode() if isinstance(p, Segment) else p for p in pieces) == flat(source)
+        assert "".join(map(as_it_was, pieces)) == flat(source)
         for piece in pieces:
             if isinstance(piece, Segment):
                 longest = max([len(code) for code in piece.keep], default=0)
-                assert len(piece.text) <= max(limit, longest)
+                longest = max([longest, *(len(code.encode()) for _, code in piece.instead)])
+                assert len(as_it_was(piece).encode()) <= max(limit, longest)
 
 
 def test_without_blanks_it_is_cut_at_ideographic_stops() -> None:

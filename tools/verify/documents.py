@@ -1,12 +1,17 @@
 """Real documents read, written back and filled, of every format that is found below a folder.
 
     python tools/verify/documents.py FOLDER... [--format NAME] [--show N]
+    python tools/verify/documents.py FOLDER... --model RUN [--beam N] [--units 100]
 
 Of each file: every unit written back as it was read must give the same bytes. Every unit written anew,
 whatever stood there, must be read again as the same text, with all else as it was. And every unit translated,
 by a stand-in that loses no code, must give a file with as many units of those texts. Prints a line a format,
 and the files that fail; files that are not in their format, of which test suites have many, count as
 malformed.
+
+With a model the files are translated by it instead, and of those units of a format that have a placeholder, a
+tag, a URL or an address, the first --units are looked at: whether just these stand in their translation, and
+whether its tags close in order where theirs do.
 """
 
 from __future__ import annotations
@@ -16,15 +21,21 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout, before what is installed
 
+from bytenmt.decoding.names import KEPT
+from bytenmt.decoding.translator import Translator
 from bytenmt.documents.document import TEXT, Document, Edit, Part, Parts, flat
 from bytenmt.documents.formats import FORMATS, Wanted, read
+from bytenmt.documents.translation import asking, translate
 from bytenmt.errors import DataError
+from tools.verify.keep import balanced, spans
 
 BY_NAME = "csv", "tsv", "json", "text"  # a folder holds many that are no documents: these by --format alone
+BILINGUAL = "tmx", "xliff", "po"
 PAIRS = [("en", "fr"), ("en-us", "de"), ("en", "ko")]
 
 
@@ -112,19 +123,82 @@ def _filled(document: Document, name: str, path: Path, more: Wanted) -> Iterator
             return
 
 
+class Kept(NamedTuple):
+    """Of translated files: how many units have spans, whose spans are others, and whose tags are mangled."""
+
+    n_units: int
+    other: list[str]
+    mangled: list[str]
+
+
+def kept(data: bytes, name: str, path: Path, more: Wanted, translator: Translator) -> Kept:
+    """What a model's translation of a file keeps: unit by unit where it stands beside its source, else all in
+    all, as codes at the end of a unit are no part of it when it is read again. Raises DataError."""
+    document = read(data, name, path, more)
+    n_units = sum(bool(spans(flat(unit.source))) for unit in document.units)
+    if not n_units:
+        return Kept(0, [], [])
+    limit = translator.max_source_bytes
+    written, _ = translate(document, asking(translator), limit=limit, overwrite=True)
+    again = read(written, name, path, more)
+    if len(again.units) != len(document.units):
+        return Kept(n_units, [f"{path}: {len(document.units)} units, then {len(again.units)}"], [])
+    if name in BILINGUAL:
+        units = zip(document.units, again.units, strict=True)
+        told = [(flat(before.source), flat(after.target)) for before, after in units if after.target]
+    else:
+        told = [(document.text, again.text)]
+    other = [f"{path}: {difference(one, two)}" for one, two in told if spans(one) != spans(two)]
+    mangled = [f"{one!r} became {two!r}" for one, two in told if balanced(one) and not balanced(two)]
+    return Kept(n_units, other, mangled)
+
+
+def difference(one: str, other: str) -> str:
+    before, after = spans(one), spans(other)
+    return f"without {dict(before - after)}, with {dict(after - before)}"
+
+
+def all_kept(paths: Sequence[tuple[str, Path]], translator: Translator, enough: int, show: int) -> int:
+    """Print what each format keeps; the exit code."""
+    found: dict[str, Kept] = {}
+    for name, path in paths:
+        so_far = found.setdefault(name, Kept(0, [], []))
+        if so_far.n_units < enough:
+            data = path.read_bytes()
+            try:
+                more = kept(data, name, path, wanted(name, data), translator)
+            except DataError as error:
+                print(f"  {name}: {error}")
+                continue
+            n_units, other, mangled = so_far
+            found[name] = Kept(n_units + more.n_units, other + more.other, mangled + more.mangled)
+    for name, (n_units, other, mangled) in found.items():
+        print(
+            f"{name:10} {n_units:6} units with spans {len(other):4} have others {len(mangled):4} are mangled"
+        )
+        for line in [*other, *mangled][:show]:
+            print(f"  {line}")
+    return 1 if any(one.other or one.mangled for one in found.values()) else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--format", action="append", choices=FORMATS, help="these alone, also data")
     parser.add_argument("--show", type=int, default=20, help="files that fail, at most")
+    parser.add_argument("--model", type=Path, help="translates them")
+    parser.add_argument("--beam", type=int, default=1)
+    parser.add_argument("--units", type=int, default=100, help="of a format that have spans, about so many")
     options = parser.parse_args()
     files, units, bad, malformed, shown = Counter[str](), Counter[str](), Counter[str](), Counter[str](), 0
     formats = options.format or [name for name in FORMATS if name not in BY_NAME]
     suffixes = {suffix: name for name in formats for suffix in FORMATS[name].suffixes}
-    for path in sorted(path for folder in options.folders for path in folder.rglob("*")):
-        name = suffixes.get(path.suffix.lower())
-        if name is None or not path.is_file():
-            continue
+    every = sorted(path for folder in options.folders for path in folder.rglob("*") if path.is_file())
+    paths = [(suffixes[path.suffix.lower()], path) for path in every if path.suffix.lower() in suffixes]
+    if options.model:
+        translator = Translator.load(options.model, threads=1, beam=options.beam, keep=list(KEPT))
+        return all_kept(paths, translator, options.units, options.show)
+    for name, path in paths:
         try:
             data = path.read_bytes()
             n_units, wrong = faults(data, name, path, wanted(name, data))

@@ -21,7 +21,8 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout, before what is installed
 
-from bytenmt.decoding.constraints.lexer import CLASSES, lexer
+from bytenmt.decoding.constraints.lexer import lexer
+from bytenmt.decoding.names import KEPT
 from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.scores import text_scores
 
@@ -29,7 +30,7 @@ ELEMENT = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9:._-]*)[^<>]*?(/?)>")
 VOID = ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
 
 
-EXTRACTOR = lexer(tuple(CLASSES))
+EXTRACTOR = lexer(KEPT)
 
 
 def spans(text: str) -> Counter[bytes]:
@@ -67,7 +68,7 @@ def main() -> None:
     print(f"{len(sources)} lines with {n_spans} spans, {n_balanced} of them balanced")
     for engine in options.engine:
         for beam in options.beam:
-            ways: dict[str, list[str]] = {"free": [], "kept": list(CLASSES)}
+            ways: dict[str, list[str]] = {"free": [], "kept": list(KEPT)}
             made = {
                 way: Translator.load(options.model, engine=engine, threads=1, beam=beam, keep=keep)
                 for way, keep in ways.items()

@@ -16,6 +16,7 @@ from bytenmt.cli.options import DECODING, FILE, MODELS, RUNTIME, within
 from bytenmt.cli.progress import progress
 from bytenmt.cli.workbench.keeping import KEEPING
 from bytenmt.config.bounds import Bounds
+from bytenmt.decoding.names import KEPT_OF_DOCUMENTS
 from bytenmt.documents.formats import FORMATS
 from bytenmt.documents.translation import FLAG_ABOVE
 from bytenmt.errors import BytenmtError
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from bytenmt.documents.translation import Told
 
 MOST_BITS = 1e6
-KEPT = "placeholders,tags,urls,emails"
 
 
 @click.command("translate-file", cls=Command)
@@ -83,7 +83,7 @@ def translate_file(
     from bytenmt.documents.translation import wanted as segments_of
 
     if decoding["keep"] is None:
-        decoding["keep"] = KEPT
+        decoding["keep"] = ",".join(KEPT_OF_DOCUMENTS)
     settings = decoding_args.settings(decoding)
     wanted = decoding_args.engine_spec(decoding, device, threads)
     name = form or formats.format_of(input)

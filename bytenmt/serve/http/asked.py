@@ -19,13 +19,13 @@ from starlette.requests import Request
 
 from bytenmt.decoding.constraints.glossary import Term, term_of
 from bytenmt.decoding.constraints.lexer import CLASSES
+from bytenmt.decoding.names import KEPT_OF_DOCUMENTS
 from bytenmt.errors import DataError
 from bytenmt.serve.limits import Limits, Refusal
 from bytenmt.serve.service import Wanted
 
 MOST_FIELDS = 10_000
 MOST_TERMS, LONGEST_TERM = 200, 300  # of a glossary; characters of a term and its targets
-KEPT = ("emails", "placeholders", "tags", "urls")  # of a document
 DISCARDED = 16  # times the body's limit: read, so that a client that writes first gets to read its answer
 TRUE = ("1", "true", "yes", "on")
 
@@ -101,7 +101,7 @@ class Asked:
         Refusal (400)."""
         value = self.fields.get("keep")
         if value is None:
-            return KEPT if marked_up else ()
+            return tuple(sorted(KEPT_OF_DOCUMENTS)) if marked_up else ()
         given = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
         names = tuple(sorted({name.strip() if isinstance(name, str) else "" for name in given} - {""}))
         if not set(names) <= set(CLASSES) or (given and not names and value != ""):
