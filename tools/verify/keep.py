@@ -12,10 +12,13 @@ and without by turns. Lines that lack something, or whose tags are mangled, are 
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
 import time
 from collections import Counter
+from itertools import product
+from operator import eq
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -50,6 +53,17 @@ def balanced(text: str) -> bool:
     return not open_elements
 
 
+def told(sources: list[str], found: list[str], references: list[str], tokenize: str) -> str:
+    """What a way of translating keeps, and how good it is."""
+    n_same = sum(map(eq, map(spans, sources), map(spans, found)))
+    of_balanced = [balanced(text) for source, text in zip(sources, found, strict=True) if balanced(source)]
+    scores = text_scores(found, references, tokenize)
+    return (
+        f"{n_same} of {len(sources)} have all and no more, {sum(of_balanced)} of {len(of_balanced)} balanced,"
+        f" chrF {scores.chrf:.2f}, BLEU {scores.bleu:.2f}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Does what is kept stand in the translations?")
     for name in ("model", "src", "ref"):
@@ -63,41 +77,29 @@ def main() -> None:
     read = [path.read_text(encoding="utf-8").splitlines() for path in (options.src, options.ref)]
     pairs = [pair for pair in zip(*read, strict=True) if spans(pair[0])][: options.lines]
     sources, references = [list(side) for side in zip(*pairs, strict=True)]
-    n_spans = sum(sum(spans(text).values()) for text in sources)
-    n_balanced = sum(map(balanced, sources))
-    print(f"{len(sources)} lines with {n_spans} spans, {n_balanced} of them balanced")
-    for engine in options.engine:
-        for beam in options.beam:
-            ways: dict[str, list[str]] = {"free": [], "kept": list(KEPT)}
-            made = {
-                way: Translator.load(options.model, engine=engine, threads=1, beam=beam, keep=keep)
-                for way, keep in ways.items()
-            }
-            quickest, texts = dict.fromkeys(ways, float("inf")), dict[str, list[str]]()
-            for translator in made.values():
-                translator.translate(sources[:4])
-            for _ in range(options.rounds):
-                for way, translator in made.items():
-                    began = time.perf_counter()
-                    texts[way] = translator.translate(sources)
-                    quickest[way] = min(quickest[way], time.perf_counter() - began)
-            for way, found in texts.items():
-                told = list(zip(sources, found, strict=True))
-                lacking = [pair for pair in told if spans(pair[0]) != spans(pair[1])]
-                mangled = [pair for pair in told if balanced(pair[0]) and not balanced(pair[1])]
-                scores = text_scores(found, references, options.tokenize)
-                rates = [
-                    sum(len(text.encode()) for text in side) / quickest[way] for side in (sources, found)
-                ]
-                print(
-                    f"{engine}, beam {beam}, {way}: {len(sources) - len(lacking)} of {len(sources)} have"
-                    f" all and no more, {n_balanced - len(mangled)} of {n_balanced} balanced, chrF"
-                    f" {scores.chrf:.2f}, BLEU {scores.bleu:.2f}, bytes a second: source {rates[0]:,.0f},"
-                    f" text {rates[1]:,.0f}",
-                    flush=True,
-                )
-                for source, text in [*lacking, *mangled] if way == "kept" else ():
-                    print(f"  {source}\n  {text}")
+    print(f"{len(sources)} lines with {sum(sum(spans(text).values()) for text in sources)} spans")
+    for engine, beam in product(options.engine, options.beam):
+        ways = {
+            way: Translator.load(options.model, engine=engine, threads=1, beam=beam, keep=keep)
+            for way, keep in (("free", []), ("kept", list(KEPT)))
+        }
+        quickest, texts = dict.fromkeys(ways, math.inf), dict[str, list[str]]()
+        for translator in ways.values():
+            translator.translate(sources[:4])
+        for way, translator in [*ways.items()] * options.rounds:
+            began = time.perf_counter()
+            texts[way] = translator.translate(sources)
+            quickest[way] = min(quickest[way], time.perf_counter() - began)
+        for way, found in texts.items():
+            rates = [sum(len(t.encode()) for t in side) / quickest[way] for side in (sources, found)]
+            print(
+                f"{engine}, beam {beam}, {way}: {told(sources, found, references, options.tokenize)},"
+                f" bytes a second: source {rates[0]:,.0f}, text {rates[1]:,.0f}",
+                flush=True,
+            )
+        for source, text in zip(sources, texts["kept"], strict=True):
+            if spans(source) != spans(text) or balanced(source) > balanced(text):
+                print(f"  {source}\n  {text}")
 
 
 if __name__ == "__main__":
