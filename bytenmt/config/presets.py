@@ -89,7 +89,7 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "paper": {"d_channels": 800, "n_sets": 6},
     },
     "convs2s": {
-        "tiny": _convs2s(96, 7, 4),
+        "tiny": _convs2s(96, 7, 4) | {"positions": "sinusoidal"},
         "small": _convs2s(128, 7, 11),
         "base": _convs2s(256, 7, 10),
         "fast": _convs2s(256, 7, 10) | {"decoder_layers": [[256, 7]] * 3, "decoder_dilations": [1, 3, 9]},
@@ -137,7 +137,7 @@ _ALONE_ALWAYS: dict[str, dict[str, Any]] = {
     "bahdanau": {"read_out": "current"},
     "luong": {"input_feeding": False},
     "bytenet": {"block": "multiplicative"},
-    "convs2s": {"encoder_layers": [], "n_positions": 0},
+    "convs2s": {"encoder_layers": [], "positions": "off"},
 }
 _WINDOWS: dict[str, Any] = {"context": 100, "window": 400}  # the paper's 500 bytes
 _ALONE_TRAIN: dict[str, dict[str, Any]] = {
