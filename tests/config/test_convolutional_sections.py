@@ -74,9 +74,9 @@ def test_the_command_ends_with_one_line() -> None:
 
 
 def test_no_positions_are_none() -> None:
-    """n_positions = 0 means off, as before there was a name for it."""
+    """n_positions = 0 means off where they are learned, as before there was a name for it."""
     for settings in (["n_positions=0"], ["positions=off"]):
-        config = load_config("convs2s", "tiny", "", [f"model.{setting}" for setting in settings])
+        config = load_config("convs2s", "small", "", [f"model.{setting}" for setting in settings])
         assert config.model.position_kind == "off"  # type: ignore[union-attr]
     parse_config({"model": {"arch": "convs2s", "d_embedding": 5, "decoder_layers": [[4, 3]],
                             "encoder_layers": [[4, 3]], "n_positions": 0}})  # fmt: skip
