@@ -29,7 +29,7 @@ from bytenmt.decoding.names import KEPT
 from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.scores import text_scores
 
-ELEMENT = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9:._-]*)[^<>]*?(/?)>")
+ELEMENT = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9:._-]*)(?:\s[^<>]*?)?(/?)>")
 VOID = ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
 
 
