@@ -137,7 +137,7 @@ _ALONE_ALWAYS: dict[str, dict[str, Any]] = {
     "bahdanau": {"read_out": "current"},
     "luong": {"input_feeding": False},
     "bytenet": {"block": "multiplicative"},
-    "convs2s": {"encoder_layers": [], "positions": "off"},
+    "convs2s": {"encoder_layers": [], "positions": "learned", "n_positions": 0},
 }
 _WINDOWS: dict[str, Any] = {"context": 100, "window": 400}  # the paper's 500 bytes
 _ALONE_TRAIN: dict[str, dict[str, Any]] = {

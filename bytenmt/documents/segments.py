@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from bytenmt.decoding.constraints.lexer import lexer
 from bytenmt.decoding.names import KEPT_OF_DOCUMENTS
 from bytenmt.documents.codes import partners
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, flat
@@ -71,6 +70,8 @@ def segments(source: Parts, limit: int) -> list[str | Segment]:
 
 def _tags(piece: Sequence[Part]) -> dict[int, str]:
     """Tags for a translator, by the places of the codes that a search cannot keep as they are."""
+    from bytenmt.decoding.constraints.lexer import lexer  # it imports NumPy
+
     extractor = lexer(KEPT_OF_DOCUMENTS)
     partner, text = partners(piece), flat(piece)
     ends: dict[int, str] = {}

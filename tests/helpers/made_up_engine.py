@@ -89,7 +89,7 @@ SIZES = {
     "bahdanau": ["d_hidden=12", "d_attention=10", "d_maxout=8"],
     "luong": ["d_hidden=12"],
     "bytenet": ["d_channels=8", "n_sets=1", "dilations=[1,2]"],
-    "convs2s": ["encoder_layers=[[8,3]]", "decoder_layers=[[8,3],[12,3]]"],
+    "convs2s": ["encoder_layers=[[8,3]]", "decoder_layers=[[8,3],[12,3]]", "positions=learned"],
 }
 
 

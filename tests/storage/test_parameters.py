@@ -62,7 +62,7 @@ def test_a_state_is_as_large_as_it_says(name: str) -> None:
 
 def test_tables_and_vectors_are_no_matrices() -> None:
     """What stays float32 in a converted file."""
-    shapes = parameter_shapes(load_config("convs2s", "tiny", "", []).model)
+    shapes = parameter_shapes(load_config("convs2s", "small", "", []).model)
     others = {name for name, shape in shapes.items() if not is_matrix(name, shape)}
     assert {"embedding.weight", "target_positions.weight", "encoder.positions.weight"} <= others
     assert all(
