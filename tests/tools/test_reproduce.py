@@ -162,6 +162,7 @@ from pathlib import Path
 run = Path(sys.argv[sys.argv.index("-o") + 1])
 run.mkdir(exist_ok=True)
 (run / "begun").write_text(" ".join(sys.argv))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what is begun behind & in a script ignores it
 try:
     (run / "begun").replace(run / "told")  # whoever waits for it may interrupt now
     time.sleep(60)
