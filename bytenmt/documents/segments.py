@@ -77,10 +77,10 @@ def _tags(piece: Sequence[Part]) -> dict[int, str]:
     ends: dict[int, str] = {}
     number = 0
     for index, part in enumerate(piece):
-        pair = [index, *([partner[index]] if index in partner else [])]
-        codes = [utf8(piece[at].text) for at in pair]
         if part.kind == TEXT or index in ends:
             continue
+        pair = [index, *([partner[index]] if index in partner else [])]
+        codes = [utf8(piece[at].text) for at in pair]
         if all([span[:2] for span in extractor.spans(code)] == [(0, len(code))] for code in codes):
             continue
         number += 1

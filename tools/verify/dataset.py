@@ -7,9 +7,9 @@ Lines of --src, repeated to so many rows with ids, are translated by `translate`
 threads, by `translate --workers 2`, and by `translate-dataset` on Ray's local mode, undisturbed: the rate of
 each, its start counted, and whether rows are equal. Then a job is begun of which --kills actors and as many
 drivers get SIGKILL in turn, each at a moment that is drawn evenly from a time in which, after the start until
-a first block is done, twice a death's share of the rest is; a killed job goes on by --resume. Options that
-are not known here are given to all commands. Prints a line for each death and a summary, and exits with 1
-where a row is lost, doubled, out of order or another one.
+a first block is done, nearly twice a death's share of the rest is; a killed job goes on by --resume. Options
+that are not known here are given to all commands. Prints a line for each death and a summary, and exits with
+1 where a row is lost, doubled, out of order or another one.
 Needs the extra `ray`; knows commands and processes alone, and kills those that it has started.
 """
 
