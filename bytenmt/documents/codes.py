@@ -7,9 +7,9 @@ Knows strings; knows no format and no translator.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts
+from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, flat
 
 TAG = r"</?[A-Za-z](?:[^<>\"']|\"[^\"]*\"|'[^']*')*>"
 PLACEHOLDER = (
@@ -20,6 +20,7 @@ PLACEHOLDER = (
 )
 IN_STRINGS = re.compile(f"{TAG}|{PLACEHOLDER}")
 TAGS = re.compile(TAG)
+ESCAPE = re.compile(r"\\[!-/:-@\[-`{-~]")
 NAME = re.compile(r"</?([A-Za-z][^\s/>]*)")
 
 
@@ -93,6 +94,11 @@ def strings(text: str) -> Parts:
     return paired(found(text, IN_STRINGS))
 
 
+def string_of(parts: Parts) -> str:
+    """The string of a program from text and codes, so that they are read from it again."""
+    return flat(apart(parts, strings))
+
+
 def put_back(source: Parts, output: str) -> tuple[Parts, bool]:
     """A translation as text and codes, with all codes of its source, and whether it had them so.
 
@@ -124,6 +130,32 @@ def put_back(source: Parts, output: str) -> tuple[Parts, bool]:
         spaced = part.kind == ALONE and not part.text.startswith("<")
         parts += [Part(" ")] * (spaced and index > 0 and bool(parts)) + [part]
     return paired(parts), whole
+
+
+def apart(parts: Parts, read: Callable[[str], Iterable[Part]], escaped: Callable[[str], str] = str) -> Parts:
+    """The same, written so that it is read as these codes: with a blank, or escaped text, where what touches
+    would be read as something else, as %s behind a % would. escaped: a text in which there are no codes but
+    escapes; what it is read as does not count. Where nothing helps, the codes are there all the same."""
+
+    def codes(some: Iterable[Part]) -> list[str]:
+        return [part.text for part in some if part.kind != TEXT and not ESCAPE.fullmatch(part.text)]
+
+    wanted, best = codes(parts), list(parts)
+
+    def right(some: Sequence[Part]) -> tuple[int, int]:
+        """How many codes are read before the first other one, and how few others."""
+        found = codes(read(flat(some)))
+        same = next((n for n, pair in enumerate(zip(found, wanted, strict=False)) if len({*pair}) > 1), None)
+        return min(len(found), len(wanted)) if same is None else same, -len(found)
+
+    every, reached = (len(wanted), -len(wanted)), right(best)
+    for index, part in enumerate(parts):
+        texts = [part.text, escaped(part.text)] if part.kind == TEXT else [part.text]
+        for text in dict.fromkeys([*texts, *(" " + text for text in texts if index)]):
+            other = [*best[:index], Part(text, part.kind), *best[index + 1 :]]
+            if reached != every and (there := right(other)) > reached:
+                best, reached = other, there
+    return tuple(best)
 
 
 def _fitting(text: str, unused: dict[int, Part], partner: dict[int, int], stack: list[int]) -> int | None:

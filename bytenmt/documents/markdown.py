@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from bytenmt.documents.codes import TAG, kind_of_tag, paired
+from bytenmt.documents.codes import TAG, apart, kind_of_tag, paired
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, Unit, flat
 
 LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
@@ -53,6 +53,9 @@ DIVIDER = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ 
 CELL = re.compile(r"(?:\\.|`+[^`]*`+|[^|\\`]|\\|`)+")
 BREAK = re.compile(r"(?:[ ]{2,}|\\)$")
 MARK = re.compile(r"#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|=+\s*$|-+\s*$|\|")
+# What a text would be no paragraph with, at its beginning, and what might be read as a code.
+BEGINNING = re.compile(f"{MARK.pattern}|{HTML_BLOCK.pattern}|{FENCE.pattern}|{DEFINITION.pattern}")
+SPECIAL = re.compile(r"[\\`*_~\[\]<&]")
 NUMBER = re.compile(r"(\d{1,9})([.)](?:\s|$))")
 CODES = re.compile(
     r"(?P<code>(?<!`)(`+)(?!`).+?(?<!`)\2(?!`))"
@@ -162,7 +165,7 @@ class _Reader:
             self._end()
             end = HEADING_END.search(bare, heading.end())
             assert end is not None
-            self._add([(at + heading.end(), at + end.start())], _plain)
+            self._add([(at + heading.end(), at + end.start())], flat)
         elif RULE.match(bare) or (DEFINITION.match(bare) and not bare.lstrip().startswith("[^")):
             self._end()
         elif self._table or ("|" in bare and DIVIDER.match(following) and "-" in following):
@@ -191,15 +194,19 @@ class _Reader:
         self._table = False
         if self._block.lines:
             marked = MARK.match(self.text, self._block.lines[0][0])
-            self._add(self._block.lines, _plain if marked else _paragraph)
+            self._add(self._block.lines, flat if marked else _paragraph)
             self._block = _Block()
 
-    def _add(self, lines: list[tuple[int, int]], write: Callable[[Parts, bool], str]) -> None:
+    def _add(self, lines: list[tuple[int, int]], write: Callable[[Parts], str]) -> None:
         start, end = lines[0][0], lines[-1][1]
         raw = " ".join(self.text[begin:stop].rstrip() for begin, stop in lines)
         source = paired(_parts(raw, self.labels))
+
+        def written(parts: Parts, _: bool) -> str:
+            return write(apart(parts, lambda text: _parts(text, self.labels), _escaped))
+
         if any(part.kind == TEXT and part.text.strip() for part in source):
-            self.units.append(Unit(start, "", source, start, end, source, write))
+            self.units.append(Unit(start, "", source, start, end, source, written))
 
 
 def read(text: str) -> list[Unit]:
@@ -244,18 +251,18 @@ def _side(raw: str, start: int, end: int) -> str:
     return CLOSE
 
 
-def _plain(parts: Parts, _: bool) -> str:
-    return flat(parts)
+def _escaped(text: str) -> str:
+    return SPECIAL.sub(r"\\\g<0>", text)
 
 
-def _cell(parts: Parts, _: bool) -> str:
+def _cell(parts: Parts) -> str:
     return "".join(part.text.replace("|", "\\|") if part.kind == TEXT else part.text for part in parts)
 
 
-def _paragraph(parts: Parts, _: bool) -> str:
+def _paragraph(parts: Parts) -> str:
     """A paragraph on a line, whose beginning is none of the marks of lines."""
     if parts and parts[0].kind == TEXT:
         first = parts[0].text.lstrip()
         first = NUMBER.sub(r"\1\\\2", first, count=1) if NUMBER.match(first) else first
-        parts = (Part("\\" + first if MARK.match(first) else first), *parts[1:])
+        parts = (Part("\\" + first if BEGINNING.match(first) else first), *parts[1:])
     return flat(parts)

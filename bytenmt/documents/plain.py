@@ -63,9 +63,20 @@ def _column(header: list[Cell], wanted: str, option: str) -> tuple[int, bool]:
 
 
 def _delimiter(text: str) -> str:
-    """What the first line has most of."""
-    first = re.sub(r'"[^"]*"', "", text[: 1 << 16].partition("\n")[0])
-    return max(",;\t|", key=first.count)
+    """What the first line has most of, of those by which the first rows have as many cells as each other."""
+    begin = text[: 1 << 16].rpartition("\n")[0] if len(text) > 1 << 16 else text
+    first = re.sub(r'"[^"]*"', "", begin.partition("\n")[0])
+    known = sorted(",;\t|", key=first.count, reverse=True)
+    return next((one for one in known if one in first and _is_even(begin, one)), known[0])
+
+
+def _is_even(text: str, delimiter: str) -> bool:
+    """Whether the rows, but for empty lines, have as many cells as each other."""
+    try:
+        rows = _rows(text, delimiter, quotes=True)
+    except Malformed:
+        return False
+    return len({len(row) for row in rows if len(row) > 1 or row[0].value}) == 1
 
 
 def _rows(text: str, delimiter: str, quotes: bool) -> list[list[Cell]]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from gettext import c2py
 from typing import NamedTuple
 
-from bytenmt.documents.codes import strings
-from bytenmt.documents.document import TEXT, Edit, Malformed, Parts, Unit, flat
+from bytenmt.documents.codes import string_of, strings
+from bytenmt.documents.document import TEXT, Edit, Malformed, Parts, Unit
 
 CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([A-Za-z0-9._:-]+)', re.IGNORECASE)
 LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
@@ -201,7 +201,7 @@ def _units(text: str, entry: _Entry, one: _One) -> list[Unit]:
 
 def _writer(lead: str, newline: str) -> Callable[[Parts, bool], str]:
     """lead: the word of a form that the entry has not yet, on a line of its own."""
-    return lambda parts, _: lead + _quoted(flat(parts), newline)
+    return lambda parts, _: lead + _quoted(string_of(parts), newline)
 
 
 def _codes(string: _String) -> list[str]:

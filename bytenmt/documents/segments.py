@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from bytenmt.decoding.names import KEPT_OF_DOCUMENTS
+from bytenmt.decoding.names import KEPT, KEPT_OF_DOCUMENTS
 from bytenmt.documents.codes import partners
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, flat
 
@@ -35,10 +35,27 @@ class Segment(NamedTuple):
     instead: tuple[tuple[str, str], ...] = ()
 
     def restored(self, translation: str) -> str:
-        """A translation with the codes themselves."""
-        for tag, code in self.instead:
-            translation = translation.replace(tag, code)
-        return translation
+        """A translation with the codes themselves; with a blank where what touches one that stands alone would
+        be no span to keep any more, as the number in _3 behind the code _."""
+        if not self.instead:
+            return translation
+        codes = dict(self.instead)
+        tags = re.split(f"({'|'.join(map(re.escape, codes))})", translation)
+        pieces = [codes.get(one, one) for one in tags]
+        for index in range(1, len(tags)):
+            before, behind = pieces[index - 1], pieces[index]
+            alone = any(one in codes and one.endswith("/>") for one in tags[index - 1 : index + 1])
+            if alone and _spans(before + behind) != _spans(before) + _spans(behind):
+                pieces[index] = " " + behind
+        return "".join(pieces)
+
+
+def _spans(text: str) -> list[bytes]:
+    """Of every class, in their order."""
+    from bytenmt.decoding.constraints.lexer import lexer  # it imports NumPy
+
+    line = utf8(text)
+    return [line[span.begin : span.end] for span in lexer(KEPT).spans(line)]
 
 
 def utf8(text: str) -> bytes:

@@ -9,8 +9,8 @@ import json
 import re
 from collections.abc import Callable
 
-from bytenmt.documents.codes import strings
-from bytenmt.documents.document import Malformed, Parts, Unit, flat
+from bytenmt.documents.codes import string_of, strings
+from bytenmt.documents.document import Malformed, Parts, Unit
 
 JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]')
 SENTENCE_RULES = re.compile(
@@ -49,7 +49,7 @@ def read_json(text: str) -> list[Unit]:
 
 
 def _json_writer(ascii_only: bool) -> Callable[[Parts, bool], str]:
-    return lambda parts, _: json.dumps(flat(parts), ensure_ascii=ascii_only)
+    return lambda parts, _: json.dumps(string_of(parts), ensure_ascii=ascii_only)
 
 
 def _json_values(text: str) -> list[tuple[tuple[str, ...], int, int]]:
@@ -145,7 +145,7 @@ def _property(raw: str, at: int) -> str:
 
 def _property_writer(apostrophes: bool, most: str) -> Callable[[Parts, bool], str]:
     def write(parts: Parts, _: bool) -> str:
-        value = flat(parts)
+        value = string_of(parts)
         value = value.replace("'", "''") if apostrophes else value
         value = value.replace("\\", "\\\\")
         for letter, character in LETTERS.items():

@@ -19,6 +19,10 @@ LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
 SRT_TIME = re.compile(r"\s*-?\d+:\d+:\d+[,.:]\d+\s*-->\s*-?\d+:\d+:\d+[,.:]\d+.*")
 VTT_TIME = re.compile(r"\s*(?:\d+:)?\d+:\d+\.\d+\s*-->\s*(?:\d+:)?\d+:\d+\.\d+(?:\s.*)?")
 TIME = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d")
+VTT_ARROW, SRT_ARROW = (
+    re.compile("-->"),
+    re.compile(r"\d\s*-->|-->\s*\d"),
+)  # a text in SubRip may have an arrow
 NOT_A_CUE = re.compile(r"(?:NOTE|STYLE|REGION)(?:\s|$)")
 CODE = re.compile(
     r"</?[A-Za-z][^<>]*>|</>|<[\d:.]+>|<>|\{\\[^{}]*\}|(?P<entity>&(?:\w+|#\d+|#x[0-9a-fA-F]+);)"
@@ -40,7 +44,7 @@ def read_srt(text: str) -> list[Unit]:
     for number, block in enumerate(_cut_at_times(_blocks(text), SRT_TIME, numbered=True)):
         at = _times(block, SRT_TIME)
         lines = block if at is None else block[at + 1 :]  # no times: a blank line was in the text of a cue
-        wrong = block[0] if at is None and number == 0 else _arrow(lines)
+        wrong = block[0] if at is None and number == 0 else _times_within(lines, SRT_ARROW)
         if wrong is not None:
             raise Malformed("expected a number and times as 00:00:01,000 --> 00:00:02,000", wrong.start)
         if at is None and len(block) == 1 and block[0].text.strip().isdigit():
@@ -58,7 +62,7 @@ def read_vtt(text: str) -> list[Unit]:
         if NOT_A_CUE.match(block[0].text):
             continue
         at = _times(block, VTT_TIME)
-        wrong = _arrow(block if at is None else block[at + 1 :])
+        wrong = _times_within(block if at is None else block[at + 1 :], VTT_ARROW)
         if wrong is not None:
             raise Malformed("expected times as 00:01.000 --> 00:02.000", wrong.start)
         if at is not None:
@@ -72,9 +76,9 @@ def _times(block: Sequence[_Line], pattern: re.Pattern[str]) -> int | None:
     return next((index for index, line in enumerate(block[:2]) if pattern.fullmatch(line.text)), None)
 
 
-def _arrow(lines: Sequence[_Line]) -> _Line | None:
+def _times_within(lines: Sequence[_Line], arrow: re.Pattern[str]) -> _Line | None:
     """A line that has what stands between times, or begins with a time, and is none with times."""
-    return next((line for line in lines if "-->" in line.text or TIME.match(line.text)), None)
+    return next((line for line in lines if arrow.search(line.text) or TIME.match(line.text)), None)
 
 
 def _cut_at_times(

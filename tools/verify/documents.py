@@ -1,7 +1,8 @@
 """Real documents read, written back and filled, of every format that is found below a folder.
 
     python tools/verify/documents.py FOLDER... [--format NAME] [--show N]
-    python tools/verify/documents.py FOLDER... --model RUN [--beam N] [--units 100]
+    python tools/verify/documents.py FOLDER... --model RUN [--beam N] [--engine NAME] [--units 100]
+    python tools/verify/documents.py --lines TEXT --model RUN …
 
 Of each file: every unit written back as it was read must give the same bytes. Every unit written anew,
 whatever stood there, must be read again as the same text, with all else as it was. And every unit translated,
@@ -11,15 +12,18 @@ malformed.
 
 With a model the files are translated by it instead, and of those units of a format that have a placeholder, a
 tag, a URL or an address, the first --units are looked at: whether just these stand in their translation, and
-whether its tags close in order where theirs do.
+whether its tags close in order where theirs do. With --lines the first --units lines of a text that have
+such spans are written as documents of every format, and these are looked at.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from html import unescape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,15 +37,17 @@ from bytenmt.documents.formats import FORMATS, Wanted, read
 from bytenmt.documents.translation import asking, translate
 from bytenmt.errors import DataError
 from tools.verify.keep import balanced, spans
+from tools.verify.made_documents import made
 
 BY_NAME = "csv", "tsv", "json", "text"  # a folder holds many that are no documents: these by --format alone
-BILINGUAL = "tmx", "xliff", "po"
+CUES = "srt", "vtt"
+MARKED_UP = "html", "markdown"  # whose codes at the end of a unit are no part of it when it is read again
 PAIRS = [("en", "fr"), ("en-us", "de"), ("en", "ko")]
 
 
 def wanted(name: str, data: bytes) -> Wanted:
     if name == "tmx":
-        return Wanted(pair=next((p for p in PAIRS if f'"{p[1]}'.encode() in data.lower()), ("en", "fr")))
+        return Wanted(pair=next((p for p in PAIRS if f'lang="{p[1]}'.encode() in data.lower()), ("en", "fr")))
     if name == "xliff":
         return Wanted(pair=("en", "fr"))
     return Wanted(column="1") if name in ("csv", "tsv") else Wanted()
@@ -132,8 +138,7 @@ class Kept(NamedTuple):
 
 
 def kept(data: bytes, name: str, path: Path, more: Wanted, translator: Translator) -> Kept:
-    """What a model's translation of a file keeps: unit by unit where it stands beside its source, else all in
-    all, as codes at the end of a unit are no part of it when it is read again. Raises DataError."""
+    """What a model's translation of a file keeps: by unit, by cue, or in all. Raises DataError."""
     document = read(data, name, path, more)
     n_units = sum(bool(spans(flat(unit.source))) for unit in document.units)
     if not n_units:
@@ -141,13 +146,16 @@ def kept(data: bytes, name: str, path: Path, more: Wanted, translator: Translato
     limit = translator.max_source_bytes
     written, _ = translate(document, asking(translator), limit=limit, overwrite=True)
     again = read(written, name, path, more)
-    if len(again.units) != len(document.units):
+    if name in CUES:
+        cues = [unescape(one.text).replace("\r\n", "\n").split("\n\n") for one in (document, again)]
+        told = list(zip(*cues, strict=True))
+    elif name in MARKED_UP:
+        told = [(unescape(document.text), unescape(again.text))]
+    elif len(again.units) != len(document.units):
         return Kept(n_units, [f"{path}: {len(document.units)} units, then {len(again.units)}"], [])
-    if name in BILINGUAL:
+    else:
         units = zip(document.units, again.units, strict=True)
         told = [(flat(before.source), flat(after.target)) for before, after in units if after.target]
-    else:
-        told = [(document.text, again.text)]
     other = [f"{path}: {difference(one, two)}" for one, two in told if spans(one) != spans(two)]
     mangled = [f"{one!r} became {two!r}" for one, two in told if balanced(one) and not balanced(two)]
     return Kept(n_units, other, mangled)
@@ -183,20 +191,35 @@ def all_kept(paths: Sequence[tuple[str, Path]], translator: Translator, enough: 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("folders", type=Path, nargs="*")
     parser.add_argument("--format", action="append", choices=FORMATS, help="these alone, also data")
     parser.add_argument("--show", type=int, default=20, help="files that fail, at most")
     parser.add_argument("--model", type=Path, help="translates them")
     parser.add_argument("--beam", type=int, default=1)
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--lines", type=Path, help="a text whose lines are made documents of every format")
     parser.add_argument("--units", type=int, default=100, help="of a format that have spans, about so many")
     options = parser.parse_args()
+    if options.lines:
+        with tempfile.TemporaryDirectory() as folder:
+            lines = options.lines.read_text(encoding="utf-8").split("\n")
+            made([line for line in lines if spans(line)][: options.units], Path(folder))
+            options.folders, options.format = [Path(folder)], options.format or list(FORMATS)
+            return looked_at(options)
+    return looked_at(options)
+
+
+def looked_at(options: argparse.Namespace) -> int:
+    """Print what the files below the folders are; the exit code."""
     files, units, bad, malformed, shown = Counter[str](), Counter[str](), Counter[str](), Counter[str](), 0
     formats = options.format or [name for name in FORMATS if name not in BY_NAME]
     suffixes = {suffix: name for name in formats for suffix in FORMATS[name].suffixes}
     every = sorted(path for folder in options.folders for path in folder.rglob("*") if path.is_file())
     paths = [(suffixes[path.suffix.lower()], path) for path in every if path.suffix.lower() in suffixes]
     if options.model:
-        translator = Translator.load(options.model, threads=1, beam=options.beam, keep=list(KEPT))
+        translator = Translator.load(
+            options.model, threads=1, engine=options.engine, beam=options.beam, keep=list(KEPT)
+        )
         return all_kept(paths, translator, options.units, options.show)
     for name, path in paths:
         try:

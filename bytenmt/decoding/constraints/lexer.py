@@ -32,7 +32,7 @@ CLASSES = {
     "placeholders": (
         r"\{\{[^{}]*\}\}?|[$#]?\{[A-Za-z0-9_.:,!$ -]*\}|\$[A-Za-z_][A-Za-z0-9_]*"
         r"|%(\([A-Za-z0-9_.-]+\))?([0-9]+\$)?[#0+-]*([0-9]+|\*)?(\.([0-9]+|\*))?(hh|h|ll|l|q|j|z|t|L)?"
-        r"[diouxXeEfFgGcrsap@]|%%|%[A-Za-z_][A-Za-z_]+%|\[X[0-9]+X\]"
+        r"[diouxXeEfFgGaAcrspn@]|%%|%[A-Za-z_][A-Za-z_]+%|\[X[0-9]+X\]"
     ),
     "tags": rf"</?{_NAME}(\s+{_NAME}(\s*=\s*{_VALUE})?)*\s*/?>|<>|</>|<!--[^<>]*-->",
     "urls": rf"<?{_URL}|<{_URL}>|www\.{_DOMAIN}(/{_PATH}*[A-Za-z0-9/_~#$&*+=%@-])?",

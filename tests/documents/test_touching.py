@@ -1,0 +1,142 @@
+"""Whatever a translator writes beside the codes of a unit, they are read as the codes that they were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from bytenmt.documents.codes import ESCAPE, put_back, strings
+from bytenmt.documents.document import TEXT, Document, Parts, flat
+from bytenmt.documents.formats import Wanted, read
+from bytenmt.documents.segments import Segment
+
+COMMON_MARK = MarkdownIt("commonmark")
+
+
+def document(name: str, text: str) -> Document:
+    return read(text.encode(), name, Path("file"), Wanted(column="1"))
+
+
+def codes(parts: Parts) -> list[str]:
+    return [part.text for part in parts if part.kind != TEXT and not ESCAPE.fullmatch(part.text)]
+
+
+def inline(text: str) -> list[Token]:
+    """What CommonMark's own reader finds in the only paragraph, which must be one."""
+    tokens = COMMON_MARK.parse(text)
+    assert [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"], text
+    return tokens[1].children or []
+
+
+def written(name: str, text: str, output: str) -> str:
+    """The document with its unit translated."""
+    (unit,) = (of := document(name, text)).units
+    return of.with_units([(put_back(unit.source, output)[0], False)]).decode()
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("So `b`", "So `b` ``a``"),
+        ("So.``a```b`", "So.``a`` `b`"),
+        ("So ` ``a`` `b`", r"So \` ``a`` `b`"),
+        ("So *x ``a`` `b` y*", r"So \*x ``a`` `b` y\*"),
+        ("So <x2/ ``a`` `b`", "So <x2/ ``a`` `b`"),
+        ("<x2/ ``a`` `b`", r"\<x2/ ``a`` `b`"),
+        ("~~~ ``a`` `b`", r"\~\~\~ ``a`` `b`"),
+        ("[x]: ``a`` `b`", r"\[x]: ``a`` `b`"),
+        ("1. ``a`` `b`", r"1\. ``a`` `b`"),
+    ],
+)
+def test_code_in_markdown(output: str, expected: str) -> None:
+    text = written("markdown", "Is ``a`` like `b`\n", output)
+    assert text == expected + "\n"
+    assert sorted(one.content for one in inline(text) if one.type == "code_inline") == ["a", "b"]
+
+
+PIECES = [
+    "``a``",
+    "`b`",
+    "*",
+    "**",
+    "_",
+    "`",
+    "``",
+    "[",
+    "](u)",
+    "]",
+    "<b>",
+    "\\",
+    "~~~",
+    "#",
+    "x",
+    " ",
+    ".",
+    "- ",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=10))
+def test_any_text_in_markdown(pieces: list[str]) -> None:
+    """A stray backtick opens no code, and every code of the source is one."""
+    text = written("markdown", "Is ``a`` like `b`\n", "X" + "".join(pieces))
+    assert sorted(one.content for one in inline(text) if one.type == "code_inline") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("po", 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "a %A"\nmsgstr ""\n'),
+        ("json", '{"k": "a %A"}\n'),
+        ("properties", "k=a %A\n"),
+    ],
+)
+def test_a_sign_before_a_placeholder(name: str, text: str) -> None:
+    found = written(name, text, "B %%A")
+    assert "B % %A" in found
+    of = document(name, found).units[-1].target
+    assert of is not None and codes(of) == ["%A"]
+
+
+@given(st.lists(st.sampled_from(["%", "%s", "{", "{n}", "}", "%%", "$", " ", "x", "<b>", "<"]), max_size=8))
+def test_strings_are_read_again(pieces: list[str]) -> None:
+    """As often as in the source, wherever a text may begin a code without ending it."""
+    source = strings("%s of {n}")
+    parts, _ = put_back(source, "".join(pieces))
+    text = document("json", '{"k": "%s of {n}"}').with_units([(parts, False)]).decode()
+    (again,) = document("json", text).units
+    if not codes(strings("".join(part.text for part in parts if part.kind == TEXT))):
+        assert sorted(codes(again.source)) == sorted(codes(parts)), flat(parts)
+
+
+@pytest.mark.parametrize(
+    ("translation", "expected"),
+    [
+        ("a<x1/>3 <x1/> <x1/>x", "a_ 3 _ _x"),
+        ("%sc<x2/>, %s.<x2/>", "%sc %y, %s.%y"),
+        ("See <g3>https://a.b</g3>", "See **https://a.b**"),
+    ],
+)
+def test_a_code_in_place_of_its_tag_hides_no_span(translation: str, expected: str) -> None:
+    codes = ("<x1/>", "_"), ("<x2/>", "%y"), ("<g3>", "**"), ("</g3>", "**")
+    assert Segment(b"", (), codes).restored(translation) == expected
+
+
+def test_an_arrow_in_subtitles() -> None:
+    (unit,) = document("srt", "1\n0:0:1,0 --> 0:0:2,0\nStart --> Programs\n").units
+    assert flat(unit.source) == "Start --> Programs"
+
+
+def test_the_delimiter_by_which_rows_are_even() -> None:
+    text = 'one; two; three,kept\n"four; five",kept\nsix,kept\n'
+    assert [flat(unit.source) for unit in document("csv", text).units] == [
+        "one; two; three",
+        "four; five",
+        "six",
+    ]
+    assert [flat(unit.source) for unit in document("csv", "a,b;c;d\n1;2;3\n").units] == ["a,b", "1"]
