@@ -35,8 +35,8 @@ class Segment(NamedTuple):
     instead: tuple[tuple[str, str], ...] = ()
 
     def restored(self, translation: str) -> str:
-        """A translation with the codes themselves; with a blank where what touches one that stands alone would
-        be no span to keep any more, as the number in _3 behind the code _."""
+        """A translation with the codes themselves; with a blank where what touches one that stands alone
+        would be no span to keep any more, as the number in _3 behind the code _."""
         if not self.instead:
             return translation
         codes = dict(self.instead)

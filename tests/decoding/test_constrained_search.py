@@ -82,6 +82,8 @@ def check_kept(requests: list[Request], found: list[list[Hypothesis]], rules: Ru
             assert len(one.text) <= request.limit
             assert one.text.startswith(request.prefix)
             assert UNMET not in rules.flags(request, one.text), (request, one.text)
+            for sign in b"" if request.prefix else request.constraint.shut:
+                assert one.text.count(sign) == (request.source or b"").count(sign), (request, one.text)
 
 
 def distributions(n: int) -> list[Distribution]:

@@ -258,6 +258,14 @@ def test_what_the_prefix_has_is_not_owed_again() -> None:
     assert rules.flags(asked, b"<b>{y} {x}</b>") == (LIMIT,)
 
 
+def test_signs_that_stand_in_spans_alone() -> None:
+    """They begin no more than is owed; what a text has free besides it may have."""
+    rules = Rules(("tags", "placeholders"))
+    for source, shut in ((b"<b>x</b>", b"<"), (b"a <b>x</b> < {y}", b"{"), (b"a < b", b""), (b"{ {x}", b"")):
+        assert rules.constraint(source).shut == shut
+    assert Rules(("tags",)).constraint(b"<b>x</b> {y}").shut == b"<"
+
+
 def test_flags() -> None:
     rules = Rules(("placeholders",))
     asked = rules.asked(Request(b"a {x} b", 20))

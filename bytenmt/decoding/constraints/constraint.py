@@ -23,7 +23,8 @@ SEPARATOR = 1  # bytes that may have to stand before an item: room for it is res
 class Item(NamedTuple):
     """Bytes that must be written. group: one of its items is enough; an index. cost: bytes that are reserved
     for the group, at its first item, which is the one that is written where room gets short; at others 0.
-    binding: bytes of it in which a span is complete already, so that behind them it is written to its end.
+    binding: bytes of it in which a span is complete already, or that no text may have but it, so that behind
+    them it is written to its end.
     within, leads, after, closes: see nesting.Place. right: no letter may follow. owed: not in the prefix."""
 
     text: bytes
@@ -39,11 +40,13 @@ class Item(NamedTuple):
 
 
 class Constraint(NamedTuple):
-    """items: in the order of the source. forbidden: texts that must not come. state: the lexer's, and inside:
-    the element that is open, where the prefix ends. short: the items alone are longer than was allowed."""
+    """items: in the order of the source. forbidden: texts that must not come. shut: bytes that stand in items
+    alone. state: the lexer's, and inside: the element that is open, where the prefix ends. short: the items
+    alone are longer than was allowed."""
 
     items: tuple[Item, ...] = ()
     forbidden: tuple[bytes, ...] = ()
+    shut: bytes = b""
     state: int = 0
     inside: int = ROOT
     short: bool = False
@@ -91,8 +94,8 @@ class Numbers(NamedTuple):
 
     text (n, p) uint8: the items' bytes, one behind the other; first, length, cost, group, binding, within,
     leads, after (n, k) int64, first: where in text; closes, right, owed (n, k) bool. ban (n, s, 256) int16:
-    an automaton that goes to -1 where a forbidden text is complete; its state 0 is the beginning. state,
-    inside (n,) int64.
+    an automaton that goes to -1 where a forbidden text is complete; its state 0 is the beginning. shut
+    (n, 256) bool. state, inside (n,) int64.
     """
 
     text: npt.NDArray[np.uint8]
@@ -108,6 +111,7 @@ class Numbers(NamedTuple):
     right: Bools
     owed: Bools
     ban: npt.NDArray[np.int16]
+    shut: Bools
     state: Ints
     inside: Ints
 
@@ -119,6 +123,7 @@ class Numbers(NamedTuple):
         return Numbers(
             text=np.zeros((n, size.text), np.uint8),
             ban=np.zeros((n, size.states, N_IDS), np.int16),
+            shut=np.zeros((n, N_IDS), np.bool_),
             state=np.zeros(n, np.int64),
             inside=np.full(n, ROOT, np.int64),
             **each,
@@ -140,6 +145,7 @@ class Numbers(NamedTuple):
         if constraint.forbidden:
             ban = ban_of(constraint.forbidden)
             self.ban[row, : len(ban)] = ban
+        self.shut[row, list(constraint.shut)] = True
         self.state[row], self.inside[row] = constraint.state, constraint.inside
 
 

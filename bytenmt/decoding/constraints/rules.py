@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CACHED = 2048  # lines that are read once, and asked for when they are cut, translated and looked at
 Parts = tuple[list[Span], list[tuple[bytes, ...]], tuple[bytes, ...]]
+BEGINNINGS = b"<{"
 LIMIT, UNMET = "limit", "unmet"  # flags of a translation
 
 
@@ -76,19 +77,29 @@ class Rules:
         """What a translation of this source owes, that begins with the prefix."""
         spans, terms, forbidden = self._parts(source)
         kept = [source[span.begin : span.end] for span in spans if span.of]
+        shut = self._shut(source, kept)
         items = []
         for group, (text, place) in enumerate(zip(kept, places(kept), strict=True)):
-            items.append(Item(text, group, len(text) + SEPARATOR, self.lexer.binding(text), *place))
+            binding = 1 if text[0] in shut else self.lexer.binding(text)
+            items.append(Item(text, group, len(text) + SEPARATOR, binding, *place))
         for group, forms in enumerate(terms, len(items)):
             reserved = max(map(len, forms)) + SEPARATOR
             for number, form in enumerate(forms):
                 cost = 0 if number else reserved
                 binding = self.lexer.binding(form)
                 items.append(Item(form, group, cost, binding, right=ends_wordlike(form)))
-        constraint = Constraint(tuple(items), forbidden)
+        constraint = Constraint(tuple(items), forbidden, shut)
         if prefix:
             constraint = Walk(self.lexer, constraint, len(prefix)).read(prefix).rest()
         return constraint
+
+    @staticmethod
+    def _shut(source: bytes, kept: Sequence[bytes]) -> bytes:
+        """Bytes that stand in what is kept alone, of those that begin a tag or a placeholder: free in a
+        translation, such a one begins what would be one too many, and has to be left half written."""
+        return bytes(
+            sign for sign in BEGINNINGS if 0 < source.count(sign) == sum(text.count(sign) for text in kept)
+        )
 
     def asked(self, request: Asked) -> Asked:
         """The request with what it owes, and a limit under which all of that fits."""

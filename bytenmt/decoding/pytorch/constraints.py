@@ -44,6 +44,7 @@ class Owing(NamedTuple):
     closes: Tensor
     right: Tensor
     ban: Tensor
+    shut: Tensor
     owed: Tensor
     track: Tensor
     offset: Tensor
@@ -168,7 +169,7 @@ class Rulebook:
         """Which bytes may come. automaton (n, b) int64: see utf8; room (n,) int64: bytes that are left."""
         left = room[:, None] - view.reserved
         free = self._may[left.clamp(0, LONGEST_CHARACTER), automaton] & self._freely[owing.lexer]
-        free = free & ~view.bound[:, :, None]
+        free = free & ~view.bound[:, :, None] & ~owing.shut[:, None]
         last = (automaton == ACCEPT) & (view.n_left == 0) & ~view.bound
         free[:, :, EOS].copy_(free[:, :, EOS] & last)
         # A word that goes on leaves its item owed, which then needs room again.

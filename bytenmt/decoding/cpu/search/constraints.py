@@ -151,7 +151,7 @@ def constrain(
         whole = ended >= 0 and tables.right[place, ended] and room - reserved_before < LONGEST_CHARACTER
         last = automaton == ACCEPT and n_left == 0
         for byte in range(N_IDS):
-            free = character[byte] and rules.freely[state, byte] and not bound
+            free = character[byte] and rules.freely[state, byte] and not (bound or tables.shut[place, byte])
             if byte == EOS:
                 free = free and last
             elif (closing and last and not bound) or (whole and rules.wordlike[byte]):
