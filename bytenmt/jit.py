@@ -22,6 +22,7 @@ import numpy as np
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.options import DefaultOptions
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
 from bytenmt.kernel_cache import digest, entry_name, store
@@ -62,8 +63,9 @@ def njit(function: Function) -> Function:
 
 
 def njit_borrowing(function: Function) -> Function:
-    """njit for a function that makes no arrays, see BORROWING."""
-    return _kept(numba.njit(nogil=True, **BORROWING)(function), function)
+    """njit for a function that makes no arrays, see BORROWING, and that is called from Python alone: what
+    compiled code that calls it would need is not kept with it, and takes half of the time to read it."""
+    return _kept(numba.njit(nogil=True, **BORROWING)(function), function, alone=True)
 
 
 def njit_any_order(function: Function) -> Function:
@@ -73,15 +75,17 @@ def njit_any_order(function: Function) -> Function:
     return _kept(numba.njit(nogil=True, fastmath={"reassoc", "contract"})(function), function)
 
 
-def _kept(compiled: Any, function: Function) -> Function:
-    compiled._cache = KernelCache(function)
+def _kept(compiled: Any, function: Function, alone: bool = False) -> Function:
+    compiled._cache = KernelCache(function, alone)
     return cast(Function, compiled)
 
 
 class KernelCache(NullCache):
     """What Numba asks before it compiles, and gives what it has compiled."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], alone: bool = False) -> None:
+        """alone: no compiled function calls it."""
+        self._alone = alone
         file = Path(inspect.getfile(function))
         self._function, self._name = function, f"{file.stem}.{function.__qualname__}"
         try:
@@ -92,19 +96,20 @@ class KernelCache(NullCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The function compiled for these types of its arguments, None if there is none."""
-        target_context.refresh()
         name = self._entry(sig, target_context.codegen())
         payload = store().read(name) if name else None
         if payload is None:
             if _KEPT_ONLY.get():
                 raise NotKept(self._name)
-            return None
+            return None  # what compiles refreshes the context
+        rtsys.initialize(target_context)
         return CompileResult._rebuild(target_context, *pickle.loads(payload))  # type: ignore[no-untyped-call]
 
     def save_overload(self, sig: Any, data: Any) -> None:
         name = self._entry(sig, data.codegen)
         if name and not data.library.has_dynamic_globals:  # they are a process' own addresses
-            store().write(name, dumps(data._reduce()))  # type: ignore[no-untyped-call]
+            parts = _called_alone(data._reduce()) if self._alone else data._reduce()
+            store().write(name, dumps(parts))  # type: ignore[no-untyped-call]
 
     def _entry(self, types: Any, codegen: Any) -> str | None:
         """The entry's name for these types on this machine."""
@@ -115,3 +120,13 @@ class KernelCache(NullCache):
         held = dumps(cells) if cells else None  # type: ignore[no-untyped-call]
         which = code.co_firstlineno, code.co_code, held
         return entry_name(self._name, types, codegen.magic_tuple(), VERSIONS, self._sources, *which)
+
+
+def _called_alone(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What Numba keeps of a function, without what it is made part of other functions by: of that only the
+    name by which Python calls it, which Numba looks for there."""
+    (name, kind, data), function, *rest = parts
+    if kind == "object":
+        defined = f'@"{function.llvm_cpython_wrapper_name}" = global i8 0'
+        data = data[0], llvmlite.binding.parse_assembly(defined).as_bitcode()
+    return (name, kind, data), function, *rest

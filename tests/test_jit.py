@@ -105,6 +105,17 @@ def test_a_function_is_compiled_once(folder: Path, told: list[str]) -> None:
     assert not told
 
 
+def test_what_python_alone_calls_is_kept_without_what_compiled_code_would_need(folder: Path) -> None:
+    was_kept(another_process())
+    (whole,) = entries(folder)
+    n_whole = whole.stat().st_size
+    whole.unlink()
+    assert not was_kept(jit.njit_borrowing(scaled))
+    assert was_kept(jit.njit_borrowing(scaled))
+    (alone,) = entries(folder)
+    assert alone.stat().st_size < n_whole - 1000
+
+
 def test_types_are_told_apart(folder: Path) -> None:
     compiled = another_process()
     assert was_kept(compiled)
