@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
@@ -17,7 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from bytenmt.cli.main import main
-from bytenmt.serve.http.server import MOST_HEAD
+from bytenmt.serve.http.server import MOST_HEAD, listening
 from tools.served import SECONDS, Served, served
 from tools.verify.hostile import AT_ONCE, LIMITS, hostile
 
@@ -52,6 +53,23 @@ def answers_of(server: Served, n: int) -> tuple[list[threading.Thread], list[Any
     for thread in threads:
         thread.start()
     return threads, found
+
+
+def test_no_part_of_an_answer_waits_until_another_one_is_confirmed() -> None:
+    async def accepted() -> int:
+        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            made = writer.get_extra_info("socket")
+            found.set_result(made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        listener = listening("127.0.0.1", 0)
+        async with await asyncio.start_server(connected, sock=listener):
+            with socket.create_connection(listener.getsockname()):
+                return await found
+
+    assert asyncio.run(accepted())
 
 
 def test_it_ends_when_it_has_answered_and_needs_no_pytorch(run: Path, tmp_path: Path) -> None:
