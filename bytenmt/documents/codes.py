@@ -21,6 +21,7 @@ PLACEHOLDER = (
 IN_STRINGS = re.compile(f"{TAG}|{PLACEHOLDER}")
 TAGS = re.compile(TAG)
 ESCAPE = re.compile(r"\\[!-/:-@\[-`{-~]")
+WORK = 5_000_000  # characters that are read again, at most, to set what touches apart
 NAME = re.compile(r"</?([A-Za-z][^\s/>]*)")
 
 
@@ -149,11 +150,15 @@ def apart(parts: Parts, read: Callable[[str], Iterable[Part]], escaped: Callable
         return min(len(found), len(wanted)) if same is None else same, -len(found)
 
     every, reached = (len(wanted), -len(wanted)), right(best)
+    tries = WORK // (1 + len(flat(parts)))
     for index, part in enumerate(parts):
         texts = [part.text, escaped(part.text)] if part.kind == TEXT else [part.text]
         for text in dict.fromkeys([*texts, *(" " + text for text in texts if index)]):
             other = [*best[:index], Part(text, part.kind), *best[index + 1 :]]
-            if reached != every and (there := right(other)) > reached:
+            if reached == every or tries == 0:
+                return tuple(best)
+            tries -= 1
+            if (there := right(other)) > reached:
                 best, reached = other, there
     return tuple(best)
 
