@@ -19,10 +19,8 @@ LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
 SRT_TIME = re.compile(r"\s*-?\d+:\d+:\d+[,.:]\d+\s*-->\s*-?\d+:\d+:\d+[,.:]\d+.*")
 VTT_TIME = re.compile(r"\s*(?:\d+:)?\d+:\d+\.\d+\s*-->\s*(?:\d+:)?\d+:\d+\.\d+(?:\s.*)?")
 TIME = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d")
-VTT_ARROW, SRT_ARROW = (
-    re.compile("-->"),
-    re.compile(r"\d\s*-->|-->\s*\d"),
-)  # a text in SubRip may have an arrow
+VTT_ARROW = re.compile("-->")
+SRT_ARROW = re.compile(r"\d\s*-->|-->\s*\d")  # a text may have one without times
 NOT_A_CUE = re.compile(r"(?:NOTE|STYLE|REGION)(?:\s|$)")
 CODE = re.compile(
     r"</?[A-Za-z][^<>]*>|</>|<[\d:.]+>|<>|\{\\[^{}]*\}|(?P<entity>&(?:\w+|#\d+|#x[0-9a-fA-F]+);)"

@@ -56,13 +56,13 @@ def _csv(lines: Sequence[str]) -> str:
     return file.getvalue()
 
 
-_HOUR = "00:00:00{0}000 --> 00:00:05{0}000\n@\n\n"
+_CUE = "00:00:00{0}000 --> 00:00:05{0}000\n@\n\n"
 WRITERS: dict[str, Callable[[Sequence[str]], str]] = {
     "tmx": _tmx,
     "xliff": _xliff,
     "po": _po,
-    "srt": lambda lines: _each("#\n" + _HOUR.format(","), lines, str),
-    "vtt": lambda lines: "WEBVTT\n\n" + _each(_HOUR.format("."), lines),
+    "srt": lambda lines: _each("#\n" + _CUE.format(","), lines, str),
+    "vtt": lambda lines: "WEBVTT\n\n" + _each(_CUE.format("."), lines),
     "html": lambda lines: f"<!doctype html>\n<html><body>\n{_each('<p>@</p>', lines)}</body></html>\n",
     "md": lambda lines: _each("@\n\n", lines, str),
     "json": lambda lines: json.dumps({f"key{n}": line for n, line in enumerate(lines)}, indent=1),
