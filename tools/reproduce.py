@@ -31,7 +31,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])  # the checkout: tools import each other
 
 from bytenmt.errors import BytenmtError
-from tools.results.recipe import FOLDER, RIVAL, Recipe, distilled
+from tools.results.recipe import FOLDER, RIVAL, Recipe
 from tools.results.scoring import PROGRAM, scored
 from tools.results.told import draw, table
 
@@ -47,9 +47,8 @@ def train(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float) -
     """Begin a row's training or go on with it, to its end. until: of time.monotonic(). Raises Stopped, and
     RuntimeError where training fails."""
     one, run = recipe.rows[row], folder / row / "run"
-    if one.distil and not (pairs := distilled(folder, row)).is_file():
-        pairs.parent.mkdir(parents=True, exist_ok=True)
-        teachers = [str(folder / name / "run") for name in one.distil]
+    if one.distil and not (pairs := recipe.distilled(row, folder)).is_file():
+        teachers = map(str, recipe.teachers(row, folder))
         source = str(corpora / recipe.texts["src"])
         words = [*teachers, "--src", source, "-o", str(pairs), "-b", str(max(2, recipe.beam))]
         more = ["--", "--threads", "1", "--precision", "int8"]

@@ -17,7 +17,7 @@ from bytenmt.config.schema import load_config
 from bytenmt.errors import BytenmtError
 from tools import reproduce
 from tools.reproduce import Stopped
-from tools.results.recipe import FOLDER, Recipe
+from tools.results.recipe import FOLDER, REPOSITORY, Recipe
 from tools.results.told import table
 
 RECIPE = """
@@ -100,10 +100,23 @@ def test_a_student_learns_what_its_teachers_say(recipe: Recipe, tmp_path: Path) 
     folder = tmp_path / "out"
     for row in ("short", "student"):
         reproduce.train(recipe, row, tmp_path, folder, until=math.inf)
-    pairs = (folder / "student" / "distilled.tsv").read_text(encoding="utf-8").splitlines()
+    pairs = (folder / "distilled-short.tsv").read_text(encoding="utf-8").splitlines()
     assert pairs and {pair.split("\t")[0] for pair in pairs} <= {"ab", "cde"}
     assert "ab\tba" not in pairs  # three updates are not enough to know it
     assert reproduce.record(recipe, "short", tmp_path, folder)["updates"] == 3
+
+
+def test_a_run_of_the_repository_teaches_all_seeds_by_the_same_text(tmp_path: Path) -> None:
+    head = RECIPE[: RECIPE.index("[[row]]")] + "seeds = [1, 2]\n"
+    row = '[[row]]\nname = "a"\noptions = ["--max-updates", "2"]\ndistil = ["data/models/en-de"]\n'
+    (tmp_path / "taught.toml").write_text(head + row, encoding="utf-8")
+    taught = Recipe.read(tmp_path / "taught.toml")
+    assert taught.teachers("a@2", tmp_path) == [REPOSITORY / "data/models/en-de"]
+    assert (REPOSITORY / "data/models/en-de/model.safetensors").is_file()
+    pairs = tmp_path / "distilled-en-de.tsv"
+    for name in ("a@1", "a@2"):
+        words = taught.training(name, tmp_path, tmp_path)
+        assert words[words.index("--tsv") + 1] == str(pairs) and "--src" not in words
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,15 @@ import msgspec
 
 from bytenmt.errors import BytenmtError
 
-FOLDER = Path(__file__).resolve().parents[1] / "recipes"
+REPOSITORY = Path(__file__).resolve().parents[2]
+FOLDER = REPOSITORY / "tools/recipes"
 TRANSLATOR, RIVAL = "bytenmt", "rival"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
     """A row. options: of its training, beside the table's; program: whose training; ensemble: rows that
-    translate together, so that nothing is trained; distil: rows whose translations of the table's training
-    sources it learns in place of the targets; init_from: the row with whose weights it begins; texts: where
+    translate together, so that nothing is trained; distil: rows, or runs of the repository (they hold a
+    slash), whose translations of the table's training sources it learns in place of the targets; init_from: the row with whose weights it begins; texts: where
     its own differ from the table's; not_run: why it was not run, if it was decided so."""
 
     name: str
@@ -37,7 +38,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     @property
     def after(self) -> tuple[str, ...]:
         """The rows that must be there before it."""
-        return (*self.ensemble, *self.distil, *([self.init_from] if self.init_from else []))
+        teachers = (name for name in self.distil if "/" not in name)
+        return (*self.ensemble, *teachers, *([self.init_from] if self.init_from else []))
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -98,13 +100,22 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             texts = {key: file for key, file in texts.items() if key not in ("src", "tgt")}
         words = ["-o", str(run)]
         words += [part for key, file in texts.items() for part in (f"--{key}", str(corpora / file))]
-        words += ["--tsv", str(distilled(folder, row))] if one.distil else []
+        words += ["--tsv", str(self.distilled(row, folder))] if one.distil else []
         words += ["--init-from", str(folder / one.init_from / "run")] if one.init_from else []
         return [*words, *(self.options if one.program == TRANSLATOR else ()), *one.options]
 
     def runs(self, row: str, folder: Path) -> list[Path]:
         """The runs by which a row translates."""
         return [folder / name / "run" for name in self.rows[row].ensemble or (row,)]
+
+    def teachers(self, row: str, folder: Path) -> list[Path]:
+        """The runs whose translations a row learns."""
+        distil = self.rows[row].distil
+        return [REPOSITORY / name if "/" in name else folder / name / "run" for name in distil]
+
+    def distilled(self, row: str, folder: Path) -> Path:
+        """Where the pairs stand that a row learns from its teachers, and others from the same ones."""
+        return folder / f"distilled-{'+'.join(Path(name).name for name in self.rows[row].distil)}.tsv"
 
     def needed(self, rows: Sequence[str]) -> Iterator[str]:
         """These rows and those that must be there before, in the table's order."""
@@ -118,7 +129,7 @@ def _seeded(row: Row, seed: int) -> Row:
     """The same row, trained with a seed of its own."""
 
     def own(names: Sequence[str]) -> tuple[str, ...]:
-        return tuple(f"{name}@{seed}" for name in names)
+        return tuple(name if "/" in name else f"{name}@{seed}" for name in names)
 
     return msgspec.structs.replace(
         row,
@@ -129,11 +140,6 @@ def _seeded(row: Row, seed: int) -> Row:
         distil=own(row.distil),
         init_from=own([row.init_from])[0] if row.init_from else "",
     )
-
-
-def distilled(folder: Path, row: str) -> Path:
-    """Where the pairs stand that a row learns from its teachers."""
-    return folder / row / "distilled.tsv"
 
 
 def command(program: str, words: Sequence[Any]) -> str:
