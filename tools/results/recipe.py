@@ -22,8 +22,9 @@ TRANSLATOR, RIVAL = "bytenmt", "rival"
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
     """A row. options: of its training, beside the table's; program: whose training; ensemble: rows that
     translate together, so that nothing is trained; distil: rows, or runs of the repository (they hold a
-    slash), whose translations of the table's training sources it learns in place of the targets; init_from: the row with whose weights it begins; texts: where
-    its own differ from the table's; not_run: why it was not run, if it was decided so."""
+    slash), whose translations of the table's training sources it learns in place of the targets; init_from:
+    the row with whose weights it begins; texts: where its own differ from the table's; not_run: why it was
+    not run, if it was decided so."""
 
     name: str
     title: str = ""
