@@ -150,7 +150,7 @@ def test_tags_nest_and_close_in_order() -> None:
 def test_the_best_of_all_texts_that_keep_is_found(seed: int) -> None:
     """A beam that holds everything finds the best of all texts, by trying all; spans are told by hand."""
     rules = Rules((), ("y+",))
-    log_p = few_bytes(seed, b"y,;", end=-1.0)
+    log_p = few_bytes(seed, b"y,;", end=-1.0, floor=-40.0)  # a blank before what comes last, too
     limit, source = 6, (b"y,yy", b"y", b";")[seed % 3]
 
     def spans(text: bytes) -> list[bytes]:
@@ -349,6 +349,35 @@ def test_what_is_owed_comes_where_the_text_would_end() -> None:
     assert rules.flags(asked, text) == ()
 
 
+@pytest.mark.parametrize("engine", [TorchEngine, InterpretedEngine])
+@pytest.mark.parametrize("search", ["greedy", "beam"])
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("It is good.", "It is good. Eimer {x}"),
+        ("It is good. ", "It is good. Eimer {x}"),
+        ("<b>It</b> is good", "<b>It</b> is good Eimer {x}"),
+        ("좋다", "좋다 Eimer {x}"),
+        ("", "Eimer {x}"),
+    ],
+)
+def test_what_is_owed_at_the_end_stands_behind_a_blank(
+    engine: Any, search: str, text: str, whole: str
+) -> None:
+    """But tags do not, and none comes where one is there already."""
+    rules = Rules(("placeholders", "tags"), glossary=Glossary.of([Term("bucket", ("Eimer",), ())]))
+    source = b"<b>bucket</b> {x}" if "<" in text else b"bucket {x}"
+    request = rules.asked(Request(source, 60))
+    how, made = options(search, rules.lexer), [sure_of(text.encode(), 0.999)]
+    asked = numbered([request, rules.asked(Request(b"<br>", 60))])
+    both = [*made, *made]
+    searched = TorchEngine([FakeDecoder(both)], how, 2, CPU) if engine is TorchEngine else None
+    with np.errstate(over="ignore"):
+        found, tagged = run(searched or InterpretedEngine([both], how, 2), asked)
+    assert found[0].text.decode() == whole
+    assert "<b>" in text or tagged[0].text.decode() == f"{text}<br>"
+
+
 def test_greedy_search_takes_what_is_owed_where_it_is_nearly_the_best() -> None:
     rules = Rules(("placeholders",))
 
@@ -362,7 +391,7 @@ def test_greedy_search_takes_what_is_owed_where_it_is_nearly_the_best() -> None:
         return log_p
 
     assert greedily(rules, b"{x}", nearly(0.2)).startswith(b"{x}a")
-    assert greedily(rules, b"{x}", nearly(0.05)).startswith(b"aaaaaaaaa{x}")
+    assert greedily(rules, b"{x}", nearly(0.05)).startswith(b"aaaaaaaaa {x}")
 
 
 @pytest.mark.parametrize("engine", [TorchEngine, InterpretedEngine])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bytenmt.decoding.interface import Request as Asked
 
 CACHED = 2048  # lines that are read once, and asked for when they are cut, translated and looked at
-Parts = tuple[list[Span], list[tuple[bytes, ...]], tuple[bytes, ...]]
+Parts = tuple[list[Span], list[tuple[int, tuple[bytes, ...]]], tuple[bytes, ...]]
 BEGINNINGS = b"<{"
 LIMIT, UNMET = "limit", "unmet"  # flags of a translation
 
@@ -78,17 +78,18 @@ class Rules:
         spans, terms, forbidden = self._parts(source)
         kept = [source[span.begin : span.end] for span in spans if span.of]
         shut = self._shut(source, kept)
-        items = []
+        items, begins = [], [span.begin for span in spans if span.of]
         for group, (text, place) in enumerate(zip(kept, places(kept), strict=True)):
             binding = 1 if text[0] in shut else self.lexer.binding(text)
             items.append(Item(text, group, len(text) + SEPARATOR, binding, *place))
-        for group, forms in enumerate(terms, len(items)):
+        for group, (begin, forms) in enumerate(terms, len(items)):
+            begins += [begin] * len(forms)
             reserved = max(map(len, forms)) + SEPARATOR
             for number, form in enumerate(forms):
                 cost = 0 if number else reserved
                 binding = self.lexer.binding(form)
                 items.append(Item(form, group, cost, binding, right=ends_wordlike(form)))
-        constraint = Constraint(tuple(items), forbidden, shut)
+        constraint = Constraint(_in_order(items, begins), forbidden, shut)
         if prefix:
             constraint = Walk(self.lexer, constraint, len(prefix)).read(prefix).rest()
         return constraint
@@ -132,11 +133,11 @@ class Rules:
         if kept - written or (not of_terms and not terms and written - kept):
             return False
         if terms and written - kept:
-            inside = Counter(span for forms in terms for form in forms for span in self._kept(form))
+            inside = Counter(span for _, forms in terms for form in forms for span in self._kept(form))
             if set(written - kept) - set(inside) - set(of_terms):
                 return False
         ends = {span.end for span in self.lexer.spans(text)}
-        return all(any(_stands(form, text, ends) for form in forms) for forms in terms) and not any(
+        return all(any(_stands(form, text, ends) for form in forms) for _, forms in terms) and not any(
             _stands(one, text) for one in forbidden
         )
 
@@ -144,14 +145,15 @@ class Rules:
         return [text[span.begin : span.end] for span in self.lexer.spans(text)]
 
     def _read(self, source: bytes) -> Parts:
-        """The spans of a line, those of terms without a name; the forms of each term; what is forbidden.
+        """The spans of a line, those of terms without a name; of each term where it begins, and its forms;
+        what is forbidden.
 
         A term inside a span is no term, a span inside a term goes with it.
         """
         spans = self.lexer.spans(source) if self.classes or self.patterns else []
         if self.glossary is None:
             return spans, [], ()
-        terms: dict[str, tuple[bytes, ...]] = {}
+        terms: dict[str, tuple[int, tuple[bytes, ...]]] = {}
         forbidden: dict[bytes, None] = {}
         for begin, end, term in self.glossary.find(source):
             over = [span for span in spans if span.begin < end and begin < span.end]
@@ -159,9 +161,16 @@ class Rules:
                 continue
             if term.forms:
                 spans = [span for span in spans if span not in over] + [Span(begin, end, "")]
-                terms[term.source] = _forms(term.forms)
+                terms.setdefault(term.source, (begin, _forms(term.forms)))
             forbidden.update((text.encode(), None) for text in term.forbidden)
         return sorted(spans), list(terms.values()), tuple(forbidden)
+
+
+def _in_order(items: Sequence[Item], begins: Sequence[int]) -> tuple[Item, ...]:
+    """Items by where they begin in the source, and which stands after which as before."""
+    order = sorted(range(len(items)), key=begins.__getitem__)
+    index = {at: number for number, at in enumerate(order)} | {-1: -1}
+    return tuple(items[at]._replace(after=index[items[at].after]) for at in order)
 
 
 def _forms(forms: Sequence[str]) -> tuple[bytes, ...]:

@@ -17,6 +17,7 @@ from bytenmt.utf8 import N_IDS
 
 # Letters of alphabets have one or two bytes, those of the other scripts three.
 LETTER_LEADS = frozenset(range(0xC3, 0xE0))
+BLANK, TAB, TAG = b" \t<"
 WORDLIKE = WORD | LETTER_LEADS  # bytes with which a letter or digit of an alphabet begins
 
 Ban = npt.NDArray[np.int16]

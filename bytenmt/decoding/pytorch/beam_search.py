@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from bytenmt.decoding.interface import Options, Request
+from bytenmt.decoding.interface import CLOSING_COST, Options, Request
 from bytenmt.decoding.pytorch.beams import Beams, Chosen, Finished, History
 from bytenmt.decoding.pytorch.candidates import beam_search, sharing
 from bytenmt.decoding.pytorch.constrained_choice import chances, firm, kept, ranks
@@ -89,7 +89,7 @@ class Search:
             chosen, credit = sharing(log_p, ranked, self._rulebook.left(*owes), beams, options)
             at = chosen.parent[:, :, None].expand(-1, -1, N_IDS)
             mine = owes[1]._replace(instead=owes[1].instead.gather(1, chosen.parent))
-            firmly = firm(plain.gather(1, at), log_p.gather(1, at), mine, chosen.byte, sample=False)
+            firmly = firm(plain.gather(1, at), log_p.gather(1, at), mine, chosen.byte, False, CLOSING_COST)
             return self._go_on(beams, chosen, firmly, credit)
         values = log_p if owes is None else chances(plain, log_p, owes[1], options.sample)
         byte = self._byte(values, beams.key, beams.step)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from bytenmt.decoding.constraints.words import BLANK
 from bytenmt.decoding.interface import CLOSING_COST, OPEN_WITHIN
 from bytenmt.decoding.pytorch.constraints import CLOSING, Bytes, Owing, View
 from bytenmt.utf8 import EOS
@@ -24,11 +25,15 @@ def chances(log_p: Tensor, masked: Tensor, bytes_: Bytes, sample: bool) -> Tenso
     return masked if sample else masked + OPEN_WITHIN * bytes_.favoured
 
 
-def firm(log_p: Tensor, masked: Tensor, bytes_: Bytes, byte: Tensor, sample: bool) -> Tensor:
+def firm(
+    log_p: Tensor, masked: Tensor, bytes_: Bytes, byte: Tensor, sample: bool, cost: float = 0.0
+) -> Tensor:
     """How a track goes on with a byte (n, b) int64: firmly where it was chosen for the sake of what is owed,
-    and to the end where the text had come to its end. (n, b) int64. See chances."""
+    and to the end where the text had come to its end. (n, b) int64. cost: of what comes in place of the end.
+    See chances and ranks."""
     own = masked.gather(2, byte[:, :, None])[:, :, 0]
-    closing = (byte == bytes_.instead) & (log_p[:, :, EOS] > own)
+    end = log_p[:, :, EOS] - cost * (byte != BLANK)
+    closing = (byte == bytes_.instead) & (end > own)
     better = torch.zeros_like(closing) if sample else own < masked.amax(dim=2)
     return torch.where(closing, CLOSING, better.long())
 
@@ -36,14 +41,16 @@ def firm(log_p: Tensor, masked: Tensor, bytes_: Bytes, byte: Tensor, sample: boo
 def ranks(log_p: Tensor, masked: Tensor, view: View, bytes_: Bytes) -> Tensor:
     """By what a beam search ranks the bytes, in place of masked (n, b, 256), so that texts are compared that
     owe different numbers of bytes: where something is owed, bytes that leave no choice cost nothing, and what
-    comes in place of an end costs what the end would."""
+    comes in place of an end costs what the end would and CLOSING_COST: where that is less than its own, and a
+    blank, which is likely behind any sentence, wherever the end is likelier."""
     there = masked > -torch.inf
     alone = (there.sum(dim=2) == 1) & (view.n_owed > 0)
     costs = masked.masked_fill(there & alone[:, :, None], 0.0)
     at = bytes_.instead.clamp(min=0)[:, :, None]
     own, end = costs.gather(2, at), log_p[:, :, EOS:]
     heeded = (bytes_.instead >= 0)[:, :, None] & (own > -torch.inf) & (end > -torch.inf)
-    return costs.scatter(2, at, torch.where(heeded, torch.maximum(own, end - CLOSING_COST), own))
+    closing = (end - CLOSING_COST > own) | ((at == BLANK) & (end > own))
+    return costs.scatter(2, at, torch.where(heeded & closing, end - CLOSING_COST, own))
 
 
 def kept(owing: Owing, bytes_: Bytes) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor
 from bytenmt.decoding.constraints.constraint import Constraint, Size, numbers
 from bytenmt.decoding.constraints.lexer import Lexer
 from bytenmt.decoding.constraints.nesting import ANYWHERE
-from bytenmt.decoding.constraints.words import symbols, wordlike
+from bytenmt.decoding.constraints.words import BLANK, TAB, TAG, symbols, wordlike
 from bytenmt.utf8 import ACCEPT, EOS, LONGEST_CHARACTER, N_IDS
 
 
@@ -29,6 +29,7 @@ class Owing(NamedTuple):
     owed (n, k, b) bool; track (n, k, b) bool: the items of which the last `offset` (n, b) int64 bytes are the
     beginning; lexer, inside, banned (n, b) int64: states of the extractor, of tags, of what is forbidden;
     firm (n, b) int64: SOFT, FIRM: the track is not left, or CLOSING: nothing but what is owed comes any more.
+    before (n, b) int64: the byte before, a blank at the beginning.
     credit (n, b) float64: what a beam search ranks a text better for than by its log-probability, see ranks.
     """
 
@@ -52,6 +53,7 @@ class Owing(NamedTuple):
     inside: Tensor
     banned: Tensor
     firm: Tensor
+    before: Tensor
     credit: Tensor
 
     @staticmethod
@@ -72,6 +74,7 @@ class Owing(NamedTuple):
             inside=inside,
             banned=zero.clone(),
             firm=zero.clone(),
+            before=torch.full_like(zero, BLANK),
             credit=zero.double(),
         )
 
@@ -83,7 +86,7 @@ class Owing(NamedTuple):
         return self._replace(**many, **each)
 
 
-OF_BEAMS = ("offset", "lexer", "inside", "banned", "firm", "credit")
+OF_BEAMS = ("offset", "lexer", "inside", "banned", "firm", "before", "credit")
 SOFT, FIRM, CLOSING = 0, 1, 2  # of a track
 
 
@@ -181,14 +184,24 @@ class Rulebook:
         fresh = self._begins[owing.lexer] & ((automaton == ACCEPT) & ~view.bound)[:, :, None]
         begins = _as_bytes(view.may, first.expand_as(view.may)) & fresh
 
-        # Where nothing else fits: the first item that may come, or what must stand before it.
+        # Where nothing else fits: the first item that may come, or what must stand before it; a blank does,
+        # but before tags, and where there is no room.
         closing = owing.firm == CLOSING
         squeezed = ((left < 1) | closing) & view.may.any(dim=1)
         free = torch.where((closing & last)[:, :, None], free & self._is_end, free)
         main = view.may & (owing.cost > 0)[:, :, None]
         target = first[:, :, 0].long().gather(1, main.max(dim=1).indices)
         can = fresh.gather(2, target[:, :, None])[:, :, 0] | ~main.any(dim=1)
+        touches = main.any(dim=1) & (target != TAG) & (owing.before != BLANK) & (owing.before != TAB)
+        touches = (
+            touches
+            & (automaton == ACCEPT)
+            & ~view.bound
+            & (self._follow[owing.lexer, BLANK] == 0)
+            & (left > 0)
+        )
         target = torch.where(can, target, self._escape[owing.lexer])
+        target = torch.where(touches, BLANK, target)
         within, which = (view.onward & ~view.ends[:, None]).max(dim=1)
         target = torch.where(within, view.next.gather(1, which[:, None])[:, 0].long(), target)
         only = torch.zeros_like(free).scatter(2, target[:, :, None], torch.ones_like(free[:, :, :1]))
@@ -226,6 +239,7 @@ class Rulebook:
             lexer=torch.where(held, owing.lexer, after),
             inside=torch.where(held, owing.inside, inside),
             banned=banned,
+            before=byte,
             firm=torch.where(held, owing.firm, torch.maximum(firm, kept)),
         )
 

@@ -35,7 +35,7 @@ from bytenmt.decoding.cpu.search.ngram_blocking import forbid_repeats
 from bytenmt.decoding.cpu.search.owing import standing
 from bytenmt.decoding.cpu.search.sampling import uniform
 from bytenmt.decoding.cpu.search.slots import DONE, RUNNING, Rules, SearchState
-from bytenmt.decoding.interface import LOOK_AHEAD
+from bytenmt.decoding.interface import CLOSING_COST, LOOK_AHEAD
 from bytenmt.utf8 import BOS, EOS, LONGEST_CHARACTER, N_IDS
 
 
@@ -97,7 +97,7 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
                 n_found = share_width(banks, bank_index, n_of, best, index, rules.beam)
                 for at in range(n_found):
                     beam, byte = index[at] // N_IDS, index[at] % N_IDS
-                    firm[at] = firmness(merged_of[beam], highest[beam], byte, instead_of[beam])
+                    firm[at] = firmness(merged_of[beam], highest[beam], byte, instead_of[beam], CLOSING_COST)
                     credit[at] = best[at] - (search.score[place, beam] + np.float64(merged_of[beam, byte]))
             if not rules.sample:
                 beam_search(search, rules, place, best, index, n_found, credit, firm)

@@ -12,6 +12,7 @@ import numpy as np
 
 from bytenmt.decoding.constraints.constraint import Numbers
 from bytenmt.decoding.constraints.nesting import ANYWHERE
+from bytenmt.decoding.constraints.words import BLANK, TAB, TAG
 from bytenmt.decoding.cpu.kernels.simd import allocating
 from bytenmt.decoding.cpu.search.owing import Extractor, Owing, Standing, standing
 from bytenmt.decoding.interface import CLOSING_COST, OPEN_WITHIN
@@ -133,13 +134,17 @@ def constrain(
         favoured[byte] = goes_on[byte] or (begins[byte] and rules.symbol[byte])
         left[byte] = n_before - 1 if goes_on[byte] else n_left - begins[byte]
 
-    # Where nothing else fits: the first item that may come, or what must stand before it.
+    # Where nothing else fits: the first item that may come, or what must stand before it; a blank does, but
+    # before tags, and where there is no room.
     instead = -1
     if going >= 0 and ended < 0:
         instead = going
     elif first >= 0:
         instead = int(tables.text[place, tables.first[place, first]])
-        if not (fresh and rules.begins[state, instead]):
+        apart = instead == TAG or now.before[beam] == BLANK or now.before[beam] == TAB
+        if not apart and fresh and rules.follow[state, BLANK] == 0 and room > reserved:
+            instead = BLANK
+        elif not (fresh and rules.begins[state, instead]):
             instead = int(rules.escape[state])
     chosen = np.zeros(N_IDS, np.bool_)
     closing = now.firm[beam] == CLOSING
@@ -188,13 +193,13 @@ def favour(merged: Any, allowed: Any, favoured: Any, instead: int) -> int:
     if best < 0:
         return SOFT
     allowed[best] = True
-    return firmness(merged, float(highest), best, instead)
+    return firmness(merged, float(highest), best, instead, 0.0)
 
 
 @allocating
-def firmness(merged: Any, highest: float, byte: int, instead: int) -> int:
+def firmness(merged: Any, highest: float, byte: int, instead: int, cost: float) -> int:
     """How a track goes on with a byte, see firm in the twin. highest: of the bytes that are allowed."""
-    if byte == instead and merged[EOS] > merged[byte]:
+    if byte == instead and np.float32(merged[EOS] - (0.0 if byte == BLANK else cost)) > merged[byte]:
         return CLOSING
     return FIRM if merged[byte] < highest else SOFT
 
@@ -213,7 +218,9 @@ def rank_bytes(merged: Any, allowed: Any, owed: Any, instead: int, values: Any) 
         if n == 1 and owed.any() and allowed[byte] and merged[byte] > -np.inf:
             values[byte] = 0.0
     if instead >= 0 and allowed[instead] and values[instead] > -np.inf and merged[EOS] > -np.inf:
-        values[instead] = max(values[instead], np.float32(merged[EOS] - CLOSING_COST))
+        closing = np.float32(merged[EOS] - CLOSING_COST)
+        if closing > values[instead] or (instead == BLANK and merged[EOS] > values[instead]):
+            values[instead] = closing
     return float(highest)
 
 
@@ -238,7 +245,7 @@ def take(
     owing.owed[place, beam] = was.owed[parent]
     owing.inside[place, beam], owing.lexer[place, beam] = was.inside[parent], was.lexer[parent]
     owing.track[place, beam], owing.offset[place, beam] = was.track[parent], was.offset[parent]
-    owing.firm[place, beam] = was.firm[parent]
+    owing.firm[place, beam], owing.before[place, beam] = was.firm[parent], byte
     if held:
         return
     owing.firm[place, beam] = max(firm, CLOSING if was.firm[parent] == CLOSING else SOFT)

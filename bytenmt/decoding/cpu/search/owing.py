@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bytenmt.decoding.constraints.constraint import Constraint, Numbers, Size
 from bytenmt.decoding.constraints.lexer import Lexer
-from bytenmt.decoding.constraints.words import symbols, wordlike
+from bytenmt.decoding.constraints.words import BLANK, symbols, wordlike
 from bytenmt.decoding.cpu.kernels.simd import allocating
 
 Ints = npt.NDArray[np.int64]
@@ -41,8 +41,8 @@ class Extractor(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What each of b beams owes still: owed, track (b, k) bool; offset, lexer, inside, banned, firm
-    (b,) int64; as in the twin's Owing."""
+    """What each of b beams owes still: owed, track (b, k) bool; offset, lexer, inside, banned, firm,
+    before (b,) int64; as in the twin's Owing."""
 
     owed: Bools
     track: Bools
@@ -51,6 +51,7 @@ class Standing(NamedTuple):
     inside: Ints
     banned: Ints
     firm: Ints
+    before: Ints
 
 
 class Owing(NamedTuple):
@@ -65,6 +66,7 @@ class Owing(NamedTuple):
     inside: Ints
     banned: Ints
     firm: Ints
+    before: Ints
     credit: npt.NDArray[np.float64]
     ending: npt.NDArray[np.float64]
 
@@ -76,6 +78,7 @@ class Owing(NamedTuple):
             Numbers.blank(n_places, size),
             np.zeros(many, np.bool_),
             np.zeros(many, np.bool_),
+            np.zeros(each, np.int64),
             np.zeros(each, np.int64),
             np.zeros(each, np.int64),
             np.zeros(each, np.int64),
@@ -96,6 +99,7 @@ class Owing(NamedTuple):
         self.track[place] = False
         self.firm[place] = self.credit[place] = self.ending[place] = 0
         self.offset[place] = self.banned[place] = 0
+        self.before[place] = BLANK
         self.lexer[place], self.inside[place] = constraint.state, constraint.inside
 
 
@@ -110,4 +114,5 @@ def standing(owing: Owing, place: int) -> Standing:
         owing.inside[place].copy(),
         owing.banned[place].copy(),
         owing.firm[place].copy(),
+        owing.before[place].copy(),
     )
