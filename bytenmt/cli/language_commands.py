@@ -26,7 +26,7 @@ from bytenmt.cli.console import (
     standard_input_size,
     writer,
 )
-from bytenmt.cli.options import COUNT, DRAWN, ENGINE, FILE, MACHINE, MODEL, ONLY_ENGINE, RUN, SAMPLING, WINDOW
+from bytenmt.cli.options import COUNT, DRAWN, ENGINE, FILE, MACHINE, MODELS, ONLY_ENGINE, RUN, SAMPLING, WINDOW
 from bytenmt.cli.progress import Console
 from bytenmt.errors import BytenmtError, DataError
 
@@ -40,7 +40,7 @@ STDIN = "standard input"
 
 
 @click.command(cls=Command)
-@MODEL
+@MODELS
 @click.argument("file", type=FILE, callback=dash, required=False)
 @click.option("--src", type=FILE, help="Its source, for a translation model.")
 @click.option("--per-byte", is_flag=True, help="Each byte's bits and rank on stdout, as JSON lines.")
@@ -65,7 +65,7 @@ STDIN = "standard input"
 @ONLY_ENGINE
 @MACHINE
 def predict(
-    run: Path,
+    runs: tuple[Path, ...],
     file: Path | None,
     src: Path | None,
     per_byte: bool,
@@ -99,10 +99,10 @@ def predict(
     for written in {page, None}:
         check_streams(file, written)
     began = time.monotonic()
-    loaded = load_runs([run], EngineSpec(engine, device, "fp32", threads, OFF), Console(), at_once=True)
+    loaded = load_runs(runs, EngineSpec(engine, device, "fp32", threads, OFF), Console(), at_once=True)
     for line in decoding_args.described(loaded, time.monotonic() - began):
         detail(line)
-    source = loaded.source
+    source, run = loaded.source, runs[0]
     inputs.check_source(run, source, src)
     if source and chunk is not None:
         raise BytenmtError("--chunk would be ignored: a translation is read line by line")
@@ -120,7 +120,8 @@ def predict(
         costs = _translations(reader, file, src, errors, beside)
     figures, whole = Figures(line_ends=source), WholeCharacters()
     with ExitStack() as stack:
-        shown = Page(stack.enter_context(writer(page)), f"{file or STDIN} by {run}", source) if page else None
+        title = f"{file or STDIN} by {', '.join(map(str, runs))}"
+        shown = Page(stack.enter_context(writer(page)), title, source) if page else None
         n_told = 0
         for found in chain(costs, [None]):
             ready = whole.add(found)

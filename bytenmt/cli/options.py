@@ -75,10 +75,7 @@ ARCH = click.option(
     shell_complete=completing(ARCHITECTURES),
     help="The architecture.",
 )
-MODEL = click.option(  # of predict, whose argument is a text
-    "-m", "--model", "run", type=FILE, required=True, help="The run folder, or a checkpoint file."
-)
-MODELS = click.option(  # of commands whose arguments are files
+MODELS = click.option(  # of commands whose arguments are files or a text
     "-m",
     "--model",
     "runs",

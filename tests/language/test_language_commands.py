@@ -155,6 +155,21 @@ def test_each_byte_as_json(place: Path) -> None:
     assert f"bits per byte: {mean:.4f}\naccuracy: {right:.2f} %" in result.stderr
 
 
+def test_several_models_decide_by_the_mean_of_their_probabilities(place: Path) -> None:
+    make_run(place / "other", settings=BLIND, seed=5)
+
+    def bits(*runs: str) -> np.ndarray:
+        models = [word for run in runs for word in ("-m", run)]
+        told = accepted("predict", *models, "--per-byte", "-q", "text").splitlines()
+        return np.array([json.loads(line)["bits"] for line in told])
+
+    each = np.stack([bits("blind"), bits("other")])
+    assert np.abs(each[0] - each[1]).max() > 0.1
+    np.testing.assert_allclose(bits("blind", "other"), -np.log2(np.exp2(-each).mean(axis=0)), atol=1e-5)
+    told = invoke("predict", "-m", "blind", "-m", "run", "text")
+    assert told.exit_code == 1 and "cannot be asked together" in told.output
+
+
 def test_the_page_is_there_when_it_is_whole(place: Path) -> None:
     """With the figures of stdout; nothing is left of one that was given up."""
     told = accepted("predict", "-m", "blind", "text", "--html", "page.html")

@@ -26,7 +26,8 @@ def scored(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, A
     runs = recipe.runs(row, folder)
     if recipe.language:
         text = str(corpora / recipe.test["text"])
-        told = _output("predict", "-m", str(runs[0]), "--window", "256", "--no-reference", text)
+        models = [word for run in runs for word in ("-m", str(run))]
+        told = _output("predict", *models, "--window", "256", "--no-reference", text)
         return {"scores": {"predict": told.splitlines()}}
     source, reference = (corpora / recipe.test[side] for side in ("src", "ref"))
     hypotheses = folder / row / "test.hyp"
