@@ -26,7 +26,18 @@ from bytenmt.cli.console import (
     standard_input_size,
     writer,
 )
-from bytenmt.cli.options import COUNT, DRAWN, ENGINE, FILE, MACHINE, MODELS, ONLY_ENGINE, RUN, SAMPLING, WINDOW
+from bytenmt.cli.options import (
+    COUNT,
+    DRAWN,
+    ENGINE,
+    FILE,
+    MACHINE,
+    MODELS,
+    ONLY_ENGINE,
+    RUN,
+    SAMPLING,
+    WINDOW,
+)
 from bytenmt.cli.progress import Console
 from bytenmt.errors import BytenmtError, DataError
 
