@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import inspect
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import llvmlite
@@ -73,6 +74,23 @@ def njit_any_order(function: Function) -> Function:
     order is the machine's, and the same in every run there if no loop that sums also writes to an array: such
     a loop's lanes depend on how far apart its arrays lie."""
     return _kept(numba.njit(nogil=True, fastmath={"reassoc", "contract"})(function), function)
+
+
+def uncompiled(function: Function, stand_ins: Mapping[Any, Callable[..., Any]]) -> Function:
+    """The Python of a compiled function and of all that it calls. stand_ins: what is called instead of
+    functions that have no Python."""
+    made = {id(compiled): instead for compiled, instead in stand_ins.items()}
+
+    def python(value: Any) -> Any:
+        source = getattr(value, "py_func", None)
+        if id(value) not in made and source is not None:
+            scope = dict(source.__globals__)
+            rest = source.__name__, source.__defaults__, source.__closure__
+            made[id(value)] = FunctionType(source.__code__, scope, *rest)
+            scope.update({name: python(scope[name]) for name in source.__code__.co_names if name in scope})
+        return made.get(id(value), value)
+
+    return cast(Function, python(function))
 
 
 def _kept(compiled: Any, function: Function, alone: bool = False) -> Function:

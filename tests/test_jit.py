@@ -429,3 +429,28 @@ def test_nothing_is_made_in_anothers_home(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(PermissionError, match="another user's"):
         place.write("one-1", b"x")
     assert list(tmp_path.iterdir()) == []
+
+
+@jit.njit
+def inner(x: int) -> int:
+    return x + FACTOR
+
+
+def outer(x: int) -> int:
+    return inner(x) + without_python(x)
+
+
+def without_python(x: int) -> int:
+    raise AssertionError
+
+
+def test_uncompiled_is_python_all_the_way_down() -> None:
+    """What a function calls is uncompiled too, and what stands for another function is called instead; the
+    compiled function is what it was."""
+    compiled = jit.njit(outer)
+    plain = jit.uncompiled(compiled, {without_python: lambda x: 10 * x})
+    before = len(inner.signatures)  # type: ignore[attr-defined]
+    assert plain(2) == 2 + FACTOR + 20
+    assert len(inner.signatures) == before and not compiled.signatures  # type: ignore[attr-defined]
+    assert outer.__globals__["inner"] is inner
+    assert jit.uncompiled(compiled, {inner: lambda x: 0, without_python: lambda x: 1})(2) == 1

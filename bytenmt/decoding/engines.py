@@ -9,15 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.config.schema import tells_alignment
-from bytenmt.decoding.choice import ON_NUMBA_ALONE, precision_of
+from bytenmt.decoding.choice import precision_of
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Options
 from bytenmt.decoding.reading import Attention, Reader
 from bytenmt.reporter import Reporter
@@ -27,9 +25,11 @@ from bytenmt.storage.weights import StoredWeights, restored
 
 if TYPE_CHECKING:
     from bytenmt.decoding.cpu.program.packed_model import PackedModel
+    from bytenmt.decoding.cpu.session import Run
     from bytenmt.models.base import Model
 
 MOST_THREADS = 2  # of the numba engine unless told otherwise: more than that wait for the memory
+FEW = 16  # sentences side by side until the engine is compiled
 PATIENCE = 2.0  # seconds until a user is told why nothing happens yet
 
 EngineMaker = Callable[[int], Engine]  # for a capacity
@@ -68,67 +68,91 @@ def compiled(
     read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter, at_once: bool = False
 ) -> Made:
     """Packed models; each in its file's own precision unless told otherwise. at_once: where the kernels are
-    not on the disk yet, plain PyTorch answers while a child compiles them, if it is installed and has the
-    precision."""
+    not on the disk yet, NumPy answers while a child compiles them, in fp32, if no other precision was asked
+    for."""
     from bytenmt.decoding.cpu.compilation import Compilation, call_all
-    from bytenmt.decoding.cpu.engine import NumbaEngine
+    from bytenmt.decoding.cpu.interpreter import run
     from bytenmt.decoding.cpu.program.programs import pack_model
-    from bytenmt.decoding.cpu.reader import CpuAttention, CpuReader
+    from bytenmt.decoding.cpu.uncompiled import run_in_numpy
 
     def packed_in(precision: str, one: StoredWeights) -> PackedModel:
         return pack_model(restored(one.arrays), one.config.model, precision)
 
     packed = [packed_in(precision_of(one.precision, spec), one) for _, one in read]
     exact = "fp32" if spec.precision == AUTO else spec.precision
-    threads = n_threads(spec)
     source = read[0][1].config.model.source
-    answers = at_once and spec.precision not in ON_NUMBA_ALONE and find_spec("torch") is not None
-    compilation = Compilation(packed[0], source) if answers else None
-    if compilation is None or compilation.done():
-        compilation = None
-        with told_of_compiling(reporter):
-            call_all(packed, source)
-    row_bytes = sum(state_bytes(one.config.model) for _, one in read)
 
-    def read_exactly() -> list[PackedModel]:
+    def exactly() -> list[PackedModel]:
         given = zip(packed, read, strict=True)
         return [there if there.precision == exact else packed_in(exact, one) for there, (_, one) in given]
 
-    def attention() -> list[Attention]:
-        models = zip(read_exactly(), read, strict=True)
-        return [
-            CpuAttention(model, threads) for model, (_, one) in models if tells_alignment(one.config.model)
-        ]
-
-    made = Made(
-        lambda options, speculation: partial(
-            sized, NumbaEngine, row_bytes, packed, options, threads=threads, speculation=speculation
-        ),
-        lambda: CpuReader(read_exactly(), threads),
-        attention,
-    )
-    if compilation is None:
+    made = _of_packed(read, lambda: packed, exactly, n_threads(spec), run)
+    compilation = Compilation(packed[0], source) if at_once and exact == "fp32" else None
+    if compilation is None or compilation.done():
+        with told_of_compiling(reporter):
+            call_all(packed, source)
         return made
     reporter.say(
         "bytenmt: the decode kernels are compiled for this machine, once, beside this: it takes about a"
-        " minute, and PyTorch decodes until then"
+        " minute, and NumPy decodes until then"
     )
-    return _meanwhile(in_pytorch(read, replace(spec, engine="torch")), made, compilation.done)
+    return _meanwhile(_of_packed(read, exactly, exactly, 1, run_in_numpy()), made, compilation.over)
+
+
+def _of_packed(
+    read: Sequence[tuple[Path, StoredWeights]],
+    packed: Callable[[], Sequence[PackedModel]],
+    exactly: Callable[[], Sequence[PackedModel]],
+    threads: int,
+    run: Run,
+) -> Made:
+    """What the CPU engine makes of packed models, and of those that read exactly."""
+    from bytenmt.decoding.cpu.engine import NumbaEngine
+    from bytenmt.decoding.cpu.reader import CpuAttention, CpuReader
+
+    row_bytes = sum(state_bytes(one.config.model) for _, one in read)
+
+    def attention() -> list[Attention]:
+        models = zip(exactly(), read, strict=True)
+        attend = [model for model, (_, one) in models if tells_alignment(one.config.model)]
+        return [CpuAttention(model, threads, run) for model in attend]
+
+    return Made(
+        lambda options, speculation: partial(
+            sized,
+            NumbaEngine,
+            row_bytes,
+            packed(),
+            options,
+            threads=threads,
+            speculation=speculation,
+            run=run,
+        ),
+        lambda: CpuReader(exactly(), threads, run),
+        attention,
+    )
 
 
 def _meanwhile(now: Made, later: Made, ready: Callable[[], bool]) -> Made:
     """What `now` makes until the later is ready; without drafts, whose widths would be measured first."""
-    from bytenmt.decoding.cpu.meanwhile import Meanwhile
+    from bytenmt.decoding.cpu import meanwhile
 
     def maker(options: Options, speculation: Speculation | None) -> EngineMaker:
-        then = later.maker(options, speculation)
-        return lambda capacity: Meanwhile(now.maker(options, None)(capacity), lambda: then(capacity), ready)
+        first, then = now.maker(options, None), later.maker(options, speculation)
 
-    return Made(
-        maker,
-        lambda: (later if ready() else now).reader(),
-        lambda: (later if ready() else now).attention(),
-    )
+        def make(capacity: int) -> Engine:
+            return meanwhile.Meanwhile(first(min(capacity, FEW)), lambda: then(capacity), ready)
+
+        return make
+
+    def attention() -> list[Attention]:
+        def then(which: int) -> Callable[[], Attention]:
+            return lambda: later.attention()[which]
+
+        given = enumerate(now.attention())
+        return [meanwhile.MeanwhileAttention(one, then(which), ready) for which, one in given]
+
+    return Made(maker, lambda: meanwhile.MeanwhileReader(now.reader(), later.reader, ready), attention)
 
 
 def cores() -> int:

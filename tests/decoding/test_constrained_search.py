@@ -21,6 +21,7 @@ from bytenmt.decoding.constraints.glossary import Glossary, Term
 from bytenmt.decoding.constraints.lexer import CLASSES, Lexer
 from bytenmt.decoding.constraints.rules import LIMIT, UNMET, Rules
 from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.cpu.uncompiled import run_in_numpy
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.candidates import shared_order
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
@@ -296,6 +297,15 @@ def test_random_models_keep_all_in_the_compiled_engine(name: str, search: str) -
     same = sum(a[0].text == b[0].text for a, b in zip(found, other, strict=True))
     assert same >= 22
     assert run(NumbaEngine([packed(model(name))], options(search), 24), requests) == found
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_the_search_as_python_keeps_the_same(search: str) -> None:
+    """Above kernels in NumPy; prefixes, and limits that leave no room, among the requests."""
+    requests, of = some_requests(12, prefixes=True), packed(model("bahdanau"))
+    found = run(NumbaEngine([of], options(search), 5, run=run_in_numpy()), requests)
+    expected = run(NumbaEngine([of], options(search), 5), requests)
+    assert [[h.text for h in of] for of in found] == [[h.text for h in of] for of in expected]
 
 
 @pytest.mark.parametrize("search", ["greedy", "sample"])

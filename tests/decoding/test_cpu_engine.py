@@ -10,8 +10,11 @@ from invariants import VARIANTS, WITHOUT_SOURCE, build, make
 from rotation import rotated
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.cpu.kernels import elementwise
+from bytenmt.decoding.cpu.kernels.in_numpy import STAND_INS
 from bytenmt.decoding.cpu.program.instructions import Column, Op
 from bytenmt.decoding.cpu.search.slots import RUNNING
+from bytenmt.decoding.cpu.uncompiled import run_in_numpy
 from bytenmt.decoding.interface import PRECISIONS, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.errors import BytenmtError
@@ -55,6 +58,15 @@ def test_texts_and_scores_are_those_of_plain_pytorch(name: str, search: str) -> 
     source = name not in WITHOUT_SOURCE
     of, options, requests = model(name), SEARCHES[search], some_requests(9, source)
     agree(ours(of, requests, options), theirs(of, requests, options))
+
+
+@pytest.mark.parametrize(("name", "search"), rotated(list(ALL), list(SEARCHES), 1))
+def test_kernels_in_numpy_yield_the_same(name: str, search: str) -> None:
+    """Which share no line with the compiled ones; the interpreter and the search above them as Python."""
+    of, options = packed(model(name)), SEARCHES[search]
+    requests = some_requests(9, name not in WITHOUT_SOURCE)
+    found = run(NumbaEngine([of], options, 4, run=run_in_numpy()), requests)
+    agree(found, run(NumbaEngine([of], options, 4), requests))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -108,6 +120,17 @@ def test_models_of_different_architectures_vote(beam: int) -> None:
     options, requests = Options(beam=beam, n_best=beam), some_requests(6)
     found = run(NumbaEngine([packed(of) for of in models], options, 3), requests)
     agree(found, run(TorchEngine(models, options, 3, torch.device("cpu")), requests))
+    in_numpy = NumbaEngine([packed(of) for of in models], options, 3, run=run_in_numpy())
+    agree(run(in_numpy, requests), found)
+
+
+def test_numbers_that_are_none_stay_none_in_numpy() -> None:
+    """As in compiled code: a diverged model is told from one that is sure."""
+    x, y = np.array([1, np.nan, 3], np.float32), np.zeros(3, np.float32)
+    for function in (elementwise.relu, elementwise.tanh, elementwise.sigmoid):
+        STAND_INS[function](y.ctypes.data, x.ctypes.data, 3)
+        assert np.isnan(y).tolist() == [False, True, False]
+    assert np.isnan(STAND_INS[elementwise.largest](x.ctypes.data, 3))
 
 
 IN_BYTES = [("w8a8", name) for name in ("bahdanau", "luong", "convs2s")]  # attend to what is kept so

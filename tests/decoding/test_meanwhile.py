@@ -1,23 +1,25 @@
-"""What answers while the compiled engine's kernels are not there yet, and how it hands over."""
+"""What answers while the CPU engine's kernels are not compiled yet, and how it hands over."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from cpu_engines import model, packed
 from made_up_engine import MadeUpEngine, made_up_text, make_run
 
-from bytenmt.decoding import engines, loading
+from bytenmt.decoding import loading
 from bytenmt.decoding.cpu import compilation
-from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.meanwhile import Meanwhile
+from bytenmt.decoding.cpu.interpreter import run as compiled_run
+from bytenmt.decoding.cpu.meanwhile import FEW, PIECE, Meanwhile, MeanwhileAttention, MeanwhileReader
 from bytenmt.decoding.cpu.reader import CpuReader
+from bytenmt.decoding.cpu.uncompiled import run_in_numpy
 from bytenmt.decoding.interface import EngineSpec, Options, Request
-from bytenmt.decoding.pytorch.engine import TorchEngine
-from bytenmt.decoding.pytorch.reader import TorchReader
+from bytenmt.decoding.reading import Reading
 from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.translator import Translator
 from bytenmt.jit import NotKept
@@ -52,20 +54,21 @@ def test_it_hands_over_between_sentences(after: int) -> None:
 
 
 class Child:
-    """A process that has ended; all that were begun."""
+    """A process; all that were begun, and whether they have ended."""
 
     begun: ClassVar[list[Child]] = []
+    ended: ClassVar[bool] = False
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self.begun.append(self)
 
     def poll(self) -> int | None:
-        return 0
+        return 0 if self.ended else None
 
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether kernels are on the disk, as whoever looks there is told; nobody compiles them."""
+    """Whether kernels are on the disk, as whoever looks there is told; a process compiles them until then."""
     there = [False]
     call = compilation.call_all
 
@@ -74,9 +77,14 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
             raise NotKept
         call(*given)
 
+    class One(Child):
+        def poll(self) -> int | None:
+            return 0 if there[0] else super().poll()
+
     monkeypatch.setattr(compilation, "call_all", call_all)
     monkeypatch.setattr(compilation, "LOOKS", 0.0)
-    monkeypatch.setattr(compilation.subprocess, "Popen", Child)
+    monkeypatch.setattr(compilation.subprocess, "Popen", One)
+    monkeypatch.setattr(Child, "ended", False)
     Child.begun.clear()
     return there
 
@@ -91,7 +99,7 @@ class Told(Reporter):
         self.lines.append(line)
 
 
-def test_pytorch_answers_until_the_kernels_are_there(kernels: list[bool], tmp_path: Path) -> None:
+def test_numpy_answers_until_the_kernels_are_there(kernels: list[bool], tmp_path: Path) -> None:
     """The same texts, and a line says so; then the compiled engine goes on, and nothing is said."""
     run, told = make_run(tmp_path / "run"), Told()
     lines = [b"one", b"and another", "셋".encode()]
@@ -99,14 +107,100 @@ def test_pytorch_answers_until_the_kernels_are_there(kernels: list[bool], tmp_pa
     translator = Translator.of_runtime(runtime, max_len_a=0.0, max_len_b=12)
     found = translator.translate(lines)
     (engine,) = translator._engines.values()
-    assert isinstance(engine, Meanwhile) and isinstance(engine._engine, TorchEngine)
-    assert isinstance(runtime.reader(), TorchReader)
-    assert len(told.lines) == 1 and "PyTorch decodes until then" in told.lines[0]
+    assert isinstance(engine, Meanwhile) and works_by(engine._engine) is run_in_numpy()
+    assert len(told.lines) == 1 and "NumPy decodes until then" in told.lines[0]
     kernels[0] = True
     assert translator.translate(lines) == found
-    assert isinstance(engine._engine, NumbaEngine) and isinstance(runtime.reader(), CpuReader)
+    assert works_by(engine._engine) is compiled_run and engine.capacity == engine._engine.capacity
     loading.load_runs([run], EngineSpec(device="cpu"), told, at_once=True)
     assert len(told.lines) == 1
+
+
+def works_by(engine: Any) -> Any:
+    return engine.first_model()._run
+
+
+class Counter:
+    """A reader, a stream and what attends in one: of which kind it is, and how much it was given at a time.
+    A byte of a text costs as many nats as the reader has read before it."""
+
+    def __init__(self, name: str, asked: list[tuple[str, int]]) -> None:
+        self.name, self.asked, self.behind = name, asked, 0
+
+    def stream(self) -> Counter:
+        return Counter(self.name, self.asked)
+
+    def read(self, data: bytes) -> Reading:
+        self.asked.append((self.name, len(data)))
+        cost = np.arange(self.behind, self.behind + len(data))
+        self.behind += len(data)
+        return Reading(-cost.astype(np.float64), cost)
+
+    def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
+        self.asked.append((self.name, len(texts)))
+        assert sources is None or len(sources) == len(texts)
+        return [Counter("", []).read(text) for text in texts]
+
+    def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Any]]:
+        self.asked.append((self.name, len(pairs)))
+        return [{1: text} for _, text in pairs]
+
+
+def from_the(nth: int) -> Callable[[], bool]:
+    """Whether it is asked for the nth time or later, from 1."""
+    times = count(1)
+    return lambda: next(times) >= nth
+
+
+def test_texts_are_read_few_at_a_time_until_the_kernels_are_there() -> None:
+    texts = [bytes([k]) * (k % 5 + 1) for k in range(100)]
+    asked: list[tuple[str, int]] = []
+    for sources in (None, texts):
+        asked.clear()
+        one = MeanwhileReader(Counter("now", asked), lambda: Counter("later", asked), from_the(3))
+        found = one.texts(sources, texts)
+        assert [len(reading.rank) for reading in found] == [k % 5 + 1 for k in range(100)]
+        assert asked == [("now", FEW), ("now", FEW), ("later", 100 - 2 * FEW)]
+        assert one.texts(sources, texts[:3])[2].rank.tolist() == [0, 1, 2]
+        assert asked[-1] == ("later", 3) and one.texts(sources and [], []) == []
+
+
+def test_attention_is_told_few_at_a_time_until_the_kernels_are_there() -> None:
+    asked: list[tuple[str, int]] = []
+    one = MeanwhileAttention(Counter("now", asked), lambda: Counter("later", asked), from_the(2))
+    pairs = [(b"", bytes([k])) for k in range(40)]
+    assert [layers[1] for layers in one.layers(pairs)] == [text for _, text in pairs]
+    assert asked == [("now", FEW), ("later", 40 - FEW)]
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 1000])
+def test_a_stream_goes_on_where_it_was(nth: int) -> None:
+    """What has been read is read once more by the one that goes on with it; every byte costs what it costs
+    in one piece."""
+    asked: list[tuple[str, int]] = []
+    stream = MeanwhileReader(Counter("now", asked), lambda: Counter("later", asked), from_the(nth)).stream()
+    parts = [stream.read(b"x" * n) for n in (1, 2 * PIECE + 5, 3)]
+    cost = np.concatenate([part.rank for part in parts])
+    assert cost.tolist() == list(range(2 * PIECE + 9))
+    assert all(np.array_equal(-part.log_p, part.rank) for part in parts)
+    read = {name: sum(n for whose, n in asked if whose == name) for name in ("now", "later")}
+    assert read["later"] == (0 if nth == 1000 else 2 * PIECE + 9)
+    assert read["now"] == {1: 0, 2: 1, 3: 1 + PIECE, 1000: 2 * PIECE + 9}[nth]
+
+
+def test_readers_hand_over_too(kernels: list[bool], tmp_path: Path) -> None:
+    """Of a run as they are loaded: what a text costs, and where a model attends."""
+    run = make_run(tmp_path / "run")
+    runtime = loading.load_runs([run], EngineSpec(device="cpu"), at_once=True)
+    reader, attention = runtime.reader(), runtime.attention()
+    before = reader.texts([b"abc"], [b"de"]), [one.layers([(b"abc", b"de")]) for one in attention]
+    kernels[0] = True
+    after = reader.texts([b"abc"], [b"de"]), [one.layers([(b"abc", b"de")]) for one in attention]
+    assert isinstance(reader, MeanwhileReader) and isinstance(reader._reader.one, CpuReader)
+    assert np.allclose(before[0][0].log_p, after[0][0].log_p, atol=1e-5)
+    for one, other in zip(before[1], after[1], strict=True):
+        for number, weights in one[0].items():
+            assert np.allclose(weights, other[0][number], atol=1e-5)
 
 
 def waiting(wanted: EngineSpec, at_once: bool) -> Callable[[Path], Any]:
@@ -118,9 +212,10 @@ def waiting(wanted: EngineSpec, at_once: bool) -> Callable[[Path], Any]:
     [
         waiting(EngineSpec("numba", "cpu"), True),
         waiting(EngineSpec(device="cpu", precision="w8a8"), True),
+        waiting(EngineSpec(device="cpu", precision="bf16"), True),
         waiting(EngineSpec(device="cpu"), False),
     ],
-    ids=["asked for", "not in PyTorch", "in a library"],
+    ids=["asked for", "in bytes", "in halves", "in a library"],
 )
 def test_others_wait(load: Callable[[Path], Any], kernels: list[bool], tmp_path: Path) -> None:
     """Who asks for this engine, for a precision that is its own, or for the same engine in every call."""
@@ -129,13 +224,18 @@ def test_others_wait(load: Callable[[Path], Any], kernels: list[bool], tmp_path:
         load(run)
 
 
-def test_without_pytorch_one_waits(
+def test_where_nothing_is_kept_the_engine_is_compiled_in_place(
     kernels: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = make_run(tmp_path / "run")
-    monkeypatch.setattr(engines, "find_spec", lambda name: None)
-    with pytest.raises(NotKept):
-        loading.load_runs([run], EngineSpec(device="cpu"), at_once=True)
+    """The child has ended and the disk has nothing: NumPy does not go on to the end of a long job."""
+    runtime = loading.load_runs([make_run(tmp_path / "run")], EngineSpec(device="cpu"), at_once=True)
+    engine = runtime.maker(Options())(2)
+    request = Request(b"one", 5)
+    found = dict(decode(engine, [request]))
+    assert isinstance(engine, Meanwhile) and works_by(engine._engine) is run_in_numpy()
+    monkeypatch.setattr(Child, "ended", True)
+    assert dict(decode(engine, [request]))[0][0].text == found[0][0].text
+    assert works_by(engine._engine) is compiled_run
 
 
 def test_one_process_compiles(kernels: list[bool]) -> None:

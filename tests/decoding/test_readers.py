@@ -13,6 +13,7 @@ from bytenmt.config.schema import parse_config
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.program.programs import pack_model
 from bytenmt.decoding.cpu.reader import CpuAttention, CpuReader
+from bytenmt.decoding.cpu.uncompiled import run_in_numpy
 from bytenmt.decoding.pytorch.reader import TorchAttention, TorchReader
 from bytenmt.decoding.reading import Reading
 from bytenmt.utf8 import EOS
@@ -112,6 +113,24 @@ def test_attention_goes_where_it_goes_in_pytorch(name: str) -> None:
         for number, weights in one.items():
             assert weights.shape == (len(text), len(source) + 1)
             assert np.allclose(weights, other[number], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [*WITH_SOURCE, *WITHOUT_SOURCE])
+def test_kernels_in_numpy_read_the_same(name: str) -> None:
+    """Which share no line with the compiled ones."""
+    _, packed = both(name)
+    sources = SOURCES[:6] if name in WITH_SOURCE else None
+    reader, plain = CpuReader(packed), CpuReader(packed, run=run_in_numpy())
+    check_equal(plain.texts(sources, ENDED[:6]), reader.texts(sources, ENDED[:6]))
+    if sources is None:
+        check_equal([plain.stream().read(STREAM)], [reader.stream().read(STREAM)])
+    if name in ATTENTIVE:
+        pairs = [(source, text) for source, text in zip(SOURCES[:6], TEXTS, strict=False) if text]
+        expected = CpuAttention(packed[0]).layers(pairs)
+        found = CpuAttention(packed[0], run=run_in_numpy()).layers(pairs)
+        for layers, others in zip(found, expected, strict=True):
+            assert layers.keys() == others.keys()
+            assert all(np.allclose(layers[number], others[number], atol=1e-4) for number in layers)
 
 
 @pytest.mark.parametrize("name", ["seq2seq", "bytenet"])

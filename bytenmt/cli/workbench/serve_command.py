@@ -195,8 +195,8 @@ def _workers(
     threads = threads or max(1, min(MOST_THREADS, cores() // (len(directions) + 1)))
     workers, runtimes = {}, {}
     for direction, paths in directions.items():
-        # The engine that needs no PyTorch; one without a program for an architecture says so.
-        runtime = load_runs(paths, EngineSpec("numba", "cpu", precision, threads), Console())
+        spec = EngineSpec(AUTO, "cpu", precision, threads)
+        runtime = load_runs(paths, spec, Console(), at_once=True)
         if not runtime.source:
             raise BytenmtError(f"{paths[0]} was trained without a source: it cannot translate")
         runtimes[direction] = runtime

@@ -126,6 +126,13 @@ class Compilation:
                 self._looked = monotonic()
         return self._done
 
+    def over(self) -> bool:
+        """Whether there is nothing to wait for: they are there, or nobody compiles them, as where no folder
+        could keep them or the process was killed, so that they are compiled when they are called."""
+        if self.done():
+            return True
+        return not _others_compile() if self._child is None else self._child.poll() is not None
+
     def stop(self) -> None:
         """Nobody will ask any more."""
         if self._child is not None:

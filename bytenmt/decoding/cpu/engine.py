@@ -13,10 +13,11 @@ from time import thread_time
 import numpy as np
 
 from bytenmt.decoding.constraints.constraint import Size
+from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.search.drafter import AS_MANY_AS_PAY, AS_THEY_STAND, MOST_ROWS, Drafter, PassInputs
 from bytenmt.decoding.cpu.search.slots import DONE, FREE, Rules, SearchState
-from bytenmt.decoding.cpu.session import WorkingModel
+from bytenmt.decoding.cpu.session import Run, WorkingModel
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.interface import Hypothesis, Options, Request, shared_beginning
 from bytenmt.errors import BytenmtError
@@ -42,7 +43,9 @@ class NumbaEngine:
         capacity: int,
         threads: int = 1,
         speculation: Speculation | None = None,
+        run: Run = run,
     ) -> None:
+        """run: see session.WorkingModel."""
         if speculation and (options.beam > 1 or any(model.states or not model.rings for model in packed)):
             raise ValueError(f"drafts for beam {options.beam}: expected beam 1 and convolutional models")
         self.capacity = capacity
@@ -52,7 +55,7 @@ class NumbaEngine:
         tried = min(capacity * CHAIN, MOST_ROWS) if speculation else 0
         n_rows = capacity * options.beam + tried
         self._models = [
-            WorkingModel(model, capacity, options.beam, threads, n_rows, CHAIN if speculation else 0)
+            WorkingModel(model, capacity, options.beam, threads, n_rows, CHAIN if speculation else 0, run)
             for model in packed
         ]
         self._search = SearchState.make(

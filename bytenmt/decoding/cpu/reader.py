@@ -12,11 +12,12 @@ from functools import partial
 
 import numpy as np
 
+from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.program.instructions import Column, Op
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.search.drafter import Drafter, PassInputs
 from bytenmt.decoding.cpu.search.slots import FREE, RUNNING, Given, Rules, SearchState
-from bytenmt.decoding.cpu.session import WorkingModel
+from bytenmt.decoding.cpu.session import Run, WorkingModel
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.interface import Options
 from bytenmt.decoding.reading import Reading, Weights
@@ -40,12 +41,13 @@ class _Places:
         n_columns: int,
         team: ThreadTeam,
         n_layers: int = 0,
+        run: Run = run,
     ) -> None:
         """n_columns: bytes of a text that a pass reads at most; n_layers: whose attention is kept."""
         self._even = any(model.states for model in packed)  # a pass reads as many bytes of each text
         self._n_places, self._drafted, self._n_layers = n_places, n_columns - 1, n_layers
         rows = n_places * n_columns
-        self._models = [WorkingModel(one, n_places, 1, team.most, rows, self._drafted) for one in packed]
+        self._models = [WorkingModel(one, n_places, 1, team.most, rows, self._drafted, run) for one in packed]
         self._rules, self._drafter = Rules.of(Options()), Drafter.of(None, rows)
         self._team, self._rows = team, rows
         self._search = self._made(0, 0)
@@ -109,8 +111,8 @@ class _Places:
 class CpuStream:
     """See reading.Stream."""
 
-    def __init__(self, packed: Sequence[PackedModel], team: ThreadTeam) -> None:
-        self._places = _Places(packed, 1, _shape(packed)[1], team)
+    def __init__(self, packed: Sequence[PackedModel], team: ThreadTeam, run: Run = run) -> None:
+        self._places = _Places(packed, 1, _shape(packed)[1], team, run=run)
         self._places.begin([None])
 
     def read(self, data: bytes) -> Reading:
@@ -124,15 +126,16 @@ class CpuReader:
     """See reading.Reader, over packed models of any architectures. What a text costs is the same to the last
     bit whatever is read beside it, on however many threads."""
 
-    def __init__(self, packed: Sequence[PackedModel], threads: int = 1) -> None:
-        self._packed, self._team = packed, ThreadTeam(threads)
+    def __init__(self, packed: Sequence[PackedModel], threads: int = 1, run: Run = run) -> None:
+        """run: see session.WorkingModel."""
+        self._packed, self._team, self._run = packed, ThreadTeam(threads), run
 
     def stream(self) -> CpuStream:
-        return CpuStream(self._packed, self._team)
+        return CpuStream(self._packed, self._team, self._run)
 
     def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
         found: dict[int, Reading] = {}
-        for places, group in _groups(self._packed, self._team, sources, texts):
+        for places, group in _groups(self._packed, self._team, self._run, sources, texts):
             found.update((which, places.reading(place)) for place, which in enumerate(group))
         return [found[i] for i in range(len(texts))]
 
@@ -140,8 +143,9 @@ class CpuReader:
 class CpuAttention:
     """See reading.Attention."""
 
-    def __init__(self, packed: PackedModel, threads: int = 1) -> None:
-        self._packed, self._team = packed, ThreadTeam(threads)
+    def __init__(self, packed: PackedModel, threads: int = 1, run: Run = run) -> None:
+        """run: see session.WorkingModel."""
+        self._packed, self._team, self._run = packed, ThreadTeam(threads), run
         self._n_layers = int(np.isin(packed.step.instructions[:, Column.OP], ATTENDS).sum())
         kept = packed.encode.instructions[packed.encode.instructions[:, Column.OP] == Op.KEEP]
         self._turned = packed.source.reverse and not kept[:, Column.M].any()
@@ -149,7 +153,8 @@ class CpuAttention:
     def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
         sources, texts = [source for source, _ in pairs], [text for _, text in pairs]
         found: dict[int, dict[int, Weights]] = {}
-        for places, group in _groups([self._packed], self._team, sources, texts, self._n_layers):
+        by = [self._packed], self._team, self._run
+        for places, group in _groups(*by, sources, texts, self._n_layers):
             for place, which in enumerate(group):
                 n, order = len(sources[which]), [*range(len(sources[which]) + 1)]
                 columns = [*order[:n][::-1], n] if self._turned else order
@@ -166,6 +171,7 @@ def _shape(packed: Sequence[PackedModel]) -> tuple[int, int]:
 def _groups(
     packed: Sequence[PackedModel],
     team: ThreadTeam,
+    run: Run,
     sources: Sequence[bytes] | None,
     texts: Sequence[bytes],
     n_layers: int = 0,
@@ -177,7 +183,7 @@ def _groups(
     columns = max(map(len, sources or ()), default=0) + 1 if n_layers else 0
     n_places, n_rows = _shape(packed)
     n_places = max(1, min(n_places, len(texts), CELLS // max(1, longest * max(1, n_layers * columns))))
-    places = _Places(packed, n_places, n_rows // n_places, team, n_layers)
+    places = _Places(packed, n_places, n_rows // n_places, team, n_layers, run)
     places.make_room(longest, columns)
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     for first in range(0, len(order), n_places):

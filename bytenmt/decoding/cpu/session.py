@@ -6,7 +6,7 @@ Knows programs and memory; knows no search beyond its SearchState, and no files.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.utf8 import EOS
 
 Array = npt.NDArray[np.float32]
+Run = Callable[..., None]  # interpreter.run, or what stands for it
 # Columns of sources in one call at most, of a longer source all: as many as keep the products busy; where a
 # recurrence waits for each column, as many sentences as share its matrices.
 ENCODED_TOGETHER, SCANNED_TOGETHER = 256, 1024
@@ -41,10 +42,18 @@ class WorkingModel:
     """One packed model and the sentences at its places; the search's state is shared by an ensemble."""
 
     def __init__(
-        self, packed: PackedModel, n_places: int, beam: int, n_threads: int, n_rows: int = 0, drafted: int = 0
+        self,
+        packed: PackedModel,
+        n_places: int,
+        beam: int,
+        n_threads: int,
+        n_rows: int = 0,
+        drafted: int = 0,
+        run: Run = run,
     ) -> None:
         """n_rows: of a pass at most, if more than places times beams; drafted: columns of a pass that may be
         taken back."""
+        self._run = run
         self.packed = packed
         self._n_places, self._n_rows, self._n_threads = n_places, n_places * beam, n_threads
         self._hidden = aligned(2 * sum(packed.states) * self._n_rows)
@@ -87,7 +96,7 @@ class WorkingModel:
         """One thread's part of n passes over all running sentences; see interpreter.run."""
         crew = self._crew(thread, n_threads)
         table, rows = self.packed.step.instructions, self._step_rows
-        run(table, self._logits, self._model(), rows, *inputs, which, n_passes, crew)
+        self._run(table, self._logits, self._model(), rows, *inputs, which, n_passes, crew)
 
     def prepare(self, sources: Sequence[bytes | None], at: Sequence[int]) -> list[Rows]:
         """Make room for sentences at places; returns the encoder's calls."""
@@ -124,7 +133,7 @@ class WorkingModel:
         """One thread's part of a call that prepare made."""
         crew = self._crew(thread, n_threads)
         table = self.packed.encode.instructions
-        run(table, self._logits, self._model(), rows, *inputs, 0, 0, crew)
+        self._run(table, self._logits, self._model(), rows, *inputs, 0, 0, crew)
 
     def _crew(self, thread: int, n_threads: int) -> Crew:
         """What one of n threads must know of the others."""
