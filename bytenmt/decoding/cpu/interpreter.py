@@ -41,7 +41,7 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     meet,
     product,
     share,
-    window,
+    windows,
     zero,
 )
 from bytenmt.decoding.cpu.kernels.kept import fixed_at, keep_column, read_column, read_ring, state_at
@@ -132,9 +132,11 @@ def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: 
                         one[S], bound, rooted,
                     )  # fmt: skip
             layer += ATTEND_DOT <= op <= ATTEND_LOCATION
+        elif op == WINDOW:
+            windows(rows, first, last, d, ds, a, as_, n // m, m, k)
         else:
             for row in range(first, last):
-                of_source(op, model, rows, row, d + 4 * row * ds, a, as_, n, m, k, crew.scratch)
+                of_source(op, model, rows, row, a + 4 * row * as_, n, m, k, crew.scratch)
         meet(crew)
         ticks = count(crew.ticks, pc, ticks)
         pc += 1
@@ -222,14 +224,10 @@ def of_step(
 
 @compiled
 def of_source(
-    op: int, model: Model, rows: Rows, row: int, d: int, a: int, a_stride: int, n: int, m: int, k: int,
-    scratch: int,
-) -> None:  # fmt: skip
-    """One row of an instruction that only an encoder has; a: of the first row."""
-    own = a + 4 * row * a_stride
-    if op == WINDOW:
-        window(rows, row, d, a, a_stride, n // m, m, k)
-    elif op == KEEP_FIXED:
+    op: int, model: Model, rows: Rows, row: int, own: int, n: int, m: int, k: int, scratch: int
+) -> None:
+    """One row of what an encoder keeps; own: its register."""
+    if op == KEEP_FIXED:
         copy(fixed_at(model, rows.place[row], k), own, n)
     elif op == KEEP_STATE:
         n_beams = model.n_rows // len(model.columns)

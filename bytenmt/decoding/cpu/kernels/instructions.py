@@ -200,16 +200,21 @@ def maxout(d: int, a: int, n: int) -> None:
 
 
 @compiled
-def window(rows: Rows, row: int, d: int, a: int, a_stride: int, width: int, taps: int, dilation: int) -> None:
-    """d = the columns around a row's, zero outside of its sentence; a: the first row's column.
+def windows(
+    rows: Rows, begin: int, end: int, d: int, d_stride: int, a: int, a_stride: int, width: int, taps: int,
+    dilation: int,
+) -> None:  # fmt: skip
+    """Rows `begin` to `end` - 1: d = the columns around a row's, zero outside of its sentence; d, a: of the
+    first row of all.
 
     An even number of taps looks one column further to the right.
     """
-    sentence = rows.of[row]
-    first = row - (taps - 1) * dilation // 2
-    for tap in range(taps):
-        at = first + tap * dilation
-        if rows.first[sentence] <= at < rows.first[sentence + 1]:
-            copy(d + 4 * tap * width, a + 4 * at * a_stride, width)
-        else:
-            zero(d + 4 * tap * width, width)
+    for row in range(begin, end):
+        sentence, to = rows.of[row], d + 4 * row * d_stride
+        first = row - (taps - 1) * dilation // 2
+        for tap in range(taps):
+            at = first + tap * dilation
+            if rows.first[sentence] <= at < rows.first[sentence + 1]:
+                copy(to + 4 * tap * width, a + 4 * at * a_stride, width)
+            else:
+                zero(to + 4 * tap * width, width)

@@ -87,6 +87,11 @@ def inlined(function: Function) -> Function:
     return cast(Function, numba.njit(forceinline=True, **INNER, **BORROWING)(function))
 
 
+def inlined_allocating(function: Function) -> Function:
+    """inlined, for a function that makes arrays."""
+    return cast(Function, numba.njit(forceinline=True, **INNER, **COUNTING)(function))
+
+
 def emitted(n_addresses: int, n_floats: int, generate: Callable[..., Value], result: Any = types.void) -> Any:
     """Make a function for compiled code of int64 numbers, then float32 numbers.
 

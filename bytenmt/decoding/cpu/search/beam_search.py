@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bytenmt.decoding.cpu.kernels.simd import allocating, compiled
+from bytenmt.decoding.cpu.kernels.simd import allocating, compiled, inlined, inlined_allocating
 from bytenmt.decoding.cpu.search.candidates import (
     NOTHING,
     consider,
@@ -111,7 +111,7 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
         first += rules.beam + n_columns - 1
 
 
-@compiled
+@inlined
 def allow(
     search: SearchState,
     rules: Rules,
@@ -151,7 +151,7 @@ def allow(
     return instead
 
 
-@allocating
+@inlined_allocating
 def beam_search(
     search: SearchState,
     rules: Rules,
@@ -194,7 +194,7 @@ def beam_search(
         search.state[place] = DONE
 
 
-@compiled
+@inlined
 def search_is_over(search: SearchState, rules: Rules, place: int, best: float) -> bool:
     """Whether no text that goes on is expected among the wanted hypotheses; see search_is_over in
     decoding/pytorch/beam_search.py. best: the highest score of those that go on."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.cpu.kernels.simd import allocating, compiled
+from bytenmt.decoding.cpu.kernels.simd import allocating, compiled, inlined
 from bytenmt.decoding.cpu.search.slots import RUNNING, Rules, SearchState
 from bytenmt.speculative.lookup import found, matched
 from bytenmt.speculative.table import CHAIN, Speculation
@@ -185,7 +185,7 @@ def take_what_pays(search: SearchState, drafter: Drafter, n_running: int, room: 
         search.n_drafted[order[n]] += 1
 
 
-@compiled
+@inlined
 def learn(search: SearchState, drafter: Drafter, place: int, began: int) -> None:
     """After a pass that began at a step: how many of its drafted bytes were accepted."""
     if began < search.n_prefix[place] or search.n_drafted[place] == 0 or drafter.most == AS_THEY_STAND:
