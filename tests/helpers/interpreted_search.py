@@ -50,7 +50,9 @@ def functions(module: ModuleType) -> set[str]:
 def uncompiled(file: Path) -> ModuleType:
     """A fresh copy of a module without its compiler."""
     copy = ModuleType("interpreted_choose")
-    source = re.sub("@(compiled|allocating)\n", "", file.read_text(encoding="utf-8"))
+    source = re.sub(
+        "@(compiled|allocating|inlined|inlined_allocating)\n", "", file.read_text(encoding="utf-8")
+    )
     exec(compile(source, str(file), "exec", dont_inherit=True), vars(copy))
     return copy
 

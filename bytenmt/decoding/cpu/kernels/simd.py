@@ -70,9 +70,8 @@ Builder = Any
 
 
 def compiled(function: Function) -> Function:
-    """Compile with Numba, without the interpreter lock and without being kept on disk: who calls these
-    functions keeps the whole. They are called by compiled code alone: the ways in from Python and C, which
-    take a third of all compilation, are left out. They make no arrays, see jit.BORROWING."""
+    """Compile with Numba, without the interpreter lock; for compiled code alone, which keeps the whole: ways
+    in from Python and C, a third of all compilation, are left out. Makes no arrays (jit.BORROWING)."""
     return cast(Function, numba.njit(**INNER, **BORROWING)(function))
 
 
@@ -82,8 +81,8 @@ def allocating(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """compiled, but written out wherever it is called: for every row, say, where a call, which hands over the
-    arrays of whole records number by number, would take longer than what it does."""
+    """compiled, but written out where it is called: a call hands over the arrays of whole records number by
+    number, which for a row would take longer than what it does."""
     return cast(Function, numba.njit(forceinline=True, **INNER, **BORROWING)(function))
 
 
