@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from cpu_engines import model, packed
 from made_up_engine import MadeUpEngine, made_up_text, make_run
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from bytenmt.cli.workbench import serve_command
 from bytenmt.decoding import loading
 from bytenmt.decoding.cpu import compilation
 from bytenmt.decoding.cpu.interpreter import run as compiled_run
@@ -19,11 +21,13 @@ from bytenmt.decoding.cpu.meanwhile import FEW, PIECE, Meanwhile, MeanwhileAtten
 from bytenmt.decoding.cpu.reader import CpuReader
 from bytenmt.decoding.cpu.uncompiled import run_in_numpy
 from bytenmt.decoding.interface import EngineSpec, Options, Request
+from bytenmt.decoding.names import AUTO
 from bytenmt.decoding.reading import Reading
 from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.translator import Translator
 from bytenmt.jit import NotKept
 from bytenmt.reporter import Reporter
+from bytenmt.serve.languages import Direction
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 5, 1000])
@@ -236,6 +240,25 @@ def test_where_nothing_is_kept_the_engine_is_compiled_in_place(
     monkeypatch.setattr(Child, "ended", True)
     assert dict(decode(engine, [request]))[0][0].text == found[0][0].text
     assert works_by(engine._engine) is compiled_run
+
+
+def test_a_server_begins_at_once(kernels: list[bool], tmp_path: Path) -> None:
+    """It has translated a line when it begins, and waits for a precision that NumPy has not."""
+    runs = {Direction("ko", "en"): [make_run(tmp_path / "run")]}
+    workers, _ = serve_command._workers(runs, AUTO, 1, {})
+    for worker in workers.values():
+        worker.stop()
+    with pytest.raises(NotKept):
+        serve_command._workers(runs, "w8a8", 1, {})
+
+
+def test_numpy_keeps_to_its_thread() -> None:
+    """Beside a process that compiles, a product on two would wait for its core."""
+    run_in_numpy.cache_clear()
+    with threadpool_limits(2, "blas"):
+        run_in_numpy()
+        pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+        assert {pool["num_threads"] for pool in pools if "numpy" in pool["filepath"]} <= {1}
 
 
 def test_one_process_compiles(kernels: list[bool]) -> None:
