@@ -27,15 +27,21 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """body: bytes of a request; characters: of the texts of one, each text counts as one more; queue:
-    requests that wait or are decoded; alternatives: of a text; patience: seconds that a client has to send a
-    request, its headers and its body."""
+    """How much a server takes on.
+
+    body: bytes of a request. characters: of all texts of a request; each text counts as one more.
+    queue: requests that wait or are decoded. alternatives: of a text. patience: seconds that a client has to
+    send a request, its headers and its body. document_seconds: of CPU time to read a file or web page, and as
+    many to write its translation. document_memory: bytes that either may use.
+    """
 
     body: int = 2_000_000
     characters: int = 20_000
     queue: int = 256
     alternatives: int = 7
     patience: float = 30.0
+    document_seconds: int = 20
+    document_memory: int = 1_000_000_000
 
     def check_texts(self, texts: Sequence[str]) -> int:
         """Their characters. Raises Refusal (413) where there are too many."""

@@ -18,10 +18,12 @@ from bytenmt.decoding.constraints.glossary import Glossary, Term
 from bytenmt.decoding.constraints.rules import Rules
 from bytenmt.decoding.translator import Answer
 from bytenmt.serve.detect import Detector, Guess
+from bytenmt.serve.document_pool import DocumentPool
+from bytenmt.serve.document_worker import DocumentSource, LineTranslation
 from bytenmt.serve.languages import Direction, Languages
 from bytenmt.serve.limits import LONGEST_WAIT, SHORTEST_WAIT, Limits, Refusal
 from bytenmt.serve.metrics import Metrics
-from bytenmt.serve.texts import Layout, Lines, OnPart, Paper, Parts, Translation, layout
+from bytenmt.serve.texts import OnPart, PartialTexts, PlainText
 from bytenmt.serve.worker import Job, Worker
 
 AUTO = "auto"
@@ -82,6 +84,7 @@ class Service:
 
     def __post_init__(self) -> None:
         self.languages = Languages(list(self.workers))
+        self.documents = DocumentPool(self.limits)
 
     @contextmanager
     def admitted(self, n_characters: int) -> Iterator[None]:
@@ -125,7 +128,9 @@ class Service:
         """The translation of each text, in their order. wanted: as `check` gives it; on_part: is given a
         text's number and what its translation goes on with, while it is decoded. Cancelled, it leaves the
         workers. Raises Refusal where a text's language is found out and not translated into the target."""
-        guesses = [self._guess(text, wanted.target) if wanted.source == AUTO else None for text in texts]
+        guesses: list[Guess | None] = [None] * len(texts)
+        if wanted.source == AUTO:  # in a thread: ten thousand texts take seconds
+            guesses = await asyncio.to_thread(lambda: [self._guess(text, wanted.target) for text in texts])
         groups: dict[str, list[int]] = {}
         for number, guess in enumerate(guesses):
             groups.setdefault(guess.language if guess else wanted.source, []).append(number)
@@ -162,38 +167,64 @@ class Service:
                 if on_part is not None:
                     on_part(number, text)
             return {number: Translated(text, [], guess, []) for number, text, guess in texts}
-        layouts = [layout(text, wanted.html) for _, text, _ in texts]
-        plain = [one for one in layouts if isinstance(one, Lines)]  # pages are told as wholes
-        told = None
-        if on_part is not None and len(plain) == len(layouts):
-            told = Parts(plain, [number for number, _, _ in texts], on_part)
-        lines = [line.encode() for one in layouts for line in one.lines]
-        answers = await self._over(path, lines, wanted, told.part if told else None)
-        if told:
-            told.end()
+        pages: list[DocumentSource] = []
+        plain: list[PlainText] = []
+        if wanted.html:
+            pages = [
+                DocumentSource(text.encode(), "html", "the text", encoding="utf-8") for _, text, _ in texts
+            ]
+            lines = await self.documents.read(pages)
+        else:
+            plain = [PlainText.from_text(text) for _, text, _ in texts]
+            lines = [list(one.lines) for one in plain]
+        stream = None
+        if on_part is not None and plain:  # pages are passed on as wholes
+            stream = PartialTexts(plain, [number for number, _, _ in texts], on_part)
+        asked = [line.encode() for some in lines for line in some]
+        rest = iter(await self._over(path, asked, wanted, stream.add if stream else None))
+        if stream:
+            stream.finish()
         self.metrics.count(
             "characters_total", sum(len(text) for _, text, _ in texts), direction=f"{source}-{wanted.target}"
         )
+        answers = [[next(rest) for _ in some] for some in lines]
+        alternatives = [_alternatives(own) for own in answers]
+        if pages:
+            files = await self.documents.write(pages, alternatives)
+            translations = [[data.decode("utf-8", "replace") for data in variants] for variants in files]
+        else:
+            translations = [
+                [one.with_translations([line.text for line in variant]) for variant in variants]
+                for one, variants in zip(plain, alternatives, strict=True)
+            ]
         found = {}
-        rest = iter(answers)
-        for (number, _, guess), one in zip(texts, layouts, strict=True):
-            own = [next(rest) for _ in one.lines]
-            found[number] = Translated(*_filled(one, own), guess, _lines(one, own))
-            if on_part is not None and told is None:
-                on_part(number, found[number].text)
+        for (number, _, guess), own, own_lines, variants in zip(
+            texts, answers, lines, translations, strict=True
+        ):
+            best, *others = dict.fromkeys(variants)
+            found[number] = Translated(best, others, guess, _line_results(own_lines, own))
+            if on_part is not None and stream is None:
+                on_part(number, best)
         return found
 
-    async def document(self, paper: Paper, wanted: Wanted) -> bytes:
-        """A file, translated. wanted: as `check` gives it."""
+    async def document(self, document: DocumentSource, wanted: Wanted) -> bytes:
+        """Translate a file. wanted: as `check` gives it. Raises Refusal where it cannot be read or has too
+        much text."""
+        (lines,) = await self.documents.read([document])
+        self.limits.check_texts(lines)
         source = wanted.source
         if source == AUTO:
-            source = self._guess("\n".join(paper.lines), wanted.target).language
+            source = (await asyncio.to_thread(self._guess, "\n".join(lines), wanted.target)).language
         path = self.languages.path(source, wanted.target)
         assert path is not None
-        lines = [line.encode() for line in paper.lines]
-        answers = await self._over(path, lines, wanted._replace(alternatives=0), None) if path else []
-        found = [Translation(one.text, one.bits_per_byte) for one in _lines(paper, answers)]
-        return paper.written(found or [Translation(line) for line in paper.lines])
+        if path:
+            asked = [line.encode() for line in lines]
+            answers = await self._over(path, asked, wanted._replace(alternatives=0), None)
+            (translations,) = _alternatives(answers)
+        else:
+            translations = [LineTranslation(line, 0.0) for line in lines]
+        ((data,),) = await self.documents.write([document], [[translations]])
+        return data
 
     async def _over(
         self,
@@ -252,21 +283,20 @@ class Service:
         return answers
 
 
-def _filled(one: Layout, answers: Sequence[Answer]) -> tuple[str, list[str]]:
-    """The best text and the others: the k-th joins the k-th translation of each line, or its best."""
-    texts: list[str] = []
-    most = max((len(answer.hypotheses) for answer in answers), default=1)
-    for k in range(most):
-        chosen = [answer.hypotheses[k if k < len(answer.hypotheses) else 0] for answer in answers]
-        text = one.filled([Translation(best.text.decode(), bits_per_byte(best)) for best in chosen])
-        if text not in texts:
-            texts.append(text)
-    return texts[0], texts[1:]
-
-
-def _lines(one: Layout, answers: Sequence[Answer]) -> list[LineFound]:
+def _alternatives(answers: Sequence[Answer]) -> list[list[LineTranslation]]:
+    """Return translations of all lines, the best first. The k-th has the k-th hypothesis of each line, or the
+    best one where a line has fewer."""
+    n_alternatives = max((len(answer.hypotheses) for answer in answers), default=1)
     found = []
-    for line, answer in zip(one.lines, answers, strict=True):
+    for k in range(n_alternatives):
+        chosen = [answer.hypotheses[k if k < len(answer.hypotheses) else 0] for answer in answers]
+        found.append([LineTranslation(one.text.decode(), one.log_probability) for one in chosen])
+    return found
+
+
+def _line_results(lines: Sequence[str], answers: Sequence[Answer]) -> list[LineFound]:
+    found = []
+    for line, answer in zip(lines, answers, strict=True):
         best = answer.hypotheses[0]
         found.append(LineFound(line, best.text.decode(), bits_per_byte(best)))
     return found

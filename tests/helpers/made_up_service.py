@@ -27,6 +27,29 @@ from bytenmt.serve.worker import Kind, Worker
 MANY_LINES = "\n".join(["x" * 200, *(f"{number:03}{'y' * 997}" for number in range(15))])
 SECONDS = 20.0  # until a test that waits fails
 
+# A child of a document pool that does what the text of a page says.
+HELD_UP = """
+import os, sys, time
+sys.path[:] = {path!r}
+from bytenmt.serve import document_worker
+real = document_worker.run_task
+def run_task(task):
+    text = task.documents[0].data
+    while b"spin" in text:
+        pass
+    if b"memory" in text:
+        bytearray(10**9)
+    if b"crash" in text:
+        os._exit(1)
+    if b"fault" in text:
+        raise ValueError("a fault")
+    if b"sleep" in text:
+        time.sleep(60)
+    return real(task)
+document_worker.run_task = run_task
+document_worker.main({fd}, {memory})
+"""
+
 
 class Gate:
     """Engines that take a step only while it is open, and what they were asked for."""

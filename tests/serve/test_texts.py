@@ -10,7 +10,7 @@ from made_up_service import TEXTS
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.detect import Detector
 from bytenmt.serve.languages import Direction, Languages
-from bytenmt.serve.texts import Translation, layout
+from bytenmt.serve.texts import PartialTexts, PlainText
 
 PIECES = [
     "<b>",
@@ -31,32 +31,28 @@ PIECES = [
 
 
 @given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
-def test_a_text_filled_with_its_own_lines_is_the_text(text: str) -> None:
-    found = layout(text)
-    assert found.filled([Translation(line) for line in found.lines]) == text
+def test_a_text_with_its_own_lines_is_the_text(text: str) -> None:
+    found = PlainText.from_text(text)
+    assert found.with_translations(found.lines) == text
     assert all(line == line.strip() and line and "\n" not in line for line in found.lines)
 
 
-@given(st.lists(st.sampled_from(PIECES)).map("".join))
-def test_a_page_keeps_its_tags(text: str) -> None:
-    """In whatever order beginnings and ends come; with its own lines it is as it was."""
-    found = layout(text, html=True)
-    assert found.filled([Translation(line) for line in found.lines]) == text
+@given(st.lists(st.text("a \n", max_size=6), min_size=1, max_size=5))
+def test_parts_of_lines_are_parts_of_texts(texts: list[str]) -> None:
+    """Joined, what is passed on of each text is the text with its translated lines."""
+    plain = [PlainText.from_text(text) for text in texts]
+    received: dict[int, str] = dict.fromkeys(range(len(texts)), "")
 
+    def receive(number: int, part: str) -> None:
+        received[number] += part
 
-@pytest.mark.parametrize(
-    ("page", "lines"),
-    [
-        ("<p>One &amp; two.</p>\n<p> three </p>", ["One & two.", "three"]),
-        ("<style>p {}</style>z", ["z"]),
-        (
-            "<p>1 and <b>two</b> and <a href='x'>three</a>.<br>4 dogs</p>",
-            ["1 and <b>two</b> and <a href='x'>three</a>.", "4 dogs"],
-        ),
-    ],
-)
-def test_what_is_translated_of_a_page(page: str, lines: list[str]) -> None:
-    assert layout(page, html=True).lines == lines
+    stream = PartialTexts(plain, range(len(texts)), receive)
+    for line in range(sum(len(one.lines) for one in plain)):
+        stream.add(line, b"x")
+        stream.add(line, b"y")
+    stream.finish()
+    expected = [one.with_translations(["xy"] * len(one.lines)) for one in plain]
+    assert list(received.values()) == expected
 
 
 def test_directions() -> None:

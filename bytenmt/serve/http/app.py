@@ -23,7 +23,7 @@ from starlette.websockets import WebSocket
 from bytenmt import __version__
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.http.asked import Asked, asked
-from bytenmt.serve.http.files import SUFFIXES, Shelf, parsed
+from bytenmt.serve.http.files import SUFFIXES, Shelf, document_source
 from bytenmt.serve.http.logs import Log
 from bytenmt.serve.http.middleware import Outermost
 from bytenmt.serve.http.page import page
@@ -106,9 +106,10 @@ class Server:
         name, data = found.file
         wanted = service.check(found.wanted(service.limits))
         wanted = wanted._replace(keep=found.keep(marked_up=True))
-        paper = parsed(name, data, wanted.source, wanted.target)
-        with service.admitted(service.limits.check_texts(paper.lines)):
-            translated = await while_connected(request, service.document(paper, wanted))
+        document = document_source(name, data, wanted.source, wanted.target)
+        # How much text a file has is known only when it has been read.
+        with service.admitted(min(len(data), service.limits.characters)):
+            translated = await while_connected(request, service.document(document, wanted))
         stem, _, suffix = name.rpartition(".")
         path = self.shelf.put(f"{stem}_{wanted.target}.{suffix}", translated)
         return json({"translatedFileUrl": f"{request.base_url}{path}"})

@@ -10,10 +10,9 @@ from collections import OrderedDict
 from pathlib import PurePosixPath
 
 from bytenmt.documents.formats import FORMATS
-from bytenmt.errors import BytenmtError
+from bytenmt.serve.document_worker import DocumentSource
 from bytenmt.serve.limits import Refusal
 from bytenmt.serve.service import AUTO
-from bytenmt.serve.texts import Paper
 
 KEPT_SECONDS = 600.0
 KEPT_BYTES = 1 << 26  # of all files; the oldest ones go first
@@ -23,16 +22,13 @@ LONGEST_NAME = 100  # characters
 SUFFIXES = tuple(sorted(suffix for one in FORMATS.values() for suffix in one.suffixes))
 
 
-def parsed(name: str, data: bytes, source: str, target: str) -> Paper:
-    """A file by its suffix. Raises Refusal (400) for one that is not known, or whose bytes are not such."""
+def document_source(name: str, data: bytes, source: str, target: str) -> DocumentSource:
+    """Return an uploaded file with the format of its suffix. Raises Refusal (400) for an unknown suffix."""
     suffix = PurePosixPath(name.replace("\\", "/")).suffix.lower()
     if suffix not in SUFFIXES:
         raise Refusal(400, f"files of this kind are not translated: {', '.join(SUFFIXES)} are")
     form = next(form for form, one in FORMATS.items() if suffix in one.suffixes)
-    try:
-        return Paper.of(data, form, f"the file{suffix}", None if source == AUTO else (source, target))
-    except BytenmtError as error:
-        raise Refusal(400, str(error)) from None
+    return DocumentSource(data, form, f"the file{suffix}", None if source == AUTO else (source, target))
 
 
 class Shelf:

@@ -149,6 +149,7 @@ def run(server: Server, listener: socket.socket, seconds: float = 30.0) -> None:
         timeout_graceful_shutdown=max(1, round(seconds)),
         proxy_headers=False,
     )
+    server.service.documents.start()
     listener.listen(BACKLOG)
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -156,6 +157,7 @@ def run(server: Server, listener: socket.socket, seconds: float = 30.0) -> None:
     try:
         Graceful(config, server, seconds).run([listener])
     finally:
+        server.service.documents.close()
         for worker in server.service.workers.values():
             worker.stop()
     server.log.say("ended")

@@ -1,0 +1,191 @@
+"""The child process of a server that reads and writes documents, and the messages to and from it.
+
+Reading a hostile file can take any amount of time and memory. It happens here, never in the server's own
+process: a child limits itself with setrlimit before each task, and the parent can kill it at any time
+(`document_pool`). A child keeps nothing between two tasks: to write a document it reads it once more.
+It imports neither Numba nor PyTorch, so that a new one is ready in a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import signal
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from bytenmt.documents import formats
+from bytenmt.documents.document import Document
+from bytenmt.documents.segments import Segment
+from bytenmt.documents.translation import Found, translate, wanted
+from bytenmt.errors import BytenmtError
+
+SEGMENT_BYTES = 1000  # of a line at most; a model that takes shorter ones splits it again
+NICENESS = 10  # the threads that decode and the event loop come first
+OUT_OF_MEMORY = 12  # exit code of a child that has reached its memory limit
+
+
+class DocumentSource(msgspec.Struct, frozen=True, array_like=True):
+    """A file to translate.
+
+    data: its bytes. format: a name of `documents.formats.FORMATS`. name: for error messages. pair: source and
+    target language, where the format has several. encoding: where the file's own statement is to be ignored.
+    column, into: of a table, by name or number: the column to translate, and the one to write (the same one
+    if None).
+    """
+
+    data: bytes
+    format: str
+    name: str
+    pair: tuple[str, str] | None = None
+    encoding: str | None = None
+    column: str | None = None
+    into: str | None = None
+
+
+class LineTranslation(NamedTuple):
+    """The translation of a line. log_probability: natural, of all its bytes and EOS."""
+
+    text: str
+    log_probability: float
+
+
+class DocumentTask(msgspec.Struct, frozen=True, array_like=True):
+    """Work for a child.
+
+    translations: None to list the lines of each document; otherwise, for each document, alternative
+    translations of all its lines, and a file is written for each alternative.
+    cpu_seconds: after which the kernel kills the child.
+    """
+
+    documents: list[DocumentSource]
+    cpu_seconds: int
+    translations: list[list[list[LineTranslation]]] | None = None
+
+
+class DocumentResult(msgspec.Struct, frozen=True, array_like=True):
+    """The answer to a DocumentTask.
+
+    lines: of each document. files: of each document, its bytes in each alternative. refusal: why a document
+    cannot be read, for the client. failure: the exception that a faulty reader raised, and where.
+    """
+
+    lines: list[list[str]] = []
+    files: list[list[bytes]] = []
+    refusal: str = ""
+    failure: str = ""
+
+
+def read_document(source: DocumentSource) -> Document:
+    """Parse a file. Raises BytenmtError where it is not in its format."""
+    options = formats.FORMATS[source.format].options
+    read_options = formats.Wanted(
+        pair=source.pair if "pair" in options else None,
+        column=source.column if "column" in options else None,
+        into=source.into if "into" in options else None,
+        encoding=source.encoding,
+        strict=source.encoding is None,
+    )
+    return formats.read(source.data, source.format, Path(source.name), read_options)
+
+
+def lines_to_translate(document: Document) -> list[Segment]:
+    """Return the distinct segments of a document that have no translation yet."""
+    return wanted(document, SEGMENT_BYTES, overwrite=False)
+
+
+def write_document(document: Document, translations: Sequence[LineTranslation]) -> bytes:
+    """Return the file with translations in place of `lines_to_translate`, in the same order."""
+    segments = lines_to_translate(document)
+    found = {
+        segment: Found(line.text.encode(), line.log_probability)
+        for segment, line in zip(segments, translations, strict=True)
+    }
+    return translate(document, lambda asked: [found[one] for one in asked], limit=SEGMENT_BYTES)[0]
+
+
+def run_task(task: DocumentTask) -> DocumentResult:
+    """Do what a task asks for. Raises BytenmtError where a document is not in its format."""
+    documents = [read_document(source) for source in task.documents]
+    if task.translations is None:
+        lines = [[one.text.decode() for one in lines_to_translate(document)] for document in documents]
+        return DocumentResult(lines=lines)
+    files = [
+        [write_document(document, alternative) for alternative in alternatives]
+        for document, alternatives in zip(documents, task.translations, strict=True)
+    ]
+    return DocumentResult(files=files)
+
+
+def main(descriptor: int, memory_bytes: int) -> None:
+    """Run tasks that come through a pipe until the parent closes it.
+
+    descriptor: the child's end of a `multiprocessing.Pipe`. memory_bytes: address space that the tasks may
+    use, beyond what the started interpreter has.
+    """
+    # The parent decides when a child ends; a supervisor's SIGTERM to the whole process group must not take
+    # the documents from a server that is about to answer them.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.nice(NICENESS)
+    _import_lazily_loaded_modules()
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_AS, _address_space() + memory_bytes)
+    decoder, encoder = msgspec.msgpack.Decoder(DocumentTask), msgspec.msgpack.Encoder()
+    pipe = Connection(descriptor)
+    try:
+        while True:
+            task = decoder.decode(pipe.recv_bytes())
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            _limit(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime) + task.cpu_seconds)
+            result = _guarded(task)
+            pipe.send_bytes(encoder.encode(result))
+            del task, result  # before the next one needs memory
+    except (EOFError, OSError):  # the parent has closed the pipe, or has ended
+        return
+    except MemoryError:  # the heap may be in any state: end at once
+        os._exit(OUT_OF_MEMORY)
+
+
+def _guarded(task: DocumentTask) -> DocumentResult:
+    """Run a task; an error becomes a result, except for MemoryError."""
+    try:
+        return run_task(task)
+    except BytenmtError as error:
+        return DocumentResult(refusal=str(error))
+    except RecursionError:
+        return DocumentResult(refusal="the document is nested too deeply")
+    except MemoryError:
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return DocumentResult(failure=f"{error!r:.200} in {Path(place.filename).name}, line {place.lineno}")
+
+
+def _import_lazily_loaded_modules() -> None:
+    """Read a small document, so that the first client does not wait for imports."""
+    page = DocumentSource(b"<p>a <b>b</b> {c}</p>", "html", "page")
+    run_task(DocumentTask([page], 1, [[[LineTranslation("a <b>b</b> {c}", 0.0)]]]))
+
+
+def _limit(kind: int, most: int) -> None:
+    """Set a soft resource limit, as far as the hard one allows."""
+    hard = resource.getrlimit(kind)[1]
+    with suppress(ValueError, OSError):  # macOS refuses some
+        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def _address_space() -> int:
+    """Bytes of address space that this process has now; 0 where the system does not say."""
+    try:
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
+    except OSError:
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
