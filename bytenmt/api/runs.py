@@ -166,10 +166,6 @@ def train(
         other,
     )
     on = pick_device(device)
-    if threads is not None:
-        import torch
-
-        torch.set_num_threads(threads)
     outcome = begin(
         Path(run),
         wanted,
@@ -182,6 +178,7 @@ def train(
         init_from=other,
         reporter=reporter,
         watch=on_metrics or (lambda record: None),
+        threads=threads,
     )
     if outcome.signal:
         raise KeyboardInterrupt

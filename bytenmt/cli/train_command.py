@@ -160,7 +160,7 @@ def train(
     from bytenmt.training import run as training
 
     resume = resume or resume_from is not None
-    with told_as(log_format) as console, process_group(on := torch_device(device, threads)) as group:
+    with told_as(log_format) as console, process_group(on := torch_device(device, None)) as group:
         documents = training_pairs.conversions(run, tmx, xliff, po, pair, parquet, columns)
         tsv += tuple(one.table for one in documents)
         files = training_args.training_files(src, tgt, tsv, text, weights)
@@ -177,8 +177,7 @@ def train(
             console.warn(warning)
         for line in group.first(lambda: training_pairs.convert(documents, errors)):
             console.say(line)
-        told = f"training on {on}, {torch.get_num_threads()} CPU threads, PyTorch {torch.__version__}"
-        detail(told, console.say)
+        detail(f"training on {on}, PyTorch {torch.__version__}", console.say)
         with _watching(console, metrics_port if group.leads else None) as watch:
             outcome = training.train(
                 run,
@@ -195,6 +194,7 @@ def train(
                 group=group,
                 reporter=console,
                 watch=watch,
+                threads=threads,
             )
         if outcome.signal:
             sys.exit(128 + outcome.signal)

@@ -39,11 +39,16 @@ class Progress(Struct):
     stream: StreamPlace | None = None  # of a run that learns one: where the window lies
     seconds: float = 0.0  # of training in all, validation included
     cpu_seconds: float = 0.0  # the same of the CPU, of all processes and their threads
-    valid_seconds: float = 0.0  # of seconds, those of validations, waiting for a compiler left out
-    decoding_seconds: float = 0.0  # of valid_seconds, those of decoding
+    # Time of validations, waiting for a compiler left out, and the part of it that decoding took: by the
+    # clock that limits the run, which is CPU time under train.max_cpu_minutes.
+    valid_seconds: float = 0.0
+    decoding_seconds: float = 0.0
     best: float | None = None  # of train.metric
     best_update: Count = 0
     waited: Count = 0  # validations since the best one
+    threads: Annotated[int, Meta(ge=0, le=bounds.THREADS.high)] = (
+        0  # of the CPU in each process, kept when the run is resumed; 0: not known
+    )
     standstills: Count = 0  # how often the plateau schedule has lowered the learning rate
 
 

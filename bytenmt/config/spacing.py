@@ -24,22 +24,24 @@ class Spacing(NamedTuple):
 
 
 class Timer:
-    """Tells when it is time. seconds: of training until now, in all."""
+    """Tell when something periodic is due. seconds: training time until now, in all."""
 
     def __init__(self, spacing: Spacing, seconds: float) -> None:
-        self._spacing, self._seen = spacing, seconds
+        self._spacing, self._seen, self._earliest = spacing, seconds, 0.0
 
     def due(self, update: int, seconds: float) -> bool:
         """Whether it is, after an update: as a multiple of the spacing has passed since it was asked last, so
         that a run that goes on needs to remember nothing."""
         if self._spacing.updates:
             return update % self._spacing.updates == 0
+        if seconds < self._earliest:
+            return False
         before, self._seen = self._seen, seconds
         return before // self._spacing.seconds < seconds // self._spacing.seconds
 
-    def pass_over(self, seconds: float) -> None:
-        """What has passed until now counts for nothing."""
-        self._seen = seconds
+    def pass_over(self, seconds: float, pause: float = 0.0) -> None:
+        """Ignore multiples of the spacing until now, and be due no earlier than `pause` seconds from now."""
+        self._seen, self._earliest = seconds, seconds + pause
 
 
 def spacing(given: int | str, auto: Spacing) -> Spacing:

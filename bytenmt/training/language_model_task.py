@@ -6,7 +6,6 @@ Does not know trainers, nor when to validate or stop.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -27,7 +26,7 @@ from bytenmt.reporter import SILENT, Reporter
 from bytenmt.speculative.build import of_streams
 from bytenmt.speculative.table import Table
 from bytenmt.training.language_model_objective import text_bits
-from bytenmt.training.task import CACHE, Share, Validation, changed, other_text
+from bytenmt.training.task import CACHE, Decoded, Share, changed, other_text
 
 CPU = torch.device("cpu")
 
@@ -140,13 +139,16 @@ class LanguageModelTask:
         """See Task: nothing."""
         return nullcontext()
 
-    def validate(self, model: Model[Any, Any], seconds: float) -> Validation:
-        """Bits per byte of the validation text's first bytes."""
-        begun = time.monotonic()
+    def score(self, model: Model[Any, Any]) -> dict[str, float | str]:
+        """Return the bits per byte of the validation text's first bytes."""
         self._valid.check_whole()
         text = self._valid.data[: self._settings.valid_bytes]
         bits = text_bits(model, text, self._device, self._group)
-        return Validation({"valid_bits_per_byte": bits / len(text)}, time.monotonic() - begun)
+        return {"valid_bits_per_byte": bits / len(text)}
+
+    def decode(self, model: Model[Any, Any], seconds: float, at_least_some: bool = False) -> Decoded:
+        """Decode nothing: there is no source to translate."""
+        return Decoded()
 
     def facts(self) -> Facts:
         """The texts."""

@@ -15,21 +15,23 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import msgspec
 import torch
 
 from bytenmt.config.facts import Ancestor
 from bytenmt.config.schema import TrainConfig
-from bytenmt.config.spacing import Spacing, Timer, spacing
+from bytenmt.config.spacing import AUTO, Spacing, Timer, spacing
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
+from bytenmt.models.base import Model
 from bytenmt.reporter import Bar, Reporter
 from bytenmt.training.losses import true_share
 from bytenmt.training.metrics import Log, Meter
 from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
-from bytenmt.training.task import Share, Task
+from bytenmt.training.task import Decoded, Share, Task
 from bytenmt.training.trainer import Trainer
-from bytenmt.training.validation import seconds_left
+from bytenmt.training.validation import LAST, SHARE, seconds_left, spent_seconds
 
 BY_UPDATES = Spacing(updates=500)  # where train.valid_every and train.save_every are left to us
 VALID_TIME, SAVE_TIME = Spacing(seconds=120.0), Spacing(seconds=300.0)
@@ -76,9 +78,12 @@ class Loop:
         self.group = trainer.group
         self.progress = trainer.progress
         self.settings = trainer.config.train
-        self.valid_timer, self.save_timer = (
-            Timer(each, self.progress.seconds) for each in spacings(self.settings)
-        )
+        valid, save = spacings(self.settings)
+        # Validations are spaced by the clock that limits the run: under a limit of CPU time on a busy
+        # machine, two minutes of wall time may be seconds of training. Checkpoints limit the wall time lost.
+        self.valid_timer = Timer(valid, spent_seconds(self.settings, self.progress))
+        self.save_timer = Timer(save, self.progress.seconds)
+        self.stretches = self.settings.valid_every == AUTO and not valid.updates
         self.task = task
         self.log = log
         self.facts = msgspec.structs.replace(task.facts(), lineage=lineage)
@@ -106,14 +111,14 @@ class Loop:
             while not end:
                 signalled = self._update(shares, received)
                 end = signalled or self.text_ended or self.ended()
-                moment = progress.update, progress.seconds
-                valid_due = self.valid_timer.due(*moment) or (end and not signalled)
+                valid_due = self.valid_timer.due(progress.update, spent_seconds(settings, progress))
+                valid_due = valid_due or (end and not signalled)
                 valid_due = valid_due and self.validated != progress.update
-                save_due = self.save_timer.due(*moment) or end
+                save_due = self.save_timer.due(progress.update, progress.seconds) or end
                 if self.meter.nats and (valid_due or save_due or progress.update % settings.log_every == 0):
                     self._write_record()
                 best = progress.best, progress.best_update
-                better = valid_due and self._validate()
+                better = valid_due and self._validate(end)
                 end = end or (valid_due and self.ended())
                 if better or save_due or end:
                     self._save(better, best, end)
@@ -202,53 +207,86 @@ class Loop:
         if self.log is not None:
             self.log.write({**place, **values})
 
-    def _validate(self) -> bool:
-        """Score the validation set; returns whether the weights are the best so far."""
+    def _validate(self, end: bool) -> bool:
+        """Score the validation set; returns whether the weights are the best so far. end: of the run."""
         progress, settings = self.progress, self.settings
         self.bar.show(fraction_done(settings, progress), f"update {progress.update}, validating …")
-        left = seconds_left(progress.seconds, progress.valid_seconds)
+        self._agree()
+        begun = spent_seconds(settings, progress)
         with self.trainer.averaged():
             model = self.trainer.model.eval()
-            found = self.task.validate(model, math.inf if settings.metric == "chrf" else left)
-            record, seconds, decoding_seconds, note, samples = self.group.broadcast(found)
+            record = self.group.broadcast(self.task.score(model))
+            self._agree()
+            scoring = spent_seconds(settings, progress) - begun
+            if settings.metric == "chrf":  # the best checkpoint depends on it: all lines, always
+                decoded = self.group.broadcast(self.task.decode(model, math.inf))
+                record |= decoded.scores
+                better = self._is_best(record)
+            else:
+                better = self._is_best(record)
+                decoded = self._decode(model, end)
+                record |= decoded.scores
             model.train()
         self._agree()
         self.validated = progress.update
-        progress.valid_seconds += seconds
-        progress.decoding_seconds += decoding_seconds
-        self.valid_timer.pass_over(progress.seconds)
-        value = record[f"valid_{settings.metric}"]
-        assert isinstance(value, float)
-        best = progress.best
-        better = best is None or (value > best if settings.metric == "chrf" else value < best)
-        if better:
-            progress.best, progress.best_update, progress.waited = value, progress.update, 0
-        else:
-            progress.waited += 1
-            progress.standstills += 1
+        progress.valid_seconds += scoring + decoded.seconds
+        progress.decoding_seconds += decoded.seconds
+        # Where the spacing is left to us, scoring takes no more than its share of the time.
+        pause = scoring / SHARE if self.stretches else 0.0
+        self.valid_timer.pass_over(spent_seconds(settings, progress), pause)
         self._log(record)
         if self.log is not None:
-            self.log.show(progress.update, samples)
+            self.log.show(progress.update, decoded.samples)
             self.log.draw(at_once=self.ended())
         told = ", ".join(
             f"{name.removeprefix('valid_').replace('_', ' ')} {value:.4g}"
             for name, value in record.items()
             if isinstance(value, float)
         )
-        told += f" ({note})" if note else ""
+        told += f" ({decoded.note})" if decoded.note else ""
         self.reporter.say(f"update {progress.update}, {progress.seconds / 60:.1f} min: {told}")
         self._tell_of_time()
         self.meter = Meter()
         return better
 
+    def _is_best(self, record: Mapping[str, float | str]) -> bool:
+        """Whether a validation is the best so far, which is noted in the progress."""
+        progress, metric = self.progress, self.settings.metric
+        value, best = record[f"valid_{metric}"], self.progress.best
+        assert isinstance(value, float)
+        better = best is None or (value > best if metric == "chrf" else value < best)
+        if better:
+            progress.best, progress.best_update, progress.waited = value, progress.update, 0
+        else:
+            progress.waited += 1
+            progress.standstills += 1
+        return better
+
+    def _decode(self, model: Model[Any, Any], end: bool) -> Decoded:
+        """Decode lines of the validation set within decoding's share of the time; in the last validation of
+        the run at least a few. end: this is known to be the last one."""
+        used = 0.0
+        while True:
+            last = end or self.ended()
+            training = spent_seconds(self.settings, self.progress)
+            left = seconds_left(training, self.progress.decoding_seconds + used)
+            found = self.task.decode(model, max(left, LAST) if last else max(left, 0.0), last)
+            found = self.group.broadcast(found)
+            used += found.seconds
+            self._agree()
+            # Decoding itself may have used up the run's limit before any line was done.
+            if last or found.n_lines or not self.ended():
+                return found._replace(seconds=used)
+
     def _tell_of_time(self) -> None:
-        """Once, where validation takes more than its share and decoding is not to blame."""
+        """Warn once where scoring takes more than its share at a spacing that the user has chosen."""
         progress = self.progress
         alone = progress.valid_seconds - progress.decoding_seconds
-        if seconds_left(progress.seconds, alone) < 0 and not self.told_of_time:
+        training = spent_seconds(self.settings, progress)
+        if seconds_left(training, alone) < 0 and not self.stretches and not self.told_of_time:
             self.told_of_time = True
             self.reporter.warn(
-                f"validation takes {alone / progress.seconds:.0%} of the training, without any decoding:"
+                f"validation takes {alone / training:.0%} of the training, without any decoding:"
                 " raise train.valid_every, or give less text to validate on"
             )
 

@@ -6,8 +6,10 @@ the run ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +27,7 @@ from bytenmt.config.schema import (
     is_serial,
 )
 from bytenmt.data.corpus import PairFiles
+from bytenmt.decoding.engines import cores
 from bytenmt.distributed import ALONE, Group
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.reporter import SILENT, Reporter
@@ -73,6 +76,7 @@ def train(
     group: Group = ALONE,
     reporter: Reporter = SILENT,
     watch: Callable[[Record], None] | None = None,
+    threads: int | None = None,
 ) -> Outcome:
     """Train a model into the folder `run`, as one process of `group`.
 
@@ -80,13 +84,14 @@ def train(
     be one stream of pairs, which is given again from its start to go on. resume: go on from the run's last
     checkpoint where there is one, or from that of update resume_from. init_from: a run whose weights this one
     begins with; one that goes on has done so already. watch: is told every record of metrics.jsonl, in the
-    leading process. Raises BytenmtError before anything is written where an input cannot be used.
+    leading process. threads: of the CPU; None: those of the run that goes on, else as many as are idle.
+    Raises BytenmtError before anything is written where an input cannot be used.
     """
     _check(config, files, tensorboard, resume)
     if init_from is not None and init_embedding is not None:
         raise BytenmtError("--init-embedding would be ignored: --init-from gives all weights; drop one")
     aloud = reporter if group.leads else SILENT
-    with one_training(run, reporter) if group.leads else nullcontext():
+    with _same_threads_afterwards(), one_training(run, reporter) if group.leads else nullcontext():
         saved = resume and group.broadcast(has_checkpoint(run))
         if saved:
             config = group.first(lambda: _found_before(config, run))
@@ -107,6 +112,10 @@ def train(
             trainer.begin_with(start.tensors, start.file)
             lineage = start.lineage
             aloud.say(f"beginning with the weights of {start.file}")
+        progress = trainer.progress
+        if threads is not None or device.type == "cpu":
+            progress.threads = threads or min(progress.threads, cores()) or idle_threads()
+            torch.set_num_threads(progress.threads)
         if resume and not saved:
             aloud.warn(f"--resume: there is no checkpoint in {run} to go on from: the run begins at update 0")
         log = None
@@ -115,7 +124,6 @@ def train(
             write_atomically(run / CONFIG, config_toml(config).encode())
             log = Log(run, trainer.progress.update, tensorboard, reporter, watch)
         loop = Loop(run, trainer, task, log, aloud, lineage)
-        progress = trainer.progress
         if saved and loop.ended():
             aloud.say(f"{run} is finished at update {progress.update}")
         else:
@@ -131,6 +139,34 @@ def train(
             table = task.drafts()
             aloud.say(told(write_drafts(run, table, config, task.facts()), table))
         return Outcome(progress.update)
+
+
+@contextmanager
+def _same_threads_afterwards() -> Iterator[None]:
+    """Restore PyTorch's number of CPU threads on leaving."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def idle_threads() -> int:
+    """Return how many CPU threads a training should use: as many as cores are idle by the machine's load
+    average of the last minute, at least one and at most PyTorch's default.
+
+    Threads that wait for one another at every operation are very slow on cores that others use: on a busy
+    machine two threads can take several times the CPU time of one. A number in OMP_NUM_THREADS stands.
+    """
+    default = torch.get_num_threads()
+    if "OMP_NUM_THREADS" in os.environ:
+        return default
+    try:
+        load = os.getloadavg()[0]
+    except (OSError, AttributeError):  # the system does not tell
+        return default
+    idle = (os.cpu_count() or 1) - load
+    return max(1, min(default, cores(), math.floor(idle + 0.5)))
 
 
 def _settled(config: Config, device: torch.device, saved: Path | None) -> Config:
@@ -235,9 +271,11 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume
 def _describe(trainer: Trainer) -> str:
     n_parameters = sum(p.numel() for p in trainer.parameters)
     processes = f", {trainer.group.size} processes" if trainer.group.size > 1 else ""
+    n_threads = torch.get_num_threads()
+    threads = f", {n_threads} CPU thread{'s' * (n_threads > 1)}" if trainer.device.type == "cpu" else ""
     return (
         f"{architecture(trainer.config.model)}, {n_parameters:,} parameters"
-        f" ({trainer.model.decoder_weights():,} in the decoder), {trainer.device}{processes},"
+        f" ({trainer.model.decoder_weights():,} in the decoder), {trainer.device}{threads}{processes},"
         f" {trainer.config.train.precision},"
         f" configuration {fingerprint(trainer.config)}"
     )

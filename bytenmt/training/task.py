@@ -6,7 +6,7 @@ Does not know architectures, trainers, nor when to validate or stop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -38,14 +38,17 @@ class Sample(NamedTuple):
     translation: str
 
 
-class Validation(NamedTuple):
-    """scores: by the names of the log. seconds, decoding_seconds: that it took, and of those that decoding
-    took. note: what the scores are of, where that is not what was asked for. samples: a few lines, the same
-    every time."""
+class Decoded(NamedTuple):
+    """Scores of the decoded validation lines.
 
-    scores: dict[str, float | str]
+    n_lines: lines decoded. scores: by the names of the log. seconds: time that decoding took, by the clock
+    it was limited by. note: which lines the scores cover, where not all. samples: a few lines, the same every
+    time.
+    """
+
+    n_lines: int = 0
+    scores: Mapping[str, float | str] = {}  # noqa: RUF012 (never changed)
     seconds: float = 0.0
-    decoding_seconds: float = 0.0
     note: str = ""
     samples: tuple[Sample, ...] = ()
 
@@ -65,9 +68,14 @@ class Task(Protocol):
     def preparing(self, model: Model[Any, Any]) -> AbstractContextManager[None]:
         """Inside, what validations of the model will need is made ready beside other work."""
 
-    def validate(self, model: Model[Any, Any], seconds: float) -> Validation:
-        """Score the validation text by a model in evaluation mode. seconds: that it may take where less can
-        be done, inf: all that is asked for. Called by all processes."""
+    def score(self, model: Model[Any, Any]) -> dict[str, float | str]:
+        """Return the scores of the validation text under a model in evaluation mode, without decoding.
+        Called by all processes."""
+
+    def decode(self, model: Model[Any, Any], seconds: float, at_least_some: bool = False) -> Decoded:
+        """Decode lines of the validation text and score them: as many as fit into `seconds` of the clock in
+        which the run's limit is given, all for inf. at_least_some: a few lines even if they take longer.
+        Called by all processes."""
 
     def facts(self) -> Facts:
         """What a checkpoint tells of the text."""

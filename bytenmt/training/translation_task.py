@@ -5,7 +5,6 @@ Does not know architectures, trainers, nor when to validate or stop.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -35,8 +34,8 @@ from bytenmt.models.unfolding import fitted
 from bytenmt.reporter import Reporter
 from bytenmt.speculative.build import of_corpus
 from bytenmt.speculative.table import Table
-from bytenmt.training.task import CACHE, LEFT_OUT, Sample, Share, Validation, changed, other_text
-from bytenmt.training.validation import LiveDecoder
+from bytenmt.training.task import CACHE, LEFT_OUT, Decoded, Sample, Share, changed, other_text
+from bytenmt.training.validation import LiveDecoder, limit_clock
 
 CPU = torch.device("cpu")
 SAMPLES = 3  # lines whose translations the run folder shows: the first ones
@@ -172,30 +171,39 @@ class TranslationTask:
         """See Task."""
         decoder = None
         if self._settings.valid_lines:
-            self._decoder = decoder = LiveDecoder(model, self.config, self._device, self._group)
+            self._decoder = decoder = LiveDecoder(
+                model,
+                self.config,
+                self._device,
+                limit_clock(self._settings, self._group.size),
+                self._group,
+            )
         try:
             yield
         finally:
             if decoder is not None:
                 decoder.stop()
 
-    def validate(self, model: Model[Any, Any], seconds: float) -> Validation:
-        """Bits per byte of the validation set; chrF, BLEU and exact match of its first lines, decoded by
-        what `preparing` has made."""
-        begun, valid = time.monotonic(), self.valid
-        log_p = log_probabilities(TorchReader([model], self._device), valid, self._group)
-        record: dict[str, float | str] = {"valid_bits_per_byte": bits_per_byte(log_p, valid.target_lengths)}
-        scored = time.monotonic() - begun
+    def score(self, model: Model[Any, Any]) -> dict[str, float | str]:
+        """Return the bits per byte of the validation set."""
+        log_p = log_probabilities(TorchReader([model], self._device), self.valid, self._group)
+        return {"valid_bits_per_byte": bits_per_byte(log_p, self.valid.target_lengths)}
+
+    def decode(self, model: Model[Any, Any], seconds: float, at_least_some: bool = False) -> Decoded:
+        """Decode the first lines of the validation set with the live decoder that `preparing` has made, and
+        return their chrF, BLEU and exact match."""
+        valid = self.valid
         n_lines = min(self._settings.valid_lines, len(valid))
         if not n_lines:
-            return Validation(record, scored)
+            return Decoded()
         assert self._decoder is not None
         lines = [valid.source(i) for i in range(n_lines)]
-        texts, decoding = self._decoder.translate(lines, self._group.broadcast(seconds - scored))
+        texts, decoding = self._decoder.translate(lines, seconds, at_least_some)
         truth = [valid.target(i).decode() for i in range(len(texts))]
+        record: dict[str, float | str] = {}
         if texts:
             scores = text_scores(texts, truth)
-            record |= {
+            record = {
                 "valid_chrf": scores.chrf,
                 "valid_bleu": scores.bleu,
                 "valid_exact_match": scores.exact_match,
@@ -205,7 +213,7 @@ class TranslationTask:
         record["valid_lines"] = len(texts)
         note = f"{len(texts)} of {n_lines} lines decoded" if len(texts) < n_lines else ""
         shown = zip([line.decode() for line in lines[:SAMPLES]], truth, texts, strict=False)
-        return Validation(record, scored + decoding, decoding, note, tuple(Sample(*one) for one in shown))
+        return Decoded(len(texts), record, decoding, note, tuple(Sample(*one) for one in shown))
 
     def facts(self) -> Facts:
         """The pairs and their bytes, where they lie, and the digest of each file; nothing of a stream."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 
-from bytenmt.config.schema import Config
+from bytenmt.config.facts import Progress
+from bytenmt.config.schema import Config, TrainConfig
 from bytenmt.decoding.cpu.meanwhile import Relay
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.program.programs import has_program, pack_model
@@ -28,23 +29,43 @@ from bytenmt.decoding.translator import Translator
 from bytenmt.distributed import ALONE, Group
 from bytenmt.models.base import Model
 
-SHARE = 0.05  # of a training's seconds that its validations may take, as far as decoding can be left out
-ALWAYS = 2.0  # seconds that they may take in any training: of 40 seconds, the share
+SHARE = 0.05  # of the training time that decoding for validations may take, and as much again for scoring
+ALWAYS = 2.0  # seconds that decoding may take in any training: the share of 40 seconds
+LAST = 10.0  # seconds that the last validation of a run may decode, whatever the others took
 FEWEST = 6  # lines that are decoded together at least
 
 
-def seconds_left(training: float, validating: float) -> float:
-    """Of validation, after so many seconds of training in all, of which so many were validation."""
-    return max(ALWAYS, SHARE * training) - validating
+def limit_clock(train: TrainConfig, n_processes: int = 1) -> Callable[[], float]:
+    """Return the clock, in seconds, by which a run is limited: CPU time under train.max_cpu_minutes, else
+    wall time. CPU time of all processes is estimated as that of this one times n_processes."""
+    if train.max_cpu_minutes:
+        return lambda: n_processes * time.process_time()
+    return lambda: time.monotonic()  # looked up at each call: tests replace it
+
+
+def spent_seconds(train: TrainConfig, progress: Progress) -> float:
+    """Return the training time until now, by the clock of limit_clock."""
+    return progress.cpu_seconds if train.max_cpu_minutes else progress.seconds
+
+
+def seconds_left(training: float, used: float) -> float:
+    """Return the seconds left for validation after `training` seconds, of which validations took `used`."""
+    return max(ALWAYS, SHARE * training) - used
 
 
 class LiveDecoder:
-    """Translates with the weights that a model has at the moment. device: where it is; group: the processes
-    that share the lines. To be stopped."""
+    """Translates with the weights that a model has at the moment. device: where it is; clock: by which
+    decoding time is limited; group: the processes that share the lines. To be stopped."""
 
     def __init__(
-        self, model: Model[Any, Any], config: Config, device: torch.device, group: Group = ALONE
+        self,
+        model: Model[Any, Any],
+        config: Config,
+        device: torch.device,
+        clock: Callable[[], float],
+        group: Group = ALONE,
     ) -> None:
+        self._clock = clock
         self._model, self._config, self._device, self._group = model, config, device, group
         self._compilation = None
         if device.type == "cpu" and has_program(config.model):
@@ -58,37 +79,43 @@ class LiveDecoder:
         if self._compilation is not None:
             self._compilation.stop()
 
-    def translate(self, lines: Sequence[bytes], seconds: float) -> tuple[list[str], float]:
-        """The translations of the first lines, as many as there are seconds for: all of them, or their first
-        half, quarter and so on; and the seconds that it took. seconds: inf for all, and by the engine that is
-        the same in every run, for which it waits as long as it is compiled.
+    def translate(
+        self, lines: Sequence[bytes], seconds: float, at_least_some: bool = False
+    ) -> tuple[list[str], float]:
+        """Translate the first lines, as many as there are seconds for: all of them, or their first half,
+        quarter and so on. Returns the translations and the seconds that they took.
+
+        seconds: inf for all, and by the engine that is the same in every run, for which it waits as long as
+        it is compiled. at_least_some: translate the first few lines even if they take longer.
 
         Half of the lines are decoded before all of them, and cost about as much as the other half: no
         estimate is needed. Called by all processes.
         """
-        if seconds <= 0:
+        if seconds <= 0 and not at_least_some:
             return [], 0.0
         if self._compilation is not None:
             self._compilation.done(wait=seconds == math.inf)
-        begun = time.monotonic()
+        begun = self._clock()
         runtime = self._runtime()
         found: list[str] = []
         for end in steps(len(lines), seconds):
-            passed = time.monotonic() - begun
-            if not self._group.broadcast(2 * passed <= seconds):
+            needed = at_least_some and not found
+            passed = self._clock() - begun
+            if not self._group.broadcast(needed or 2 * passed <= seconds):
                 break
-            more = self._share(runtime, lines[len(found) : end], begun + seconds)
+            until = math.inf if needed else begun + seconds
+            more = self._share(runtime, lines[len(found) : end], until)
             if more is None:
                 break
             found += more
-        return found, time.monotonic() - begun
+        return found, self._clock() - begun
 
     def _share(self, runtime: Runtime, lines: Sequence[bytes], until: float) -> list[str] | None:
         """All translations, of which each process makes its share; None where one has run out of time."""
         maker = runtime.maker
 
         def timed(options: Options) -> Any:
-            return lambda capacity: _Timed(maker(options)(capacity), until)
+            return lambda capacity: _Timed(maker(options)(capacity), self._clock, until)
 
         translator = Translator.of_runtime(Runtime(timed, runtime.source, runtime.max_source_bytes))
         own: list[bytes] | None = None
@@ -133,13 +160,13 @@ class OutOfTime(Exception):
 
 
 class _Timed(Relay):
-    """An engine that stops in the middle. until: of time.monotonic."""
+    """An engine that raises OutOfTime when the clock has passed `until`."""
 
-    def __init__(self, engine: Engine, until: float) -> None:
+    def __init__(self, engine: Engine, clock: Callable[[], float], until: float) -> None:
         super().__init__(engine)
-        self._until = until
+        self._clock, self._until = clock, until
 
     def advance(self, n_steps: int) -> None:
-        if time.monotonic() > self._until:
+        if self._clock() > self._until:
             raise OutOfTime
         super().advance(n_steps)

@@ -45,6 +45,10 @@ def test_timer() -> None:
     ]
     timer.pass_over(71.0)
     assert not timer.due(0, 79.0) and timer.due(0, 80.0)
+    timer.pass_over(91.0, pause=25.0)
+    assert [timer.due(0, now) for now in (100.0, 115.9, 116.0, 119.0, 120.0)] == [
+        *(False, False, True, False, True)
+    ], "what is due in the pause comes right after it"
     by_updates = Timer(Spacing(updates=3), 0.0)
     assert [by_updates.due(update, 1e9) for update in range(1, 7)] == [False, False, True] * 2
 

@@ -89,7 +89,7 @@ def test_validation_and_checkpoints_by_time(
     """With a minute an update, at the first update that sees two more minutes, or three more, on the clock;
     how long a validation takes delays the next one and adds none. The weights know nothing of it."""
     clock, saved = [0.0], list[int]()
-    update, validate, save = Trainer.update, TranslationTask.validate, Trainer.save
+    update, score, save = Trainer.update, TranslationTask.score, Trainer.save
 
     def slow(self: Trainer, *arguments: Any) -> Any:
         clock[0] += 60
@@ -97,14 +97,14 @@ def test_validation_and_checkpoints_by_time(
 
     def slower(self: TranslationTask, *arguments: Any) -> Any:
         clock[0] += 200
-        return validate(self, *arguments)
+        return score(self, *arguments)
 
     def kept(self: Trainer, run: Path, best: bool, facts: Any) -> None:
         saved.extend([] if best else [self.progress.update])
         save(self, run, best, facts)
 
     monkeypatch.setattr(Trainer, "update", slow)
-    monkeypatch.setattr(TranslationTask, "validate", slower)
+    monkeypatch.setattr(TranslationTask, "score", slower)
     monkeypatch.setattr(Trainer, "save", kept)
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     common = [

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ from bytenmt.storage.manifest import METRICS
 from bytenmt.training import validation
 from bytenmt.training.metrics import SAMPLES
 from bytenmt.training.run import train
-from bytenmt.training.validation import ALWAYS, FEWEST, SHARE, LiveDecoder, seconds_left, steps
+from bytenmt.training.trainer import Trainer
+from bytenmt.training.translation_task import TranslationTask
+from bytenmt.training.validation import ALWAYS, FEWEST, SHARE, LiveDecoder, limit_clock, seconds_left, steps
 
 LINES = [b"one", b"two", b"three", b"four", "다섯".encode(), b"six"] * 4
 
@@ -39,7 +42,7 @@ def a_decoder(arch: str = "luong") -> LiveDecoder:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3)
-    return LiveDecoder(model, settings, CPU)
+    return LiveDecoder(model, settings, CPU, limit_clock(settings.train))
 
 
 def ticking(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[int]:
@@ -93,6 +96,7 @@ def test_as_many_lines_as_there_are_seconds_for(monkeypatch: pytest.MonkeyPatch)
         assert found == every[:expected]
         assert seconds <= some + 1.0, "one step at most is too much"
     assert decoder.translate(LINES, 0.0) == ([], 0.0)
+    assert decoder.translate(LINES, 0.0, at_least_some=True)[0] == every[:6]
 
 
 def test_halves() -> None:
@@ -161,14 +165,14 @@ def records(run: Path) -> list[dict[str, Any]]:
 def test_a_run_never_spends_more(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where two validations have eaten the seconds, later ones decode nothing and say so, until there is time
-    again; chrF, where the best checkpoint depends on it, is of all lines always."""
+    """Where two validations have used up the seconds, later ones decode nothing and say so, until there is
+    time again, except the last; chrF, where the best checkpoint depends on it, is of all lines always."""
     seen = list[float]()
     translate = LiveDecoder.translate
 
-    def dear(self: LiveDecoder, lines: Any, seconds: float) -> Any:
+    def dear(self: LiveDecoder, lines: Any, seconds: float, at_least_some: bool) -> Any:
         seen.append(seconds)
-        found, _ = translate(self, lines, seconds)
+        found, _ = translate(self, lines, seconds, at_least_some)
         return found, 750.0 if found else 0.0
 
     monkeypatch.setattr(validation, "ALWAYS", 1000.0)
@@ -176,28 +180,102 @@ def test_a_run_never_spends_more(
     settings = ["train.valid_every=1", "train.max_updates=4", "train.valid_lines=5"]
     heard = Heard()
     train(tmp_path / "run", config("luong", *settings), **texts, device=CPU, reporter=heard)
-    assert [record["valid_lines"] for record in records(tmp_path / "run")] == [5, 5, 0, 0]
-    assert ["valid_chrf" in record for record in records(tmp_path / "run")] == [True, True, False, False]
-    assert sum("(0 of 5 lines decoded)" in line for line in heard.lines) == 2
+    assert [record["valid_lines"] for record in records(tmp_path / "run")] == [5, 5, 0, 5]
+    assert ["valid_chrf" in record for record in records(tmp_path / "run")] == [True, True, False, True]
+    assert sum("(0 of 5 lines decoded)" in line for line in heard.lines) == 1
     seen.clear()
     train(tmp_path / "chrf", config("luong", *settings, "train.metric=chrf"), **texts, device=CPU)
     assert [record["valid_lines"] for record in records(tmp_path / "chrf")] == [5] * 4
     assert seen == [math.inf] * 4
 
 
+@dataclass
+class FakeMachine:
+    """Clocks that only training work moves: every CPU second takes `load` seconds of wall time.
+
+    An update takes 5 CPU seconds, scoring the validation text `scoring`, a step of the decoder `step`.
+    """
+
+    patch: pytest.MonkeyPatch
+    load: float
+    scoring: float
+    step: float
+    cpu: float = 0.0
+    spent_scoring: float = 0.0
+    spent_decoding: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._costs(Trainer, "update", 5.0, "")
+        self._costs(TranslationTask, "score", self.scoring, "spent_scoring")
+        self._costs(validation._Timed, "advance", self.step, "spent_decoding")
+        self.patch.setattr(time, "monotonic", lambda: self.load * self.cpu)
+        self.patch.setattr(time, "process_time", lambda: self.cpu)
+
+    def _costs(self, cls: type, name: str, seconds: float, account: str) -> None:
+        method = getattr(cls, name)
+
+        def timed(*arguments: Any) -> Any:
+            self.cpu += seconds
+            if account:
+                setattr(self, account, getattr(self, account) + seconds)
+            return method(*arguments)
+
+        self.patch.setattr(cls, name, timed)
+
+
+BUSY = [
+    "train.max_updates=0",
+    "train.max_cpu_minutes=20",
+    "train.valid_every=auto",
+    "train.save_every=auto",
+    "train.log_every=50",
+    "train.valid_lines=5",
+]
+
+
+@pytest.mark.parametrize("load", [0.5, 1.0, 7.0])
+def test_a_limit_of_cpu_time_spaces_validations_by_it(
+    texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: float
+) -> None:
+    """Scoring and decoding each take at most about a twentieth of the CPU time however busy the machine is,
+    and lines are decoded at every validation."""
+    monkeypatch.setattr(validation, "ALWAYS", ALWAYS)
+    machine = FakeMachine(monkeypatch, load, scoring=8.0, step=0.01)
+    train(tmp_path / "run", config("luong", *BUSY), **texts, device=CPU)
+    found = records(tmp_path / "run")
+    assert [record["valid_lines"] for record in found] == [5] * len(found)
+    assert "valid_chrf" in found[-1]
+    assert machine.spent_scoring <= SHARE * machine.cpu + machine.scoring
+    assert 5 <= len(found) <= 8, "from 2 minutes to 20, with 8 / SHARE seconds between them"
+    assert machine.spent_decoding <= SHARE * machine.cpu + 1.0
+    found = [record["cpu_seconds"] for record in found]
+    assert found[0] == pytest.approx(120, abs=20)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [BUSY, [*BUSY, "train.patience=2", "train.valid_every=30"], [*BUSY, "train.valid_every=590s"]],
+    ids=["limit", "patience", "limit within a validation"],
+)
+def test_the_last_validation_decodes(
+    texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: list[str]
+) -> None:
+    """Whatever decoding costs, and whether the run is ended by its limit, by patience, or by a validation
+    that uses up the rest of the limit."""
+    monkeypatch.setattr(validation, "ALWAYS", 0.0)
+    FakeMachine(monkeypatch, 7.0, scoring=8.0, step=200.0)
+    train(tmp_path / "run", config("luong", *settings), **texts, device=CPU)
+    found = records(tmp_path / "run")
+    assert found[-1]["valid_lines"] == 5 and "valid_chrf" in found[-1]
+
+
 def test_it_is_said_that_scoring_alone_takes_too_long(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once; and while it lasts, the bar says what is done."""
-    from bytenmt.training.translation_task import TranslationTask
-
-    validate, heard = TranslationTask.validate, Heard()
-
-    def dear(self: TranslationTask, model: Any, seconds: float) -> Any:
-        return validate(self, model, seconds)._replace(seconds=1e6, decoding_seconds=0.0)
-
+    heard = Heard()
     monkeypatch.setattr(validation, "ALWAYS", ALWAYS)
-    monkeypatch.setattr(TranslationTask, "validate", dear)
+    FakeMachine(monkeypatch, 1.0, scoring=1e6, step=0.0)
     settings = ["train.valid_every=1", "train.max_updates=3", "train.valid_lines=0"]
     train(tmp_path / "run", config("luong", *settings), **texts, device=CPU, reporter=heard)
     assert sum("without any decoding" in line for line in heard.lines) == 1
