@@ -7,7 +7,9 @@ Knows strings; knows no format and no translator.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, flat
 
@@ -47,13 +49,10 @@ def found(text: str, pattern: re.Pattern[str]) -> list[Part]:
 
 
 def paired(parts: Iterable[Part]) -> Parts:
-    """The same where tags that open or close nothing stand alone, and where texts that touch are one."""
+    """Return the parts with adjacent texts joined and with tags that have no partner turned into ALONE."""
     joined: list[Part] = []
-    for part in parts:
-        if part.kind == TEXT and joined and joined[-1].kind == TEXT:
-            joined[-1] = Part(joined[-1].text + part.text)
-        elif part.text:
-            joined.append(part)
+    for kind, group in groupby((part for part in parts if part.text), key=lambda part: part.kind):
+        joined += [Part("".join(part.text for part in group))] if kind == TEXT else group
     partner = partners(joined)
     return tuple(
         Part(part.text, ALONE) if part.kind in (OPEN, CLOSE) and index not in partner else part
@@ -62,23 +61,26 @@ def paired(parts: Iterable[Part]) -> Parts:
 
 
 def partners(parts: Sequence[Part]) -> dict[int, int]:
-    """Of each code that opens or closes a pair the other one, by their indices; those without are left out.
+    """Map the index of every opening or closing tag to the index of its partner; unpaired tags are omitted.
 
-    Tags are paired by name; one that is never closed stands in nobody's way.
+    Tags are paired by name. A closing tag closes the innermost open tag of its name; those that were opened
+    inside it and are still open have no partner.
     """
     found: dict[int, int] = {}
-    waiting: list[int] = []
+    stack: list[tuple[str, int]] = []  # names and indices of the open tags
+    n_open = Counter[str]()  # of every name in the stack: without it a search of the stack is quadratic
     for index, part in enumerate(parts):
         if part.kind == OPEN:
-            waiting.append(index)
-        elif part.kind == CLOSE:
             name = _name(part.text)
-            at = next(
-                (n for n in reversed(range(len(waiting))) if _name(parts[waiting[n]].text) == name), None
-            )
-            if at is not None:
-                found[index], found[waiting[at]] = waiting[at], index
-                del waiting[at:]
+            stack.append((name, index))
+            n_open[name] += 1
+        elif part.kind == CLOSE and n_open[name := _name(part.text)]:
+            while True:
+                opened, at = stack.pop()
+                n_open[opened] -= 1
+                if opened == name:
+                    break
+            found[index], found[at] = at, index
     return found
 
 
