@@ -52,7 +52,8 @@ def paired(parts: Iterable[Part]) -> Parts:
     """Return the parts with adjacent texts joined and with tags that have no partner turned into ALONE."""
     joined: list[Part] = []
     for kind, group in groupby((part for part in parts if part.text), key=lambda part: part.kind):
-        joined += [Part("".join(part.text for part in group))] if kind == TEXT else group
+        same = list(group)
+        joined += [Part("".join(part.text for part in same))] if kind == TEXT else same
     partner = partners(joined)
     return tuple(
         Part(part.text, ALONE) if part.kind in (OPEN, CLOSE) and index not in partner else part
