@@ -119,6 +119,8 @@ def _text(told: Told, facts: Facts) -> Iterator[str]:
         counts = {"bytes": sum(text.bytes for text in facts.texts)}
     size = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     yield f"- Size: {size or 'unknown'}"
+    if facts.multi_sentence_share is not None:
+        yield f"- Lines with several sentences: {facts.multi_sentence_share:.1%}"
     if facts.file_names():
         yield f"- Files: {printable(', '.join(facts.file_names()))}"
     if told.data:

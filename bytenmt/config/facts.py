@@ -106,10 +106,10 @@ class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What is known is told. Of a run with a source: pairs, the bytes of either side, the files and the
-    digest of each; without one: texts. averaged: the updates of the checkpoints of which these weights are
-    the mean. lineage: the run whose weights this one began with, then the one before that, and so on.
-    search: of the run's own.
+    """What is known is told. Of a run with a source: pairs, the bytes of either side, the files, the digest
+    of each, and the share of pairs with several sentences (see data.corpus_report); without one: texts.
+    averaged: the updates of the checkpoints of which these weights are the mean. lineage: the run whose
+    weights this one began with, then the one before that, and so on. search: of the run's own.
     """
 
     update: Count | None = None
@@ -119,6 +119,7 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     target_bytes: Count | None = None
     corpora: tuple[CorpusFact, ...] = ()
     digests: tuple[str, ...] | None = None
+    multi_sentence_share: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
     texts: tuple[TextFact, ...] = ()
     averaged: tuple[Count, ...] = ()
     search: SearchDefaults | None = None

@@ -74,6 +74,10 @@ def full_name(config: ModelConfig) -> str:
     return name
 
 
+# Keys of DataConfig that change training pairs; each needs a source.
+AUGMENTATIONS = ("noise", "copy", "placeholders", "upper_case", "title_case", "lower_case", "empty_source")
+
+
 class DataConfig(Section, frozen=True):
     """Which training pairs are used, and what becomes of them, anew in every epoch."""
 
@@ -81,7 +85,25 @@ class DataConfig(Section, frozen=True):
     max_target_bytes: Positive = 1000
     noise: Fraction = 0.0  # share of a source's characters where a typo or the like is made
     copy: Fraction = 0.0  # share of pairs where what stands on both sides becomes another, to be copied
+    placeholders: Fraction = (
+        0.0  # share of pairs that get a made-up placeholder, tag or address on both sides
+    )
+    upper_case: Fraction = 0.0  # share of pairs written in capitals on both sides
+    title_case: Fraction = 0.0  # share of pairs in which every word begins with a capital
+    lower_case: Fraction = 0.0  # share of pairs without capitals
+    empty_source: Fraction = 0.0  # share of pairs whose source is emptied: the model learns p(target) alone
     stream_window: Positive = 100_000  # lines of a stream that are read, shuffled and sorted together
+
+    def __post_init__(self) -> None:
+        if self.upper_case + self.title_case + self.lower_case > 1:
+            raise ValueError(
+                "upper_case, title_case and lower_case are shares of the pairs: at most 1 together"
+            )
+
+    @property
+    def augmentations(self) -> tuple[str, ...]:
+        """The keys of AUGMENTATIONS that are not 0."""
+        return tuple(key for key in AUGMENTATIONS if getattr(self, key))
 
 
 class TrainConfig(Section, frozen=True):
@@ -243,6 +265,17 @@ def config_toml(config: Config) -> str:
     return tomli_w.dumps(config_tree(config))
 
 
+# Keys that configurations of earlier versions lack: at their defaults they are left out of a fingerprint,
+# so that an older run keeps its own.
+LATER_KEYS = {"data": ("placeholders", "upper_case", "title_case", "lower_case", "empty_source")}
+
+
 def fingerprint(config: Config) -> str:
     """Eight hex digits that name a configuration in scores and logs."""
-    return hashlib.sha256(msgspec.json.encode(config, order="sorted")).hexdigest()[:8]
+    tree = config_tree(config)
+    for section, keys in LATER_KEYS.items():
+        defaults = {field.name: field.default for field in msgspec.structs.fields(getattr(config, section))}
+        for key in keys:
+            if tree[section][key] == defaults[key]:
+                del tree[section][key]
+    return hashlib.sha256(msgspec.json.encode(tree, order="sorted")).hexdigest()[:8]

@@ -97,8 +97,12 @@ def _drafts(run: Path, config: Config) -> list[str]:
 
 
 def _history(facts: Facts) -> list[str]:
-    """Comments on the runs whose weights this one began with, and on its own length penalty."""
+    """Comments on the runs whose weights this one began with, its training text and its length penalty."""
     found = [f"# began with:      {one.told()}" for one in facts.lineage]
+    if facts.multi_sentence_share is not None:
+        found.append(
+            f"# sentences:       {facts.multi_sentence_share:.1%} of the training lines hold several"
+        )
     if facts.search is not None:
         beam = "" if facts.search.beam is None else f", found with beam {facts.search.beam}"
         found.append(f"# length penalty:  {facts.search.length_penalty:g}{beam}")

@@ -61,7 +61,10 @@ ADDED = {
         *("encoder_dilations", "decoder_dilations", "encoder", "value_layers", "pooling_width"),
         *("positions", "attention_layers", "attention_scaling", "weight_norm", "unfolding", "recurrent"),
     },
-    "data": {"noise", "copy", "stream_window"},
+    "data": {
+        *("noise", "copy", "stream_window"),
+        *("placeholders", "upper_case", "title_case", "lower_case", "empty_source"),
+    },
     "train": {
         *("adam_beta1", "adam_lr", "muon_momentum"),
         *("scheduled_sampling", "sampling_k", "sampling_slope", "sampling_floor", "own_bytes"),

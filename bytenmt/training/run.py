@@ -248,9 +248,8 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume
             f"model.source is {str(config.model.source).lower()}, but the text has"
             f" {'a' if files[0].has_source else 'no'} source: give the other, or set it otherwise"
         )
-    for key, share in (("noise", config.data.noise), ("copy", config.data.copy)):
-        if share and not files[0].has_source:
-            raise ConfigError(f"data.{key} would be ignored without a source: leave it at 0")
+    for key in () if files[0].has_source else config.data.augmentations:
+        raise ConfigError(f"data.{key} would be ignored without a source: leave it at 0")
     if train.compile and config.model.source and train.round_to < WIDTHS_TO_COMPILE:
         raise ConfigError(
             f"train.compile compiles for every width of a batch: set train.round_to={4 * WIDTHS_TO_COMPILE}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from bytenmt.config.schema import ByteNetConfig, Config
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
-from bytenmt.data.corpus_report import inventory
+from bytenmt.data.corpus_report import inventory, multi_sentence_share
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.data.sources.stream import PairStream
 from bytenmt.data.suspicions import of_pairs
@@ -68,7 +68,10 @@ def open_pairs(
         for line in of_pairs(corpus, valid_corpus):
             reporter.warn(line)
     config = _unfolded(config, corpus, reporter)
-    return TranslationTask(config, corpus, valid_corpus, files, device, group, stream)
+    task = TranslationTask(config, corpus, valid_corpus, files, device, group, stream)
+    if group.leads and stream is None:
+        reporter.say(f"{task.multi_sentence_share:.1%} of the training lines hold several sentences")
+    return task
 
 
 def open_stream(
@@ -125,10 +128,20 @@ class TranslationTask:
         self._augmenter = self._augmenter_of(corpus)
         self._decoder: LiveDecoder | None = None
 
+    @cached_property
+    def multi_sentence_share(self) -> float:
+        """The share of the training pairs with several sentences; see data.corpus_report."""
+        return multi_sentence_share(self.corpus)
+
     def shares(self, epoch: int, batch: int) -> Iterator[Share]:
         """See Task."""
         settings, share = self._settings, (self._group.rank, self._group.size)
         for number, corpus, place in self._epochs(epoch):
+            augmenter = self._augmenter if corpus is self.corpus else self._augmenter_of(corpus)
+            change = None
+            if augmenter is not None:
+                corpus = augmenter.corpus(number)
+                change = partial(augmenter.change, epoch=number, share=share)
             plan = epoch_plan(
                 corpus.source_lengths,
                 corpus.target_lengths,
@@ -140,8 +153,6 @@ class TranslationTask:
                 weights=[part.weight for part in corpus.parts],
                 short_first=settings.short_first and number == 0,
             )
-            augmenter = self._augmenter if corpus is self.corpus else self._augmenter_of(corpus)
-            change = None if augmenter is None else partial(augmenter.change, epoch=number, share=share)
             found = batches(
                 corpus,
                 plan,
@@ -164,7 +175,7 @@ class TranslationTask:
     def _augmenter_of(self, corpus: ParallelCorpus) -> Augmenter | None:
         """What changes its batches, where that is asked for."""
         data, train = self.config.data, self.config.train
-        return Augmenter(corpus, data, train.seed, train.round_to) if data.noise or data.copy else None
+        return Augmenter(corpus, data, train.seed, train.round_to) if data.augmentations else None
 
     @contextmanager
     def preparing(self, model: Model[Any, Any]) -> Iterator[None]:
@@ -236,6 +247,7 @@ class TranslationTask:
             target_bytes=target,
             corpora=tuple(corpora),
             digests=tuple(digests),
+            multi_sentence_share=round(self.multi_sentence_share, 6),
         )
 
     def drafts(self) -> Table:

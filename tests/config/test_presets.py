@@ -298,6 +298,31 @@ def test_toml_round_trip(arch: str, preset: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("arch", "known"),
+    [("bahdanau", "7da2caa6"), ("seq2seq", "d9f624e7"), ("convs2s", "93b3c750")],
+)
+def test_later_keys_leave_older_fingerprints(arch: str, known: str) -> None:
+    """What the version before data.placeholders and its neighbours told; another value is another run."""
+    assert fingerprint(load_config(arch, "tiny", "", [])) == known
+    for key in ("placeholders", "upper_case", "title_case", "lower_case", "empty_source"):
+        assert fingerprint(load_config(arch, "tiny", "", [f"data.{key}=0.05"])) != known
+
+
+def test_shares_of_letter_case_are_of_all_pairs() -> None:
+    settings = ["data.upper_case=0.5", "data.title_case=0.3", "data.lower_case=0.2"]
+    assert load_config("luong", "tiny", "", settings).data.augmentations == (
+        "upper_case",
+        "title_case",
+        "lower_case",
+    )
+    with pytest.raises(ConfigError, match="at most 1 together"):
+        load_config("luong", "tiny", "", [*settings, "data.lower_case=0.21"])
+    for value in ("-0.1", "1.1", "nan"):
+        with pytest.raises(ConfigError, match="data.empty_source"):
+            load_config("luong", "tiny", "", [f"data.empty_source={value}"])
+
+
 def round_trip(config: Config) -> None:
     text = config_toml(config)
     again = load_config(None, None, text, [])

@@ -1,4 +1,4 @@
-"""Noise on sources and other things to copy: against plain Python, whatever the batch, process or restart."""
+"""Augmented training pairs: against plain Python, whatever the batch, process or restart."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -15,18 +15,21 @@ from hypothesis import strategies as st
 from processes import results
 from small_runs import CPU, assert_same, config, weights
 
-from bytenmt.config.schema import DataConfig
+from bytenmt.config.presets import PRESETS
+from bytenmt.config.schema import AUGMENTATIONS, DataConfig
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.augment.copying import ITEM, draws, other_items
+from bytenmt.data.augment.letter_case import with_case
 from bytenmt.data.augment.noise import Letters, noisy_lines, noisy_rows
-from bytenmt.data.batches import Batch, batches
+from bytenmt.data.augment.placeholders import insert_placeholders, literal_spans, placeholder_corpus
+from bytenmt.data.batches import Batch, assemble, batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus, TextFile
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.distributed import ALONE, Group
 from bytenmt.errors import ConfigError
 from bytenmt.storage.manifest import METRICS
 from bytenmt.training.run import train
-from bytenmt.utf8 import EOS, PAD
+from bytenmt.utf8 import BOS, EOS, PAD
 
 WORD = (1 << 64) - 1
 SAMPLE = "The Übung größer ist, 서울 부산 대구; Мир — мир. ΑΒγδ 漢字 ij"
@@ -221,7 +224,7 @@ def corpus_of(n: int = 60) -> ParallelCorpus:
 
 def all_batches(augmenter: Augmenter, size: int, epoch: int, first: int = 0) -> list[list[tuple[Any, ...]]]:
     """The pairs of each batch by row, from the shares of so many processes."""
-    corpus = corpus_of()
+    corpus = augmenter.corpus(epoch)
     plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, 400, 1, epoch, round_to=8)
     found: list[list[tuple[Any, ...]]] = []
     shares = []
@@ -243,11 +246,21 @@ def all_batches(augmenter: Augmenter, size: int, epoch: int, first: int = 0) -> 
     return found
 
 
-@pytest.mark.parametrize("shares", [(0.3, 0.0), (0.0, 0.5), (0.2, 1.0)])
-def test_batches_are_the_same_in_any_number_of_processes(shares: tuple[float, float]) -> None:
-    """And from any batch on; another epoch or seed has other ones; a source keeps its limit."""
-    noise, copied = shares
-    settings = DataConfig(noise=noise, copy=copied, max_source_bytes=40)
+@pytest.mark.parametrize(
+    "shares",
+    [
+        {"noise": 0.3},
+        {"copy": 0.5},
+        {"noise": 0.2, "copy": 1.0},
+        {"upper_case": 0.3, "title_case": 0.2, "lower_case": 0.3},
+        {"empty_source": 0.4},
+        {"placeholders": 0.5},
+        {name: 0.2 for name in AUGMENTATIONS},
+    ],
+)
+def test_batches_are_the_same_in_any_number_of_processes(shares: dict[str, float]) -> None:
+    """And from any batch on; another epoch or seed has other ones; both sides keep their limits."""
+    settings = DataConfig(**shares, max_source_bytes=40, max_target_bytes=60)
     augmenter = Augmenter(corpus_of(), settings, 1, 8)
     one = all_batches(augmenter, 1, 0)
     assert one == all_batches(augmenter, 3, 0) == all_batches(Augmenter(corpus_of(), settings, 1, 8), 2, 0)
@@ -255,19 +268,152 @@ def test_batches_are_the_same_in_any_number_of_processes(shares: tuple[float, fl
     assert sorted(sum(one, [])) != sorted(sum(all_batches(augmenter, 1, 1), []))
     assert one != all_batches(Augmenter(corpus_of(), settings, 2, 8), 1, 0)
     assert max(len(source) for batch in one for source, _ in batch) <= 41
+    assert max(len(target) for batch in one for _, target in batch) <= 62
     plain = all_batches(Augmenter(corpus_of(), DataConfig(), 1, 8), 1, 0)
+    if "placeholders" in shares:  # batches are other ones
+        before = [pair for batch in plain for pair in batch]
+        assert 0.2 < np.mean([pair not in before for batch in one for pair in batch]) < 0.99
+        return
     changed = [a[0] != b[0] for x, y in zip(one, plain, strict=True) for a, b in zip(x, y, strict=True)]
     assert np.mean(changed) > 0.2
     targets = [a[1] != b[1] for x, y in zip(one, plain, strict=True) for a, b in zip(x, y, strict=True)]
-    assert bool(copied) == any(targets)
+    assert any(targets) == (shares.keys() != {"noise"} and shares.keys() != {"empty_source"})
 
 
-NOISY = ("data.noise=0.2", "data.copy=0.5", "train.schedule='constant'", "train.valid_lines=0")
+@pytest.mark.parametrize("case", ["upper", "title", "lower"])
+def test_every_pair_in_another_case(case: Literal["upper", "title", "lower"]) -> None:
+    """At a share of 1 all pairs have it on both sides, and padding and lengths fit what is written."""
+    augmenter = Augmenter(corpus_of(), DataConfig(**{f"{case}_case": 1.0}), 1, 8)
+    plain = all_batches(Augmenter(corpus_of(), DataConfig(), 1, 8), 1, 0)
+    for before, after in zip(plain, all_batches(augmenter, 1, 0), strict=True):
+        for sides in zip(before, after, strict=True):
+            for old, new in zip(*sides, strict=True):
+                text = bytes(byte for byte in old if byte < 0xF5).decode()
+                first = old[:1] if old[0] == BOS else b""
+                assert new == first + with_case(text, case).encode() + bytes([EOS])
+
+
+def test_a_share_of_the_sources_is_empty() -> None:
+    """Their targets stay, and at a share of 1 no source is left."""
+    plain = sum(all_batches(Augmenter(corpus_of(), DataConfig(), 1, 8), 1, 0), [])
+    found = sum(all_batches(Augmenter(corpus_of(), DataConfig(empty_source=0.3), 1, 8), 1, 0), [])
+    assert [target for _, target in found] == [target for _, target in plain]
+    empty = [source == bytes([EOS]) for source, _ in found]
+    assert 0.1 < np.mean(empty) < 0.5
+    assert all(own == old or none for none, (own, _), (old, _) in zip(empty, found, plain, strict=True))
+    all_of_them = sum(all_batches(Augmenter(corpus_of(), DataConfig(empty_source=1.0), 1, 8), 1, 0), [])
+    assert {source for source, _ in all_of_them} == {bytes([EOS])}
+
+
+@pytest.mark.parametrize("arch", PRESETS["tiny"])
+def test_every_architecture_learns_from_empty_sources(
+    texts: dict[str, Any], tmp_path: Path, arch: str
+) -> None:
+    settings = ["data.empty_source=1.0", "train.max_updates=2", "train.valid_lines=0"]
+    train(tmp_path / arch, config(arch, *settings), **texts, device=CPU)
+    assert all(bool(tensor.isfinite().all()) for tensor in weights(tmp_path / arch).values())
+
+
+@pytest.mark.parametrize(
+    ("case", "before", "after"),
+    [
+        ("upper", "Die Straße ist groß.", "DIE STRASSE IST GROSS."),
+        ("upper", "open {name} at https://a.example/x?y=1", "OPEN {name} AT https://a.example/x?y=1"),
+        ("upper", "%d files\\n in <b>it</b> &amp; ${x}", "%d FILES\\n IN <b>IT</b> &amp; ${x}"),
+        ("upper", "&Datei öffnen", "&DATEI ÖFFNEN"),
+        ("lower", "Die NATO tagt in ÖSTERREICH, %S", "die nato tagt in österreich, %s"),
+        ("title", "don't ask what NATO is: élan, 3rd", "Don't Ask What NATO Is: Élan, 3rd"),
+        ("upper", "서울 12", "서울 12"),
+    ],
+)
+def test_letter_case(case: Literal["upper", "title", "lower"], before: str, after: str) -> None:
+    assert with_case(before, case) == after
+
+
+def test_placeholders_stand_on_both_sides() -> None:
+    """Every made-up item is in source and target alike; what was there else stays, in its order."""
+    n_changed = 0
+    pairs = [
+        ("We met Tom at 5:30.", "Wir trafen Tom um 5:30."),
+        ("Save as", "Sichern als"),
+        ("Why?", "Wieso?"),
+    ]
+    for key in range(600):
+        source, target = pairs[key % 3]
+        own, other = insert_placeholders(source, target, draws(np.uint64(key)))
+        assert [own[a:b] for a, b in literal_spans(own)] == [other[a:b] for a, b in literal_spans(other)]
+        n_changed += (own, other) != (source, target)
+        for before, after in ((source, own), (target, other)):
+            for begin, end in reversed(literal_spans(after)):
+                after = after[:begin] + " " + after[end:]
+            rest = re.sub("Tom|5:30", " ", before)
+            words = re.findall(r"[^\W_]+", after)
+            assert is_subsequence(re.findall(r"\w+", rest), words), (before, after)
+        if source == "Save as" and own[0] in "&_" and own[1:] == source:
+            assert (own, other) == (f"{own[0]}Save as", f"{own[0]}Sichern als")
+    assert n_changed > 550
+
+
+def is_subsequence(some: list[str], words: list[str]) -> bool:
+    rest = iter(words)
+    return all(word in rest for word in some)
+
+
+def test_placeholders_of_all_forms_are_made_up_and_known() -> None:
+    found: set[str] = set()
+    for key in range(2000):
+        own, _ = insert_placeholders("The door opened", "Die Tür ging auf", draws(np.uint64(key)))
+        found.update(re.sub("[a-z0-9]+", "x", own[a:b]) for a, b in literal_spans(own))
+    forms = {"%x", "%x$x", "%(x)x", "{x}", "{{x}}", "{{ x }}", "<x/>", "[SxS]", "<x>", "</x>", "${x}"}
+    assert forms <= found
+    assert any(form.startswith("x://") for form in found) and any("@" in form for form in found)
+
+
+def test_noise_leaves_placeholders_alone() -> None:
+    """Where placeholders are asked for: what is to be copied could not be guessed."""
+    line = "Öffne {name} bei https://a.example/xyz und %(count)s jetzt".encode()
+    text = TextFile.from_bytes(b"\n".join([line] * 200), "s")
+    corpus = ParallelCorpus.from_texts(text, text, 200, 200)
+    for share, kept in ((0.0, False), (1e-9, True)):
+        augmenter = Augmenter(corpus, DataConfig(noise=0.3, placeholders=share), 1)
+        batch = augmenter.change(assemble(corpus, np.arange(200)), 0, 0)
+        lines = [row[: n - 1].tobytes() for row, n in zip(batch.source, batch.source_len, strict=True)]
+        assert len(set(lines)) > 150
+        literals = b"{name}", b"https://a.example/xyz", b"%(count)s"
+        assert all(literal in one for one in lines for literal in literals) == kept
+
+
+def test_a_corpus_with_placeholders_keeps_its_other_lines() -> None:
+    """The plan sees their lengths, the files and the base corpus stay, and the share is of the pairs."""
+    corpus = corpus_of(400)
+    n = len(corpus)
+    before = [(corpus.source(k), corpus.target(k)) for k in range(n)]
+    changed = placeholder_corpus(corpus, 0.25, 7)
+    after = [(changed.source(k), changed.target(k)) for k in range(n)]
+    assert before == [(corpus.source(k), corpus.target(k)) for k in range(n)]
+    assert [len(source) for source, _ in after] == changed.source_lengths.tolist()
+    assert [len(target) for _, target in after] == changed.target_lengths.tolist()
+    assert 0.1 < np.mean([one != other for one, other in zip(before, after, strict=True)]) < 0.3
+    assert max(changed.source_lengths) <= 40 and max(changed.target_lengths) <= 60
+    again = placeholder_corpus(corpus, 0.25, 7)
+    assert after == [(again.source(k), again.target(k)) for k in range(n)]
+
+
+NOISY = (
+    *(
+        "data.noise=0.2",
+        "data.copy=0.5",
+        "data.placeholders=0.3",
+        "data.upper_case=0.2",
+        "data.title_case=0.2",
+    ),
+    *("data.lower_case=0.2", "data.empty_source=0.2", "train.schedule='constant'", "train.valid_lines=0"),
+)
 
 
 def test_resume_is_bit_identical(texts: dict[str, Any], tmp_path: Path) -> None:
     """Stopped in the middle of an epoch and resumed; and it is not what is learnt without."""
-    for name, settings in (("whole", NOISY), ("plain", NOISY[2:])):
+    for name, settings in (("whole", NOISY), ("plain", NOISY[7:])):
         train(tmp_path / name, config("convs2s", *settings, "train.max_updates=9"), **texts, device=CPU)
     parts = tmp_path / "parts"
     train(parts, config("convs2s", *NOISY, "train.max_updates=4"), **texts, device=CPU)
@@ -297,8 +443,8 @@ def test_processes_learn_the_same(texts: dict[str, Any], tmp_path: Path) -> None
     np.testing.assert_allclose(one, two, rtol=1e-4)
 
 
-@pytest.mark.parametrize("key", ["noise", "copy"])
-def test_a_text_without_a_source_has_neither(texts: dict[str, Any], tmp_path: Path, key: str) -> None:
+@pytest.mark.parametrize("key", AUGMENTATIONS)
+def test_a_text_without_a_source_has_none(texts: dict[str, Any], tmp_path: Path, key: str) -> None:
     pair = PairFiles(tgt=texts["valid"].tgt)
     own = config("luong", "model.source=false", "model.input_feeding=false", f"data.{key}=0.1")
     with pytest.raises(ConfigError, match=f"data.{key} would be ignored"):

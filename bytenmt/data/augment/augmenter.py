@@ -1,7 +1,7 @@
-"""Batches as training sees them: noise on sources, other things to copy, drawn anew in every epoch.
+"""Training pairs changed anew in every epoch: noise, items to copy, letter case, empty sources.
 
-What becomes of a pair depends on the seed, the epoch, its batch and its row there, on nothing else: it is the
-same in a run that is resumed, and in any number of processes. Knows corpora and batches; knows no models.
+What becomes of a pair depends on the seed, the epoch, its batch and its row there (for placeholders: its
+index in the corpus) and on nothing else: a resumed run and any number of processes see the same.
 """
 
 from __future__ import annotations
@@ -11,47 +11,70 @@ import numpy.typing as npt
 
 from bytenmt.config.schema import DataConfig
 from bytenmt.data.augment.copying import draws, other_items
+from bytenmt.data.augment.letter_case import Case, with_case
 from bytenmt.data.augment.noise import HALF, Letters, chance, noisy_rows, row_keys
+from bytenmt.data.augment.placeholders import LITERAL_MARKERS, literal_spans, placeholder_corpus
 from bytenmt.data.batches import Batch
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.epoch_plan import mix
+from bytenmt.utf8 import BOS, EOS, PAD
 
 N_SAMPLED = 20_000  # lines that the letters of a corpus are taken from
+# What the draws of a batch are for: noise takes the batch's key itself, the others this one added to it.
+COPY, CASE, EMPTY = 1, 2, 3
+PLACEHOLDERS = -1  # the number that stands for a batch's where the draws are an epoch's
 
 
 class Augmenter:
-    """What data.noise and data.copy say of a corpus with a source."""
+    """Changes a corpus with a source as the keys of schema.AUGMENTATIONS say."""
 
     def __init__(self, corpus: ParallelCorpus, config: DataConfig, seed: int, round_to: int = 1) -> None:
-        self._config, self._seed, self._round_to = config, seed, round_to
+        self._corpus, self._config, self._seed, self._round_to = corpus, config, seed, round_to
         step = max(1, len(corpus) // N_SAMPLED)
         sampled = range(0, len(corpus) if config.noise else 0, step)
         self._letters = Letters.of(corpus.source(k).decode() for k in sampled)
 
+    def corpus(self, epoch: int) -> ParallelCorpus:
+        """Return the corpus with the placeholders of an epoch, by which the epoch's batches are planned."""
+        if not self._config.placeholders:
+            return self._corpus
+        key = mix(mix(mix(self._seed) + epoch) + PLACEHOLDERS)
+        return placeholder_corpus(self._corpus, self._config.placeholders, key)
+
     def change(self, batch: Batch, index: int, epoch: int, share: tuple[int, int] = (0, 1)) -> Batch:
-        """A process' share of batch `index`; see batches.batches. A source may grow by a few bytes, and
-        with it the batch, which the plan has counted without noise."""
+        """Return what training sees of a process' share of batch `index`; see batches.batches.
+
+        Both sides may grow by a few bytes, and with them the batch: its plan does not count noise and case.
+        """
         rank, size = share
         key = mix(mix(mix(self._seed) + epoch) + index)
         rows = np.arange(rank, rank + size * len(batch.target_len), size)
-        if self._config.copy:
-            self._copy(batch, mix(key + 1), rows)
-        if self._config.noise and len(rows):
+        if not len(rows):
+            return batch
+        config = self._config
+        if config.copy:
+            self._copy(batch, mix(key + COPY), rows)
+        if config.upper_case or config.title_case or config.lower_case:
+            batch = self._change_case(batch, mix(key + CASE), rows)
+        if config.empty_source:
+            _empty_sources(batch, config.empty_source, mix(key + EMPTY), rows)
+        if config.noise:
             source, lengths = noisy_rows(
                 batch.source,
                 batch.source_len,
-                self._config.noise,
+                config.noise,
                 self._letters,
-                self._config.max_source_bytes,
+                config.max_source_bytes,
                 np.uint64(key),
                 rows,
                 self._round_to,
+                _literal_mask(batch) if config.placeholders else None,
             )
             batch = batch._replace(source=source, source_len=lengths)
         return batch
 
     def _copy(self, batch: Batch, key: int, rows: npt.NDArray[np.int64]) -> None:
-        """In place: what is made up has as many bytes."""
+        """Replace items in place: what is made up has as many bytes."""
         keys = row_keys(np.uint64(key), rows)
         for i in np.flatnonzero(keys >> HALF < chance(self._config.copy)).tolist():
             n_source, n_target = int(batch.source_len[i]) - 1, int(batch.target_len[i]) - 1
@@ -59,3 +82,77 @@ class Augmenter:
             source, target = other_items(own.tobytes().decode(), other.tobytes().decode(), draws(keys[i]))
             own[:] = np.frombuffer(source.encode(), np.uint8)
             other[:] = np.frombuffer(target.encode(), np.uint8)
+
+    def _change_case(self, batch: Batch, key: int, rows: npt.NDArray[np.int64]) -> Batch:
+        """Return the batch with some rows in another case; a row that would exceed a limit stays."""
+        config = self._config
+        drawn = row_keys(np.uint64(key), rows) >> HALF
+        shares: dict[Case, float] = {
+            "upper": config.upper_case,
+            "title": config.title_case,
+            "lower": config.lower_case,
+        }
+        sources: dict[int, bytes] = {}
+        targets: dict[int, bytes] = {}
+        low = 0.0
+        for case, share in shares.items():
+            high = low + share
+            for i in np.flatnonzero((drawn >= chance(low)) & (drawn < chance(high))).tolist():
+                own = _converted(batch.source[i, : batch.source_len[i] - 1], case)
+                other = _converted(batch.target[i, 1 : batch.target_len[i]], case)
+                if len(own) <= config.max_source_bytes and len(other) <= config.max_target_bytes:
+                    sources[i], targets[i] = own, other
+            low = high
+        source, source_len = _with_rows(batch.source, batch.source_len, sources, b"", self._round_to)
+        target, target_len = _with_rows(batch.target, batch.target_len, targets, bytes([BOS]), self._round_to)
+        return Batch(source, source_len, target, target_len)
+
+
+def _converted(row: npt.NDArray[np.uint8], case: Case) -> bytes:
+    return with_case(row.tobytes().decode(), case).encode()
+
+
+def _with_rows(
+    rows: npt.NDArray[np.uint8],
+    lengths: npt.NDArray[np.int64],
+    changed: dict[int, bytes],
+    first: bytes,
+    round_to: int,
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Rows of a batch of which some have another text, and their lengths with EOS. first: BOS or nothing."""
+    if not changed:
+        return rows, lengths
+    lengths = lengths.copy()
+    for i, text in changed.items():
+        lengths[i] = len(text) + 1
+    width = -(-int(lengths.max()) // round_to) * round_to + len(first)
+    if width > rows.shape[1]:
+        wider = np.full((len(rows), width), PAD, np.uint8)
+        wider[:, : rows.shape[1]] = rows
+        rows = wider
+    for i, text in changed.items():
+        whole = first + text + bytes([EOS])
+        rows[i, : len(whole)] = np.frombuffer(whole, np.uint8)
+        rows[i, len(whole) :] = PAD
+    return rows, lengths
+
+
+def _empty_sources(batch: Batch, share: float, key: int, rows: npt.NDArray[np.int64]) -> None:
+    """Leave nothing but EOS of some sources, in place."""
+    empty = np.flatnonzero(row_keys(np.uint64(key), rows) >> HALF < chance(share))
+    batch.source[empty] = PAD
+    batch.source[empty, 0] = EOS
+    batch.source_len[empty] = 1
+
+
+def _literal_mask(batch: Batch) -> npt.NDArray[np.bool_]:
+    """(n, s): which bytes of the sources belong to placeholders, tags, addresses and escapes."""
+    mask = np.zeros(batch.source.shape, np.bool_)
+    width, content = batch.source.shape[1], batch.source.tobytes()
+    for i, end in enumerate(batch.source_len.tolist()):
+        line = content[i * width : i * width + end - 1]
+        if LITERAL_MARKERS.search(line):
+            text = line.decode()
+            for first, after in literal_spans(text):
+                mask[i, len(text[:first].encode()) : len(text[:after].encode())] = True
+    return mask

@@ -21,6 +21,7 @@ from bytenmt.utf8 import EOS, PAD
 Bytes = npt.NDArray[np.uint8]
 Codes = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 Keys = npt.NDArray[np.uint64]
 
 TYPO, CASE, SWAP, DROP, DOUBLE = range(5)  # equally often, where the character lets it
@@ -89,18 +90,20 @@ def noisy_rows(
     key: np.uint64,
     rows: Indices,
     round_to: int = 1,
+    kept: Flags | None = None,
 ) -> tuple[Bytes, Indices]:
     """Rows of a batch with noise, and their lengths.
 
     lines (n, s) uint8: valid UTF-8, EOS, PAD; ends (n,) int64: bytes with EOS of each row. share: of the
     characters where something happens. limit: bytes without EOS, which no line grows beyond. The draws of
-    row i depend on the key and the number rows[i] alone. What is returned is as wide as its longest row,
-    rounded up to a multiple of round_to.
+    row i depend on the key and the number rows[i] alone. kept (n, s) bool: bytes that stay as they are,
+    whole characters. What is returned is as wide as its longest row, rounded up to a multiple of round_to.
     """
     longest = int(ends.max(initial=1)) - 1
     scratch = np.empty((len(lines), max(longest, min(limit, 2 * longest))), np.uint8)
     new_ends = np.empty_like(ends)
-    disturb(lines, ends, chance(share), *letters, limit, key, rows, scratch, new_ends)
+    flags = np.zeros((0, 0), np.bool_) if kept is None else kept
+    disturb(lines, ends, chance(share), *letters, limit, key, rows, flags, scratch, new_ends)
     width = -(-int(new_ends.max(initial=0)) // round_to) * round_to
     noisy = np.empty((len(lines), width), np.uint8)
     _finish(scratch, new_ends, noisy)
@@ -143,12 +146,13 @@ def disturb(
     limit: int,
     key: np.uint64,
     rows: Indices,
+    kept: Flags,
     out: Bytes,
     out_ends: Indices,
 ) -> None:
     """Write lines with noise into out (n, w), without EOS, and their bytes with EOS into out_ends (n,); see
-    noisy_rows and Letters. w: room for twice a line's bytes, or for the limit."""
-    state, keys = np.zeros(1, np.uint64), row_keys(key, rows)
+    noisy_rows and Letters. w: room for twice a line's bytes, or for the limit. kept: empty for none."""
+    state, keys, keeps = np.zeros(1, np.uint64), row_keys(key, rows), kept.size > 0
     for i in range(len(lines)):
         state[0] = keys[i]
         line, written, n, at, end = lines[i], out[i], ends[i] - 1, 0, 0
@@ -156,7 +160,7 @@ def disturb(
             width = n_bytes(line[at])
             behind = at + width
             drawn = random(state)
-            if drawn >> HALF >= chance or is_kept(line, at, behind, n):
+            if drawn >> HALF >= chance or is_kept(line, at, behind, n) or (keeps and kept[i, at]):
                 end = copy(line, at, width, written, end)
                 at = behind
                 continue
@@ -168,7 +172,7 @@ def disturb(
                 kind = TYPO
             if kind == TYPO and not (known and sizes[place] > 1):
                 kind = DOUBLE
-            if kind == SWAP and (behind >= n or is_digit(line[behind])):
+            if kind == SWAP and (behind >= n or is_digit(line[behind]) or (keeps and kept[i, behind])):
                 kind = DOUBLE
             if kind == DROP and end == 0 and behind >= n:
                 kind = DOUBLE  # no line gets empty

@@ -1,0 +1,64 @@
+"""Lines with several sentences, told apart from those with one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_runs import CPU, config
+
+from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.corpus_report import has_several_sentences, multi_sentence_share
+from bytenmt.decoding.model_summary import information
+from bytenmt.storage.manifest import read_pointer
+from bytenmt.storage.weights import read_run
+from bytenmt.training.run import train
+
+
+@pytest.mark.parametrize(
+    ("line", "several"),
+    [
+        ("It is late. I have to go.", True),
+        ("Komm schon! Wir sind spät.", True),
+        ("Wirklich? »Ja.«", True),
+        ("(Nein.) Doch.", True),
+        ("Optional. 3 names at most.", True),
+        ("今日は。明日も。", True),
+        ("안녕. 또 보자.", True),
+        ("One sentence only.", False),
+        ("Mr. Smith met Dr. Jones.", False),
+        ("Am 12. August war J. Bach da.", False),
+        ("It costs 3.50 in U.S. Dollars.", False),
+        ("Wait... what?", False),
+        ("See example.org. for more", False),
+        ("", False),
+    ],
+)
+def test_lines(line: str, several: bool) -> None:
+    assert has_several_sentences(line) == several
+
+
+def test_the_share_counts_parts_by_their_weight(tmp_path: Path) -> None:
+    """Of the source, or of the target where there is no source."""
+    (tmp_path / "a").write_text("One. Two.\nOne.\n", encoding="utf-8")
+    (tmp_path / "b").write_text("One.\n" * 2, encoding="utf-8")
+    a, b = tmp_path / "a", tmp_path / "b"
+    corpus = ParallelCorpus.open_all([PairFiles(a, b), PairFiles(b, a, weight=3.0)])
+    assert multi_sentence_share(corpus) == 1 / 8
+    assert multi_sentence_share(ParallelCorpus.open_all([PairFiles(tgt=a)])) == 0.5
+
+
+def test_a_run_tells_it(texts: dict[str, Any], tmp_path: Path) -> None:
+    """In its manifest, in the metadata of its weights, and to whoever asks for what it holds."""
+    files = texts["files"]
+    assert files[0].src is not None
+    lines = files[0].src.read_text(encoding="utf-8").splitlines()
+    changed = [f"{line}. One more." if i % 4 == 0 else line for i, line in enumerate(lines)]
+    files[0].src.write_text("\n".join(changed) + "\n", encoding="utf-8")
+    run = tmp_path / "run"
+    train(run, config("convs2s", "train.max_updates=2", "train.valid_lines=0"), **texts, device=CPU)
+    expected = pytest.approx(sum(i % 4 == 0 for i in range(len(lines))) / len(lines), abs=1e-6)
+    assert read_pointer(run).last_facts().multi_sentence_share == expected
+    assert read_run(run)[1].facts.multi_sentence_share == expected
+    assert "of the training lines hold several" in information(str(run), None)
