@@ -54,7 +54,7 @@ def test_a_run_tells_it(texts: dict[str, Any], tmp_path: Path) -> None:
     files = texts["files"]
     assert files[0].src is not None
     lines = files[0].src.read_text(encoding="utf-8").splitlines()
-    changed = [f"{line}. One more." if i % 4 == 0 else line for i, line in enumerate(lines)]
+    changed = [f"{line}! One more." if i % 4 == 0 else line for i, line in enumerate(lines)]
     files[0].src.write_text("\n".join(changed) + "\n", encoding="utf-8")
     run = tmp_path / "run"
     train(run, config("convs2s", "train.max_updates=2", "train.valid_lines=0"), **texts, device=CPU)
