@@ -16,6 +16,7 @@ from typing import NamedTuple
 from bytenmt.decoding.confidence import bits_per_byte
 from bytenmt.decoding.constraints.glossary import Glossary, Term
 from bytenmt.decoding.constraints.rules import Rules
+from bytenmt.decoding.names import KEPT_BY_SERVER, KEPT_OF_DOCUMENTS
 from bytenmt.decoding.translator import Answer
 from bytenmt.serve.detect import Detector, Guess
 from bytenmt.serve.document_pool import DocumentPool
@@ -27,26 +28,24 @@ from bytenmt.serve.texts import OnPart, PartialTexts, PlainText
 from bytenmt.serve.worker import Job, Worker
 
 AUTO = "auto"
+
 TEXTS_WAITING = 50  # so many times the characters of a request may wait altogether
 
 
 class Wanted(NamedTuple):
-    """source: a code or AUTO; target: a code; html: whether the texts are; alternatives: of each text; keep:
-    names of what translations have as their source has it, see constraints.lexer.CLASSES; terms: of the
-    source language, and what stands for them."""
+    """What a client asks for.
+
+    source: a code or AUTO. target: a code. html: whether the texts are HTML, or a file. alternatives: of each
+    text. keep: classes of spans that are copied, see constraints.lexer.CLASSES; None: the server's default.
+    terms: a glossary of the client's own, for the one step from source to target.
+    """
 
     source: str
     target: str
     html: bool = False
     alternatives: int = 0
-    keep: tuple[str, ...] = ()
+    keep: tuple[str, ...] | None = None
     terms: tuple[Term, ...] = ()
-
-    def rules(self) -> Rules | None:
-        """What the translations owe."""
-        if not self.keep and not self.terms:
-            return None
-        return Rules(self.keep, (), Glossary.of(self.terms) if self.terms else None)
 
 
 class LineFound(NamedTuple):
@@ -69,18 +68,26 @@ class Translated(NamedTuple):
 
 @dataclass
 class Service:
-    """workers: a thread for each direction that has a model; detector: of the languages that are served."""
+    """Translates texts and documents with the models of a server.
+
+    workers: a thread for each direction that has a model. detector: of the languages that are served.
+    keep: classes of spans that are copied from every text unless the client says otherwise. glossaries: the
+    server's own terms, of some directions; a client's term replaces the server's for the same source text.
+    """
 
     workers: Mapping[Direction, Worker]
     detector: Detector
     limits: Limits = field(default_factory=Limits)
     metrics: Metrics = field(default_factory=Metrics)
+    keep: tuple[str, ...] = tuple(sorted(KEPT_BY_SERVER))
+    glossaries: Mapping[Direction, Glossary] = field(default_factory=dict)
     draining: bool = False  # the server is about to end
     n_requests: int = 0  # that are in flight
     n_lines: int = 0  # that came over websockets and are not answered
     n_characters: int = 0
     _seconds_each: float = 0.1  # between two answers under load, as of late
     _last_answer: float = 0.0
+    _rules: dict[tuple[tuple[str, ...], Direction], Rules | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.languages = Languages(list(self.workers))
@@ -108,7 +115,8 @@ class Service:
             self._last_answer = now
 
     def check(self, wanted: Wanted) -> Wanted:
-        """The same with codes as they are served. Raises Refusal (400) for what is not."""
+        """Return a request with the codes of served languages, and with the default of what is kept. Raises
+        Refusal (400) for a direction that is not served."""
         target = self.languages.known(wanted.target)
         source = AUTO if wanted.source.lower() == AUTO else self.languages.known(wanted.source)
         for code, found in ((wanted.source, source), (wanted.target, target)):
@@ -120,7 +128,10 @@ class Service:
             raise Refusal(400, f"{source} is not translated into {target}: see /languages")
         if wanted.terms and (path is None or len(path) != 1):
             raise Refusal(400, "Invalid request: a glossary is for a named source that a model translates")
-        return wanted._replace(source=source, target=target)
+        keep = wanted.keep
+        if keep is None:
+            keep = tuple(sorted({*self.keep, *(KEPT_OF_DOCUMENTS if wanted.html else ())}))
+        return wanted._replace(source=source, target=target, keep=keep)
 
     async def translate(
         self, texts: Sequence[str], wanted: Wanted, on_part: OnPart | None = None
@@ -234,11 +245,22 @@ class Service:
         on_part: Callable[[int, bytes], None] | None,
     ) -> list[Answer]:
         """What the models of all steps find, the last ones' answers."""
-        rules = wanted.rules()
         for step in path[:-1]:
-            answers = await self._ask(step, lines, 1, None, rules)
+            answers = await self._ask(step, lines, 1, None, self._rules_of(wanted, step))
             lines = [answer.hypotheses[0].text for answer in answers]
-        return await self._ask(path[-1], lines, 1 + wanted.alternatives, on_part, rules)
+        step = path[-1]
+        return await self._ask(step, lines, 1 + wanted.alternatives, on_part, self._rules_of(wanted, step))
+
+    def _rules_of(self, wanted: Wanted, step: Direction) -> Rules | None:
+        """What translations of a step must contain: kept spans, the server's terms and the client's."""
+        keep, server_terms = wanted.keep or (), self.glossaries.get(step)
+        if wanted.terms:
+            own = {term.source for term in wanted.terms}
+            others = (term for term in server_terms.terms() if term.source not in own) if server_terms else ()
+            return Rules(keep, (), Glossary.of((*others, *wanted.terms)))
+        if (keep, step) not in self._rules:  # it remembers what it has found in lines
+            self._rules[keep, step] = Rules(keep, (), server_terms) if keep or server_terms else None
+        return self._rules[keep, step]
 
     async def _ask(
         self,

@@ -18,11 +18,17 @@ BREAKS = re.compile(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")  # what would end
 
 
 class Suggestions:
-    """folder: has a file en-de.tsv for each direction, whose lines `train --tsv` takes: source TAB target."""
+    """Appends suggested translations to files.
+
+    folder: made if it is missing; has a file such as en-de.tsv for each direction, whose lines `train --tsv`
+    takes: source TAB target. Raises BytenmtError where it cannot be made.
+    """
 
     def __init__(self, folder: Path) -> None:
-        if not folder.is_dir():
-            raise BytenmtError(f"--suggestions: {folder} is no folder: make it first")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BytenmtError(f"--suggestions: {folder} cannot be made: {error.strerror}") from None
         self._folder = folder
 
     def add(self, direction: Direction, source: str, target: str) -> None:

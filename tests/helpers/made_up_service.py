@@ -4,7 +4,7 @@ direction; and one whose engines wait until they are let go on."""
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import Event
 from typing import Any
 
@@ -12,7 +12,9 @@ from heard import Heard
 from made_up_engine import MadeUpEngine
 from starlette.testclient import TestClient
 
+from bytenmt.decoding.constraints.glossary import Glossary
 from bytenmt.decoding.interface import Engine, Request
+from bytenmt.decoding.names import KEPT_BY_SERVER
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.serve.detect import Detector
@@ -92,14 +94,22 @@ TEXTS = {
 
 
 def made_up_server(
-    *pairs: str, gate: Gate | None = None, keys: Sequence[str] = (), limits: Limits | None = None, **more: Any
+    *pairs: str,
+    gate: Gate | None = None,
+    keys: Sequence[str] = (),
+    limits: Limits | None = None,
+    keep: Sequence[str] = KEPT_BY_SERVER,
+    glossaries: Mapping[Direction, Glossary] | None = None,
+    **more: Any,
 ) -> tuple[Server, list[str]]:
     """The server of these pairs, and what it logs."""
     heard = Heard()
     gate = gate or Gate()
     workers = {Direction.parse(pair): gate.worker() for pair in pairs or ("ko-en", "en-de", "de-en")}
     sources = list(dict.fromkeys(direction.source for direction in workers))
-    service = Service(workers, Detector(sources, TEXTS), limits or Limits())
+    service = Service(
+        workers, Detector(sources, TEXTS), limits or Limits(), keep=tuple(keep), glossaries=glossaries or {}
+    )
     return Server(service, Log(heard, "json"), Keys(keys), **more), heard.lines
 
 

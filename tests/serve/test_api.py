@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from made_up_service import Gate, client, made_up_server
+from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from bytenmt.decoding.constraints.glossary import Glossary, term_of
 from bytenmt.errors import BytenmtError
+from bytenmt.serve.http import app as app_module
+from bytenmt.serve.http import asked as asked_module
+from bytenmt.serve.languages import Direction
 from bytenmt.serve.limits import Limits
 from bytenmt.serve.suggestions import Suggestions
 
@@ -183,8 +189,9 @@ def test_suggestions_are_texts_to_train_on(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
     with client() as asked:
         assert asked.post("/suggest", data={**HELLO, "s": "hallo"}).status_code == 403
-    with pytest.raises(BytenmtError, match="is no folder: make it first"):
-        Suggestions(tmp_path / "none")
+    Suggestions(tmp_path / "made" / "now").add(Direction("en", "de"), "a", "b")
+    with pytest.raises(BytenmtError, match="cannot be made: "):
+        Suggestions(tmp_path / "en-de.tsv")
 
 
 def test_files() -> None:
@@ -246,6 +253,109 @@ def test_terms_and_placeholders_are_kept() -> None:
         ):
             refused = asked.post("/translate", json={**HELLO, **wrong})
             assert refused.status_code == 400 and told in refused.json()["error"]
+
+
+def test_what_programs_send_is_kept_by_default() -> None:
+    """Placeholders, Weblate's too, tags and URLs; a request may name others, or none."""
+    text = "[X7X] of {name} <b>at</b> https://a.b/c %1$s x@y.org"
+    kept = ["[X7X]", "{name}", "<b>", "</b>", "https://a.b/c", "%1$s"]
+    with client() as asked:
+
+        def translated(**fields: Any) -> str:
+            found: str = asked.post("/translate", json={**HELLO, "q": text, **fields}).json()[
+                "translatedText"
+            ]
+            return found
+
+        assert all(one in translated() for one in kept) and "X@Y.ORG" in translated()
+        assert translated(q=[text, "a"]) == [translated(), "A0"]
+        assert translated(keep="") == text.upper() + "0"
+        assert "x@y.org" in translated(keep="emails") and "{NAME}" in translated(keep="emails")
+        with asked.websocket_connect("/ws?source=en&target=de") as socket:
+            socket.send_text(text)
+            while "done" not in (message := socket.receive_json()):
+                pass
+            assert message["translatedText"] == translated()
+    with client(keep=()) as asked:
+        assert (
+            asked.post("/translate", json={**HELLO, "q": text}).json()["translatedText"] == text.upper() + "0"
+        )
+        page = asked.post("/translate", json={**HELLO, "q": "<p>x@y.org is {here}</p>", "format": "html"})
+        assert page.json()["translatedText"] == "<p>x@y.org IS {here}0</p>"
+
+
+def test_a_server_has_terms_of_its_own() -> None:
+    """In every path over their direction; a client's own term for the same text replaces the server's."""
+    terms = [term_of(line, Path("terms"), 1) for line in (b"dog\tHund", b"cat\tKatze")]
+    glossaries = {Direction("en", "de"): Glossary.of(terms)}
+    with client(glossaries=glossaries) as asked:
+
+        def translated(source: str, **fields: Any) -> str:
+            sent = {"q": "the dog and the cat", "source": source, "target": "de", **fields}
+            found: str = asked.post("/translate", json=sent).json()["translatedText"]
+            return found
+
+        assert "Hund" in translated("en") and "Katze" in translated("en")
+        assert translated("auto") == translated("en")
+        assert "Hund" in translated("ko", q="a dog it")  # by way of English
+        own = translated("en", glossary={"dog": "Dogge"})
+        assert "Dogge" in own and "Hund" not in own and "Katze" in own
+        assert "Hund" not in asked.post("/translate", json={**HELLO, "q": "dog", "target": "en"}).text
+
+
+def test_a_table_has_a_column_to_translate() -> None:
+    table = b'id;text;de\n1;"one; two";\n2;three;\n'
+
+    def upload(asked: TestClient, name: str = "a.csv", **fields: str) -> Any:
+        sent = {"source": "en", "target": "de", **fields}
+        return asked.post("/translate_file", data=sent, files={"file": (name, table)})
+
+    with client() as asked:
+        for fields, expected in (
+            ({"column": "text"}, b'id;text;de\n1;"ONE; TWO0";\n2;THREE0;\n'),
+            ({"column": "2", "into": "3"}, b'id;text;de\n1;"one; two";"ONE; TWO0"\n2;three;THREE0\n'),
+            ({"column": "text", "into": "de"}, b'id;text;de\n1;"one; two";"ONE; TWO0"\n2;three;THREE0\n'),
+        ):
+            answer = upload(asked, **fields)
+            assert answer.status_code == 200, answer.text
+            assert asked.get(answer.json()["translatedFileUrl"]).content == expected
+        for fields, told in (
+            ({}, "a table needs a column"),
+            ({"column": "none"}, "none of the columns id, text, de"),
+            ({"name": "a.txt", "column": "1"}, "column and into are for tables"),
+        ):
+            refused = upload(asked, **fields)
+            assert refused.status_code == 400 and told in refused.json()["error"]
+
+
+def test_the_description_is_that_of_the_routes() -> None:
+    """Every route is in it, with every field that its code reads; a page shows it."""
+    server, _ = made_up_server()
+    routes = {
+        (one.path, method)
+        for one in server.routes()
+        if isinstance(one, Route)
+        for method in one.methods or ()
+    }
+    with TestClient(server.app()) as asked:
+        spec = asked.get("/spec").json()
+        docs = asked.get("/docs")
+    described = {(path, method.upper()) for path, one in spec["paths"].items() for method in one}
+    assert described == {(path, method) for path, method in routes if method != "HEAD"}
+    for path, method in described:
+        assert f"{method} {path}" in docs.text
+        assert spec["paths"][path][method.lower()]["responses"]["200"]["description"]
+    source = Path(str(asked_module.__file__)).read_text() + Path(str(app_module.__file__)).read_text()
+    read = set(
+        re.findall(r"(?:fields\.get|self\.text|self\.number|found\.text|found\.flag)\(\"(\w+)\"", source)
+    )
+    every = {
+        name
+        for one in spec["paths"].values()
+        if "post" in one
+        for name in next(iter(one["post"]["requestBody"]["content"].values()))["schema"]["properties"]
+    }
+    assert read | {"q", "api_key", "file"} == every
 
 
 def test_health_figures_and_what_else_is_asked_first() -> None:

@@ -107,13 +107,13 @@ def test_terms_and_what_is_kept(tab: Page, url: str) -> None:
     ready(tab, url)
     tab.js("document.getElementById('from').value = 'ko'")
     tab.js("document.getElementById('terms').open = true; document.getElementById('source').focus()")
-    tab.type("{name} a")
-    tab.until(f"{DONE} === '{{NAME}} A0'")
+    tab.type("x@y.org a")
+    tab.until(f"{DONE} === 'X@Y.ORG A0'")
     tab.js("document.getElementById('glossary').focus()")
     tab.type("a = Apfel")
-    tab.until(f"{DONE} === 'Apfel {{NAME}} A0'")
+    tab.until(f"{DONE} === 'Apfel X@Y.ORG A0'")
     tab.js("document.getElementById('keep').click()")
-    tab.until(f"{DONE} === 'Apfel {{name}} A0'")
+    tab.until(f"{DONE} === 'Apfel x@y.org A0'")
     note = "document.getElementById('termsnote').textContent"
     assert tab.js(note) == ""
     tab.js("document.getElementById('from').value = 'auto'; typed()")
@@ -137,3 +137,26 @@ def test_a_file_is_translated(tab: Page, url: str) -> None:
     address = tab.until("document.querySelector('#said a') && document.querySelector('#said a').href")
     assert tab.js(f"fetch('{address}').then((answer) => answer.text())") == "하나0\n둘0"
     assert tab.logged == []
+
+
+def test_a_file_has_the_terms_and_what_is_kept(tab: Page, url: str) -> None:
+    ready(tab, url)
+    tab.js("document.getElementById('from').value = 'ko'")
+    tab.js("document.getElementById('glossary').value = 'a = Apfel'; document.getElementById('keep').click()")
+    tab.js("translateFile(new File(['x 1.50 a'], 'a.txt'))")
+    address = tab.until("document.querySelector('#said a') && document.querySelector('#said a').href")
+    text = tab.js(f"fetch('{address}').then((answer) => answer.text())")
+    assert "Apfel" in text and "1.50" in text and tab.logged == []
+
+
+def test_a_table_is_asked_for_its_column(tab: Page, url: str) -> None:
+    """Its names are offered; the first row is read in the browser."""
+    ready(tab, url)
+    tab.js("translateFile(new File(['id,\"the, text\"\\n1,하나\\n'], 'a.csv'))")
+    tab.until("!document.getElementById('columns').hidden")
+    names = "[...document.getElementById('column').options].map((one) => one.value)"
+    assert tab.js(names) == ["id", "the, text"]
+    tab.js("document.getElementById('column').value = 'the, text'; document.getElementById('go').click()")
+    address = tab.until("document.querySelector('#said a') && document.querySelector('#said a').href")
+    assert tab.js(f"fetch('{address}').then((answer) => answer.text())") == 'id,"the, text"\n1,하나0\n'
+    assert tab.js("document.getElementById('columns').hidden") and tab.logged == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,11 @@ from bytenmt.cli.options import COUNT, FILE, options, within
 from bytenmt.cli.progress import Console
 from bytenmt.config.bounds import BEAM, THREADS, Bounds
 from bytenmt.config.bounds import DECODING as OF
-from bytenmt.decoding.names import AUTO, PRECISIONS
+from bytenmt.decoding.names import AUTO, KEPT, KEPT_BY_SERVER, PRECISIONS
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
+    from bytenmt.decoding.constraints.glossary import Glossary, Term
     from bytenmt.decoding.loading import Runtime
     from bytenmt.decoding.translator import Translator
     from bytenmt.serve.languages import Direction
@@ -44,6 +45,20 @@ LIMITS = options(
         default=30,
         show_default=True,
         help="Seconds that a client has to send a request, and that a graceful end may take.",
+    ),
+    click.option(
+        "--document-seconds",
+        type=within(Bounds(1, 3600)),
+        default=20,
+        show_default=True,
+        help="CPU seconds in which a file or page must be read, and as many to write its translation.",
+    ),
+    click.option(
+        "--document-memory",
+        type=COUNT,
+        default=1_000_000_000,
+        show_default=True,
+        help="Bytes of memory that either of these may take.",
     ),
 )
 SEARCH = options(
@@ -91,6 +106,20 @@ SEARCH = options(
     help="A text by which a language is told from others of its script; default: the training text.",
 )
 @click.option(
+    "--keep",
+    default=",".join(KEPT_BY_SERVER),
+    show_default=True,
+    metavar=",".join(KEPT),
+    help="What translations have exactly as their source, unless a request says otherwise; '' for nothing.",
+)
+@click.option(
+    "--glossary",
+    "glossaries",
+    metavar="PAIR=FILE",
+    multiple=True,
+    help="Terms of a direction, as of translate, as en-de=FILE; a request's own terms come first.",
+)
+@click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", help="Of the lines on stderr."
 )
 @click.option("--log-requests/--no-log-requests", default=True, help="A line for each request.")
@@ -103,12 +132,16 @@ def serve(
     api_keys: Path | None,
     suggestions: Path | None,
     samples: tuple[str, ...],
+    keep: str,
+    glossaries: tuple[str, ...],
     log_format: str,
     log_requests: bool,
     max_body: int,
     max_characters: int,
     max_queue: int,
     patience: int,
+    document_seconds: int,
+    document_memory: int,
     precision: str,
     threads: int | None,
     **search: Any,
@@ -135,13 +168,22 @@ def serve(
     keys = Keys.read(api_keys) if api_keys else Keys()
     taken = Suggestions(suggestions) if suggestions else None
     texts = _named(samples, "--detect-text", "ko=FILE")
-    limits = Limits(max_body, max_characters, max_queue, patience=patience)
+    limits = Limits(
+        max_body,
+        max_characters,
+        max_queue,
+        patience=patience,
+        document_seconds=document_seconds,
+        document_memory=document_memory,
+    )
+    kept = _kept(keep)
+    terms = _glossaries(glossaries, directions)
     log = Log(Console(), log_format, log_requests)
     with listening(host, port) as listener:
-        workers, runtimes = _workers(directions, precision, threads, search)
+        workers, runtimes = _workers(directions, precision, threads, search, kept)
         sources = list(dict.fromkeys(direction.source for direction in workers))
         detector = Detector(sources, _samples(runtimes, texts))
-        service = Service(workers, detector, limits)
+        service = Service(workers, detector, limits, keep=kept, glossaries=terms)
         run(Server(service, log, keys, taken, explain=Explainer(runtimes)), listener, patience)
 
 
@@ -175,11 +217,34 @@ def _directions(models: Sequence[str]) -> dict[Direction, list[Path]]:
     return found
 
 
+def _kept(names: str) -> tuple[str, ...]:
+    """Classes of spans, from names with commas. Raises BytenmtError."""
+    kept = {name.strip() for name in names.split(",")} - {""}
+    for name in sorted(kept - {*KEPT}):
+        raise BytenmtError(f"--keep {name}: expected some of {', '.join(KEPT)}")
+    return tuple(sorted(kept))
+
+
+def _glossaries(given: Sequence[str], directions: Collection[Direction]) -> dict[Direction, Glossary]:
+    """The terms of each direction; several files of one are one glossary. Raises BytenmtError."""
+    from bytenmt.decoding.constraints.glossary import Glossary
+    from bytenmt.serve.languages import Direction
+
+    found: dict[Direction, list[Term]] = {}
+    for name, path in _named(given, "--glossary", "en-de=FILE"):
+        direction = Direction.parse(name)
+        if direction not in directions:
+            raise BytenmtError(f"--glossary {name}: no -m {direction}=RUN, the terms would be ignored")
+        found.setdefault(direction, []).extend(Glossary.read(path).terms())
+    return {direction: Glossary.of(terms) for direction, terms in found.items()}
+
+
 def _workers(
     directions: Mapping[Direction, Sequence[Path]],
     precision: str,
     threads: int | None,
     search: Mapping[str, Any],
+    keep: tuple[str, ...],
 ) -> tuple[dict[Direction, Worker], dict[Direction, Runtime]]:
     """A thread for each direction, ready to translate."""
     from bytenmt.cli.decoding_args import settings
@@ -201,7 +266,7 @@ def _workers(
             raise BytenmtError(f"{paths[0]} was trained without a source: it cannot translate")
         runtimes[direction] = runtime
         workers[direction] = Worker(_maker(runtime, given), str(direction))
-        _warm(workers[direction])
+        _warm(workers[direction], keep)
         detail(f"{direction}: {', '.join(map(str, paths))}")
     return workers, runtimes
 
@@ -223,14 +288,16 @@ def _maker(runtime: Runtime, given: Mapping[str, Any]) -> Callable[[Kind], Trans
     return make
 
 
-def _warm(worker: Worker) -> None:
-    """Translate a line, so that the first client need not wait and what is broken is told now."""
+def _warm(worker: Worker, keep: tuple[str, ...]) -> None:
+    """Translate a line as most requests will be, so that the first client need not wait and what is broken is
+    told now."""
     from queue import SimpleQueue
 
+    from bytenmt.decoding.constraints.rules import Rules
     from bytenmt.serve.worker import Job
 
     outcomes: SimpleQueue[Any] = SimpleQueue()
-    worker.submit(Job([b"1"], outcomes.put))
+    worker.submit(Job([b"1"], outcomes.put, rules=Rules(keep) if keep else None))
     outcome = outcomes.get()
     if isinstance(outcome, Exception):
         raise outcome

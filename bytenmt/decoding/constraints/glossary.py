@@ -71,6 +71,10 @@ class Glossary:
         )
         return cls.of(terms)
 
+    def terms(self) -> list[Term]:
+        """Return all terms, for a glossary that is made of several."""
+        return [*self.exact.values(), *self.folded.values()]
+
     def find(self, line: bytes) -> list[Found]:
         """The terms of a line, valid UTF-8, from left to right; at a place the longest."""
         text = line.decode()

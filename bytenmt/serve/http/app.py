@@ -20,8 +20,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from bytenmt import __version__
 from bytenmt.errors import BytenmtError
+from bytenmt.serve.http import openapi
 from bytenmt.serve.http.asked import Asked, asked
 from bytenmt.serve.http.files import SUFFIXES, Shelf, document_source
 from bytenmt.serve.http.logs import Log
@@ -104,9 +104,10 @@ class Server:
             raise Refusal(400, "Invalid request: missing file parameter")
         service = self.service
         name, data = found.file
-        wanted = service.check(found.wanted(service.limits))
-        wanted = wanted._replace(keep=found.keep(marked_up=True))
-        document = document_source(name, data, wanted.source, wanted.target)
+        wanted = service.check(found.wanted(service.limits)._replace(html=True))
+        document = document_source(
+            name, data, wanted.source, wanted.target, found.text("column", ""), found.text("into", "")
+        )
         # How much text a file has is known only when it has been read.
         with service.admitted(min(len(data), service.limits.characters)):
             translated = await while_connected(request, service.document(document, wanted))
@@ -212,15 +213,12 @@ class Server:
 
     async def spec(self, request: Request) -> Response:
         """GET /spec."""
-        paths = {
-            route.path: {method.lower(): {"summary": (route.endpoint.__doc__ or "").strip()}}
-            for route in self.routes()
-            if isinstance(route, Route)
-            for method in sorted(set(route.methods or ()) - {"HEAD"})
-        }
-        return json(
-            {"openapi": "3.0.0", "info": {"title": "bytenmt", "version": __version__}, "paths": paths}
-        )
+        return json(openapi.description())
+
+    async def docs(self, request: Request) -> Response:
+        """GET /docs."""
+        headers = {"content-security-policy": "default-src 'none'", "x-content-type-options": "nosniff"}
+        return HTMLResponse(openapi.page(), headers=headers)
 
     async def front(self, request: Request) -> Response:
         """GET /: the page."""
@@ -253,6 +251,7 @@ class Server:
             "/metrics": self.metrics,
             "/frontend/settings": self.settings,
             "/spec": self.spec,
+            "/docs": self.docs,
             "/download_file/{token}/{name}": self.download,
         }
         return [

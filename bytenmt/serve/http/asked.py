@@ -19,7 +19,6 @@ from starlette.requests import Request
 
 from bytenmt.decoding.constraints.glossary import Term, term_of
 from bytenmt.decoding.constraints.lexer import CLASSES
-from bytenmt.decoding.names import KEPT_OF_DOCUMENTS
 from bytenmt.errors import DataError
 from bytenmt.serve.limits import Limits, Refusal
 from bytenmt.serve.service import Wanted
@@ -85,23 +84,21 @@ class Asked:
         if shape not in ("text", "html"):
             raise Refusal(400, "Invalid request: format is text or html")
         alternatives = self.number("alternatives", limits.alternatives)
-        html = shape == "html"
         return Wanted(
             self.text("source", "auto"),
             self.text("target"),
-            html,
+            shape == "html",
             alternatives,
-            self.keep(html),
+            self.keep(),
             self.terms(),
         )
 
-    def keep(self, marked_up: bool) -> tuple[str, ...]:
-        """What translations have as their source has it: names, as one text with commas or several. Where
-        there is no such field, what a document keeps where the text is marked up, else nothing. Raises
-        Refusal (400)."""
+    def keep(self) -> tuple[str, ...] | None:
+        """Return the classes of spans to keep, which come as one text with commas or as several; None where
+        the request does not say. Raises Refusal (400)."""
         value = self.fields.get("keep")
         if value is None:
-            return tuple(sorted(KEPT_OF_DOCUMENTS)) if marked_up else ()
+            return None
         given = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
         names = tuple(sorted({name.strip() if isinstance(name, str) else "" for name in given} - {""}))
         if not set(names) <= set(CLASSES) or (given and not names and value != ""):

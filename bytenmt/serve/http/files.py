@@ -22,13 +22,30 @@ LONGEST_NAME = 100  # characters
 SUFFIXES = tuple(sorted(suffix for one in FORMATS.values() for suffix in one.suffixes))
 
 
-def document_source(name: str, data: bytes, source: str, target: str) -> DocumentSource:
-    """Return an uploaded file with the format of its suffix. Raises Refusal (400) for an unknown suffix."""
+def document_source(
+    name: str, data: bytes, source: str, target: str, column: str = "", into: str = ""
+) -> DocumentSource:
+    """Return an uploaded file with the format of its suffix.
+
+    source, target: languages. column, into: of a table, the name or number of the column to translate, and of
+    the one to write, the same one if empty. Raises Refusal (400) for an unknown suffix, for a table without
+    a column and for columns of other files.
+    """
     suffix = PurePosixPath(name.replace("\\", "/")).suffix.lower()
     if suffix not in SUFFIXES:
         raise Refusal(400, f"files of this kind are not translated: {', '.join(SUFFIXES)} are")
     form = next(form for form, one in FORMATS.items() if suffix in one.suffixes)
-    return DocumentSource(data, form, f"the file{suffix}", None if source == AUTO else (source, target))
+    is_table = "column" in FORMATS[form].options
+    if is_table and not column:
+        raise Refusal(
+            400, "Invalid request: a table needs a column parameter, the name or number of a column"
+        )
+    if (column or into) and not is_table:
+        raise Refusal(400, f"Invalid request: column and into are for tables, and this is a {suffix} file")
+    pair = None if source == AUTO else (source, target)
+    return DocumentSource(
+        data, form, f"the file{suffix}", pair, None, column if is_table else None, into or None
+    )
 
 
 class Shelf:
