@@ -45,6 +45,14 @@ def choose(spec: EngineSpec) -> EngineSpec:
     return replace(spec, engine=engine, device="cuda" if has_gpu else "cpu")
 
 
+def n_cores() -> int:
+    """The number of CPU cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1
+
+
 def gpu_is_there() -> bool:
     """Whether PyTorch finds a GPU; it is not asked where there is no driver."""
     if not any(os.path.exists(name) for name in DRIVERS):

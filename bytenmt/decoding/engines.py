@@ -6,7 +6,6 @@ runs come from.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,7 +14,7 @@ from threading import Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.config.schema import tells_alignment
-from bytenmt.decoding.choice import precision_of
+from bytenmt.decoding.choice import n_cores, precision_of
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Options
 from bytenmt.decoding.reading import Attention, Reader
 from bytenmt.reporter import Reporter
@@ -58,7 +57,7 @@ def sized(
 def n_threads(spec: EngineSpec) -> int:
     """CPU threads that decode, once runs are loaded."""
     if spec.engine == "numba":
-        return spec.threads or min(MOST_THREADS, cores())
+        return spec.threads or min(MOST_THREADS, n_cores())
     import torch
 
     return torch.get_num_threads()
@@ -153,14 +152,6 @@ def _meanwhile(now: Made, later: Made, ready: Callable[[], bool]) -> Made:
         return [meanwhile.MeanwhileAttention(one, then(which), ready) for which, one in given]
 
     return Made(maker, lambda: meanwhile.MeanwhileReader(now.reader(), later.reader, ready), attention)
-
-
-def cores() -> int:
-    """Those that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on Linux
-        return os.cpu_count() or 1
 
 
 @contextmanager

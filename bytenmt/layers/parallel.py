@@ -1,7 +1,8 @@
-"""Numba kernels on as many threads as PyTorch uses. Knows no kernel."""
+"""Run Numba kernels on as many threads as PyTorch uses."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -31,3 +32,7 @@ def spread(task: Callable[[int, int, int], None], n: int) -> None:
 @cache
 def _pool(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads)
+
+
+if hasattr(os, "register_at_fork"):  # a forked child has none of the threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)

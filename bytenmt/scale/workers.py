@@ -15,7 +15,8 @@ from multiprocessing import get_context, parent_process
 from threading import Thread
 from types import TracebackType
 
-from bytenmt.decoding.engines import MOST_THREADS, cores
+from bytenmt.decoding.choice import n_cores
+from bytenmt.decoding.engines import MOST_THREADS
 from bytenmt.decoding.translator import Answer, Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.scale.recipe import Recipe
@@ -82,7 +83,7 @@ def side_by_side(recipe: Recipe, n: int) -> Iterator[Workers | None]:
 
 def threads_of(n: int, threads: int | None) -> int | None:
     """Threads for each of n processes: those that are wanted, else an equal share of the cores."""
-    return max(1, min(MOST_THREADS, cores() // n)) if threads is None and n > 1 else threads
+    return max(1, min(MOST_THREADS, n_cores() // n)) if threads is None and n > 1 else threads
 
 
 def _lost() -> BytenmtError:

@@ -1,32 +1,148 @@
-"""Threads that work together: all of them take part, and their number follows what they cost."""
+"""Thread teams: every thread takes part, failures reach the caller, the number of threads adapts and is
+bounded."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator
-from threading import Thread
+from pathlib import Path
+from typing import Any
 
+import numba
 import pytest
+from cpu_engines import model, packed, run, some_requests
 
 from bytenmt.decoding.cpu import thread_team
+from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.cpu.kernels.barrier import barrier
+from bytenmt.decoding.cpu.session import WorkingModel
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
+from bytenmt.decoding.interface import Options
 from bytenmt.errors import BytenmtError
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_every_thread_takes_part_and_is_waited_for() -> None:
     four = ThreadTeam(4)
     for _ in range(20):
         seen: list[tuple[int, int]] = []
-        four.once(lambda *crew, seen=seen: seen.append(crew))
+        four.run(lambda thread, n_threads, _, seen=seen: seen.append((thread, n_threads)))
         assert sorted(seen) == [(thread, 4) for thread in range(4)]
 
 
-def test_what_a_task_raises_here_is_raised() -> None:
-    def task(thread: int, n_threads: int) -> None:
-        if thread == 0:
-            raise KeyboardInterrupt
+@numba.njit(nogil=True)
+def meet_twice(counters: int, n_threads: int) -> bool:
+    return barrier(counters, n_threads) and barrier(counters, n_threads)
 
-    with pytest.raises(KeyboardInterrupt):
-        ThreadTeam(2).once(task)
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, BytenmtError("a sentence")])
+def test_an_error_on_any_thread_reaches_the_caller(failing: int, error: Any) -> None:
+    """The others leave the barrier at which they wait for the one that failed, and the team goes on."""
+    team = ThreadTeam(3)
+    passed: list[bool] = []
+
+    def task(thread: int, n_threads: int, counters: Any) -> None:
+        if thread == failing:
+            raise error
+        passed.append(meet_twice(counters.ctypes.data, n_threads))
+
+    with pytest.raises(error if isinstance(error, type) else type(error)):
+        team.run(task)
+    assert passed == [False, False]
+    failing = -1
+    passed.clear()
+    team.run(task)
+    assert passed == [True, True, True]
+
+
+@pytest.mark.parametrize("method", ["_model", "_crew"])
+def test_an_engine_raises_what_its_other_thread_raises(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It used to wait for ever. The next engine, on the same threads, decodes as ever."""
+    of, requests, here = packed(model("bytenet")), some_requests(5), threading.get_ident()
+    expected = run(NumbaEngine([of], Options(), 3), requests)
+    own = getattr(WorkingModel, method)
+
+    def failing(self: WorkingModel, *given: Any) -> Any:
+        if threading.get_ident() != here:
+            raise MemoryError("no room")
+        return own(self, *given)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(WorkingModel, method, failing)
+        with pytest.raises(MemoryError, match="no room"):
+            run(NumbaEngine([of], Options(), 3, threads=2), requests)
+    assert run(NumbaEngine([of], Options(), 3, threads=2), requests) == expected
+
+
+def n_workers() -> int:
+    return sum(thread.name == "bytenmt-decode" for thread in threading.enumerate())
+
+
+def test_threads_are_shared_by_all_teams_and_callers() -> None:
+    """Sixty teams used by eight Python threads at once: no more threads than one team asks for, or cores."""
+    ThreadTeam(3)
+    limit = thread_team.WORKERS._limit
+    sizes: list[int] = []
+
+    def task(thread: int, n_threads: int, counters: Any) -> None:
+        assert meet_twice(counters.ctypes.data, n_threads)
+        if thread == 0:
+            sizes.append(n_threads)
+
+    def call() -> None:
+        for _ in range(60):
+            ThreadTeam(3).run(task)
+
+    callers = [threading.Thread(target=call) for _ in range(8)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert n_workers() <= limit and len(sizes) == 8 * 60 and max(sizes) == 3
+    ThreadTeam(3).run(task)
+    assert sizes[-1] == 3  # all of them came back
+
+
+def test_a_worker_that_nobody_holds_ends_and_is_replaced() -> None:
+    """As where Ctrl-C comes after a caller has borrowed it and before it was given anything to do."""
+    pool = thread_team._WorkerPool()
+    pool.reserve(2)
+    before = n_workers()
+    lost = pool.borrow(2)
+    del lost
+    deadline = time.monotonic() + 30
+    while pool._n_workers and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert pool._n_workers == 0 and n_workers() == before - 2
+    assert len(pool.borrow(1)) == 1
+
+
+FORKED = """
+import os, signal, torch
+from bytenmt.layers.parallel import spread
+torch.set_num_threads(2)
+for where in ("parent", "child"):
+    seen = []
+    if where == "child" and (child := os.fork()):
+        status = os.waitpid(child, 0)[1]
+        break
+    signal.alarm(60)
+    spread(lambda thread, first, last: seen.append((thread, first, last)), 10)
+    assert sorted(seen) == [(0, 0, 5), (1, 5, 10)]
+    if where == "child":
+        os._exit(0)
+raise SystemExit(status)
+"""
+
+
+def test_a_forked_child_has_threads_for_the_training_kernels() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, (done.returncode, done.stderr)
 
 
 def clock(monkeypatch: pytest.MonkeyPatch, of: ThreadTeam, seconds: dict[int, float]) -> Iterator[int]:
@@ -34,7 +150,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, of: ThreadTeam, seconds: dict[int, fl
     now = 0.0
     monkeypatch.setattr(thread_team, "perf_counter", lambda: now)
 
-    def task(thread: int, n_threads: int) -> None:
+    def task(thread: int, n_threads: int, _: object) -> None:
         nonlocal now
         if thread == 0:
             sizes.append(n_threads)
@@ -42,7 +158,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, of: ThreadTeam, seconds: dict[int, fl
 
     sizes: list[int] = []
     while True:
-        of.again(task)
+        of.run_timed(task)
         yield sizes[-1]
 
 
@@ -70,16 +186,23 @@ def test_it_changes_when_the_cores_are_wanted_elsewhere(monkeypatch: pytest.Monk
 
 def test_one_thread_needs_no_other() -> None:
     seen: list[tuple[int, int]] = []
-    ThreadTeam(1).again(lambda *crew: seen.append(crew))
+    ThreadTeam(1).run_timed(lambda thread, n_threads, _: seen.append((thread, n_threads)))
     assert seen == [(0, 1)]
     with pytest.raises(ValueError, match="0 threads"):
         ThreadTeam(0)
 
 
 def test_threads_that_the_system_does_not_give(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_: Thread) -> None:
+    """A team cannot be made; where it is made already, as in a forked child, it works with fewer."""
+    team = ThreadTeam(2)
+
+    def refused(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(Thread, "start", refused)
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    monkeypatch.setattr(thread_team, "WORKERS", thread_team._WorkerPool())
     with pytest.raises(BytenmtError, match="5 threads are more than the system gives"):
         ThreadTeam(5)
+    sizes: list[int] = []
+    team.run_timed(lambda thread, n_threads, _: sizes.append(n_threads))
+    assert sizes == [1]

@@ -38,6 +38,7 @@ SLOW = """
     decoding/test_beam_search.py test_no_beam_is_below_greedy_on_a_confident_model
     decoding/test_kernels.py test_a_machine_without_the_instructions_computes_the_same
     decoding/test_kernels.py test_spans_compute_what_they_are_called_for
+    decoding/test_preloading.py
     decoding/test_pytorch_engines.py test_fixed_places_equal_plain_pytorch
     decoding/test_pytorch_engines.py test_the_captured_pass_equals_plain_steps
     decoding/test_pytorch_engines.py test_the_captured_step_equals_plain_pytorch
@@ -73,6 +74,7 @@ SLOW = """
     tools/test_sample.py test_no_held_out_date_or_time_is_written_in_training
     tools/test_widen.py test_a_wider_model_computes_what_it_did
     tools/test_rival.py
+    tools/test_threads.py
     training/test_distributed_training.py
     training/test_init_from.py test_processes_begin_with_the_same
     training/test_kill.py

@@ -99,7 +99,7 @@ def test_a_process_that_dies_is_one_line(pool: Workers, monkeypatch: pytest.Monk
 
 
 def test_threads_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "cores", lambda: 8)
+    monkeypatch.setattr(module, "n_cores", lambda: 8)
     assert [threads_of(n, None) for n in (1, 2, 8, 20)] == [None, 2, 1, 1]
     assert threads_of(3, 5) == 5
     with side_by_side(Recipe(()), 1) as nobody:

@@ -248,7 +248,8 @@ def _workers(
 ) -> tuple[dict[Direction, Worker], dict[Direction, Runtime]]:
     """A thread for each direction, ready to translate."""
     from bytenmt.cli.decoding_args import settings
-    from bytenmt.decoding.engines import MOST_THREADS, cores
+    from bytenmt.decoding.choice import n_cores
+    from bytenmt.decoding.engines import MOST_THREADS
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.serve.worker import Worker
@@ -257,7 +258,7 @@ def _workers(
     settings(given)  # what does not go together is told before anything is loaded
     # Threads that meet hundreds of times a step wait for each other where one has no core of its own, and one
     # core answers the clients.
-    threads = threads or max(1, min(MOST_THREADS, cores() // (len(directions) + 1)))
+    threads = threads or max(1, min(MOST_THREADS, n_cores() // (len(directions) + 1)))
     workers, runtimes = {}, {}
     for direction, paths in directions.items():
         spec = EngineSpec(AUTO, "cpu", precision, threads)

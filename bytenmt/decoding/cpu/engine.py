@@ -89,7 +89,7 @@ class NumbaEngine:
             self._search.begin(place, request.limit, request.prefix, keys, options.sample, copied, owed)
         for model in self._models:
             for rows in model.prepare([request.source for request in requests], free):
-                self._team.once(partial(model.encode, rows, self._inputs()))
+                self._team.run(partial(model.encode, rows, self._inputs()))
         handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
         self._n_admitted += len(requests)
         self._handles.update(zip(handles, free, strict=True))
@@ -134,7 +134,7 @@ class NumbaEngine:
         return self._models[0]
 
     def _steps(self, which: int, n_steps: int) -> None:
-        self._team.again(partial(self._models[which].steps, self._inputs(), which, n_steps))
+        self._team.run_timed(partial(self._models[which].steps, self._inputs(), which, n_steps))
 
     def _inputs(self) -> PassInputs:
         return PassInputs(self._search, self._rules, self._drafter)

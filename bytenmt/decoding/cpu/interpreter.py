@@ -137,7 +137,8 @@ def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: 
         else:
             for row in range(first, last):
                 of_source(op, model, rows, row, a + 4 * row * as_, n, m, k, crew.scratch)
-        meet(crew)
+        if not meet(crew):
+            return
         ticks = count(crew.ticks, pc, ticks)
         pc += 1
         if one[ROWS] != SERIAL:
@@ -273,7 +274,8 @@ def run(
                 else:
                     draft_all(search, drafter)
             begin_pass(model, rows, search)
-        meet(crew)
+        if not meet(crew):
+            return
         n_rows = search.n_rows[0]
         if n_rows == 0:
             break
@@ -289,5 +291,6 @@ def run(
                     read_bytes(search)
                 else:
                     choose_bytes(search, rules, drafter)
-        meet(crew)
+        if not meet(crew):
+            return
     count(crew.ticks, len(program), ticks)

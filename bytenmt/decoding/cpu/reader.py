@@ -47,7 +47,9 @@ class _Places:
         self._even = any(model.states for model in packed)  # a pass reads as many bytes of each text
         self._n_places, self._drafted, self._n_layers = n_places, n_columns - 1, n_layers
         rows = n_places * n_columns
-        self._models = [WorkingModel(one, n_places, 1, team.most, rows, self._drafted, run) for one in packed]
+        self._models = [
+            WorkingModel(one, n_places, 1, team.max_threads, rows, self._drafted, run) for one in packed
+        ]
         self._rules, self._drafter = Rules.of(Options()), Drafter.of(None, rows)
         self._team, self._rows = team, rows
         self._search = self._made(0, 0)
@@ -58,7 +60,7 @@ class _Places:
         search.step[:n], search.last[:n], search.parent[:n] = 0, BOS, 0
         for model in self._models:
             for rows in model.prepare(sources, range(n)):
-                self._team.once(partial(model.encode, rows, self._inputs()))
+                self._team.run(partial(model.encode, rows, self._inputs()))
 
     def read(self, place: int, text: bytes) -> None:
         """What is to be read next there."""
@@ -82,7 +84,7 @@ class _Places:
             n_passes = int(left.min()) // most if self._even else int(-(-left.max() // most))
             n_now = min(n_passes, PASSES) if len(self._models) == 1 else 1
             for which, model in enumerate(self._models):
-                self._team.again(partial(model.steps, self._inputs(), which, n_now))
+                self._team.run_timed(partial(model.steps, self._inputs(), which, n_now))
         search.state[:] = FREE
 
     def reading(self, place: int) -> Reading:

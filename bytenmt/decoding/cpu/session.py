@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.decoding.cpu.interpreter import run
-from bytenmt.decoding.cpu.kernels.barrier import COUNTERS
 from bytenmt.decoding.cpu.kernels.gemm import scratch_bytes
 from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows
 from bytenmt.decoding.cpu.kernels.kept import FLAT, KEYS, VALUES
@@ -21,6 +20,7 @@ from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.program.instructions import ALIGNMENT, Column, Op, padded
 from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.search.drafter import PassInputs
+from bytenmt.decoding.cpu.thread_team import Barrier
 from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.utf8 import EOS
 
@@ -88,13 +88,14 @@ class WorkingModel:
         pass_rows = max(n_rows, self._n_rows)
         self._step_space = aligned(packed.step.row_floats * pass_rows)
         self._encode_space, self._encode_rows = aligned(0), 0
-        self._meeting = np.zeros(COUNTERS, np.int64)
         self._logits = np.array([packed.logits.start, packed.logits.stride, packed.logits.column], np.int64)
         self._step_rows = _rows(self._step_space, pass_rows)
 
-    def steps(self, inputs: PassInputs, which: int, n_passes: int, thread: int, n_threads: int) -> None:
+    def steps(
+        self, inputs: PassInputs, which: int, n_passes: int, thread: int, n_threads: int, barrier: Barrier
+    ) -> None:
         """One thread's part of n passes over all running sentences; see interpreter.run."""
-        crew = self._crew(thread, n_threads)
+        crew = self._crew(thread, n_threads, barrier)
         table, rows = self.packed.step.instructions, self._step_rows
         self._run(table, self._logits, self._model(), rows, *inputs, which, n_passes, crew)
 
@@ -129,17 +130,17 @@ class WorkingModel:
             self._encode_space = aligned(self.packed.encode.row_floats * n_rows)
         return [self._call([texts[i] for i in group], [at[i] for i in group]) for group in calls]
 
-    def encode(self, rows: Rows, inputs: PassInputs, thread: int, n_threads: int) -> None:
+    def encode(self, rows: Rows, inputs: PassInputs, thread: int, n_threads: int, barrier: Barrier) -> None:
         """One thread's part of a call that prepare made."""
-        crew = self._crew(thread, n_threads)
+        crew = self._crew(thread, n_threads, barrier)
         table = self.packed.encode.instructions
         self._run(table, self._logits, self._model(), rows, *inputs, 0, 0, crew)
 
-    def _crew(self, thread: int, n_threads: int) -> Crew:
+    def _crew(self, thread: int, n_threads: int, barrier: Barrier) -> Crew:
         """What one of n threads must know of the others."""
         scratch = self._scratch.ctypes.data + 4 * thread * self._scratch_floats
         ticks = 0 if self.ticks is None or thread else self.ticks.ctypes.data
-        return Crew(thread, n_threads, self._meeting.ctypes.data, scratch, ticks)
+        return Crew(thread, n_threads, barrier.ctypes.data, scratch, ticks)
 
     def _model(self) -> Model:
         """For compiled code."""

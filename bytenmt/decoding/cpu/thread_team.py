@@ -1,63 +1,74 @@
-"""Threads that carry out one compiled call together, as many as pay. Knows nothing of what they do."""
+"""Run one compiled call on several threads, as many as make it faster.
+
+Worker threads belong to the process, not to a team: a team borrows idle ones for the duration of one call.
+Their number is therefore bounded, however many engines there are and however many Python threads use them.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Lock, Thread
 from time import perf_counter
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.decoding.choice import n_cores
+from bytenmt.decoding.cpu.kernels.barrier import ABORTED, COUNTERS
 from bytenmt.errors import BytenmtError
 
-Task = Callable[[int, int], None]  # of a thread's number and how many there are
+Barrier = npt.NDArray[np.int64]  # the counters of kernels.barrier
+Task = Callable[[int, int, Barrier], None]  # of a thread's number, the number of threads, and their barrier
 
 
 class ThreadTeam:
-    """How many threads a call takes: all, or one where that is quicker because others need the cores.
+    """Up to `max_threads` threads for one call after another.
 
-    Threads that meet hundreds of times a step crawl if one of them has to wait for its core. So now and then
-    one of many alike calls is made the other way and compared with the two beside it: at first after 8
-    calls, later after up to 64, and at once when a call takes twice as long as was usual.
+    Threads that meet at hundreds of barriers a step crawl if one of them has to wait for its core. So every
+    now and then one of several similar calls runs on the other number of threads (one instead of all, or all
+    instead of one) and is compared with the calls before and after it: at first after 8 calls, later after up
+    to 64, and at once when a call takes twice as long as usual.
     """
 
-    SHORTEST, LONGEST = 8, 64  # calls from one comparison to the next
+    MIN_PERIOD, MAX_PERIOD = 8, 64  # calls from one comparison to the next
 
-    def __init__(self, most: int) -> None:
-        """Raises BytenmtError where the system does not give so many."""
-        if most < 1:
-            raise ValueError(f"{most} threads: expected at least 1")
-        self.size = self.most = most
+    def __init__(self, max_threads: int) -> None:
+        """Raise BytenmtError where the system cannot start so many threads."""
+        if max_threads < 1:
+            raise ValueError(f"{max_threads} threads: expected at least 1")
         try:
-            self._others = [_Other() for _ in range(most - 1)]
+            WORKERS.reserve(max_threads - 1)
         except RuntimeError as error:
             raise BytenmtError(
-                f"{most} threads are more than the system gives ({error}): lower --threads"
+                f"{max_threads} threads are more than the system gives ({error}): lower --threads"
             ) from None
-        self._turn, self._period = 0, self.SHORTEST
-        self._seconds = [0.0, 0.0, 0.0]  # of the calls of a comparison; then of a usual call in the first
+        self.size = self.max_threads = max_threads
+        self._turn, self._period = 0, self.MIN_PERIOD
+        self._seconds = [0.0, 0.0, 0.0]  # of the three calls of a comparison; later [0] is the usual time
 
-    def once(self, task: Task) -> None:
-        """task(thread, n) on n threads, the first of them this one; what it raises here is raised."""
-        others = self._others[: self.size - 1]
-        for thread, other in enumerate(others, 1):
-            other.begin(task, thread, self.size)
-        task(0, self.size)
-        for other in others:
-            other.done.wait()
+    def run(self, task: Task) -> None:
+        """Call task(thread, n_threads, barrier) on n threads, the calling one being number 0.
 
-    def again(self, task: Task) -> None:
-        """The same for one of many alike calls, from whose times it learns."""
-        if self.most == 1:
-            return self.once(task)
+        n is smaller than the size of the team while other teams use the workers. What the task raises on any
+        thread is raised here, and no thread waits at the barrier for one that failed.
+        """
+        self._run(task, self.size)
+
+    def run_timed(self, task: Task) -> None:
+        """Like `run`, for one of many similar calls: adapts the size of the team to the times they take."""
+        if self.max_threads == 1:
+            return self.run(task)
         turn = self._turn
-        self._turn = (turn + 1) % self._period
-        if turn == 1:
-            self._change()
+        size = self._other_size() if turn == 1 else self.size
         started = perf_counter()
-        self.once(task)
+        n_threads = self._run(task, size)
         seconds = perf_counter() - started
-        if turn == 1:
-            self._change()
+        if n_threads < size:  # others used the workers: not comparable, so this turn is taken again
+            return
+        self._turn = (turn + 1) % self._period
         if turn > 2:
             if seconds > 2 * self._seconds[0]:
                 self._turn = 0
@@ -66,33 +77,142 @@ class ThreadTeam:
         if turn == 2:
             self._decide()
 
+    def _run(self, task: Task, size: int) -> int:
+        """Run on up to `size` threads; returns how many there were."""
+        workers = WORKERS.borrow(size - 1) if size > 1 else []
+        n_threads = len(workers) + 1
+        call = _Call(task, n_threads, np.zeros(COUNTERS, np.int64), [], SimpleQueue())
+        n_begun = 0
+        try:
+            for thread, worker in enumerate(workers, 1):
+                worker.calls.put((worker, thread, call))
+                n_begun += 1
+            task(0, n_threads, call.barrier)
+        except BaseException:  # KeyboardInterrupt too: others may be waiting at the barrier
+            call.barrier[ABORTED] = 1
+            call.wait(n_begun)
+            raise
+        call.wait(n_begun)
+        for error in call.outcomes:
+            if error is not None:
+                raise error
+        return n_threads
+
     def _decide(self) -> None:
+        """Compare the three calls of a comparison and keep the faster size."""
         before, other, after = self._seconds
         if other < 0.9 * min(before, after):
-            self._change()
-            self._period, self._seconds[0] = self.SHORTEST, other
+            self.size = self._other_size()
+            self._period, self._seconds[0] = self.MIN_PERIOD, other
         else:
-            self._period, self._seconds[0] = min(2 * self._period, self.LONGEST), max(before, after)
+            self._period, self._seconds[0] = min(2 * self._period, self.MAX_PERIOD), max(before, after)
 
-    def _change(self) -> None:
-        self.size = 1 if self.size > 1 else self.most
+    def _other_size(self) -> int:
+        return 1 if self.size > 1 else self.max_threads
 
 
-class _Other:
-    """A thread that waits for tasks; a daemon, so that the program may end while it waits for the others in
-    the middle of one, as after Ctrl-C."""
+class _Call(NamedTuple):
+    """One call of a team. outcomes: what each worker that has finished raised, None for nothing."""
+
+    task: Task
+    n_threads: int
+    barrier: Barrier
+    outcomes: list[BaseException | None]
+    finished: SimpleQueue[None]  # an entry after each outcome, to wait for
+
+    def wait(self, n: int) -> None:
+        """Return when n workers have finished.
+
+        The outcomes are counted, not the queue's entries: Ctrl-C may lose an entry that was just taken.
+        """
+        while len(self.outcomes) < n:
+            self.finished.get()
+
+
+class _Worker:
+    """The handle of a worker thread, which ends when nothing refers to the handle any more.
+
+    Either the pool holds it (idle), or a caller between borrowing and beginning, or the thread itself during
+    a call. So a worker that Ctrl-C takes from its caller in between cannot be lost and still count.
+    """
+
+    def __init__(self, pool: _WorkerPool) -> None:
+        self.calls: SimpleQueue[tuple[_Worker, int, _Call] | None] = SimpleQueue()
+        # A daemon, so that a program can end while its last call is still running.
+        Thread(target=_work, args=(pool, self.calls), name="bytenmt-decode", daemon=True).start()
+
+    def __del__(self) -> None:
+        self.calls.put(None)
+
+
+def _work(pool: _WorkerPool, calls: SimpleQueue[tuple[_Worker, int, _Call] | None]) -> None:
+    """The loop of a worker thread."""
+    while (item := calls.get()) is not None:
+        worker, thread, call = item
+        error = None
+        try:
+            call.task(thread, call.n_threads, call.barrier)
+        except BaseException as raised:
+            error = raised
+            call.barrier[ABORTED] = 1
+        pool.give_back(worker)  # before the caller goes on, who may want it again
+        call.outcomes.append(error)
+        call.finished.put(None)
+        del item, worker, call, error  # an idle thread keeps no engine in memory
+    pool.ended()
+
+
+class _WorkerPool:
+    """The worker threads of this process.
+
+    There are at most as many as cores, the callers counted, or as the largest team asks for. A forked child
+    has none of its parent's threads and begins with an empty pool.
+    """
 
     def __init__(self) -> None:
-        self.done = Event()
-        self._tasks: SimpleQueue[tuple[Task, int, int]] = SimpleQueue()
-        Thread(target=self._run, daemon=True).start()
+        self._limit = n_cores() - 1
+        self.reset()
 
-    def begin(self, task: Task, thread: int, n_threads: int) -> None:
-        self.done.clear()
-        self._tasks.put((task, thread, n_threads))
+    def reset(self) -> None:
+        """Forget all workers; the lock too, which a thread may have held when the process was forked."""
+        self._lock = Lock()
+        self._idle: list[_Worker] = []
+        self._n_workers = 0
 
-    def _run(self) -> None:
-        while True:
-            task, thread, n_threads = self._tasks.get()
-            task(thread, n_threads)
-            self.done.set()
+    def reserve(self, n: int) -> None:
+        """Allow and start n workers. Raise RuntimeError where the system refuses."""
+        with self._lock:
+            self._limit = max(self._limit, n)
+            while self._n_workers < n:
+                self._start()
+
+    def borrow(self, n: int) -> list[_Worker]:
+        """Up to n idle workers; fewer where others use them or the system starts no more."""
+        with self._lock:
+            try:
+                while len(self._idle) < n and self._n_workers < self._limit:
+                    self._start()
+            except RuntimeError:  # fewer will do
+                pass
+            borrowed = self._idle[-n:]
+            del self._idle[-n:]
+            return borrowed
+
+    def give_back(self, worker: _Worker) -> None:
+        """Called by a worker's own thread after a call."""
+        with self._lock:
+            self._idle.append(worker)
+
+    def ended(self) -> None:
+        """Called by a thread that ends."""
+        with self._lock:
+            self._n_workers -= 1
+
+    def _start(self) -> None:
+        self._idle.append(_Worker(self))
+        self._n_workers += 1
+
+
+WORKERS = _WorkerPool()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=WORKERS.reset)

@@ -16,6 +16,7 @@ from bytenmt.decoding.cpu.kernels.simd import INT64, X86, Builder, Value, call, 
 
 COUNTERS = 16  # int64 numbers of a barrier, zero at first: two cache lines, one for each counter
 _ARRIVED, _ROUND = 0, 8  # places of the counters
+ABORTED = 9  # place of a number that is not 0 where a thread has failed and the others must not wait for it
 # Before a thread offers its core to others: some 3 microseconds. Where two of the threads have to share a
 # core every wait takes that long in vain, and with 4000 looks nine tenths of their time went so.
 _LOOKS = 200
@@ -64,20 +65,26 @@ else:
 
 
 @compiled
-def barrier(counters: int, n_threads: int) -> None:
-    """Return when all n_threads have called it. counters: address of COUNTERS int64 numbers, zero before
-    the first use, then left to this function."""
+def barrier(counters: int, n_threads: int) -> bool:
+    """Return True when all n_threads have called it, or False where the barrier was aborted while waiting.
+
+    counters: address of COUNTERS int64 numbers, zero before the first use, then left to this function, but
+    for the number at ABORTED, which anyone may set.
+    """
     if n_threads == 1:
-        return
+        return True
     this_round = _read(counters, _ROUND)
     if _increase(counters, _ARRIVED, 1) == n_threads - 1:
         _write(counters, _ARRIVED, 0)  # before the others may go on, and come again
         _write(counters, _ROUND, this_round + 1)
-        return
+        return True
     looks = 0
     while _read(counters, _ROUND) == this_round:
         looks += 1
         if looks < _LOOKS:
             _rest()
         else:
+            if _read(counters, ABORTED) != 0:
+                return False
             _give_way()
+    return True

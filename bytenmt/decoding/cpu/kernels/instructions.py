@@ -160,10 +160,11 @@ def share(n: int, crew: Crew) -> tuple[int, int]:
 
 
 @compiled
-def meet(crew: Crew) -> None:
-    """Wait for the other threads."""
+def meet(crew: Crew) -> bool:
+    """Wait for the other threads. False: one of them has failed, and this one must end the call, too."""
     if crew.n_threads > 1:
-        barrier(crew.meeting, crew.n_threads)
+        return barrier(crew.meeting, crew.n_threads)
+    return True
 
 
 @compiled

@@ -60,24 +60,29 @@ def gru_scan(
     first, last = share(n_sentences, crew)
     for row in range(first, last):
         zero(h + 4 * row * stride, n)
-    meet(crew)
+    if not meet(crew):
+        return
     for at in range(longest(rows)):
         active = still(rows, at)
         product(model, crew, u, stride, h, stride, active, w, s, 2 * n, n, NONE, NONE)
-        meet(crew)
+        if not meet(crew):
+            return
         first, last = share(active, crew)
         for row in range(first, last):
             gates = x + 4 * x_stride * column(rows, row, at, backwards)
             add(gates, gates, u + 4 * row * stride, 2 * n)
             gru_reset(rs + 4 * row * stride, gates, h + 4 * row * stride, n)
-        meet(crew)
+        if not meet(crew):
+            return
         product(model, crew, g, stride, h if flags & 1 else rs, stride, active, v, t, n, n, NONE, NONE)
-        meet(crew)
+        if not meet(crew):
+            return
         for row in range(first, last):
             here = column(rows, row, at, backwards)
             gru_new(h + 4 * row * stride, x + 4 * x_stride * here, g + 4 * row * stride, n, flags)
             copy(d + 4 * d_stride * here, h + 4 * row * stride, n)
-        meet(crew)
+        if not meet(crew):
+            return
 
 
 @compiled
@@ -91,11 +96,13 @@ def lstm_scan(
     for row in range(first, last):
         zero(h + 4 * row * stride, n)
         zero(c + 4 * row * stride, n)
-    meet(crew)
+    if not meet(crew):
+        return
     for at in range(longest(rows)):
         active = still(rows, at)
         product(model, crew, u, stride, h, stride, active, w, s, 4 * n, n, NONE, NONE)
-        meet(crew)
+        if not meet(crew):
+            return
         first, last = share(active, crew)
         for row in range(first, last):
             here = column(rows, row, at, backwards)
@@ -103,7 +110,8 @@ def lstm_scan(
             add(gates, gates, u + 4 * row * stride, 4 * n)
             lstm_step(h + 4 * row * stride, c + 4 * row * stride, gates, n)
             copy(d + 4 * d_stride * here, h + 4 * row * stride, n)
-        meet(crew)
+        if not meet(crew):
+            return
 
 
 @compiled
