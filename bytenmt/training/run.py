@@ -27,7 +27,7 @@ from bytenmt.config.schema import (
     is_serial,
 )
 from bytenmt.data.corpus import PairFiles
-from bytenmt.decoding.engines import cores
+from bytenmt.decoding.choice import n_cores
 from bytenmt.distributed import ALONE, Group
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.reporter import SILENT, Reporter
@@ -114,7 +114,7 @@ def train(
             aloud.say(f"beginning with the weights of {start.file}")
         progress = trainer.progress
         if threads is not None or device.type == "cpu":
-            progress.threads = threads or min(progress.threads, cores()) or idle_threads()
+            progress.threads = threads or min(progress.threads, n_cores()) or idle_threads()
             torch.set_num_threads(progress.threads)
         if resume and not saved:
             aloud.warn(f"--resume: there is no checkpoint in {run} to go on from: the run begins at update 0")
@@ -166,7 +166,7 @@ def idle_threads() -> int:
     except (OSError, AttributeError):  # the system does not tell
         return default
     idle = (os.cpu_count() or 1) - load
-    return max(1, min(default, cores(), math.floor(idle + 0.5)))
+    return max(1, min(default, n_cores(), math.floor(idle + 0.5)))
 
 
 def _settled(config: Config, device: torch.device, saved: Path | None) -> Config:

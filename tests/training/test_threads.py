@@ -23,7 +23,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(os, "getloadavg", lambda: (state["load"], 99.0, 99.0))
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(training, "cores", lambda: 8)
+    monkeypatch.setattr(training, "n_cores", lambda: 8)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
     return state
 
@@ -40,7 +40,7 @@ def test_what_the_machine_allows_is_not_exceeded(
     machine: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the cores that the process may use, nor PyTorch's default, nor a number in the environment."""
-    monkeypatch.setattr(training, "cores", lambda: 3)
+    monkeypatch.setattr(training, "n_cores", lambda: 3)
     assert idle_threads() == 3
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     assert idle_threads() == 2
@@ -55,7 +55,7 @@ def test_resume_keeps_the_threads(
     """Those of the first start, idle ones or given ones, unless others are given; PyTorch's own number is
     restored afterwards."""
     used, run = list[int](), tmp_path / "run"
-    monkeypatch.setattr(training, "cores", lambda: 4)
+    monkeypatch.setattr(training, "n_cores", lambda: 4)
     before = torch.get_num_threads()
 
     def go(updates: int, idle: int, threads: int | None = None) -> None:
@@ -74,7 +74,7 @@ def test_resume_keeps_the_threads(
     go(3, idle=1, threads=3)
     go(4, idle=1)
     assert used == [2, 2, 3, 3]
-    monkeypatch.setattr(training, "cores", lambda: 1)
+    monkeypatch.setattr(training, "n_cores", lambda: 1)
     go(5, idle=1)
     assert used[-1] == 1, "a machine with fewer cores"
     assert torch.get_num_threads() == before
