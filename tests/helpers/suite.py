@@ -74,7 +74,7 @@ SLOW = """
     tools/test_sample.py test_no_held_out_date_or_time_is_written_in_training
     tools/test_widen.py test_a_wider_model_computes_what_it_did
     tools/test_rival.py
-    tools/test_threads.py
+    tools/test_forks_and_bursts.py
     training/test_distributed_training.py
     training/test_init_from.py test_processes_begin_with_the_same
     training/test_kill.py
