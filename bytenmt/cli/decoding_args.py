@@ -16,7 +16,8 @@ from bytenmt import __version__
 from bytenmt.cli.console import say, writer
 from bytenmt.cli.line_filter import OutputFormat, plain
 from bytenmt.cli.output_formats import Align, Flagged, JsonLines, WithPage, n_best_list
-from bytenmt.config.schema import architecture, fingerprint, tells_alignment
+from bytenmt.config.fingerprint import fingerprint
+from bytenmt.config.schema import architecture, tells_alignment
 from bytenmt.decoding.choice import precision_of
 from bytenmt.decoding.constraints.rules import Rules
 from bytenmt.decoding.engines import n_threads

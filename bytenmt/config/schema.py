@@ -8,7 +8,6 @@ Knows no tensors and no files but the TOML text that it is given.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, get_args
 
@@ -263,19 +262,3 @@ def config_tree(config: Config) -> dict[str, Any]:
 def config_toml(config: Config) -> str:
     """The resolved configuration as TOML text, every key written out."""
     return tomli_w.dumps(config_tree(config))
-
-
-# Keys that configurations of earlier versions lack: at their defaults they are left out of a fingerprint,
-# so that an older run keeps its own.
-LATER_KEYS = {"data": ("placeholders", "upper_case", "title_case", "lower_case", "empty_source")}
-
-
-def fingerprint(config: Config) -> str:
-    """Eight hex digits that name a configuration in scores and logs."""
-    tree = config_tree(config)
-    for section, keys in LATER_KEYS.items():
-        defaults = {field.name: field.default for field in msgspec.structs.fields(getattr(config, section))}
-        for key in keys:
-            if tree[section][key] == defaults[key]:
-                del tree[section][key]
-    return hashlib.sha256(msgspec.json.encode(tree, order="sorted")).hexdigest()[:8]

@@ -21,11 +21,11 @@ import numpy.typing as npt
 from bytenmt.atomic_file import replace_synced
 from bytenmt.config.bounds import MOST_DRAFTED
 from bytenmt.config.facts import TEXT_COUNTS, Facts
+from bytenmt.config.fingerprint import distinguishing_values
 from bytenmt.config.schema import (
     CONVOLUTIONAL,
     Config,
     ModelConfig,
-    config_tree,
     full_name,
     is_serial,
 )
@@ -51,7 +51,8 @@ FILE, FORMAT = "draft.safetensors", f"bytenmt draft 1, orders {ORDERS}"  # in th
 STORED_NAMES = {"chain": "guess", "accepted": "gain"}  # of arrays in the file; the others have their own
 # What a run may change between its beginning and its end.
 CHANGEABLE = ("max_updates", "max_minutes", "max_cpu_minutes", "patience", "draft")
-# Keys that tables of older versions know nothing of: with them an older run's table would be another's.
+# Keys that do not count: tables of older versions do not know them, and a table depends on the text alone.
+# This is never extended: a new key goes into config.fingerprint.NEUTRAL.
 ADDED = {
     "model": {
         *("n_encoder_sets", "n_decoder_sets", "encoder_dilations", "stacking", "encoder_scale"),
@@ -61,10 +62,7 @@ ADDED = {
         *("encoder_dilations", "decoder_dilations", "encoder", "value_layers", "pooling_width"),
         *("positions", "attention_layers", "attention_scaling", "weight_norm", "unfolding", "recurrent"),
     },
-    "data": {
-        *("noise", "copy", "stream_window"),
-        *("placeholders", "upper_case", "title_case", "lower_case", "empty_source"),
-    },
+    "data": {"noise", "copy", "stream_window"},
     "train": {
         *("adam_beta1", "adam_lr", "muon_momentum"),
         *("scheduled_sampling", "sampling_k", "sampling_slope", "sampling_floor", "own_bytes"),
@@ -194,7 +192,7 @@ def check_serial(config: ModelConfig, what: str) -> None:
 def identity(config: Config, facts: Facts) -> str:
     """What tells a run from others, resumed or not: its configuration and its text. facts: what is saved
     beside its weights."""
-    tree = config_tree(config)
+    tree = distinguishing_values(config)
     for section, added in ADDED.items():
         left_out = added | set(CHANGEABLE if section == "train" else ())
         tree[section] = {key: value for key, value in tree[section].items() if key not in left_out}

@@ -17,12 +17,12 @@ import torch
 from msgspec.structs import fields, replace
 
 from bytenmt.config.facts import Ancestor
+from bytenmt.config.fingerprint import fingerprint
 from bytenmt.config.schema import (
     ByteNetConfig,
     Config,
     architecture,
     config_toml,
-    fingerprint,
     full_name,
     is_serial,
 )

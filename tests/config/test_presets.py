@@ -8,6 +8,7 @@ import msgspec
 import pytest
 import torch
 
+from bytenmt.config.fingerprint import fingerprint
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import (
     ByteNetConfig,
@@ -15,7 +16,6 @@ from bytenmt.config.schema import (
     LuongConfig,
     Seq2SeqConfig,
     config_toml,
-    fingerprint,
     load_config,
     parse_config,
 )

@@ -19,6 +19,7 @@ from bytenmt.decoding.loading import of_models
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.speculative.table import identity
+from bytenmt.speculative.table import read as read_table
 from bytenmt.storage.checkpoint import load_run
 from bytenmt.storage.manifest import read_pointer
 from bytenmt.storage.weights import read_config, read_run
@@ -85,7 +86,20 @@ def test_what_it_tells_of_its_text(older: Path) -> None:
 
 @pytest.mark.parametrize(("name", "told"), [("luong", "7044fb70c7b8e42d"), ("seq2seq", "c502e693292972c8")])
 def test_its_draft_table_stays_its_own(older: Path, name: str, told: str) -> None:
-    """What the version that made the run wrote into a table. A key that is new to the configuration belongs
-    into table.ADDED."""
+    """The identity is what the version that made the run wrote into a table."""
     _, contents = read_run(older / name)
     assert identity(contents.config, contents.facts) == told
+
+
+def test_an_older_draft_table_is_read(tmp_path: Path) -> None:
+    """tests/files/older_draft.tar.xz: a run with a draft table, of the version before neutral values. The run
+    sets data.copy, on which a table's identity does not depend."""
+    with tarfile.open(FILES / "older_draft.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    run = tmp_path / "bytenet"
+    _, contents = read_run(run)
+    assert contents.config.data.copy == 0.1
+    assert read_table(run, contents.config, contents.facts).tag.any()
+    other = replace(contents.config, train=replace(contents.config.train, seed=2))
+    with pytest.raises(BytenmtError, match="the draft table of another run"):
+        read_table(run, other, contents.facts)
