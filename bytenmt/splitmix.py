@@ -31,6 +31,11 @@ def draw_key(seed: int, number: int, text: int) -> int:
     return mixed(mixed(mixed(seed) + number) + text)
 
 
+def signed(word: int) -> int:
+    """Return the signed 64-bit integer with the bits of an unsigned one."""
+    return word - (1 << 64) if word >> 63 else word
+
+
 @njit
 def scrambled(z: np.uint64) -> np.uint64:
     """mixed without the increment, for compiled code: scrambled(x + INCREMENT) is mixed(x)."""

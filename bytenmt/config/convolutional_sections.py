@@ -47,6 +47,7 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     encoder_scale: Annotated[float, Meta(gt=0.0, le=100.0)] = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.source:
             ignored = {
                 "n_encoder_sets": self.n_encoder_sets,
@@ -140,6 +141,7 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     weight_norm: bool = True  # weights as direction and length, everywhere but in tables
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.source:
             self._check_encoder()
         elif self.encoder_layers:

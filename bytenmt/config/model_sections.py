@@ -6,6 +6,7 @@ Knows no other section, and no tensors; the convolutional two stand in convoluti
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -18,7 +19,14 @@ Layers = Annotated[int, Meta(ge=1, le=256)]
 OwnLayers = Annotated[int, Meta(ge=0, le=256)]  # of one side; 0: as many as are given for both
 Reset = Literal["before", "after"]  # the product with the state before
 OwnReset = Literal["shared", "before", "after"]  # of one side; shared: as is given for both
+NGRAM_ROWS = 1 << 13  # of each table of n-grams, unless told otherwise
 LOCAL_WINDOW = 50  # bytes to either side: the paper's ten words are five or six times as many bytes
+
+
+def _refuse(useless: bool, given: Mapping[str, bool], why: str) -> None:
+    """Raise ValueError for the first option that is given where nothing would heed it."""
+    for name in (name for name, is_given in given.items() if is_given and useless):
+        raise ValueError(f"{name} {why}: leave it out")
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -32,6 +40,35 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     source: bool = True  # false: a byte language model, without an encoder and without attention
     dropout: Dropout = 0.1
     tie_embedding: bool = False  # the output layer uses the byte embedding's table
+    # Tables of hashed byte n-grams, added to the byte embedding: the n of each, growing; []: none.
+    ngrams: tuple[Annotated[int, Meta(ge=2, le=8)], ...] = ()
+    ngram_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0  # of each table, a power of two; 0: 8192
+    ngram_dropout: Dropout = 0.0  # chance that a look-up (an n at a position) reads zero in training
+    ngram_case: Literal["kept", "folded"] = "kept"  # folded: A to Z are hashed as a to z
+
+    def __post_init__(self) -> None:
+        self._check_ngrams()
+
+    def _check_ngrams(self) -> None:
+        """Raise ValueError for options of n-gram tables that do not go together."""
+        if any(n >= after for n, after in pairwise(self.ngrams)):
+            raise ValueError(f"ngrams = {list(self.ngrams)}: expected growing numbers from 2 to 8, each once")
+        rows = self.ngram_rows
+        if rows & (rows - 1) or 0 < rows < 8:
+            raise ValueError(f"ngram_rows = {rows}: expected a power of two, 8 or more (or 0: {NGRAM_ROWS})")
+        given = {"ngram_rows": rows > 0, "ngram_dropout": self.ngram_dropout > 0}
+        given["ngram_case"] = self.ngram_case != "kept"
+        _refuse(not self.ngrams, given, "would be ignored without ngrams")
+
+    @property
+    def ngram_reach(self) -> int:
+        """Bytes before a byte that its embedding depends on: one less than the longest n-gram has."""
+        return max(self.ngrams, default=1) - 1
+
+    @property
+    def n_ngram_rows(self) -> int:
+        """Rows of each table of n-grams."""
+        return self.ngram_rows or NGRAM_ROWS
 
 
 class _Stacked(ModelSection, frozen=True, kw_only=True):
@@ -43,6 +80,7 @@ class _Stacked(ModelSection, frozen=True, kw_only=True):
     n_decoder_layers: OwnLayers = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.source and self.n_encoder_layers:
             raise ValueError("n_encoder_layers would be ignored without a source: leave it out")
 
@@ -132,14 +170,9 @@ class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
     init: Literal["scaled", "paper"] = "scaled"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.source and self.n_encoder_layers > 1:
             raise ValueError("n_encoder_layers would be ignored without a source: leave it out")
-
-
-def _refuse(useless: bool, given: Mapping[str, bool], why: str) -> None:
-    """Raise ValueError for the first option that is given where nothing would heed it."""
-    for name in (name for name, is_given in given.items() if is_given and useless):
-        raise ValueError(f"{name} {why}: leave it out")
 
 
 class LuongConfig(_Stacked, frozen=True, kw_only=True, tag="luong"):

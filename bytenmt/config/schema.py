@@ -135,6 +135,7 @@ class TrainConfig(Section, frozen=True):
     adam_beta1: Dropout = 0.9  # adamw, muon
     adam_beta2: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.98
     adam_lr: Annotated[float, Meta(ge=0.0, le=1e3)] = 0.0  # muon: of what AdamW updates; 0: as lr
+    ngram_lr: Annotated[float, Meta(ge=0.0, le=1e3)] = 0.0  # of n-gram tables, highest; 0: 0.03
     momentum: Dropout = 0.99  # nag
     muon_momentum: Dropout = 0.95
     clip_norm: Annotated[float, Meta(ge=0.0, le=1e9)] = 1.0  # 0: no clipping

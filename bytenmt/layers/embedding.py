@@ -1,7 +1,4 @@
-"""The one byte embedding, position embeddings and the output layer.
-
-Knows ids and widths; does not know which architecture uses it.
-"""
+"""The byte embedding that all architectures share, position embeddings and the output layer."""
 
 from __future__ import annotations
 
@@ -9,19 +6,56 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bytenmt.layers.ngram_tables import NgramTables, RecentBytes, first_bytes
 from bytenmt.utf8 import N_IDS
 
 
 class ByteEmbedding(nn.Module):
-    """A vector for each of the 256 ids, one table for source and target."""
+    """A vector for each of the 256 ids, one table for source and target; with `ngrams`, plus those of the
+    n-grams that end there.
 
-    def __init__(self, d_embedding: int, std: float = 0.1) -> None:
+    A text is read in pieces of any length: `recent` holds the bytes before a piece. A decoder keeps it in its
+    state: begin, advance, reorder and rewind are what its start, forward, reorder and rewind do with it.
+    """
+
+    def __init__(self, d_embedding: int, std: float = 0.1, ngrams: NgramTables | None = None) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(N_IDS, d_embedding) * std)
+        self.ngrams = ngrams
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """ids (rows, t) uint8 -> (rows, t, d_embedding)."""
-        return F.embedding(ids.int(), self.weight)
+    def forward(self, ids: Tensor, recent: RecentBytes = ()) -> Tensor:
+        """ids (rows, t) uint8 -> (rows, t, d_embedding); recent: the bytes before them, (): a text begins."""
+        e = F.embedding(ids.int(), self.weight)
+        if self.ngrams is None:
+            return e
+        before = recent or self.begin(len(ids), ids.device)
+        added: Tensor = self.ngrams(ids, before[0])
+        return e + added
+
+    def begin(self, rows: int, device: torch.device, drafted: int = 0) -> RecentBytes:
+        """The recent bytes before a text; drafted: bytes that rewind may take back."""
+        return () if self.ngrams is None else (first_bytes(rows, drafted, device),)
+
+    @staticmethod
+    def advance(recent: RecentBytes, ids: Tensor) -> RecentBytes:
+        """After ids (rows, t) uint8 more."""
+        return tuple(torch.cat([part, ids], dim=1)[:, -part.shape[1] :] for part in recent)
+
+    @staticmethod
+    def reorder(recent: RecentBytes, parents: Tensor) -> RecentBytes:
+        """Row i goes on from row parents[i]; parents (rows,) int64."""
+        return tuple(part[parents] for part in recent)
+
+    @staticmethod
+    def rewind(recent: RecentBytes, columns: Tensor) -> RecentBytes:
+        """Before the last columns (rows,) int64 of each row. What was forgotten is not read again before as
+        many bytes have come."""
+
+        def earlier(part: Tensor) -> Tensor:
+            at = torch.arange(part.shape[1], device=part.device) - columns[:, None]
+            return part.gather(1, at.clamp(min=0))
+
+        return tuple(map(earlier, recent))
 
 
 class PositionEmbedding(nn.Module):

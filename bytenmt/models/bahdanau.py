@@ -28,8 +28,9 @@ from bytenmt.layers.attention import AdditiveScore, attend, source_mask
 from bytenmt.layers.deferred_matmul import deferred
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import GRU, initialise, reverse
-from bytenmt.models.base import Model, matrix_weights, module_list, no_source
+from bytenmt.models.base import Model, byte_embedding, matrix_weights, module_list, no_source
 
 
 class BahdanauMemory(NamedTuple):
@@ -43,9 +44,10 @@ class BahdanauMemory(NamedTuple):
 
 
 class BahdanauState(NamedTuple):
-    """hidden (rows, d_hidden): s_{i-1}."""
+    """hidden (rows, d_hidden): s_{i-1}; recent: the last bytes read, see ByteEmbedding."""
 
     hidden: Tensor
+    recent: RecentBytes = ()
 
 
 class BothWays(nn.Module):
@@ -97,7 +99,7 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         super().__init__()
         self.config = config
         paper = config.init == "paper"
-        self.embedding = ByteEmbedding(config.d_embedding, 1.0)
+        self.embedding = byte_embedding(config, 1.0)
         self.encoder = BahdanauEncoder(config) if config.source else None
         self.decoder: BahdanauDecoder = BahdanauDecoder(config, self.embedding)
         initialise(self, partial(nn.init.normal_, std=0.01) if paper else None)
@@ -121,7 +123,8 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         hidden = memory.first
         if self.decoder.start is not None:
             hidden = torch.tanh(self.decoder.start(hidden))
-        return BahdanauState(hidden.repeat_interleave(beam, dim=0))
+        recent = self.embedding.begin(len(hidden) * beam, hidden.device)
+        return BahdanauState(hidden.repeat_interleave(beam, dim=0), recent)
 
     def forward(
         self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState
@@ -143,11 +146,12 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         d, d_embedding = self.config.d_hidden, self.config.d_embedding
         mask = source_mask(memory.source_len, memory.keys.shape[1])
         cell = self.decoder.cell
-        x = self._drop(self.embedding(tgt))
+        x = self._drop(self.embedding(tgt, state.recent))
+        recent = self.embedding.advance(state.recent, tgt)
         if self.decoder.score is None:
             after = cell(x, state.hidden)
             before = torch.cat([state.hidden[:, None], after[:, :-1]], dim=1)
-            return self._written(before, after, [x]), BahdanauState(after[:, -1]), []
+            return self._written(before, after, [x]), BahdanauState(after[:, -1], recent), []
         input_share = F.linear(x.transpose(0, 1), cell.input.weight[:, :d_embedding], cell.input.bias)
         context_share = deferred(cell.input.weight[:, d_embedding:])
         values = deferred(memory.annotations.mT)
@@ -163,7 +167,7 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
             contexts.append(context)
         after, seen = torch.stack(states, dim=1), [x, torch.stack(contexts, dim=1)]
         before = torch.cat([state.hidden[:, None], after[:, :-1]], dim=1)
-        return self._written(before, after, seen), BahdanauState(h), alphas
+        return self._written(before, after, seen), BahdanauState(h, recent), alphas
 
     def _written(self, before: Tensor, after: Tensor, seen: list[Tensor]) -> Tensor:
         """Logits (rows, t, 256) from s_{i-1} and s_i (rows, t, d_hidden) and what else the read-out sees."""
@@ -173,7 +177,7 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         return logits
 
     def reorder(self, state: BahdanauState, parents: Tensor) -> BahdanauState:
-        return BahdanauState(state.hidden[parents])
+        return BahdanauState(state.hidden[parents], self.embedding.reorder(state.recent, parents))
 
     def receptive_field(self) -> int | None:
         return None

@@ -13,7 +13,9 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+from bytenmt.config.schema import ModelSection
 from bytenmt.layers.embedding import ByteEmbedding
+from bytenmt.layers.ngram_tables import NgramTables
 from bytenmt.models.tree import tensors
 
 M = TypeVar("M", bound=NamedTuple)  # a model's Memory: what its decoder needs of the source, n rows
@@ -97,6 +99,17 @@ class Model(nn.Module, ABC, Generic[M, S]):
         with torch.no_grad():
             state = self.start(self.encode(ids, torch.zeros(1, dtype=torch.int64, device=weight.device)))
         return sum(t.numel() * t.element_size() for t in tensors(state))
+
+
+def byte_embedding(config: ModelSection, std: float = 0.1) -> ByteEmbedding:
+    """Build the embedding that a configuration describes, with its n-gram tables; std: of the 256 vectors."""
+    tables = None
+    if config.ngrams:
+        folded = config.ngram_case == "folded"
+        tables = NgramTables(
+            config.d_embedding, config.ngrams, config.n_ngram_rows, config.ngram_dropout, folded
+        )
+    return ByteEmbedding(config.d_embedding, std, tables)
 
 
 def no_source(config_source: bool, src: Tensor) -> bool:

@@ -33,8 +33,9 @@ from bytenmt.layers.convolution import Clock, Convolution, Taps, ring_capacity
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.fused_norm import norm_relu
+from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import GRU, initialise
-from bytenmt.models.base import Model, matrix_weights, module_list, no_source
+from bytenmt.models.base import Model, byte_embedding, matrix_weights, module_list, no_source
 from bytenmt.utf8 import EOS
 
 
@@ -48,11 +49,12 @@ class ByteNetMemory(NamedTuple):
 
 class ByteNetState(NamedTuple):
     """clock: positions and ancestors; rings: one (rows, capacity, d) a block, inputs of its convolution;
-    hidden: one (rows, 2d) a recurrent layer."""
+    hidden: one (rows, 2d) a recurrent layer; recent: the last bytes read, see ByteEmbedding."""
 
     clock: Clock
     rings: tuple[Tensor, ...]
     hidden: tuple[Tensor, ...]
+    recent: RecentBytes = ()
 
 
 class ResidualBlock(nn.Module):
@@ -183,7 +185,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         self.config = config
         self.dilations = config.decoder_schedule
         # Of the encoder columns' size: beside them a smaller embedding drowns in the first layer norm.
-        self.embedding = ByteEmbedding(config.d_embedding, std=1.0)
+        self.embedding = byte_embedding(config, std=1.0)
         self.encoder = ByteNetEncoder(config) if config.source else None
         self.decoder: ByteNetDecoder = ByteNetDecoder(config, self.embedding)
 
@@ -225,12 +227,14 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
         sizes = [ring_capacity(config.kernel_width, r) + drafted for r in self.dilations]
         clock = Clock.start(rows, max(sizes, default=1), columns.device)
         rings = tuple(columns.new_zeros(rows, size, d) for size in sizes)
-        return ByteNetState(clock, rings, tuple(columns.new_zeros(rows, 2 * d) for _ in range(n_layers)))
+        hidden = tuple(columns.new_zeros(rows, 2 * d) for _ in range(n_layers))
+        recent = self.embedding.begin(rows, columns.device, drafted)
+        return ByteNetState(clock, rings, hidden, recent)
 
     def forward(self, tgt: Tensor, memory: ByteNetMemory, state: ByteNetState) -> tuple[Tensor, ByteNetState]:
         rows, t = tgt.shape
         clock = state.clock
-        x = self.decoder.input(self.embedding(tgt))
+        x = self.decoder.input(self.embedding(tgt, state.recent))
         if self.config.source:
             columns = self._columns(memory, clock.positions(t)).to(x.dtype)
             x = x + columns if self.config.stacking == "add" else torch.cat([x, columns], dim=-1)
@@ -245,18 +249,22 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
             hidden.append(x[:, -1])
             x = self._drop(x)
         logits: Tensor = self.decoder.output(torch.relu(self.decoder.head(x)))
-        return logits, ByteNetState(clock.advance(t), tuple(rings), tuple(hidden))
+        recent = self.embedding.advance(state.recent, tgt)
+        return logits, ByteNetState(clock.advance(t), tuple(rings), tuple(hidden), recent)
 
     def reorder(self, state: ByteNetState, parents: Tensor) -> ByteNetState:
         hidden = tuple(h[parents] for h in state.hidden)
-        return state._replace(clock=state.clock.reorder(parents), hidden=hidden)
+        recent = self.embedding.reorder(state.recent, parents)
+        return state._replace(clock=state.clock.reorder(parents), hidden=hidden, recent=recent)
 
     def rewind(self, state: ByteNetState, columns: Tensor) -> ByteNetState:
         """See base.Drafting."""
-        return state._replace(clock=state.clock.rewind(columns))
+        recent = self.embedding.rewind(state.recent, columns)
+        return state._replace(clock=state.clock.rewind(columns), recent=recent)
 
     def receptive_field(self) -> int | None:
-        return 1 + (self.config.kernel_width - 1) * sum(self.dilations) if self.dilations else None
+        reach = (self.config.kernel_width - 1) * sum(self.dilations) + self.config.ngram_reach
+        return 1 + reach if self.dilations else None
 
     def step_cost(self, source_bytes: int) -> int:
         return matrix_weights(self.decoder)

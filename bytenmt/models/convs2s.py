@@ -32,8 +32,9 @@ from bytenmt.layers.attention import attend, dot_scores, source_mask
 from bytenmt.layers.convolution import Clock, Taps, ring_capacity, scaled_linear
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.residual_convolution import HALF, GatedLayer
-from bytenmt.models.base import Model, matrix_weights, module_list, no_source
+from bytenmt.models.base import Model, byte_embedding, matrix_weights, module_list, no_source
 from bytenmt.models.convs2s_encoder import ENCODERS, Encoder, position_table
 from bytenmt.utf8 import N_IDS
 
@@ -49,10 +50,11 @@ class ConvS2SMemory(NamedTuple):
 
 class ConvS2SState(NamedTuple):
     """clock: positions and ancestors; rings: one (rows, capacity, channels) a layer, inputs of its
-    convolution."""
+    convolution; recent: the last bytes read, see ByteEmbedding."""
 
     clock: Clock
     rings: tuple[Tensor, ...]
+    recent: RecentBytes = ()
 
 
 class DecoderLayer(GatedLayer):
@@ -114,7 +116,7 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
     def __init__(self, config: ConvS2SConfig) -> None:
         super().__init__()
         self.config = config
-        self.embedding = ByteEmbedding(config.d_embedding)
+        self.embedding = byte_embedding(config)
         self.target_positions = position_table(config)
         self.encoder: Encoder | None = ENCODERS[config.encoder](config) if config.source else None
         self.decoder: ConvS2SDecoder = ConvS2SDecoder(config, self.embedding)
@@ -138,7 +140,8 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         sizes = [ring_capacity(kernel_width, dilation) + drafted for _, kernel_width, dilation in layers]
         widths = [layers[0][0], *(channels for channels, _, _ in layers)]
         rings = tuple(keys.new_zeros(rows, size, width) for size, width in zip(sizes, widths, strict=False))
-        return ConvS2SState(Clock.start(rows, max(sizes), keys.device), rings)
+        recent = self.embedding.begin(rows, keys.device, drafted)
+        return ConvS2SState(Clock.start(rows, max(sizes), keys.device), rings, recent)
 
     def forward(self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState) -> tuple[Tensor, ConvS2SState]:
         return self._read(tgt, memory, state)[:2]
@@ -154,7 +157,7 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         """forward, and the attention weights (rows, t, s) of each layer that attends."""
         t = tgt.shape[1]
         clock = state.clock
-        g = self.embedding(tgt)
+        g = self.embedding(tgt, state.recent)
         if self.target_positions is not None:
             g = g + self.target_positions(clock.positions(t)).to(g.dtype)
         g = self._drop(g)
@@ -171,19 +174,21 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
             x = (h + layer.carried(x)) * HALF
             rings.append(ring)
         logits: Tensor = self.decoder.output(self._drop(self.decoder.last(x)))
-        return logits, ConvS2SState(clock.advance(t), tuple(rings)), weights
+        recent = self.embedding.advance(state.recent, tgt)
+        return logits, ConvS2SState(clock.advance(t), tuple(rings), recent), weights
 
     def reorder(self, state: ConvS2SState, parents: Tensor) -> ConvS2SState:
-        return state._replace(clock=state.clock.reorder(parents))
+        recent = self.embedding.reorder(state.recent, parents)
+        return state._replace(clock=state.clock.reorder(parents), recent=recent)
 
     def rewind(self, state: ConvS2SState, columns: Tensor) -> ConvS2SState:
         """See base.Drafting."""
-        return state._replace(clock=state.clock.rewind(columns))
+        recent = self.embedding.rewind(state.recent, columns)
+        return state._replace(clock=state.clock.rewind(columns), recent=recent)
 
     def receptive_field(self) -> int | None:
-        return 1 + sum(
-            (kernel_width - 1) * dilation for _, kernel_width, dilation in self.config.decoder_stack
-        )
+        reach = sum((kernel_width - 1) * dilation for _, kernel_width, dilation in self.config.decoder_stack)
+        return 1 + reach + self.config.ngram_reach
 
     def step_cost(self, source_bytes: int) -> int:
         attention = 2 * source_bytes * self.config.d_embedding * sum(self.config.attends)

@@ -33,8 +33,9 @@ from bytenmt.layers.attention import AdditiveScore, PredictedPosition, attend, b
 from bytenmt.layers.deferred_matmul import Product, deferred
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import LSTM, initialise, last, reverse
-from bytenmt.models.base import Model, matrix_weights, module_list, no_source
+from bytenmt.models.base import Model, byte_embedding, matrix_weights, module_list, no_source
 
 
 class LuongMemory(NamedTuple):
@@ -51,12 +52,14 @@ class LuongMemory(NamedTuple):
 
 class LuongState(NamedTuple):
     """hidden, cell (rows, layers of the decoder, d_hidden); attentional (rows, d_hidden): h~ of the step
-    before, no columns without attention; position (rows, 1) int64: t, no column but in local-m."""
+    before, no columns without attention; position (rows, 1) int64: t, no column but in local-m; recent:
+    the last bytes read, see ByteEmbedding."""
 
     hidden: Tensor
     cell: Tensor
     attentional: Tensor
     position: Tensor
+    recent: RecentBytes = ()
 
 
 class LuongDecoder(nn.Module):
@@ -83,7 +86,7 @@ class Luong(Model[LuongMemory, LuongState]):
         self.config = config
         d = config.d_hidden
         paper = config.init == "paper"
-        self.embedding = ByteEmbedding(config.d_embedding, 1.0)
+        self.embedding = byte_embedding(config, 1.0)
         self.encoder = module_list(
             LSTM(d if layer else config.d_embedding, d) for layer in range(config.encoder_depth)
         )
@@ -126,7 +129,8 @@ class Luong(Model[LuongMemory, LuongState]):
         attentional = hidden.new_zeros(len(hidden), self.config.d_hidden if self.config.attends else 0)
         by_step = self.config.attention == "local-m"
         position = torch.zeros(len(hidden), int(by_step), dtype=torch.int64, device=hidden.device)
-        return LuongState(hidden, cell, attentional, position)
+        recent = self.embedding.begin(len(hidden), hidden.device)
+        return LuongState(hidden, cell, attentional, position, recent)
 
     def forward(self, tgt: Tensor, memory: LuongMemory, state: LuongState) -> tuple[Tensor, LuongState]:
         return self._read(tgt, memory, state)[:2]
@@ -150,7 +154,7 @@ class Luong(Model[LuongMemory, LuongState]):
             return self._read_at_once(tgt, memory, state)
         first, upper = self.decoder.layers[0], self.decoder.layers[1:]
         d_embedding = self.config.d_embedding
-        x = self._drop(self.embedding(tgt))
+        x = self._drop(self.embedding(tgt, state.recent))
         input_share = F.linear(x.transpose(0, 1), first.input.weight[:, :d_embedding], first.input.bias)
         feeding_share = deferred(first.input.weight[:, d_embedding:])
         steps = [layer.stepper() for layer in self.decoder.layers]
@@ -169,7 +173,10 @@ class Luong(Model[LuongMemory, LuongState]):
             outputs.append(attentional)
             weights.append(a_t)
         logits: Tensor = self.decoder.output(self._drop(torch.stack(outputs, dim=1)))
-        after = LuongState(torch.stack(hidden, dim=1), torch.stack(cell, dim=1), attentional, position)
+        recent = self.embedding.advance(state.recent, tgt)
+        after = LuongState(
+            torch.stack(hidden, dim=1), torch.stack(cell, dim=1), attentional, position, recent
+        )
         return logits, after, weights
 
     def _read_at_once(
@@ -177,7 +184,7 @@ class Luong(Model[LuongMemory, LuongState]):
     ) -> tuple[Tensor, LuongState, list[Tensor]]:
         """_read without input feeding: layer after layer over all columns, then attention from all."""
         (rows, t), layers = tgt.shape, self.decoder.layers
-        x, hidden, cell = self._drop(self.embedding(tgt)), [], []
+        x, hidden, cell = self._drop(self.embedding(tgt, state.recent)), [], []
         for layer, h, c in zip(layers, state.hidden.unbind(1), state.cell.unbind(1), strict=True):
             x, cells = layer(x if layer is layers[0] else self._drop(x), h, c)
             hidden.append(x[:, -1])
@@ -191,10 +198,13 @@ class Luong(Model[LuongMemory, LuongState]):
             attentional = x[:, -1]
         logits: Tensor = self.decoder.output(self._drop(x))
         first = torch.stack(hidden, dim=1), torch.stack(cell, dim=1)
-        return logits, LuongState(*first, attentional, state.position + t), weights
+        recent = self.embedding.advance(state.recent, tgt)
+        return logits, LuongState(*first, attentional, state.position + t, recent), weights
 
     def reorder(self, state: LuongState, parents: Tensor) -> LuongState:
-        return LuongState(*(part[parents] for part in state))
+        hidden, cell, attentional, position = (part[parents] for part in state[:4])
+        recent = self.embedding.reorder(state.recent, parents)
+        return LuongState(hidden, cell, attentional, position, recent)
 
     def receptive_field(self) -> int | None:
         return None

@@ -32,8 +32,9 @@ from torch import Tensor, nn
 from bytenmt.config.schema import Seq2SeqConfig
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.ngram_tables import RecentBytes
 from bytenmt.layers.recurrent import GRU, LSTM, initialise, last, reverse
-from bytenmt.models.base import Model, matrix_weights, module_list, no_source
+from bytenmt.models.base import Model, byte_embedding, matrix_weights, module_list, no_source
 
 
 class Seq2SeqMemory(NamedTuple):
@@ -44,9 +45,11 @@ class Seq2SeqMemory(NamedTuple):
 
 
 class Seq2SeqState(NamedTuple):
-    """hidden (rows, states of the decoder, d_hidden): s_i of every layer, then, with LSTMs, their cells."""
+    """hidden (rows, states of the decoder, d_hidden): s_i of every layer, then, with LSTMs, their cells;
+    recent: the last bytes read, see ByteEmbedding."""
 
     hidden: Tensor
+    recent: RecentBytes = ()
 
 
 class Seq2SeqDecoder(nn.Module):
@@ -78,7 +81,7 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         self.config = config
         d = config.d_hidden
         paper = config.init == "paper"
-        self.embedding = ByteEmbedding(config.d_embedding, 1.0)
+        self.embedding = byte_embedding(config, 1.0)
         self.encoder = module_list(
             LSTM(d if layer else config.d_embedding, d)
             if config.cell == "lstm"
@@ -88,8 +91,10 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         self.decoder: Seq2SeqDecoder = Seq2SeqDecoder(config, self.embedding)
         initialise(self, partial(nn.init.normal_, std=0.01) if paper else None)
         if paper and config.cell == "lstm":
+            tables = set(self.embedding.ngrams.parameters() if self.embedding.ngrams else ())
             for parameter in self.parameters():
-                nn.init.uniform_(parameter, -0.08, 0.08)
+                if parameter not in tables:
+                    nn.init.uniform_(parameter, -0.08, 0.08)
 
     def encode(self, src: Tensor, src_len: Tensor) -> Seq2SeqMemory:
         n = len(src)
@@ -110,11 +115,12 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
         hidden = memory.final
         if self.decoder.start is not None:
             hidden = torch.tanh(self.decoder.start(self._context(memory))).view_as(hidden)
-        return Seq2SeqState(hidden.repeat_interleave(beam, dim=0))
+        recent = self.embedding.begin(len(hidden) * beam, hidden.device)
+        return Seq2SeqState(hidden.repeat_interleave(beam, dim=0), recent)
 
     def forward(self, tgt: Tensor, memory: Seq2SeqMemory, state: Seq2SeqState) -> tuple[Tensor, Seq2SeqState]:
         rows, t = tgt.shape
-        x = seen = self.embedding(tgt)
+        x = seen = self.embedding(tgt, state.recent)
         if self.decoder.context is not None:
             beam = rows // len(memory.final)
             context = self._context(memory).repeat_interleave(beam, dim=0)
@@ -130,10 +136,10 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
             x = self.decoder.maxout(torch.cat([x, seen], dim=-1))
             x = x.unflatten(-1, (-1, 2)).amax(dim=-1)
         logits: Tensor = self.decoder.output(self._drop(x))
-        return logits, Seq2SeqState(_stacked(hidden))
+        return logits, Seq2SeqState(_stacked(hidden), self.embedding.advance(state.recent, tgt))
 
     def reorder(self, state: Seq2SeqState, parents: Tensor) -> Seq2SeqState:
-        return Seq2SeqState(state.hidden[parents])
+        return Seq2SeqState(state.hidden[parents], self.embedding.reorder(state.recent, parents))
 
     def receptive_field(self) -> int | None:
         return None

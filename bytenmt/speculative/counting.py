@@ -11,13 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bytenmt.ngram_hash import KEYS, START
 from bytenmt.speculative.counting_kernels import compete, count_copies, count_hits, sort, windows
 from bytenmt.speculative.table import (
     CHAIN,
-    KEYS,
     LONGEST_MATCH,
     ORDERS,
-    START,
     Array,
     Table,
     empty,

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from bytenmt.jit import njit
-from bytenmt.speculative.lookup import found, hashed, matched, slot_of, tag_of
+from bytenmt.ngram_hash_compiled import hash_ngram_compiled
+from bytenmt.speculative.lookup import found, matched, slot_of, tag_of
 
 
 @njit
@@ -139,7 +140,7 @@ def compete(
             if worth > 0:
                 for i in range(low, high):
                     chains[order[i]], drafted[order[i]] = chain, n
-                h = hashed(key, k)
+                h = hash_ngram_compiled(key, k)
                 slot = slot_of(h, len(value))
                 if worth > value[slot]:
                     value[slot] = worth

@@ -11,19 +11,11 @@ from typing import Any
 import numpy as np
 
 from bytenmt.jit import njit
-from bytenmt.speculative.table import LONGEST_MATCH, MIX, ORDERS, PER_ORDER, SPREAD
+from bytenmt.ngram_hash_compiled import hash_ngram_compiled
+from bytenmt.speculative.table import LONGEST_MATCH, ORDERS
 
-ONE, BYTE, HALF, WHOLE = np.uint64(1), np.uint64(8), np.uint64(32), np.uint64(64)
+ONE, BYTE, HALF = np.uint64(1), np.uint64(8), np.uint64(32)
 LOW_BYTE, LOW_HALF = np.uint64(0xFF), np.uint64(0xFFFFFFFF)
-SALT, FIRST, SECOND = np.uint64(PER_ORDER), np.uint64(SPREAD), np.uint64(MIX)
-
-
-@njit
-def hashed(word: Any, order: Any) -> Any:
-    """table.hashed: of the last `order` bytes of a text; word: its last 8, uint64, the newest lowest."""
-    key = word & (~np.uint64(0) >> (WHOLE - BYTE * np.uint64(order)))
-    h = (key ^ (np.uint64(order) * SALT)) * FIRST
-    return (h ^ (h >> HALF)) * SECOND
 
 
 @njit
@@ -42,7 +34,7 @@ def slot_of(h: Any, n_slots: Any) -> Any:
 def found(tag: Any, word: Any) -> Any:
     """The slot of the longest context that the table knows, -1 for none. tag: Table.tag."""
     for order in ORDERS:
-        h = hashed(word, order)
+        h = hash_ngram_compiled(word, order)
         slot = slot_of(h, len(tag))
         if tag[slot] == tag_of(h):
             return slot

@@ -31,22 +31,12 @@ from bytenmt.config.schema import (
 )
 from bytenmt.config.untrusted import shown
 from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.ngram_hash import hash_ngram
 from bytenmt.storage.tensor_file import entry, read_arrays, serialised
-from bytenmt.utf8 import BOS
 
 CHAIN = MOST_DRAFTED  # bytes of a draft at most, as many as a word has
 ORDERS = (8, 6, 4, 3, 2)  # bytes of context, in the order in which they are looked up
 LONGEST_MATCH = 8  # bytes of the text that are looked for in the source: a longer match counts as one of 8
-# hash of the last k bytes, modulo 2 ** 64, key = word & KEYS[k], newest byte lowest:
-#   h = (key ^ (k * PER_ORDER)) * SPREAD;  h ^= h >> 32;  h *= MIX;  slot = h >> (64 - log2 slots);
-#   tag = (h & 0xFFFFFFFF) | 1
-PER_ORDER = 0xBF58476D1CE4E5B9
-SPREAD = 0x9E3779B97F4A7C15
-MIX = 0x94D049BB133111EB
-WORD = (1 << 64) - 1
-KEYS = tuple((1 << 8 * k) - 1 for k in range(9))  # the mask of a context of k bytes
-START = int.from_bytes(bytes([BOS]) * 8, "big")  # the word at the beginning of a text
-
 FILE, FORMAT = "draft.safetensors", f"bytenmt draft 1, orders {ORDERS}"  # in the run folder
 STORED_NAMES = {"chain": "guess", "accepted": "gain"}  # of arrays in the file; the others have their own
 # What a run may change between its beginning and its end.
@@ -101,8 +91,8 @@ class Table(NamedTuple):
     accepted: Array
 
     def draft(self, word: int, source: bytes | None = None) -> Draft:
-        """What is drafted behind `word` (see word_of): the table's chain, or the source's where the sum of
-        its reach is larger. source: without EOS, None where there is none."""
+        """Return what is drafted after a text: the table's chain, or the source's where the sum of its reach
+        is larger. word: see ngram_hash.word_of; source: without EOS, None where there is none."""
         own = self.continued(word)
         copied = self.copied(word, source) if source is not None else NOTHING
         return copied if sum(copied.reach) > sum(own.reach) else own
@@ -111,7 +101,7 @@ class Table(NamedTuple):
         """The chain of the longest context that has a slot."""
         shift = 64 - (len(self.tag).bit_length() - 1)
         for order in ORDERS:
-            h = hashed(word, order)
+            h = hash_ngram(word, order)
             slot = h >> shift
             if int(self.tag[slot]) == tag_of(h):
                 reach = [value for value in self.reach[slot].tolist() if value]
@@ -146,22 +136,6 @@ class Speculation:
     def __post_init__(self) -> None:
         if self.most is not None and not 1 <= self.most <= CHAIN:
             raise ValueError(f"most is {self.most}, expected 1 to {CHAIN}")
-
-
-def word_of(text: bytes) -> int:
-    """The last 8 bytes of a text, the newest lowest, behind as many BOS as it takes."""
-    return int.from_bytes((bytes([BOS]) * 8 + text)[-8:], "big")
-
-
-def longer(word: int, byte: int) -> int:
-    """The word of the text with one more byte."""
-    return (word << 8 | byte) & WORD
-
-
-def hashed(word: int, order: int) -> int:
-    """Of the last `order` bytes."""
-    h = ((word & KEYS[order]) ^ (order * PER_ORDER & WORD)) * SPREAD & WORD
-    return (h ^ h >> 32) * MIX & WORD
 
 
 def tag_of(h: int) -> int:

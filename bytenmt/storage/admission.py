@@ -13,7 +13,7 @@ import numpy as np
 
 from bytenmt.config.schema import ModelConfig
 from bytenmt.config.untrusted import shown
-from bytenmt.storage.parameters import TABLE, is_matrix, parameter_shapes
+from bytenmt.storage.parameters import NGRAM_TABLES, TABLE, is_matrix, parameter_shapes
 from bytenmt.storage.tensor_file import NAMES, Array
 
 STORED: dict[str, str] = {
@@ -21,6 +21,9 @@ STORED: dict[str, str] = {
     "bf16": "BF16",
     "int8": "I8",
 }  # a precision: the type of its matrices
+# What is added to the name of n-gram tables for a bit a row, packed as by numpy.packbits: is it stored? All
+# other rows are zero.
+ROWS = ":rows"
 SCALE = ":scale"  # what is added to an int8 matrix' name for that of its scales
 CHUNK = 1 << 16  # numbers that are looked at together: they stay in the cache
 EXPONENT = np.uint16(0x7F80)  # of bfloat16: all of it set means infinite or no number
@@ -50,6 +53,8 @@ def misfit(arrays: Mapping[str, Array], config: ModelConfig, precision: str) -> 
     own: Kinds = {name: (NAMES[array.dtype], array.shape) for name, array in arrays.items()}
     in_doubles = precision == "fp32" and own.get(TABLE, ("F32", ()))[0] == "F64"
     kinds = expected(config, precision, "F64" if in_doubles else "F32")
+    if NGRAM_TABLES in kinds:
+        kinds |= _stored_rows(kinds, arrays.get(NGRAM_TABLES + ROWS))
     wrong = sorted(name for name in own.keys() | kinds.keys() if own.get(name) != kinds.get(name))
     if wrong:
         first = wrong[0]
@@ -62,6 +67,15 @@ def misfit(arrays: Mapping[str, Array], config: ModelConfig, precision: str) -> 
         if not finite(array):
             return f"is not usable: {shown(name)} holds what is no number, its training has diverged"
     return None
+
+
+def _stored_rows(kinds: Kinds, bits: Array | None) -> Kinds:
+    """The tensors of n-gram tables as they are stored. kinds: of all rows; bits: which rows are there."""
+    kind, (n_rows, d) = kinds[NGRAM_TABLES]
+    n_stored = 0 if bits is None else int(np.unpackbits(bits.reshape(-1).view(np.uint8)).sum())
+    found: Kinds = {NGRAM_TABLES: (kind, (n_stored, d)), NGRAM_TABLES + ROWS: ("U8", (n_rows // 8,))}
+    scales = NGRAM_TABLES + SCALE
+    return found | ({scales: (kinds[scales][0], (n_stored,))} if scales in kinds else {})
 
 
 def finite(array: Array) -> bool:

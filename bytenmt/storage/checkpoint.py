@@ -40,6 +40,7 @@ from bytenmt.storage.manifest import (
     write_pointer,
 )
 from bytenmt.storage.manifest import has_checkpoint as has_checkpoint
+from bytenmt.storage.parameters import NGRAM_TABLES
 from bytenmt.storage.tensor_file import (
     Array,
     Entry,
@@ -47,7 +48,16 @@ from bytenmt.storage.tensor_file import (
     write_synced,
 )
 from bytenmt.storage.tensor_file import write_atomically as write_atomically
-from bytenmt.storage.weights import StoredWeights, Which, metadata, read_file, read_run, restored
+from bytenmt.storage.weights import (
+    StoredWeights,
+    Which,
+    metadata,
+    read_file,
+    read_run,
+    restored,
+    with_all_rows,
+    without_zero_rows,
+)
 from bytenmt.storage.weights import is_weights_file as is_weights_file
 from bytenmt.storage.weights import read_config as read_config
 from bytenmt.storage.weights import read_weights as read_contents
@@ -116,7 +126,7 @@ def save_checkpoint(
         kept = Kept(
             update,
             weights=write_synced(
-                temporaries[0], serialised(_entries(weights), metadata(config, facts, "weights"))
+                temporaries[0], serialised(_entries(_stored(weights)), metadata(config, facts, "weights"))
             ),
             trainer=write_synced(
                 temporaries[1], serialised(_entries(trainer), metadata(config, facts, "trainer"))
@@ -142,7 +152,7 @@ def save_checkpoint(
 def write_weights(path: Path, tensors: Mapping[str, Tensor], config: Config, facts: Facts) -> None:
     """A weights file outside of any run's pointer. Raises CheckpointError."""
     try:
-        replace_synced(path, serialised(_entries(tensors), metadata(config, facts, "weights")))
+        replace_synced(path, serialised(_entries(_stored(tensors)), metadata(config, facts, "weights")))
     except OSError as error:
         raise CheckpointError(f"cannot write {path}: {error.strerror}") from None
 
@@ -167,7 +177,9 @@ def load_checkpoint(run: Path, update: int | None = None) -> Saved:
     folder = run / FOLDER
     saved = read_file(folder / kept.weights_name(), "weights", kept.weights, advice)
     trainer = read_file(folder / kept.trainer_name(), "trainer", kept.trainer, advice)
-    return Saved(update, _tensors(saved.arrays), _tensors(trainer.arrays), saved.config, saved.facts)
+    return Saved(
+        update, _tensors(with_all_rows(saved.arrays)), _tensors(trainer.arrays), saved.config, saved.facts
+    )
 
 
 def read_weights(path: Path, which: Which = "best") -> tuple[Path, Weights]:
@@ -175,6 +187,15 @@ def read_weights(path: Path, which: Which = "best") -> tuple[Path, Weights]:
     a converted file are float32 again. Raises CheckpointError; see weights.read_weights."""
     file, contents = read_contents(path, which)
     return file, (_tensors(restored(contents.arrays)), contents.config, contents.facts)
+
+
+def _stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A model's tensors -> as they are stored, see weights.without_zero_rows."""
+    table = tensors.get(NGRAM_TABLES)
+    if table is None:
+        return dict(tensors)
+    arrays = without_zero_rows({NGRAM_TABLES: table.detach().cpu().numpy()})
+    return {**tensors, **_tensors(arrays)}
 
 
 def _entries(tensors: Mapping[str, Tensor]) -> dict[str, Entry]:

@@ -30,9 +30,14 @@ class Start(NamedTuple):
 
 def read_start(path: Path, model: ModelConfig) -> Start:
     """The weights of a run folder, its best checkpoint, or of a weights file, for a run of this model. Raises
-    CheckpointError where they belong to another model; dropout, which no tensor knows of, may differ."""
+    CheckpointError where they belong to another model; dropout, which no tensor knows of, may differ, and
+    n-gram tables may be new."""
     file, (tensors, config, facts) = read_weights(path)
-    if msgspec.structs.replace(config.model, dropout=model.dropout) != model:
+    given = {"dropout": model.dropout, "ngram_dropout": model.ngram_dropout}
+    if not config.model.ngrams:  # tables begin at zero
+        names = ("ngrams", "ngram_rows", "ngram_case")
+        given |= {name: getattr(model, name) for name in names}
+    if msgspec.structs.replace(config.model, **given) != model:
         raise CheckpointError(
             f"--init-from {path} holds another model than the run's: take its model section"
         )

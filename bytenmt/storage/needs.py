@@ -78,10 +78,11 @@ def step_cost(config: ModelConfig, source_bytes: int) -> int:
 def receptive_field(config: ModelConfig) -> int | None:
     """Target bytes that a prediction can depend on; None: all of them."""
     if isinstance(config, ByteNetConfig):
-        reach = (config.kernel_width - 1) * sum(config.decoder_schedule)
+        reach = (config.kernel_width - 1) * sum(config.decoder_schedule) + config.ngram_reach
         return 1 + reach if config.decoder_schedule else None
     if isinstance(config, ConvS2SConfig):
-        return 1 + sum((kernel_width - 1) * dilation for _, kernel_width, dilation in config.decoder_stack)
+        reach = sum((kernel_width - 1) * dilation for _, kernel_width, dilation in config.decoder_stack)
+        return 1 + reach + config.ngram_reach
     return None if architecture(config) in _STATES else unbuilt(config).receptive_field()
 
 

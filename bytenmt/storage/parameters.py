@@ -29,7 +29,8 @@ if TYPE_CHECKING:  # it imports PyTorch
 
 Shapes = dict[str, tuple[int, ...]]
 TABLE = "embedding.weight"  # of the bytes, which all architectures have
-TABLES = (TABLE, "positions.weight")  # how the names of look-up tables end
+TABLES = (TABLE, "positions.weight")  # how the names of look-up tables end that are stored as they are
+NGRAM_TABLES = "embedding.ngrams.weight"  # of n-grams, one under the other
 
 
 def parameter_shapes(config: ModelConfig) -> Shapes:
@@ -37,7 +38,9 @@ def parameter_shapes(config: ModelConfig) -> Shapes:
     arch = architecture(config)
     if arch not in _OF:
         return {name: tuple(p.shape) for name, p in unbuilt(config).named_parameters()}
-    return {TABLE: (N_IDS, config.d_embedding)} | _OF[arch](config)
+    d = config.d_embedding
+    ngrams = {NGRAM_TABLES: (len(config.ngrams) * config.n_ngram_rows, d)} if config.ngrams else {}
+    return {TABLE: (N_IDS, d)} | ngrams | _OF[arch](config)
 
 
 def unbuilt(config: ModelConfig) -> Model[Any, Any]:
@@ -56,7 +59,7 @@ def n_parameters(config: ModelConfig) -> int:
 
 
 def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
-    """Is it multiplied with, so that `convert` stores it in fewer bytes? Vectors and tables are not."""
+    """Does `convert` store it in fewer bytes? Matrices and n-gram tables, not vectors and other tables."""
     return len(shape) > 1 and not name.endswith(TABLES)
 
 

@@ -18,7 +18,7 @@ from bytenmt.storage.admission import SCALE
 from bytenmt.storage.parameters import TABLES
 from bytenmt.storage.rounding import quantise, round_to_bf16
 from bytenmt.storage.tensor_file import Array, entry, serialised
-from bytenmt.storage.weights import check_output, metadata, read_run, restored
+from bytenmt.storage.weights import check_output, metadata, read_run, restored, without_zero_rows
 
 V, G = ".v", ".g"  # a weight-normed matrix: its direction and its length
 
@@ -45,8 +45,9 @@ def convert(run: Path, output: Path, precision: str) -> list[str]:
 
 def rounded(arrays: Mapping[str, Array], precision: str) -> dict[str, Array]:
     """A model's float32 weights by name -> as they are stored; weights.restored is the way back."""
+    arrays = without_zero_rows(arrays)
     if precision == "fp32":
-        return dict(arrays)
+        return arrays
     stored: dict[str, Array] = {}
     for name, array in arrays.items():
         if name.endswith(G) and name.removesuffix(G) + V in arrays:

@@ -21,9 +21,10 @@ from bytenmt.config.schema import Config, architecture, config_tree, parse_confi
 from bytenmt.config.untrusted import parse_json, parse_toml, printable, shown
 from bytenmt.errors import CheckpointError, ConfigError
 from bytenmt.storage import search_defaults
-from bytenmt.storage.admission import SCALE, STORED, misfit
+from bytenmt.storage.admission import ROWS, SCALE, STORED, misfit
 from bytenmt.storage.manifest import CONFIG, FOLDER, FORMAT, POINTER, Pointer, nearest, read_pointer
 from bytenmt.storage.needs import require, weight_bytes
+from bytenmt.storage.parameters import NGRAM_TABLES
 from bytenmt.storage.tensor_file import Array, Stored, damage, read_arrays
 
 PUBLISHED = "model.safetensors"
@@ -52,7 +53,7 @@ def restored(arrays: Mapping[str, Array]) -> dict[str, Array]:
     float32, what has another type stays."""
     whole: dict[str, Array] = {}
     for name, array in arrays.items():
-        if name.endswith(SCALE):
+        if name.endswith((SCALE, ROWS)):
             continue
         if name + SCALE in arrays:
             scales = arrays[name + SCALE].reshape(-1, *[1] * (array.ndim - 1))
@@ -63,7 +64,28 @@ def restored(arrays: Mapping[str, Array]) -> dict[str, Array]:
         elif array.dtype == np.uint16:
             array = (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
         whole[name] = array
+    return with_all_rows(whole | {name: array for name, array in arrays.items() if name.endswith(ROWS)})
+
+
+def with_all_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Arrays as they are stored -> the same with the rows of n-gram tables that are not: zeros."""
+    whole = {name: array for name, array in arrays.items() if not name.endswith(ROWS)}
+    bits = arrays.get(NGRAM_TABLES + ROWS)
+    if bits is not None:
+        stored = whole[NGRAM_TABLES]
+        table = np.zeros((8 * bits.size, stored.shape[1]), stored.dtype)
+        table[np.unpackbits(bits).view(bool)] = stored
+        whole[NGRAM_TABLES] = table
     return whole
+
+
+def without_zero_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """A model's arrays -> as they are stored: of n-gram tables the rows that are not all zeros."""
+    table = arrays.get(NGRAM_TABLES)
+    if table is None:
+        return dict(arrays)
+    there = table.any(axis=1)
+    return {**arrays, NGRAM_TABLES: table[there], NGRAM_TABLES + ROWS: np.packbits(there)}
 
 
 def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> StoredWeights:

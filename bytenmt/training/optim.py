@@ -16,9 +16,11 @@ from torch import Tensor, nn
 from bytenmt.config.facts import Progress
 from bytenmt.config.schema import TrainConfig
 from bytenmt.config.untrusted import shown
+from bytenmt.layers.ngram_tables import NgramTables
 from bytenmt.training.muon import Muon, hidden_matrices
 from bytenmt.training.objective import in_bf16
 
+NGRAM_LR = 0.03  # of n-gram tables, where train.ngram_lr is left to us
 # What an optimiser keeps of a parameter.
 KEPT: dict[str, set[str]] = {
     "muon": {"momentum_buffer"},  # of its matrices
@@ -36,7 +38,7 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
     rho 0.95 and epsilon 1e-6 (Bahdanau et al. 2015; its paper's lr is 1); sgd has no momentum (Luong et
     al. 2015); muon: see muon.Muon. A group's "share" is that of the rate which it is given.
     """
-    every = list(model.parameters())
+    every = dense_parameters(model)
     maps = hidden_matrices(model) if train.optimizer == "muon" else {}
     matrices = [p for p in every if p.dim() > 1 and p not in maps]
     vectors = [p for p in every if p.dim() <= 1]
@@ -59,6 +61,12 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
     if train.optimizer == "nag":
         return torch.optim.SGD(groups, lr=train.lr, momentum=train.momentum, nesterov=True, fused=True)
     return torch.optim.SGD(groups, lr=train.lr, fused=True)
+
+
+def dense_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters of a model but those of n-gram tables, which row_adam.RowAdam updates."""
+    tables = {p for module in model.modules() if isinstance(module, NgramTables) for p in module.parameters()}
+    return [p for p in model.parameters() if p not in tables]
 
 
 def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:

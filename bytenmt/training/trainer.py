@@ -28,16 +28,20 @@ from bytenmt.models.base import Model
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.storage.checkpoint import load_checkpoint, load_embedding, load_weights, save_checkpoint, weights
 from bytenmt.storage.manifest import read_pointer
+from bytenmt.storage.parameters import NGRAM_TABLES
 from bytenmt.training.language_model_objective import LanguageModelObjective
 from bytenmt.training.objective import Objective
 from bytenmt.training.optim import (
+    NGRAM_LR,
     MovingAverage,
     build_optimizer,
+    dense_parameters,
     lr_factor,
     optimizer_tensors,
     restore_optimizer,
     set_rate,
 )
+from bytenmt.training.row_adam import RowAdam
 from bytenmt.training.translation_objective import TranslationObjective
 
 
@@ -54,7 +58,9 @@ class Trainer:
         self.group = group
         torch.manual_seed(train.seed)
         self.model: Model[Any, Any] = build_model(config.model).to(device)
-        self.parameters = list(self.model.parameters())
+        tables = self.model.embedding.ngrams
+        self.parameters = dense_parameters(self.model)  # all but the n-gram tables
+        self.row_adam = RowAdam(tables, (train.adam_beta1, train.adam_beta2)) if tables else None
         self.progress = Progress()
         self.optimizer = build_optimizer(self.model, train)
         self.average = MovingAverage(self.parameters, train.ema) if train.ema else None
@@ -71,11 +77,14 @@ class Trainer:
         ones, and the gradients are summed.
         """
         train = self.config.train
-        set_rate(self.optimizer, train.lr * lr_factor(train, self.progress))
+        factor = lr_factor(train, self.progress)
+        set_rate(self.optimizer, train.lr * factor)
         nats = None
         while nats is None:
             torch.manual_seed(_draw_seed(train.seed, self.progress.update, self.group.rank))
             self.optimizer.zero_grad(set_to_none=True)
+            if self.row_adam is not None:
+                self.row_adam.zero_grad()
             try:
                 nats = self.objective.gradients(batches, target_bytes, self.n_splits, self.progress.update)
             except torch.OutOfMemoryError:
@@ -83,6 +92,8 @@ class Trainer:
         self._add_up_gradients()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, train.clip_norm or math.inf)
         self.optimizer.step()
+        if self.row_adam is not None:
+            self.row_adam.step((train.ngram_lr or NGRAM_LR) * factor, self.group)
         self.progress.update += 1
         if self.average is not None:
             self.average.add(self.progress.update)
@@ -101,7 +112,11 @@ class Trainer:
         trainer = {f"optimizer.{k}": tensor for k, tensor in optimizer_tensors(self.optimizer).items()}
         trainer |= {f"state.{name}": tensor for name, tensor in kept.items()}
         if self.average is not None:  # detached, they stay what they are while the average is in place
-            trainer |= {f"model.{name}": p.detach() for name, p in weights(self.model).items()}
+            own = weights(self.model).items()
+            # The tables have no average: they are in the file of the weights.
+            trainer |= {f"model.{name}": p.detach() for name, p in own if name != NGRAM_TABLES}
+        if self.row_adam is not None:
+            trainer |= {f"ngrams.{name}": tensor for name, tensor in self.row_adam.state_dict().items()}
         facts = msgspec.structs.replace(facts, progress=self.progress)
         with self.averaged():
             save_checkpoint(
@@ -123,7 +138,7 @@ class Trainer:
         saved, best = self.group.first(lambda: (load_checkpoint(run, update), read_pointer(run).best))
         if saved.config.model != self.config.model:
             raise CheckpointError(f"the checkpoint of update {saved.update} in {run} holds another model")
-        parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "state": {}}
+        parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "state": {}, "ngrams": {}}
         try:
             if saved.facts.progress is None:
                 raise ValueError("it does not tell its progress")
@@ -134,7 +149,10 @@ class Trainer:
             load_weights(self.model, saved.weights, run)
             if self.average is not None:
                 self._begin_average()
-                load_weights(self.model, parts["model"], run)
+                tables = {name: saved.weights[name] for name in [NGRAM_TABLES] if name in saved.weights}
+                load_weights(self.model, parts["model"] | tables, run)
+            if self.row_adam is not None:
+                self.row_adam.load_state_dict(parts["ngrams"])
             restore_optimizer(self.optimizer, parts["optimizer"], self.config.train)
             self.objective.take_up(parts["state"])
         except (KeyError, ValueError, RuntimeError) as error:
@@ -148,7 +166,10 @@ class Trainer:
 
     def begin_with(self, tensors: dict[str, Tensor], file: Path) -> None:
         """Take the weights of another run, read from `file`, before the first update; the moving average
-        begins with them too. Raises CheckpointError."""
+        begins with them too. n-gram tables that the other run has not stay zero. Raises CheckpointError."""
+        own = self.model.embedding.ngrams
+        if own is not None and NGRAM_TABLES not in tensors:
+            tensors = tensors | {NGRAM_TABLES: torch.zeros_like(own.weight)}
         load_weights(self.model, tensors, file)
         self._begin_average()
 

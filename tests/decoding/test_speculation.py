@@ -24,8 +24,9 @@ from bytenmt.decoding.pytorch.drafter import WIDTHS, Drafter, Sources, best_widt
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.pytorch.sampling import signed
 from bytenmt.decoding.scheduler import decode
+from bytenmt.ngram_hash import START, hash_ngram, word_of
 from bytenmt.speculative import table as draft
-from bytenmt.speculative.table import CHAIN, ORDERS, START, Speculation, Table, word_of
+from bytenmt.speculative.table import CHAIN, ORDERS, Speculation, Table
 from bytenmt.splitmix import draw_key
 from bytenmt.utf8 import BOS, EOS
 
@@ -83,7 +84,7 @@ def table_of(chains: dict[bytes, tuple[bytes, Sequence[int]]], slots: int = 1 <<
     """Contexts of as many bytes as some order, and what follows with which reach."""
     table = draft.empty(slots)
     for context, (chain, reach) in chains.items():
-        h = draft.hashed(int.from_bytes(context, "big"), len(context))
+        h = hash_ngram(int.from_bytes(context, "big"), len(context))
         slot = h >> 64 - (slots.bit_length() - 1)
         table.tag[slot] = draft.tag_of(h)
         table.chain[slot] = int.from_bytes(chain.ljust(8, b"\0"), "little")

@@ -22,8 +22,9 @@ from bytenmt.decoding.cpu.search.drafter import (
 )
 from bytenmt.decoding.cpu.search.slots import RUNNING, SearchState
 from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.ngram_hash import hash_ngram, word_of
 from bytenmt.speculative.lookup import matched
-from bytenmt.speculative.table import CHAIN, ORDERS, Speculation, Table, empty, hashed, tag_of, word_of
+from bytenmt.speculative.table import CHAIN, ORDERS, Speculation, Table, empty, tag_of
 from bytenmt.utf8 import EOS
 
 SEARCHES = {
@@ -43,7 +44,7 @@ def table_of(texts: list[bytes], slots: int = 1 << 12) -> Table:
     for text in texts:
         whole = text + bytes([EOS])
         for at, order in product(range(len(whole)), ORDERS):
-            h = hashed(word_of(whole[:at]), order)
+            h = hash_ngram(word_of(whole[:at]), order)
             slot = h * slots >> 64
             chain = whole[at : at + CHAIN]
             table.tag[slot] = tag_of(h)

@@ -147,6 +147,16 @@ VARIANTS |= {
     "luong-off": LUONG | {"n_layers": 2, "attention": "off", "input_feeding": False, "tie_embedding": True},
 }
 VARIANTS["bytenet-multiplicative"] = VARIANTS["bytenet"] | {"block": "multiplicative"}
+NGRAMS: Variant = {"ngrams": [2, 3, 6], "ngram_rows": 16}
+VARIANTS |= {
+    f"{name}-ngrams": VARIANTS[name] | NGRAMS for name in ("seq2seq", "bahdanau", "luong", "bytenet")
+}
+VARIANTS |= {
+    "convs2s-ngrams": VARIANTS["convs2s"] | {"ngrams": [8], "ngram_rows": 8, "ngram_case": "folded"},
+    "luong-concat-ngrams": VARIANTS["luong-concat"] | NGRAMS | {"ngram_case": "folded"},
+}
+WITHOUT_SOURCE["seq2seq-ngrams-alone"] = WITHOUT_SOURCE["seq2seq-alone"] | NGRAMS
+WITHOUT_SOURCE["convs2s-ngrams-alone"] = WITHOUT_SOURCE["convs2s-alone"] | NGRAMS
 WITHOUT_SOURCE["recurrent-bytenet-alone"] = (
     VARIANTS["bytenet"] | ALONE | {"recurrent": "decoder", "dilations": [], "tie_embedding": True}
 )
@@ -179,6 +189,23 @@ def build(options: Variant, seed: int = 0, scale: float = 0.4) -> AnyModel:
         for parameter in model.parameters():
             parameter.add_(scale * torch.randn_like(parameter))
     return model
+
+
+def gradients(model: AnyModel) -> dict[str, Tensor]:
+    """A copy of each parameter's gradient; those of n-gram tables, which are collected row by row, added up
+    one by one and forgotten."""
+    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    tables = model.embedding.ngrams
+    if tables is not None and tables.gradients:
+        dense = torch.zeros_like(tables.weight)
+        for rows, factors, gradient in tables.gradients:
+            for position, of_position in enumerate(rows.tolist()):
+                for order, row in enumerate(of_position):
+                    factor = 1.0 if factors is None else float(factors[position, order])
+                    dense[row] += factor * gradient[position]
+        found["embedding.ngrams.weight"] = dense.detach()
+        tables.gradients.clear()
+    return found
 
 
 def make(name: str, seed: int = 0) -> AnyModel:

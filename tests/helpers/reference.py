@@ -20,7 +20,7 @@ Array = npt.NDArray[np.float64]
 Parameters = Mapping[str, Array]
 Options = Mapping[str, Any]
 
-EOS = 255
+BOS, EOS = 254, 255
 
 
 def sigmoid(x: Array) -> Array:
@@ -36,6 +36,30 @@ def affine(p: Parameters, name: str, x: Array) -> Array:
     """W x, and b where the map has one."""
     y = p[f"{name}.weight"] @ x
     return y + p[f"{name}.bias"] if f"{name}.bias" in p else y
+
+
+def embedded(p: Parameters, options: Options, text: bytes) -> list[Array]:
+    """The vector of each byte, and of the n-grams that end with it, added up."""
+    found = []
+    for i, byte in enumerate(text):
+        x = p["embedding.weight"][byte]
+        for table, n in enumerate(options["ngrams"]):
+            last = (bytes([BOS]) * 8 + text[: i + 1])[-n:]
+            if options["ngram_case"] == "folded":
+                last = last.lower()  # of ASCII, as bytes are
+            n_rows = options["ngram_rows"]
+            x = x + p["embedding.ngrams.weight"][table * n_rows + ngram_row(last, n_rows)]
+        found.append(x)
+    return found
+
+
+def ngram_row(last: bytes, n_rows: int) -> int:
+    """The row of a table that some bytes have: the highest bits of a hash of 64 bits."""
+    modulus = 2**64
+    h = int.from_bytes(last, "big") ^ len(last) * 13787848793156543929 % modulus
+    h = h * 11400714819323198485 % modulus
+    h = (h ^ h // 2**32) * 10723151780598845931 % modulus
+    return h * n_rows // modulus
 
 
 def maxout(x: Array) -> Array:
@@ -112,7 +136,6 @@ def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
     every_step = options["context"] == "every_step"
     kind = options["read_out_kind"]
     has_maxout = kind == "maxout" or (kind == "auto" and every_step)
-    table = p["embedding.weight"]
 
     def step(name: str, x: Array, state: tuple[Array, ...], reset: str) -> tuple[Array, ...]:
         if options["cell"] == "lstm":
@@ -121,8 +144,7 @@ def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
 
     zero = (np.zeros(d),) * (2 if options["cell"] == "lstm" else 1)
     states = [zero for _ in range(depths(options)[0])]
-    for byte in read_order(source, options):
-        x = table[byte]
+    for x in embedded(p, options, read_order(source, options)):
         for layer, state in enumerate(states):
             states[layer] = step(f"encoder.{layer}", x, state, resets[0])
             x = states[layer][0]
@@ -138,24 +160,24 @@ def seq2seq(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
             states = [states[0] if states else zero, *states]
         states = states[len(states) - n_layers :]
     logits = []
-    for byte in target:
-        x = np.concatenate([table[byte], context])
+    for e in embedded(p, options, target):
+        x = np.concatenate([e, context])
         for layer, state in enumerate(states):
             name = f"decoder.layers.{layer}"
             if options["reset_context"] and layer == 0:
-                states[layer] = (cho_step(p, name, table[byte], context, *state),)
+                states[layer] = (cho_step(p, name, e, context, *state),)
             else:
                 states[layer] = step(name, x, state, resets[1])
             x = states[layer][0]
         if has_maxout:
-            x = maxout(affine(p, "decoder.maxout", np.concatenate([x, table[byte], context])))
+            x = maxout(affine(p, "decoder.maxout", np.concatenate([x, e, context])))
         logits.append(output(p, options, x))
     return np.array(logits)
 
 
 def bahdanau(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
-    d, table, n = options["d_hidden"], p["embedding.weight"], len(source)
-    annotations = [table[byte] for byte in source]
+    d, n = options["d_hidden"], len(source)
+    annotations = embedded(p, options, source)
     backwards = [np.zeros(d)] * n
     for layer in range(options["n_encoder_layers"] if options["source"] else 0):
         name = f"encoder.above.{layer - 1}" if layer else "encoder"
@@ -173,28 +195,27 @@ def bahdanau(p: Parameters, options: Options, source: bytes, target: bytes) -> A
         s = np.tanh(affine(p, "decoder.start", backwards[0] if n else np.zeros(d)))
         w_a, u_a = p["decoder.score.query.weight"], p["encoder.keys.weight"]
     logits = []
-    for byte in target:
+    for e in embedded(p, options, target):
         context = np.zeros(2 * d if options["source"] else 0)
         if n:
             scores = [p["decoder.score.v"] @ np.tanh(w_a @ s + u_a @ a) for a in annotations]
             for weight, annotation in zip(softmax(np.array(scores)), annotations, strict=True):
                 context = context + weight * annotation
-        new = gru(p, "decoder.cell", np.concatenate([table[byte], context]), s, "before", "take")
+        new = gru(p, "decoder.cell", np.concatenate([e, context]), s, "before", "take")
         read = s if options["read_out"] == "previous" else new
-        t = maxout(affine(p, "decoder.maxout", np.concatenate([read, table[byte], context])))
+        t = maxout(affine(p, "decoder.maxout", np.concatenate([read, e, context])))
         logits.append(output(p, options, t))
         s = new
     return np.array(logits)
 
 
 def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
-    d, table = options["d_hidden"], p["embedding.weight"]
+    d = options["d_hidden"]
     n_encoder, n_layers = depths(options)
     hidden = [np.zeros(d) for _ in range(n_encoder)]
     cell = [np.zeros(d) for _ in range(n_encoder)]
     tops = []
-    for byte in read_order(source, options):
-        x = table[byte]
+    for x in embedded(p, options, read_order(source, options)):
         for layer in range(n_encoder):
             hidden[layer], cell[layer] = lstm(p, f"encoder.{layer}", x, hidden[layer], cell[layer])
             x = hidden[layer]
@@ -242,8 +263,8 @@ def luong(p: Parameters, options: Options, source: bytes, target: bytes) -> Arra
 
     fed = np.zeros(d)
     logits = []
-    for t, byte in enumerate(target):
-        x = np.concatenate([table[byte], fed]) if options["input_feeding"] else table[byte]
+    for t, e in enumerate(embedded(p, options, target)):
+        x = np.concatenate([e, fed]) if options["input_feeding"] else e
         for layer in range(n_layers):
             name = f"decoder.layers.{layer}"
             hidden[layer], cell[layer] = lstm(p, name, x, hidden[layer], cell[layer])
@@ -340,13 +361,13 @@ def gru_stack(p: Parameters, options: Options, side: str, columns: list[Array]) 
 
 
 def bytenet(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
-    d, table = options["d_channels"], p["embedding.weight"]
+    d = options["d_channels"]
     n_columns = 0
     if source:
         a, b = Fraction(str(options["unfolding_factor"])), options["unfolding_offset"]
         n_columns = ceil(a * len(source) + b)
     visible = source + bytes([EOS]) * (n_columns - len(source))
-    columns = [affine(p, "encoder.input", table[byte]) for byte in visible]
+    columns = [affine(p, "encoder.input", e) for e in embedded(p, options, visible)]
     if options["recurrent"] == "both":
         columns = gru_stack(p, options, "encoder", columns)
     elif options["source"]:
@@ -354,8 +375,8 @@ def bytenet(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
     columns = [affine(p, "encoder.output", x) for x in columns][:n_columns]
 
     stacked = []
-    for i, byte in enumerate(target):
-        own = affine(p, "decoder.input", table[byte])
+    for i, e in enumerate(embedded(p, options, target)):
+        own = affine(p, "decoder.input", e)
         if options["stacking"] == "add":
             stacked.append(own + columns[i] if i < n_columns else own)
             continue
@@ -458,13 +479,13 @@ def convs2s_encoder(p: Parameters, options: Options, e: list[Array]) -> tuple[li
 
 
 def convs2s(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
-    table, half, m = p["embedding.weight"], sqrt(0.5), len(source)
+    half, m = sqrt(0.5), len(source)
     where = "encoder.positions.weight"
-    e = [table[byte] + place(p, options, where, j) for j, byte in enumerate(source)]
+    e = [x + place(p, options, where, j) for j, x in enumerate(embedded(p, options, source))]
     keys, values = convs2s_encoder(p, options, e) if options["source"] and m else ([], [])
 
     where = "target_positions.weight"
-    g = [table[byte] + place(p, options, where, i) for i, byte in enumerate(target)]
+    g = [x + place(p, options, where, i) for i, x in enumerate(embedded(p, options, target))]
     x = [normed_affine(p, "decoder.input", column) for column in g]
     for layer, (_, k) in enumerate(options["decoder_layers"]):
         at, r = f"decoder.layers.{layer}", dilations(options, "decoder")[layer]
@@ -478,7 +499,7 @@ def convs2s(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
             query = normed_affine(p, f"{at}.query", h[i]) + g[i]
             if options["encoder"] == "gated":
                 query = query * half
-            context = np.zeros(len(table[0]))
+            context = np.zeros(options["d_embedding"])
             if m:
                 weights = softmax(np.array([query @ key for key in keys]))
                 for j in range(m):

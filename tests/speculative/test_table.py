@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from bytenmt.config.facts import Facts, TextFact
 from bytenmt.config.schema import Config, load_config
 from bytenmt.errors import CheckpointError
+from bytenmt.ngram_hash import append_byte, hash_ngram, word_of
 from bytenmt.speculative import counting
 from bytenmt.speculative.counting import accepted_shares, counted, pieces
 from bytenmt.speculative.table import (
@@ -26,11 +27,8 @@ from bytenmt.speculative.table import (
     Speculation,
     Table,
     empty,
-    hashed,
     identity,
-    longer,
     read,
-    word_of,
     write,
 )
 from bytenmt.storage.tensor_file import entry, read_arrays, serialised
@@ -124,7 +122,7 @@ def plain(table: Table, context: bytes) -> tuple[bytes, tuple[int, ...]]:
 
 
 def slot_of(context: bytes, slots: int) -> int:
-    return hashed(int.from_bytes(context, "big"), len(context)) >> (64 - slots.bit_length() + 1)
+    return hash_ngram(int.from_bytes(context, "big"), len(context)) >> (64 - slots.bit_length() + 1)
 
 
 # What the table says.
@@ -155,7 +153,7 @@ def test_a_slot_goes_to_who_is_worth_most() -> None:
     owners: dict[int, bytes] = {}
     for context, one in known.items():
         slot = slot_of(context, NARROW)
-        owned = hashed(int.from_bytes(context, "big"), len(context)) & 0xFFFFFFFF | 1 == table.tag[slot]
+        owned = hash_ngram(int.from_bytes(context, "big"), len(context)) & 0xFFFFFFFF | 1 == table.tag[slot]
         best = known[owners[slot]].worth if slot in owners else Fraction(0)
         if one.worth > best or (one.worth == best and owned):
             owners[slot] = context
@@ -186,7 +184,7 @@ def test_it_knows_how_texts_begin() -> None:
     assert table.continued(word_of(b"Zw")).text == b"ei Fraue"
     word = word_of(b"")
     for n, byte in enumerate(b"eine Frau", 1):
-        word = longer(word, byte)
+        word = append_byte(word, byte)
         assert word == word_of(b"eine Frau"[:n])
     assert word_of(b"Z").to_bytes(8, "big") == bytes([BOS] * 7) + b"Z"
 
@@ -287,7 +285,7 @@ def test_what_is_copied() -> None:
 def test_who_drafts_where_both_could() -> None:
     """The source where it is likelier in all, the table at a tie."""
     table = empty(4)
-    context = hashed(word_of(b"ab"), 2)
+    context = hash_ngram(word_of(b"ab"), 2)
     slot = context >> 62
     table.tag[slot], table.chain[slot] = context & 0xFFFFFFFF | 1, int.from_bytes(b"cd", "little")
     table.reach[slot, :2] = 100, 50

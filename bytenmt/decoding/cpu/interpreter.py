@@ -45,6 +45,7 @@ from bytenmt.decoding.cpu.kernels.instructions import (
     zero,
 )
 from bytenmt.decoding.cpu.kernels.kept import fixed_at, keep_column, read_column, read_ring, state_at
+from bytenmt.decoding.cpu.kernels.ngrams import add_ngrams
 from bytenmt.decoding.cpu.kernels.recurrences import gru_new, gru_reset, gru_scan, lstm_scan
 from bytenmt.decoding.cpu.kernels.simd import compiled, inlined
 from bytenmt.decoding.cpu.pass_rows import begin_pass, first_rows
@@ -61,7 +62,7 @@ EPSILON = 1e-5  # of PyTorch's layer norm
     int, list(Op)[:11]
 )
 GRU_RESET, GRU_STEP, LSTM_STEP = int(Op.GRU_RESET), int(Op.GRU_STEP), int(Op.LSTM_STEP)
-NORM, MULTIPLICATIVE = int(Op.NORM), int(Op.MULTIPLICATIVE)
+NORM, MULTIPLICATIVE, NGRAMS = int(Op.NORM), int(Op.MULTIPLICATIVE), int(Op.NGRAMS)
 RING, READ_STATE, WRITE_STATE = int(Op.RING), int(Op.READ_STATE), int(Op.WRITE_STATE)
 COLUMN, FIXED = int(Op.COLUMN), int(Op.FIXED)
 ATTEND_DOT, ATTEND_ADDITIVE = int(Op.ATTEND_DOT), int(Op.ATTEND_ADDITIVE)
@@ -116,8 +117,8 @@ def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: 
         elif op < RING:
             for row in range(first, last):
                 arithmetic(
-                    op, rows.ids, rows.position, origin + every * row, d + 4 * row * ds, a + 4 * row * as_,
-                    b + 4 * row * bs, w, v, n, m, k,
+                    op, rows.ids, rows.word, rows.position, origin + every * row, d + 4 * row * ds,
+                    a + 4 * row * as_, b + 4 * row * bs, w, v, n, m, k,
                 )  # fmt: skip
         elif op < WINDOW:
             for row in range(first, last):
@@ -153,8 +154,8 @@ def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: 
 
 @inlined
 def arithmetic(
-    op: int, ids: Bytes, position: Ints, row: int, d: int, a: int, b: int, w: int, v: int, n: int, m: int,
-    k: int,
+    op: int, ids: Bytes, word: Any, position: Ints, row: int, d: int, a: int, b: int, w: int, v: int, n: int,
+    m: int, k: int,
 ) -> None:  # fmt: skip
     """One row of an instruction that knows neither sentences nor states."""
     if op == EMBED:
@@ -187,6 +188,8 @@ def arithmetic(
         layer_norm(d, a, w, v, n, EPSILON)
     elif op == MULTIPLICATIVE:
         multiplicative(d, a, b, n)
+    elif op == NGRAMS:
+        add_ngrams(d, w, word[row], n, m, k)
 
 
 @inlined

@@ -21,6 +21,7 @@ from bytenmt.decoding.cpu.session import Run, WorkingModel
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.interface import Options
 from bytenmt.decoding.reading import Reading, Weights
+from bytenmt.ngram_hash import START
 from bytenmt.utf8 import BOS
 
 # Texts side by side, and rows of a pass: of recurrent models, whose weights go round by every byte, and of
@@ -58,6 +59,7 @@ class _Places:
         """Read from the start on, a text with each source at the first places."""
         search, n = self._search, len(sources)
         search.step[:n], search.last[:n], search.parent[:n] = 0, BOS, 0
+        search.given.word[:n] = START
         for model in self._models:
             for rows in model.prepare(sources, range(n)):
                 self._team.run(partial(model.encode, rows, self._inputs()))
@@ -72,6 +74,7 @@ class _Places:
         if length > self._search.given.text.shape[1] or columns:
             made = self._made(length, columns)
             made.step[:], made.last[:] = self._search.step, self._search.last
+            made.given.word[:] = self._search.given.word
             self._search = made
 
     def run(self) -> None:

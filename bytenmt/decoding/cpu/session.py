@@ -22,13 +22,15 @@ from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.search.drafter import PassInputs
 from bytenmt.decoding.cpu.thread_team import Barrier
 from bytenmt.decoding.interface import PRECISIONS
-from bytenmt.utf8 import EOS
+from bytenmt.ngram_hash import N_BYTES
+from bytenmt.utf8 import BOS, EOS
 
 Array = npt.NDArray[np.float32]
 Run = Callable[..., None]  # interpreter.run, or what stands for it
 # Columns of sources in one call at most, of a longer source all: as many as keep the products busy; where a
 # recurrence waits for each column, as many sentences as share its matrices.
 ENCODED_TOGETHER, SCANNED_TOGETHER = 256, 1024
+NO_WORDS = np.zeros(0, np.uint64)  # of a program without tables of n-grams
 
 
 def aligned(n_floats: int) -> Array:
@@ -89,7 +91,8 @@ class WorkingModel:
         self._step_space = aligned(packed.step.row_floats * pass_rows)
         self._encode_space, self._encode_rows = aligned(0), 0
         self._logits = np.array([packed.logits.start, packed.logits.stride, packed.logits.column], np.int64)
-        self._step_rows = _rows(self._step_space, pass_rows)
+        self._reads_words = bool((packed.step.instructions[:, Column.OP] == Op.NGRAMS).any())
+        self._step_rows = _rows(self._step_space, pass_rows, self._reads_words)
 
     def steps(
         self, inputs: PassInputs, which: int, n_passes: int, thread: int, n_threads: int, barrier: Barrier
@@ -195,6 +198,7 @@ class WorkingModel:
             self._encode_space.ctypes.data,
             self._encode_rows,
             np.frombuffer(b"".join(text or b"" for text in texts), np.uint8).copy(),
+            np.concatenate([_words(text or b"") for text in texts]) if self._reads_words else NO_WORDS,
             np.arange(first[-1]) - first[of],
             of,
             np.zeros(0, np.int64),
@@ -233,12 +237,20 @@ def _length(text: bytes | None) -> int:
     return 0 if text is None else len(text)
 
 
-def _rows(space: Array, capacity: int) -> Rows:
+def _words(text: bytes) -> npt.NDArray[np.uint64]:
+    """The last eight bytes at each byte of a text, (bytes,), see ngram_hash."""
+    padded = np.frombuffer(bytes([BOS]) * N_BYTES + text, np.uint8)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, N_BYTES)[1:]
+    return windows.copy().view(">u8")[:, 0].astype(np.uint64)
+
+
+def _rows(space: Array, capacity: int, reads_words: bool) -> Rows:
     """A step's rows, filled by the step itself."""
+    words = np.zeros(capacity, np.uint64) if reads_words else NO_WORDS
     position, of, beam = (np.zeros(capacity, np.int64) for _ in range(3))
     nothing = np.zeros(0, np.int64)
     return Rows(
-        space.ctypes.data, capacity, np.zeros(capacity, np.uint8), position, of, beam, nothing, nothing
+        space.ctypes.data, capacity, np.zeros(capacity, np.uint8), words, position, of, beam, nothing, nothing
     )
 
 

@@ -20,9 +20,9 @@ from bytenmt.decoding.pytorch.candidates import beam_search, sharing
 from bytenmt.decoding.pytorch.constrained_choice import chances, firm, kept, ranks
 from bytenmt.decoding.pytorch.constraints import Bytes, Owing, Rulebook, View, along
 from bytenmt.decoding.pytorch.ngram_blocking import Guard, banned
-from bytenmt.decoding.pytorch.sampling import draw, signed
+from bytenmt.decoding.pytorch.sampling import draw
 from bytenmt.models.tree import map_tensors
-from bytenmt.splitmix import draw_key
+from bytenmt.splitmix import draw_key, signed
 from bytenmt.utf8 import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS, UTF8_NEXT, allowed_bytes
 
 

@@ -17,18 +17,14 @@ from torch import Tensor
 
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.beams import Beams
-from bytenmt.decoding.pytorch.sampling import signed
+from bytenmt.ngram_hash import KEYS, MIX, PER_ORDER, SPREAD, WORD
 from bytenmt.speculative.table import (
     CHAIN,
-    KEYS,
     LONGEST_MATCH,
-    MIX,
     ORDERS,
-    PER_ORDER,
-    SPREAD,
-    WORD,
     Speculation,
 )
+from bytenmt.splitmix import signed
 from bytenmt.utf8 import BOS, PAD
 
 WIDTHS = (2, 4, 8)  # drafted bytes a pass of which the best is measured; one costs as much as two
@@ -117,7 +113,7 @@ class Drafter:
         return torch.where(forced > 0, forced - 1, bytes_)
 
     def words(self, beams: Beams) -> Tensor:
-        """The last 8 bytes of each text, as table.word_of: (n, 1) int64."""
+        """The last 8 bytes of each text, as ngram_hash.word_of: (n, 1) int64."""
         at = beams.step[:, None] - self._back
         last = beams.history.byte[:, :, 0].gather(1, at.clamp(0, beams.history.byte.shape[1] - 1)).long()
         return (last.masked_fill(at < 0, BOS) << self._newest_lowest).sum(dim=1, keepdim=True)

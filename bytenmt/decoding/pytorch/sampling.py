@@ -10,12 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bytenmt.decoding.interface import Options
-from bytenmt.splitmix import FIRST, GOLDEN, SECOND
-
-
-def signed(x: int) -> int:
-    """The int64 with the bits of an unsigned word."""
-    return x - (1 << 64) if x >> 63 else x
+from bytenmt.splitmix import FIRST, GOLDEN, SECOND, signed
 
 
 def uniform(key: Tensor, step: Tensor) -> Tensor:

@@ -138,7 +138,9 @@ class Rows(NamedTuple):
     """The rows of a call.
 
     space: address of the registers; capacity: rows that there is room for. ids (rows,) uint8: the byte that
-    each reads; position (rows,); of (rows,): a step's place, an encoder's sentence; beam (rows,) of a step.
+    each reads; word (rows,) uint64: that byte and the seven before it, the newest lowest, no rows where the
+    program has no tables of n-grams; position (rows,); of (rows,): a step's place, an encoder's sentence;
+    beam (rows,) of a step.
     In an encoder: first (n + 1,): columns before each sentence, longer ones first; place (n,): where its
     memory goes.
     """
@@ -146,6 +148,7 @@ class Rows(NamedTuple):
     space: int
     capacity: int
     ids: Bytes
+    word: npt.NDArray[np.uint64]
     position: Ints
     of: Ints
     beam: Ints

@@ -14,13 +14,13 @@ from bytenmt.decoding.cpu.program.packed_model import PackedModel, Packing, Ring
 def bytenet(tensors: Tensors, config: ByteNetConfig, precision: str) -> PackedModel:
     """See models/bytenet.py."""
     d, k = config.d_channels, config.kernel_width
-    packing = Packing(tensors, precision)
-    table, encode = packing.table, packing.encode
+    packing = Packing(tensors, config, precision)
+    encode = packing.encode
     make = _Units if config.block == "multiplicative" else _Blocks
     if config.source:
         blocks = make(encode, "encoder", d, k)
         embedded = encode.register(config.d_embedding)
-        encode.emit(Op.EMBED, embedded, w=table)
+        packing.embed(encode, embedded)
         encode.linear(blocks.x, embedded, "encoder.input.weight", "encoder.input.bias")
         x = blocks.x
         for index, dilation in enumerate(config.encoder_schedule):
@@ -36,7 +36,7 @@ def bytenet(tensors: Tensors, config: ByteNetConfig, precision: str) -> PackedMo
     step = packing.begin_step()
     blocks = make(step, "decoder", d, k)
     embedded = step.register(config.d_embedding)
-    step.emit(Op.EMBED, embedded, w=table)
+    packing.embed(step, embedded)
     adds = config.stacking == "add"
     if adds:
         step.emit(Op.COLUMN, blocks.x, k=0)

@@ -17,16 +17,16 @@ from bytenmt.decoding.cpu.program.packed_model import PackedModel, Packing, Ring
 def convs2s(tensors: Tensors, config: ConvS2SConfig, precision: str) -> PackedModel:
     """See models/convs2s.py."""
     f = config.d_embedding
-    packing = Packing(tensors, precision)
-    table, encode = packing.table, packing.encode
+    packing = Packing(tensors, config, precision)
+    encode = packing.encode
     if config.source:
-        e = _input(encode, table, "encoder.positions.weight", config)
+        e = _input(packing, encode, "encoder.positions.weight", config)
         {"gated": _gated_encoder, "pooling": _pooling_encoder, "conv": _two_stacks}[config.encoder](
             encode, e, config
         )
 
     step = packing.begin_step()
-    g = _input(step, table, "target_positions.weight", config)
+    g = _input(packing, step, "target_positions.weight", config)
     x = step.register(config.decoder_layers[0][0])
     step.linear(x, g, _folded(tensors, "decoder.input"), "decoder.input.bias")
     rings = []
@@ -142,10 +142,10 @@ def _mapped(writer: Writer, x: Register, width: int, name: str) -> Register:
     return y
 
 
-def _input(writer: Writer, table: int, positions: str, config: ConvS2SConfig) -> Register:
+def _input(packing: Packing, writer: Writer, positions: str, config: ConvS2SConfig) -> Register:
     """The byte's embedding and the position's."""
     e = writer.register(config.d_embedding)
-    writer.emit(Op.EMBED, e, w=table)
+    packing.embed(writer, e)
     if config.position_kind == "learned":
         writer.emit(Op.POSITION, e, w=writer.vector(positions), m=config.n_positions)
     elif config.position_kind == "sinusoidal":

@@ -50,18 +50,21 @@ class Op(IntEnum):
     LSTM_STEP = 13  # d, b = the new h and c, from the gates a (4n)
     NORM = 14  # d = layer norm of a
     MULTIPLICATIVE = 15  # d = a multiplicative unit of b; a (4n): g1, g2, g3, u before their functions
+    # d += the sum of a row of each table of n-grams, of k & 63 rows as a power of 2, for every n whose bit is
+    # set in m, by the hash of the last n bytes read; with k & 64 in small letters
+    NGRAMS = 16
     # in a step only
-    RING = 16  # d = the m taps of ring k, the newest a; a is kept in the ring
-    READ_STATE = 17  # d = state k of the row's parent
-    WRITE_STATE = 18  # state k of the row = a
-    COLUMN = 19  # d = the memory's column of the row's position; zero past the last
-    FIXED = 20  # d = the memory's fixed part k
-    ATTEND_DOT = 21  # d = sum_j softmax_j(a . key_j) value_j, times the root of m where k
-    ATTEND_ADDITIVE = 22  # the same with the score w . tanh(a + key_j)
-    ATTEND_LOCATION = 23  # the same with the score a_j, of the first m columns; k: their softmax once more
+    RING = 17  # d = the m taps of ring k, the newest a; a is kept in the ring
+    READ_STATE = 18  # d = state k of the row's parent
+    WRITE_STATE = 19  # state k of the row = a
+    COLUMN = 20  # d = the memory's column of the row's position; zero past the last
+    FIXED = 21  # d = the memory's fixed part k
+    ATTEND_DOT = 22  # d = sum_j softmax_j(a . key_j) value_j, times the root of m where k
+    ATTEND_ADDITIVE = 23  # the same with the score w . tanh(a + key_j)
+    ATTEND_LOCATION = 24  # the same with the score a_j, of the first m columns; k: their softmax once more
     # All three: of all columns, or of those at most s from b; t: see Bell
-    CENTRE = 24  # d = the row's position, at most the last of the sentence's columns, of which m are seen
-    PREDICT_CENTRE = 25  # d = sigma(w . a) times those columns
+    CENTRE = 25  # d = the row's position, at most the last of the sentence's columns, of which m are seen
+    PREDICT_CENTRE = 26  # d = sigma(w . a) times those columns
     # in an encoder only
     WINDOW = 32  # d = the m columns of a around each column, dilation k, zero outside of the sentence
     # d = the states of a recurrence over a sentence's columns, backwards where m; a its input's share of the

@@ -16,6 +16,7 @@ from bytenmt.decoding.cpu.program.packed_model import PackedModel
 # Operations that read weights, and where: w and v, and the scales of each where the precision has some.
 WEIGHTS: Mapping[Op, str] = {
     Op.EMBED: "w",
+    Op.NGRAMS: "w",
     Op.POSITION: "w",
     Op.LINEAR: "w",  # and v, by Base
     Op.ADD_VECTOR: "v",

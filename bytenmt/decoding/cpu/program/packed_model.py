@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from bytenmt.decoding.cpu.program.instructions import Bytes, Program, Register, Tensors, Weights, Writer
+from bytenmt.config.schema import ModelConfig
+from bytenmt.decoding.cpu.kernels.ngrams import FOLDED
+from bytenmt.decoding.cpu.program.instructions import Bytes, Op, Program, Register, Tensors, Weights, Writer
+from bytenmt.storage.parameters import NGRAM_TABLES, TABLE
 
 
 class Ring(NamedTuple):
@@ -52,16 +55,25 @@ class PackedModel(NamedTuple):
 
 
 class Packing:
-    """A model while it is packed: write `encode` to its end, then what begin_step gives.
+    """A model while it is packed: write `encode` to its end, then what begin_step gives."""
 
-    table: where the byte embedding stands, which both programs look up.
-    """
-
-    def __init__(self, tensors: Tensors, precision: str) -> None:
+    def __init__(self, tensors: Tensors, config: ModelConfig, precision: str) -> None:
         self._weights = Weights(precision)
-        self._tensors = tensors
-        self.table = self._weights.vector(tensors["embedding.weight"], "embedding.weight")
+        self._tensors, self._config = tensors, config
+        self._table = self._weights.vector(tensors[TABLE], TABLE)
+        if config.ngrams:
+            self._ngram_tables = self._weights.vector(tensors[NGRAM_TABLES], NGRAM_TABLES)
         self.encode = Writer(self._weights, tensors)
+
+    def embed(self, writer: Writer, d: Register) -> None:
+        """Have a program put the byte embedding, with its n-grams, into d (d_embedding)."""
+        config = self._config
+        writer.emit(Op.EMBED, d, w=self._table)
+        if config.ngrams:
+            orders = sum(1 << n for n in config.ngrams)
+            folded = FOLDED if config.ngram_case == "folded" else 0
+            n_bits = config.n_ngram_rows.bit_length() - 1
+            writer.emit(Op.NGRAMS, d, w=self._ngram_tables, m=orders, k=n_bits + folded)
 
     def begin_step(self) -> Writer:
         """The program of a step, whose weights stand together after the encoder's."""

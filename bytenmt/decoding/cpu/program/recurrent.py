@@ -6,7 +6,7 @@ Parameters have the names that the modules give them.
 from __future__ import annotations
 
 from bytenmt.config.schema import BahdanauConfig, LuongConfig
-from bytenmt.decoding.cpu.program.instructions import Gru, Op, RowKind, Tensors, Writer
+from bytenmt.decoding.cpu.program.instructions import Gru, Op, RowKind, Tensors
 from bytenmt.decoding.cpu.program.layers import gru_scan, gru_step, lstm_scan, lstm_step, maxout, output
 from bytenmt.decoding.cpu.program.luong_attention import attentional, keep_source
 from bytenmt.decoding.cpu.program.packed_model import PackedModel, Packing, Source
@@ -15,17 +15,16 @@ from bytenmt.decoding.cpu.program.packed_model import PackedModel, Packing, Sour
 def bahdanau(tensors: Tensors, config: BahdanauConfig, precision: str) -> PackedModel:
     """See models/bahdanau.py."""
     d, d_embedding = config.d_hidden, config.d_embedding
-    packing = Packing(tensors, precision)
-    table, encode = packing.table, packing.encode
+    packing = Packing(tensors, config, precision)
     if config.source:
-        _bahdanau_encoder(encode, table, config)
+        _bahdanau_encoder(packing, config)
 
     step = packing.begin_step()
     d_context = 2 * d if config.source else 0
     seen = step.register(d + d_embedding + d_context)  # s, e(y), c: what the maxout reads
     before = seen.part(0, d)
     x = seen.part(d, d_embedding + d_context)
-    step.emit(Op.EMBED, x.part(0, d_embedding), w=table)
+    packing.embed(step, x.part(0, d_embedding))
     if config.source:
         step.emit(Op.READ_STATE, before, k=0)
         query = step.register(config.d_attention)
@@ -46,11 +45,11 @@ def bahdanau(tensors: Tensors, config: BahdanauConfig, precision: str) -> Packed
     )
 
 
-def _bahdanau_encoder(encode: Writer, table: int, config: BahdanauConfig) -> None:
+def _bahdanau_encoder(packing: Packing, config: BahdanauConfig) -> None:
     """From the bytes of a source to keys, annotations and the first state."""
-    d = config.d_hidden
+    encode, d = packing.encode, config.d_hidden
     x = encode.register(config.d_embedding)
-    encode.emit(Op.EMBED, x, w=table)
+    packing.embed(encode, x)
     for layer in range(config.n_encoder_layers):
         name = f"encoder.above.{layer - 1}" if layer else "encoder"
         annotations = encode.register(2 * d)
@@ -73,14 +72,13 @@ def _bahdanau_encoder(encode: Writer, table: int, config: BahdanauConfig) -> Non
 def luong(tensors: Tensors, config: LuongConfig, precision: str) -> PackedModel:
     """See models/luong.py. States: h and c of each layer, then with input feeding h~; all start at zero."""
     d, d_embedding, n_layers = config.d_hidden, config.d_embedding, config.decoder_depth
-    packing = Packing(tensors, precision)
-    table, encode = packing.table, packing.encode
+    packing = Packing(tensors, config, precision)
     if config.source:
-        _luong_encoder(encode, table, config)
+        _luong_encoder(packing, config)
 
     step = packing.begin_step()
     x = step.register(d_embedding + (d if config.input_feeding else 0))
-    step.emit(Op.EMBED, x.part(0, d_embedding), w=table)
+    packing.embed(step, x.part(0, d_embedding))
     if config.input_feeding:
         step.emit(Op.READ_STATE, x.part(d_embedding, d), k=2 * n_layers)
     for layer in range(n_layers):
@@ -100,11 +98,11 @@ def luong(tensors: Tensors, config: LuongConfig, precision: str) -> PackedModel:
     )
 
 
-def _luong_encoder(encode: Writer, table: int, config: LuongConfig) -> None:
+def _luong_encoder(packing: Packing, config: LuongConfig) -> None:
     """From the bytes of a source to the top states, their keys and the decoder's first states."""
-    d = config.d_hidden
+    encode, d = packing.encode, config.d_hidden
     x = encode.register(config.d_embedding)
-    encode.emit(Op.EMBED, x, w=table)
+    packing.embed(encode, x)
     last = []
     for layer in range(config.encoder_depth):
         x, *states = lstm_scan(encode, x, f"encoder.{layer}", d)

@@ -20,14 +20,14 @@ def seq2seq(tensors: Tensors, config: Seq2SeqConfig, precision: str) -> PackedMo
     """See models/seq2seq.py. States: h of each layer, then, with LSTMs, c of each."""
     d, n_layers = config.d_hidden, config.decoder_depth
     every_step = config.context == "every_step"
-    packing = Packing(tensors, precision)
-    _encoder(packing.encode, packing.table, config)
+    packing = Packing(tensors, config, precision)
+    _encoder(packing, config)
 
     step = packing.begin_step()
     d_embedding = config.d_embedding
     seen = step.register(d + d_embedding + (d if every_step else 0))  # h, e(y), c: what the maxout reads
     x = seen.part(d, seen.width - d)  # e(y), c: what the first layer reads
-    step.emit(Op.EMBED, x.part(0, d_embedding), w=packing.table)
+    packing.embed(step, x.part(0, d_embedding))
     if every_step:
         step.emit(Op.FIXED, x.part(d_embedding, d), k=CONTEXT)
     if config.reset_context:
@@ -46,11 +46,11 @@ def seq2seq(tensors: Tensors, config: Seq2SeqConfig, precision: str) -> PackedMo
     )
 
 
-def _encoder(encode: Writer, table: int, config: Seq2SeqConfig) -> None:
+def _encoder(packing: Packing, config: Seq2SeqConfig) -> None:
     """From the bytes of a source to the decoder's first states and the context."""
-    d, n_states = config.d_hidden, config.n_states
+    encode, d, n_states = packing.encode, config.d_hidden, config.n_states
     x = encode.register(config.d_embedding)
-    encode.emit(Op.EMBED, x, w=table)
+    packing.embed(encode, x)
     last = []
     for layer in range(config.encoder_depth):
         if config.cell == "lstm":

@@ -18,6 +18,8 @@ from bytenmt.decoding.cpu.search.candidates import log_softmax
 from bytenmt.decoding.cpu.search.slots import DONE, RUNNING, Given, Ints, SearchState
 from bytenmt.utf8 import N_IDS
 
+BYTE = np.uint64(8)
+
 
 @compiled
 def look_ahead(search: SearchState) -> None:
@@ -66,6 +68,7 @@ def read_bytes(search: SearchState) -> None:
             byte = given.text[place, read + column]
             given.log_p[place, read + column] = log_p_of(search.logits, first + column, byte)
             given.rank[place, read + column] = rank_of(search.logits, first + column, byte, merged)
+            given.word[place] = (given.word[place] << BYTE) | np.uint64(byte)
         search.last[place, 0] = given.text[place, read + n - 1]
         search.step[place] += n
         given.n_read[place] = read + n

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from bytenmt.decoding.constraints.constraint import Constraint, Size
 from bytenmt.decoding.cpu.search.owing import Extractor, Owing
 from bytenmt.decoding.interface import Options
+from bytenmt.ngram_hash import START
 from bytenmt.speculative.table import CHAIN
 from bytenmt.utf8 import ACCEPT, BOS, N_IDS, UTF8_NEXT, allowed_bytes
 
@@ -61,7 +62,7 @@ class Given(NamedTuple):
     """The texts at p places; p is 0 where there is a search.
 
     text (p, c) uint8, n_text, n_read (p,) int64: bytes, and how many of them are read; most (1,) int64: bytes
-    of a text that a pass reads at most. log_p (p, c) float64,
+    of a text that a pass reads at most. word (p,) uint64: the last eight bytes read. log_p (p, c) float64,
     rank (p, c) int64: see reading.Reading. attention (p, c, l, s) float32: where l is not 0, the weights of
     each of l instructions that attend.
     """
@@ -70,6 +71,7 @@ class Given(NamedTuple):
     n_text: Ints
     n_read: Ints
     most: Ints
+    word: npt.NDArray[np.uint64]
     log_p: Reals
     rank: Ints
     attention: npt.NDArray[np.float32]
@@ -83,6 +85,7 @@ class Given(NamedTuple):
             np.zeros(n_places, np.int64),
             np.zeros(n_places, np.int64),
             np.ones(1, np.int64),
+            np.full(n_places, START, np.uint64),
             np.zeros(each),
             np.zeros(each, np.int64),
             np.zeros((*each, n_layers, columns if n_layers else 0), np.float32),

@@ -1,0 +1,32 @@
+"""The rows of n-gram tables that a byte reads, added up: layers/ngram_tables.py on the CPU engine.
+
+Compiled without a cache of its own, as part of interpreter.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bytenmt.decoding.cpu.kernels.elementwise import add
+from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.ngram_hash_compiled import fold_case, hash_ngram_compiled
+
+LONGEST = 8  # bytes of an n-gram
+FOLDED = 64  # in an instruction's k, beside the bits of a row's number: hash A to Z as a to z
+BITS = FOLDED - 1
+
+
+@compiled
+def add_ngrams(d: int, tables: int, word: Any, n: int, orders: int, k: int) -> None:
+    """d += the row of each table; word: the last eight bytes read, uint64; n: numbers of a row; orders: bit i
+    is set where there is a table of i-grams; k: see FOLDED."""
+    n_bits = k & BITS
+    key = fold_case(word) if k & FOLDED else word
+    table = tables
+    for order in range(2, LONGEST + 1):
+        if (orders >> order) & 1:
+            row = np.int64(hash_ngram_compiled(key, order) >> np.uint64(64 - n_bits))
+            add(d, d, table + 4 * n * row, n)
+            table += 4 * n << n_bits
