@@ -1,0 +1,79 @@
+"""The hash of n-grams: values computed by hand, the same for Python's integers, compiled code and tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytenmt.layers.ngram_tables import NgramTables, first_bytes
+from bytenmt.ngram_hash import START, append_byte, hash_ngram, word_of
+from bytenmt.ngram_hash_compiled import fold_case, hash_ngram_compiled
+
+# By Python's integers from the formula in ngram_hash.py, each text's own length as n.
+GOLDEN = [
+    (b"ab", 0x0665048BDFD4E9AF),
+    (b"Ab", 0x3469346D8D5FF5CC),
+    (b"\xfe\xfe", 0x156501C1FF3E2612),
+    (b"he", 0x37709CEA5267B8DD),
+    (b"the", 0xA41E024EE7998214),
+    (b"The", 0x94E33B76EFC4F344),
+    (b"\xfe\xfea", 0x193E98972BCB737F),
+    (b"\xea\xb0\x80", 0x4553C6E10400E127),
+    (b"Haus", 0x5C3E29A16DF1C724),
+    (b"haus", 0x2B25F5636C8D0265),
+    (b"\xff\xff\xff\xff", 0x18A3E7813B661C22),
+    (b"\x00\x00\x00\x00", 0x8867587A1AB52977),
+    (b"would", 0x4AE95F0C5C30597F),
+    (b"\xed\x95\x9cab", 0xAB7A815EFDD02089),
+    (b"schaft", 0xBCD12DAC85C0E398),
+    (b"\xfe\xfe\xfe\xfe\xfe\xfe", 0xB706383A56F98CA4),
+    (b"letters", 0x1339B8ABF8F42A50),
+    (b"\xfe\xfe\xfe\xfe\xfe\xfe\xfe\xfe", 0xEB35DDA103C19EFC),
+    (b"language", 0xC7780A99AC0FA166),
+    (b"\xff\xff\xff\xff\xff\xff\xff\xff", 0xAA2FC046FEDF10E0),
+]
+
+
+@pytest.mark.parametrize(("text", "value"), GOLDEN)
+def test_golden_values(text: bytes, value: int) -> None:
+    """Whatever stands before the n bytes."""
+    assert hash_ngram(word_of(text), len(text)) == value
+    assert hash_ngram(word_of(b"before, " + text), len(text)) == value
+    assert int(hash_ngram_compiled(np.uint64(word_of(b"." + text)), len(text))) == value
+
+
+def test_a_word_is_the_last_eight_bytes() -> None:
+    """A text begins as eight BOS bytes; byte by byte it comes to the same."""
+    word = START
+    for n, byte in enumerate("Größe und Länge".encode(), 1):
+        word = append_byte(word, byte)
+        assert word == word_of("Größe und Länge".encode()[:n])
+    assert word.to_bytes(8, "big") == "Größe und Länge".encode()[-8:]
+    assert word_of(b"Z").to_bytes(8, "big") == b"\xfe" * 7 + b"Z"
+
+
+@given(st.binary(min_size=8, max_size=8))
+def test_only_ascii_capitals_become_small_letters(text: bytes) -> None:
+    """As Python's bytes.lower, which knows ASCII alone."""
+    assert int(fold_case(np.uint64(word_of(text)))) == word_of(text.lower())
+
+
+@given(st.binary(min_size=1, max_size=12), st.binary(max_size=12), st.integers(3, 20), st.booleans())
+def test_tensors_find_the_rows_of_the_hash(read: bytes, before: bytes, bits: int, folded: bool) -> None:
+    """Of each order the highest bits, one table under the other, at any place of a text and from any cut."""
+    tables = NgramTables(1, (2, 3, 5, 8), 1 << bits, fold_case=folded)
+    recent = torch.cat([first_bytes(1, 3, torch.device("cpu")), as_row(before)], dim=1)
+    rows = tables.row_numbers(as_row(read), recent)
+    assert rows.shape == (1, len(read), 4)
+    for i in range(len(read)):
+        text = before + read[: i + 1]
+        word = word_of(text.lower() if folded else text)
+        for table, n in enumerate((2, 3, 5, 8)):
+            assert rows[0, i, table] == (table << bits) + (hash_ngram(word, n) >> (64 - bits))
+
+
+def as_row(text: bytes) -> torch.Tensor:
+    return torch.tensor([list(text)], dtype=torch.uint8)

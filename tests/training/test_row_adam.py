@@ -1,0 +1,207 @@
+"""n-gram tables in training: rows that are read are updated as by Adam, the others not touched; dropout,
+several processes, checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_runs import CPU, assert_same, config, weights
+from torch import Tensor
+
+from bytenmt.distributed import Group
+from bytenmt.errors import CheckpointError
+from bytenmt.layers.ngram_tables import NgramTables, RowGradients
+from bytenmt.storage.checkpoint import load_run, read_weights
+from bytenmt.storage.quantize import convert
+from bytenmt.storage.weights import read_weights as read_stored
+from bytenmt.training.row_adam import RowAdam
+from bytenmt.training.run import train
+from bytenmt.training.trainer import Trainer
+
+NGRAMS = ("model.ngrams=[2,3,5]", "model.ngram_rows=64")
+TABLES = "embedding.ngrams.weight"
+
+
+def some_gradients(seed: int, n_rows: int = 24, dropped: bool = False) -> list[RowGradients]:
+    """Of two look-ups in two tables of n_rows / 2 rows of three numbers."""
+    generator = torch.Generator().manual_seed(seed)
+    made = []
+    for t in (5, 4):
+        rows = torch.randint(n_rows // 2, (t, 2), generator=generator) + torch.tensor([0, n_rows // 2])
+        factors = (torch.rand(t, 2, generator=generator) > 0.5) * 2.0 if dropped else None
+        made.append(RowGradients(rows, factors, torch.randn(t, 3, generator=generator)))
+    return made
+
+
+def dense(gradients: list[RowGradients], n_rows: int = 24) -> Tensor:
+    """Their sum as a table, added up one by one."""
+    total = torch.zeros(n_rows, 3)
+    for rows, factors, gradient in gradients:
+        for i, of_position in enumerate(rows.tolist()):
+            for j, row in enumerate(of_position):
+                total[row] += gradient[i] * (1.0 if factors is None else factors[i, j])
+    return total
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+@pytest.mark.parametrize("device", ["kernels", "tensors"])
+def test_each_row_is_updated_as_by_adam(dropped: bool, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.optim.Adam on every row by itself, called only where the row has a gradient."""
+    tables = NgramTables(3, (2, 3), 16)
+    tables.weight = torch.nn.Parameter(torch.zeros(24, 3))
+    rows = [torch.nn.Parameter(torch.zeros(3)) for _ in range(24)]
+    each = [torch.optim.Adam([row], lr=0.1, betas=(0.8, 0.95)) for row in rows]
+    ours = RowAdam(tables, (0.8, 0.95))
+    if device == "tensors":  # what a GPU runs
+
+        def by_tensors(lr: float) -> None:
+            from bytenmt.training import row_adam
+
+            taken = tables.gradients
+            index = torch.cat([one.rows.flatten() for one in taken])
+            of_each = torch.cat([row_adam._each(one) for one in taken])
+            with torch.no_grad():
+                ours._update(*row_adam._coalesced(index, of_each), lr)
+            tables.gradients.clear()
+
+        monkeypatch.setattr(ours, "step", by_tensors)
+    for update in range(6):
+        tables.gradients += some_gradients(update, dropped=dropped)
+        expected = dense(tables.gradients)
+        ours.step(0.1 / (update + 1))
+        for row, optimizer, gradient in zip(rows, each, expected, strict=True):
+            if gradient.any():
+                row.grad = gradient
+                optimizer.param_groups[0]["lr"] = 0.1 / (update + 1)
+                optimizer.step()
+        torch.testing.assert_close(tables.weight.detach(), torch.stack([row.detach() for row in rows]))
+    assert not tables.gradients
+    n_updates = torch.tensor(
+        [int(o.state[row]["step"]) if o.state else 0 for row, o in zip(rows, each, strict=True)]
+    )
+    assert torch.equal(ours.n_updates, n_updates.to(torch.int32)) and len(n_updates.unique()) > 3
+
+
+def test_several_processes_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their rows are summed in the order of the ranks."""
+    one, other = some_gradients(1), some_gradients(2)
+    whole, ours = (RowAdam(made(), (0.9, 0.98)) for _ in range(2))
+    whole.tables.gradients += one + other
+    whole.step(0.1)
+    ours.tables.gradients += other
+    theirs = RowAdam(made(), (0.9, 0.98))._coalesce(one)
+    monkeypatch.setattr(Group, "gather_all", lambda group, value: [theirs, value])
+    ours.step(0.1, Group(1, 2))
+    torch.testing.assert_close(ours.tables.weight, whole.tables.weight)
+
+
+def made() -> NgramTables:
+    tables = NgramTables(3, (2, 3), 16)
+    tables.weight = torch.nn.Parameter(torch.zeros(24, 3))
+    return tables
+
+
+def test_padding_moves_no_row() -> None:
+    """A row that is read with a gradient of zeros keeps its momentum for later."""
+    ours = RowAdam(made(), (0.9, 0.98))
+    ours.tables.gradients += some_gradients(1)
+    ours.step(0.1)
+    before = ours.tables.weight.detach().clone()
+    again = some_gradients(1)
+    ours.tables.gradients += [one._replace(gradient=torch.zeros_like(one.gradient)) for one in again]
+    ours.step(0.1)
+    assert torch.equal(ours.tables.weight, before) and int(ours.n_updates.max()) == 1
+
+
+@pytest.mark.parametrize("change", ["rows", "shape", "type", "missing"])
+def test_a_state_that_does_not_fit_is_refused(change: str) -> None:
+    ours = RowAdam(made(), (0.9, 0.98))
+    ours.tables.gradients += some_gradients(1)
+    ours.step(0.1)
+    state = ours.state_dict()
+    if change == "rows":
+        state["rows"] += 20
+    elif change == "shape":
+        state["exp_avg"] = state["exp_avg"][:-1]
+    elif change == "type":
+        state["n_updates"] = state["n_updates"].float()
+    else:
+        del state["exp_avg_sq"]
+    with pytest.raises((KeyError, ValueError)):
+        ours.load_state_dict(state)
+
+
+def run_for(run: Path, texts: dict[str, Any], arch: str, updates: int, *settings: str, **more: Any) -> Path:
+    made = config(arch, *NGRAMS, f"train.max_updates={updates}", "train.schedule=constant", *settings)
+    train(run, made, files=texts["files"], valid=texts["valid"], device=CPU, **more)
+    return run
+
+
+@pytest.mark.parametrize("arch", ["seq2seq", "bahdanau", "luong", "bytenet", "convs2s"])
+@pytest.mark.parametrize("more", ["", "train.ema=0.9", "model.ngram_dropout=0.3"])
+def test_resume_is_exact(tmp_path: Path, texts: dict[str, Any], arch: str, more: str) -> None:
+    """Stopped and resumed: the same bits of tables, their state, and all else."""
+    settings = [more] if more else []
+    whole = run_for(tmp_path / "whole", texts, arch, 8, *settings)
+    run_for(tmp_path / "cut", texts, arch, 5, *settings)
+    cut = run_for(tmp_path / "cut", texts, arch, 8, *settings, resume=True)
+    assert_same(weights(whole), weights(cut))
+    assert weights(whole)[TABLES].any()
+
+
+def test_off_there_is_nothing_more(texts: dict[str, Any], tmp_path: Path) -> None:
+    """Without tables there is no parameter, no state and no tensor in a file that was not there before."""
+    trainer = Trainer(config("luong"), CPU)
+    assert trainer.row_adam is None and trainer.model.embedding.ngrams is None
+    assert (
+        trainer.model.start(trainer.model.encode(torch.zeros(1, 0, dtype=torch.uint8), torch.zeros(1))).recent
+        == ()
+    )
+
+
+def test_only_rows_that_were_read_are_stored(tmp_path: Path, texts: dict[str, Any]) -> None:
+    """In a run's files and in converted ones, with a scale a row in int8; the rest is zero."""
+    run = run_for(tmp_path / "run", texts, "convs2s", 5, "model.ngram_rows=4096")
+    stored, (tensors, _, _) = read_stored(run)[1].arrays, read_weights(run)[1]
+    table, there = tensors[TABLES], tensors[TABLES].any(dim=1)
+    assert table.shape == (3 * 4096, 8) and 0 < int(there.sum()) < 3000
+    assert stored[TABLES].shape == (int(there.sum()), 8)
+    assert torch.equal(torch.from_numpy(stored[TABLES]), table[there])
+    for precision, bits in (("bf16", 8), ("int8", 7), ("fp32", 24)):
+        file = tmp_path / f"{precision}.safetensors"
+        convert(run, file, precision)
+        found = load_run(file, CPU).model.embedding.ngrams.weight
+        assert torch.equal(found.any(dim=1), there)
+        largest = table.abs().amax(dim=1, keepdim=True)
+        assert ((found - table).abs() <= largest * 2.0**-bits + 1e-12).all()
+        assert file.stat().st_size < run_size(tmp_path, precision, int(there.sum()))
+
+
+def run_size(folder: Path, precision: str, n_rows: int) -> int:
+    """Bytes that a file with so many rows of eight numbers may have: the rest of the model has few."""
+    return 40_000 + n_rows * (8 * {"fp32": 4, "bf16": 2, "int8": 1}[precision] + 4)
+
+
+def test_a_run_without_tables_begins_one_with(tmp_path: Path, texts: dict[str, Any]) -> None:
+    """--init-from: its weights, and tables of zeros; the other way round is refused."""
+    plain = tmp_path / "plain"
+    made = config("luong", "train.max_updates=3")
+    train(plain, made, files=texts["files"], valid=texts["valid"], device=CPU)
+    trainer = Trainer(config("luong", *NGRAMS), CPU)
+    tensors = read_weights(plain)[1][0]
+    trainer.begin_with(tensors, plain)
+    own = dict(trainer.model.named_parameters())
+    assert not own[TABLES].any() and all(torch.equal(own[name], tensors[name]) for name in tensors)
+    with_tables = run_for(tmp_path / "with", texts, "luong", 4, init_from=plain)
+    with pytest.raises(CheckpointError, match="another model"):
+        train(
+            tmp_path / "no",
+            made,
+            files=texts["files"],
+            valid=texts["valid"],
+            device=CPU,
+            init_from=with_tables,
+        )
