@@ -51,11 +51,10 @@ ADDED = {
         *("attention", "n_locations", "location_softmax", "attention_window", "gaussian"),
         *("encoder_dilations", "decoder_dilations", "encoder", "value_layers", "pooling_width"),
         *("positions", "attention_layers", "attention_scaling", "weight_norm", "unfolding", "recurrent"),
-        *("ngrams", "ngram_rows", "ngram_dropout", "ngram_case"),
     },
     "data": {"noise", "copy", "stream_window"},
     "train": {
-        *("adam_beta1", "adam_lr", "muon_momentum", "ngram_lr"),
+        *("adam_beta1", "adam_lr", "muon_momentum"),
         *("scheduled_sampling", "sampling_k", "sampling_slope", "sampling_floor", "own_bytes"),
     },
 }
