@@ -5,7 +5,7 @@ Knows requests, hypotheses and the engine's interface; neither models nor how a 
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Hashable, Iterator, Sequence
 
 from bytenmt.decoding.interface import Engine, Hypothesis, Request
@@ -17,14 +17,16 @@ class Scheduler:
     """Requests that come and go while others are decoded.
 
     The first waiting ones are admitted as soon as a quarter of the places is free: encoding them costs a
-    call, which is better shared. Clients take turns, so that one with many sentences does not keep the others
-    waiting; the sentences of one client are admitted in their order.
+    call, which is better shared. A free place goes to the client that has the fewest, so that neither many
+    nor long sentences of one keep the others waiting (max-min fairness); the jobs of a client take turns, and
+    the sentences of a job are admitted in their order.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._waiting: OrderedDict[Hashable, deque[tuple[int, Request]]] = OrderedDict()
-        self._running: dict[int, tuple[int, Hashable]] = {}  # number and client, by the engine's handle
+        # By client and job; who was served last stands last.
+        self._waiting: dict[Hashable, OrderedDict[Hashable, deque[tuple[int, Request]]]] = {}
+        self._running: dict[int, tuple[int, Hashable, Hashable]] = {}  # number, job, client, by engine handle
         self._n_submitted = 0
 
     @property
@@ -37,17 +39,20 @@ class Scheduler:
         """Sentences that are decoded."""
         return len(self._running)
 
-    def submit(self, request: Request, client: Hashable = None) -> int:
-        """The request's number, counted from 0."""
+    def submit(self, request: Request, job: Hashable = None, client: Hashable = None) -> int:
+        """The request's number, counted from 0. job: what it belongs to, see `drop`; client: whose job."""
         number = self._n_submitted
-        self._waiting.setdefault(client, deque()).append((number, request))
+        self._waiting.setdefault(client, OrderedDict()).setdefault(job, deque()).append((number, request))
         self._n_submitted += 1
         return number
 
-    def drop(self, client: Hashable) -> None:
-        """Let go of a client's requests, those that are decoded too."""
-        self._waiting.pop(client, None)
-        for handle in [handle for handle, (_, whose) in self._running.items() if whose == client]:
+    def drop(self, job: Hashable) -> None:
+        """Let go of a job's requests, those that are decoded too."""
+        for client, jobs in list(self._waiting.items()):
+            jobs.pop(job, None)
+            if not jobs:
+                del self._waiting[client]
+        for handle in [handle for handle, (_, own, _) in self._running.items() if own == job]:
             self._engine.drop(handle)
             del self._running[handle]
 
@@ -63,17 +68,23 @@ class Scheduler:
 
     def so_far(self, number: int) -> bytes:
         """What a request will surely begin with; nothing of one that waits."""
-        handles = [handle for handle, (own, _) in self._running.items() if own == number]
+        handles = [handle for handle, (own, _, _) in self._running.items() if own == number]
         return self._engine.so_far(handles[0]) if handles else b""
 
-    def _next(self, n: int) -> Iterator[tuple[tuple[int, Hashable], Request]]:
-        """Up to n waiting requests, one of each client in turn."""
+    def _next(self, n: int) -> Iterator[tuple[tuple[int, Hashable, Hashable], Request]]:
+        """Up to n waiting requests, each of the client that has the fewest places then."""
+        n_places = Counter(client for _, _, client in self._running.values())
         while n and self._waiting:
-            client, requests = self._waiting.popitem(last=False)
+            client = min(self._waiting, key=n_places.__getitem__)  # of equal ones, who was served longest ago
+            jobs = self._waiting.pop(client)
+            job, requests = jobs.popitem(last=False)
             number, request = requests.popleft()
-            yield (number, client), request
+            yield (number, job, client), request
             if requests:
-                self._waiting[client] = requests
+                jobs[job] = requests
+            if jobs:
+                self._waiting[client] = jobs
+            n_places[client] += 1
             n -= 1
 
 

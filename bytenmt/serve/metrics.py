@@ -12,6 +12,7 @@ BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  
 HELP = {
     "requests_total": "Requests that were answered, by path and status.",
     "abandoned_total": "Requests whose clients had gone before they were answered.",
+    "deadlines_total": "Deadlines that have passed: of computing, sending or a whole request.",
     "characters_total": "Characters of texts that were translated, by direction.",
     "source_bytes_total": "Bytes of lines that were asked of a model, by direction.",
     "target_bytes_total": "Bytes of their translations, by direction.",

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from bytenmt.decoding.confidence import bits_per_byte
 from bytenmt.decoding.constraints.glossary import Glossary, Term
@@ -22,7 +23,7 @@ from bytenmt.serve.detect import Detector, Guess
 from bytenmt.serve.document_pool import DocumentPool
 from bytenmt.serve.document_worker import DocumentSource, LineTranslation
 from bytenmt.serve.languages import Direction, Languages
-from bytenmt.serve.limits import LONGEST_WAIT, SHORTEST_WAIT, Limits, Refusal
+from bytenmt.serve.limits import LONGEST_WAIT, SHORTEST_WAIT, UNKNOWN_CLIENT, Client, Limits, Refusal
 from bytenmt.serve.metrics import Metrics
 from bytenmt.serve.texts import OnPart, PartialTexts, PlainText
 from bytenmt.serve.worker import Job, Worker
@@ -30,6 +31,7 @@ from bytenmt.serve.worker import Job, Worker
 AUTO = "auto"
 
 TEXTS_WAITING = 50  # so many times the characters of a request may wait altogether
+T = TypeVar("T")
 
 
 class Wanted(NamedTuple):
@@ -38,6 +40,7 @@ class Wanted(NamedTuple):
     source: a code or AUTO. target: a code. html: whether the texts are HTML, or a file. alternatives: of each
     text. keep: classes of spans that are copied, see constraints.lexer.CLASSES; None: the server's default.
     terms: a glossary of the client's own, for the one step from source to target.
+    client: who asks; clients take turns.
     """
 
     source: str
@@ -46,6 +49,7 @@ class Wanted(NamedTuple):
     alternatives: int = 0
     keep: tuple[str, ...] | None = None
     terms: tuple[Term, ...] = ()
+    client: Client = UNKNOWN_CLIENT
 
 
 class LineFound(NamedTuple):
@@ -64,6 +68,27 @@ class Translated(NamedTuple):
     alternatives: list[str]
     guess: Guess | None
     lines: list[LineFound]
+
+
+class Admission:
+    """A request that is in flight until `release` is called or a `with` block ends; the second time, nothing
+    happens."""
+
+    def __init__(self, on_release: Callable[[], None]) -> None:
+        self._on_release: Callable[[], None] | None = on_release
+
+    def release(self) -> None:
+        """The request needs its place no more: it is computed, refused or abandoned. An answer that is still
+        being sent holds none, so that a client that does not read takes no place from others."""
+        on_release, self._on_release = self._on_release, None
+        if on_release is not None:
+            on_release()
+
+    def __enter__(self) -> Admission:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
 @dataclass
@@ -88,31 +113,78 @@ class Service:
     _seconds_each: float = 0.1  # between two answers under load, as of late
     _last_answer: float = 0.0
     _rules: dict[tuple[tuple[str, ...], Direction], Rules | None] = field(default_factory=dict)
+    _requests_of: Counter[str] = field(default_factory=Counter)  # in flight, by the accounts of clients
+    _characters_of: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.languages = Languages(list(self.workers))
         self.documents = DocumentPool(self.limits)
 
-    @contextmanager
-    def admitted(self, n_characters: int) -> Iterator[None]:
-        """Inside, a request of so many characters is in flight. Raises Refusal (429) where too many are."""
-        most = TEXTS_WAITING * self.limits.characters
-        if self.n_requests >= self.limits.queue or self.n_characters + n_characters > most:
-            wait = math.ceil(self.n_requests * self._seconds_each)
-            wait = min(max(wait, SHORTEST_WAIT), LONGEST_WAIT)
-            raise Refusal(429, f"too many requests are waiting: try again in {wait} s", wait)
+    def admitted(self, n_characters: int, client: Client = UNKNOWN_CLIENT) -> Admission:
+        """Count a request of so many characters as in flight. Raises Refusal (429) where too many are: of all
+        clients, or of this one."""
+        limits = self.limits
+        most = TEXTS_WAITING * limits.characters
+        if self.n_requests >= limits.queue or self.n_characters + n_characters > most:
+            self._refuse("too many requests are waiting", self.n_requests)
+        accounts = client.accounts()
+        most = max(limits.characters, most * limits.queue_per_client // limits.queue)
+        for name in accounts:
+            own = self._requests_of[name]
+            if own >= limits.queue_per_client or self._characters_of[name] + n_characters > most:
+                self._refuse("too many requests of this client are waiting", own)
         began = time.monotonic()
-        self.n_requests += 1
-        self.n_characters += n_characters
-        try:
-            yield
-        finally:
-            self.n_requests -= 1
-            self.n_characters -= n_characters
+
+        def count(sign: int) -> None:
+            self.n_requests += sign
+            self.n_characters += sign * n_characters
+            for name in accounts:
+                self._requests_of[name] += sign
+                self._characters_of[name] += sign * n_characters
+                if not self._requests_of[name]:  # nothing is kept of who has gone
+                    del self._requests_of[name], self._characters_of[name]
+
+        def release() -> None:
+            count(-1)
             now = time.monotonic()
             since = now - max(began, self._last_answer)
             self._seconds_each += 0.1 * (since - self._seconds_each)
             self._last_answer = now
+
+        count(1)
+        return Admission(release)
+
+    def _refuse(self, why: str, n_requests: int) -> None:
+        """Raise Refusal (429) with the seconds after which as many requests as wait now will be answered."""
+        wait = min(max(math.ceil(n_requests * self._seconds_each), SHORTEST_WAIT), LONGEST_WAIT)
+        raise Refusal(429, f"{why}: try again in {wait} s", wait)
+
+    @property
+    def not_ready(self) -> str | None:
+        """Why requests should go to another server just now; None: they may come."""
+        if self.draining:
+            return "the server is about to end"
+        if dead := [str(direction) for direction, worker in self.workers.items() if not worker.alive]:
+            return f"the model of {', '.join(dead)} is not loaded"
+        if (
+            self.n_requests >= self.limits.queue
+            or self.n_characters >= TEXTS_WAITING * self.limits.characters
+        ):
+            return "too many requests are waiting"
+        return None
+
+    async def within_deadline(self, work: Awaitable[T]) -> T:
+        """Await work. Raises Refusal (503) and cancels it when it takes longer than the limits allow."""
+        try:
+            async with asyncio.timeout(self.limits.compute_seconds) as deadline:
+                return await work
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            self.metrics.count("deadlines_total", what="compute")
+            raise Refusal(
+                503, f"the text was not translated within {self.limits.compute_seconds:g} s: send less of it"
+            ) from None
 
     def check(self, wanted: Wanted) -> Wanted:
         """Return a request with the codes of served languages, and with the default of what is kept. Raises
@@ -138,7 +210,16 @@ class Service:
     ) -> list[Translated]:
         """The translation of each text, in their order. wanted: as `check` gives it; on_part: is given a
         text's number and what its translation goes on with, while it is decoded. Cancelled, it leaves the
-        workers. Raises Refusal where a text's language is found out and not translated into the target."""
+        workers. Raises Refusal where a text's language is found out and not translated into the target, and
+        where it takes too long."""
+        began = time.monotonic()
+        found = await self.within_deadline(self._translate(texts, wanted, on_part))
+        self.metrics.observe(time.monotonic() - began)
+        return found
+
+    async def _translate(
+        self, texts: Sequence[str], wanted: Wanted, on_part: OnPart | None
+    ) -> list[Translated]:
         guesses: list[Guess | None] = [None] * len(texts)
         if wanted.source == AUTO:  # in a thread: ten thousand texts take seconds
             guesses = await asyncio.to_thread(lambda: [self._guess(text, wanted.target) for text in texts])
@@ -219,8 +300,14 @@ class Service:
         return found
 
     async def document(self, document: DocumentSource, wanted: Wanted) -> bytes:
-        """Translate a file. wanted: as `check` gives it. Raises Refusal where it cannot be read or has too
-        much text."""
+        """Translate a file. wanted: as `check` gives it. Raises Refusal where it cannot be read, has too much
+        text or takes too long."""
+        began = time.monotonic()
+        found = await self.within_deadline(self._document(document, wanted))
+        self.metrics.observe(time.monotonic() - began)
+        return found
+
+    async def _document(self, document: DocumentSource, wanted: Wanted) -> bytes:
         (lines,) = await self.documents.read([document])
         self.limits.check_texts(lines)
         source = wanted.source
@@ -245,11 +332,14 @@ class Service:
         on_part: Callable[[int, bytes], None] | None,
     ) -> list[Answer]:
         """What the models of all steps find, the last ones' answers."""
+        client = wanted.client.accounts()[-1]
         for step in path[:-1]:
-            answers = await self._ask(step, lines, 1, None, self._rules_of(wanted, step))
+            answers = await self._ask(step, lines, 1, None, self._rules_of(wanted, step), client)
             lines = [answer.hypotheses[0].text for answer in answers]
         step = path[-1]
-        return await self._ask(step, lines, 1 + wanted.alternatives, on_part, self._rules_of(wanted, step))
+        return await self._ask(
+            step, lines, 1 + wanted.alternatives, on_part, self._rules_of(wanted, step), client
+        )
 
     def _rules_of(self, wanted: Wanted, step: Direction) -> Rules | None:
         """What translations of a step must contain: kept spans, the server's terms and the client's."""
@@ -269,8 +359,9 @@ class Service:
         n_best: int,
         on_part: Callable[[int, bytes], None] | None,
         rules: Rules | None,
+        client: str,
     ) -> list[Answer]:
-        """What a worker finds for lines."""
+        """What a worker finds for lines of a client."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Answer]] = loop.create_future()
 
@@ -290,7 +381,7 @@ class Service:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(on_part, line, text)  # type: ignore[arg-type]
 
-        job = Job(lines, done, n_best, part if on_part is not None else None, rules)
+        job = Job(lines, done, n_best, part if on_part is not None else None, rules, client)
         worker = self.workers[step]
         worker.submit(job)
         try:

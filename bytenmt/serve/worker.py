@@ -31,7 +31,7 @@ class Job:
     """Lines that are answered together.
 
     lines: valid UTF-8 without line ends; n_best: hypotheses of each that are wanted; rules: what the
-    translations owe. on_done: is given the
+    translations owe; client: whose it is: clients take turns, then their jobs. on_done: is given the
     answers in the order of the lines, or what went wrong. on_part: where it is given, the number of a line
     and what its translation goes on with, in whole characters, the lines one after another. Both are called
     by the worker's thread and must not raise.
@@ -42,6 +42,7 @@ class Job:
     n_best: int = 1
     on_part: Callable[[int, bytes], None] | None = None
     rules: Rules | None = None
+    client: str = ""
     pieces: list[list[Piece]] = field(default_factory=list, init=False)
     asked: list[list[Request | None]] = field(default_factory=list, init=False)
     found: dict[Request | None, list[Hypothesis]] = field(default_factory=dict, init=False)
@@ -85,6 +86,11 @@ class Worker:
         self.n_steps = self.n_sentence_steps = 0
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread is there to translate."""
+        return self._thread.is_alive()
 
     def submit(self, job: Job) -> None:
         """From any thread."""
@@ -147,7 +153,7 @@ class Worker:
         for request in dict.fromkeys(request for line in job.asked for request in line):
             if request is not None:
                 lane = self._lane(translator, kind, len(request.source or b"") <= SHORT)
-                number = lane.scheduler.submit(request, job)
+                number = lane.scheduler.submit(request, job, job.client)
                 job.numbers[request] = lane, number
                 lane.jobs[number] = job, request
         self._tell(job)

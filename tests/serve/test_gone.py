@@ -29,8 +29,8 @@ def serving(gate: Gate) -> Iterator[tuple[Server, tuple[str, int]]]:
 
 def request(text: str, accept: str) -> bytes:
     body = json.dumps({"q": text, "source": "ko", "target": "en"}).encode()
-    head = f"POST /translate HTTP/1.1\r\nhost: x\r\naccept: {accept}\r\ncontent-type: application/json\r\n"
-    return head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body
+    head = f"POST /translate HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\n"
+    return head.encode() + b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body
 
 
 @pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])

@@ -131,11 +131,11 @@ def test_slow_and_broken_clients_are_left(run: Path, tmp_path: Path) -> None:
     """A head or a body that does not come, and one that never ends."""
     with served(tmp_path, "-m", f"ko-en={run}", "--patience", "1", "--max-body", "1000") as server:
         assert raw(server, b"") == b"" and raw(server, b"POST /translate HTT") == b""
-        head = b"POST /translate HTTP/1.1\r\nhost: x\r\ncontent-length: 50\r\n\r\n"
+        head = b"POST /translate HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n"
         assert raw(server, head + b"q=").startswith(b"HTTP/1.1 408 ")
         assert raw(server, b"GET / HTTP/1.1\r\nx: ".ljust(MOST_HEAD + 1, b"a")).startswith(b"HTTP/1.1 400 ")
         assert raw(server, b"\x16\x03\x01\x02\x00\x01").startswith(b"HTTP/1.1 400 ")
-        chunked = b"POST /translate HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+        chunked = b"POST /translate HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
         assert raw(server, chunked + b"7d0\r\n" + b"a" * 2000 + b"\r\n0\r\n\r\n").startswith(b"HTTP/1.1 413 ")
         assert json.loads(server.text("health")) == {"status": "ok"}
         assert server.end() == 0

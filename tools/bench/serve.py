@@ -87,7 +87,7 @@ async def _client(
     while time.perf_counter() < until:
         line = lines[len(found) % len(lines)]
         body = json.dumps({"q": line, "source": pair[0], "target": pair[1]}).encode()
-        head = "POST /translate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        head = "POST /translate HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         began = time.perf_counter()
         writer.write(head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body)
         answer = await reader.readuntil(b"\r\n\r\n")

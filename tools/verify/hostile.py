@@ -78,7 +78,7 @@ def http(
     body: bytes, kind: str = "application/json", path: str = "/translate", method: str = "POST"
 ) -> bytes:
     """A whole request, after which the server closes."""
-    head = f"{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: {kind}\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: {kind}\r\n"
     return head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body
 
 
@@ -148,7 +148,7 @@ def huge(chance: random.Random) -> Sent:
     how = chance.randrange(4)
     if how == 0:
         chunk = b"%x\r\n" % size + b"a" * size + b"\r\n0\r\n\r\n"
-        head = b"POST /translate HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+        head = b"POST /translate HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
         return Sent("huge chunk", head + chunk, False)
     if how == 1:
         return Sent("many texts", http(fields([""] * 12_000)), False)

@@ -27,6 +27,7 @@ LOOPBACK = "127.0.0.1"
 PACKAGES = ("starlette", "uvicorn", "httptools", "websockets", "python_multipart")
 SAMPLED = 200_000  # bytes of a training text that detection learns from
 
+TIMEOUT = within(Bounds(1, 86_400))
 LIMITS = options(
     click.option("--max-body", type=COUNT, default=2_000_000, show_default=True, help="Bytes of a request."),
     click.option(
@@ -38,6 +39,13 @@ LIMITS = options(
         default=256,
         show_default=True,
         help="Requests that wait or are decoded; more are told to come again (429).",
+    ),
+    click.option(
+        "--max-queue-per-client",
+        type=COUNT,
+        default=64,
+        show_default=True,
+        help="The same of one client address, and of one API key.",
     ),
     click.option(
         "--patience",
@@ -59,6 +67,53 @@ LIMITS = options(
         default=1_000_000_000,
         show_default=True,
         help="Bytes of memory that either of these may take.",
+    ),
+    click.option(
+        "--send-timeout",
+        type=TIMEOUT,
+        default=30,
+        show_default=True,
+        help="Seconds after which a client that does not read its answer is cut off.",
+    ),
+    click.option(
+        "--compute-timeout",
+        type=TIMEOUT,
+        default=300,
+        show_default=True,
+        help="Seconds that the translation of a request may take, waiting included (503).",
+    ),
+    click.option(
+        "--request-timeout",
+        type=TIMEOUT,
+        default=600,
+        show_default=True,
+        help="Seconds from a request's headers to the end of its answer.",
+    ),
+)
+ACCESS = options(
+    click.option("--api-keys", type=FILE, help="A file of keys, one a line, of which a request needs one."),
+    click.option(
+        "--allowed-host",
+        "allowed_hosts",
+        metavar="NAME",
+        multiple=True,
+        help="A name that the server is reached by, checked against the Host header; * is any. By default"
+        " loopback names alone where it listens at a loopback address, elsewhere any.",
+    ),
+    click.option(
+        "--allowed-origin",
+        "allowed_origins",
+        metavar="ORIGIN",
+        multiple=True,
+        help="A site, as https://example.org, whose pages may use the server (CORS); * is any. By default"
+        " none but the server's own page.",
+    ),
+    click.option(
+        "--trusted-proxy",
+        "trusted_proxies",
+        metavar="ADDRESS",
+        multiple=True,
+        help="The address or network of a proxy whose X-Forwarded-For header tells the client's address.",
     ),
 )
 SEARCH = options(
@@ -94,7 +149,6 @@ SEARCH = options(
 )
 @click.option("--host", default=LOOPBACK, show_default=True, help="The address to listen at.")
 @click.option("--port", type=within(Bounds(0, 65535)), default=5000, show_default=True, help="0: a free one.")
-@click.option("--api-keys", type=FILE, help="A file of keys, one a line, of which a request needs one.")
 @click.option(
     "--suggestions", type=FILE, help="A folder that keeps what is sent to /suggest, a TSV a direction."
 )
@@ -123,25 +177,33 @@ SEARCH = options(
     "--log-format", type=click.Choice(["text", "json"]), default="text", help="Of the lines on stderr."
 )
 @click.option("--log-requests/--no-log-requests", default=True, help="A line for each request.")
+@ACCESS
 @LIMITS
 @SEARCH
 def serve(
     models: tuple[str, ...],
     host: str,
     port: int,
-    api_keys: Path | None,
     suggestions: Path | None,
     samples: tuple[str, ...],
     keep: str,
     glossaries: tuple[str, ...],
     log_format: str,
     log_requests: bool,
+    api_keys: Path | None,
+    allowed_hosts: tuple[str, ...],
+    allowed_origins: tuple[str, ...],
+    trusted_proxies: tuple[str, ...],
     max_body: int,
     max_characters: int,
     max_queue: int,
+    max_queue_per_client: int,
     patience: int,
     document_seconds: int,
     document_memory: int,
+    send_timeout: int,
+    compute_timeout: int,
+    request_timeout: int,
     precision: str,
     threads: int | None,
     **search: Any,
@@ -152,11 +214,12 @@ def serve(
 
     Languages that no model joins directly are joined over others. SIGTERM ends it when what was accepted is
     answered. It listens on this machine alone unless --host says otherwise: give --api-keys then, and put a
-    server that speaks TLS before it.
+    proxy that speaks TLS before it, named by --trusted-proxy.
     """
     _check_packages()
     from bytenmt.serve.detect import Detector
     from bytenmt.serve.explain import Explainer
+    from bytenmt.serve.http.access import AccessPolicy, is_loopback
     from bytenmt.serve.http.app import Server
     from bytenmt.serve.http.logs import Log
     from bytenmt.serve.http.server import listening, run
@@ -169,13 +232,18 @@ def serve(
     taken = Suggestions(suggestions) if suggestions else None
     texts = _named(samples, "--detect-text", "ko=FILE")
     limits = Limits(
-        max_body,
-        max_characters,
-        max_queue,
+        body=max_body,
+        characters=max_characters,
+        queue=max_queue,
+        queue_per_client=min(max_queue_per_client, max_queue),
         patience=patience,
+        send_seconds=send_timeout,
+        compute_seconds=compute_timeout,
+        request_seconds=request_timeout,
         document_seconds=document_seconds,
         document_memory=document_memory,
     )
+    _check_access(allowed_origins, trusted_proxies)
     kept = _kept(keep)
     terms = _glossaries(glossaries, directions)
     log = Log(Console(), log_format, log_requests)
@@ -184,7 +252,10 @@ def serve(
         sources = list(dict.fromkeys(direction.source for direction in workers))
         detector = Detector(sources, _samples(runtimes, texts))
         service = Service(workers, detector, limits, keep=kept, glossaries=terms)
-        run(Server(service, log, keys, taken, explain=Explainer(runtimes)), listener, patience)
+        access = AccessPolicy(allowed_hosts, allowed_origins, is_loopback(listener.getsockname()[0]))
+        explain = Explainer(runtimes)
+        server = Server(service, log, keys, taken, explain, access=access, trusted_proxies=trusted_proxies)
+        run(server, listener, patience)
 
 
 def _check_packages() -> None:
@@ -194,6 +265,22 @@ def _check_packages() -> None:
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise BytenmtError(f"serve needs {' and '.join(missing)}: pip install 'bytenmt[serve]'")
+
+
+def _check_access(origins: Sequence[str], proxies: Sequence[str]) -> None:
+    """Raise BytenmtError for what is no origin, or no address or network."""
+    from ipaddress import ip_network
+    from urllib.parse import urlsplit
+
+    for origin in origins:
+        parts = urlsplit(origin)
+        if origin != "*" and (not parts.scheme or not parts.netloc or origin.count("/") != 2):
+            raise BytenmtError(f"--allowed-origin {origin}: expected a site as https://example.org, or *")
+    for proxy in proxies:
+        try:
+            ip_network(proxy)
+        except ValueError as error:
+            raise BytenmtError(f"--trusted-proxy {proxy}: {error}") from None
 
 
 def _named(given: Sequence[str], option: str, example: str) -> list[tuple[str, Path]]:

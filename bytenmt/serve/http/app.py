@@ -6,8 +6,7 @@ Knows requests and the service; knows neither workers nor models.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +18,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.http import openapi
+from bytenmt.serve.http.access import AccessPolicy, CheckAccess
 from bytenmt.serve.http.asked import Asked, asked
 from bytenmt.serve.http.files import SUFFIXES, Shelf, document_source
 from bytenmt.serve.http.logs import Log
@@ -30,7 +31,7 @@ from bytenmt.serve.http.page import page
 from bytenmt.serve.http.responses import Events, json, refused, unknown, while_connected
 from bytenmt.serve.http.streams import Socket, answer, answers, event, parts
 from bytenmt.serve.languages import Direction, name_of
-from bytenmt.serve.limits import Keys, Refusal
+from bytenmt.serve.limits import Client, Keys, Refusal
 from bytenmt.serve.service import AUTO, Service, Translated
 from bytenmt.serve.suggestions import Suggestions
 
@@ -40,7 +41,8 @@ Explain = Callable[[Direction, str, str], Coroutine[Any, Any, dict[str, Any]]]
 @dataclass
 class Server:
     """What the routes share. suggestions: None where none are taken; explain: what is known of a line and its
-    translation besides, None where nothing is."""
+    translation besides, None where nothing is; access: which sites may use it; trusted_proxies: addresses and
+    networks whose X-Forwarded-For and X-Forwarded-Proto headers are believed."""
 
     service: Service
     log: Log
@@ -48,19 +50,20 @@ class Server:
     suggestions: Suggestions | None = None
     explain: Explain | None = None
     shelf: Shelf = field(default_factory=Shelf)
+    access: AccessPolicy = field(default_factory=AccessPolicy)
+    trusted_proxies: Sequence[str] = ()
 
-    async def _asked(self, request: Request) -> Asked:
-        """What a request that is allowed to asks for."""
+    async def _asked(self, request: Request) -> tuple[Asked, Client]:
+        """What a request that is allowed to asks for, and who is asking."""
         found = await asked(request, self.service.limits)
-        self.keys.check(found.key(request.headers))
-        return found
+        return found, found.client(request, self.keys)
 
     async def translate(self, request: Request) -> Response:
         """POST /translate."""
-        found = await self._asked(request)
+        found, client = await self._asked(request)
         service = self.service
         texts, several = found.texts()
-        wanted = service.check(found.wanted(service.limits))
+        wanted = service.check(found.wanted(service.limits))._replace(client=client)
         n_characters = service.limits.check_texts(texts)
         request.state.told = {
             "pair": f"{wanted.source}-{wanted.target}",
@@ -77,12 +80,11 @@ class Server:
             return record
 
         if "text/event-stream" in request.headers.get("accept", ""):
-            admitted = service.admitted(n_characters)
-            admitted.__enter__()  # refused before the stream begins, if at all
+            admission = service.admitted(n_characters, client)  # refused before the stream begins, if at all
 
             async def events() -> AsyncIterator[bytes]:
                 try:
-                    async for part in parts(service, texts, wanted):
+                    async for part in parts(service, texts, wanted, admission):
                         if isinstance(part, tuple):
                             yield event("part", {"index": part[0], "text": part[1]})
                         else:
@@ -90,26 +92,24 @@ class Server:
                 except (Refusal, BytenmtError) as error:
                     yield event("error", {"error": str(error)})
 
-            return Events(events(), lambda: admitted.__exit__(None, None, None))
-        with service.admitted(n_characters):
-            began = time.monotonic()
+            return Events(events(), admission.release)
+        with service.admitted(n_characters, client):
             translated = await while_connected(request, service.translate(texts, wanted))
-            service.metrics.observe(time.monotonic() - began)
         return json(shown(translated))
 
     async def translate_file(self, request: Request) -> Response:
         """POST /translate_file."""
-        found = await self._asked(request)
+        found, client = await self._asked(request)
         if found.file is None:
             raise Refusal(400, "Invalid request: missing file parameter")
         service = self.service
         name, data = found.file
-        wanted = service.check(found.wanted(service.limits)._replace(html=True))
+        wanted = service.check(found.wanted(service.limits)._replace(html=True))._replace(client=client)
         document = document_source(
             name, data, wanted.source, wanted.target, found.text("column", ""), found.text("into", "")
         )
         # How much text a file has is known only when it has been read.
-        with service.admitted(min(len(data), service.limits.characters)):
+        with service.admitted(min(len(data), service.limits.characters), client):
             translated = await while_connected(request, service.document(document, wanted))
         stem, _, suffix = name.rpartition(".")
         path = self.shelf.put(f"{stem}_{wanted.target}.{suffix}", translated)
@@ -129,14 +129,14 @@ class Server:
 
     async def detect(self, request: Request) -> Response:
         """POST /detect."""
-        found = await self._asked(request)
+        found, _ = await self._asked(request)
         text = found.text("q")
         self.service.limits.check_texts([text])
         return json([guess._asdict() for guess in self.service.detector.guesses(text)])
 
     async def suggest(self, request: Request) -> Response:
         """POST /suggest."""
-        found = await self._asked(request)
+        found, _ = await self._asked(request)
         if self.suggestions is None:
             raise Refusal(403, "suggestions are not taken here")
         texts = found.text("q"), found.text("s")
@@ -150,7 +150,7 @@ class Server:
 
     async def explained(self, request: Request) -> Response:
         """POST /explain: of a line (q) and its translation (s), what each character is of and its bits."""
-        found = await self._asked(request)
+        found, client = await self._asked(request)
         if self.explain is None:
             raise Refusal(404, "translations are not explained here")
         texts = found.text("q"), found.text("s")
@@ -159,21 +159,27 @@ class Server:
         path = self.service.languages.path(wanted.source, wanted.target) if wanted.source != AUTO else None
         if path is None or len(path) != 1 or any(c in text for text in texts for c in "\r\n"):
             raise Refusal(400, "Invalid request: expected a line, and a direction that has a model")
-        with self.service.admitted(n_characters):
-            return json(await while_connected(request, self.explain(path[0], *texts)))
+        with self.service.admitted(n_characters, client):
+            explaining = self.service.within_deadline(self.explain(path[0], *texts))
+            return json(await while_connected(request, explaining))
 
     async def languages(self, request: Request) -> Response:
         """GET /languages."""
         return json(self.service.languages.listed())
 
     async def health(self, request: Request) -> Response:
-        """GET /health."""
-        if self.service.draining:
-            return json({"status": "ending"}, 503)
+        """GET /health: whether the process lives."""
         return json({"status": "ok"})
 
+    async def ready(self, request: Request) -> Response:
+        """GET /ready: whether requests should be sent here; 503 where the queue is full, a model is not
+        loaded or the server is about to end."""
+        why = self.service.not_ready
+        return json({"status": "ok"}) if why is None else json({"status": "unavailable", "error": why}, 503)
+
     async def metrics(self, request: Request) -> Response:
-        """GET /metrics."""
+        """GET /metrics; with a key where keys are on, as a bearer token or ?api_key=."""
+        Asked(dict(request.query_params)).client(request, self.keys)
         service = self.service
         gauges: list[tuple[str, dict[str, str], float]] = [
             ("requests_in_flight", {}, service.n_requests),
@@ -248,6 +254,7 @@ class Server:
             "/": self.front,
             "/languages": self.languages,
             "/health": self.health,
+            "/ready": self.ready,
             "/metrics": self.metrics,
             "/frontend/settings": self.settings,
             "/spec": self.spec,
@@ -262,9 +269,18 @@ class Server:
 
     def app(self) -> Starlette:
         """The application."""
-        cors = Middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"])
+        middleware = [
+            Middleware(Outermost, service=self.service, log=self.log),
+            Middleware(CheckAccess, policy=self.access),
+        ]
+        if self.trusted_proxies:
+            middleware.insert(0, Middleware(ProxyHeadersMiddleware, trusted_hosts=list(self.trusted_proxies)))
+        if origins := list(self.access.allowed_origins):
+            every = ["*"]
+            cors = Middleware(CORSMiddleware, allow_origins=origins, allow_methods=every, allow_headers=every)
+            middleware.append(cors)
         return Starlette(
             routes=self.routes(),
-            middleware=[Middleware(Outermost, service=self.service, log=self.log), cors],
+            middleware=middleware,
             exception_handlers={Refusal: refused, HTTPException: unknown},
         )

@@ -1,9 +1,10 @@
-"""What holds for every request: it is counted and told of, an error is one line and JSON, and while the
-server ends, connections are not kept. Knows ASGI; knows no routes.
+"""What holds for every request: it is counted and told of, it has a deadline, an error is one line and JSON,
+and while the server ends, connections are not kept. Knows ASGI; knows no routes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -22,6 +23,7 @@ KNOWN_PATHS = (
     "explain",
     "languages",
     "health",
+    "ready",
     "metrics",
 )
 GONE = 499  # what is counted for a client that has left
@@ -29,6 +31,10 @@ GONE = 499  # what is counted for a client that has left
 
 class Abandoned(Exception):
     """The client has gone."""
+
+
+class Late(Exception):
+    """A request has not been answered before its deadline."""
 
 
 class Outermost:
@@ -56,22 +62,38 @@ class Outermost:
 
         scope.setdefault("state", {})
         try:
-            await self._app(scope, receive, sent)
+            await self._in_time(scope, receive, sent)
         except Exception as error:
             if not await self._mishap(error, status, sent):
                 status = GONE
         self._note(scope, status or GONE, began, n_bytes)
+
+    async def _in_time(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have the application answer. Raises Late when that takes longer than a request may."""
+        try:
+            async with asyncio.timeout(self._service.limits.request_seconds) as deadline:
+                await self._app(scope, receive, send)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            self._service.metrics.count("deadlines_total", what="request")
+            raise Late(f"not answered within {self._service.limits.request_seconds:g} s") from None
 
     async def _mishap(self, error: Exception, status: int, send: Send) -> bool:
         """Answer what went wrong; False: there is nobody to answer."""
         if isinstance(error, ClientDisconnect | Abandoned):
             self._service.metrics.count("abandoned_total")
             return False
-        self._log.say("failed", "error", error=f"{type(error).__name__}: {error}"[:500])
+        message = "the server has failed at this: its log says more"
+        if isinstance(error, Late):
+            message = str(error)
+        else:
+            self._log.say("failed", "error", error=f"{type(error).__name__}: {error}"[:500])
         if not status:
-            body = msgspec.json.encode({"error": "the server has failed at this: its log says more"})
+            body = msgspec.json.encode({"error": message})
             headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-            await send({"type": "http.response.start", "status": 500, "headers": headers})
+            status = 503 if isinstance(error, Late) else 500
+            await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": body})
         return True
 

@@ -21,7 +21,38 @@ from bytenmt.serve.http.logs import FromUvicorn
 
 MOST_HEAD = 1 << 16  # bytes of a request's line and headers
 KEPT_OPEN = 30  # seconds that a connection may be idle
+LEAST_TAKEN = 16_384  # bytes of a long answer that a client must take within the time for sending
 BACKLOG = 2048
+
+
+class CountingTransport:
+    """A transport that counts what is written to it, so that one can tell how much of it the client has taken
+    and how long it has taken nothing."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._n_written = 0
+        self._n_taken = 0  # when `_since` was set
+        self._since: float | None = None  # since when bytes wait of which not enough were taken
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """See asyncio.WriteTransport."""
+        self._n_written += len(data)
+        self._transport.write(data)
+
+    def stalled_seconds(self, now: float) -> float:
+        """For how long bytes have been waiting for a client that took fewer than LEAST_TAKEN. now: of a clock
+        that does not jump."""
+        n_waiting = self._transport.get_write_buffer_size()
+        n_taken = self._n_written - n_waiting
+        if not n_waiting:
+            self._since = None
+        elif self._since is None or n_taken >= self._n_taken + LEAST_TAKEN:
+            self._since, self._n_taken = now, n_taken
+        return 0.0 if self._since is None else now - self._since
 
 
 class Connection(HttpToolsProtocol):
@@ -33,7 +64,7 @@ class Connection(HttpToolsProtocol):
     _n_fields = 0  # of its parts
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(CountingTransport(transport))  # type: ignore[arg-type]
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -95,6 +126,21 @@ class Graceful(uvicorn.Server):
         self.force_exit = self.should_exit
         self.should_exit = True
 
+    async def on_tick(self, counter: int) -> bool:
+        """See uvicorn, which calls it ten times a second."""
+        if not counter % 10:
+            self._drop_stalled()
+        return await super().on_tick(counter)
+
+    def _drop_stalled(self) -> None:
+        """Cut off who has not read for too long. Closing such a connection would wait for its client."""
+        service, now = self._server.service, time.monotonic()
+        for connection in list(self.server_state.connections):
+            transport: Any = connection.transport
+            if transport.stalled_seconds(now) > service.limits.send_seconds:
+                service.metrics.count("deadlines_total", what="send")
+                transport.abort()
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         service = self._server.service
         self._server.log.say("ending", requests=service.n_requests)
@@ -105,6 +151,7 @@ class Graceful(uvicorn.Server):
         until = time.monotonic() + self._seconds
         while (service.n_requests or service.n_lines) and time.monotonic() < until and not self.force_exit:
             await asyncio.sleep(0.02)
+            self._drop_stalled()
         await super().shutdown(sockets)
 
 

@@ -16,7 +16,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.http.asked import Asked, parsed_json
 from bytenmt.serve.limits import Keys, Refusal
-from bytenmt.serve.service import Service, Translated, Wanted
+from bytenmt.serve.service import Admission, Service, Translated, Wanted
 
 PIPELINED = 16  # lines that a client may send before it reads an answer
 POLICY_VIOLATION = 1008
@@ -24,13 +24,15 @@ Part = tuple[int, str]
 
 
 async def parts(
-    service: Service, texts: Sequence[str], wanted: Wanted
+    service: Service, texts: Sequence[str], wanted: Wanted, admission: Admission
 ) -> AsyncIterator[Part | list[Translated]]:
-    """The number of a text and what its translation goes on with, again and again; then the translations."""
+    """The number of a text and what its translation goes on with, again and again; then the translations. The
+    request's place is released as soon as all is computed, however slowly the parts are taken."""
     queue: asyncio.Queue[Part | None] = asyncio.Queue()
     task = asyncio.ensure_future(
         service.translate(texts, wanted, lambda number, part: queue.put_nowait((number, part)))
     )
+    task.add_done_callback(lambda _: admission.release())
     task.add_done_callback(lambda _: queue.put_nowait(None))
     try:
         while (part := await queue.get()) is not None:
@@ -94,28 +96,44 @@ class Socket:
 
     async def _answer_all(self, inbox: asyncio.Queue[str | None]) -> None:
         while (message := await inbox.get()) is not None:
-            fields = dict(self._fields)
+            known: dict[str, Any] = {}
             try:
+                fields = dict(self._fields)
                 if not self._plain and message.lstrip()[:1] == "{":
                     fields |= parsed_json(message)
                 else:
                     fields["q"] = message
-                await self._answer(Asked(fields), {"id": fields["id"]} if "id" in fields else {})
+                asked = Asked(fields)
+                if "id" in fields:
+                    known = {"id": asked.message_id()}
+                await self._answer_in_time(asked, known)
             except (Refusal, BytenmtError) as error:
-                await self._refused(error, {"id": fields["id"]} if "id" in fields else {})
+                await self._refused(error, known)
                 if isinstance(error, Refusal) and error.status == 403:
                     await self._socket.close(POLICY_VIOLATION)
                     return
             self._service.n_lines -= 1
             self._n_lines -= 1
 
+    async def _answer_in_time(self, asked: Asked, known: dict[str, Any]) -> None:
+        """Answer a message. Raises Refusal (503) when that takes longer than a request may."""
+        limits = self._service.limits
+        try:
+            async with asyncio.timeout(limits.request_seconds) as deadline:
+                await self._answer(asked, known)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            self._service.metrics.count("deadlines_total", what="request")
+            raise Refusal(503, f"not answered within {limits.request_seconds:g} s") from None
+
     async def _answer(self, asked: Asked, known: dict[str, Any]) -> None:
-        self._keys.check(asked.key(self._socket.headers))
+        client = asked.client(self._socket, self._keys)
         service = self._service
-        wanted = service.check(asked.wanted(service.limits))
+        wanted = service.check(asked.wanted(service.limits))._replace(client=client)
         texts = [asked.text("q")]
-        with service.admitted(service.limits.check_texts(texts)):
-            async for part in parts(service, texts, wanted):
+        with service.admitted(service.limits.check_texts(texts), client) as admission:
+            async for part in parts(service, texts, wanted, admission):
                 if isinstance(part, tuple):
                     if not self._plain:
                         await self._send({**known, "part": part[1]})
