@@ -375,10 +375,6 @@ def test_health_figures_and_what_else_is_asked_first() -> None:
         assert asked.get("/frontend/settings").json()["charLimit"] == Limits().characters
         for answer, status in ((asked.get("/none"), 404), (asked.get("/translate"), 405)):
             assert (answer.status_code, list(answer.json())) == (status, ["error"])
-        foreign = {"origin": "https://elsewhere.example"}
-        assert asked.get("/languages", headers=foreign).headers["access-control-allow-origin"] == "*"
-        asking = {**foreign, "access-control-request-method": "POST"}
-        assert asked.options("/translate", headers=asking).status_code == 200
 
 
 def test_a_failure_is_told_in_the_log_and_not_to_the_client() -> None:

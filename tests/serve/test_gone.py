@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from made_up_service import MANY_LINES, SECONDS, Gate, made_up_server, wait_for_nothing
 
 from bytenmt.serve.http.app import Server
 from bytenmt.serve.http.server import listening, run
+from bytenmt.serve.limits import Limits
 from tools.bench.serve import Load, _load
+from tools.verify.never_reading import request_bytes, text_frame
 
 
 @contextmanager
-def serving(gate: Gate) -> Iterator[tuple[Server, tuple[str, int]]]:
+def serving(gate: Gate, limits: Limits | None = None) -> Iterator[tuple[Server, tuple[str, int]]]:
     """A server of made-up engines in a thread, and its address."""
     listener = listening("127.0.0.1", 0)
     listener.listen()  # who comes before the thread is there waits
-    server, _ = made_up_server("ko-en", gate=gate)
+    server, _ = made_up_server("ko-en", gate=gate, limits=limits)
     threading.Thread(target=run, args=(server, listener, 5.0), daemon=True).start()
     yield server, listener.getsockname()[:2]
 
@@ -48,6 +52,69 @@ def test_who_leaves_is_not_decoded_for(accept: str) -> None:
         (worker,) = server.service.workers.values()
         assert len(gate.lines()) < 15, "lines that nobody waits for"
         assert not worker._jobs and not any(lane.jobs for lane in worker._lanes.values())
+
+
+LONG = "x" * 4_000_000  # more than the kernel keeps for a connection that nobody reads
+PATIENT = Limits(body=5_000_000, characters=5_000_000, send_seconds=0.5)
+
+
+def small_buffer(address: tuple[str, int], data: bytes) -> socket.socket:
+    """A connection that has sent data and takes little."""
+    asked = socket.socket()
+    asked.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    asked.settimeout(SECONDS)
+    asked.connect(address)
+    asked.sendall(data)
+    return asked
+
+
+def asks_for_a_long_answer(address: tuple[str, int], kind: str) -> socket.socket:
+    """A connection to which the server begins to send LONG; of a language into itself it is as it was."""
+    if kind != "websocket":
+        data = request(LONG, "text/event-stream" if kind == "events" else "*/*")
+        return small_buffer(address, data.replace(b'"ko"', b'"en"'))
+    asked = small_buffer(address, request_bytes("websocket", "", ("en", "en")))
+    assert asked.recv(12) == b"HTTP/1.1 101"
+    asked.sendall(text_frame(LONG))
+    return asked
+
+
+def n_cut_off(server: Server) -> int:
+    found = re.search(r'deadlines_total\{what="send"\} (\d+)', server.service.metrics.text())
+    return int(found[1]) if found else 0
+
+
+@pytest.mark.parametrize("kind", ["http", "events", "websocket"])
+def test_who_does_not_read_is_cut_off(kind: str) -> None:
+    """It holds no place while it is sent its answer, and its connection ends."""
+    with serving(Gate(), PATIENT) as (server, address), asks_for_a_long_answer(address, kind) as asked:
+        until = time.monotonic() + SECONDS
+        while not n_cut_off(server):
+            assert time.monotonic() < until, "the connection of a client that reads nothing stays"
+            time.sleep(0.05)
+        assert server.service.n_requests == 0
+        n_read = 0
+        with suppress(ConnectionResetError):
+            while part := asked.recv(1 << 16):
+                n_read += len(part)
+        assert n_read < len(LONG)
+        while server.service.n_lines:
+            assert time.monotonic() < until, "a line is answered that nobody reads"
+            time.sleep(0.05)
+
+
+def test_who_reads_slowly_is_not() -> None:
+    """Longer than the time for sending, while it takes a part of it within that time."""
+    with serving(Gate(), PATIENT) as (server, address), asks_for_a_long_answer(address, "http") as asked:
+        n_read = 0
+        began = time.monotonic()
+        while n_read < len(LONG):
+            part = asked.recv(1 << 16)
+            assert part, "cut off"
+            n_read += len(part)
+            # 4 MB in about three seconds, six times the deadline
+            time.sleep(max(0.0, began + 3 * n_read / len(LONG) - time.monotonic()))
+        assert time.monotonic() - began > 2 and not n_cut_off(server)
 
 
 def test_many_at_once() -> None:
