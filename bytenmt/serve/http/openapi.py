@@ -62,11 +62,14 @@ GUESS: Schema = {
 ERROR: Schema = {"type": "object", "properties": {"error": STRING}, "required": ["error"]}
 REFUSALS = {
     "400": "The request is not valid.",
-    "403": "The API key is missing or wrong.",
+    "403": "The API key is missing or wrong, or a page of another site asks.",
     "408": "The request did not arrive in time.",
     "413": "The request is too long, or a document takes too much time or memory to read.",
-    "429": "Too many requests are waiting; Retry-After has the seconds to wait.",
+    "421": "The Host header is not a name of this server.",
+    "429": "Too many requests are waiting, of all clients or of this one; Retry-After has the seconds"
+    " to wait.",
     "500": "The server has a fault.",
+    "503": "A deadline has passed.",
 }
 LANGUAGES = ("source", "target")
 TRANSLATED: Schema = {
@@ -183,7 +186,15 @@ def description() -> dict[str, Any]:
         "/languages": _get("List the languages", _answer("All.", {"type": "array", "items": language})),
         "/frontend/settings": _get("What the page needs to know", _answer("Limits and features.", None)),
         "/health": _get("Tell whether the server runs", _answer("It does.", None)),
-        "/metrics": _get("Figures for Prometheus", _answer("Text format 0.0.4.", STRING, "text/plain")),
+        "/ready": _get(
+            "Tell whether requests should be sent here; 503 where the queue is full, a model is not loaded or"
+            " the server is about to end",
+            _answer("They should.", None),
+        ),
+        "/metrics": _get(
+            "Figures for Prometheus, with a key where keys are required",
+            _answer("Text format 0.0.4.", STRING, "text/plain"),
+        ),
         "/download_file/{token}/{name}": _get(
             "Fetch a translated file",
             _answer("Its bytes.", {**STRING, "format": "binary"}, "application/octet-stream"),
