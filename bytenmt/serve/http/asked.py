@@ -25,7 +25,6 @@ from bytenmt.serve.service import Wanted
 
 MOST_FIELDS = 10_000
 MOST_TERMS, LONGEST_TERM = 200, 300  # of a glossary; characters of a term and its targets
-LONGEST_ID, LARGEST_ID = 64, 1 << 53  # characters; a number that JavaScript's cannot have exactly
 DISCARDED = 16  # times the body's limit: read, so that a client that writes first gets to read its answer
 TRUE = ("1", "true", "yes", "on")
 
@@ -75,17 +74,6 @@ class Asked:
         the request has not."""
         host = connection.client.host if connection.client else "unknown"
         return Client(client_address(host), keys.check(self.key(connection.headers)))
-
-    def message_id(self) -> str | int | None:
-        """The id that the answers to a websocket's message are to have, None where it has none. Raises
-        Refusal (400)."""
-        value = self.fields.get("id")
-        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-            if value is None or abs(value) < LARGEST_ID:
-                return value
-        elif isinstance(value, str) and len(value) <= LONGEST_ID:
-            return _text(value, "id")
-        raise Refusal(400, f"Invalid request: id is a text of at most {LONGEST_ID} characters, or a number")
 
     def key(self, headers: Headers) -> str | None:
         """The API key, wherever clients put it."""

@@ -19,6 +19,7 @@ from bytenmt.serve.limits import Keys, Refusal
 from bytenmt.serve.service import Admission, Service, Translated, Wanted
 
 PIPELINED = 16  # lines that a client may send before it reads an answer
+LONGEST_ID, LARGEST_ID = 64, 1 << 53  # characters; the first number that JavaScript does not have exactly
 POLICY_VIOLATION = 1008
 Part = tuple[int, str]
 
@@ -105,7 +106,7 @@ class Socket:
                     fields["q"] = message
                 asked = Asked(fields)
                 if "id" in fields:
-                    known = {"id": asked.message_id()}
+                    known = {"id": message_id(fields["id"])}
                 await self._answer_in_time(asked, known)
             except (Refusal, BytenmtError) as error:
                 await self._refused(error, known)
@@ -151,6 +152,18 @@ class Socket:
 
     async def _send(self, value: Any) -> None:
         await self._socket.send_text(msgspec.json.encode(value).decode())
+
+
+def message_id(value: object) -> str | int | None:
+    """Return the id of a message as its answers repeat it. Raises Refusal (400) where it is neither a short
+    text nor a whole number nor null."""
+    if isinstance(value, str) and len(value) <= LONGEST_ID:
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST_ID:
+        return value
+    if value is None:
+        return None
+    raise Refusal(400, f"Invalid request: id is a text of at most {LONGEST_ID} characters, or a whole number")
 
 
 def answer(found: Translated, wanted: Wanted) -> dict[str, Any]:
