@@ -3,6 +3,11 @@
     python tools/get_data.py multi30k -o corpora
     python tools/reproduce.py multi30k-en-de --corpora corpora -o results [--row bahdanau] [--minutes 120]
 
+A row may have a budget in minutes, which becomes one in updates once its training was timed alone on a quiet
+machine, and may then be trained beside other work:
+
+    python tools/reproduce.py tatoeba-equal-minutes --corpora corpora -o results --time 5
+
 A table is a file of tools/recipes: the corpus, what is scored, and for each row the options of its
 training, whose limits and schedule are in updates or CPU minutes, so that it may be stopped at any moment:
 by Ctrl-C, or after --minutes, which ends what is running as Ctrl-C does; the same command goes on. Rows
@@ -19,6 +24,7 @@ import argparse
 import json
 import math
 import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,16 +53,63 @@ def train(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float) -
     """Begin a row's training or go on with it, to its end. until: of time.monotonic(). Raises Stopped, and
     RuntimeError where training fails."""
     one, run = recipe.rows[row], folder / row / "run"
-    if one.distil and not (pairs := recipe.distilled(row, folder)).is_file():
-        teachers = map(str, recipe.teachers(row, folder))
-        source = str(corpora / recipe.texts["src"])
-        words = [*teachers, "--src", source, "-o", str(pairs), "-b", str(max(2, recipe.beam))]
-        more = ["--", "--threads", "1", "--precision", "int8"]
-        _wait([sys.executable, str(TOOLS / "distil.py"), *words, *more], f"the translations for {row}", until)
-    program = [sys.executable, str(TOOLS / "rival/train.py")] if one.program == RIVAL else [*PROGRAM, "train"]
+    if one.minutes and recipe.timing(row, folder) is None:
+        raise BytenmtError(f"row {row} has a budget of {one.minutes:g} minutes: time it first, by --time 5")
+    if one.distil:
+        _teach(recipe, row, corpora, folder, until)
     begun = any((run / name).is_file() for name in ("checkpoints.json", "checkpoint.pt"))
     more = ["--resume"] if begun else []
-    _wait([*program, *recipe.training(row, corpora, folder), *more], f"the training of {row}", until)
+    words = [*_program(one.program), *recipe.training(row, corpora, folder), *more]
+    _wait(words, f"the training of {row}", until)
+
+
+def _teach(recipe: Recipe, row: str, corpora: Path, folder: Path, until: float) -> None:
+    """Have a row's teachers translate its source texts, where that is not done. Raises as train does."""
+    for source, pairs in zip(recipe.sources(row), recipe.distilled(row, folder), strict=True):
+        if not pairs.is_file():
+            teachers = map(str, recipe.teachers(row, folder))
+            beam = str(max(2, recipe.beam))
+            words = [*teachers, "--src", str(corpora / source), "-o", str(pairs), "-b", beam]
+            words += ["--", "--threads", "1", "--precision", "int8"]
+            _wait([sys.executable, str(TOOLS / "distil.py"), *words], f"the translations for {row}", until)
+
+
+def time_row(recipe: Recipe, row: str, corpora: Path, folder: Path, minutes: float) -> float:
+    """Train a row for so many CPU minutes and write down how many updates it makes in one.
+
+    Reading text, compiling and validation are not counted. The machine should do nothing else meanwhile.
+    Raises as train does, and BytenmtError where the minutes are too few for two records of metrics.
+    """
+    run = recipe.timing_run(row, folder)
+    words = [*_program(recipe.rows[row].program), *recipe.timed_training(row, corpora, folder, minutes)]
+    shutil.rmtree(run, ignore_errors=True)
+    run.parent.mkdir(parents=True, exist_ok=True)
+    _wait(words, f"the timing of {row}", math.inf)
+    rate = updates_per_minute(_log(run))
+    told = {"updates_per_minute": rate, "minutes": minutes, "hardware": _processor(), "commit": _commit()}
+    run.with_suffix(".json").write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+    shutil.rmtree(run)
+    return rate
+
+
+def updates_per_minute(records: Sequence[dict[str, Any]]) -> float:
+    """Return the updates of a CPU minute between records of training that follow one another.
+
+    Raises BytenmtError where there are none. A record of a validation ends what was timed before it.
+    """
+    updates, seconds = 0, 0.0
+    for one, other in zip(records, records[1:], strict=False):
+        if "train_bits_per_byte" in one and "train_bits_per_byte" in other:
+            updates += other["update"] - one["update"]
+            seconds += other["cpu_seconds"] - one["cpu_seconds"]
+    if not updates:
+        raise BytenmtError("no updates were timed: give --time more minutes")
+    return 60 * updates / seconds
+
+
+def _program(name: str) -> list[str]:
+    """The command that trains with a program of a row."""
+    return [sys.executable, str(TOOLS / "rival/train.py")] if name == RIVAL else [*PROGRAM, "train"]
 
 
 def _wait(words: Sequence[str], what: str, until: float) -> None:
@@ -81,6 +134,8 @@ def record(recipe: Recipe, row: str, corpora: Path, folder: Path) -> dict[str, A
         "table": recipe.name,
         "row": row,
         "options": [*recipe.options, *one.options],
+        "minutes": one.minutes,
+        "updates_per_minute": recipe.timing(row, folder),
         "decode": ["-b", str(recipe.beam), *recipe.decode],
         **scored(recipe, row, corpora, folder),
         "valid_bits_per_byte": None if one.ensemble else min(bits for _, bits in curve),
@@ -142,13 +197,33 @@ def main() -> None:
         "--row", action="append", default=[], help="only this one; may be given several times"
     )
     parser.add_argument("--minutes", type=float, default=math.inf, help="of wall clock, then stop")
+    parser.add_argument(
+        "--time",
+        type=float,
+        metavar="MINUTES",
+        help="only time the rows whose budget is in minutes, each alone for so many CPU minutes",
+    )
     args = parser.parse_args()
     try:
+        if args.time:
+            return time_rows(Recipe.read(FOLDER / f"{args.table}.toml"), args)
         stopped = make(Recipe.read(FOLDER / f"{args.table}.toml"), args)
     except BytenmtError as error:
         sys.exit(f"Error: {error}")
     if stopped:
         sys.exit("stopped in a training: the same command goes on")
+
+
+def time_rows(recipe: Recipe, args: argparse.Namespace) -> None:
+    """Time the rows that have a budget in minutes, one for all seeds, and print what that is in updates."""
+    folder = args.output / recipe.name
+    timed = {}
+    for row in recipe.row:
+        base = row.name.partition("@")[0]
+        if row.minutes and base not in timed and (not args.row or {row.name, base} & set(args.row)):
+            timed[base] = time_row(recipe, row.name, args.corpora, folder, args.time)
+            updates = round(row.minutes * timed[base])
+            print(f"{base}: {timed[base]:.1f} updates a minute, {updates:,} in {row.minutes:g} minutes")
 
 
 def make(recipe: Recipe, args: argparse.Namespace) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from bytenmt.config.schema import load_config
 from bytenmt.errors import BytenmtError
 from tools import reproduce
-from tools.reproduce import Stopped
+from tools.reproduce import Stopped, updates_per_minute
 from tools.results.recipe import FOLDER, REPOSITORY, Recipe
 from tools.results.told import table
 
@@ -228,6 +228,84 @@ def test_seeds_of_a_language_model_are_told_by_stream_and_window(recipe: Recipe,
     lines = table(Recipe.read(tmp_path / "books.toml"), found, tmp_path).splitlines()
     assert lines[2].startswith("|  | bits/byte, stream | bits/byte, windows | valid")
     assert lines[4].startswith("| a | 2.2500 ± 0.2500 | 3.1250 ± 0.1250 |  | 9 |")
+
+
+MIXED = """
+title = "Mixed"
+weights = [1, 2.5]
+texts = { src = ["a.src", "b.src"], tgt = ["a.tgt", "b.tgt"], valid-src = "a.src", valid-tgt = "a.tgt" }
+test = { src = "a.src", ref = "a.tgt" }
+seeds = [1, 2]
+
+[[row]]
+name = "teacher"
+options = ["--arch", "luong"]
+
+[[row]]
+name = "student"
+distil = ["teacher"]
+options = ["--arch", "seq2seq"]
+
+[[row]]
+name = "timed"
+program = "rival"
+minutes = 36
+options = ["--noise", "0.1"]
+"""
+
+
+def test_corpora_are_mixed_by_weight(tmp_path: Path) -> None:
+    """Of files and of what teachers make of each; seeds share the translations of their own teacher."""
+    (tmp_path / "mixed.toml").write_text(MIXED, encoding="utf-8")
+    recipe = Recipe.read(tmp_path / "mixed.toml")
+    words = recipe.training("teacher@1", Path("c"), Path("r"))
+    sides = ["--src", "c/a.src", "--src", "c/b.src", "--tgt", "c/a.tgt", "--tgt", "c/b.tgt"]
+    assert words[2:] == [
+        *sides,
+        *("--valid-src", "c/a.src", "--valid-tgt", "c/a.tgt", "--weight", "1", "--weight", "2.5"),
+        *("--arch", "luong", "--seed", "1"),
+    ]
+    words = recipe.training("student@2", Path("c"), Path("r"))
+    pairs = ["r/distilled-teacher@2-1.tsv", "r/distilled-teacher@2-2.tsv"]
+    assert [other for one, other in zip(words, words[1:], strict=False) if one == "--tsv"] == pairs
+    assert "--src" not in words and words.count("--weight") == 2
+
+
+def test_minutes_become_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row is timed once for all its seeds; without a timing it is not trained."""
+    (tmp_path / "mixed.toml").write_text(MIXED, encoding="utf-8")
+    recipe, folder = Recipe.read(tmp_path / "mixed.toml"), tmp_path / "out" / "mixed"
+    assert recipe.training("timed@1", tmp_path, folder)[-2:] == ["--max-updates", "UPDATES"]
+    with pytest.raises(BytenmtError, match="--time"):
+        reproduce.train(recipe, "timed@2", tmp_path, folder, math.inf)
+    commands: list[list[str]] = []
+
+    def run(words: list[str], what: str, until: float) -> None:
+        commands.append(words)
+        run = Path(words[words.index("-o") + 1])
+        run.mkdir(parents=True)
+        found = [(50, 10.0, "train"), (100, 30.0, "train"), (150, 50.0, "train"), (150, 80.0, "valid")]
+        lines = [json.dumps({"update": u, "cpu_seconds": s, f"{t}_bits_per_byte": 1}) for u, s, t in found]
+        (run / "metrics.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    monkeypatch.setattr(reproduce, "_wait", run)
+    args = argparse.Namespace(output=tmp_path / "out", corpora=tmp_path, row=[], time=5.0)
+    reproduce.time_rows(recipe, args)
+    (words,) = commands
+    assert words[-4:] == ["--max-updates", "0", "--max-cpu-minutes", "5"]
+    assert recipe.timing("timed@2", folder) == 150.0  # of 100 updates in 40 seconds
+    for row in ("timed@1", "timed@2"):
+        assert recipe.training(row, tmp_path, folder)[-2:] == ["--max-updates", "5400"]
+
+
+def test_updates_between_validations_are_timed() -> None:
+    def records(*kinds: str) -> list[dict[str, Any]]:
+        made = enumerate(kinds)
+        return [{"update": 10 * i, "cpu_seconds": i * i, f"{kind}_bits_per_byte": 1.0} for i, kind in made]
+
+    assert updates_per_minute(records("train", "train", "valid", "train", "train")) == 60 * 20 / 8
+    with pytest.raises(BytenmtError, match="more minutes"):
+        updates_per_minute(records("train", "valid", "train"))
 
 
 def test_every_recipe_can_be_read() -> None:

@@ -18,11 +18,12 @@ from safetensors.torch import save_file
 pytest.importorskip("sentencepiece", reason="the extra [rival] is not installed")
 pytest.importorskip("ctranslate2", reason="the extra [rival] is not installed")
 
+from bytenmt.data.corpus import PairFiles  # noqa: E402
 from bytenmt.errors import BytenmtError, CheckpointError, DataError  # noqa: E402
 from tools.rival import export, score, train, translate  # noqa: E402
 from tools.rival.model import BOS, EOS, Shape, Transformer, sinusoids  # noqa: E402
-from tools.rival.recipe import Stored, load_model  # noqa: E402
-from tools.rival.text import Pairs, Pieces, batch, read_pairs, train_pieces  # noqa: E402
+from tools.rival.recipe import Recipe, Stored, load_model  # noqa: E402
+from tools.rival.text import Pairs, Pieces, TrainingText, batch, read_pairs, train_pieces  # noqa: E402
 
 SMALL = {
     "--vocabulary": 300,
@@ -127,6 +128,38 @@ def test_a_resumed_run_ends_as_one_that_was_not_stopped(tmp_path: Path) -> None:
     (whole, weights), (parts_end, others) = ends
     assert whole["update"] == 24 and whole["valid_bits_per_byte"] == parts_end["valid_bits_per_byte"]
     assert all(torch.equal(weights[name], others[name]) for name in weights)
+
+
+def test_augmented_pairs_are_those_of_bytenmt(tmp_path: Path) -> None:
+    """Every epoch's lines, mixed by weight, are what bytenmt's batches hold; a resumed run sees the same."""
+    (tmp_path / "a").write_text("Anna ist groß\nAb 12 hier\n" * 20, encoding="utf-8")
+    (tmp_path / "b").write_text("Nein\n", encoding="utf-8")
+    a, b = tmp_path / "a", tmp_path / "b"
+    files = [PairFiles(a, a), PairFiles(b, b, weight=5.0)]
+    shares = {"upper_case": 0.3, "lower_case": 0.3, "empty_source": 0.2, "noise": 0.1, "placeholders": 0.2}
+    text = TrainingText(files, Recipe(**shares).data(), seed=3)
+    sources, targets = text.lines(4)
+    assert len(sources) == len(targets) == 45 and not text.is_fixed
+    assert TrainingText(files, Recipe(**shares).data(), seed=3).lines(4) == (sources, targets)
+    assert text.lines(5) != (sources, targets)
+    assert {"ANNA IST GROSS", "anna ist groß", "Anna ist groß"} <= set(targets) and "" in sources
+    assert sum(target.upper() == "NEIN" for target in targets) >= 3
+    plain = TrainingText([PairFiles(a, a)], Recipe().data(), seed=3)
+    assert plain.is_fixed and plain.lines(0)[0] == ["Anna ist groß", "Ab 12 hier"] * 20
+
+
+def test_an_augmented_run_goes_on_as_one_that_was_not_stopped(tmp_path: Path) -> None:
+    """Over the end of an epoch, whose lines are then found anew."""
+    more = ["--max-updates", "60", "--lower-case", "0.5", "--noise", "0.1", "--weight", "0.3"]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train.main(words(tmp_path, whole, *more))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "lr_factor", stopping_at(41, train.lr_factor))
+        train.main(words(tmp_path, parts, *more))
+    assert records(parts)[-1]["update"] == 41 and records(parts)[-1]["epoch"] > 0
+    train.main(words(tmp_path, parts, *more, "--resume"))
+    one, other = records(whole)[-1], records(parts)[-1]
+    assert one["epoch"] == other["epoch"] and one["valid_bits_per_byte"] == other["valid_bits_per_byte"]
 
 
 def stopping_at(update: int, factor):

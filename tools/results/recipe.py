@@ -5,6 +5,7 @@ Knows the files of tools/recipes and the commands that they stand for; runs noth
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,12 +20,16 @@ FOLDER = REPOSITORY / "tools/recipes"
 TRANSLATOR, RIVAL = "bytenmt", "rival"
 
 
+Files = str | tuple[str, ...]  # one file of the corpora, or one of each corpus that is mixed
+
+
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
     """A row. options: of its training, beside the table's; program: whose training; ensemble: rows that
     translate together, so that nothing is trained; distil: rows, or runs of the repository (they hold a
     slash), whose translations of the table's training sources it learns in place of the targets; init_from:
-    the row with whose weights it begins; texts: where its own differ from the table's; not_run: why it was
-    not run, if it was decided so."""
+    the row with whose weights it begins; texts: where its own differ from the table's; minutes: its budget,
+    as many updates as it makes in so many CPU minutes when it trains alone, see reproduce.py --time; not_run:
+    why it was not run, if it was decided so."""
 
     name: str
     title: str = ""
@@ -33,7 +38,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     ensemble: tuple[str, ...] = ()
     distil: tuple[str, ...] = ()
     init_from: str = ""
-    texts: dict[str, str] = {}
+    texts: dict[str, Files] = {}
+    minutes: float = 0.0
     not_run: str = ""
 
     @property
@@ -44,15 +50,17 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table. texts: files of the corpora by the options of train that take them; test: "src" and "ref", or
-    "text" for byte language models; options: of all of bytenmt's trainings; decode: of translate; beam:
+    """A table. texts: files of the corpora by the options of train that take them, several where corpora are
+    mixed; weights: of each corpus, see --weight of train; test: "src" and "ref", or "text" for byte language
+    models; options: of all of bytenmt's trainings; decode: of translate; beam:
     hypotheses kept by all rows; noise: whether rows are also measured in int8 on one thread, for speed, and
     on disturbed sources; tokenize: sacreBLEU's tokenizer; seeds: with each of which every row is trained, as
     a row NAME@SEED of its own."""
 
     name: str = ""
     title: str
-    texts: dict[str, str]
+    texts: dict[str, Files]
+    weights: tuple[float, ...] = ()
     test: dict[str, str]
     options: tuple[str, ...] = ()
     decode: tuple[str, ...] = ()
@@ -95,15 +103,41 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def training(self, row: str, corpora: Path, folder: Path) -> list[str]:
         """What stands behind the program's name to train a row. folder: of the table's rows."""
-        one, run = self.rows[row], folder / row / "run"
+        one = self.rows[row]
+        words = [*self._training(row, corpora, folder, folder / row / "run")]
+        if one.minutes:
+            found = self.timing(row, folder)
+            words += ["--max-updates", "UPDATES" if found is None else str(round(one.minutes * found))]
+        return words
+
+    def timed_training(self, row: str, corpora: Path, folder: Path, minutes: float) -> list[str]:
+        """The same for a training of so many CPU minutes that shows how many updates a row makes."""
+        words = self._training(row, corpora, folder, self.timing_run(row, folder))
+        quick = ["--set", "train.valid_lines=0"] if self.rows[row].program == TRANSLATOR else []
+        return [*words, *quick, "--max-updates", "0", "--max-cpu-minutes", f"{minutes:g}"]
+
+    def _training(self, row: str, corpora: Path, folder: Path, run: Path) -> list[str]:
+        one = self.rows[row]
         texts = self.texts | one.texts
         if one.distil:
             texts = {key: file for key, file in texts.items() if key not in ("src", "tgt")}
         words = ["-o", str(run)]
-        words += [part for key, file in texts.items() for part in (f"--{key}", str(corpora / file))]
-        words += ["--tsv", str(self.distilled(row, folder))] if one.distil else []
+        for key, files in texts.items():
+            words += [part for file in _each(files) for part in (f"--{key}", str(corpora / file))]
+        if one.distil:
+            words += [part for file in self.distilled(row, folder) for part in ("--tsv", str(file))]
+        words += [part for weight in self.weights for part in ("--weight", f"{weight:g}")]
         words += ["--init-from", str(folder / one.init_from / "run")] if one.init_from else []
         return [*words, *(self.options if one.program == TRANSLATOR else ()), *one.options]
+
+    def timing_run(self, row: str, folder: Path) -> Path:
+        """The folder of the run that times a row; one for all its seeds."""
+        return folder / "timing" / row.partition("@")[0]
+
+    def timing(self, row: str, folder: Path) -> float | None:
+        """Updates in a CPU minute of a row, or None where it was not timed."""
+        file = self.timing_run(row, folder).with_suffix(".json")
+        return float(json.loads(file.read_text("utf-8"))["updates_per_minute"]) if file.is_file() else None
 
     def runs(self, row: str, folder: Path) -> list[Path]:
         """The runs by which a row translates."""
@@ -114,9 +148,16 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         distil = self.rows[row].distil
         return [REPOSITORY / name if "/" in name else folder / name / "run" for name in distil]
 
-    def distilled(self, row: str, folder: Path) -> Path:
-        """Where the pairs stand that a row learns from its teachers, and others from the same ones."""
-        return folder / f"distilled-{'+'.join(Path(name).name for name in self.rows[row].distil)}.tsv"
+    def sources(self, row: str) -> tuple[str, ...]:
+        """The source files of a row's training text."""
+        return _each((self.texts | self.rows[row].texts)["src"])
+
+    def distilled(self, row: str, folder: Path) -> list[Path]:
+        """Where the pairs stand that a row learns from its teachers, and others from the same ones: a file
+        for each source file."""
+        name = f"distilled-{'+'.join(Path(name).name for name in self.rows[row].distil)}"
+        n = len(self.sources(row))
+        return [folder / (f"{name}.tsv" if n == 1 else f"{name}-{i + 1}.tsv") for i in range(n)]
 
     def needed(self, rows: Sequence[str]) -> Iterator[str]:
         """These rows and those that must be there before, in the table's order."""
@@ -124,6 +165,10 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         for row in reversed(self.row):
             wanted.update(row.after if row.name in wanted else ())
         return (row.name for row in self.row if row.name in wanted)
+
+
+def _each(files: Files) -> tuple[str, ...]:
+    return (files,) if isinstance(files, str) else files
 
 
 def _seeded(row: Row, seed: int) -> Row:

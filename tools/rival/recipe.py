@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from bytenmt.config.schema import TrainConfig
+from bytenmt.config.schema import AUGMENTATIONS, DataConfig, TrainConfig
 from bytenmt.errors import BytenmtError, CheckpointError
 from tools.rival.model import Shape, Transformer
 
@@ -39,6 +39,13 @@ class Recipe(NamedTuple):
     max_pieces: int = 256
     precision: str = "fp32"
     seed: int = 1
+    noise: float = 0.0
+    copy: float = 0.0
+    placeholders: float = 0.0
+    upper_case: float = 0.0
+    title_case: float = 0.0
+    lower_case: float = 0.0
+    empty_source: float = 0.0
 
     def train(self, max_updates: int, max_cpu_minutes: float) -> TrainConfig:
         """Rate, schedule and limits as bytenmt has them, so that both are counted alike."""
@@ -51,6 +58,10 @@ class Recipe(NamedTuple):
             schedule="cosine",
             **{name: getattr(self, name) for name in same.split()},
         )
+
+    def data(self) -> DataConfig:
+        """What becomes of the training pairs in every epoch: bytenmt's augmentation."""
+        return DataConfig(**{name: getattr(self, name) for name in AUGMENTATIONS})
 
     def shape(self, n_pieces: int) -> Shape:
         """Of the model; n_pieces: those that SentencePiece has found."""
@@ -85,6 +96,13 @@ HELP = {
     "max_pieces": "a training pair with a longer side is left out",
     "precision": "of the products in training; bf16: autocast",
     "seed": "of weights, order and dropout",
+    "noise": "share of a source's characters where a typo is made, as data.noise of bytenmt",
+    "copy": "share of pairs whose items to copy become others, as data.copy",
+    "placeholders": "share of pairs that get a placeholder, tag or address, as data.placeholders",
+    "upper_case": "share of pairs in capitals, as data.upper_case",
+    "title_case": "share of pairs in which every word begins with a capital, as data.title_case",
+    "lower_case": "share of pairs without capitals, as data.lower_case",
+    "empty_source": "share of pairs whose source is emptied, as data.empty_source",
 }
 
 

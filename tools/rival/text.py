@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,12 +17,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from bytenmt.config.schema import DataConfig
+from bytenmt.data.augment.augmenter import Augmenter
+from bytenmt.data.batches import batches
+from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.errors import BytenmtError, DataError
 from tools.extras import package
 from tools.rival.model import BOS, EOS
 
 Ids = npt.NDArray[np.int32]
 PIECES = "pieces.model"
+BATCH_BYTES = 4000  # of the batches in which pairs are augmented
 
 
 def read_lines(path: Path) -> list[str]:
@@ -54,6 +61,41 @@ def train_pieces(lines: Iterable[str], size: int, kind: str) -> bytes:
     except (RuntimeError, OSError) as error:
         raise BytenmtError(f"no {kind} of {size} pieces: {' '.join(str(error).split())}") from None
     return written.getvalue()
+
+
+class TrainingText:
+    """The pairs of every epoch as bytenmt's training would see them: mixed by weight and augmented."""
+
+    def __init__(self, files: Sequence[PairFiles], data: DataConfig, seed: int) -> None:
+        """Raises BytenmtError where the files cannot be read."""
+        self._corpus = ParallelCorpus.open_all(files, "replace", data.max_source_bytes, data.max_target_bytes)
+        self._corpus.require_pairs()
+        self._augmenter, self._seed = Augmenter(self._corpus, data, seed), seed
+        self.is_fixed = not data.augmentations and all(one.weight == 1 for one in files)
+
+    def lines(self, epoch: int) -> tuple[list[str], list[str]]:
+        """Return the sources and the targets of an epoch; all epochs are the same where is_fixed."""
+        sources, targets = [], []
+        if self.is_fixed:
+            for k in range(len(self._corpus)):
+                sources.append(self._corpus.source(k).decode())
+                targets.append(self._corpus.target(k).decode())
+            return sources, targets
+        corpus = self._augmenter.corpus(epoch)
+        plan = epoch_plan(
+            corpus.source_lengths,
+            corpus.target_lengths,
+            BATCH_BYTES,
+            self._seed,
+            epoch,
+            bounds=corpus.bounds,
+            weights=[part.weight for part in corpus.parts],
+        )
+        for data in batches(corpus, plan, change=partial(self._augmenter.change, epoch=epoch)):
+            for source, n_source, target, n_target in zip(*data, strict=True):
+                sources.append(source[: n_source - 1].tobytes().decode())
+                targets.append(target[1:n_target].tobytes().decode())
+        return sources, targets
 
 
 class Pieces:

@@ -4,7 +4,9 @@
         -o runs/rival --max-cpu-minutes 60 --threads 1
 
 What a user would take instead: SentencePiece, PyTorch's own layers (pre-norm), AdamW with warm-up and a
-cosine that ends with the budget, label smoothing, dropout, a moving average of the weights. Minutes count as
+cosine that ends with the budget, label smoothing, dropout, a moving average of the weights. Its pairs can be
+mixed and augmented as bytenmt's are (--weight, --noise, --upper-case …): every epoch's lines come from the
+same code, before they are cut into subwords. Minutes count as
 bytenmt's do: what this process has computed since the first update, validation included, reading text (and
 finding subwords) not. Bits per byte count the pieces that SentencePiece chooses, and EOS, over the target's
 UTF-8 bytes. Needs: pip install 'bytenmt[rival]'.
@@ -18,8 +20,8 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -35,6 +37,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bytenmt.config.facts import Progress
 from bytenmt.config.schema import TrainConfig
+from bytenmt.data.corpus import PairFiles
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.storage.tensor_file import write_atomically
@@ -43,7 +46,17 @@ from bytenmt.training.muon import Muon
 from bytenmt.training.optim import MovingAverage, build_optimizer, fraction_done, lr_factor, set_rate
 from tools.rival.model import MOST_PIECES, Transformer, stacked_maps
 from tools.rival.recipe import BEST, CHECKPOINT, CONFIG, Recipe, Stored, add_options
-from tools.rival.text import PIECES, Batch, Pairs, Pieces, batch, read_lines, read_pairs, train_pieces
+from tools.rival.text import (
+    PIECES,
+    Batch,
+    Pairs,
+    Pieces,
+    TrainingText,
+    batch,
+    read_lines,
+    read_pairs,
+    train_pieces,
+)
 
 VALID_TOKENS = 8000  # pieces a batch
 LOG_EVERY = 50  # updates
@@ -80,19 +93,20 @@ class Run:
         self.nats: list[Tensor] = []  # of the updates since the last record
         self.n_bytes = 0
 
-    def prepare(self, texts: Sequence[Path], resume: bool) -> None:
-        """texts: source and target to learn, source and target to validate. Raises BytenmtError."""
-        source, target, valid_source, valid_target = map(read_lines, texts)
+    def prepare(self, files: Sequence[PairFiles], valid: Sequence[Path], resume: bool) -> None:
+        """files: what to learn; valid: source and target to validate. Raises BytenmtError."""
+        self._text = TrainingText(files, self.recipe.data(), self.recipe.seed)
+        valid_source, valid_target = map(read_lines, valid)
         if resume and Stored.load(self.folder).recipe != self.recipe:
             raise CheckpointError(f"--resume: {self.folder / CONFIG} has another recipe")
         if not resume and (self.folder / CHECKPOINT).exists():
             raise CheckpointError(f"{self.folder} holds a run: go on with --resume, or take another folder")
         self.folder.mkdir(parents=True, exist_ok=True)
         if not resume:
+            source, target = self._text.lines(0)
             found = train_pieces([*source, *target], self.recipe.vocabulary, self.recipe.pieces)
             write_atomically(self.folder / PIECES, found)
-        pieces = Pieces.load(self.folder)
-        self.pairs = read_pairs(source, target, pieces, self.recipe.max_pieces)
+        self._pieces = pieces = Pieces.load(self.folder)
         self.valid = read_pairs(valid_source, valid_target, pieces, MOST_PIECES - 1)
         torch.manual_seed(self.recipe.seed)
         self.model = Transformer(self.recipe.shape(len(pieces)))
@@ -104,7 +118,7 @@ class Run:
             stored = Stored(self.recipe, len(pieces), sum(p.numel() for p in self.model.parameters()))
             write_atomically(self.folder / CONFIG, stored.text().encode())
         cut_metrics(self.folder, self.progress.update)
-        self._plan()
+        self._read_epoch()
         self.said(f"{len(self.pairs.sources)} pairs, {len(pieces)} pieces")
 
     def go(self, valid_every: int, save_minutes: float) -> None:
@@ -137,6 +151,12 @@ class Run:
         """Tell people."""
         print(text, file=sys.stderr, flush=True)
 
+    def _read_epoch(self) -> None:
+        """Find the pairs of the epoch that begins or goes on, and plan its batches."""
+        text = self._text.lines(self.progress.epoch)
+        self.pairs = read_pairs(*text, self._pieces, self.recipe.max_pieces)
+        self._plan()
+
     def _plan(self) -> None:
         self.plan = epoch_plan(
             *self.pairs.lengths(), self.train.max_tokens, self.train.seed, self.progress.epoch
@@ -147,7 +167,11 @@ class Run:
         progress, train = self.progress, self.train
         if progress.batch == self.plan.n_batches:
             progress.epoch, progress.batch = progress.epoch + 1, 0
-            self._plan()
+            if self._text.is_fixed:
+                self._plan()
+            else:
+                with self._stopped_clocks():  # finding subwords is not training
+                    self._read_epoch()
         data = batch(self.pairs, self.plan.batch(progress.batch).tolist())
         set_rate(self.optimizer, train.lr * lr_factor(train, progress))
         self.model.train()
@@ -164,6 +188,16 @@ class Run:
         self.nats.append(nats)
         self.n_bytes += data.n_bytes
         self._look_at_clocks()
+
+    @contextmanager
+    def _stopped_clocks(self) -> Iterator[None]:
+        """What is done inside is not counted."""
+        wall, cpu = time.monotonic(), time.process_time()
+        yield
+        self.started = (
+            self.started[0] - (time.monotonic() - wall),
+            self.started[1] - (time.process_time() - cpu),
+        )
 
     def _look_at_clocks(self) -> None:
         self.progress.seconds = self.started[0] + time.monotonic()
@@ -247,9 +281,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    texts = ("--src", "--tgt", "--valid-src", "--valid-tgt")
-    for name in texts:
+    for name in ("--src", "--tgt"):
+        told = "may be given several times"
+        parser.add_argument(name, type=Path, required=True, metavar="FILE", action="append", help=told)
+    for name in ("--valid-src", "--valid-tgt"):
         parser.add_argument(name, type=Path, required=True, metavar="FILE")
+    parser.add_argument(
+        "--weight", type=float, action="append", default=[], help="of each --src, as bytenmt train has it"
+    )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="the run's folder")
     parser.add_argument("--max-cpu-minutes", type=float, default=0.0, help="0: no limit")
     parser.add_argument("--max-updates", type=int, default=0, help="0: no limit")
@@ -265,13 +304,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(args.threads)
     run = Run(args.output, recipe, recipe.train(args.max_updates, args.max_cpu_minutes))
     try:
-        run.prepare([args.src, args.tgt, args.valid_src, args.valid_tgt], args.resume)
+        run.prepare(_pair_files(parser, args), [args.valid_src, args.valid_tgt], args.resume)
         before = {number: signal.signal(number, run.stop) for number in (signal.SIGINT, signal.SIGTERM)}
         run.go(args.valid_every, args.save_every)
     except BytenmtError as error:
         sys.exit(f"Error: {error}")
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+def _pair_files(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[PairFiles]:
+    """The corpora to learn, each with its weight."""
+    weights = args.weight or [1.0] * len(args.src)
+    if not len(args.src) == len(args.tgt) == len(weights):
+        parser.error("give as many --tgt as --src, and a --weight for each or none")
+    sides = zip(args.src, args.tgt, weights, strict=True)
+    return [PairFiles(src, tgt, weight=weight) for src, tgt, weight in sides]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,55 @@
+"""Words and their translations, found in made-up parallel text."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tools import word_pairs
+
+LEXICON = {"cat": "Katze", "dog": "Hund", "house": "Haus", "sees": "sieht", "likes": "mag", "old": "alte"}
+
+
+def text(n: int = 300) -> tuple[list[str], list[str]]:
+    draw, sources, targets = random.Random(1), [], []
+    for _ in range(n):
+        words = draw.sample(list(LEXICON), 3)
+        first = words[0].capitalize()
+        sources.append(" ".join([first, *words[1:]]) + ".")
+        targets.append(" ".join([LEXICON[words[2]], LEXICON[words[0]], LEXICON[words[1]]]) + "!")
+    return sources, targets
+
+
+def test_words_of_a_made_up_language_are_found() -> None:
+    """Whatever the order of words; first words are found as they stand inside of sentences."""
+    assert dict(word_pairs.word_pairs(*text())) == LEXICON
+
+
+def test_rare_words_and_unclear_ones_are_left_out() -> None:
+    sources, targets = text()
+    sources += ["rare cat"] * 3 + ["thing dog"] * 6 + ["thing house"] * 6
+    targets += ["Selten Katze"] * 3 + ["Hund Ding"] * 6 + ["Haus Sache"] * 6
+    found = dict(word_pairs.word_pairs(sources, targets, threshold=0.6))
+    assert found == LEXICON
+
+
+def test_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, side in zip(("src", "tgt"), text(), strict=True):
+        (tmp_path / name).write_text("\n".join(side) + "\n", encoding="utf-8")
+    out = tmp_path / "words"
+    given = [
+        "--src",
+        str(tmp_path / "src"),
+        "--tgt",
+        str(tmp_path / "tgt"),
+        "-o",
+        str(out / "a"),
+        str(out / "b"),
+    ]
+    assert word_pairs.main(given) == 0
+    sides = [(out / name).read_text(encoding="utf-8").split() for name in "ab"]
+    assert dict(zip(*sides, strict=True)) == LEXICON
+    assert "6 pairs of words" in capsys.readouterr().out
+    assert word_pairs.main([*given[:1], str(tmp_path / "none"), *given[2:]]) == 1

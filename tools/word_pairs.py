@@ -1,0 +1,165 @@
+"""Write single words and their translations, found in parallel text, as a corpus of its own.
+
+    python tools/word_pairs.py --src corpora/tatoeba-eng-deu/train.en corpora/uistrings-eng-deu/train.en \
+        --tgt corpora/tatoeba-eng-deu/train.de corpora/uistrings-eng-deu/train.de \
+        -o corpora/words-eng-deu/train.en corpora/words-eng-deu/train.de
+
+Models that have learned from sentences alone translate a single word badly. Word translation probabilities
+come from IBM Model 1 (Brown et al. 1993) in both directions. A pair is written where each word is the other's
+most probable translation, both probabilities reach --threshold, and the words occur together often enough. A
+sentence's first word is lower-cased where it is mostly written so inside of sentences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # the checkout: tools import each other
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.data.corpus import PairFiles, ParallelCorpus
+from bytenmt.errors import BytenmtError
+
+_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+SHORTEST_WORD = 2  # letters
+N_ITERATIONS = 5
+MOST_WORDS = 40  # of a line: longer ones say little of what translates what
+
+Ids = npt.NDArray[np.int32]
+Values = npt.NDArray[np.float64]
+
+
+class Links(NamedTuple):
+    """The words that occur together in a pair of lines, each combination of words once a pair.
+
+    source, target (n,) int32: word ids; pair (n,) int32: the line's number; combination (n,) int64: both ids
+    as one number.
+    """
+
+    source: Ids
+    target: Ids
+    pair: Ids
+    combination: npt.NDArray[np.int64]
+
+
+def words_of(lines: Sequence[str]) -> list[list[str]]:
+    """Return the words of each line, the first one lower-cased where it is mostly so inside of lines."""
+    found = [_WORD.findall(line) for line in lines]
+    inside = Counter(word for words in found for word in words[1:])
+    for words in found:
+        if words and inside[words[0].lower()] >= max(1, inside[words[0]]):
+            words[0] = words[0].lower()
+    return found
+
+
+def word_pairs(
+    sources: Sequence[str], targets: Sequence[str], threshold: float = 0.3, least: int = 4
+) -> list[tuple[str, str]]:
+    """Return words that are each other's most probable translation, by falling probability.
+
+    threshold: of the translation probabilities of both directions; least: pairs of lines with both words.
+    """
+    sides = words_of(sources), words_of(targets)
+    vocabularies = [sorted({word for words in side for word in words}) for side in sides]
+    ids = [{word: i for i, word in enumerate(vocabulary)} for vocabulary in vocabularies]
+    n_words = len(vocabularies[0]), len(vocabularies[1])
+    links = _links(_line_ids(sides[0], ids[0]), _line_ids(sides[1], ids[1]), n_words[1])
+    there, counts = np.unique(links.combination, return_counts=True)
+    of_link = np.searchsorted(there, links.combination)
+    source, target = there // n_words[1], there % n_words[1]
+    forward = _model_1(of_link, links.pair, links.target, source, n_words[0], len(there))
+    backward = _model_1(of_link, links.pair, links.source, target, n_words[1], len(there))
+    product = forward * backward
+    usable = (np.minimum(forward, backward) >= threshold) & (counts >= least)
+    best_of_source, best_of_target = np.zeros(n_words[0]), np.zeros(n_words[1])
+    np.maximum.at(best_of_source, source, product)
+    np.maximum.at(best_of_target, target, product)
+    mutual = usable & (product == best_of_source[source]) & (product == best_of_target[target])
+    order = np.flatnonzero(mutual)
+    order = order[np.argsort(-product[order], kind="stable")]
+    found = [(vocabularies[0][source[k]], vocabularies[1][target[k]]) for k in order.tolist()]
+    return [pair for pair in found if min(map(len, pair)) >= SHORTEST_WORD]
+
+
+def _line_ids(lines: list[list[str]], ids: dict[str, int]) -> list[list[int]]:
+    """The different words of each line."""
+    return [sorted({ids[word] for word in words}) for words in lines]
+
+
+def _links(source_lines: list[list[int]], target_lines: list[list[int]], n_targets: int) -> Links:
+    sources, targets, pairs = [], [], []
+    for number, (own, other) in enumerate(zip(source_lines, target_lines, strict=True)):
+        if 0 < len(own) <= MOST_WORDS and 0 < len(other) <= MOST_WORDS:
+            sources.append(np.repeat(np.array(own, np.int32), len(other)))
+            targets.append(np.tile(np.array(other, np.int32), len(own)))
+            pairs.append(np.full(len(own) * len(other), number, np.int32))
+    if not sources:
+        raise BytenmtError("no pair of lines holds words on both sides: check the texts")
+    source, target, pair = (np.concatenate(parts) for parts in (sources, targets, pairs))
+    return Links(source, target, pair, source.astype(np.int64) * n_targets + target)
+
+
+def _model_1(
+    combination: npt.NDArray[np.int64],
+    pair: Ids,
+    other: Ids,
+    given: npt.NDArray[np.int64],
+    n_given: int,
+    n: int,
+) -> Values:
+    """Probability of each combination's word of one side, given its word of the other side.
+
+    combination (n_links,): of each link; pair, other (n_links,): its line and its word on the predicted side;
+    given (n,): the given word of each combination.
+    """
+    # Each predicted word of a line shares one count among the line's given words.
+    place = np.unique(pair.astype(np.int64) * (int(other.max()) + 1) + other, return_inverse=True)[1]
+    probability = np.ones(n)
+    for _ in range(N_ITERATIONS):
+        weight = probability[combination]
+        weight /= np.bincount(place, weight)[place]
+        expected = np.bincount(combination, weight, n)
+        probability = expected / np.bincount(given, expected, n_given)[given]
+    return probability
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--src", type=Path, nargs="+", required=True, metavar="FILE")
+    parser.add_argument("--tgt", type=Path, nargs="+", required=True, metavar="FILE")
+    parser.add_argument("-o", "--output", type=Path, nargs=2, required=True, metavar=("SOURCE", "TARGET"))
+    parser.add_argument("--threshold", type=float, default=0.3, help="of both probabilities (%(default)s)")
+    parser.add_argument("--least", type=int, default=4, help="pairs of lines with both words (%(default)s)")
+    args = parser.parse_args(arguments)
+    if len(args.src) != len(args.tgt):
+        parser.error(f"{len(args.src)} source and {len(args.tgt)} target files: give as many")
+    try:
+        files = [PairFiles(src, tgt) for src, tgt in zip(args.src, args.tgt, strict=True)]
+        corpus = ParallelCorpus.open_all(files)
+        sources = [corpus.source(k).decode() for k in range(len(corpus))]
+        targets = [corpus.target(k).decode() for k in range(len(corpus))]
+        found = word_pairs(sources, targets, args.threshold, args.least)
+        for path, side in zip(args.output, zip(*found, strict=True), strict=True):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(f"{word}\n" for word in side), encoding="utf-8")
+    except (BytenmtError, OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"{args.output[0]} and {args.output[1]}: {len(found):,} pairs of words")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
