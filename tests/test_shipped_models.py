@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from bytenmt import Translator
+from bytenmt.language_profile import LanguageProfile
+from bytenmt.serve.detect import Detector
+from bytenmt.storage.weights import read_weights
 
+SENTENCES = {
+    "en": ["Where is the station?", "My brother has a new car.", "it is cold", "Good morning!"],
+    "de": ["Wo ist der Bahnhof?", "Mein Bruder hat ein neues Auto.", "es ist kalt", "Guten Morgen!"],
+}
 MODELS = Path(__file__).parents[1] / "data" / "models"
 KNOWN = {
     "en-de": {
@@ -31,3 +38,15 @@ def test_a_model_in_the_clone(name: str) -> None:
     assert "tatoeba.org and www.manythings.org/anki" in card and "cc-by-2.0" in card
     translator = Translator.load(folder, beam=5, threads=1)
     assert translator.translate([*KNOWN[name]]) == [*KNOWN[name].values()]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_they_tell_their_languages_apart(name: str) -> None:
+    """By what is in the weights file alone, in either direction's."""
+    facts = read_weights(MODELS / name)[1].facts
+    texts = zip(name.split("-"), (facts.source_profile, facts.target_profile), strict=True)
+    profiles = {language: LanguageProfile.from_text(text) for language, text in texts}
+    detector = Detector(["en", "de"], profiles)
+    for language, sentences in SENTENCES.items():
+        for sentence in sentences:
+            assert detector.guesses(sentence)[0].language == language, sentence

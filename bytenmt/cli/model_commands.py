@@ -54,7 +54,7 @@ PRECISIONS = ("fp32", "bf16", "int8")
 @click.option("-o", "--output", type=FILE, help="The weights file to write, .safetensors.")
 @click.option("--precision", type=click.Choice(PRECISIONS), help="Of the matrices; all else stays fp32.")
 @click.option("--draft", "drafts", is_flag=True, hidden=True)  # the older name of the command `draft`
-@corpora(hidden=True)
+@corpora()
 @errors_option(hidden=True)
 def convert(
     run: Path,
@@ -70,7 +70,8 @@ def convert(
     """Write the weights of a run in fewer bytes.
 
     RUN is a run folder, whose best checkpoint is taken, or a weights file; what is written can be given as
-    RUN to every command.
+    RUN to every command. With --src and --tgt, or --tsv, it counts byte trigrams of the training text, by
+    which `serve` tells languages apart; runs have them since they are counted in training.
     """
     given = src + tgt + tsv + text
     if drafts:
@@ -79,16 +80,28 @@ def convert(
         _count_drafts(run, src, tgt, tsv, text, errors)
         say(f"convert --draft has its own name now: bytenmt draft {run}")
         return
-    if given:
-        raise BytenmtError(f"{given[0]} would be ignored: it is for `bytenmt draft`")
+    if text:
+        raise BytenmtError(f"{text[0]} would be ignored: it is for `bytenmt draft`")
     if output is None or precision is None:
         missing = [] if output is not None else ["-o FILE.safetensors"]
         missing += [] if precision is not None else [f"--precision, one of {', '.join(PRECISIONS)}"]
         raise BytenmtError(f"nothing to write: give {' and '.join(missing)}")
     from bytenmt.storage.quantize import convert as write_converted
 
-    for line in write_converted(run, output, precision):
+    profiles = _count_profiles(src, tgt, tsv, errors) if given else None
+    for line in write_converted(run, output, precision, profiles):
         say(line)
+
+
+def _count_profiles(
+    src: tuple[Path, ...], tgt: tuple[Path, ...], tsv: tuple[Path, ...], errors: str
+) -> tuple[str, str]:
+    """Language profiles of the pairs of these files."""
+    from bytenmt.api.training_arguments import training_files
+    from bytenmt.data.corpus import ParallelCorpus
+    from bytenmt.data.corpus_report import language_profiles
+
+    return language_profiles(ParallelCorpus.open_all(training_files(src, tgt, tsv, (), ()), errors))
 
 
 @click.command(cls=Command)

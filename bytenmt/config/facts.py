@@ -17,6 +17,7 @@ from bytenmt.config.untrusted import Count, printable
 TEXT_COUNTS = ("pairs", "source_bytes", "target_bytes")  # of Facts: what the training pairs amount to
 MOST_ANCESTORS, MOST_FILES = 16, 16  # that a file tells of; of files of text that one of them is told with
 LONGEST_NAME = 255  # characters
+LONGEST_PROFILE = 8000  # characters
 Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
 
 
@@ -108,6 +109,7 @@ class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What is known is told. Of a run with a source: pairs, the bytes of either side, the files, the digest
     of each, and the share of pairs with several sentences (see data.corpus_report); without one: texts.
+    source_profile, target_profile: the languages of both sides, see language_profile; empty if not counted.
     averaged: the updates of the checkpoints of which these weights are the mean. lineage: the run whose
     weights this one began with, then the one before that, and so on. search: of the run's own.
     """
@@ -120,6 +122,8 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     corpora: tuple[CorpusFact, ...] = ()
     digests: tuple[str, ...] | None = None
     multi_sentence_share: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
+    source_profile: Annotated[str, Meta(max_length=LONGEST_PROFILE)] = ""
+    target_profile: Annotated[str, Meta(max_length=LONGEST_PROFILE)] = ""
     texts: tuple[TextFact, ...] = ()
     averaged: tuple[Count, ...] = ()
     search: SearchDefaults | None = None

@@ -16,8 +16,10 @@ from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.line_scan import Indices, Lengths
 from bytenmt.data.text_file import LONGEST_LINE
 from bytenmt.errors import DataError, printable
+from bytenmt.language_profile import LanguageProfile
 
 N_LISTED = 10  # line numbers that are named
+MOST_PROFILED = 10_000  # pairs from which language profiles are counted
 MOST_COUNTED = 100_000  # lines of a part; of more, as many evenly spaced ones are looked at
 
 # A boundary: final punctuation, closing quotes or brackets, a blank, opening marks, then a capital, a digit
@@ -153,3 +155,18 @@ def multi_sentence_share(corpus: ParallelCorpus) -> float:
         total += part.weight * (end - begin)
         several += part.weight * (end - begin) * hits / n
     return several / total if total else 0.0
+
+
+def language_profiles(corpus: ParallelCorpus) -> tuple[str, str]:
+    """Return the profiles of a corpus' source and target language as text, see `language_profile`.
+
+    They are counted from evenly spaced pairs; empty for a corpus without a source, whose language nobody asks
+    for, and for a side without letters.
+    """
+    if not corpus.has_source:
+        return "", ""
+    n = min(len(corpus), MOST_PROFILED)
+    pairs = (np.arange(n) * len(corpus) // n).tolist()
+    profiles = [LanguageProfile.from_lines(map(side, pairs)) for side in (corpus.source, corpus.target)]
+    source, target = ("" if profile is None else profile.to_text() for profile in profiles)
+    return source, target

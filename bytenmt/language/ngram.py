@@ -53,17 +53,23 @@ class NGram(NamedTuple):
         """The n-gram of texts (uint8), not all empty, each a stream of its own behind zeros."""
         if not 0 <= order <= LONGEST or not any(len(text) for text in texts):
             raise ValueError(f"order {order} of {len(texts)} texts: expected 0 to {LONGEST}, and a byte")
-        tables = []
         pairs, counts = _counted(np.concatenate([_pairs(text, _zeros(order), order) for text in texts]))
-        for k in range(order, -1, -1):
-            if smoothing == "witten-bell":
-                if k < order:
-                    pairs, counts = _counted(pairs & _lowest(k + 1), counts)
-                tables.append(_witten_bell(pairs, counts))
-            else:
-                if k < order:
-                    pairs, counts = _counted(pairs & _lowest(k + 1))
-                tables.append(_kneser_ney(pairs, counts))
+        if smoothing == "witten-bell":
+            return NGram.from_counts(pairs, counts, order)
+        tables = [_kneser_ney(pairs, counts)]
+        for k in range(order - 1, -1, -1):
+            pairs, counts = _counted(pairs & _lowest(k + 1))
+            tables.append(_kneser_ney(pairs, counts))
+        return NGram(tuple(reversed(tables)))
+
+    @staticmethod
+    def from_counts(pairs: Keys, counts: npt.NDArray[np.int64], order: int) -> NGram:
+        """Return the Witten-Bell n-gram of counts. pairs (m,) uint64: `order` bytes and the next one, the
+        last one lowest, in ascending order; counts (m,) int64: at least 1."""
+        tables = [_witten_bell(pairs, counts)]
+        for k in range(order - 1, -1, -1):
+            pairs, counts = _counted(pairs & _lowest(k + 1), counts)
+            tables.append(_witten_bell(pairs, counts))
         return NGram(tuple(reversed(tables)))
 
     def bits(self, text: Bytes, before: Bytes | None = None) -> Reals:

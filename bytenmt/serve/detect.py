@@ -1,6 +1,5 @@
-"""In which of the served languages a text is: by its script, and among those of one script by byte n-grams.
-
-Knows texts of languages as bytes; knows no models.
+"""Detection of the language of a text among those that are served: by its script, and among the languages of
+one script by the profiles of byte trigrams that come with the models.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ import numpy as np
 
 from bytenmt.language.ngram import NGram
 from bytenmt.language.scripts import script
+from bytenmt.language_profile import N_BYTES, LanguageProfile, normalise
 
-ORDER = 3  # bytes of context
-SAMPLE = 200_000  # bytes of a language that are counted
 LOOKED_AT = 2_000  # characters of a text that is asked about
 NO_LETTERS = {"digits", "punctuation", "symbols and others", "markup", "spaces and line ends", "not UTF-8"}
 LATIN = ("Latin",)
@@ -44,15 +42,20 @@ class Guess(NamedTuple):
 
 
 class Detector:
-    """languages: that come into question, the first ones first where nothing tells them apart; texts: of some
-    of them, for the n-grams."""
+    """Guesses the language of texts.
 
-    def __init__(self, languages: Sequence[str], texts: Mapping[str, bytes] | None = None) -> None:
+    languages: to choose from; where nothing tells two apart, the first one comes first. profiles: of some of
+    them. Languages of one script are told apart only if all of them have one.
+    """
+
+    def __init__(
+        self, languages: Sequence[str], profiles: Mapping[str, LanguageProfile] | None = None
+    ) -> None:
         self._languages = list(languages)
         self._ngrams = {
-            language: NGram.of([np.frombuffer(text[:SAMPLE], np.uint8)], ORDER, "witten-bell")
-            for language, text in (texts or {}).items()
-            if text and language in languages
+            language: NGram.from_counts(profile.keys, profile.counts, N_BYTES - 1)
+            for language, profile in (profiles or {}).items()
+            if language in languages
         }
 
     def guesses(self, text: str) -> list[Guess]:
@@ -97,7 +100,7 @@ class Detector:
             return [1.0]
         if not text or any(language not in self._ngrams for language in group):
             return [1 / len(group)] * len(group)
-        data = np.frombuffer(text.encode("utf-8", "replace"), np.uint8)
+        data = np.frombuffer(normalise(text), np.uint8)
         nats = np.array([-self._ngrams[one].bits(data).sum() * np.log(2) for one in group])
         weights = np.exp(nats - nats.max())
         shares: list[float] = (weights / weights.sum()).tolist()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from bytenmt.atomic_file import replace_synced
@@ -23,10 +24,11 @@ from bytenmt.storage.weights import check_output, metadata, read_run, restored, 
 V, G = ".v", ".g"  # a weight-normed matrix: its direction and its length
 
 
-def convert(run: Path, output: Path, precision: str) -> list[str]:
+def convert(run: Path, output: Path, precision: str, profiles: tuple[str, str] | None = None) -> list[str]:
     """Write the weights of a run, its best checkpoint, or of a weights file as another weights file.
 
-    precision: fp32, bf16 or int8. Returns what to tell the user, a line each. Raises CheckpointError, and
+    precision: fp32, bf16 or int8. profiles: of the source and target language, in place of those that the
+    weights carry. Returns what to tell the user, a line each. Raises CheckpointError, and
     writes nothing then.
     """
     check_output(output, [run])
@@ -34,7 +36,10 @@ def convert(run: Path, output: Path, precision: str) -> list[str]:
     if output.exists() and output.samefile(file):
         raise CheckpointError(f"-o {output} is an input too: give another name")
     arrays = rounded(restored(contents.arrays), precision)
-    told = metadata(contents.config, contents.facts.without_folders(), "weights", precision)
+    facts = contents.facts.without_folders()
+    if profiles is not None:
+        facts = msgspec.structs.replace(facts, source_profile=profiles[0], target_profile=profiles[1])
+    told = metadata(contents.config, facts, "weights", precision)
     try:
         replace_synced(output, serialised({name: entry(array) for name, array in arrays.items()}, told))
     except OSError as error:

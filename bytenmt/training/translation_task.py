@@ -20,7 +20,7 @@ from bytenmt.config.schema import ByteNetConfig, Config
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
-from bytenmt.data.corpus_report import inventory, multi_sentence_share
+from bytenmt.data.corpus_report import inventory, language_profiles, multi_sentence_share
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.data.sources.stream import PairStream
 from bytenmt.data.suspicions import of_pairs
@@ -127,6 +127,11 @@ class TranslationTask:
         self._device, self._group, self._stream = device, group, stream
         self._augmenter = self._augmenter_of(corpus)
         self._decoder: LiveDecoder | None = None
+
+    @cached_property
+    def _profiles(self) -> tuple[str, str]:
+        """See facts.Facts.source_profile and target_profile."""
+        return language_profiles(self.corpus)
 
     @cached_property
     def multi_sentence_share(self) -> float:
@@ -248,6 +253,8 @@ class TranslationTask:
             corpora=tuple(corpora),
             digests=tuple(digests),
             multi_sentence_share=round(self.multi_sentence_share, 6),
+            source_profile=self._profiles[0],
+            target_profile=self._profiles[1],
         )
 
     def drafts(self) -> Table:

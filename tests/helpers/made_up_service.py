@@ -17,16 +17,25 @@ from bytenmt.decoding.interface import Engine, Request
 from bytenmt.decoding.names import KEPT_BY_SERVER
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
+from bytenmt.language_profile import LanguageProfile
 from bytenmt.serve.detect import Detector
 from bytenmt.serve.http.app import Server
 from bytenmt.serve.http.logs import Log
-from bytenmt.serve.languages import Direction
+from bytenmt.serve.languages import Direction, Languages
 from bytenmt.serve.limits import Keys, Limits
 from bytenmt.serve.service import Service
 from bytenmt.serve.worker import Kind, Worker
 
 # Two engines' work: the lines are long and more than one takes at once.
 MANY_LINES = "\n".join(["x" * 200, *(f"{number:03}{'y' * 997}" for number in range(15))])
+
+
+def profile_of(text: bytes) -> LanguageProfile:
+    profile = LanguageProfile.from_lines([text])
+    assert profile is not None
+    return profile
+
+
 SECONDS = 20.0  # until a test that waits fails
 
 # A child of a document pool that does what the text of a page says.
@@ -87,9 +96,9 @@ class Gate:
         return [request.source or b"" for batch in self.admitted for request in batch]
 
 
-TEXTS = {
-    "en": b"the cat sat on the mat and the dog " * 20,
-    "de": b"der Hund und die Katze auf dem Dach " * 20,
+PROFILES = {
+    "en": profile_of(b"the cat sat on the mat and the dog " * 20),
+    "de": profile_of(b"der Hund und die Katze auf dem Dach " * 20),
 }
 
 
@@ -106,9 +115,12 @@ def made_up_server(
     heard = Heard()
     gate = gate or Gate()
     workers = {Direction.parse(pair): gate.worker() for pair in pairs or ("ko-en", "en-de", "de-en")}
-    sources = list(dict.fromkeys(direction.source for direction in workers))
     service = Service(
-        workers, Detector(sources, TEXTS), limits or Limits(), keep=tuple(keep), glossaries=glossaries or {}
+        workers,
+        Detector(Languages(list(workers)).all, PROFILES),
+        limits or Limits(),
+        keep=tuple(keep),
+        glossaries=glossaries or {},
     )
     return Server(service, Log(heard, "json"), Keys(keys), **more), heard.lines
 

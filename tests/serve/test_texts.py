@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_service import TEXTS
+from made_up_service import PROFILES
 
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.detect import Detector
@@ -72,7 +72,7 @@ def test_the_fewest_steps() -> None:
 
 def test_detection() -> None:
     """By script, then by n-grams; what has no letters is of any language."""
-    detector = Detector(["ko", "en", "de", "ja", "zh", "ru"], TEXTS)
+    detector = Detector(["ko", "en", "de", "ja", "zh", "ru"], PROFILES)
 
     def first(text: str) -> tuple[str, float]:
         return detector.guesses(text)[0]

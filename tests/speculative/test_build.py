@@ -85,7 +85,7 @@ BAD = [
     ("convert run -o new.safetensors", "nothing to write: give --precision, one of fp32, bf16, int8"),
     ("convert run --precision bf16", "nothing to write: give -o FILE.safetensors"),
     (
-        "convert run -o new.safetensors --precision bf16 --src src",
+        "convert run -o new.safetensors --precision bf16 --text src",
         "src would be ignored: it is for `bytenmt draft`",
     ),
     ("convert run -o new.safetensors --draft", "leave out -o and --precision"),

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from bytenmt.decoding.constraints.glossary import Glossary, Term
     from bytenmt.decoding.loading import Runtime
     from bytenmt.decoding.translator import Translator
+    from bytenmt.language_profile import LanguageProfile
     from bytenmt.serve.languages import Direction
     from bytenmt.serve.worker import Kind, Worker
 
 LOOPBACK = "127.0.0.1"
 PACKAGES = ("starlette", "uvicorn", "httptools", "websockets", "python_multipart")
-SAMPLED = 200_000  # bytes of a training text that detection learns from
 
 TIMEOUT = within(Bounds(1, 86_400))
 LIMITS = options(
@@ -157,7 +157,7 @@ SEARCH = options(
     "samples",
     metavar="CODE=FILE",
     multiple=True,
-    help="A text by which a language is told from others of its script; default: the training text.",
+    help="A text by which a language is told from others of its script; default: the profile in the model.",
 )
 @click.option(
     "--keep",
@@ -223,6 +223,7 @@ def serve(
     from bytenmt.serve.http.app import Server
     from bytenmt.serve.http.logs import Log
     from bytenmt.serve.http.server import listening, run
+    from bytenmt.serve.languages import Languages
     from bytenmt.serve.limits import Keys, Limits
     from bytenmt.serve.service import Service
     from bytenmt.serve.suggestions import Suggestions
@@ -249,8 +250,7 @@ def serve(
     log = Log(Console(), log_format, log_requests)
     with listening(host, port) as listener:
         workers, runtimes = _workers(directions, precision, threads, search, kept)
-        sources = list(dict.fromkeys(direction.source for direction in workers))
-        detector = Detector(sources, _samples(runtimes, texts))
+        detector = Detector(Languages(list(workers)).all, _profiles(runtimes, texts))
         service = Service(workers, detector, limits, keep=kept, glossaries=terms)
         access = AccessPolicy(allowed_hosts, allowed_origins, is_loopback(listener.getsockname()[0]))
         explain = Explainer(runtimes)
@@ -391,31 +391,27 @@ def _warm(worker: Worker, keep: tuple[str, ...]) -> None:
         raise outcome
 
 
-def _samples(runtimes: Mapping[Direction, Runtime], given: Sequence[tuple[str, Path]]) -> dict[str, bytes]:
-    """Text of each language, as much of it as detection learns from: what is given, else the beginnings of
-    training texts that are still there."""
-    texts = {language: _beginning(path) for language, path in given}
+def _profiles(
+    runtimes: Mapping[Direction, Runtime], texts: Sequence[tuple[str, Path]]
+) -> dict[str, LanguageProfile]:
+    """A profile of each language that has one: from a text of --detect-text, or as a model carries it."""
+    from bytenmt.language_profile import LanguageProfile
+
+    found: dict[str, LanguageProfile] = {}
+    for language, path in texts:
+        with open(path, "rb") as file:
+            profile = LanguageProfile.from_lines(file)
+        if profile is None:
+            raise BytenmtError(f"--detect-text {language}={path}: the file has no text")
+        found[language] = profile
     for direction, runtime in runtimes.items():
-        for corpus in (corpus for run in runtime.runs for corpus in run.facts.corpora):
-            for language, stored in zip(direction, (corpus.src, corpus.tgt), strict=True):
-                if stored is not None and language not in texts:
-                    texts[language] = _training_text(stored)
-    return {language: text for language, text in texts.items() if text}
-
-
-def _training_text(stored: str) -> bytes:
-    """The beginning of a training text; nothing where it has gone or is packed."""
-    from bytenmt.data.text_file import restored_path
-
-    path = restored_path(stored)
-    if path.suffix in (".gz", ".xz", ".zst", ".bz2"):
-        return b""
-    try:
-        return _beginning(path)
-    except OSError:
-        return b""
-
-
-def _beginning(path: Path) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(SAMPLED)
+        for run in runtime.runs:
+            facts = run.facts
+            for language, text in zip(direction, (facts.source_profile, facts.target_profile), strict=True):
+                if not text or language in found:
+                    continue
+                try:
+                    found[language] = LanguageProfile.from_text(text)
+                except ValueError as error:
+                    raise BytenmtError(f"{run.file}: {error}") from None
+    return found
