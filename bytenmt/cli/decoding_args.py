@@ -164,7 +164,7 @@ def made_with(
     """What makes all that the bytes of a translation depend on besides its lines, as JSON values by their
     options' names."""
 
-    spec, search = runtime.spec, replace(asked.options, lexer=None)
+    spec, search = runtime.spec, replace(asked.options, tracker=None)
 
     def make() -> dict[str, Any]:
         return {
@@ -191,7 +191,7 @@ def made_with(
         } | {
             name.replace("_", "-"): value
             for name, value in asdict(search).items()
-            if name != "lexer" and (name != "byte_scores" or value)
+            if name != "tracker" and (name != "byte_scores" or value)
         }
 
     return make

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from bytenmt.config import bounds
 from bytenmt.decoding.constraints.constraint import NOTHING, Constraint
-from bytenmt.decoding.constraints.lexer import Lexer
+from bytenmt.decoding.constraints.span_tracker import SpanTracker
 from bytenmt.decoding.names import AUTO as AUTO
 from bytenmt.decoding.names import DEVICES as DEVICES
 from bytenmt.decoding.names import ENGINES as ENGINES
@@ -72,7 +72,7 @@ class Options:
     no_repeat_ngram_size: no n characters come twice in a text where that leaves a choice; 0 is off.
     endless: a text, not a line: line ends are allowed, and it goes on as long as its limit lets it.
     byte_scores: every byte's own log-probability is kept, for Hypothesis.byte_scores.
-    lexer: the extractor of what is kept, where requests carry constraints; None: they do not.
+    tracker: of the spans that are kept, where requests carry constraints; None: they do not.
     Raises ValueError for a number outside bounds.DECODING.
     """
 
@@ -87,7 +87,7 @@ class Options:
     no_repeat_ngram_size: int = 0
     endless: bool = False
     byte_scores: bool = False
-    lexer: Lexer | None = None
+    tracker: SpanTracker | None = None
 
     def __post_init__(self) -> None:
         bounds.check(vars(self), bounds.DECODING)
@@ -101,7 +101,7 @@ class Request(NamedTuple):
     source: valid UTF-8 without EOS, None for a model without a source. limit: bytes of output at most, EOS
     not counted. prefix: valid UTF-8 that the output begins with, at most `limit` bytes, a line end only
     where Options.endless; its log-probability is part of the hypothesis'. number: tells its draws from
-    those of other requests. constraint: what the output owes; heeded where Options.lexer is there.
+    those of other requests. constraint: what the output owes; heeded where Options.tracker is there.
     """
 
     source: bytes | None

@@ -30,7 +30,7 @@ class Settings:
     prefix: what it begins with, except where the line is empty; it may be longer than that. A line of more
     than max_source_bytes is translated in pieces; None: as the runs were trained. max_tokens: source bytes
     side by side, EOS and padding counted, times the beam; a line that costs more is decoded alone. rules:
-    what must stand in a translation, as search.lexer reads it; None: nothing.
+    what must stand in a translation, as search.tracker reads it; None: nothing.
     left_to_runs: the length penalty is that of the runs where they have one, in place of search's.
     Raises SettingError for a value outside bounds.DECODING.
     """
@@ -62,7 +62,7 @@ class Settings:
         shown: how a name is written in a message. Raises SettingError for an unknown name, a wrong value, and
         what would be ignored.
         """
-        of_search = {one.name for one in fields(Options)} - {"endless", "lexer"}
+        of_search = {one.name for one in fields(Options)} - {"endless", "tracker"}
         of_lines = {one.name for one in fields(cls)} - {"search", "rules", "left_to_runs"}
         for name in given:
             if name not in of_search | of_lines | OF_RULES:
@@ -75,7 +75,7 @@ class Settings:
         rules = Rules.of(**{name: value for name, value in given.items() if name in OF_RULES})
         search = Options(
             **{name: value for name, value in given.items() if name in of_search},
-            lexer=None if rules is None else rules.lexer,
+            tracker=None if rules is None else rules.tracker,
         )
         return cls(search, **lines, rules=rules, left_to_runs="length_penalty" not in given)
 

@@ -52,10 +52,9 @@ class Segment(NamedTuple):
 
 def _spans(text: str) -> list[bytes]:
     """Of every class, in their order."""
-    from bytenmt.decoding.constraints.lexer import lexer  # it imports NumPy
+    from bytenmt.spans.extractor import span_extractor  # it imports NumPy
 
-    line = utf8(text)
-    return [line[span.begin : span.end] for span in lexer(KEPT).spans(line)]
+    return span_extractor(KEPT).texts(utf8(text))
 
 
 def utf8(text: str) -> bytes:
@@ -87,9 +86,9 @@ def segments(source: Parts, limit: int) -> list[str | Segment]:
 
 def _tags(piece: Sequence[Part]) -> dict[int, str]:
     """Tags for a translator, by the places of the codes that a search cannot keep as they are."""
-    from bytenmt.decoding.constraints.lexer import lexer  # it imports NumPy
+    from bytenmt.spans.extractor import span_extractor  # it imports NumPy
 
-    extractor = lexer(KEPT_OF_DOCUMENTS)
+    extractor = span_extractor(KEPT_OF_DOCUMENTS)
     partner, text = partners(piece), flat(piece)
     ends: dict[int, str] = {}
     number = 0

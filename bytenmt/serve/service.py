@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
     """What a client asks for.
 
     source: a code or AUTO. target: a code. html: whether the texts are HTML, or a file. alternatives: of each
-    text. keep: classes of spans that are copied, see constraints.lexer.CLASSES; None: the server's default.
+    text. keep: classes of spans that are copied, see spans.grammar.CLASSES; None: the server's default.
     terms: a glossary of the client's own, for the one step from source to target.
     client: who asks; clients take turns.
     """

@@ -18,8 +18,8 @@ from rotation import rotated
 
 from bytenmt.decoding.constraints.constraint import Constraint
 from bytenmt.decoding.constraints.glossary import Glossary, Term
-from bytenmt.decoding.constraints.lexer import CLASSES, Lexer
 from bytenmt.decoding.constraints.rules import LIMIT, UNMET, Rules
+from bytenmt.decoding.constraints.span_tracker import SpanTracker
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.uncompiled import run_in_numpy
 from bytenmt.decoding.interface import Hypothesis, Options, Request
@@ -27,6 +27,7 @@ from bytenmt.decoding.pytorch.candidates import shared_order
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
+from bytenmt.spans.grammar import CLASSES
 from bytenmt.speculative.table import CHAIN, Speculation, empty
 
 CPU = torch.device("cpu")
@@ -46,8 +47,8 @@ SEARCHES = {
 }
 
 
-def options(search: str, lexer: Lexer = RULES.lexer) -> Options:
-    return Options(**SEARCHES[search], lexer=lexer)  # type: ignore[arg-type]
+def options(search: str, tracker: SpanTracker = RULES.tracker) -> Options:
+    return Options(**SEARCHES[search], tracker=tracker)  # type: ignore[arg-type]
 
 
 def some_sources(n: int, seed: int = 0) -> list[bytes]:
@@ -120,7 +121,7 @@ def test_fed_in_turns_and_by_a_graph_it_is_the_same() -> None:
 def nested(text: bytes) -> bool:
     """Do the tags of a text close in order?"""
     open_: list[bytes] = []
-    for begin, end, _ in Rules(("tags",)).lexer.spans(text):
+    for begin, end, _ in Rules(("tags",)).tracker.extractor.spans(text):
         tag = text[begin:end]
         if tag.startswith(b"</"):
             if not open_ or open_.pop() != tag[2:-1]:
@@ -139,7 +140,7 @@ def test_tags_nest_and_close_in_order() -> None:
         requests = [rules.asked(Request(source, 90)) for source in sources]
         made = [few_bytes(2 * seed + i, b"<>/biur ", end=-1.0) for i in range(2)]
         for search in ("greedy", "beam", "sample"):
-            engine = TorchEngine([FakeDecoder(made)], options(search, rules.lexer), 9, CPU)
+            engine = TorchEngine([FakeDecoder(made)], options(search, rules.tracker), 9, CPU)
             found = run(engine, numbered(requests))
             check_kept(requests, found, rules)
             assert all(nested(one.text) for of in found for one in of)
@@ -161,7 +162,7 @@ def test_the_best_of_all_texts_that_keep_is_found(seed: int) -> None:
     keeping = {text: p for text, p in everything_.items() if spans(text) == spans(source)}
     # Where room gets short the rest is written out: texts that need all of it are not tried.
     roomy = [p for text, p in keeping.items() if len(text) <= limit - len(spans(source))]
-    searched = Options(beam=900, length_penalty=0.0, lexer=rules.lexer)
+    searched = Options(beam=900, length_penalty=0.0, tracker=rules.tracker)
     request = rules.asked(Request(source, limit))
     (found,) = run(TorchEngine([FakeDecoder([log_p])], searched, 1, CPU), numbered([request]))
     assert found[0].text in keeping
@@ -182,7 +183,7 @@ def sure_of(text: bytes, p: float = 0.9) -> Distribution:
 
 def greedily(rules: Rules, source: bytes, log_p: Distribution, limit: int = 40, prefix: bytes = b"") -> bytes:
     request = rules.asked(Request(source, limit, prefix))
-    engine = TorchEngine([FakeDecoder([log_p])], Options(lexer=rules.lexer), 1, CPU)
+    engine = TorchEngine([FakeDecoder([log_p])], Options(tracker=rules.tracker), 1, CPU)
     return run(engine, numbered([request]))[0][0].text
 
 
@@ -207,7 +208,7 @@ def test_what_begins_like_a_span_to_keep_and_is_a_span_itself_is_written_on(sear
     for seed in range(4):
         requests = [rules.asked(Request(source, 40)) for source in sources]
         made = [few_bytes(9 * seed + i, b"356.1, bc0", end=-2.0, floor=-9.0) for i in range(len(sources))]
-        asked, how = numbered(requests), options(search, rules.lexer)
+        asked, how = numbered(requests), options(search, rules.tracker)
         check_kept(requests, run(TorchEngine([FakeDecoder(made)], how, 9, CPU), asked), rules)
         with np.errstate(over="ignore"):
             check_kept(requests, run(InterpretedEngine([made], how, 9), asked), rules)
@@ -312,7 +313,7 @@ def test_the_search_as_python_keeps_the_same(search: str) -> None:
 @pytest.mark.parametrize("name", ["bytenet", "convs2s"])
 def test_drafts_change_no_byte(name: str, search: str) -> None:
     one = {**SEARCHES[search], "beam": 1, "n_best": 1}
-    chosen = Options(**one, lexer=RULES.lexer)  # type: ignore[arg-type]
+    chosen = Options(**one, tracker=RULES.tracker)  # type: ignore[arg-type]
     requests = some_requests(16, prefixes=True, seed=9)
     table = empty()
     table.copy[1:] = 200  # the source is copied from
@@ -328,7 +329,7 @@ def test_drafts_change_no_byte(name: str, search: str) -> None:
 def test_without_constraints_a_lexer_of_nothing_changes_nothing() -> None:
     """An extractor that finds nothing forbids nothing."""
     requests, made = [Request(b"%d" % i, 25, number=i) for i in range(12)], distributions(12)
-    nothing = Rules((), ("\x01\x02\x03",)).lexer
+    nothing = Rules((), ("\x01\x02\x03",)).tracker
     for search in SEARCHES:
         expected = run(TorchEngine([FakeDecoder(made)], Options(**SEARCHES[search]), 9, CPU), requests)  # type: ignore[arg-type]
         assert run(TorchEngine([FakeDecoder(made)], options(search, nothing), 9, CPU), requests) == expected
@@ -378,7 +379,7 @@ def test_what_is_owed_at_the_end_stands_behind_a_blank(
     rules = Rules(("placeholders", "tags"), glossary=Glossary.of([Term("bucket", ("Eimer",), ())]))
     source = b"<b>bucket</b> {x}" if "<" in text else b"bucket {x}"
     request = rules.asked(Request(source, 60))
-    how, made = options(search, rules.lexer), [sure_of(text.encode(), 0.999)]
+    how, made = options(search, rules.tracker), [sure_of(text.encode(), 0.999)]
     asked = numbered([request, rules.asked(Request(b"<br>", 60))])
     both = [*made, *made]
     searched = TorchEngine([FakeDecoder(both)], how, 2, CPU) if engine is TorchEngine else None
@@ -421,7 +422,7 @@ def test_a_term_that_is_begun_too_early_does_not_win(engine: Any) -> None:
         return np.log(rest / rest.sum())
 
     request = rules.asked(Request(b"x", 40))
-    searched = Options(beam=4, n_best=4, lexer=rules.lexer)
+    searched = Options(beam=4, n_best=4, tracker=rules.tracker)
     made = [FakeDecoder([log_p])] if engine is TorchEngine else [[log_p]]
     last = (CPU,) if engine is TorchEngine else ()
     (found,) = run(engine(made, searched, 1, *last), numbered([request]))
@@ -433,7 +434,7 @@ def test_beams_do_not_go_on_to_put_off_what_is_owed() -> None:
     """What is owed costs many nats, whenever it comes; a text that has said all is not made longer by it."""
     rules = Rules(("placeholders", "urls"))
     request = rules.asked(Request(b"{x} http://a.b", 99))
-    searched = Options(beam=4, n_best=4, lexer=rules.lexer)
+    searched = Options(beam=4, n_best=4, tracker=rules.tracker)
     engine = TorchEngine([FakeDecoder([sure_of(b"well", 0.99)])], searched, 1, CPU)
     (found,) = run(engine, numbered([request]))
     check_kept([request], [found], rules)

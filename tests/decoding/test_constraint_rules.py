@@ -10,126 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytenmt.decoding.constraints.glossary import Glossary, Term
-from bytenmt.decoding.constraints.lexer import CLASSES, lexer
 from bytenmt.decoding.constraints.nesting import ANYWHERE, ROOT, Place, places
 from bytenmt.decoding.constraints.rules import LIMIT, UNMET, Rules
 from bytenmt.decoding.constraints.words import ban_of
 from bytenmt.decoding.interface import Request
 from bytenmt.decoding.pieces import cut
 from bytenmt.errors import DataError, SettingError
+from bytenmt.spans.extractor import span_extractor
+from bytenmt.spans.grammar import CLASSES
 from bytenmt.utf8 import EOS
 
-ALL = tuple(CLASSES)
-
-
-def kept(line: str, *classes: str) -> list[str]:
-    data = line.encode()
-    return [data[span.begin : span.end].decode() for span in lexer(classes or ALL).spans(data)]
-
-
-FOUND = {
-    "{name}님, %s개와 %(n)d 및 %1$s": "{name} %s %(n)d %1$s",
-    "${HOME}/$user {0} {} #{y} %-5.2f %% [X12X] %USER%": "${HOME} $user {0} {} #{y} %-5.2f %% [X12X] %USER%",
-    "<b>글</b> <a\thref='http://x.y/'>가</a><br/><img>": "<b> </b> <a\thref='http://x.y/'> </a> <br/> <img>",
-    "http://a.b/c?d=%s).는 www.x.org/a, (https://x.y/z_(q))": "http://a.b/c?d=%s www.x.org/a https://x.y/z_(q",
-    "a.b+c@d-e.co.kr에게, <x@y.org>": "a.b+c@d-e.co.kr <x@y.org>",
-    "<https://x.y/z>": "<https://x.y/z>",
-    "10:30, 1,234.5원 2026년 utf8": "10 30 1,234.5 2026",
-    "x < 3 and 5 > y; 50% of": "3 5 50",
-    "a{b": "",
-    "{{name} {{name}} {x}": "{{name} {{name}} {x}",
-    "http:// {a.b} <1> @ 한@글.kr": "{a.b} 1",
-}
-
-
-@pytest.mark.parametrize("line", FOUND)
-def test_what_is_found(line: str) -> None:
-    assert kept(line) == FOUND[line].split(" ") if FOUND[line] else not kept(line)
-
-
-def test_a_class_alone_leaves_the_rest() -> None:
-    line = "{a} <b> http://x.y c@d.ef 5"
-    assert [kept(line, name) for name in ALL] == [["{a}"], ["<b>"], ["http://x.y"], ["c@d.ef"], ["5"]]
-
-
+ALL = CLASSES
 TEXTS = st.text(st.sampled_from("ab<>{}/ 5%s:.@h가é\"='"), max_size=30)
-
-
-@given(TEXTS)
-def test_spans_lie_one_behind_the_other_and_stand_alone(line: str) -> None:
-    """Each is found again where it is the whole line, and characters are whole."""
-    data, found = line.encode(), lexer(ALL).spans(line.encode())
-    assert all(one.end <= other.begin for one, other in zip(found, found[1:], strict=False))
-    for begin, end, of in found:
-        alone = data[begin:end]
-        alone.decode()
-        assert [(span.begin, span.end, span.of) for span in lexer(ALL).spans(alone)] == [(0, len(alone), of)]
-
-
-@given(TEXTS, TEXTS)
-def test_a_space_keeps_spans_apart(one: str, other: str) -> None:
-    """What plain text may have is left by a byte: what follows it does not depend on it."""
-    made = lexer(ALL)
-    state = 0
-    for byte in one.encode():
-        state = int(made.follow[state, byte])
-    if made.loose[state] or made.label[state] >= 0:
-        assert made.follow[state, made.escape[state]] == 0
-
-
-PIECES = st.sampled_from(["a", "b", "가", r"\d", "[^ab]", "[a-c5]", ".", r"\.", "(?:a|b5)", "é"])
-PATTERNS = st.lists(
-    st.tuples(PIECES, st.sampled_from(["", "", "*", "+", "?", "{2}", "{1,3}"])).map("".join),
-    min_size=1,
-    max_size=4,
-).map("".join)
-
-
-@given(PATTERNS, st.lists(st.text(st.sampled_from("ab5가é. "), max_size=6), min_size=5, max_size=5))
-def test_a_pattern_means_what_python_means(pattern: str, texts: list[str]) -> None:
-    if re.fullmatch(pattern, ""):
-        with pytest.raises(SettingError, match="empty text"):
-            lexer((), (pattern,))
-        return
-    try:
-        made = lexer((), (pattern,))
-    except SettingError as error:
-        assert "no space or punctuation ends it" in str(error)
-        return
-    for text in texts:
-        state = 0
-        for byte in text.encode():
-            state = int(made.follow[state, byte]) if not (state and made.begins[state, byte]) else -1
-            if state <= 0:
-                break
-        matched = state > 0 and made.label[state] == 0
-        assert matched == bool(re.fullmatch(pattern, text, re.ASCII)), (pattern, text)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "why"),
-    [
-        ("a*", "empty text"),
-        ("#.*", "no space or punctuation ends it"),
-        ("(a", "has no )"),
-        ("a)", "has no ("),
-        ("a(?=b)", "(?= is not regular"),
-        (r"(a)\1", r"\1 is not regular"),
-        (r"\bfoo", r"\b is not regular"),
-        ("^a", "^ has no meaning"),
-        ("a+?", "? behind a repetition"),
-        ("[가]", "not ASCII"),
-        ("[b-a]", "no order"),
-        ("[ab", "ends too early"),
-        ("a{1,900}", "repetitions"),
-        ("(((a{99}){99}){99})", "too large"),
-        ("(" * 99 + "a" + ")" * 99, "too deeply"),
-    ],
-)
-def test_other_patterns_are_refused_in_a_line(pattern: str, why: str) -> None:
-    with pytest.raises(SettingError, match=re.escape(why)) as error:
-        lexer((), (pattern,))
-    assert "\n" not in str(error.value)
 
 
 def test_what_is_no_class_is_refused() -> None:
@@ -278,7 +170,7 @@ def test_flags() -> None:
 @given(TEXTS.filter(lambda text: len(text) > 4), st.integers(4, 12))
 def test_no_span_is_cut(line: str, limit: int) -> None:
     data = line.encode()
-    spans = [span[:2] for span in lexer(ALL).spans(data)]
+    spans = [span[:2] for span in span_extractor(ALL).spans(data)]
     pieces, at = cut(data, limit, spans), 0
     assert b"".join(piece.text + piece.joint for piece in pieces) == data
     for piece in pieces:

@@ -98,7 +98,7 @@ class InterpretedEngine(NumbaEngine):
         free = np.flatnonzero(self._search.state == FREE)[: len(requests)].tolist()
         for place, request in zip(free, requests, strict=True):
             keys = [draw_key(self._options.seed, request.number, text) for text in range(self._options.beam)]
-            owed = None if self._options.lexer is None else request.constraint
+            owed = None if self._options.tracker is None else request.constraint
             self._search.begin(
                 place, request.limit, request.prefix, keys, self._options.sample, constraint=owed
             )

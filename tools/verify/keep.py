@@ -24,21 +24,21 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout, before what is installed
 
-from bytenmt.decoding.constraints.lexer import lexer
+
 from bytenmt.decoding.names import KEPT
 from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.scores import text_scores
+from bytenmt.spans.extractor import span_extractor
 
 ELEMENT = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9:._-]*)(?:\s[^<>]*?)?(/?)>")
 VOID = ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
 
 
-EXTRACTOR = lexer(KEPT)
+EXTRACTOR = span_extractor(KEPT)
 
 
 def spans(text: str) -> Counter[bytes]:
-    line = text.encode()
-    return Counter(line[span.begin : span.end] for span in EXTRACTOR.spans(line))
+    return Counter(EXTRACTOR.texts(text.encode()))
 
 
 def balanced(text: str) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.decoding.constraints.nesting import ANYWHERE, ROOT
+from bytenmt.decoding.constraints.span_tracker import SpanTracker
 from bytenmt.decoding.constraints.words import ban_of
 from bytenmt.utf8 import N_IDS
 
@@ -25,7 +26,9 @@ class Item(NamedTuple):
     for the group, at its first item, which is the one that is written where room gets short; at others 0.
     binding: bytes of it in which a span is complete already, or that no text may have but it, so that behind
     them it is written to its end.
-    within, leads, after, closes: see nesting.Place. right: no letter may follow. owed: not in the prefix."""
+    within, leads, after, closes: see nesting.Place. right: no letter may follow. owed: not in the prefix.
+    begins: for each state of the span tracker, whether it may begin there, see SpanTracker.may_begin; empty
+    without one."""
 
     text: bytes
     group: int
@@ -37,17 +40,18 @@ class Item(NamedTuple):
     closes: bool = False
     right: bool = False
     owed: bool = True
+    begins: bytes = b""
 
 
 class Constraint(NamedTuple):
     """items: in the order of the source. forbidden: texts that must not come. shut: bytes that stand in items
-    alone. state: the lexer's, and inside: the element that is open, where the prefix ends. short: the items
-    alone are longer than was allowed."""
+    alone. states: of the span tracker, () at the beginning of a text, and inside: the element that is open,
+    where the prefix ends. short: the items alone are longer than was allowed."""
 
     items: tuple[Item, ...] = ()
     forbidden: tuple[bytes, ...] = ()
     shut: bytes = b""
-    state: int = 0
+    states: tuple[int, ...] = ()
     inside: int = ROOT
     short: bool = False
 
@@ -65,19 +69,24 @@ _FLAGS = ("closes", "right", "owed")
 
 
 class Size(NamedTuple):
-    """Of a constraint's arrays: items, their bytes, states of the automaton of what is forbidden."""
+    """Of a constraint's arrays: items, their bytes, states of the automaton of what is forbidden; parts and
+    states of the span tracker, which are the same for all constraints of a search."""
 
     items: int = 1
     text: int = 1
     states: int = 1
+    parts: int = 1
+    tracked: int = 1
 
     @staticmethod
-    def of(constraints: Sequence[Constraint]) -> Size:
+    def of(constraints: Sequence[Constraint], tracker: SpanTracker) -> Size:
         """What holds all of them."""
         return Size(
             max([1, *(len(one.items) for one in constraints)]),
             max([1, *(sum(len(item.text) for item in one.items) for one in constraints)]),
             max([1, *(len(ban_of(one.forbidden)) for one in constraints if one.forbidden)]),
+            tracker.n_parts,
+            len(tracker.follow),
         )
 
     def joined(self, other: Size) -> Size:
@@ -86,16 +95,17 @@ class Size(NamedTuple):
 
     def rounded(self) -> Size:
         """As large or larger, one of few."""
-        return Size(*(-(-own // step) * step for own, step in zip(self, (16, 256, 32), strict=True)))
+        return Size(*(-(-own // step) * step for own, step in zip(self, (16, 256, 32, 1, 1), strict=True)))
 
 
 class Numbers(NamedTuple):
     """Constraints of n sentences in arrays, padded with what is not owed: k items, p bytes of text.
 
     text (n, p) uint8: the items' bytes, one behind the other; first, length, cost, group, binding, within,
-    leads, after (n, k) int64, first: where in text; closes, right, owed (n, k) bool. ban (n, s, 256) int16:
-    an automaton that goes to -1 where a forbidden text is complete; its state 0 is the beginning. shut
-    (n, 256) bool. state, inside (n,) int64.
+    leads, after (n, k) int64, first: where in text; closes, right, owed (n, k) bool. begins (n, k, q) bool:
+    whether an item may begin at each of q states of the span tracker. ban (n, s, 256) int16: an automaton
+    that goes to -1 where a forbidden text is complete; its state 0 is the beginning. shut (n, 256) bool.
+    states (n, c) int64: of the c parts of the span tracker. inside (n,) int64.
     """
 
     text: npt.NDArray[np.uint8]
@@ -110,9 +120,10 @@ class Numbers(NamedTuple):
     closes: Bools
     right: Bools
     owed: Bools
+    begins: Bools
     ban: npt.NDArray[np.int16]
     shut: Bools
-    state: Ints
+    states: Ints
     inside: Ints
 
     @staticmethod
@@ -122,9 +133,10 @@ class Numbers(NamedTuple):
         flags: dict[str, Any] = {name: np.zeros((n, size.items), np.bool_) for name in _FLAGS}
         return Numbers(
             text=np.zeros((n, size.text), np.uint8),
+            begins=np.zeros((n, size.items, size.tracked), np.bool_),
             ban=np.zeros((n, size.states, N_IDS), np.int16),
             shut=np.zeros((n, N_IDS), np.bool_),
-            state=np.zeros(n, np.int64),
+            states=np.arange(size.parts)[None].repeat(n, axis=0),
             inside=np.full(n, ROOT, np.int64),
             **each,
             **flags,
@@ -138,6 +150,7 @@ class Numbers(NamedTuple):
         for i, item in enumerate(items):
             self.text[row, at : at + len(item.text)] = np.frombuffer(item.text, np.uint8)
             self.first[row, i], self.length[row, i] = at, len(item.text)
+            self.begins[row, i] = np.frombuffer(item.begins, np.bool_) if item.begins else True
             at += len(item.text)
         k = len(items)
         for name in (*_OF_ITEMS[2:], *_FLAGS):
@@ -146,7 +159,9 @@ class Numbers(NamedTuple):
             ban = ban_of(constraint.forbidden)
             self.ban[row, : len(ban)] = ban
         self.shut[row, list(constraint.shut)] = True
-        self.state[row], self.inside[row] = constraint.state, constraint.inside
+        # The states at the beginning of a text have the first numbers.
+        self.states[row] = constraint.states or range(self.states.shape[1])
+        self.inside[row] = constraint.inside
 
 
 def numbers(constraints: Sequence[Constraint], size: Size) -> Numbers:

@@ -1,24 +1,22 @@
-"""In which order tags may come: elements of a source lie in each other as they did, wherever they stand.
-
-Knows spans; does not know why they are kept.
-"""
+"""In which order tags may come: the elements of a translation lie in each other as those of its source."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from bytenmt.spans.tags import parse_tag, partners
+
 ROOT, ANYWHERE = -1, -2
-TAG = re.compile(rb"<(/?)([A-Za-z][A-Za-z0-9:._-]*)?(?:\s[^>]*?)?(/?)>", re.DOTALL)
-# Of HTML: elements without an end tag.
-VOID = frozenset(b"area base br col embed hr img input link meta param source track wbr".split())
 
 
 class Place(NamedTuple):
-    """Where one span may stand. within: the begin tag of the element that it stands in, ROOT, or ANYWHERE;
-    leads: what stands around that which follows it, as `within`, ANYWHERE: as before it; after: the span that
-    must stand before it, or -1; closes: it ends its element, and comes last in it. All as indices."""
+    """Where one span may stand, by the indices of other spans.
+
+    within: the begin tag of the element that it stands in, ROOT, or ANYWHERE. leads: what `within` is for the
+    spans after it, ANYWHERE: the same as before it. after: the span that must stand before it, or -1. closes:
+    it ends its element, and comes last in it.
+    """
 
     within: int = ANYWHERE
     leads: int = ANYWHERE
@@ -27,13 +25,16 @@ class Place(NamedTuple):
 
 
 def places(spans: Sequence[bytes]) -> list[Place]:
-    """Where each span may stand. A tag whose partner is missing stands in the element in which it stood, and
-    behind those of its kind there; void elements, and what is no tag, anywhere."""
-    tags = [_tag(span) for span in spans]
-    partner = _partners(tags)
+    """Return where each span of a source may stand in a translation.
+
+    A tag whose partner is missing stands in the element in which it stood, after the other such tags there;
+    void elements, and what is no tag, stand anywhere.
+    """
+    tags = [parse_tag(span.decode()) for span in spans]
+    partner = partners(tags)
     found, within = [Place() for _ in spans], ROOT
-    alone: dict[int, int] = {}  # the last tag without a partner in each element
-    outer: dict[int, int] = {}  # of begin tags
+    alone: dict[int, int] = {}  # of each element: the last tag in it without a partner
+    outer: dict[int, int] = {}  # of each begin tag: the element around it
     for at, tag in enumerate(tags):
         if tag is None:
             continue
@@ -48,31 +49,3 @@ def places(spans: Sequence[bytes]) -> list[Place]:
             within = outer[partner[at]]
             found[at] = Place(partner[at], within, -1, True)
     return found
-
-
-def _tag(span: bytes) -> tuple[bool, bytes] | None:
-    """Whether it is an end tag, and its name; None of what stands for itself."""
-    match = TAG.fullmatch(span)
-    if match is None or match[3] or (match[2] or b"").lower() in VOID:
-        return None
-    return bool(match[1]), match[2] or b""
-
-
-def _partners(tags: Sequence[tuple[bool, bytes] | None]) -> dict[int, int]:
-    """Begin and end tags that belong together, by their indices, both ways."""
-    open_: list[int] = []
-    partner: dict[int, int] = {}
-    for at, tag in enumerate(tags):
-        if tag is None:
-            continue
-        ends, name = tag
-        if not ends:
-            open_.append(at)
-            continue
-        for depth in range(len(open_) - 1, -1, -1):
-            begun = tags[open_[depth]]
-            if begun is not None and begun[1] == name:
-                partner[at], partner[open_[depth]] = open_[depth], at
-                del open_[depth:]
-                break
-    return partner

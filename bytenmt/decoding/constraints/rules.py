@@ -6,7 +6,7 @@ Knows the extractor and the glossary; knows no engine.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from bytenmt.decoding.constraints.constraint import SEPARATOR, Constraint, Item
 from bytenmt.decoding.constraints.glossary import Glossary
-from bytenmt.decoding.constraints.lexer import CLASSES, Lexer, Span, lexer
 from bytenmt.decoding.constraints.nesting import places
+from bytenmt.decoding.constraints.span_tracker import SpanTracker, span_tracker
 from bytenmt.decoding.constraints.walk import Walk
 from bytenmt.decoding.constraints.words import begins_wordlike, ends_wordlike
 from bytenmt.errors import SettingError
+from bytenmt.spans.extractor import Span
+from bytenmt.spans.grammar import CLASSES
+from bytenmt.utf8 import LONGEST_CHARACTER
 
 if TYPE_CHECKING:
     from bytenmt.decoding.interface import Request as Asked
@@ -33,19 +36,19 @@ LIMIT, UNMET = "limit", "unmet"  # flags of a translation
 class Rules:
     """What is asked of every line.
 
-    classes: of lexer.CLASSES; patterns: of the user's own; glossary: its terms. Two that were asked for in
-    the same words are not the same: a search is compiled for one.
+    classes: of spans.grammar.CLASSES; patterns: of the user's own; glossary: its terms. Two that were asked
+    for in the same words are not the same: a search is compiled for one.
     """
 
     classes: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     glossary: Glossary | None = None
     named: str | None = None  # the glossary's file
-    lexer: Lexer = field(init=False)
+    tracker: SpanTracker = field(init=False)
     _parts: Callable[[bytes], Parts] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "lexer", lexer(self.classes, self.patterns))
+        object.__setattr__(self, "tracker", span_tracker(self.classes, self.patterns))
         object.__setattr__(self, "_parts", lru_cache(CACHED)(self._read))
 
     @classmethod
@@ -80,18 +83,19 @@ class Rules:
         shut = self._shut(source, kept)
         items, begins = [], [span.begin for span in spans if span.of]
         for group, (text, place) in enumerate(zip(kept, places(kept), strict=True)):
-            binding = 1 if text[0] in shut else self.lexer.binding(text)
-            items.append(Item(text, group, len(text) + SEPARATOR, binding, *place))
+            binding = 1 if text[0] in shut else self.tracker.first_complete(text)
+            begins_at = self.tracker.may_begin(text)
+            items.append(Item(text, group, len(text) + SEPARATOR, binding, *place, begins=begins_at))
         for group, (begin, forms) in enumerate(terms, len(items)):
             begins += [begin] * len(forms)
             reserved = max(map(len, forms)) + SEPARATOR
             for number, form in enumerate(forms):
                 cost = 0 if number else reserved
-                binding = self.lexer.binding(form)
-                items.append(Item(form, group, cost, binding, right=ends_wordlike(form)))
+                binding, begins_at = self.tracker.first_complete(form), self.tracker.may_begin(form)
+                items.append(Item(form, group, cost, binding, right=ends_wordlike(form), begins=begins_at))
         constraint = Constraint(_in_order(items, begins), forbidden, shut)
         if prefix:
-            constraint = Walk(self.lexer, constraint, len(prefix)).read(prefix).rest()
+            constraint = Walk(self.tracker, constraint, len(prefix)).read(prefix).rest()
         return constraint
 
     @staticmethod
@@ -117,7 +121,7 @@ class Rules:
         constraint, limit = request.constraint, request.limit
         short = constraint.short
         if not short and len(text) + constraint.owed_bytes >= limit:  # else there was room for all
-            short = Walk(self.lexer, constraint, limit, len(request.prefix)).read(text).squeezed
+            short = Walk(self.tracker, constraint, limit, len(request.prefix)).read(text).squeezed
         return (LIMIT,) * short + (UNMET,) * (not self.met(request.source or b"", text))
 
     def met(self, source: bytes, text: bytes) -> bool:
@@ -136,13 +140,12 @@ class Rules:
             inside = Counter(span for _, forms in terms for form in forms for span in self._kept(form))
             if set(written - kept) - set(inside) - set(of_terms):
                 return False
-        ends = {span.end for span in self.lexer.spans(text)}
-        return all(any(_stands(form, text, ends) for form in forms) for _, forms in terms) and not any(
+        return all(any(_stands(form, text) for form in forms) for _, forms in terms) and not any(
             _stands(one, text) for one in forbidden
         )
 
     def _kept(self, text: bytes) -> list[bytes]:
-        return [text[span.begin : span.end] for span in self.lexer.spans(text)]
+        return self.tracker.extractor.texts(text)
 
     def _read(self, source: bytes) -> Parts:
         """The spans of a line, those of terms without a name; of each term where it begins, and its forms;
@@ -150,20 +153,27 @@ class Rules:
 
         A term inside a span is no term, a span inside a term goes with it.
         """
-        spans = self.lexer.spans(source) if self.classes or self.patterns else []
+        spans = self.tracker.extractor.spans(source)
         if self.glossary is None:
             return spans, [], ()
         terms: dict[str, tuple[int, tuple[bytes, ...]]] = {}
         forbidden: dict[bytes, None] = {}
-        for begin, end, term in self.glossary.find(source):
-            over = [span for span in spans if span.begin < end and begin < span.end]
-            if any(span.begin < begin or end < span.end for span in over):
+        left, of_terms, at = list[Span](), list[Span](), 0
+        for begin, end, term in self.glossary.find(source):  # from left to right, as the spans
+            while at < len(spans) and spans[at].end <= begin:
+                left.append(spans[at])
+                at += 1
+            behind = at
+            while behind < len(spans) and spans[behind].begin < end:
+                behind += 1
+            if at < behind and (spans[at].begin < begin or end < spans[behind - 1].end):
                 continue
             if term.forms:
-                spans = [span for span in spans if span not in over] + [Span(begin, end, "")]
+                of_terms.append(Span(begin, end, ""))
+                at = behind
                 terms.setdefault(term.source, (begin, _forms(term.forms)))
             forbidden.update((text.encode(), None) for text in term.forbidden)
-        return sorted(spans), list(terms.values()), tuple(forbidden)
+        return sorted(left + spans[at:] + of_terms), list(terms.values()), tuple(forbidden)
 
 
 def _in_order(items: Sequence[Item], begins: Sequence[int]) -> tuple[Item, ...]:
@@ -179,13 +189,15 @@ def _forms(forms: Sequence[str]) -> tuple[bytes, ...]:
     return tuple(form.encode() for form in dict.fromkeys((*forms, *capital)))
 
 
-def _stands(text: bytes, within: bytes, edges: Set[int] = frozenset()) -> bool:
-    """Whether a text stands there, as a word where it begins or ends like one. edges: places at which a word
-    may begin whatever is before."""
+def _stands(text: bytes, within: bytes) -> bool:
+    """Whether a text stands there, as a word where it begins or ends like one."""
     at = within.find(text)
     while at >= 0:
-        before, behind = within[:at], within[at + len(text) :]
-        goes_on = before and at not in edges and begins_wordlike(text) and ends_wordlike(before)
+        before, behind = (
+            within[max(0, at - LONGEST_CHARACTER) : at],
+            within[at + len(text) : at + len(text) + 1],
+        )
+        goes_on = before and begins_wordlike(text) and ends_wordlike(before)
         if not goes_on and not (behind and ends_wordlike(text) and begins_wordlike(behind)):
             return True
         at = within.find(text, at + 1)

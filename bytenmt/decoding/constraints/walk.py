@@ -6,21 +6,21 @@ told of them. Knows no probabilities.
 
 from __future__ import annotations
 
-from bytenmt.decoding.constraints.constraint import Constraint
-from bytenmt.decoding.constraints.lexer import Lexer
+from bytenmt.decoding.constraints.constraint import Constraint, Item
 from bytenmt.decoding.constraints.nesting import ANYWHERE
-from bytenmt.decoding.constraints.words import WORDLIKE
+from bytenmt.decoding.constraints.span_tracker import SpanTracker
+from bytenmt.spans.grammar import WORDLIKE
 
 
 class Walk:
     """Where a text stands. squeezed: whether it was, at some place, to write out what it owed."""
 
-    def __init__(self, lexer: Lexer, constraint: Constraint, limit: int, n_prefix: int = 0) -> None:
+    def __init__(self, tracker: SpanTracker, constraint: Constraint, limit: int, n_prefix: int = 0) -> None:
         """The first n_prefix bytes are those that the constraint knows already."""
-        self._lexer, self._constraint, self._limit, self._n_prefix = lexer, constraint, limit, n_prefix
+        self._tracker, self._constraint, self._limit, self._n_prefix = tracker, constraint, limit, n_prefix
         self._items = constraint.items
         self.owed = [item.owed for item in self._items]
-        self.state, self.inside, self.squeezed = constraint.state, constraint.inside, False
+        self.states, self.inside, self.squeezed = constraint.states or tracker.start, constraint.inside, False
         self._track: list[int] = []  # items of which the last bytes are the beginning
         self._offset = self._n_read = 0
 
@@ -36,7 +36,7 @@ class Walk:
         """What is owed behind the text, which ends here."""
         self._complete(0x20)
         items = tuple(item._replace(owed=owed) for item, owed in zip(self._items, self.owed, strict=True))
-        return self._constraint._replace(items=items, state=self.state, inside=self.inside)
+        return self._constraint._replace(items=items, states=self.states, inside=self.inside)
 
     def may(self, index: int) -> bool:
         """Whether an item may stand here."""
@@ -63,18 +63,21 @@ class Walk:
         reserved = self._reserved()
         if not onward:
             self._complete(byte)
-            begins = bool(self._lexer.begins[self.state, byte])
             self._track = [
                 i
                 for i, item in enumerate(self._items)
-                if begins and item.text[0] == byte and self.may(i) and byte & 0xC0 != 0x80
+                if item.text[0] == byte and self.may(i) and self._may_begin(item) and byte & 0xC0 != 0x80
             ]
             if any(self.owed) and self._limit - self._n_read - min(reserved, self._reserved()) < 1:
                 self.squeezed = True
         self._offset = n + 1 if onward else int(bool(self._track))
         if onward:
             self._track = onward
-        self.state = int(self._lexer.follow[self.state, byte])
+        self.states = self._tracker.step(self.states, byte)
+
+    def _may_begin(self, item: Item) -> bool:
+        """Whether no span that has begun before could end inside an item that begins here."""
+        return not item.begins or all(item.begins[state] for state in self.states)
 
     def _reserved(self) -> int:
         return sum(item.cost for item, owed in zip(self._items, self.owed, strict=True) if owed)

@@ -12,13 +12,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.constraints.patterns import WORD
+from bytenmt.spans.grammar import WORDLIKE
+from bytenmt.spans.patterns import WORD
 from bytenmt.utf8 import N_IDS
 
-# Letters of alphabets have one or two bytes, those of the other scripts three.
-LETTER_LEADS = frozenset(range(0xC3, 0xE0))
 BLANK, TAB, TAG = b" \t<"
-WORDLIKE = WORD | LETTER_LEADS  # bytes with which a letter or digit of an alphabet begins
 
 Ban = npt.NDArray[np.int16]
 Active = frozenset[tuple[int, int]]  # forbidden texts that may have begun: which, and how many bytes

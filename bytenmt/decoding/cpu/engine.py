@@ -85,7 +85,7 @@ class NumbaEngine:
         for place, request in zip(free, requests, strict=True):
             keys = [draw_key(options.seed, request.number, text) for text in range(options.beam)]
             copied = request.source or b"" if self._speculates else b""
-            owed = None if options.lexer is None else request.constraint
+            owed = None if options.tracker is None else request.constraint
             self._search.begin(place, request.limit, request.prefix, keys, options.sample, copied, owed)
         for model in self._models:
             for rows in model.prepare([request.source for request in requests], free):
@@ -191,8 +191,8 @@ class NumbaEngine:
             part.shape[1] for part in (self._search.chosen, self._search.prefix, self._search.source)
         )
         owing = self._search.owing.size()
-        if self._options.lexer is not None:
-            owing = owing.joined(Size.of([request.constraint for request in requests]))
+        if (tracker := self._options.tracker) is not None:
+            owing = owing.joined(Size.of([request.constraint for request in requests], tracker))
         if length >= there[0] or prefix > there[1] or source > there[2] or owing != self._search.owing.size():
             sizes = max(length, there[0] - 1), max(prefix, there[1]), max(source, there[2])
             self._search = self._search.grown(*sizes, owing)

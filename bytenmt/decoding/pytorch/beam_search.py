@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from bytenmt.decoding.constraints.constraint import Constraint, Size
 from bytenmt.decoding.interface import CLOSING_COST, Options, Request
 from bytenmt.decoding.pytorch.beams import Beams, Chosen, Finished, History
 from bytenmt.decoding.pytorch.candidates import beam_search, sharing
@@ -39,7 +40,7 @@ class Search:
         forbidden[0] = ~may  # nothing is forced; what is comes whatever it is: a prefix may hold controls
         self._forbidden = forbidden.to(device)
         self._follow = torch.from_numpy(UTF8_NEXT).to(device).long()
-        self._rulebook = Rulebook(options.lexer, may, device) if options.lexer is not None else None
+        self._rulebook = Rulebook(options.tracker, may, device) if options.tracker is not None else None
 
     def begin(self, requests: Sequence[Request], history: int = 0) -> Beams:
         """Sentences before their first byte; room for a history of at least so many steps."""
@@ -73,9 +74,15 @@ class Search:
             ),
             guard=Guard.begin(n, history if self.options.no_repeat_ngram_size else 0, b),
             passes=zero[:, 0],
-            owing=Owing.of([request.constraint for request in requests], b) if self._rulebook else (),
+            owing=self._begin_owing([request.constraint for request in requests]),
         )
         return map_tensors(lambda part: part.to(self.device), beams)
+
+    def _begin_owing(self, constraints: Sequence[Constraint]) -> Owing | tuple[()]:
+        tracker = self.options.tracker
+        if tracker is None:
+            return ()
+        return Owing.of(constraints, self.options.beam, Size.of(constraints, tracker))
 
     def step(self, log_p: Tensor, beams: Beams) -> Beams:
         """log_p (n, b, 256): the models' log-probabilities of the next byte. The history is written in place,

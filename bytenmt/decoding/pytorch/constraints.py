@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from bytenmt.decoding.constraints.constraint import Constraint, Size, numbers
-from bytenmt.decoding.constraints.lexer import Lexer
 from bytenmt.decoding.constraints.nesting import ANYWHERE
+from bytenmt.decoding.constraints.span_tracker import SEPARATORS, SpanTracker
 from bytenmt.decoding.constraints.words import BLANK, TAB, TAG, symbols, wordlike
 from bytenmt.utf8 import ACCEPT, EOS, LONGEST_CHARACTER, N_IDS
 
@@ -27,7 +27,8 @@ class Owing(NamedTuple):
     """What n sentences owe, see constraint.Numbers, and what each of b beams owes still.
 
     owed (n, k, b) bool; track (n, k, b) bool: the items of which the last `offset` (n, b) int64 bytes are the
-    beginning; lexer, inside, banned (n, b) int64: states of the extractor, of tags, of what is forbidden;
+    beginning; spans (n, b, c) int64: states of the parts of the span tracker; inside, banned (n, b) int64: of
+    tags, of what is forbidden;
     firm (n, b) int64: SOFT, FIRM: the track is not left, or CLOSING: nothing but what is owed comes any more.
     before (n, b) int64: the byte before, a blank at the beginning.
     credit (n, b) float64: what a beam search ranks a text better for than by its log-probability, see ranks.
@@ -44,12 +45,13 @@ class Owing(NamedTuple):
     after: Tensor
     closes: Tensor
     right: Tensor
+    begins: Tensor
     ban: Tensor
     shut: Tensor
     owed: Tensor
     track: Tensor
     offset: Tensor
-    lexer: Tensor
+    spans: Tensor
     inside: Tensor
     banned: Tensor
     firm: Tensor
@@ -57,20 +59,23 @@ class Owing(NamedTuple):
     credit: Tensor
 
     @staticmethod
-    def of(constraints: Sequence[Constraint], b: int, size: Size | None = None) -> Owing:
-        """Before the first byte; size: of the arrays, as needed by default."""
-        made = numbers(constraints, size or Size.of(constraints))
+    def of(constraints: Sequence[Constraint], b: int, size: Size) -> Owing:
+        """Before the first byte; size: of the arrays."""
+        made = numbers(constraints, size)
         n = len(constraints)
         parts = {name: torch.from_numpy(part) for name, part in made._asdict().items()}
         owed = parts.pop("owed")[:, :, None].repeat(1, 1, b)
         zero = torch.zeros(n, b, dtype=torch.int64)
-        state, inside = (parts.pop(name)[:, None].repeat(1, b) for name in ("state", "inside"))
+        states, inside = (
+            parts.pop("states")[:, None].repeat(1, b, 1),
+            parts.pop("inside")[:, None].repeat(1, b),
+        )
         return Owing(
             **parts,
             owed=owed,
             track=torch.zeros_like(owed),
             offset=zero,
-            lexer=state,
+            spans=states,
             inside=inside,
             banned=zero.clone(),
             firm=zero.clone(),
@@ -83,10 +88,11 @@ class Owing(NamedTuple):
         over = parent[:, None].expand(-1, self.owed.shape[1], -1)
         many = {"owed": self.owed.gather(2, over), "track": self.track.gather(2, over)}
         each = {name: getattr(self, name).gather(1, parent) for name in OF_BEAMS}
-        return self._replace(**many, **each)
+        spans = self.spans.gather(1, parent[:, :, None].expand(-1, -1, self.spans.shape[2]))
+        return self._replace(**many, **each, spans=spans)
 
 
-OF_BEAMS = ("offset", "lexer", "inside", "banned", "firm", "before", "credit")
+OF_BEAMS = ("offset", "inside", "banned", "firm", "before", "credit")
 SOFT, FIRM, CLOSING = 0, 1, 2  # of a track
 
 
@@ -123,17 +129,19 @@ class Bytes(NamedTuple):
 
 
 class Rulebook:
-    """The extractor's tables on one device."""
+    """The span tracker's tables on one device."""
 
-    def __init__(self, lexer: Lexer, may: Tensor, device: torch.device) -> None:
+    def __init__(self, tracker: SpanTracker, may: Tensor, device: torch.device) -> None:
         """may (5, N_STATES, 256) bool: see utf8.allowed_bytes."""
 
         def there(part: np.ndarray) -> Tensor:
             return torch.from_numpy(part).to(device)
 
-        self._follow, self._begins = there(lexer.follow), there(lexer.begins)
-        self._freely, self._loose = there(lexer.freely), there(lexer.loose)
-        self._escape = there(lexer.escape.astype(np.int64))
+        self._follow, self._free = there(tracker.follow), there(tracker.free)
+        self._separators, self._next_separators = there(tracker.separators), there(tracker.next_separators)
+        self._complete = there(tracker.complete)
+        self._separator_bytes = torch.tensor(list(SEPARATORS), device=device)
+        self._bit = 1 << torch.arange(len(SEPARATORS), dtype=torch.int32, device=device)
         self._wordlike, self._symbol = there(wordlike()), there(symbols())
         self._may = may.to(device)
         self._is_end = torch.arange(N_IDS, device=device) == EOS
@@ -157,7 +165,7 @@ class Rulebook:
         return View(
             ends,
             ends & owing.right.gather(1, which),
-            goes_on & ~ends & ((owing.firm > SOFT) | binds | ~self._loose[owing.lexer]),
+            goes_on & ~ends & ((owing.firm > SOFT) | binds | ~self._is_free(owing)),
             _sum(owing, owing.owed, ones=True),
             _sum(owing, owed, ones=True),
             _sum(owing, owed),
@@ -171,7 +179,8 @@ class Rulebook:
     def bytes(self, owing: Owing, view: View, automaton: Tensor, room: Tensor) -> Bytes:
         """Which bytes may come. automaton (n, b) int64: see utf8; room (n,) int64: bytes that are left."""
         left = room[:, None] - view.reserved
-        free = self._may[left.clamp(0, LONGEST_CHARACTER), automaton] & self._freely[owing.lexer]
+        free = self._may[left.clamp(0, LONGEST_CHARACTER), automaton]
+        free = free & (_in_common(self._free, owing.spans) != 0)
         free = free & ~view.bound[:, :, None] & ~owing.shut[:, None]
         last = (automaton == ACCEPT) & (view.n_left == 0) & ~view.bound
         free[:, :, EOS].copy_(free[:, :, EOS] & last)
@@ -181,8 +190,8 @@ class Rulebook:
 
         onward = _as_bytes(view.onward, view.next)
         first = owing.text.gather(1, owing.first.clamp(max=owing.text.shape[1] - 1))[:, :, None]
-        fresh = self._begins[owing.lexer] & ((automaton == ACCEPT) & ~view.bound)[:, :, None]
-        begins = _as_bytes(view.may, first.expand_as(view.may)) & fresh
+        fresh = _may_begin(owing) & ((automaton == ACCEPT) & ~view.bound)[:, None]
+        begins = _as_bytes(view.may & fresh, first.expand_as(view.may))
 
         # Where nothing else fits: the first item that may come, or what must stand before it; a blank does,
         # but before tags, and where there is no room.
@@ -190,17 +199,21 @@ class Rulebook:
         squeezed = ((left < 1) | closing) & view.may.any(dim=1)
         free = torch.where((closing & last)[:, :, None], free & self._is_end, free)
         main = view.may & (owing.cost > 0)[:, :, None]
-        target = first[:, :, 0].long().gather(1, main.max(dim=1).indices)
-        can = fresh.gather(2, target[:, :, None])[:, :, 0] | ~main.any(dim=1)
+        which = (2 * (main & fresh).int() + main.int()).max(dim=1).indices  # the first that can begin here
+        target = first[:, :, 0].long().gather(1, which)
+        can = fresh.gather(1, which[:, None])[:, 0] | ~main.any(dim=1)
+        separators = _in_common(self._separators, owing.spans)
         touches = main.any(dim=1) & (target != TAG) & (owing.before != BLANK) & (owing.before != TAB)
         touches = (
             touches
             & (automaton == ACCEPT)
             & ~view.bound
-            & (self._follow[owing.lexer, BLANK] == 0)
+            & ((separators & 1) != 0)  # a blank, the first of them
             & (left > 0)
         )
-        target = torch.where(can, target, self._escape[owing.lexer])
+        separators = torch.where(separators == 0, _in_common(self._next_separators, owing.spans), separators)
+        best = ((separators[:, :, None] & self._bit) != 0).int().argmax(dim=2)
+        target = torch.where(can, target, self._separator_bytes[best])
         target = torch.where(touches, BLANK, target)
         within, which = (view.onward & ~view.ends[:, None]).max(dim=1)
         target = torch.where(within, view.next.gather(1, which[:, None])[:, 0].long(), target)
@@ -225,10 +238,10 @@ class Rulebook:
         owed = torch.where(met[:, None], view.owed, owing.owed)
         inside = torch.where(met, view.inside, owing.inside)
         first = owing.text.gather(1, owing.first.clamp(max=owing.text.shape[1] - 1))[:, :, None]
-        fresh = self._begins[owing.lexer].gather(2, byte[:, :, None])[:, :, 0] & (automaton == ACCEPT)
-        begun = view.may & (first == byte[:, None]) & (fresh & ~goes_on)[:, None] & owed
+        fresh = _may_begin(owing) & ((automaton == ACCEPT) & ~goes_on)[:, None]
+        begun = view.may & (first == byte[:, None]) & fresh & owed
         offset = torch.where(goes_on, owing.offset + 1, begun.any(dim=1).long())
-        after = self._follow[owing.lexer, byte]
+        after = self._follow[owing.spans, byte[:, :, None]]
         ban = owing.ban.gather(1, owing.banned[:, :, None].expand(-1, -1, N_IDS))
         banned = ban.gather(2, byte[:, :, None])[:, :, 0].clamp(min=0).long()
         kept = owing.firm * (goes_on | (owing.firm == CLOSING))
@@ -236,12 +249,17 @@ class Rulebook:
             owed=torch.where(held[:, None], owing.owed, owed),
             track=torch.where(held[:, None], owing.track, onward | begun),
             offset=torch.where(held, owing.offset, offset),
-            lexer=torch.where(held, owing.lexer, after),
+            spans=torch.where(held[:, :, None], owing.spans, after),
             inside=torch.where(held, owing.inside, inside),
             banned=banned,
             before=byte,
             firm=torch.where(held, owing.firm, torch.maximum(firm, kept)),
         )
+
+    def _is_free(self, owing: Owing) -> Tensor:
+        """Whether what was written could be plain text: no span is complete, and items may still come."""
+        complete = self._complete[owing.spans].any(dim=2)
+        return ~complete & (_in_common(self._separators, owing.spans) != 0)
 
     def left(self, view: View, bytes_: Bytes) -> Tensor:
         """Groups that are owed behind each byte, one that is being written not counted: (n, b, 256) int64."""
@@ -258,7 +276,23 @@ def along(owings: Sequence[Owing], column: Tensor) -> Owing:
         index = column.view(-1, *[1] * (stacked.dim() - 1)).expand(*stacked.shape[:-1], 1)
         return stacked.gather(-1, index)[..., 0]
 
-    return owings[0]._replace(**{name: at(name) for name in ("owed", "track", *OF_BEAMS)})
+    return owings[0]._replace(**{name: at(name) for name in ("owed", "track", "spans", *OF_BEAMS)})
+
+
+def _in_common(table: Tensor, spans: Tensor) -> Tensor:
+    """The bits that the rows of all parts' states have in common: table (q, ...), spans (n, b, c) ->
+    (n, b, ...)."""
+    found = table[spans[:, :, 0]]
+    for part in range(1, spans.shape[2]):
+        found = found & table[spans[:, :, part]]
+    return found
+
+
+def _may_begin(owing: Owing) -> Tensor:
+    """Whether no span that has begun could end inside an item: (n, k, b) bool."""
+    n, k, _ = owing.begins.shape
+    of_parts = owing.begins.gather(2, owing.spans.flatten(1)[:, None].expand(-1, k, -1))
+    return of_parts.view(n, k, *owing.spans.shape[1:]).all(dim=3)
 
 
 def _may(owing: Owing, owed: Tensor, inside: Tensor) -> Tensor:

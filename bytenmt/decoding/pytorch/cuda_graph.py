@@ -126,8 +126,8 @@ class CudaGraphEngine:
         capacity = _rounded(max(sources), SOURCE_COLUMNS)
         history = max(_rounded(max(r.limit for r in requests) + 1, HISTORY), self._history)
         owing = self._owing
-        if self._options.lexer is not None:
-            owing = owing.joined(Size.of([request.constraint for request in requests]).rounded())
+        if (tracker := self._options.tracker) is not None:
+            owing = owing.joined(Size.of([request.constraint for request in requests], tracker).rounded())
         idle = self.room() == self.capacity
         if not idle:
             if (capacity > 0) != (self._source_capacity > 0):
@@ -176,7 +176,7 @@ class CudaGraphEngine:
         source = None if capacity == 0 else b" " * (capacity - 1)
         example = [Request(source, self._history - 1)]
         one = begin(self._models, self._choice, example, self._history, drafted)
-        if self._options.lexer is not None:
+        if self._options.tracker is not None:
             blank = map_tensors(
                 lambda part: part.to(self._device), Owing.of([NOTHING], self._options.beam, self._owing)
             )

@@ -18,7 +18,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import HTTPConnection, Request
 
 from bytenmt.decoding.constraints.glossary import Term, term_of
-from bytenmt.decoding.constraints.lexer import CLASSES
+from bytenmt.decoding.names import KEPT
 from bytenmt.errors import DataError
 from bytenmt.serve.limits import Client, Keys, Limits, Refusal, client_address
 from bytenmt.serve.service import Wanted
@@ -107,8 +107,8 @@ class Asked:
             return None
         given = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
         names = tuple(sorted({name.strip() if isinstance(name, str) else "" for name in given} - {""}))
-        if not set(names) <= set(CLASSES) or (given and not names and value != ""):
-            raise Refusal(400, f"Invalid request: keep has names of {', '.join(CLASSES)}")
+        if not set(names) <= set(KEPT) or (given and not names and value != ""):
+            raise Refusal(400, f"Invalid request: keep has names of {', '.join(KEPT)}")
         return names
 
     def terms(self) -> tuple[Term, ...]:

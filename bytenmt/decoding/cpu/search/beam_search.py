@@ -50,7 +50,7 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
     n_best = 2 * rules.beam
     best = np.empty(n_best, np.float64)
     index = np.empty(n_best, np.int64)
-    n_banks = search.owing.owed.shape[2] + 1 if rules.extractor.there and rules.beam > 1 else 0
+    n_banks = search.owing.owed.shape[2] + 1 if rules.spans.there and rules.beam > 1 else 0
     banks, bank_index = np.empty((n_banks, n_best), np.float64), np.empty((n_banks, n_best), np.int64)
     n_of = np.zeros(n_banks, np.int64)
     values, merged_of = np.empty(N_IDS, np.float32), np.empty((rules.beam, N_IDS), np.float32)
@@ -73,7 +73,7 @@ def choose_bytes(search: SearchState, rules: Rules, drafter: Drafter) -> None:
                 if rules.sample:
                     draw(search, rules, place, beam, merged, allowed, instead)
                     continue
-                if rules.extractor.there and rules.beam == 1:
+                if rules.spans.there and rules.beam == 1:
                     firm[0] = favour(merged, allowed, favoured, instead)
                 if n_banks > 0:
                     owed = search.owing.owed[place, beam]
@@ -136,10 +136,10 @@ def allow(
             allowed[byte], favoured[byte], left[byte], goes_on[byte] = byte == forced, False, 0, False
         return -1
     instead = -1
-    if rules.extractor.there:
+    if rules.spans.there:
         state, room = search.automaton[place, beam], search.limit[place] - step
         instead = constrain(
-            search.owing, rules.extractor, rules.allowed, place, beam, state, room, allowed, favoured, left,
+            search.owing, rules.spans, rules.allowed, place, beam, state, room, allowed, favoured, left,
             goes_on,
         )  # fmt: skip
     if rules.ngram > 0:
@@ -178,9 +178,9 @@ def beam_search(
             search.owing.credit[place, going], firm[going] = credit[at], firm[at]
             search.automaton[place, going] = rules.follow[automaton[beam], byte]
             going += 1
-    if rules.extractor.there:
+    if rules.spans.there:
         parent, last = search.parent[place], search.last[place]
-        take_all(search.owing, rules.extractor, place, parent, automaton, last, going, held, firm)
+        take_all(search.owing, rules.spans, place, parent, automaton, last, going, held, firm)
     for beam in range(going, beams):  # nothing is left for these
         search.last[place, beam], search.parent[place, beam] = BOS, beam
         search.score[place, beam], search.owing.credit[place, beam] = NOTHING, 0.0
@@ -283,9 +283,9 @@ def draw(
         if search.n_finished[place] == rules.beam:
             search.state[place] = DONE
     else:
-        if rules.extractor.there:
+        if rules.spans.there:
             was, automaton = standing(search.owing, place), search.automaton[place, beam]
             held = step < search.n_prefix[place]
             firm = firm if byte == instead else SOFT
-            take(search.owing, rules.extractor, place, was, beam, automaton, beam, byte, held, firm)
+            take(search.owing, rules.spans, place, was, beam, automaton, beam, byte, held, firm)
         search.automaton[place, beam] = rules.follow[search.automaton[place, beam], byte]

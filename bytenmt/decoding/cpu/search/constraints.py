@@ -14,7 +14,7 @@ from bytenmt.decoding.constraints.constraint import Numbers
 from bytenmt.decoding.constraints.nesting import ANYWHERE
 from bytenmt.decoding.constraints.words import BLANK, TAB, TAG
 from bytenmt.decoding.cpu.kernels.simd import allocating
-from bytenmt.decoding.cpu.search.owing import Extractor, Owing, Standing, standing
+from bytenmt.decoding.cpu.search.owing import Owing, SpanTables, Standing, standing
 from bytenmt.decoding.interface import CLOSING_COST, OPEN_WITHIN
 from bytenmt.utf8 import ACCEPT, EOS, LONGEST_CHARACTER, N_IDS
 
@@ -36,6 +36,24 @@ def may_stand(tables: Numbers, place: int, owed: Any, inside: int, item: int) ->
             if owed[other] and other != item and tables.within[place, other] == inside:
                 return False
     return True
+
+
+@allocating
+def may_begin(tables: Numbers, place: int, spans: Any, item: int) -> bool:
+    """Whether no span that has begun could end inside an item that begins here. spans (c,) int64."""
+    may = True
+    for part in range(len(spans)):
+        may = may and tables.begins[place, item, spans[part]]
+    return may
+
+
+@allocating
+def in_common(bits: Any, spans: Any) -> int:
+    """The bits that the states of all parts have in common: bits (q,), spans (c,) int64."""
+    found = bits[spans[0]]
+    for part in range(1, len(spans)):
+        found &= bits[spans[part]]
+    return int(found)
 
 
 @allocating
@@ -83,7 +101,7 @@ def inside_after(tables: Numbers, place: int, inside: int, item: int) -> int:
 @allocating
 def constrain(
     owing: Owing,
-    rules: Extractor,
+    rules: SpanTables,
     may: Any,
     place: int,
     beam: int,
@@ -106,10 +124,19 @@ def constrain(
     ended = complete(tables, place, now, beam)
     owed = without(tables, place, now.owed[beam], ended)
     inside = inside_after(tables, place, now.inside[beam], ended)
-    state = now.lexer[beam]
+    spans = now.spans[beam]
+    free_separators = rules.free[spans[0]].copy()
+    for part in range(1, len(spans)):
+        free_separators &= rules.free[spans[part]]
+    separators = in_common(rules.separators, spans)
+    is_complete = False
+    for part in range(len(spans)):
+        is_complete = is_complete or rules.complete[spans[part]]
     reserved, reserved_before, n_left, n_before = 0, 0, 0, 0
     goes_on[:], begins = False, np.zeros(N_IDS, np.bool_)
-    going, first, binds = -1, -1, now.firm[beam] > SOFT  # of items: what goes on, what may come
+    # Of items: the byte with which one goes on, the first that may stand next, and whether it may begin
+    # here; one that may comes before those that may not.
+    going, first, can_begin, binds = -1, -1, False, now.firm[beam] > SOFT
     for item in range(k):
         cost = tables.cost[place, item]
         if now.owed[beam, item]:
@@ -124,13 +151,15 @@ def constrain(
             reserved += cost
             n_left += cost > 0
             if may_stand(tables, place, owed, inside, item):
-                begins[tables.text[place, tables.first[place, item]]] = True
-                if first < 0 and cost > 0:
-                    first = item
-    bound = going >= 0 and ended < 0 and (binds or not rules.loose[state])
+                here = may_begin(tables, place, spans, item)
+                if here:
+                    begins[tables.text[place, tables.first[place, item]]] = True
+                if cost > 0 and (first < 0 or (here and not can_begin)):
+                    first, can_begin = item, here
+    bound = going >= 0 and ended < 0 and (binds or is_complete or separators == 0)
     fresh = automaton == ACCEPT and not bound
     for byte in range(N_IDS):
-        begins[byte] = begins[byte] and fresh and rules.begins[state, byte]
+        begins[byte] = begins[byte] and fresh
         favoured[byte] = goes_on[byte] or (begins[byte] and rules.symbol[byte])
         left[byte] = n_before - 1 if goes_on[byte] else n_left - begins[byte]
 
@@ -142,10 +171,14 @@ def constrain(
     elif first >= 0:
         instead = int(tables.text[place, tables.first[place, first]])
         apart = instead == TAG or now.before[beam] == BLANK or now.before[beam] == TAB
-        if not apart and fresh and rules.follow[state, BLANK] == 0 and room > reserved:
+        if not apart and fresh and separators & 1 and room > reserved:  # a blank is the first separator
             instead = BLANK
-        elif not (fresh and rules.begins[state, instead]):
-            instead = int(rules.escape[state])
+        elif not (fresh and can_begin):
+            bits = separators if separators else in_common(rules.next_separators, spans)
+            which = 0
+            while bits and not bits >> which & 1:
+                which += 1
+            instead = int(rules.separator_bytes[which])
     chosen = np.zeros(N_IDS, np.bool_)
     closing = now.firm[beam] == CLOSING
     if (room - reserved < 1 or closing) and instead >= 0:
@@ -156,7 +189,8 @@ def constrain(
         whole = ended >= 0 and tables.right[place, ended] and room - reserved_before < LONGEST_CHARACTER
         last = automaton == ACCEPT and n_left == 0
         for byte in range(N_IDS):
-            free = character[byte] and rules.freely[state, byte] and not (bound or tables.shut[place, byte])
+            free = character[byte] and free_separators[byte] != 0
+            free = free and not (bound or tables.shut[place, byte])
             if byte == EOS:
                 free = free and last
             elif (closing and last and not bound) or (whole and rules.wordlike[byte]):
@@ -227,7 +261,7 @@ def rank_bytes(merged: Any, allowed: Any, owed: Any, instead: int, values: Any) 
 @allocating
 def take(
     owing: Owing,
-    rules: Extractor,
+    rules: SpanTables,
     place: int,
     was: Standing,
     parent: int,
@@ -243,14 +277,15 @@ def take(
     ban = tables.ban[place, was.banned[parent], byte]
     owing.banned[place, beam] = max(0, ban)
     owing.owed[place, beam] = was.owed[parent]
-    owing.inside[place, beam], owing.lexer[place, beam] = was.inside[parent], was.lexer[parent]
+    owing.inside[place, beam], owing.spans[place, beam] = was.inside[parent], was.spans[parent]
     owing.track[place, beam], owing.offset[place, beam] = was.track[parent], was.offset[parent]
     owing.firm[place, beam], owing.before[place, beam] = was.firm[parent], byte
     if held:
         return
     owing.firm[place, beam] = max(firm, CLOSING if was.firm[parent] == CLOSING else SOFT)
-    k, state = was.owed.shape[1], was.lexer[parent]
-    owing.lexer[place, beam] = rules.follow[state, byte]
+    k, spans = was.owed.shape[1], was.spans[parent]
+    for part in range(len(spans)):
+        owing.spans[place, beam, part] = rules.follow[spans[part], byte]
     owing.track[place, beam] = False
     found = False
     for item in range(k):
@@ -267,11 +302,11 @@ def take(
     if ended >= 0 and not (tables.right[place, ended] and rules.wordlike[byte]):
         owing.owed[place, beam] = owed
         owing.inside[place, beam] = inside
-    if automaton != ACCEPT or not rules.begins[state, byte]:
+    if automaton != ACCEPT:
         return
     for item in range(k):
         begun = tables.text[place, tables.first[place, item]] == byte
-        if begun and may_stand(tables, place, owed, inside, item):
+        if begun and may_stand(tables, place, owed, inside, item) and may_begin(tables, place, spans, item):
             owing.track[place, beam, item] = True
             owing.offset[place, beam] = 1
 
@@ -279,7 +314,7 @@ def take(
 @allocating
 def take_all(
     owing: Owing,
-    rules: Extractor,
+    rules: SpanTables,
     place: int,
     parent: Any,
     automaton: Any,

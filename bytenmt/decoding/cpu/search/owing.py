@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.decoding.constraints.constraint import Constraint, Numbers, Size
-from bytenmt.decoding.constraints.lexer import Lexer
+from bytenmt.decoding.constraints.span_tracker import SEPARATORS, SpanTracker
 from bytenmt.decoding.constraints.words import BLANK, symbols, wordlike
 from bytenmt.decoding.cpu.kernels.simd import allocating
 
@@ -19,35 +19,40 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
-class Extractor(NamedTuple):
-    """lexer.Lexer for compiled code. there: whether sentences carry constraints."""
+class SpanTables(NamedTuple):
+    """span_tracker.SpanTracker for compiled code. there: whether sentences carry constraints. separator_bytes
+    (31,) uint8; wordlike, symbol (256,) bool: see words."""
 
     there: bool
     follow: Ints
-    begins: Bools
-    freely: Bools
-    loose: Bools
-    escape: npt.NDArray[np.uint8]
+    free: npt.NDArray[np.int32]
+    separators: npt.NDArray[np.int32]
+    next_separators: npt.NDArray[np.int32]
+    complete: Bools
+    separator_bytes: npt.NDArray[np.uint8]
     wordlike: Bools
     symbol: Bools
 
     @staticmethod
-    def of(lexer: Lexer | None) -> Extractor:
-        if lexer is None:
-            none, zero = np.zeros((1, 1), np.bool_), np.zeros((1, 1), np.int64)
-            return Extractor(False, zero, none, none, none[0], np.zeros(1, np.uint8), none[0], none[0])
-        tables = lexer.follow, lexer.begins, lexer.freely, lexer.loose, lexer.escape
-        return Extractor(True, *tables, wordlike(), symbols())
+    def of(tracker: SpanTracker | None) -> SpanTables:
+        own = np.frombuffer(SEPARATORS, np.uint8).copy()
+        if tracker is None:
+            none, zero = np.zeros((1, 1), np.bool_), np.zeros((1, 1), np.int32)
+            return SpanTables(
+                False, zero.astype(np.int64), zero, zero[0], zero[0], none[0], own, none[0], none[0]
+            )
+        bits = tracker.free, tracker.separators, tracker.next_separators
+        return SpanTables(True, tracker.follow, *bits, tracker.complete, own, wordlike(), symbols())
 
 
 class Standing(NamedTuple):
-    """What each of b beams owes still: owed, track (b, k) bool; offset, lexer, inside, banned, firm,
-    before (b,) int64; as in the twin's Owing."""
+    """What each of b beams owes still: owed, track (b, k) bool; spans (b, c) int64; offset, inside,
+    banned, firm, before (b,) int64; as in the twin's Owing."""
 
     owed: Bools
     track: Bools
     offset: Ints
-    lexer: Ints
+    spans: Ints
     inside: Ints
     banned: Ints
     firm: Ints
@@ -62,7 +67,7 @@ class Owing(NamedTuple):
     owed: Bools
     track: Bools
     offset: Ints
-    lexer: Ints
+    spans: Ints
     inside: Ints
     banned: Ints
     firm: Ints
@@ -79,7 +84,7 @@ class Owing(NamedTuple):
             np.zeros(many, np.bool_),
             np.zeros(many, np.bool_),
             np.zeros(each, np.int64),
-            np.zeros(each, np.int64),
+            np.zeros((*each, size.parts), np.int64),
             np.zeros(each, np.int64),
             np.zeros(each, np.int64),
             np.zeros(each, np.int64),
@@ -90,7 +95,14 @@ class Owing(NamedTuple):
 
     def size(self) -> Size:
         """Of the tables."""
-        return Size(self.owed.shape[2], self.tables.text.shape[1], self.tables.ban.shape[1])
+        tables = self.tables
+        return Size(
+            self.owed.shape[2],
+            tables.text.shape[1],
+            tables.ban.shape[1],
+            self.spans.shape[2],
+            tables.begins.shape[2],
+        )
 
     def begin(self, place: int, constraint: Constraint) -> None:
         """A new sentence at a place."""
@@ -100,7 +112,7 @@ class Owing(NamedTuple):
         self.firm[place] = self.credit[place] = self.ending[place] = 0
         self.offset[place] = self.banned[place] = 0
         self.before[place] = BLANK
-        self.lexer[place], self.inside[place] = constraint.state, constraint.inside
+        self.spans[place], self.inside[place] = self.tables.states[place], constraint.inside
 
 
 @allocating
@@ -110,7 +122,7 @@ def standing(owing: Owing, place: int) -> Standing:
         owing.owed[place].copy(),
         owing.track[place].copy(),
         owing.offset[place].copy(),
-        owing.lexer[place].copy(),
+        owing.spans[place].copy(),
         owing.inside[place].copy(),
         owing.banned[place].copy(),
         owing.firm[place].copy(),

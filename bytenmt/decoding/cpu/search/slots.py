@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.decoding.constraints.constraint import Constraint, Size
-from bytenmt.decoding.cpu.search.owing import Extractor, Owing
+from bytenmt.decoding.cpu.search.owing import Owing, SpanTables
 from bytenmt.decoding.interface import Options
 from bytenmt.ngram_hash import START
 from bytenmt.speculative.table import CHAIN
@@ -27,7 +27,7 @@ FREE, RUNNING, DONE = 0, 1, 2  # a place's state
 
 class Rules(NamedTuple):
     """interface.Options and the alphabet's tables, as compiled code takes them. allowed (5, 10, 256), see
-    utf8.allowed_bytes; follow (10, 256); extractor: of what is kept."""
+    utf8.allowed_bytes; follow (10, 256); spans: of what is kept."""
 
     beam: int
     n_best: int
@@ -39,7 +39,7 @@ class Rules(NamedTuple):
     ngram: int
     allowed: npt.NDArray[np.bool_]
     follow: Bytes
-    extractor: Extractor
+    spans: SpanTables
 
     @staticmethod
     def of(options: Options) -> Rules:
@@ -54,7 +54,7 @@ class Rules(NamedTuple):
             options.no_repeat_ngram_size,
             allowed_bytes(options.endless),
             UTF8_NEXT,
-            Extractor.of(options.lexer),
+            SpanTables.of(options.tracker),
         )
 
 
@@ -218,8 +218,8 @@ class SearchState(NamedTuple):
         source: bytes = b"",
         constraint: Constraint | None = None,
     ) -> None:
-        """Put a new sentence at a place; source: to copy from; constraint: where the rules have an
-        extractor."""
+        """Put a new sentence at a place; source: to copy from; constraint: where spans are
+        followed."""
         self.state[place], self.step[place], self.limit[place] = RUNNING, 0, limit
         self.prefix[place, : len(prefix)] = np.frombuffer(prefix, np.uint8)
         self.n_prefix[place] = len(prefix)

@@ -1,7 +1,7 @@
-"""Patterns as users write them: the regular part of Python's syntax.
+"""Parse a pattern in the regular part of Python's regular expressions.
 
-Literals, `.`, `[...]`, `\\d \\w \\s`, groups, `| * + ? {m,n}`. What needs more than a finite memory, or looks
-around, is refused. Knows no automata but how they are put together.
+Literals, `.`, `[...]`, `\\d \\w \\s`, groups, `| * + ? {m,n}`. Back-references and look-around, which no
+finite automaton can match, are refused.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from __future__ import annotations
 import re
 import string
 
-from bytenmt.decoding.constraints.automata import (
+from bytenmt.errors import SettingError
+from bytenmt.spans.automata import (
     ANY,
     ASCII,
-    LEADS,
+    LEAD_BYTES,
     Build,
-    Characters,
-    Nondeterministic,
-    either,
+    CharacterSet,
+    Nfa,
+    alternatives,
+    character,
     literal,
-    one,
-    repeated,
+    repetition,
     sequence,
 )
-from bytenmt.errors import SettingError
 
-MOST_REPEATS = 200
-MOST_NESTED = 50  # groups
+MAX_REPEATS = 200
+MAX_DEPTH = 50  # groups
 DIGITS = frozenset(string.digits.encode())
 WORD = frozenset((string.ascii_letters + string.digits + "_").encode())
 SPACE = frozenset(b" \t\r\v\f")
@@ -34,15 +34,15 @@ CONTROLS = {"t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 COUNTED = re.compile(r"\{(\d*)(,?)(\d*)\}")
 
 
-def parsed(pattern: str) -> Build:
-    """A pattern as a user writes it. Raises SettingError for what is not regular or not understood."""
+def parse_pattern(pattern: str) -> Build:
+    """Return the builder of a pattern. Raises SettingError where the pattern is not regular or malformed."""
     parser = _Parser(pattern)
     try:
         build = parser.alternatives(0)
         if parser.at < len(pattern):
             raise SettingError("a ) has no (")
-        nfa = Nondeterministic()
-        begin = nfa.state()
+        nfa = Nfa()
+        begin = nfa.add_state()
         if build(nfa, begin) in nfa.closure([begin]):
             raise SettingError("it matches the empty text")
     except SettingError as error:
@@ -51,7 +51,7 @@ def parsed(pattern: str) -> Build:
 
 
 class _Parser:
-    """Recursive descent over a pattern."""
+    """A recursive-descent parser; `at` is its position in `text`."""
 
     def __init__(self, pattern: str) -> None:
         self.text, self.at = pattern, 0
@@ -66,13 +66,13 @@ class _Parser:
         return part
 
     def alternatives(self, depth: int) -> Build:
-        if depth > MOST_NESTED:
+        if depth > MAX_DEPTH:
             raise SettingError("its groups are nested too deeply")
         parts = [self.sequence(depth)]
         while self.peek() == "|":
             self.take()
             parts.append(self.sequence(depth))
-        return parts[0] if len(parts) == 1 else either(parts)
+        return parts[0] if len(parts) == 1 else alternatives(parts)
 
     def sequence(self, depth: int) -> Build:
         parts = []
@@ -84,14 +84,14 @@ class _Parser:
         simple = {"*": (0, None), "+": (1, None), "?": (0, 1)}
         counted = COUNTED.match(self.text, self.at)
         if self.peek() in simple and self.peek():
-            part = repeated(part, *simple[self.take()])
+            part = repetition(part, *simple[self.take()])
         elif counted and (counted[1] or counted[2]):
             self.take(len(counted[0]))
             least = int(counted[1] or 0)
             most = least if not counted[2] else int(counted[3]) if counted[3] else None
-            if not least <= (least if most is None else most) <= MOST_REPEATS:
-                raise SettingError(f"{counted[0]} is not among 0 to {MOST_REPEATS} repetitions")
-            part = repeated(part, least, most)
+            if not least <= (least if most is None else most) <= MAX_REPEATS:
+                raise SettingError(f"{counted[0]} is not among 0 to {MAX_REPEATS} repetitions")
+            part = repetition(part, least, most)
         else:
             return part
         if self.peek() in ("*", "+", "?") and self.peek():
@@ -99,8 +99,8 @@ class _Parser:
         return part
 
     def atom(self, depth: int) -> Build:
-        character = self.take()
-        if character == "(":
+        letter = self.take()
+        if letter == "(":
             if self.peek() == "?" and self.peek(2) != "?:":
                 raise SettingError(f"({self.peek(2)} is not regular")
             self.take(2 if self.peek() == "?" else 0)
@@ -109,38 +109,38 @@ class _Parser:
                 raise SettingError("a ( has no )")
             self.take()
             return build
-        if character == "[":
-            return one(self.set_())
-        if character == ".":
-            return one(ANY)
-        if character == "\\":
+        if letter == "[":
+            return character(self.set_())
+        if letter == ".":
+            return character(ANY)
+        if letter == "\\":
             return self.escape()
-        if character in "^$*+?":
-            raise SettingError(f"{character} has no meaning at its place")
-        if character == "\n":
+        if letter in "^$*+?":
+            raise SettingError(f"{letter} has no meaning at its place")
+        if letter == "\n":
             raise SettingError("a line end stands in no line")
-        return literal(character.encode())
+        return literal(letter.encode())
 
     def escape(self) -> Build:
-        character = self.take()
-        if character in ESCAPES:
-            return one(Characters(ESCAPES[character]))
-        if character.lower() in ESCAPES:
-            return one(Characters(ASCII - ESCAPES[character.lower()], LEADS))
-        return literal(self.plain(character).encode())
+        letter = self.take()
+        if letter in ESCAPES:
+            return character(CharacterSet(ESCAPES[letter]))
+        if letter.lower() in ESCAPES:
+            return character(CharacterSet(ASCII - ESCAPES[letter.lower()], LEAD_BYTES))
+        return literal(self.plain(letter).encode())
 
-    def plain(self, character: str) -> str:
-        """The character that stands behind a backslash."""
-        if character in CONTROLS:
-            return CONTROLS[character]
-        if character == "x" and re.fullmatch("[0-7][0-9a-fA-F]", self.peek(2)):
+    def plain(self, letter: str) -> str:
+        """Return the character that an escape means. Raises SettingError."""
+        if letter in CONTROLS:
+            return CONTROLS[letter]
+        if letter == "x" and re.fullmatch("[0-7][0-9a-fA-F]", self.peek(2)):
             return chr(int(self.take(2), 16))
-        if character.isalnum() or character == "\n":
-            raise SettingError(f"\\{character} is not regular, or not known")
-        return character
+        if letter.isalnum() or letter == "\n":
+            raise SettingError(f"\\{letter} is not regular, or not known")
+        return letter
 
-    def set_(self) -> Characters:
-        """Behind a [."""
+    def set_(self) -> CharacterSet:
+        """Parse the set behind a [."""
         negated = self.peek() == "^"
         self.take(int(negated))
         found: set[int] = set()
@@ -156,18 +156,18 @@ class _Parser:
                 found.update(range(low, high + 1))
         self.take()
         found.discard(0x0A)
-        return Characters(ASCII - found, LEADS) if negated else Characters(frozenset(found))
+        return CharacterSet(ASCII - found, LEAD_BYTES) if negated else CharacterSet(frozenset(found))
 
     def member(self, found: set[int]) -> int | None:
-        """Put one member into the set; returns it, None where it stands for several."""
-        character = self.take()
-        if character == "\\":
-            character = self.take()
-            if character in ESCAPES:
-                found |= ESCAPES[character]
+        """Add one member to `found`; return its code, or None where it stands for several characters."""
+        letter = self.take()
+        if letter == "\\":
+            letter = self.take()
+            if letter in ESCAPES:
+                found |= ESCAPES[letter]
                 return None
-            character = self.plain(character)
-        if ord(character) >= 0x80:
-            raise SettingError(f"{character} in [ ] is not ASCII: write (a|b) instead")
-        found.add(ord(character))
-        return ord(character)
+            letter = self.plain(letter)
+        if ord(letter) >= 0x80:
+            raise SettingError(f"{letter} in [ ] is not ASCII: write (a|b) instead")
+        found.add(ord(letter))
+        return ord(letter)

@@ -1,0 +1,278 @@
+"""Tables by which a search follows which spans the text that it writes could become part of.
+
+The extractor (bytenmt.spans.extractor) finds the spans of a whole line. A search writes byte by byte and must
+know beforehand. It follows, for each part of each class, all beginnings of spans that are still possible at
+once; and
+
+1. a byte of plain text never completes a span, wherever that would have begun;
+2. an item, a text that must be written, begins only where no span that began before it could end inside it,
+   and not inside a word.
+
+Then every span of the output lies in an item, and the items are found again as they are.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.errors import SettingError
+from bytenmt.spans.automata import DEAD, Automaton
+from bytenmt.spans.extractor import SpanExtractor, span_extractor
+from bytenmt.spans.grammar import WORDLIKE, SpanClass
+from bytenmt.utf8 import N_IDS
+
+# Bytes that keep an item apart from what stands before it, the best ones first; 31 at most, one bit each.
+SEPARATORS = bytes(dict.fromkeys(b" ,.;-/" + string.punctuation.encode().replace(b"_", b"")))[:31]
+# A span that only these can end may stay open in plain text: hardly an item has them without their partners.
+CLOSING_SIGNS = b")]}>"
+MAX_TRACKED = 1500  # states of a part; above, only the earliest beginning is followed
+MAX_CACHED = 8192  # items of which it is remembered where they may begin
+
+NEVER = Automaton([[DEAD] * N_IDS], [False])  # without classes: no span at all
+State = tuple[frozenset[int], bool]  # the states of all beginnings, and whether a letter is before
+
+
+@dataclass(frozen=True, eq=False)
+class SpanTracker:
+    """The tables of some classes: c parts, whose states have q numbers together.
+
+    The first c numbers are the states at the beginning of a text, part by part; a search holds one number for
+    each part. Separators are sets of bits, one for each of SEPARATORS.
+
+    follow (q, 256) int64: the state after a byte. separators (q,) int32: those after which any item may
+    begin; next_separators (q,) int32: those that lead to where there are some. free (q, 256) int32: the
+    separators of the state after a byte, 0 where a span is complete there: a byte that is of no item needs
+    one that all parts have in common. complete (q,) bool: a span is complete.
+    """
+
+    extractor: SpanExtractor
+    n_parts: int
+    follow: npt.NDArray[np.int64]
+    separators: npt.NDArray[np.int32]
+    next_separators: npt.NDArray[np.int32]
+    free: npt.NDArray[np.int32]
+    complete: npt.NDArray[np.bool_]
+    parts: tuple[Part, ...]
+    order: npt.NDArray[np.int64]  # by number: which of the parts' states it is, one part behind the other
+    _begins: dict[bytes, bytes] = field(default_factory=dict)
+
+    @property
+    def start(self) -> tuple[int, ...]:
+        """The states at the beginning of a text."""
+        return tuple(range(self.n_parts))
+
+    def step(self, states: Sequence[int], byte: int) -> tuple[int, ...]:
+        """Return the states after a byte."""
+        return tuple(int(self.follow[state, byte]) for state in states)
+
+    def first_complete(self, text: bytes) -> int:
+        """Return after how many bytes of a text a span is complete; the whole length where none is."""
+        states = self.start
+        for n, byte in enumerate(text, 1):
+            states = self.step(states, byte)
+            if self.complete[list(states)].any():
+                return n
+        return len(text)
+
+    def may_begin(self, text: bytes) -> bytes:
+        """Return for each state, as q bytes of 0 or 1, whether an item of this text may begin there."""
+        found = self._begins.get(text)
+        if found is None:
+            by_part = np.concatenate([part.may_begin(text) for part in self.parts])
+            found = by_part[self.order].astype(np.uint8).tobytes()
+            if len(self._begins) >= MAX_CACHED:
+                self._begins.clear()
+            self._begins[text] = found
+        return found
+
+
+@lru_cache(maxsize=64)
+def span_tracker(classes: tuple[str, ...], patterns: tuple[str, ...] = ()) -> SpanTracker:
+    """Return the tables of some of spans.grammar.CLASSES and of a user's patterns. Raises SettingError."""
+    extractor = span_extractor(classes, patterns)
+    parts = [part for one in extractor.classes for part in _parts(one)] or [_part(NEVER)]
+    sizes = [len(part.separators) for part in parts]
+    # The states at the beginning get the first numbers, the others those behind them.
+    firsts = np.cumsum([0, *sizes[:-1]])
+    order = np.argsort(np.isin(np.arange(sum(sizes)), firsts, invert=True), kind="stable")
+    number = np.argsort(order)
+    follow = np.concatenate([number[part.follow + first] for part, first in zip(parts, firsts, strict=True)])
+    follow, separators = follow[order], np.concatenate([part.separators for part in parts])[order]
+    complete = np.concatenate([part.complete for part in parts])[order]
+    free = np.where(complete, 0, separators).astype(np.int32)
+    return SpanTracker(
+        extractor=extractor,
+        n_parts=len(parts),
+        follow=follow,
+        separators=separators,
+        next_separators=_bits(free[follow[:, list(SEPARATORS)]] != 0),
+        free=free[follow],
+        complete=complete,
+        parts=tuple(parts),
+        order=order,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One automaton with all beginnings of its spans followed at once.
+
+    It has q states, 0 at the beginning of a text.
+
+    follow (q, 256), separators (q,), complete (q,): as in SpanTracker, with numbers of their own.
+    after_letter (q,) bool: a letter is before. among (q, s) bool: the states of the automaton that each
+    state stands for. transitions (s + 1, 256) int64: of the automaton, with DEAD as state s; accepting
+    (s + 1,) bool.
+    """
+
+    follow: npt.NDArray[np.int64]
+    separators: npt.NDArray[np.int32]
+    complete: npt.NDArray[np.bool_]
+    after_letter: npt.NDArray[np.bool_]
+    among: npt.NDArray[np.bool_]
+    transitions: npt.NDArray[np.int64]
+    accepting: npt.NDArray[np.bool_]
+
+    def may_begin(self, text: bytes) -> npt.NDArray[np.bool_]:
+        """Return for each state whether an item may begin there: see SpanTracker.may_begin."""
+        dead = len(self.transitions) - 1
+        states = np.arange(dead + 1)
+        ends_inside = np.zeros(dead + 1, np.bool_)
+        for byte in text:
+            states = self.transitions[states, byte]
+            ends_inside |= self.accepting[states]
+            if (states == dead).all():
+                break
+        may = np.logical_not((self.among & ends_inside[:-1]).any(axis=1))
+        return may & ~self.after_letter if text[0] in WORDLIKE else may
+
+
+@lru_cache(maxsize=256)
+def _parts(one: SpanClass) -> tuple[Part, ...]:
+    """Return the parts of a class. Raises SettingError where nothing ends a span of it."""
+    ends = list(SEPARATORS)
+    for automaton in one.parts:
+        for row, accepts in zip(automaton.follow, automaton.accepting, strict=True):
+            if accepts and all(row[byte] != DEAD for byte in ends):
+                raise SettingError(
+                    f"the pattern {one.name!r} cannot be kept: no space or punctuation ends it"
+                )
+    return tuple(map(_part, one.parts))
+
+
+def _part(automaton: Automaton) -> Part:
+    sets, rows = (
+        _all_beginnings(automaton, only_first=False)
+        or _all_beginnings(automaton, only_first=True)
+        or ([], [])
+    )
+    n_states = len(automaton.follow)
+    follow = np.array(rows, np.int64)
+    among = np.zeros((len(sets), n_states), np.bool_)
+    for number, (states, _) in enumerate(sets):
+        among[number, list(states)] = True
+    after_letter = np.array([letter for _, letter in sets])
+    complete = (among & np.array(automaton.accepting)).any(axis=1)
+    harmful = _can_end_inside_another(automaton) | _can_end_with_other_than(automaton, CLOSING_SIGNS)
+    safe = ~(complete | after_letter | (among & harmful).any(axis=1))
+    transitions = np.full((n_states + 1, N_IDS), n_states)
+    transitions[:-1] = np.where(np.array(automaton.follow) == DEAD, n_states, automaton.follow)
+    return Part(
+        follow=follow,
+        separators=_bits(safe[follow[:, list(SEPARATORS)]]),
+        complete=complete,
+        after_letter=after_letter,
+        among=among,
+        transitions=transitions,
+        accepting=np.array([*automaton.accepting, False]),
+    )
+
+
+def _all_beginnings(automaton: Automaton, only_first: bool) -> tuple[list[State], list[list[int]]] | None:
+    """Return the states that follow all beginnings of spans at once, and the transitions between them; None
+    where there are too many. only_first: another beginning is followed only when the one before is over."""
+    groups = dict[tuple[tuple[int, ...], bool, bool], list[int]]()
+    for byte in range(N_IDS):
+        is_continuation = 0x80 <= byte < 0xC0
+        column = tuple(row[byte] for row in automaton.follow)
+        groups.setdefault((column, byte in WORDLIKE, is_continuation), []).append(byte)
+    start: State = (frozenset(), False)
+    numbers, sets, rows = {start: 0}, [start], list[list[int]]()
+    while len(rows) < len(sets):
+        states, letter_before = sets[len(rows)]
+        row = [0] * N_IDS
+        for (_, is_letter, is_continuation), group in groups.items():
+            following = {automaton.follow[state][group[0]] for state in states} - {DEAD}
+            if not (letter_before and is_letter) and not (only_first and following):
+                following |= {automaton.follow[0][group[0]]} - {DEAD}
+            target: State = (frozenset(following), letter_before if is_continuation else is_letter)
+            if target not in numbers:
+                if len(sets) == MAX_TRACKED and not only_first:
+                    return None
+                numbers[target] = len(sets)
+                sets.append(target)
+            for byte in group:
+                row[byte] = numbers[target]
+        rows.append(row)
+    return sets, rows
+
+
+def _can_end_inside_another(automaton: Automaton) -> npt.NDArray[np.bool_]:
+    """Return for each state whether some span of the automaton, read from that state on, makes it accept.
+
+    While such a state is possible, no span may begin.
+    """
+    columns = list(dict.fromkeys(zip(*automaton.follow, strict=True)))
+    n_states = len(automaton.follow)
+    pairs = [(state, 0) for state in range(n_states)]  # of a span that began before, and of another one
+    seen = set(pairs)
+    origins: dict[tuple[int, int], set[tuple[int, int]]] = {}
+    harmful: set[tuple[int, int]] = set()
+    for pair in pairs:
+        for column in columns:
+            following = column[pair[0]], column[pair[1]]
+            if DEAD in following:
+                continue
+            if automaton.accepting[following[0]]:
+                harmful.add(pair)
+            origins.setdefault(following, set()).add(pair)
+            if following not in seen:
+                seen.add(following)
+                pairs.append(following)
+    waiting = list(harmful)
+    while waiting:
+        for origin in origins.get(waiting.pop(), ()):
+            if origin not in harmful:
+                harmful.add(origin)
+                waiting.append(origin)
+    return np.array([(state, 0) in harmful for state in range(n_states)])
+
+
+def _can_end_with_other_than(automaton: Automaton, signs: bytes) -> npt.NDArray[np.bool_]:
+    """Return for each state whether some text from there ends a span with another byte than the signs."""
+    ends: list[set[int]] = [
+        {to for byte, to in enumerate(row) if to != DEAD and byte not in signs} for row in automaton.follow
+    ]
+    found = {state for state, to in enumerate(ends) if any(automaton.accepting[one] for one in to)}
+    before: dict[int, set[int]] = {}
+    for state, row in enumerate(automaton.follow):
+        for to in set(row) - {DEAD}:
+            before.setdefault(to, set()).add(state)
+    waiting = list(found)
+    while waiting:
+        for state in before.get(waiting.pop(), set()) - found:
+            found.add(state)
+            waiting.append(state)
+    return np.array([state in found for state in range(len(automaton.follow))])
+
+
+def _bits(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+    """Return the rows of flags as numbers: flag k is bit k."""
+    bits = flags.astype(np.int64) << np.arange(flags.shape[1])
+    return np.asarray(bits.sum(axis=1), np.int32)

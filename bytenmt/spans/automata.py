@@ -1,0 +1,205 @@
+"""Finite automata over UTF-8 bytes: built from parts of a pattern, then made deterministic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from bytenmt.errors import SettingError
+from bytenmt.utf8 import ACCEPT, N_IDS, REJECT, UTF8_NEXT
+
+DEAD = -1
+MAX_STATES = 4000  # of either automaton: more than any reasonable pattern needs
+LEAD_BYTES = frozenset(range(0xC2, 0xF5))  # the first bytes of characters that are not ASCII
+ASCII = frozenset(range(0x80)) - {0x0A}
+Build = Callable[["Nfa", int], int]  # adds a part behind a state and returns the state after the part
+
+
+class CharacterSet(NamedTuple):
+    """A set of characters: these ASCII codes, and all characters whose first byte is among `leads`."""
+
+    ascii: frozenset[int]
+    leads: frozenset[int] = frozenset()
+
+
+ANY = CharacterSet(ASCII, LEAD_BYTES)
+
+
+class Automaton(NamedTuple):
+    """A minimal deterministic automaton; state 0 is the start.
+
+    follow[state][byte]: the next state, or DEAD. accepting[state]: whether the bytes read so far match.
+    """
+
+    follow: list[list[int]]
+    accepting: list[bool]
+
+
+class Nfa:
+    """A nondeterministic automaton under construction: edges over sets of bytes, and empty edges."""
+
+    def __init__(self) -> None:
+        self.edges: list[list[tuple[frozenset[int], int]]] = []
+        self.empty_edges: list[list[int]] = []
+
+    def add_state(self) -> int:
+        """Add a state and return its number. Raises SettingError above MAX_STATES."""
+        if len(self.edges) == MAX_STATES:
+            raise SettingError("the pattern is too large: give shorter repetitions")
+        self.edges.append([])
+        self.empty_edges.append([])
+        return len(self.edges) - 1
+
+    def add_character(self, begin: int, characters: CharacterSet) -> int:
+        """Add one character, in UTF-8, behind the state `begin`; return the state after it."""
+        end = self.add_state()
+        if characters.ascii:
+            self.edges[begin].append((characters.ascii, end))
+        states, waiting = {ACCEPT: end}, list[int]()
+
+        def connect(at: int, utf8_state: int, among: Iterable[int]) -> None:
+            targets: dict[int, set[int]] = {}
+            for byte in among:
+                targets.setdefault(int(UTF8_NEXT[utf8_state, byte]), set()).add(byte)
+            for target in sorted(targets.keys() - {REJECT}):
+                if target not in states:
+                    states[target] = self.add_state()
+                    waiting.append(target)
+                self.edges[at].append((frozenset(targets[target]), states[target]))
+
+        connect(begin, ACCEPT, characters.leads)
+        while waiting:
+            utf8_state = waiting.pop()
+            connect(states[utf8_state], utf8_state, range(0x80, 0xC0))
+        return end
+
+    def closure(self, states: Iterable[int]) -> frozenset[int]:
+        """Return the states that can be reached over empty edges, these included."""
+        reached, waiting = set(states), list(states)
+        while waiting:
+            for other in self.empty_edges[waiting.pop()]:
+                if other not in reached:
+                    reached.add(other)
+                    waiting.append(other)
+        return frozenset(reached)
+
+
+def determinize(pattern: Build) -> Automaton:
+    """Return the minimal automaton of a pattern. Raises SettingError where it would be too large."""
+    nfa = Nfa()
+    begin = nfa.add_state()
+    end = pattern(nfa, begin)
+    groups = _byte_groups(nfa)
+    first = nfa.closure([begin])
+    numbers = {first: 0}
+    sets, rows = [first], list[list[int]]()
+    while len(rows) < len(sets):
+        row = [DEAD] * N_IDS
+        for group in groups:
+            targets = {to for state in sets[len(rows)] for over, to in nfa.edges[state] if group[0] in over}
+            if not targets:
+                continue
+            target = nfa.closure(targets)
+            if target not in numbers:
+                if len(sets) == MAX_STATES:
+                    raise SettingError("the pattern is too large: give shorter repetitions")
+                numbers[target] = len(sets)
+                sets.append(target)
+            for byte in group:
+                row[byte] = numbers[target]
+        rows.append(row)
+    return _minimize(rows, [end in states for states in sets])
+
+
+def _minimize(rows: list[list[int]], accepting: list[bool]) -> Automaton:
+    """Merge the states that accept the same texts, by refining a partition (Moore's algorithm)."""
+    columns = list(dict.fromkeys(zip(*rows, strict=True)))
+    classes, n_classes = [int(accepts) for accepts in accepting], len(set(accepting))
+    while True:
+        numbers: dict[tuple[int, ...], int] = {}
+        refined = []
+        for state, own in enumerate(classes):
+            targets = (classes[column[state]] if column[state] >= 0 else DEAD for column in columns)
+            refined.append(numbers.setdefault((own, *targets), len(numbers)))
+        classes = refined
+        if len(numbers) == n_classes:
+            break
+        n_classes = len(numbers)
+    first = [classes.index(number) for number in range(n_classes)]
+    follow = [[classes[to] if to >= 0 else DEAD for to in rows[state]] for state in first]
+    return Automaton(follow, [accepting[state] for state in first])
+
+
+def _byte_groups(nfa: Nfa) -> list[list[int]]:
+    """Group the bytes that no edge distinguishes; bytes without any edge are left out."""
+    sets = list(dict.fromkeys(over for edges in nfa.edges for over, _ in edges))
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for byte in range(N_IDS):
+        groups.setdefault(tuple(i for i, over in enumerate(sets) if byte in over), []).append(byte)
+    return [group for signature, group in groups.items() if signature]
+
+
+def character(characters: CharacterSet) -> Build:
+    """Match one character of a set."""
+    return lambda nfa, begin: nfa.add_character(begin, characters)
+
+
+def literal(text: bytes) -> Build:
+    """Match exactly these bytes."""
+
+    def build(nfa: Nfa, at: int) -> int:
+        for byte in text:
+            end = nfa.add_state()
+            nfa.edges[at].append((frozenset([byte]), end))
+            at = end
+        return at
+
+    return build
+
+
+def sequence(parts: Sequence[Build]) -> Build:
+    """Match the parts one after the other."""
+
+    def build(nfa: Nfa, at: int) -> int:
+        for part in parts:
+            at = part(nfa, at)
+        return at
+
+    return build
+
+
+def alternatives(parts: Sequence[Build]) -> Build:
+    """Match any one of the parts."""
+
+    def build(nfa: Nfa, begin: int) -> int:
+        end = nfa.add_state()
+        for part in parts:
+            own = nfa.add_state()
+            nfa.empty_edges[begin].append(own)
+            nfa.empty_edges[part(nfa, own)].append(end)
+        return end
+
+    return build
+
+
+def repetition(part: Build, least: int, most: int | None) -> Build:
+    """Match a part `least` to `most` times; most: None for any number."""
+
+    def build(nfa: Nfa, at: int) -> int:
+        for _ in range(least):
+            at = part(nfa, at)
+        if most is None:
+            begin = nfa.add_state()
+            nfa.empty_edges[at].append(begin)
+            nfa.empty_edges[part(nfa, begin)].append(begin)
+            at = nfa.add_state()
+            nfa.empty_edges[begin].append(at)
+            return at
+        end = nfa.add_state()
+        for _ in range(most - least):
+            nfa.empty_edges[at].append(end)
+            at = part(nfa, at)
+        nfa.empty_edges[at].append(end)
+        return end
+
+    return build

@@ -1,0 +1,94 @@
+"""What a span is: a pattern for each class, and where a span may begin."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from bytenmt.errors import SettingError
+from bytenmt.spans.automata import (
+    Automaton,
+    Build,
+    CharacterSet,
+    alternatives,
+    character,
+    determinize,
+    repetition,
+    sequence,
+)
+from bytenmt.spans.patterns import WORD, parse_pattern
+
+# First bytes of the two-byte characters that are letters: Latin, Greek, Cyrillic, Hebrew, Arabic, …
+# The letters of scripts without spaces, or with particles behind a word, have three bytes and end a word.
+LETTER_LEADS = frozenset(range(0xC3, 0xE0))
+WORDLIKE = WORD | LETTER_LEADS  # bytes with which a letter or digit of an alphabet begins
+WORDS = re.compile(rb"(?:[0-9A-Za-z_]|[\xc3-\xdf][\x80-\xbf])+")
+
+_NAME = r"[A-Za-z][A-Za-z0-9:._-]*"
+_ATTRIBUTE = r"[A-Za-z_:@][A-Za-z0-9:._-]*"
+_VALUE = r"""(?:"[^"<]*"|'[^'<]*'|[^\s"'<>=`]+)"""
+TAG = rf"</?{_NAME}(?:\s+{_ATTRIBUTE}(?:\s*=\s*{_VALUE})?)*\s*/?>|<>|</>|<!--[^<>]*-->"
+_DOMAIN = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
+_ADDRESS = rf"[0-9A-Za-z_][A-Za-z0-9._+-]*@{_DOMAIN}\.[A-Za-z][A-Za-z]+"
+_PATH = r"[A-Za-z0-9._~:/?#@!$&'()*+,;=%\[\]-]"
+_PATH_END = r"[A-Za-z0-9/_~#$&*+=%@-]"  # a full stop or a bracket after an address is not part of it
+_URL = rf"(https?|ftp)://{_PATH}*{_PATH_END}"
+
+# Conversions of printf, such as %s, %1$s, %-5.2f and %(name)d. A letter right behind one makes another span
+# of it: %sch is not the %s of the source with two letters more.
+_CONVERSION = (
+    r"%(\([^(){}\s]+\))?([0-9]+\$)?([#0+]*|[#0+-]*([0-9]+|\*))(\.([0-9]+|\*))?(hh|h|ll|l|q|j|z|t|L)?"
+    r"[diouxXeEfFgGaAcrspn@]"
+)
+# Each class as alternatives, which a search follows one by one: together their automata would be larger.
+_PATTERNS = {
+    "placeholders": (
+        r"\{\{[^{}]*\}\}|\{\{\{[^{}]*\}\}\}"  # {{name}}, {{{name}}}
+        r"|[$#]?\{([^{}\s][^{}]*|[A-Za-z0-9_.:,!$ -]*)\}",  # {name}, {0}, {}, ${name}, #{name}
+        r"\$t\(([^(){}]|\{[^{}]*\}|\{\{[^{}]*\}\})*\)",  # $t(menu.open)
+        r"\$[A-Za-z_][A-Za-z0-9_]*|%%|%[A-Za-z_][A-Za-z_]+%|\[X[0-9]+X\]",  # $name, %NAME%, [X7X]
+        _CONVERSION,
+    ),
+    "tags": (TAG,),
+    "urls": (rf"{_URL}|<{_URL}>", rf"www\.{_DOMAIN}(/{_PATH}*{_PATH_END})?"),
+    "emails": (rf"{_ADDRESS}|<{_ADDRESS}>",),
+    "numbers": (r"[0-9]+([.,][0-9]+)*",),
+}
+CLASSES = tuple(_PATTERNS)
+
+
+@dataclass(frozen=True, eq=False)
+class SpanClass:
+    """A class of spans, one of CLASSES or a pattern of the user's.
+
+    automaton: of all its alternatives; parts: of each alternative.
+    """
+
+    name: str
+    automaton: Automaton
+    parts: tuple[Automaton, ...]
+
+
+@lru_cache(maxsize=256)
+def named_class(name: str) -> SpanClass:
+    """Return one of CLASSES. Raises SettingError for another name."""
+    if name not in _PATTERNS:
+        raise SettingError(f"{name!r} is no class to keep: expected {', '.join(CLASSES)}")
+    builds = [_build(pattern) for pattern in _PATTERNS[name]]
+    return SpanClass(name, determinize(alternatives(builds)), tuple(map(determinize, builds)))
+
+
+@lru_cache(maxsize=256)
+def pattern_class(pattern: str) -> SpanClass:
+    """Return the class of a user's pattern. Raises SettingError where it cannot be kept."""
+    automaton = determinize(parse_pattern(pattern))
+    return SpanClass(pattern, automaton, (automaton,))
+
+
+def _build(pattern: str) -> Build:
+    build = parse_pattern(pattern)
+    if pattern != _CONVERSION:
+        return build
+    letters = repetition(character(CharacterSet(WORD, LETTER_LEADS)), 0, None)
+    return sequence([build, letters])

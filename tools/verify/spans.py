@@ -1,0 +1,264 @@
+"""Compare the span extractor with a naive one that shares no code with it, on random lines.
+
+    python tools/verify/spans.py [--lines 100000] [--seed 0]
+
+The naive extractor tries every beginning and end with Python's regular expressions, and takes the winners one
+by one. Each line mixes spans of all classes, halves of them, hostile pieces and text. Checked for each line:
+both extractors find the same spans with all classes and with a random choice of them; what is kept with some
+classes is kept with more; each span is found again where it is the whole line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout, before what is installed
+
+from bytenmt.spans.extractor import span_extractor
+from bytenmt.spans.grammar import CLASSES
+
+HOST = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+HOSTS = rf"{HOST}(?:\.{HOST})*"
+IN_URL = r"[a-z0-9._~:/?#@!$&'()*+,;=%\[\]-]"
+LAST_OF_URL = r"[a-z0-9/_~#$&*+=%@-]"
+URL = rf"(?:https?|ftp)://{IN_URL}*{LAST_OF_URL}"
+URL_CASED = URL.replace("a-z", "A-Za-z")
+MAIL = rf"[0-9a-z_][a-z0-9._+-]*@{HOSTS}\.[a-z]{{2,}}".replace("a-z", "A-Za-z")
+CONVERSION = (
+    r"%(?:\([^(){}\s]+\))?(?:\d+\$)?(?:[#0+]*|[#0+-]*(?:\d+|\*))(?:\.(?:\d+|\*))?(?:hh|ll|[hlqjztL])?"
+    r"[diouxXeEfFgGaAcrspn@](?:[A-Za-z0-9_]|[\xc0-\u07ff])*"
+)
+NAIVE = {
+    "placeholders": [
+        r"\{\{[^{}\n]*\}\}|\{\{\{[^{}\n]*\}\}\}",
+        r"[$#]?\{[^{}\s][^{}\n]*\}|[$#]?\{[A-Za-z0-9_.:,!$ -]*\}",
+        r"\$t\((?:[^(){}\n]|\{[^{}\n]*\}|\{\{[^{}\n]*\}\})*\)",
+        r"\$[A-Za-z_]\w*|%%|%[A-Za-z_]{2,}%|\[X\d+X\]",
+        CONVERSION,
+    ],
+    "tags": [
+        r"</?[A-Za-z][\w:.-]*"
+        r"(?:[ \t]+[A-Za-z_:@][\w:.-]*(?:[ \t]*=[ \t]*(?:\"[^\"<]*\"|'[^'<]*'|[^\s\"'<>=`]+))?)*[ \t]*/?>",
+        r"<>|</>|<!--[^<>]*-->",
+    ],
+    "urls": [
+        rf"{URL_CASED}|<{URL_CASED}>",
+        rf"www\.{HOSTS}(?:/{IN_URL}*{LAST_OF_URL})?".replace("a-z", "A-Za-z"),
+    ],
+    "emails": [rf"{MAIL}|<{MAIL}>"],
+    "numbers": [r"\d+(?:[.,]\d+)*"],
+}
+MATCHERS = {
+    name: [re.compile(pattern, re.ASCII) for part in parts for pattern in [part]]
+    for name, parts in NAIVE.items()
+}
+LETTER = re.compile(r"[0-9A-Za-z_\xc0-\u07ff]")
+Found = tuple[int, int, str]
+
+SPANS = [
+    *(
+        "{name}",
+        "{}",
+        "{0}",
+        "{{count}}",
+        "{{{raw}}}",
+        "${HOME}",
+        "#{n}",
+        "$user",
+        "$t(menu.open)",
+        "%s",
+        "%1$s",
+    ),
+    *(
+        "%-5.2f",
+        "%(n)d",
+        "%%",
+        "%USER%",
+        "[X7X]",
+        "<b>",
+        "</b>",
+        "<br/>",
+        '<a href="http://x.y/z">',
+        "<!-- c -->",
+    ),
+    *("<>", "</>", "http://a.b/c?d=e", "https://x.y/z_(q)", "<ftp://h/p>", "www.x.org/a", "a.b+c@d-e.co.kr"),
+    *("<x@y.org>", "2024-05-17", "10:30", "1,234.5", "3", "COVID-19", "UTF-8", "555-1234"),
+]
+HALVES = [
+    *(
+        "{",
+        "}",
+        "{{",
+        "}}",
+        "{a",
+        "b}",
+        "${",
+        "$t(",
+        "$",
+        "%",
+        "%(",
+        "%5",
+        "<",
+        ">",
+        "<word ",
+        '<a b="',
+        "<a b='",
+    ),
+    *(
+        "<!--",
+        "-->",
+        "</",
+        "/>",
+        "http://",
+        "http:",
+        "://",
+        "www.",
+        "www",
+        "@",
+        "a@",
+        "@b.cd",
+        ".",
+        ",",
+        "-",
+        "/",
+    ),
+    *("[X", "X]", "=", '"', "'", "(", ")", "&", "[", "+", "#", "_", "<a ", "=q>", "%s{", "x}y", "<http://u"),
+]
+WORDS = [
+    "and",
+    "apples",
+    "Ge",
+    "selbst",
+    "s",
+    "st",
+    "für",
+    "é",
+    "가",
+    "日本",
+    "Я",
+    "x",
+    "B",
+    " ",
+    " ",
+    " ",
+    " ",
+    " ",
+]
+
+
+def mixture(draw: random.Random) -> str:
+    """Return a line of up to sixteen pieces of all kinds; some repeat one piece."""
+    kinds = draw.choices([SPANS, HALVES, WORDS], [3, 3, 2], k=draw.randrange(1, 17))
+    pieces = [draw.choice(kind) for kind in kinds]
+    if draw.random() < 0.1:
+        pieces[draw.randrange(len(pieces))] *= draw.randrange(2, 6)
+    return "".join(pieces)
+
+
+def alone(text: str, name: str) -> list[tuple[int, int]]:
+    """Return the spans of one class: from left to right, at each place the longest, in characters."""
+    found, at = [], 0
+    while at < len(text):
+        end = 0
+        if not (at and LETTER.match(text, at) and LETTER.match(text, at - 1)):
+            for matcher in MATCHERS[name]:
+                if matcher.match(text, at):
+                    ends = (e for e in range(len(text), at, -1) if matcher.fullmatch(text, at, e))
+                    end = max(end, next(ends))
+        if end:
+            found.append((at, end))
+        at = end or at + 1
+    return found
+
+
+def naive_spans(text: str, classes: Sequence[str]) -> list[Found]:
+    """Return the spans of a line, in characters."""
+
+    def n_bytes(one: Found) -> int:
+        return len(text[one[0] : one[1]].encode())
+
+    def best(some: list[Found]) -> Found:
+        return min(some, key=lambda one: (-n_bytes(one), one[0], classes.index(one[2])))
+
+    first = [(begin, end, name) for name in classes for begin, end in alone(text, name)]
+    pool, winners = list(first), list[Found]()
+    while pool:
+        winner = best(pool)
+        pool.remove(winner)
+        winners.append(winner)
+        left = []
+        for begin, end, name in pool:
+            if end <= winner[0] or begin >= winner[1]:
+                left.append((begin, end, name))
+                continue
+            for low, high in ((begin, min(end, winner[0])), (max(begin, winner[1]), end)):
+                if low < high:
+                    left += [(low + b, low + e, name) for b, e in alone(text[low:high], name)]
+        pool = left
+    # Clusters of the first spans of which a byte is lost are one span.
+    clusters: list[list[Found]] = []
+    behind = -1
+    for one in sorted(first):
+        if one[0] >= behind:
+            clusters.append([])
+        clusters[-1].append(one)
+        behind = max(behind, one[1])
+    spans = []
+    for cluster in clusters:
+        low, high = cluster[0][0], max(end for _, end, _ in cluster)
+        inside = [one for one in winners if low <= one[0] < high]
+        whole = sum(end - begin for begin, end, _ in inside) == high - low
+        spans += inside if whole else [(low, high, best(cluster)[2])]
+    return sorted(spans)
+
+
+def spans(text: str, classes: Sequence[str]) -> list[Found]:
+    """Return what the extractor finds, in characters."""
+    line = text.encode()
+    return [
+        (len(line[: one.begin].decode()), len(line[: one.end].decode()), one.of)
+        for one in span_extractor(tuple(classes)).spans(line)
+    ]
+
+
+def check(text: str, some: Sequence[str]) -> int:
+    """Raise AssertionError where something is wrong with a line; return its number of spans."""
+    found, of_some = spans(text, CLASSES), spans(text, some)
+    assert found == naive_spans(text, CLASSES), (text, found, naive_spans(text, CLASSES))
+    assert of_some == naive_spans(text, some), (text, some, of_some, naive_spans(text, some))
+    kept, kept_of_some = (
+        {at for begin, end, _ in one for at in range(begin, end)} for one in (found, of_some)
+    )
+    assert kept_of_some <= kept, (text, some)
+    for begin, end, name in found:
+        assert spans(text[begin:end], CLASSES) == [(0, end - begin, name)], (text, text[begin:end])
+    return len(found)
+
+
+def check_lines(n: int, seed: int) -> int:
+    """Check n random lines; return the number of their spans."""
+    draw = random.Random(seed)
+    n_spans = 0
+    for _ in range(n):
+        some = sorted(draw.sample(CLASSES, draw.randrange(1, len(CLASSES))), key=CLASSES.index)
+        n_spans += check(mixture(draw), some)
+    return n_spans
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Does the span extractor find what a naive one finds?")
+    parser.add_argument("--lines", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    n_spans = check_lines(options.lines, options.seed)
+    print(f"{options.lines:,} lines with {n_spans:,} spans: the same as the naive extractor's")
+
+
+if __name__ == "__main__":
+    main()
