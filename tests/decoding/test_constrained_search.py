@@ -326,7 +326,7 @@ def test_drafts_change_no_byte(name: str, search: str) -> None:
         assert passes < n_bytes, "nothing was accepted"
 
 
-def test_without_constraints_a_lexer_of_nothing_changes_nothing() -> None:
+def test_without_constraints_a_tracker_of_nothing_changes_nothing() -> None:
     """An extractor that finds nothing forbids nothing."""
     requests, made = [Request(b"%d" % i, 25, number=i) for i in range(12)], distributions(12)
     nothing = Rules((), ("\x01\x02\x03",)).tracker

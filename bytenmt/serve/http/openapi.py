@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bytenmt import __version__
-from bytenmt.decoding.constraints.lexer import CLASSES
+from bytenmt.decoding.names import KEPT
 
 Schema = dict[str, Any]
 STRING: Schema = {"type": "string"}
@@ -32,7 +32,7 @@ FIELDS: dict[str, Schema] = {
         " default is the server's, and for HTML and files all but numbers.",
         "oneOf": [
             {**STRING, "description": "Names, separated by commas."},
-            {"type": "array", "items": {**STRING, "enum": list(CLASSES)}},
+            {"type": "array", "items": {**STRING, "enum": list(KEPT)}},
         ],
     },
     "glossary": {
