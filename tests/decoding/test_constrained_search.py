@@ -232,6 +232,26 @@ def test_kept_bytes_outrank_control_characters() -> None:
     assert b"\x01" not in greedily(rules, b"a", sure_of(source))
 
 
+def test_no_letter_stands_behind_a_conversion() -> None:
+    """Which would make it another one; a letter of two bytes is refused at its first."""
+    rules = Rules(("placeholders",))
+    for text in ("%st3", "Ge%selbst2", "%süß"):
+        found = greedily(rules, b"%s x", sure_of(text.encode()))
+        assert rules._kept(found) == [b"%s"] and not rules.met(b"%s x", text.encode())
+
+
+def test_what_begins_like_a_span_and_is_none_leaves_the_others() -> None:
+    """An unclosed brace, an unclosed tag and the beginning of an address, as free text and beside spans."""
+    for line in (
+        "{5 apples and 3 pears",
+        "see a<b and http://a.b/c?d=e now",
+        "COVID-19, 555-1234",
+        "20 %5 b",
+    ):
+        found = greedily(Rules(CLASSES), line.encode(), sure_of(line.encode()), 90)
+        assert found == line.encode()
+
+
 def test_terms_stand_and_forbidden_ones_do_not() -> None:
     def rules(target: str, *forbidden: str) -> Rules:
         return Rules(glossary=Glossary.of([Term("server", tuple(target.split("|")), forbidden)]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 
+import numpy as np
 import pytest
 
 from bytenmt.decoding.constraints.span_tracker import SEPARATORS, SpanTracker, span_tracker
@@ -25,7 +26,7 @@ def read(tracker: SpanTracker, text: bytes) -> tuple[tuple[int, ...], bool]:
 
 
 def test_a_span_is_complete_where_the_extractor_finds_one() -> None:
-    draw, both = random.Random(0), set()
+    draw, both = random.Random(0), set[bool]()
     for _ in range(1500):
         text = mixture(draw)[: draw.randrange(1, 12)].encode()
         complete = read(TRACKER, text)[1]
@@ -36,7 +37,7 @@ def test_a_span_is_complete_where_the_extractor_finds_one() -> None:
 
 def test_an_item_may_begin_where_it_is_found_again() -> None:
     """Behind text without spans: just where the extractor finds the item, and nothing else."""
-    draw, both = random.Random(1), set()
+    draw, both = random.Random(1), set[bool]()
     while len(both) < 2 or draw.random() > 0.0005:
         text, item = mixture(draw)[: draw.randrange(1, 12)].encode(), draw.choice(SPANS).encode()
         states, complete = read(TRACKER, text)
@@ -47,6 +48,17 @@ def test_an_item_may_begin_where_it_is_found_again() -> None:
         behind = [span[:2] for span in TRACKER.extractor.spans(text + item)]
         assert may == (behind == [(len(text), len(text + item))]), (text, item)
         both.add(may)
+
+
+def test_a_character_is_free_where_it_completes_no_span() -> None:
+    """From its first byte on: the letter behind %s completes a longer span whatever its second byte is."""
+    states, _ = read(TRACKER, b"%s")
+
+    def is_free(byte: int) -> bool:
+        return bool(np.bitwise_and.reduce([TRACKER.free[state, byte] for state in states]))
+
+    assert not is_free(0xC3) and not is_free(ord("a")) and is_free(0xEA) and is_free(ord(" "))
+    assert not any(span_tracker((), ("x.",)).free[read(span_tracker((), ("x.",)), b"x")[0], 0xEA])
 
 
 def test_a_separator_lets_items_come() -> None:

@@ -105,14 +105,20 @@ def span_tracker(classes: tuple[str, ...], patterns: tuple[str, ...] = ()) -> Sp
     follow = np.concatenate([number[part.follow + first] for part, first in zip(parts, firsts, strict=True)])
     follow, separators = follow[order], np.concatenate([part.separators for part in parts])[order]
     complete = np.concatenate([part.complete for part in parts])[order]
-    free = np.where(complete, 0, separators).astype(np.int32)
+    of_state = np.where(complete, 0, separators).astype(np.int32)
+    free = of_state[follow]
+    # The first byte of a character is free where some character with it is.
+    continuations, finished = follow[:, 0x80:0xC0], of_state != 0
+    for first, behind in ((0xC2, 0xE0), (0xE0, 0xF0), (0xF0, 0xF5)):
+        finished = finished[continuations].any(axis=1)
+        free[:, first:behind] *= finished[follow[:, first:behind]]
     return SpanTracker(
         extractor=extractor,
         n_parts=len(parts),
         follow=follow,
         separators=separators,
-        next_separators=_bits(free[follow[:, list(SEPARATORS)]] != 0),
-        free=free[follow],
+        next_separators=_bits(free[:, list(SEPARATORS)] != 0),
+        free=free,
         complete=complete,
         parts=tuple(parts),
         order=order,
