@@ -134,6 +134,19 @@ class SpanExtractor:
             first = behind
         return spans
 
+    def spans_of_text(self, text: str) -> list[Span]:
+        """Return the spans of a text with their places in characters; lone surrogates are of no span."""
+        line = text.encode("utf-8", "surrogatepass")
+        found = self.spans(line)
+        if text.isascii():
+            return found
+        spans, at, n_characters = list[Span](), 0, 0
+        for begin, end, of in found:
+            first = n_characters + len(line[at:begin].decode("utf-8", "surrogatepass"))
+            at, n_characters = end, first + len(line[begin:end].decode())
+            spans.append(Span(first, n_characters, of))
+        return spans
+
     def texts(self, line: bytes) -> list[bytes]:
         """Return the spans of a line as texts, in order."""
         return [line[span.begin : span.end] for span in self.spans(line)]

@@ -18,7 +18,7 @@ from small_runs import CPU, assert_same, config, weights
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import AUGMENTATIONS, DataConfig
 from bytenmt.data.augment.augmenter import Augmenter
-from bytenmt.data.augment.copying import ITEM, draws, other_items
+from bytenmt.data.augment.copying import draws, find_items, other_items
 from bytenmt.data.augment.letter_case import with_case
 from bytenmt.data.augment.noise import Letters, noisy_lines, noisy_rows
 from bytenmt.data.augment.placeholders import insert_placeholders, literal_spans, placeholder_corpus
@@ -209,9 +209,9 @@ def test_a_copied_text_is_still_copied(text: str, key: int) -> None:
 
 def test_korean_stands_around_a_number() -> None:
     source, target = other_items("오후 3시 40분, Kim이", "Kim, 3:40 p.m.", draws(np.uint64(5)))
-    found = re.fullmatch("오후 3시 40분, ([A-Z][a-z]{2})이", source)  # 3:40 is one number
-    assert found is not None and target == f"{found[1]}, 3:40 p.m."
-    assert [found.group() for found in ITEM.finditer("15일")] == ["15"]
+    found = re.fullmatch(r"오후 ([1-9])시 ([1-9]\d)분, ([A-Z][a-z]{2})이", source)
+    assert found is not None and target == f"{found[3]}, {found[1]}:{found[2]} p.m."
+    assert [item.value for item in find_items("15일")] == ["15"]
 
 
 def corpus_of(n: int = 60) -> ParallelCorpus:

@@ -14,19 +14,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.data.augment.copying import ITEM, Below, draws
+from bytenmt.data.augment.copying import Below, draws
 from bytenmt.data.augment.noise import HALF, chance, row_keys
 from bytenmt.data.corpus import ParallelCorpus, Part
 from bytenmt.data.text_file import TextFile
+from bytenmt.spans.extractor import span_extractor
+from bytenmt.spans.grammar import CLASSES
 
-# What programs replace or read and ITEM does not match: {{ x }}, ${x}, $X, %X%, [X0X], %.2f, &amp; and \n.
-_OTHER_LITERALS = re.compile(
-    r"\{\{[^{}\n]{1,40}\}\}|\$\{[^{}\s]{1,40}\}|\$[A-Z_][A-Z0-9_]*\b|%[A-Z_]{2,}%|\[[A-Z]\d+[A-Z]\]"
-    r"|%(?:\d\$)?[-+ #0]?\d*\.\d+[fFeEgG]|&#?[A-Za-z0-9]{2,8};|\\[abfnrtv]"
-)
+_ESCAPES = re.compile(r"&#?[A-Za-z0-9]{2,8};|\\[abfnrtv]")
 LITERAL_MARKERS = re.compile(rb"[%{<$@&\[\\]|://|www\.")  # every literal holds one of them
 _MARKERS = re.compile(LITERAL_MARKERS.pattern.decode())
-_LITERAL_KINDS = ("address", "placeholder", "conversion")  # of ITEM's groups
+_LITERAL_CLASSES = tuple(name for name in CLASSES if name != "numbers")
 
 _TOKEN = re.compile(r"\w+(?:[.,:]\w+)*")
 _FINAL = re.compile(r"[.!?…:]+$")
@@ -77,8 +75,8 @@ def literal_spans(text: str) -> list[tuple[int, int]]:
     """Return where placeholders, tags, addresses and escapes lie in a text, in order and apart."""
     if not _MARKERS.search(text):
         return []
-    spans = [found.span() for found in ITEM.finditer(text) if found.lastgroup in _LITERAL_KINDS]
-    spans += [found.span() for found in _OTHER_LITERALS.finditer(text)]
+    spans = [span[:2] for span in span_extractor(_LITERAL_CLASSES).spans_of_text(text)]
+    spans += [found.span() for found in _ESCAPES.finditer(text)]
     merged: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
         if merged and begin < merged[-1][1]:
