@@ -246,7 +246,7 @@ def bench_assembly(paths: list[Path], repeats: int) -> Record:
 
 
 def bench_changes(paths: list[Path], repeats: int) -> list[Record]:
-    """Noise on the sources and other things to copy, held against batches as they are."""
+    """Augmented batches, held against batches as they are; an epoch's placeholders are counted too."""
     corpus = ParallelCorpus.open(paths[0], paths[1])
     plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, MAX_TOKENS, seed=1, epoch=0)
     indices = [plan.batch(k) for k in range(min(plan.n_batches, N_BATCHES // 10))]
@@ -256,6 +256,9 @@ def bench_changes(paths: list[Path], repeats: int) -> list[Record]:
         ("noise 5 %", DataConfig(noise=0.05)),
         ("copy 10 %", DataConfig(copy=0.1)),
         ("both", DataConfig(noise=0.05, copy=0.1)),
+        ("letter case 15 %", DataConfig(upper_case=0.05, title_case=0.05, lower_case=0.05)),
+        ("empty sources 5 %", DataConfig(empty_source=0.05)),
+        ("all of them", DataConfig(noise=0.05, copy=0.1, upper_case=0.15, empty_source=0.05)),
     ):
         augmenter = Augmenter(corpus, settings, seed=1)
 
@@ -267,6 +270,14 @@ def bench_changes(paths: list[Path], repeats: int) -> list[Record]:
         speeds = n_bytes / own / 1e6, n_bytes / other / 1e6
         case = f"batch assembly, {name}"
         found.append(Record(BENCH, case, speeds[0], "MB/s", "without", speeds[1], other / own))
+    augmenter = Augmenter(corpus, DataConfig(placeholders=0.05), seed=1)
+    (own,) = best_of(1, lambda: augmenter.corpus(0))
+    size = float(corpus.source_lengths.sum(dtype=np.int64) + corpus.target_lengths.sum(dtype=np.int64))
+    read = sum(min(best_of(1, lambda path=path: add_words(mapped_words(path)))) for path in paths)  # type: ignore[misc]
+    case = "an epoch's placeholders, 5 %"
+    found.append(
+        Record(BENCH, case, size / own / 1e6, "MB/s", "read of both maps", size / read / 1e6, read / own)
+    )
     return found
 
 
