@@ -18,15 +18,22 @@ from small_runs import CPU, assert_same, config, weights
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import AUGMENTATIONS, DataConfig
 from bytenmt.data.augment.augmenter import Augmenter
-from bytenmt.data.augment.copying import draws, find_items, other_items
+from bytenmt.data.augment.copying import SPAN_MARKERS, draws, find_items, other_items
 from bytenmt.data.augment.letter_case import with_case
 from bytenmt.data.augment.noise import Letters, noisy_lines, noisy_rows
-from bytenmt.data.augment.placeholders import insert_placeholders, literal_spans, placeholder_corpus
+from bytenmt.data.augment.placeholders import (
+    LITERAL_MARKERS,
+    insert_placeholders,
+    literal_spans,
+    placeholder_corpus,
+)
 from bytenmt.data.batches import Batch, assemble, batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus, TextFile
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.distributed import ALONE, Group
 from bytenmt.errors import ConfigError
+from bytenmt.spans.extractor import span_extractor
+from bytenmt.spans.grammar import CLASSES
 from bytenmt.storage.manifest import METRICS
 from bytenmt.training.run import train
 from bytenmt.utf8 import BOS, EOS, PAD
@@ -205,6 +212,15 @@ def test_a_copied_text_is_still_copied(text: str, key: int) -> None:
     """A text and itself become one text, of as many bytes, whose items are of the same kinds and places."""
     source, target = other_items(text, text, draws(np.uint64(key)))
     assert source == target and len(source.encode()) == len(text.encode())
+
+
+@given(st.lists(st.sampled_from([*"ab1. %s{}()<>/$@[]:&;#-!A", "www.", "http://"]), max_size=20).map("".join))
+def test_a_text_without_markers_has_no_spans(text: str) -> None:
+    """By which most texts are passed over; numbers alone are marked by digits."""
+    if span_extractor(CLASSES).spans_of_text(text):
+        assert SPAN_MARKERS.search(text)
+    if span_extractor(tuple(name for name in CLASSES if name != "numbers")).spans_of_text(text):
+        assert LITERAL_MARKERS.search(text.encode())
 
 
 def test_korean_stands_around_a_number() -> None:

@@ -25,6 +25,7 @@ _LOWER = ("aeiou", "bcdfghjklmnpqrstvwxyz", "àáâäåæçèéêëìíîïñò�
 LIKE = (*_LOWER, *(letters.upper() for letters in _LOWER))
 ALIKE = {letter: letters for letters in LIKE for letter in letters} | {d: "0123456789" for d in "0123456789"}
 CONVERSIONS = "sdifux"
+SPAN_MARKERS = re.compile(r"[0-9%{<$@\[]|://|www\.")  # a text without any has no spans: most are told quickly
 
 Below = Callable[[int], int]  # draws a number from 0 to below another
 
@@ -46,7 +47,7 @@ class Item(NamedTuple):
 
 def find_items(text: str) -> list[Item]:
     """Return what may be copied from a text: its spans, and the words outside them, in order."""
-    spans = span_extractor(CLASSES).spans_of_text(text)
+    spans = span_extractor(CLASSES).spans_of_text(text) if SPAN_MARKERS.search(text) else []
     items = [Item(begin, end, of, text[begin:end]) for begin, end, of in spans]
     at = 0
     for word in WORD_ITEM.finditer(text):

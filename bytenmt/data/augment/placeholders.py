@@ -31,21 +31,7 @@ _FINAL = re.compile(r"[.!?…:]+$")
 _NAMES = (
     *("name", "user", "file", "path", "folder", "count", "number", "n", "total", "size", "value", "item"),
     *("title", "text", "label", "date", "time", "day", "url", "link", "email", "id", "key", "index", "type"),
-    *(
-        "status",
-        "message",
-        "error",
-        "version",
-        "host",
-        "port",
-        "line",
-        "page",
-        "from",
-        "to",
-        "x",
-        "y",
-        "first",
-    ),
+    *("status", "message", "error", "version", "host", "port", "line", "page", "from", "to", "x", "y"),
 )
 _PAIRED_TAGS = (
     *("b", "i", "u", "em", "strong", "code", "a", "span", "p", "li", "h1", "small", "kbd"),
