@@ -11,9 +11,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
+from heapq import heappop, heappush
+from itertools import count
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from threading import Lock, Timer
@@ -28,14 +31,17 @@ from bytenmt.serve.document_worker import (
     DocumentTask,
     LineTranslation,
 )
-from bytenmt.serve.limits import Limits, Refusal
+from bytenmt.serve.limits import UNKNOWN_CLIENT, Client, Limits, Refusal
 
 CHILD = (
     "import sys; sys.path[:] = {path!r}; from bytenmt.serve.document_worker import main; main({fd}, {memory})"
 )
 MOST_PROCESSES = 4
-SMALL_BYTES = 1 << 16  # documents up to this size have a child reserved for them, and less time
+SMALL_BYTES = 1 << 14  # tasks up to this size, as most pages, have a child reserved for them, and less time
 SMALL_SECONDS = 3  # of CPU
+LONGEST_WAITING = 32  # so many documents of the longest size may wait to be read
+SHARE_OF_CLIENT = 4  # a client may have a quarter of that
+RETRY_AFTER = 10  # seconds that a client is told to wait
 WALL_SECONDS = 120.0  # a child that has not answered by then, for whatever reason, is killed
 
 
@@ -90,6 +96,10 @@ class DocumentProcess:
                 self._process.kill()
 
 
+def _size(documents: Sequence[DocumentSource]) -> int:
+    return sum(len(document.data) for document in documents)
+
+
 def _start_child(memory_bytes: int) -> tuple[subprocess.Popen[bytes], Connection]:
     ours, theirs = Pipe()
     with theirs:
@@ -110,11 +120,50 @@ def _end(process: subprocess.Popen[bytes], pipe: Connection) -> None:
     process.wait()
 
 
+class Slots:
+    """Slots for tasks on one event loop.
+
+    Of the tasks that wait, the shortest gets the next free slot: a page waits for no long file.
+    """
+
+    def __init__(self, n_slots: int) -> None:
+        self._n_free = n_slots
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []  # a heap by size, then arrival
+        self._numbers = count()
+
+    @asynccontextmanager
+    async def slot(self, size: int) -> AsyncIterator[None]:
+        """Inside, a task of this size has a slot."""
+        if self._n_free:
+            self._n_free -= 1
+        else:
+            turn = asyncio.get_running_loop().create_future()
+            heappush(self._waiting, (size, next(self._numbers), turn))
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():  # it came at the same time
+                    self._release()
+                raise
+        try:
+            yield
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        while self._waiting:
+            turn = heappop(self._waiting)[2]
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._n_free += 1
+
+
 class DocumentPool:
     """Reads and writes documents in child processes, as many as `n_processes` at once.
 
     limits: `document_seconds` of CPU for each reading and each writing, and `document_memory` bytes. One
-    child is reserved for documents of at most SMALL_BYTES, so that web pages do not wait for long files.
+    child is reserved for tasks of at most SMALL_BYTES.
     """
 
     def __init__(self, limits: Limits, n_processes: int | None = None) -> None:
@@ -122,8 +171,8 @@ class DocumentPool:
         self._limits = limits
         self._processes: WeakSet[DocumentProcess] = WeakSet()
         self._idle = [self._new_process() for _ in range(n_processes)]
-        self._slots = asyncio.Semaphore(n_processes)
-        self._large_slots = asyncio.Semaphore(max(1, n_processes - 1))
+        self._slots, self._large_slots = Slots(n_processes), Slots(max(1, n_processes - 1))
+        self._waiting_bytes: Counter[str] = Counter()  # of documents to read: in all, and by accounts
         # A killed child's thread may live a moment longer than its slot is taken.
         self._threads = ThreadPoolExecutor(2 * n_processes, "documents")
         self.n_killed = 0
@@ -144,9 +193,30 @@ class DocumentPool:
         self._processes.add(process)
         return process
 
-    async def read(self, documents: Sequence[DocumentSource]) -> list[list[str]]:
-        """Return the lines to translate of each document. Raises Refusal where one cannot be read."""
-        return (await self._run(documents, None)).lines
+    async def read(
+        self, documents: Sequence[DocumentSource], client: Client = UNKNOWN_CLIENT
+    ) -> list[list[str]]:
+        """Return the lines to translate of each document. Raises Refusal where one cannot be read, and where
+        too many wait, of all clients or of this one."""
+        size = _size(documents)
+        with self._waiting(size, client) if size > SMALL_BYTES else nullcontext():
+            return (await self._run(documents, None)).lines
+
+    @contextmanager
+    def _waiting(self, size: int, client: Client) -> Iterator[None]:
+        """Inside, so many bytes of a client wait or are read. Raises Refusal (429)."""
+        most = LONGEST_WAITING * self._limits.body
+        shares = {"": most} | dict.fromkeys(client.accounts(), most // SHARE_OF_CLIENT)
+        if any(self._waiting_bytes[name] + size > share for name, share in shares.items()):
+            raise Refusal(429, f"too many files are waiting: try again in {RETRY_AFTER} s", RETRY_AFTER)
+        self._waiting_bytes.update(dict.fromkeys(shares, size))
+        try:
+            yield
+        finally:
+            for name in shares:
+                self._waiting_bytes[name] -= size
+                if not self._waiting_bytes[name]:  # nothing is kept of who has gone
+                    del self._waiting_bytes[name]
 
     async def write(
         self,
@@ -161,14 +231,13 @@ class DocumentPool:
     async def _run(
         self, documents: Sequence[DocumentSource], translations: list[list[list[LineTranslation]]] | None
     ) -> DocumentResult:
-        seconds = self._limits.document_seconds
-        is_small = sum(len(document.data) for document in documents) <= SMALL_BYTES
-        if is_small:
-            seconds = min(seconds, SMALL_SECONDS)
+        size, seconds = _size(documents), self._limits.document_seconds
         async with AsyncExitStack() as slots:
-            if not is_small:
-                await slots.enter_async_context(self._large_slots)
-            await slots.enter_async_context(self._slots)
+            if size > SMALL_BYTES:
+                await slots.enter_async_context(self._large_slots.slot(size))
+            else:
+                seconds = min(seconds, SMALL_SECONDS)
+            await slots.enter_async_context(self._slots.slot(size))
             task = DocumentTask(list(documents), seconds, translations)
             outcome = await self._run_in_child(msgspec.msgpack.encode(task))
         if isinstance(outcome, int):

@@ -265,7 +265,7 @@ class Service:
             pages = [
                 DocumentSource(text.encode(), "html", "the text", encoding="utf-8") for _, text, _ in texts
             ]
-            lines = await self.documents.read(pages)
+            lines = await self.documents.read(pages, wanted.client)
         else:
             plain = [PlainText.from_text(text) for _, text, _ in texts]
             lines = [list(one.lines) for one in plain]
@@ -299,17 +299,22 @@ class Service:
                 on_part(number, best)
         return found
 
-    async def document(self, document: DocumentSource, wanted: Wanted) -> bytes:
-        """Translate a file. wanted: as `check` gives it. Raises Refusal where it cannot be read, has too much
-        text or takes too long."""
+    async def read_document(self, document: DocumentSource, wanted: Wanted) -> list[str]:
+        """Return the lines of a file that are to be translated. Raises Refusal where it cannot be read, takes
+        too long or has too much text."""
+        (lines,) = await self.within_deadline(self.documents.read([document], wanted.client))
+        self.limits.check_texts(lines)
+        return lines
+
+    async def document(self, document: DocumentSource, lines: Sequence[str], wanted: Wanted) -> bytes:
+        """Translate a file. lines: as `read_document` gives them; wanted: as `check` gives it. Raises Refusal
+        where it takes too long."""
         began = time.monotonic()
-        found = await self.within_deadline(self._document(document, wanted))
+        found = await self.within_deadline(self._document(document, lines, wanted))
         self.metrics.observe(time.monotonic() - began)
         return found
 
-    async def _document(self, document: DocumentSource, wanted: Wanted) -> bytes:
-        (lines,) = await self.documents.read([document])
-        self.limits.check_texts(lines)
+    async def _document(self, document: DocumentSource, lines: Sequence[str], wanted: Wanted) -> bytes:
         source = wanted.source
         if source == AUTO:
             source = (await asyncio.to_thread(self._guess, "\n".join(lines), wanted.target)).language

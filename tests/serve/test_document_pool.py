@@ -15,7 +15,7 @@ import pytest
 from made_up_service import HELD_UP, client
 
 from bytenmt.serve import document_pool
-from bytenmt.serve.document_pool import SMALL_BYTES, DocumentFailure, DocumentPool
+from bytenmt.serve.document_pool import SMALL_BYTES, DocumentFailure, DocumentPool, Slots
 from bytenmt.serve.document_worker import (
     DocumentSource,
     DocumentTask,
@@ -25,7 +25,7 @@ from bytenmt.serve.document_worker import (
     run_task,
     write_document,
 )
-from bytenmt.serve.limits import Limits, Refusal
+from bytenmt.serve.limits import Client, Limits, Refusal
 
 T = TypeVar("T")
 SPIN, MEMORY, CRASH, FAULT, SLEEP = "spin", "memory", "crash", "fault", "sleep"
@@ -129,6 +129,54 @@ def test_a_small_page_does_not_wait_for_large_files(hostile: None, pool: Documen
         await asyncio.gather(*tasks, return_exceptions=True)
 
     asyncio.run(ask())
+
+
+def test_shorter_tasks_come_first() -> None:
+    async def ask() -> list[int]:
+        slots, order = Slots(1), list[int]()
+
+        async def task(size: int) -> None:
+            async with slots.slot(size):
+                order.append(size)
+                await asyncio.sleep(0)
+
+        tasks = [asyncio.ensure_future(task(size)) for size in (9, 5, 7, 1, 3)]
+        await asyncio.sleep(0)
+        tasks[2].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert await asyncio.wait_for(task(2), 1.0) is None  # no slot was lost
+        return order
+
+    assert asyncio.run(ask()) == [9, 1, 3, 5, 2]
+
+
+def test_what_waits_to_be_read_is_limited(hostile: None) -> None:
+    """In all, and of a client; small pages do not count."""
+    pool = DocumentPool(Limits(body=SMALL_BYTES), 2)
+    large = f"<p>{SLEEP}</p>" + " " * (SMALL_BYTES - 11)
+    first, second, *others = (Client(f"client {number}") for number in range(8))
+
+    async def ask() -> None:
+        async def upload(client: Client) -> list[list[str]]:
+            return await pool.read([page(large)], client)
+
+        tasks = [asyncio.ensure_future(upload(first)) for _ in range(7)]
+        await asyncio.sleep(0.1)
+        with pytest.raises(Refusal, match="too many files are waiting") as refused:
+            await upload(first)
+        assert refused.value.status == 429 and refused.value.retry_after
+        tasks += [asyncio.ensure_future(upload(one)) for one in (second, *others) for _ in range(4)]
+        await asyncio.sleep(0.1)
+        with pytest.raises(Refusal, match="too many files are waiting"):
+            await upload(Client("one more"))
+        assert await asyncio.wait_for(pool.read([page(PAGE)], first), 10.0) == [["One <b>two</b>."]]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert not pool._waiting_bytes
+
+    asyncio.run(ask())
+    pool.close()
 
 
 def test_who_leaves_gives_the_child_back(hostile: None, pool: DocumentPool) -> None:

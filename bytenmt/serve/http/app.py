@@ -108,9 +108,10 @@ class Server:
         document = document_source(
             name, data, wanted.source, wanted.target, found.text("column", ""), found.text("into", "")
         )
-        # How much text a file has is known only when it has been read.
-        with service.admitted(min(len(data), service.limits.characters), client):
-            translated = await while_connected(request, service.document(document, wanted))
+        with service.admitted(0, client):  # how much text a file has is known only when it has been read
+            lines = await while_connected(request, service.read_document(document, wanted))
+        with service.admitted(service.limits.check_texts(lines), client):
+            translated = await while_connected(request, service.document(document, lines, wanted))
         stem, _, suffix = name.rpartition(".")
         path = self.shelf.put(f"{stem}_{wanted.target}.{suffix}", translated)
         return json({"translatedFileUrl": f"{request.base_url}{path}"})
