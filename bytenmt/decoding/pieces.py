@@ -52,7 +52,7 @@ def _end(line: bytes, start: int, limit: int, whole: Sequence[tuple[int, int]]) 
             return end, joint
         begin, behind = over
         if begin <= start:
-            return behind, b""
+            return behind, line[behind : behind + 1] if line[behind : behind + 1] == b" " else b""
         if joint and line.rfind(b" ", start + 1, begin) > start:
             last = begin
         else:

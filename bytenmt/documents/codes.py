@@ -7,24 +7,18 @@ Knows strings; knows no format and no translator.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, flat
+from bytenmt.spans import tags
+from bytenmt.spans.extractor import span_extractor
 
-TAG = r"</?[A-Za-z](?:[^<>\"']|\"[^\"]*\"|'[^']*')*>"
-PLACEHOLDER = (
-    r"\{\{[^{}]*\}\}|\$?\{[^{}\s][^{}]*\}|\{\}"  # {{name}}, ${name}, {name}, {0}, {}
-    r"|%\([^()\s]+\)[#0 +-]*[\d.]*[a-zA-Z]"  # %(name)s
-    r"|%(?:\d+\$)?[#0+-]*[\d.*]*(?:hh|h|ll|l|q|j|z|t|L)?[diouxXeEfFgGaAcrspn@]"  # %s, %1$s, %5.2f
-    r"|%%"
-)
-IN_STRINGS = re.compile(f"{TAG}|{PLACEHOLDER}")
-TAGS = re.compile(TAG)
+PLACEHOLDERS, TAGS = ("placeholders",), ("tags",)  # classes of spans, see spans.grammar
+IN_STRINGS = PLACEHOLDERS + TAGS
 ESCAPE = re.compile(r"\\[!-/:-@\[-`{-~]")
 WORK = 5_000_000  # characters that are read again, at most, to set what touches apart
-NAME = re.compile(r"</?([A-Za-z][^\s/>]*)")
+NAME = re.compile(r"(?:<|&lt;)/?([A-Za-z][^\s/>&]*)")
 
 
 def kind_of_tag(tag: str) -> str:
@@ -34,18 +28,30 @@ def kind_of_tag(tag: str) -> str:
     return ALONE if tag.endswith("/>") else OPEN
 
 
-def found(text: str, pattern: re.Pattern[str]) -> list[Part]:
-    """A string as text and codes; of what the pattern finds, tags open and close, all else stands alone."""
-    parts, last = [], 0
-    for match in pattern.finditer(text):
-        if match.start() > last:
-            parts.append(Part(text[last : match.start()]))
-        is_tag = NAME.match(match[0])
-        parts.append(Part(match[0], kind_of_tag(match[0]) if is_tag else ALONE))
-        last = match.end()
-    if last < len(text):
-        parts.append(Part(text[last:]))
-    return parts
+def find_codes(text: str, classes: tuple[str, ...]) -> list[Part]:
+    """Return a string as text and codes: its spans of some classes, of which tags open and close."""
+    parts, last = list[Part](), 0
+    for begin, end, of in span_extractor(classes).spans_of_text(text):
+        parts.append(Part(text[last:begin]))
+        parts.append(Part(text[begin:end], kind_of_tag(text[begin:end]) if of == "tags" else ALONE))
+        last = end
+    parts.append(Part(text[last:]))
+    return [part for part in parts if part.text]
+
+
+def escaped_tags(parts: Iterable[Part], escape: Callable[[str], str]) -> Parts:
+    """Return the parts with every tag in a text as a code, written with `escape`.
+
+    So <b> that a file shows as text, &lt;b&gt;, can be told from a tag of the file, and is kept like one.
+    """
+    split: list[Part] = []
+    for part in paired(parts):
+        if part.kind != TEXT or "<" not in part.text:
+            split.append(part)
+            continue
+        for one in find_codes(part.text, TAGS):
+            split.append(one if one.kind == TEXT else Part(escape(one.text), one.kind))
+    return paired(split)
 
 
 def paired(parts: Iterable[Part]) -> Parts:
@@ -62,31 +68,14 @@ def paired(parts: Iterable[Part]) -> Parts:
 
 
 def partners(parts: Sequence[Part]) -> dict[int, int]:
-    """Map the index of every opening or closing tag to the index of its partner; unpaired tags are omitted.
-
-    Tags are paired by name. A closing tag closes the innermost open tag of its name; those that were opened
-    inside it and are still open have no partner.
-    """
-    found: dict[int, int] = {}
-    stack: list[tuple[str, int]] = []  # names and indices of the open tags
-    n_open = Counter[str]()  # of every name in the stack: without it a search of the stack is quadratic
-    for index, part in enumerate(parts):
-        if part.kind == OPEN:
-            name = _name(part.text)
-            stack.append((name, index))
-            n_open[name] += 1
-        elif part.kind == CLOSE and n_open[name := _name(part.text)]:
-            while True:
-                opened, at = stack.pop()
-                n_open[opened] -= 1
-                if opened == name:
-                    break
-            found[index], found[at] = at, index
-    return found
+    """Map the index of every opening or closing tag to the index of its partner; omit unpaired tags."""
+    return tags.partners(
+        [(part.kind, _name(part.text)) if part.kind in (OPEN, CLOSE) else None for part in parts]
+    )
 
 
 def _name(code: str) -> str:
-    """By which codes are paired: the name of a tag, a bracket, or what the code itself is."""
+    """Key used to match opening and closing codes: the name of a tag, a bracket, or the code itself."""
     match = NAME.match(code)
     if match:
         return match[1].lower()
@@ -94,8 +83,8 @@ def _name(code: str) -> str:
 
 
 def strings(text: str) -> Parts:
-    """The string of a program as text and codes: tags and placeholders."""
-    return paired(found(text, IN_STRINGS))
+    """Return the string of a program as text and codes: tags and placeholders."""
+    return paired(find_codes(text, IN_STRINGS))
 
 
 def string_of(parts: Parts) -> str:

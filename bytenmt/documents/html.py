@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from typing import NamedTuple
 
-from bytenmt.documents.codes import paired, partners
+from bytenmt.documents.codes import escaped_tags, partners
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, Unit
 
 OPAQUE_INLINE = frozenset(["code", "kbd", "samp", "var", "tt", "math", "svg", "script", "style"])
@@ -81,7 +81,6 @@ VOID = frozenset(
 )
 CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([A-Za-z0-9._:-]+)", re.IGNORECASE)
 SPACE = re.compile(r"[ \t\r\n\f]+")
-LESS = re.compile(r"(&lt;?|&#0*60;?|&#x0*3c;?)", re.IGNORECASE)
 
 
 class Token(NamedTuple):
@@ -239,30 +238,17 @@ def _unit(text: str, run: list[tuple[Part, int]]) -> Unit:
         start += len(first.text) - len(first.text.lstrip(" \t\r\n\f"))
     if last.kind == TEXT:
         end -= len(last.text) - len(last.text.rstrip(" \t\r\n\f"))
-    tagged = any(part.kind != TEXT for part, _ in run)
-    parts: list[Part] = []
-    for part, _ in run:
-        parts += _decoded(part.text, tagged) if part.kind == TEXT else [part]
+    parts = [Part(_text(part.text)) if part.kind == TEXT else part for part, _ in run]
     if parts[0].kind == TEXT:
         parts[0] = Part(parts[0].text.lstrip(" "))
     if parts[-1].kind == TEXT:
         parts[-1] = Part(parts[-1].text.rstrip(" "))
-    source = paired(parts)
+    source = escaped_tags(parts, lambda tag: html.escape(tag, quote=False))
     return Unit(start, "", source, start, end, source, lambda value, _: escaped(value))
 
 
 def _text(raw: str) -> str:
     return SPACE.sub(" ", html.unescape(raw))
-
-
-def _decoded(raw: str, tagged: bool) -> list[Part]:
-    """Text with its references resolved; beside tags a &lt; is a code, or the text could be taken for one."""
-    if not tagged:
-        return [Part(_text(raw))]
-    return [
-        Part(piece, ALONE) if number % 2 else Part(_text(piece))
-        for number, piece in enumerate(LESS.split(raw))
-    ]
 
 
 def escaped(parts: Parts) -> str:

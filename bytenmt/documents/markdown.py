@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from bytenmt.documents.codes import TAG, apart, kind_of_tag, paired
+from bytenmt.documents.codes import apart, kind_of_tag, paired
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, Unit, flat
+from bytenmt.spans.grammar import TAG
 
 LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
 QUOTES = re.compile(r"(?:[ ]{0,3}>[ ]?)*")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from bytenmt.documents.codes import PLACEHOLDER, found, kind_of_tag, paired
+from bytenmt.documents.codes import PLACEHOLDERS, escaped_tags, find_codes, kind_of_tag, paired
 from bytenmt.documents.document import ALONE, TEXT, Malformed, Part, Parts
 
 TAG = re.compile(r"<(?:[^<>\"']|\"[^\"]*\"|'[^']*')*>")
@@ -22,7 +22,6 @@ TOKEN = re.compile(
     re.DOTALL,
 )
 DECLARED = re.compile(rb"^\s*<\?xml[^>]*?encoding\s*=\s*[\"']([A-Za-z0-9._-]+)")
-PLACEHOLDERS = re.compile(PLACEHOLDER)
 KNOWN = {"&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&apos;": "'"}
 FOLDED = re.compile(r"[ \t\r\n]*[\r\n][ \t\r\n]*")
 # What may not stand in XML, however it is written.
@@ -175,7 +174,6 @@ def content(raw: str, opaque: frozenset[str] = frozenset(), preserve: bool = Fal
     otherwise one with the white space about it is a space, and comments are left out.
     """
     parts: list[Part] = []
-    tagged = TAG_IN.search(raw) is not None
     last, closing, depth, code = 0, "", 0, 0
     for match in TOKEN.finditer(raw):
         tag = match["tag"]
@@ -197,22 +195,19 @@ def content(raw: str, opaque: frozenset[str] = frozenset(), preserve: bool = Fal
         elif match["pi"]:
             parts.append(Part(match["pi"], ALONE))
         elif match["entity"]:
-            parts.append(_entity(match["entity"], tagged))
+            parts.append(_entity(match["entity"]))
     parts.append(Part(raw[last:]))
     if not preserve:
         parts = [Part(FOLDED.sub(" ", part.text)) if part.kind == TEXT else part for part in parts]
-    return paired(parts)
+    return escaped_tags(parts, escape)
 
 
 def with_placeholders(raw: str, opaque: frozenset[str], preserve: bool) -> Parts:
     """The same where placeholders in the text are codes too."""
     parts: list[Part] = []
     for part in content(raw, opaque, preserve):
-        parts += found(part.text, PLACEHOLDERS) if part.kind == TEXT else [part]
+        parts += find_codes(part.text, PLACEHOLDERS) if part.kind == TEXT else [part]
     return paired(parts)
-
-
-TAG_IN = re.compile(r"<[A-Za-z/?]")
 
 
 def local_name(tag: str) -> str:
@@ -221,11 +216,8 @@ def local_name(tag: str) -> str:
     return name[1].rpartition(":")[2] if name else ""
 
 
-def _entity(entity: str, tagged: bool) -> Part:
-    """A reference resolved; one that only the document's own definitions resolve is a code, and so is a &lt;
-    beside tags, where the text could not be told from them."""
-    if tagged and entity == "&lt;":
-        return Part(entity, ALONE)
+def _entity(entity: str) -> Part:
+    """Return a reference resolved; one that only the document's own definitions resolve is a code."""
     if entity in KNOWN:
         return Part(KNOWN[entity])
     return Part(html.unescape(entity)) if entity.startswith("&#") else Part(entity, ALONE)

@@ -1,14 +1,16 @@
-"""The lines that a unit is translated in, and the unit again from their translations.
+"""Cut a unit into the lines that are translated, and put their translations together again.
 
-A unit is cut at its line ends and, where a line is longer than the models know, at ends of sentences, never
-in a code. Blanks, and codes about a line, stay outside. A code that a search cannot keep as it is, as the two
-halves of [a link](of Markdown) or the times inside a cue, is shown to the translator as a tag: <g1>a
-link</g1>. Knows strings; knows no translator.
+A unit is cut at its line ends and tabs and, where a line is longer than the models know, at ends of
+sentences, never in a code or a span. What has no translatable text is copied: blanks, signs such as a note,
+codes around a line, and lines of addresses, numbers and codes alone. A code that a search cannot keep as it
+is, as the two halves of [a link](of Markdown) or the times inside a cue, is shown to the translator as a tag:
+<g1>a link</g1>. The mark of a menu's shortcut, as in &File, is taken out and set again.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
@@ -17,26 +19,44 @@ from typing import NamedTuple
 from bytenmt.decoding.names import KEPT, KEPT_OF_DOCUMENTS
 from bytenmt.documents.codes import partners
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, flat
+from bytenmt.spans.extractor import span_extractor
 
-LINE_END = re.compile(r"(\r\n|\n|\r)")
+LINE_END = re.compile(r"(\r\n|[\n\r\t])")
 SENTENCE_END = re.compile(
     r"[.!?\u2026]+[\"'\u2019\u201d\u00bb)\]]*\s+|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d]*\s*"
 )
 BLANKS = re.compile(r"\s+")
+NUMBERED_TAG = re.compile(r"<[gx](\d{1,9})")
+# What a translation ends with where its source does; the signs of a line mean the same.
+ENDS = ((":", "\uff1a"), ("\u2026", "..."))
+# The mark before the letter of a menu's shortcut: &File, _Open, and inside a word as in E&xit.
+SHORTCUT = re.compile(r"(?<![\w&])[&_](?=[^\W\d_])|(?<=[A-Za-z])&(?=[a-z])")
+ENTITY = re.compile(r"&\w+;")
+MAX_SHORTCUT = 80  # characters of a text that may have one
 
 
 class Segment(NamedTuple):
-    """text: a line of UTF-8 for a translator. keep: the codes in it, in their order, as often as they come;
-    a translator that can should have them in its output so often, and pairs in each other. instead: tags in
-    it, and the codes that they stand for."""
+    """A line of UTF-8 for a translator.
+
+    keep: the codes in it, in their order, as often as they come; a translator that can should have them in
+    its output so often, and pairs in each other. instead: tags in it, and the codes that they stand for.
+    shortcut: the mark of a menu's shortcut and its letter, which stood in the text, or empty.
+    """
 
     text: bytes
     keep: tuple[bytes, ...] = ()
     instead: tuple[tuple[str, str], ...] = ()
+    shortcut: str = ""
 
     def restored(self, translation: str) -> str:
-        """A translation with the codes themselves; with a blank where what touches one that stands alone
-        would be no span to keep any more, as the number in _3 behind the code _."""
+        """Return a translation with the codes themselves, the shortcut, and the end of the source.
+
+        A blank is set where what touches a code that stands alone would be no span to keep any more, as the
+        number in _3 behind the code _.
+        """
+        translation = _with_end(self.text.decode(), translation)
+        if self.shortcut:
+            translation = _with_shortcut(translation, self.shortcut)
         if not self.instead:
             return translation
         codes = dict(self.instead)
@@ -50,11 +70,62 @@ class Segment(NamedTuple):
         return "".join(pieces)
 
 
-def _spans(text: str) -> list[bytes]:
-    """Of every class, in their order."""
-    from bytenmt.spans.extractor import span_extractor  # it imports NumPy
+def _with_end(source: str, translation: str) -> str:
+    """Return a translation that ends with the colon or the dots of its source."""
+    for signs in ENDS:
+        end = next((sign for sign in signs if source.endswith(sign)), "")
+        if end and translation.strip() and not translation.endswith(signs):
+            return translation.rstrip(" .,;:!\u3002") + end
+    return translation
 
+
+def _without_shortcut(text: str) -> tuple[str, str]:
+    """Return a text without the mark of a shortcut, and the mark with its letter; empty where it has none."""
+    marks = list(SHORTCUT.finditer(text)) if len(text) <= MAX_SHORTCUT else []
+    if len(marks) != 1 or text.count(marks[0][0]) != 1:
+        return text, ""
+    at = marks[0].start()
+    inside = any(begin <= at < end for begin, end, _ in span_extractor(KEPT).spans_of_text(text))
+    if inside or ENTITY.match(text, at) or (text[at] == "_" and "_" in text[at + 1 :]):
+        return text, ""
+    return text[:at] + text[at + 1 :], text[at : at + 2]
+
+
+def _with_shortcut(translation: str, shortcut: str) -> str:
+    """Return a translation with the mark of a shortcut before its letter or another one.
+
+    It stands before the letter at the beginning of a word, else elsewhere, else before any word, else, in a
+    script without capitals, behind the text with the letter: (&F).
+    """
+    mark, letter = shortcut[0], shortcut[1]
+    spans = span_extractor(KEPT).spans_of_text(translation)
+    kept = {at for begin, end, _ in spans for at in range(begin, end)}
+    free = [at for at, one in enumerate(translation) if at not in kept and one.lower() != one.upper()]
+    first = [at for at in free if at == 0 or not translation[at - 1].isalnum()]
+    same = [at for at in (*first, *free) if translation[at].lower() == letter.lower()]
+    at = next(iter(same + first), None)
+    if mark in translation:
+        return translation
+    if at is None:
+        return f"{translation}({mark}{letter.upper()})"
+    return translation[:at] + mark + translation[at:]
+
+
+def _spans(text: str) -> list[bytes]:
+    """Return the spans of every class, in their order."""
     return span_extractor(KEPT).texts(utf8(text))
+
+
+def has_words(parts: Sequence[Part]) -> bool:
+    """Return whether there is a letter in the texts outside their spans: addresses, placeholders, numbers."""
+    for part in parts:
+        if part.kind == TEXT and any(map(str.isalpha, part.text)):
+            last = 0
+            for begin, end, _ in (*span_extractor(KEPT).spans_of_text(part.text), (len(part.text), 0, "")):
+                if any(map(str.isalpha, part.text[last:begin])):
+                    return True
+                last = end
+    return False
 
 
 def utf8(text: str) -> bytes:
@@ -63,15 +134,21 @@ def utf8(text: str) -> bytes:
 
 
 def segments(source: Parts, limit: int) -> list[str | Segment]:
-    """A unit as what is translated and what stands between. limit: bytes of a segment."""
+    """Return a unit as segments, which are translated, and the texts between them, which are copied.
+
+    limit: bytes of a segment.
+    """
     made: list[str | Segment] = []
     for line in _lines(source):
         before, core, behind = _core(line)
-        if not any(letter.isalpha() for part in core if part.kind == TEXT for letter in part.text):
+        if not has_words(core):
             made.append(flat(line))
             continue
         made.append(before)
         for piece in _cut(core, limit):
+            if not has_words(piece):
+                made.append(flat(piece))
+                continue
             instead = _tags(piece)
             shown = [Part(instead.get(index, part.text), part.kind) for index, part in enumerate(piece)]
             text = flat(shown)
@@ -79,17 +156,17 @@ def segments(source: Parts, limit: int) -> list[str | Segment]:
             at = text.index(bare)
             keep = tuple(utf8(part.text) for part in shown if part.kind != TEXT)
             codes = tuple((tag, piece[index].text) for index, tag in instead.items())
-            made += [text[:at], Segment(utf8(bare), keep, codes) if bare else "", text[at + len(bare) :]]
+            plain, shortcut = _without_shortcut(bare)
+            made += [text[:at], Segment(utf8(plain), keep, codes, shortcut), text[at + len(bare) :]]
         made.append(behind)
     return [one for one in made if one]
 
 
 def _tags(piece: Sequence[Part]) -> dict[int, str]:
     """Tags for a translator, by the places of the codes that a search cannot keep as they are."""
-    from bytenmt.spans.extractor import span_extractor  # it imports NumPy
-
     extractor = span_extractor(KEPT_OF_DOCUMENTS)
-    partner, text = partners(piece), flat(piece)
+    partner = partners(piece)
+    used = {int(number) for number in NUMBERED_TAG.findall(flat(piece))}
     ends: dict[int, str] = {}
     number = 0
     for index, part in enumerate(piece):
@@ -100,7 +177,7 @@ def _tags(piece: Sequence[Part]) -> dict[int, str]:
         if all([span[:2] for span in extractor.spans(code)] == [(0, len(code))] for code in codes):
             continue
         number += 1
-        while f"<g{number}" in text or f"<x{number}" in text:
+        while number in used:
             number += 1
         if len(pair) == 1:
             ends[index] = f"<x{number}/>"
@@ -123,12 +200,12 @@ def _lines(source: Parts) -> list[list[Part]]:
 
 
 def _core(line: Sequence[Part]) -> tuple[str, list[Part], str]:
-    """A line without the blanks, the codes that stand alone and the pairs about it."""
+    """A line without the blanks, the signs, the codes that stand alone and the pairs about it."""
     partner = partners(line)
     low, high = 0, len(line)
 
     def blank(part: Part) -> bool:
-        return part.kind == ALONE or (part.kind == TEXT and not part.text.strip())
+        return part.kind == ALONE or (part.kind == TEXT and not any(map(_is_text, part.text)))
 
     while low < high:
         if blank(line[low]) or (line[low].kind in (OPEN, CLOSE) and low not in partner):
@@ -139,12 +216,26 @@ def _core(line: Sequence[Part]) -> tuple[str, list[Part], str]:
             low, high = low + 1, high - 1
         else:
             break
-    return flat(line[:low]), list(line[low:high]), flat(line[high:])
+    core, before, behind = list(line[low:high]), "", ""
+    if core and core[0].kind == TEXT:
+        text = core[0].text
+        begin = next(at for at, sign in enumerate(text) if _is_text(sign))
+        core[0], before = Part(text[begin:]), text[:begin]
+    if core and core[-1].kind == TEXT:
+        text = core[-1].text
+        end = next(at for at in range(len(text), 0, -1) if _is_text(text[at - 1]))
+        core[-1], behind = Part(text[:end]), text[end:]
+    return flat(line[:low]) + before, core, behind + flat(line[high:])
+
+
+def _is_text(sign: str) -> bool:
+    """Whether a character is neither a blank nor a symbol such as a note, an arrow or a pictogram."""
+    return not sign.isspace() and unicodedata.category(sign) != "So"
 
 
 def _cut(core: Sequence[Part], limit: int) -> list[list[Part]]:
     """Pieces of at most `limit` bytes: cut behind a sentence where one ends early enough, else at a blank,
-    else between characters; a code that is longer is a piece of its own."""
+    else between characters; a code or a span that is longer is a piece of its own."""
     text = flat(core)
     sizes = [0, *accumulate(len(utf8(letter)) for letter in text)]
     if sizes[-1] <= limit:
@@ -154,6 +245,9 @@ def _cut(core: Sequence[Part], limit: int) -> list[list[Part]]:
     for part in core:
         if part.kind != TEXT:
             inside.update(range(begin + 1, begin + len(part.text)))
+        else:
+            for low, high, _ in span_extractor(KEPT).spans_of_text(part.text):
+                inside.update(range(begin + low + 1, begin + high))
         begin += len(part.text)
     sentences = [at for match in SENTENCE_END.finditer(text) if (at := match.end()) not in inside]
     blanks = [at for match in BLANKS.finditer(text) if (at := match.end()) not in inside]
@@ -176,11 +270,11 @@ def _last(ends: Sequence[int], start: int, most: int) -> int | None:
 def _at_places(core: Sequence[Part], places: Sequence[int]) -> list[list[Part]]:
     """Parts cut at these characters of their text."""
     pieces: list[list[Part]] = [[]]
-    begin, left = 0, list(places)
+    begin, left = 0, list(reversed(places))
     for part in core:
         rest = part.text
-        while left and left[0] < begin + len(rest):
-            at = left.pop(0) - begin
+        while left and left[-1] < begin + len(rest):
+            at = left.pop() - begin
             if at:
                 pieces[-1].append(Part(rest[:at], part.kind))
             pieces.append([])

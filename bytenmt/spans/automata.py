@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from bytenmt.errors import SettingError
-from bytenmt.utf8 import ACCEPT, N_IDS, REJECT, UTF8_NEXT
 
+N_BYTES = 256
 DEAD = -1
 MAX_STATES = 4000  # of either automaton: more than any reasonable pattern needs
 LEAD_BYTES = frozenset(range(0xC2, 0xF5))  # the first bytes of characters that are not ASCII
@@ -52,6 +52,8 @@ class Nfa:
 
     def add_character(self, begin: int, characters: CharacterSet) -> int:
         """Add one character, in UTF-8, behind the state `begin`; return the state after it."""
+        from bytenmt.utf8 import ACCEPT, REJECT, UTF8_NEXT  # it imports NumPy
+
         end = self.add_state()
         if characters.ascii:
             self.edges[begin].append((characters.ascii, end))
@@ -94,7 +96,7 @@ def determinize(pattern: Build) -> Automaton:
     numbers = {first: 0}
     sets, rows = [first], list[list[int]]()
     while len(rows) < len(sets):
-        row = [DEAD] * N_IDS
+        row = [DEAD] * N_BYTES
         for group in groups:
             targets = {to for state in sets[len(rows)] for over, to in nfa.edges[state] if group[0] in over}
             if not targets:
@@ -134,7 +136,7 @@ def _byte_groups(nfa: Nfa) -> list[list[int]]:
     """Group the bytes that no edge distinguishes; bytes without any edge are left out."""
     sets = list(dict.fromkeys(over for edges in nfa.edges for over, _ in edges))
     groups: dict[tuple[int, ...], list[int]] = {}
-    for byte in range(N_IDS):
+    for byte in range(N_BYTES):
         groups.setdefault(tuple(i for i, over in enumerate(sets) if byte in over), []).append(byte)
     return [group for signature, group in groups.items() if signature]
 

@@ -16,12 +16,11 @@ from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
-from bytenmt.spans.automata import DEAD, Automaton
+from bytenmt.spans.automata import DEAD, N_BYTES, Automaton
 from bytenmt.spans.grammar import WORDS, SpanClass, named_class, pattern_class
-from bytenmt.utf8 import N_IDS
 
 MAX_SETS = 5000  # that a scanner remembers
-SET = N_IDS  # where a node has its set
+SET = N_BYTES  # where a node has its set
 LAST_IS_LETTER = re.compile(rb"(?:[0-9A-Za-z_]|[\xc3-\xdf][\x80-\xbf])\Z")
 Node = list[Any]
 
@@ -48,14 +47,14 @@ class Scanner:
         # For each byte: the states with a transition, as (bit of the state, bit of its target).
         self._edges = [
             [(1 << s, 1 << self._follow[s][b]) for s in states if self._follow[s][b] != DEAD]
-            for b in range(N_IDS)
+            for b in range(N_BYTES)
         ]
         self._accepting = sum(1 << s for s in states if accepting[s])
         # Matches lie in runs of bytes that have transitions; each has the bytes that one of the parts needs.
-        self._runs = re.compile(_any_of(b for b in range(N_IDS) if self._edges[b]) + b"+")
+        self._runs = re.compile(_any_of(b for b in range(N_BYTES) if self._edges[b]) + b"+")
         self._needed = [
-            [re.compile(_any_of(b for b in range(N_IDS) if part.follow[0][b] != DEAD))]
-            + [re.compile(_any_of([b])) for b in range(N_IDS) if not _matches_without(part, b)]
+            [re.compile(_any_of(b for b in range(N_BYTES) if part.follow[0][b] != DEAD))]
+            + [re.compile(_any_of([b])) for b in range(N_BYTES) if not _matches_without(part, b)]
             for part in of.parts
         ]
         self._nodes = {0: _node(0)}
@@ -189,7 +188,7 @@ def span_extractor(classes: tuple[str, ...], patterns: tuple[str, ...] = ()) -> 
 
 def _node(states: int) -> Node:
     """Return a set of states with the sets before it: by each byte a node, None where it is not known yet."""
-    return [*[None] * N_IDS, states]
+    return [*[None] * N_BYTES, states]
 
 
 def _inside_words(text: bytes, begin: int, end: int) -> bytearray:

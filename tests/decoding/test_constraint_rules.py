@@ -167,6 +167,20 @@ def test_flags() -> None:
     assert rules.flags(asked, b"sixteen letters {x}") == (LIMIT,)
 
 
+def test_a_span_longer_than_a_piece_is_not_glued_to_the_next_one() -> None:
+    """The blank behind it joins the pieces, as elsewhere; the next piece does not begin with it."""
+    url = b"http://a.b/" + b"c" * 30
+    line = b"see " + url + b" and more words"
+    pieces = cut(line, 12, [(4, 4 + len(url))])
+    assert [(piece.text, piece.joint) for piece in pieces] == [
+        (b"see", b" "),
+        (url, b" "),
+        (b"and more", b" "),
+        (b"words", b""),
+    ]
+    assert cut(line[: 4 + len(url)], 12, [(4, 4 + len(url))])[-1].text == url
+
+
 @given(TEXTS.filter(lambda text: len(text) > 4), st.integers(4, 12))
 def test_no_span_is_cut(line: str, limit: int) -> None:
     data = line.encode()

@@ -80,5 +80,11 @@ def test_placeholders_of_many_kinds() -> None:
     text = "%s %1$s %(name)s %5.2f %-10ld %r {0} {name} ${user} {{count}} %% 100 % {} <a href='x>y'>"
     expected = "%s|%1$s|%(name)s|%5.2f|%-10ld|%r|{0}|{name}|${user}|{{count}}|%%|{}|<a href='x>y'>"
     assert "|".join(codes(strings(text))) == expected
-    assert not codes(strings("5 < 6 > 4, a{ b }, { }, 7 %"))
+    assert not codes(strings("5 < 6 > 4, a} b {, 7 %"))
+    assert codes(strings("$t(menu.open) { name } %st3 [X7X]")) == [
+        "$t(menu.open)",
+        "{ name }",
+        "%st3",
+        "[X7X]",
+    ]
     assert not re.search("%", "".join(codes(strings("100 % of it"))))

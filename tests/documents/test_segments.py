@@ -1,0 +1,155 @@
+"""What of a unit is translated, and what is copied or set again around a translation."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bytenmt.documents.codes import strings
+from bytenmt.documents.document import ALONE, CLOSE, OPEN, Part, Parts, flat
+from bytenmt.documents.formats import Wanted, read
+from bytenmt.documents.segments import Segment, segments
+from bytenmt.documents.translation import Found, translate
+
+
+def cut(text: str, limit: int = 1000) -> list[str]:
+    """The pieces of a string; segments between < and >."""
+    return [
+        f"<{piece.text.decode()}>" if isinstance(piece, Segment) else piece
+        for piece in segments(strings(text), limit)
+    ]
+
+
+def translated(text: str, translation: str) -> str:
+    """A string whose one segment is translated so."""
+    pieces = segments(strings(text), 1000)
+    assert sum(isinstance(piece, Segment) for piece in pieces) == 1
+    return "".join(one.restored(translation) if isinstance(one, Segment) else one for one in pieces)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://x.org",
+        "info@x.org",
+        "<info@x.org>, www.x.org",
+        "{name}: %s",
+        "42",
+        "\u266a \u266b",
+        "12 %s 5,6",
+    ],
+)
+def test_what_has_no_words_is_copied(text: str) -> None:
+    assert cut(text) == [text]
+
+
+def test_a_unit_of_an_address_alone_is_copied() -> None:
+    """And is not sent to the translator."""
+    data = json.dumps({"a": "https://x.org", "b": "info@x.org"}).encode()
+    document = read(data, "json", None, Wanted(None))
+    made, told = translate(document, lambda wanted: pytest.fail(str(wanted)) if wanted else [], limit=100)
+    assert made == data and told.translated == 0
+
+
+def test_signs_and_tabs_stay_where_they_are() -> None:
+    assert cut("\u266a Hello my friend \u266a") == ["\u266a ", "<Hello my friend>", " \u266a"]
+    assert cut("Open\tClose") == ["<Open>", "\t", "<Close>"]
+    assert cut("\u25cf a \u25cf b") == ["\u25cf ", "<a \u25cf b>"]
+
+
+@pytest.mark.parametrize(
+    ("text", "translation", "expected"),
+    [
+        ("Name:", "Name", "Name:"),
+        ("Name:", "Name.", "Name:"),
+        ("Name:", "\uc774\ub984\uff1a", "\uc774\ub984\uff1a"),
+        ("Save as...", "Sichern unter", "Sichern unter..."),
+        ("Save as\u2026", "Sichern unter...", "Sichern unter..."),
+        ("Done", "Fertig.", "Fertig."),
+    ],
+)
+def test_the_end_is_that_of_the_source(text: str, translation: str, expected: str) -> None:
+    assert translated(text, translation) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "translation", "expected"),
+    [
+        ("&File", "File", "Datei", "&Datei"),
+        ("_Open", "Open", "\u00d6ffnen", "_\u00d6ffnen"),
+        ("Save &As\u2026", "Save As\u2026", "Sichern als\u2026", "Sichern &als\u2026"),
+        ("E&xit", "Exit", "Verlassen", "&Verlassen"),
+        ("&File", "File", "\ud30c\uc77c", "\ud30c\uc77c(&F)"),
+        ("&New {x} file", "New {x} file", "{x} neue Datei", "{x} &neue Datei"),
+    ],
+)
+def test_a_shortcut_is_set_again(text: str, shown: str, translation: str, expected: str) -> None:
+    (segment,) = (piece for piece in segments(strings(text), 1000) if isinstance(piece, Segment))
+    assert segment.text.decode() == shown
+    assert translated(text, translation) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["AT&T", "R&D costs", "a && b", "Fish &amp; Chips", "my_name", "A & B", "see http://a.b/?x=y&z=1"]
+)
+def test_what_is_no_shortcut_stays(text: str) -> None:
+    assert all(not one.shortcut for one in segments(strings(text), 1000) if isinstance(one, Segment))
+
+
+def test_a_span_is_not_cut() -> None:
+    """A longer one than a segment may be is copied on its own, and its neighbours keep their blanks."""
+    url = "http://a.b/" + "c" * 60
+    assert cut(f"Look at {url} now", 30) == ["<Look at>", " ", url, " ", "<now>"]
+    text = "one two {a name of a placeholder} three"
+    assert "{a name of a placeholder}" in cut(text, 16) and "".join(cut(text, 16)).count("{") == 1
+
+
+def test_many_codes_take_no_quadratic_time() -> None:
+    parts: Parts = tuple(
+        Part(text, kind)
+        for number in range(5000)
+        for text, kind in (
+            ("a ", "text"),
+            ("[", OPEN),
+            ("b", "text"),
+            (f"]({number})", CLOSE),
+            ("\\*", ALONE),
+        )
+    )
+    assert flat(parts) and len([one for one in segments(parts, 10**6) if isinstance(one, Segment)]) == 1
+
+
+@pytest.mark.parametrize("name", ["xliff", "html", "tmx"])
+def test_escaped_tags_beside_inline_tags_are_kept(name: str) -> None:
+    """Each as it was written, around what it was around, whatever stands beside it."""
+    inside = "I am &lt;b&gt;tired&lt;/b&gt; <i>and</i> 3 &lt; 5."
+    before = {
+        "html": f"<p>{inside}</p>",
+        "xliff": f'<xliff version="1.2"><trans-unit><source>{inside}</source></trans-unit></xliff>',
+        "tmx": '<tmx version="1.4"><header srclang="en"/><body><tu><tuv xml:lang="en">'
+        f"<seg>{inside}</seg></tuv></tu></body></tmx>",
+    }[name]
+
+    def ask(wanted: list[Segment]) -> list[Found]:
+        """Upper case, tags as they are."""
+        return [Found(_upper(one.text.decode()).encode(), -0.1) for one in wanted]
+
+    pair = ("en", "de") if name == "tmx" else None
+    document = read(before.encode(), name, None, Wanted(pair))
+    (unit,) = document.units
+    assert [part.text for part in unit.source if part.kind in (OPEN, CLOSE)] == [
+        "&lt;b&gt;",
+        "&lt;/b&gt;",
+        "<i>",
+        "</i>",
+    ]
+    made, told = translate(document, ask, limit=1000)
+    assert "I AM &lt;b&gt;TIRED&lt;/b&gt; <i>AND</i> 3 &lt; 5." in made.decode()
+    assert not told.review or "lost" not in told.review[0][1]
+
+
+def _upper(text: str) -> str:
+    import re
+
+    return "".join(one if one.startswith("<") else one.upper() for one in re.split("(</?[a-z0-9]+/?>)", text))
