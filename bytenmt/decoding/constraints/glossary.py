@@ -16,6 +16,13 @@ from bytenmt.errors import DataError
 from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, first_invalid
 
 
+# The search tries every target at every step and must write out the one it chooses, byte by byte: one of
+# megabytes would take minutes. These are several times what a sentence has.
+LONGEST_TEXT = 1_000  # bytes of a term or of one of its targets
+LONGEST_LINE = 10_000  # bytes of a line of the table: a term and all its targets
+MOST_BYTES = 100_000_000  # of a table
+
+
 class Term(NamedTuple):
     """source: as it stands in the table; forms: of which one must come, the preferred one first; forbidden:
     of which none may."""
@@ -58,11 +65,14 @@ class Glossary:
 
     @classmethod
     def read(cls, path: Path) -> Glossary:
-        """A table. Raises DataError with the line where it is none."""
+        """A table. Raises DataError with the line where it is none, and for one that is too long."""
         try:
-            data = path.read_bytes()
+            with open(path, "rb") as file:
+                data = file.read(MOST_BYTES + 1)
         except OSError as error:
             raise DataError(f"{path} cannot be read: {error.strerror}") from None
+        if len(data) > MOST_BYTES:
+            raise DataError(f"{path} has more than {MOST_BYTES:,} bytes, the most of a glossary")
         lines = data.removeprefix(BYTE_ORDER_MARK).split(b"\n")
         terms = (
             term_of(line.removesuffix(b"\r"), path, number)
@@ -109,6 +119,8 @@ class Glossary:
 
 def term_of(line: bytes, path: Path, number: int) -> Term:
     """A line of a table. Raises DataError."""
+    if len(line) > LONGEST_LINE:
+        raise DataError(f"{path}, line {number}: {len(line):,} bytes, at most {LONGEST_LINE:,}")
     if first_invalid(line) >= 0:
         raise DataError(describe_mistake(path, number, line))
     source, *rest = line.decode().split("\t")
@@ -116,5 +128,9 @@ def term_of(line: bytes, path: Path, number: int) -> Term:
     source = source.strip()
     if not source or len(rest) != 1 or not all(target.removeprefix("!") for target in targets):
         raise DataError(f"{path}, line {number}: expected `term TAB target`, or several targets by |")
+    longest = max(len(text.encode()) for text in (source, *targets))
+    if longest > LONGEST_TEXT:
+        told = f"a term or target of {longest:,} bytes, at most {LONGEST_TEXT:,}"
+        raise DataError(f"{path}, line {number}: {told}")
     forms = tuple(target for target in targets if not target.startswith("!"))
     return Term(source, forms, tuple(target[1:] for target in targets if target.startswith("!")))

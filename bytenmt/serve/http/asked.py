@@ -113,12 +113,14 @@ class Asked:
 
     def terms(self) -> tuple[Term, ...]:
         """The glossary: a JSON object, or the lines of a table, `term TAB target`. Raises Refusal (400)."""
-        value = self.fields.get("glossary") or {}
+        value = self.fields.get("glossary")
+        value = {} if value is None else value
         if isinstance(value, dict):
-            value = "\n".join(f"{term}\t{target}" for term, target in value.items())
-        if not isinstance(value, str):
+            lines = [_glossary_line(term, target) for term, target in value.items()]
+        elif isinstance(value, str):
+            lines = [line for line in value.splitlines() if line.strip()]
+        else:
             raise Refusal(400, "Invalid request: glossary has a target for each term")
-        lines = [line for line in value.splitlines() if line.strip()]
         if len(lines) > MOST_TERMS or any(len(line) > LONGEST_TERM for line in lines):
             raise Refusal(400, f"a glossary has at most {MOST_TERMS} terms of {LONGEST_TERM} characters")
         try:
@@ -221,9 +223,20 @@ def _gathered(pairs: list[tuple[str, str]]) -> dict[str, Any]:
     return found
 
 
+def _glossary_line(term: str, target: Any) -> str:
+    """Return an entry of a JSON glossary as a line of a table. Raises Refusal (400) where it is no text, or
+    has what ends a line or column of a table."""
+    line = f"{term}\t{_text(target, 'a target of the glossary')}"
+    if len(line.splitlines()) != 1 or line.count("\t") != 1:
+        raise Refusal(
+            400, f"Invalid request: glossary has a line break or tab in {term[:100]!r} or its target"
+        )
+    return line
+
+
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise Refusal(400, f"Invalid request: {name} is a text, or several for q")
+        raise Refusal(400, f"Invalid request: {name} is a text{', or several' if name == 'q' else ''}")
     try:
         value.encode()
     except UnicodeEncodeError:

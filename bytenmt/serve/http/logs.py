@@ -5,12 +5,16 @@ Texts and keys are never told. Knows a reporter; writes nothing itself.
 
 from __future__ import annotations
 
+import json
 import logging
+import re
+from contextlib import suppress
 from typing import Any
 
 from bytenmt.reporter import Reporter, as_json
 
 FORMATS = ("text", "json")
+PLAIN_VALUE = re.compile(r"[!#-<>-\[\]-~]+")  # printable ASCII without space, =, quotes and backslash
 
 
 class Log:
@@ -22,15 +26,24 @@ class Log:
     def say(self, event: str, level: str = "info", **more: Any) -> None:
         """An event and what belongs to it."""
         if self._json:
-            self._reporter.say(as_json(event, level, **more))
-            return
-        told = " ".join(f"{name}={value}" for name, value in more.items())
-        self._reporter.say(f"bytenmt: {'' if level == 'info' else level + ': '}{event} {told}".rstrip())
+            line = as_json(event, level, **more)
+        else:
+            fields = " ".join(f"{name}={quoted(value)}" for name, value in more.items())
+            line = f"bytenmt: {'' if level == 'info' else level + ': '}{event} {fields}".rstrip()
+        with suppress(OSError):  # a terminal that was closed, a full disk: requests are answered all the same
+            self._reporter.say(line)
 
     def request(self, **more: Any) -> None:
         """A request that was answered."""
         if self._requests:
             self.say("request", **more)
+
+
+def quoted(value: object) -> str:
+    """Return a value of a text log so that it cannot be taken for more than one field: as it is, or as a JSON
+    string in ASCII where it holds spaces, `=`, quotes or what is not printable."""
+    text = str(value)
+    return text if PLAIN_VALUE.fullmatch(text) else json.dumps(text)
 
 
 class FromUvicorn(logging.Handler):
