@@ -109,6 +109,11 @@ class Keys:
             raise BytenmtError(f"{path} holds no API key: give one a line, or leave --api-keys out")
         return cls(keys)
 
+    def replace(self, others: Keys) -> None:
+        """Take the keys of another object instead; whoever holds this one, as an open websocket does, checks
+        by them from now on."""
+        self._digests = others._digests
+
     @property
     def required(self) -> bool:
         """Whether a request needs one."""

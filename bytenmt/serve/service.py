@@ -120,6 +120,19 @@ class Service:
         self.languages = Languages(list(self.workers))
         self.documents = DocumentPool(self.limits)
 
+    def replace_models(
+        self,
+        workers: Mapping[Direction, Worker],
+        detector: Detector,
+        glossaries: Mapping[Direction, Glossary],
+    ) -> list[Worker]:
+        """Have requests that come from now on answered by these, of the same directions. Return the former
+        workers, which may still be at work; in the event loop's thread, so that none is asked any more."""
+        former = list(self.workers.values())
+        self.workers, self.detector, self.glossaries = workers, detector, glossaries
+        self._rules.clear()
+        return former
+
     def admitted(self, n_characters: int, client: Client = UNKNOWN_CLIENT) -> Admission:
         """Count a request of so many characters as in flight. Raises Refusal (429) where too many are: of all
         clients, or of this one."""

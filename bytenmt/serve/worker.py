@@ -84,6 +84,7 @@ class Worker:
         self._jobs: set[Job] = set()
         self.n_running = 0  # sentences side by side, for whoever looks
         self.n_steps = self.n_sentence_steps = 0
+        self._finishing = False
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -99,6 +100,10 @@ class Worker:
     def drop(self, job: Job) -> None:
         """Nobody waits for it any more; from any thread. on_done may still be called."""
         self._commands.put(("drop", job))
+
+    def finish(self) -> None:
+        """End the thread when all jobs that were submitted have ended; from any thread, without waiting."""
+        self._commands.put(("finish", None))
 
     def stop(self, seconds: float = 10.0) -> None:
         """End the thread; what it was at is left."""
@@ -123,9 +128,14 @@ class Worker:
         """Carry out what has been asked for since; wait for it where there is nothing else to do. False: the
         thread is to end."""
         idle = not any(lane.scheduler.busy for lane in self._lanes.values())
+        if idle and self._finishing and self._commands.empty():
+            return False
         while idle or not self._commands.empty():
             idle = False
             what, job = self._commands.get()
+            if what == "finish":
+                self._finishing = True
+                continue
             if job is None:
                 return False
             if what == "submit":

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytenmt.decoding.constraints.glossary import Glossary, Term
+from bytenmt.decoding.constraints.glossary import LONGEST_TEXT, Glossary, Term
 from bytenmt.decoding.constraints.nesting import ANYWHERE, ROOT, Place, places
 from bytenmt.decoding.constraints.rules import LIMIT, UNMET, Rules
 from bytenmt.decoding.constraints.words import ban_of
@@ -98,7 +98,30 @@ def test_a_table_is_read(tmp_path: Path) -> None:
     assert read.exact == {"API": Term("API", (), ("에이피아이",))}
 
 
-@pytest.mark.parametrize("line", [b"server", b"\tx", b"a\t", b"a\tb|", b"a\t!", b"a\tb\tc", b"a\t\xff"])
+LONG = b"x" * (LONGEST_TEXT + 1)
+
+
+def test_the_longest_term_and_target_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "terms.tsv"
+    file.write_bytes(LONG[1:] + b"\t" + LONG[1:] + b"\n")
+    assert list(Glossary.read(file).folded) == ["x" * LONGEST_TEXT]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"server",
+        b"\tx",
+        b"a\t",
+        b"a\tb|",
+        b"a\t!",
+        b"a\tb\tc",
+        b"a\t\xff",
+        LONG + b"\tb",
+        b"a\tb|" + LONG,
+        b"a\t" + b"b|" * 5_000 + b"b",
+    ],
+)
 def test_a_line_that_is_none_is_told(tmp_path: Path, line: bytes) -> None:
     file = tmp_path / "terms.tsv"
     file.write_bytes(b"a\tb\n" + line + b"\n")

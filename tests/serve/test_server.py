@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
+import signal
 import socket
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
+import click
 import pytest
 from click.testing import CliRunner
 from made_up_engine import make_run
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from bytenmt.cli.console import Command
 from bytenmt.cli.main import main
 from bytenmt.serve.http.server import MOST_HEAD, listening
 from tools.served import SECONDS, Served, served
@@ -140,6 +146,87 @@ def test_slow_and_broken_clients_are_left(run: Path, tmp_path: Path) -> None:
         assert json.loads(server.text("health")) == {"status": "ok"}
         assert server.end() == 0
     assert not any("Traceback" in line for line in server.lines())
+
+
+def test_it_reads_models_and_keys_again_under_load(tmp_path: Path) -> None:
+    """At SIGHUP: every request of eight clients is answered, at last by the new model, and with the new
+    key."""
+    run, keys = make_run(tmp_path / "run", "convs2s"), tmp_path / "keys"
+    keys.write_text("old\nboth\n")
+    arguments = ("-m", f"ko-en={run}", "--api-keys", keys, "--max-len-b", "20", "--log-format", "json")
+    with served(tmp_path, *arguments) as server:
+        asked = {"q": "하나 둘", "source": "ko", "target": "en", "api_key": "both"}
+        before = server.ask("translate", **asked)
+        found: list[Any] = []
+        enough = threading.Event()
+
+        def load() -> None:
+            while not enough.is_set():
+                try:
+                    found.append(server.ask("translate", **asked))
+                except Exception as error:
+                    found.append(error)
+
+        threads = [threading.Thread(target=load) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        shutil.rmtree(run)
+        make_run(run, "convs2s", seed=7)
+        keys.write_text("new\nboth\n")
+        for n in (1, 2):
+            server.process.send_signal(signal.SIGHUP)
+            wait_for_event(server, "reloaded", n)
+        n_before = len(found)
+        until = time.monotonic() + SECONDS
+        while len(found) < n_before + 16 and time.monotonic() < until:
+            time.sleep(0.01)
+        enough.set()
+        for thread in threads:
+            thread.join(SECONDS)
+        after = server.ask("translate", **asked)
+        assert server.ask("translate", **asked | {"api_key": "new"}) == after
+        with pytest.raises(HTTPError, match="403"):
+            server.ask("translate", **asked | {"api_key": "old"})
+        assert server.end() == 0
+    assert before != after and found[-1] == after
+    assert all(one in (before, after) for one in found), found
+
+
+def wait_for_event(server: Served, event: str, n: int) -> None:
+    """Until the log has an event n times."""
+    until = time.monotonic() + SECONDS
+    while sum(f'"event": "{event}"' in line for line in server.lines()) < n:
+        assert time.monotonic() < until, server.lines()
+        time.sleep(0.05)
+
+
+def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is given by variables is what is given by options, and options come first."""
+    command = main.get_command(None, "serve")  # type: ignore[arg-type]
+    assert isinstance(command, Command)
+    values: dict[str, str] = {}
+    arguments: list[str] = []
+    for option in command.params:
+        name = max(option.opts, key=len)
+        least = getattr(option.type, "min", None)
+        value = "a" if least is None else str(max(1, least))
+        if isinstance(option.type, click.Choice):
+            value = str(option.type.choices[-1])
+        if isinstance(option, click.Option) and option.is_flag:
+            value = "false" if option.secondary_opts else "true"
+            arguments.append([*option.secondary_opts, name][0])
+        else:
+            value = "a b" if option.multiple else value
+            arguments += [part for one in value.split() for part in (name, one)]
+        values["BYTENMT_SERVE_" + name[2:].replace("-", "_").upper()] = value
+    with command.make_context("serve", arguments) as context:
+        expected = dict(context.params)
+    for variable, value in values.items():
+        monkeypatch.setenv(variable, value)
+    with command.make_context("serve", []) as context:
+        assert context.params == expected and None not in expected.values()
+    with command.make_context("serve", ["--port", "2"]) as context:
+        assert context.params["port"] == 2
 
 
 def refused(*arguments: str | Path) -> str:

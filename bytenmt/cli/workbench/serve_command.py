@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -213,23 +214,24 @@ def serve(
     LibreTranslate's API, and a page at /.
 
     Languages that no model joins directly are joined over others. SIGTERM ends it when what was accepted is
-    answered. It listens on this machine alone unless --host says otherwise: give --api-keys then, and put a
-    proxy that speaks TLS before it, named by --trusted-proxy.
+    answered; SIGHUP has it read models, glossaries and keys again, while it answers. Every option can be
+    given by an environment variable, --max-queue by BYTENMT_SERVE_MAX_QUEUE; several values have spaces
+    between them. It listens on this machine alone unless --host says otherwise: give --api-keys then, and put
+    a proxy that speaks TLS before it, named by --trusted-proxy.
     """
     _check_packages()
     from bytenmt.serve.detect import Detector
     from bytenmt.serve.explain import Explainer
     from bytenmt.serve.http.access import AccessPolicy, is_loopback
-    from bytenmt.serve.http.app import Server
+    from bytenmt.serve.http.app import Loaded, Server
     from bytenmt.serve.http.logs import Log
-    from bytenmt.serve.http.server import listening, run
+    from bytenmt.serve.http.server import ignore_hang_ups, listening, run
     from bytenmt.serve.languages import Languages
     from bytenmt.serve.limits import Keys, Limits
     from bytenmt.serve.service import Service
     from bytenmt.serve.suggestions import Suggestions
 
     directions = _directions(models)
-    keys = Keys.read(api_keys) if api_keys else Keys()
     taken = Suggestions(suggestions) if suggestions else None
     texts = _named(samples, "--detect-text", "ko=FILE")
     limits = Limits(
@@ -246,16 +248,38 @@ def serve(
     )
     _check_access(allowed_origins, trusted_proxies)
     kept = _kept(keep)
-    terms = _glossaries(glossaries, directions)
     log = Log(Console(), log_format, log_requests)
-    with listening(host, port) as listener:
+
+    def load() -> Loaded:
+        """Read all files; again when a signal asks for it."""
+        keys = Keys.read(api_keys) if api_keys else Keys()
+        terms = _glossaries(glossaries, directions)
         workers, runtimes = _workers(directions, precision, threads, search, kept)
         detector = Detector(Languages(list(workers)).all, _profiles(runtimes, texts))
-        service = Service(workers, detector, limits, keep=kept, glossaries=terms)
+        return Loaded(workers, detector, terms, keys, Explainer(runtimes))
+
+    ignore_hang_ups()
+    with listening(host, port) as listener:
+        loaded = load()
+        service = Service(loaded.workers, loaded.detector, limits, keep=kept, glossaries=loaded.glossaries)
         access = AccessPolicy(allowed_hosts, allowed_origins, is_loopback(listener.getsockname()[0]))
-        explain = Explainer(runtimes)
-        server = Server(service, log, keys, taken, explain, access=access, trusted_proxies=trusted_proxies)
+        server = Server(
+            service,
+            log,
+            loaded.keys,
+            taken,
+            loaded.explain,
+            access=access,
+            trusted_proxies=trusted_proxies,
+            load=load,
+        )
         run(server, listener, patience)
+
+
+for _parameter in serve.params:
+    if isinstance(_parameter, click.Option):
+        _name = max(_parameter.opts, key=len).lstrip("-")
+        _parameter.envvar = f"BYTENMT_SERVE_{_name.replace('-', '_').upper()}"
 
 
 def _check_packages() -> None:
@@ -347,15 +371,18 @@ def _workers(
     # core answers the clients.
     threads = threads or max(1, min(MOST_THREADS, n_cores() // (len(directions) + 1)))
     workers, runtimes = {}, {}
-    for direction, paths in directions.items():
-        spec = EngineSpec(AUTO, "cpu", precision, threads)
-        runtime = load_runs(paths, spec, Console(), at_once=True)
-        if not runtime.source:
-            raise BytenmtError(f"{paths[0]} was trained without a source: it cannot translate")
-        runtimes[direction] = runtime
-        workers[direction] = Worker(_maker(runtime, given), str(direction))
-        _warm(workers[direction], keep)
-        detail(f"{direction}: {', '.join(map(str, paths))}")
+    with ExitStack() as stack:  # what was loaded before another model fails does not stay
+        for direction, paths in directions.items():
+            spec = EngineSpec(AUTO, "cpu", precision, threads)
+            runtime = load_runs(paths, spec, Console(), at_once=True)
+            if not runtime.source:
+                raise BytenmtError(f"{paths[0]} was trained without a source: it cannot translate")
+            runtimes[direction] = runtime
+            workers[direction] = Worker(_maker(runtime, given), str(direction))
+            stack.callback(workers[direction].finish)
+            _warm(workers[direction], keep)
+            detail(f"{direction}: {', '.join(map(str, paths))}")
+        stack.pop_all()
     return workers, runtimes
 
 

@@ -15,7 +15,6 @@ from bytenmt.decoding.constraints.words import begins_wordlike, ends_wordlike
 from bytenmt.errors import DataError
 from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, first_invalid
 
-
 # The search tries every target at every step and must write out the one it chooses, byte by byte: one of
 # megabytes would take minutes. These are several times what a sentence has.
 LONGEST_TEXT = 1_000  # bytes of a term or of one of its targets

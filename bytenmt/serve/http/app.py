@@ -6,9 +6,9 @@ Knows requests and the service; knows neither workers nor models.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -20,7 +20,9 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from bytenmt.decoding.constraints.glossary import Glossary
 from bytenmt.errors import BytenmtError
+from bytenmt.serve.detect import Detector
 from bytenmt.serve.http import openapi
 from bytenmt.serve.http.access import AccessPolicy, CheckAccess
 from bytenmt.serve.http.asked import Asked, asked
@@ -34,15 +36,27 @@ from bytenmt.serve.languages import Direction, name_of
 from bytenmt.serve.limits import Client, Keys, Refusal
 from bytenmt.serve.service import AUTO, Service, Translated
 from bytenmt.serve.suggestions import Suggestions
+from bytenmt.serve.worker import Worker
 
 Explain = Callable[[Direction, str, str], Coroutine[Any, Any, dict[str, Any]]]
+
+
+class Loaded(NamedTuple):
+    """What a server reads from files: see Service and Server for the values."""
+
+    workers: Mapping[Direction, Worker]
+    detector: Detector
+    glossaries: Mapping[Direction, Glossary]
+    keys: Keys
+    explain: Explain | None
 
 
 @dataclass
 class Server:
     """What the routes share. suggestions: None where none are taken; explain: what is known of a line and its
     translation besides, None where nothing is; access: which sites may use it; trusted_proxies: addresses and
-    networks whose X-Forwarded-For and X-Forwarded-Proto headers are believed."""
+    networks whose X-Forwarded-For and X-Forwarded-Proto headers are believed; load: reads models, glossaries
+    and keys again, None where `reload` has no effect."""
 
     service: Service
     log: Log
@@ -52,6 +66,26 @@ class Server:
     shelf: Shelf = field(default_factory=Shelf)
     access: AccessPolicy = field(default_factory=AccessPolicy)
     trusted_proxies: Sequence[str] = ()
+    load: Callable[[], Loaded] | None = None
+
+    async def reload(self) -> None:
+        """Read models, glossaries and keys again. Requests are answered meanwhile, those that have begun by
+        the models that they began with. What cannot be read is told in the log, and everything stays as it
+        is."""
+        if self.load is None:
+            return
+        self.log.say("reloading")
+        try:
+            loaded = await asyncio.to_thread(self.load)
+        except Exception as error:
+            self.log.say("reload failed", "error", error=f"{type(error).__name__}: {error}"[:500])
+            return
+        former = self.service.replace_models(loaded.workers, loaded.detector, loaded.glossaries)
+        self.keys.replace(loaded.keys)
+        self.explain = loaded.explain
+        for worker in former:
+            worker.finish()
+        self.log.say("reloaded")
 
     async def _asked(self, request: Request) -> tuple[Asked, Client]:
         """What a request that is allowed to asks for, and who is asking."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
+import threading
 import time
 from types import FrameType
 from typing import Any
@@ -120,11 +122,32 @@ class Graceful(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, server: Server, seconds: float) -> None:
         super().__init__(config)
         self._server, self._seconds = server, seconds
+        self._n_hang_ups = 0
+        self._reloading: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """See uvicorn, which would raise the signal again at the end."""
         self.force_exit = self.should_exit
         self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """See uvicorn; from now on, SIGHUP reloads."""
+        await super().startup(sockets)
+        if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
+
+    def _hang_up(self) -> None:
+        """Reload; once more where it is asked for in the middle."""
+        self._n_hang_ups += 1
+        if self._reloading is None:
+            self._reloading = asyncio.create_task(self._reload())
+
+    async def _reload(self) -> None:
+        n_done = 0
+        while n_done < self._n_hang_ups and not self.should_exit:
+            n_done = self._n_hang_ups
+            await self._server.reload()
+        self._n_hang_ups, self._reloading = 0, None
 
     async def on_tick(self, counter: int) -> bool:
         """See uvicorn, which calls it ten times a second."""
@@ -153,6 +176,12 @@ class Graceful(uvicorn.Server):
             await asyncio.sleep(0.02)
             self._drop_stalled()
         await super().shutdown(sockets)
+
+
+def ignore_hang_ups() -> None:
+    """Have SIGHUP do nothing until a server of this process is there to reload, and after it has ended."""
+    if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -204,6 +233,7 @@ def run(server: Server, listener: socket.socket, seconds: float = 30.0) -> None:
     try:
         Graceful(config, server, seconds).run([listener])
     finally:
+        ignore_hang_ups()  # the event loop has set the default action again, which is to end at once
         server.service.documents.close()
         for worker in server.service.workers.values():
             worker.stop()
