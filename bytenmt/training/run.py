@@ -268,7 +268,7 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume
 
 
 def _describe(trainer: Trainer) -> str:
-    n_parameters = sum(p.numel() for p in trainer.parameters)
+    n_parameters = sum(p.numel() for p in trainer.model.parameters())
     processes = f", {trainer.group.size} processes" if trainer.group.size > 1 else ""
     n_threads = torch.get_num_threads()
     threads = f", {n_threads} CPU thread{'s' * (n_threads > 1)}" if trainer.device.type == "cpu" else ""

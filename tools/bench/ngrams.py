@@ -1,0 +1,135 @@
+"""What n-gram tables cost: a decode step of the CPU engine and an update of training, with and without them.
+
+    python tools/bench/ngrams.py
+
+The two models are alike but for the tables, and are measured in turn. Decoding samples from random weights,
+so that the n-grams, and with them the rows that are read, differ at every step. An update is
+Trainer.update on batches of Trainer's own size, of random letters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
+
+import numpy as np
+import torch
+
+from bytenmt.config.schema import Config, load_config
+from bytenmt.data.batches import Batch
+from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.cpu.program.programs import pack_model
+from bytenmt.decoding.interface import Options
+from bytenmt.models import build_model
+from bytenmt.training.trainer import Trainer
+from bytenmt.utf8 import BOS, EOS
+from tools.bench.records import Record, show, write_json
+from tools.bench.steps import NEVER, Steps, contest, neighbours
+
+BENCH = "bench/ngrams"
+ARCHITECTURES = ("seq2seq", "bahdanau", "luong", "bytenet", "convs2s")
+TABLES = ["model.ngrams=[2,3,4,5,6]"]
+LINE = 50  # bytes of a line in training
+
+
+def settings(arch: str, preset: str, with_tables: bool, *more: str) -> Config:
+    return load_config(arch, preset, "", [*(TABLES if with_tables else []), *more])
+
+
+def sampling_engine(config: Config, batch: int) -> NumbaEngine:
+    """An engine whose sentences never end and draw every byte; all rows of the tables hold numbers."""
+    torch.manual_seed(1)
+    model = build_model(config.model).eval()
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        if model.embedding.ngrams is not None:
+            torch.nn.init.normal_(model.embedding.ngrams.weight, std=0.1)
+        if "decoder.output.bias" in parameters:
+            parameters["decoder.output.bias"][EOS] = NEVER
+        else:  # the logit 0, which about half of the other 255 exceed
+            parameters["decoder.output.weight"][EOS] = 0.0
+    arrays = {name: p.detach().numpy() for name, p in parameters.items()}
+    options = Options(sample=True, endless=True)
+    return NumbaEngine([pack_model(arrays, config.model, "fp32")], options, batch)
+
+
+def decode_records(options: argparse.Namespace) -> Iterator[Record]:
+    """A step with tables beside one without."""
+    for preset in options.preset:
+        for arch in options.arch:
+            for batch in options.batch:
+                actions = {
+                    name: Steps(sampling_engine(settings(arch, preset, name == "tables"), batch), batch)
+                    for name in ("tables", "none")
+                }
+                found = contest(actions, options.rounds)
+                own, other = found["tables"].best * 1e3, found["none"].best * 1e3
+                case = f"{arch} {preset} step batch={batch}"
+                yield Record(BENCH, case, own, "ms", "without tables", other, own / other)
+
+
+def update_records(options: argparse.Namespace) -> Iterator[Record]:
+    """An update with tables beside one without: CPU time, the median of options.updates in turn."""
+    for arch in options.arch:
+        configs = [settings(arch, "tiny", on, "train.precision=bf16") for on in (True, False)]
+        trainers = [Trainer(config, torch.device("cpu")) for config in configs]
+        rows = max(1, configs[0].train.max_tokens // (2 * LINE))
+        draw = np.random.default_rng(1)
+        times: list[list[float]] = [[], []]
+        for number in range(options.updates + 5):
+            batch = random_batch(draw, rows)
+            for trainer, taken in zip(trainers, times, strict=True):
+                started = time.thread_time()
+                trainer.model.train()
+                trainer.update([batch], rows * (LINE + 1))
+                taken.append(time.thread_time() - started)
+            if number == 4:  # what is compiled or allocated once
+                times = [[], []]
+        own, other = (statistics.median(taken) * 1e3 for taken in times)
+        yield Record(BENCH, f"{arch} tiny update", own, "CPU ms", "without tables", other, own / other)
+
+
+def random_batch(draw: np.random.Generator, rows: int) -> Batch:
+    """Pairs of LINE bytes a side, drawn as often as English letters come, so that n-grams recur."""
+    letters = np.frombuffer(b"eeeeeeetttttaaaaooooiiiinnnnssshhhrrrddllcumwfgypbvk      ", np.uint8)
+    source, target = (draw.choice(letters, (rows, LINE + 2)).astype(np.uint8) for _ in range(2))
+    target[:, 0] = BOS
+    for part in (source, target):
+        part[:, -1] = EOS
+    lengths = np.full(rows, LINE + 1, np.int64)
+    return Batch(source[:, 1:], lengths, target, lengths.copy())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="What n-gram tables cost.")
+    parser.add_argument("--arch", nargs="+", choices=ARCHITECTURES, default=list(ARCHITECTURES))
+    parser.add_argument("--preset", nargs="+", default=["tiny", "base"])
+    parser.add_argument("--batch", nargs="+", type=int, default=[1, 32])
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--updates", type=int, default=200)
+    parser.add_argument("--only", choices=("decode", "update"))
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    print(neighbours(), file=sys.stderr)
+    records: list[Record] = []
+    for name, made in (("decode", decode_records(options)), ("update", update_records(options))):
+        if options.only in (None, name):
+            for record in made:
+                records.append(record)
+                print(show([record]).splitlines()[-1], file=sys.stderr, flush=True)
+    print(show(records))
+    if options.json:
+        write_json(options.json, records)
+
+
+if __name__ == "__main__":
+    main()
