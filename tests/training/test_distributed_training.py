@@ -64,12 +64,14 @@ def records(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
 
 
-@pytest.mark.parametrize("arch", ["convs2s", "seq2seq"])
-def test_processes_share_one_run(arch: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arch", "more"), [("convs2s", []), ("seq2seq", ["model.ngrams=[2,3]", "model.ngram_rows=64"])]
+)
+def test_processes_share_one_run(arch: str, more: list[str], tmp_path: Path) -> None:
     """40 updates of two processes have the losses of one, and the same validation; a run that two began
     is finished by one."""
     write_texts(tmp_path)
-    settings = ["train.max_updates=40", "train.valid_every=20", "train.update_freq=2", "train.ema=0.9"]
+    settings = ["train.max_updates=40", "train.valid_every=20", "train.update_freq=2", "train.ema=0.9", *more]
     settings += ["train.valid_lines=4", "train.lr=0.01"]
     train_as_one(ALONE, arch, tmp_path / "one", tmp_path, settings)
     results(train_as_one, arch, tmp_path / "two", tmp_path, [*settings, "train.max_updates=25"])
