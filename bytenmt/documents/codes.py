@@ -7,6 +7,7 @@ Knows strings; knows no format and no translator.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
@@ -102,17 +103,25 @@ def put_back(source: Parts, output: str) -> tuple[Parts, bool]:
     if not codes:
         return ((Part(output),) if output else ()), True
     partner, unused, stack = partners(source), dict(codes), list[int]()
+    waiting: dict[tuple[str, str], deque[int]] = {}  # by text and kind: the codes that were not met yet
+    for index, part in codes.items():
+        waiting.setdefault((part.text, part.kind), deque()).append(index)
     parts, last, whole = list[Part](), 0, True
     by_length = sorted({part.text for part in codes.values()}, key=len, reverse=True)
     for match in re.finditer("|".join(map(re.escape, by_length)), output):
         if match.start() > last:
             parts.append(Part(output[last : match.start()]))
         last = match.end()
-        index = _fitting(match[0], unused, partner, stack)
-        if index is None:
+        closing = partner[stack[-1]] if stack and source[partner[stack[-1]]].text == match[0] else None
+        fitting = _fitting(match[0], waiting, closing)
+        if fitting is None:
             whole = False
             continue
-        parts.append(unused.pop(index))
+        if fitting == closing:
+            stack.pop()
+        elif source[fitting].kind == OPEN:
+            stack.append(fitting)
+        parts.append(unused.pop(fitting))
     if last < len(output):
         parts.append(Part(output[last:]))
     while stack:
@@ -155,18 +164,19 @@ def apart(parts: Parts, read: Callable[[str], Iterable[Part]], escaped: Callable
     return tuple(best)
 
 
-def _fitting(text: str, unused: dict[int, Part], partner: dict[int, int], stack: list[int]) -> int | None:
-    """Which of the source's codes a code of the output is; what is open is noted in `stack`."""
-    for index, part in unused.items():
-        if part.text != text:
-            continue
-        if part.kind == CLOSE:
-            if stack and partner[stack[-1]] == index:
-                stack.pop()
-                return index
-        elif part.kind == ALONE or not (stack and unused[partner[stack[-1]]].text == text):
-            # What could close the innermost pair as well, as ** does, closes it.
-            if part.kind == OPEN:
-                stack.append(index)
-            return index
-    return None
+def _fitting(text: str, waiting: dict[tuple[str, str], deque[int]], closing: int | None) -> int | None:
+    """Return which of the source's codes a code of the output is, or None; it waits no more.
+
+    closing: the code that closes the innermost open pair, where this text may be it. What could close the
+    innermost pair as well, as ** does, closes it.
+    """
+    kinds = (ALONE,) if closing is not None else (ALONE, OPEN)
+    first = [line[0] for kind in kinds if (line := waiting.get((text, kind)))]
+    if closing is not None:
+        first.append(closing)
+    if not first:
+        return None
+    index = min(first)
+    if index != closing:
+        next(line for kind in kinds if (line := waiting.get((text, kind))) and line[0] == index).popleft()
+    return index

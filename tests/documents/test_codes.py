@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 
 import pytest
@@ -74,6 +75,20 @@ def test_none_is_lost_whatever_a_translator_does(pieces: list[str]) -> None:
     source = strings("".join(pieces))
     for output in ("", "word", flat(source)[::-1], flat(source)[3:], flat(source) * 2):
         assert Counter(codes(put_back(source, output)[0])) == Counter(codes(source))
+
+
+def test_many_codes_are_put_back_in_linear_time() -> None:
+    """In the order of the source and against it."""
+    seconds = []
+    for n in (2000, 8000):
+        names = [f"{{a{number}}}" for number in range(n)]
+        source = strings(" word ".join(names))
+        began = time.process_time()
+        for output in (" word ".join(names), " word ".join(reversed(names))):
+            parts, whole = put_back(source, output)
+            assert whole and len(parts) == 2 * n - 1
+        seconds.append(time.process_time() - began)
+    assert seconds[1] < 8 * seconds[0] + 0.05
 
 
 def test_placeholders_of_many_kinds() -> None:
