@@ -247,5 +247,5 @@ def warmup() -> None:
         plan = epoch_plan(corpus.source_lengths, corpus.target_lengths, 100, 0, 0)
         for _ in batches(corpus, plan):
             pass
-    compile_all(nicer=0)
+    compile_all(niceness=0)
     say(f"compiled in {time.monotonic() - began:.1f} s; kept in {folders()[0].path}")

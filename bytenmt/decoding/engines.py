@@ -6,11 +6,9 @@ runs come from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from threading import Timer
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.config.schema import tells_alignment
@@ -23,13 +21,13 @@ from bytenmt.storage.needs import require, state_bytes
 from bytenmt.storage.weights import StoredWeights, restored
 
 if TYPE_CHECKING:
+    from bytenmt.decoding.cpu.compilation import Compilation
     from bytenmt.decoding.cpu.program.packed_model import PackedModel
     from bytenmt.decoding.cpu.session import Run
     from bytenmt.models.base import Model
 
 MOST_THREADS = 2  # of the numba engine unless told otherwise: more than that wait for the memory
 FEW = 16  # sentences side by side until the engine is compiled
-PATIENCE = 2.0  # seconds until a user is told why nothing happens yet
 
 EngineMaker = Callable[[int], Engine]  # for a capacity
 Maker = Callable[[Options, Speculation | None], EngineMaker]  # of loaded runs
@@ -41,6 +39,7 @@ class Made(NamedTuple):
     maker: Maker
     reader: Callable[[], Reader]
     attention: Callable[[], list[Attention]]
+    compilation: Compilation | None = None  # of the kernels, where NumPy decodes until they are compiled
 
 
 def sized(
@@ -69,7 +68,7 @@ def compiled(
     """Packed models; each in its file's own precision unless told otherwise. at_once: where the kernels are
     not on the disk yet, NumPy answers while a child compiles them, in fp32, if no other precision was asked
     for."""
-    from bytenmt.decoding.cpu.compilation import Compilation, call_all
+    from bytenmt.decoding.cpu.compilation import Compilation, load_or_compile
     from bytenmt.decoding.cpu.interpreter import run
     from bytenmt.decoding.cpu.program.programs import pack_model
     from bytenmt.decoding.cpu.uncompiled import run_in_numpy
@@ -86,16 +85,16 @@ def compiled(
         return [there if there.precision == exact else packed_in(exact, one) for there, (_, one) in given]
 
     made = _of_packed(read, lambda: packed, exactly, n_threads(spec), run)
-    compilation = Compilation(packed[0], source) if at_once and exact == "fp32" else None
+    compilation = Compilation(packed[0], source, reporter=reporter) if at_once and exact == "fp32" else None
     if compilation is None or compilation.done():
-        with told_of_compiling(reporter):
-            call_all(packed, source)
+        load_or_compile(packed, source, reporter)
         return made
     reporter.say(
         "bytenmt: the decode kernels are compiled for this machine, once, beside this: it takes about a"
-        " minute, and NumPy decodes until then"
+        " minute, and NumPy decodes a few lines until then; many lines wait"
     )
-    return _meanwhile(_of_packed(read, exactly, exactly, 1, run_in_numpy()), made, compilation.over)
+    in_numpy = _of_packed(read, exactly, exactly, 1, run_in_numpy())
+    return _meanwhile(in_numpy, made, compilation.ready)._replace(compilation=compilation)
 
 
 def _of_packed(
@@ -152,26 +151,6 @@ def _meanwhile(now: Made, later: Made, ready: Callable[[], bool]) -> Made:
         return [meanwhile.MeanwhileAttention(one, then(which), ready) for which, one in given]
 
     return Made(maker, lambda: meanwhile.MeanwhileReader(now.reader(), later.reader, ready), attention)
-
-
-@contextmanager
-def told_of_compiling(reporter: Reporter) -> Iterator[None]:
-    """Report where kernels are compiled, because they are not on the disk yet."""
-    from bytenmt.decoding.cpu.interpreter import run
-
-    def tell() -> None:
-        if run.stats.cache_misses:  # type: ignore[attr-defined]
-            reporter.say(
-                "bytenmt: compiling the decode kernels for this machine, once: it takes about a minute"
-            )
-
-    timer = Timer(PATIENCE, tell)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def in_pytorch(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec) -> Made:

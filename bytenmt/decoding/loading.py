@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from bytenmt.models.base import Model
 
 
+FEW_SENTENCES = 16  # that NumPy decodes sooner than the kernels are compiled
+
+
 class Run(NamedTuple):
     """A run that was loaded. file: of its weights; precision: of the matrices in it."""
 
@@ -63,6 +66,11 @@ class Runtime:
         """What tells where each run with attention attends. Of loaded runs."""
         assert self.made is not None
         return self.made.attention()
+
+    def prepare(self, n_sentences: int) -> None:
+        """Wait for kernels that are being compiled where so many sentences would take NumPy longer."""
+        if n_sentences > FEW_SENTENCES and self.made is not None and self.made.compilation is not None:
+            self.made.compilation.wait()
 
     @property
     def search(self) -> SearchDefaults | None:

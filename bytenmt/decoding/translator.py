@@ -66,13 +66,15 @@ class Translator:
     >>> for part in Translator.load("runs/mine").stream("오후 3시 40분"):  # as it is decoded
     ...     message = part.encode()
 
-    make_engine: for so many sentences at most side by side, with the same `settings.search`. source: whether
+    make_engine: for so many sentences at most side by side, with the same `settings.search`. prepare: is
+    called with their number before sentences are decoded together. source: whether
     the runs were trained with one; without, they are asked for their likeliest text, whatever the line.
     longest_source: bytes of the lines that they know. group: the processes that share the work.
     """
 
     make_engine: Callable[[int], Engine]
     _: KW_ONLY
+    prepare: Callable[[int], None] = lambda n_sentences: None
     settings: Settings = field(default_factory=Settings)
     source: bool = True
     longest_source: int = 1000
@@ -122,6 +124,7 @@ class Translator:
         settings = (Settings.of(named) if settings is None else settings).with_defaults(runtime.search)
         return cls(
             runtime.maker(settings.search),
+            prepare=runtime.prepare,
             settings=settings,
             source=runtime.source,
             longest_source=runtime.max_source_bytes,
@@ -234,6 +237,7 @@ class Translator:
     def _decode(self, requests: Sequence[Request]) -> list[list[Hypothesis]]:
         """The hypotheses of each request, in their order; in a group of all processes' shares."""
         rank, size = (self.group.rank, self.group.size) if self.group else (0, 1)
+        self.prepare(len(requests))
         own: dict[int, list[Hypothesis]] = {}
         for capacity, indices in self._classes(requests):
             mine = indices[rank::size]

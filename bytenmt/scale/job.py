@@ -64,6 +64,13 @@ class Steps(NamedTuple):
         return Finished(block.number, len(part), len(rows), failed, n_bytes)
 
 
+class JobResult(NamedTuple):
+    """n_failed: rows without a translation, of this job and of those that it went on with; summary: a line."""
+
+    n_failed: int
+    summary: str
+
+
 Runner = Callable[[Steps, Sequence[Block]], Iterator[Finished]]
 
 
@@ -76,9 +83,9 @@ def alone(steps: Steps, blocks: Sequence[Block]) -> Iterator[Finished]:
 
 def run(
     steps: Steps, blocks: Sequence[Block], manifest: Manifest, runner: Runner, reporter: Reporter = SILENT
-) -> str:
-    """Do what is not done of the blocks; a line that tells what came of it. reporter: is told how far it is,
-    and at which rate. Raises what the runner raises."""
+) -> JobResult:
+    """Do the blocks that are not done yet. reporter: is told how far it is, and at which rate. Raises what the
+    runner raises."""
     left = [block for block in blocks if block.number not in manifest.finished]
     n_rows, n_left = (sum(block.rows for block in some) for some in (blocks, left))
     if manifest.finished:
@@ -94,9 +101,10 @@ def run(
     if missing:
         raise BytenmtError(f"{len(missing)} of {len(blocks)} blocks have not come back: --resume does them")
     failed = sum(one.failed for one in manifest.finished.values())
-    return (
+    return JobResult(
+        failed,
         f"{n_rows:,} rows in {len(blocks):,} parts, {failed:,} without a translation;"
-        f" {_rates(done, n_bytes, time.monotonic() - begun)}"
+        f" {_rates(done, n_bytes, time.monotonic() - begun)}",
     )
 
 

@@ -7,12 +7,11 @@ processes, while the others wait. Knows no rows and no engine for data sets.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.loading import Runtime, load_runs
+from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
@@ -31,16 +30,7 @@ class Recipe:
     def load(self, reporter: Reporter = SILENT) -> Translator:
         """The translator, in this process. Raises BytenmtError."""
         settings = Settings.of(self.settings)
-        runtime = self._runtime(reporter)
+        runtime = load_runs(self.runs, self.spec, reporter)
         if not runtime.source:
             raise BytenmtError(f"{self.runs[0]} was trained without a source: it cannot translate")
         return Translator.of_runtime(runtime, settings)
-
-    def _runtime(self, reporter: Reporter) -> Runtime:
-        from bytenmt.decoding.cpu.compilation import alone
-        from bytenmt.jit import NotKept, kept_only
-
-        with suppress(NotKept), kept_only():
-            return load_runs(self.runs, self.spec, reporter)
-        with alone():
-            return load_runs(self.runs, self.spec, reporter)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -13,6 +18,7 @@ from cpu_engines import model, packed
 from made_up_engine import MadeUpEngine, made_up_text, make_run
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from bytenmt import jit
 from bytenmt.cli.workbench import serve_command
 from bytenmt.decoding import loading
 from bytenmt.decoding.cpu import compilation
@@ -21,11 +27,13 @@ from bytenmt.decoding.cpu.meanwhile import FEW, PIECE, Meanwhile, MeanwhileAtten
 from bytenmt.decoding.cpu.reader import CpuReader
 from bytenmt.decoding.cpu.uncompiled import run_in_numpy
 from bytenmt.decoding.interface import EngineSpec, Options, Request
+from bytenmt.decoding.loading import FEW_SENTENCES
 from bytenmt.decoding.names import AUTO
 from bytenmt.decoding.reading import Reading
 from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.translator import Translator
 from bytenmt.jit import NotKept
+from bytenmt.kernel_cache import PACKAGE
 from bytenmt.reporter import Reporter
 from bytenmt.serve.languages import Direction
 
@@ -62,9 +70,17 @@ class Child:
 
     begun: ClassVar[list[Child]] = []
     ended: ClassVar[bool] = False
+    stdin = None
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self.begun.append(self)
+        self.killed = False
+
+    def kill(self) -> None:
+        self.killed = True
+
+    def wait(self) -> None:
+        pass
 
     def poll(self) -> int | None:
         return 0 if self.ended else None
@@ -72,13 +88,16 @@ class Child:
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether kernels are on the disk, as whoever looks there is told; a process compiles them until then."""
+    """Whether kernels are on the disk, as whoever looks there is told; a process compiles them until then.
+    Who compiles them itself, in this process, adds an entry."""
     there = [False]
     call = compilation.call_all
 
     def call_all(*given: Any) -> None:
-        if not there[0]:
+        if not there[0] and jit._KEPT_ONLY.get():
             raise NotKept
+        if not there[0]:
+            there.append(True)
         call(*given)
 
     class One(Child):
@@ -86,7 +105,8 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
             return 0 if there[0] else super().poll()
 
     monkeypatch.setattr(compilation, "call_all", call_all)
-    monkeypatch.setattr(compilation, "LOOKS", 0.0)
+    monkeypatch.setattr(compilation, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(compilation, "_children", {})
     monkeypatch.setattr(compilation.subprocess, "Popen", One)
     monkeypatch.setattr(Child, "ended", False)
     Child.begun.clear()
@@ -112,7 +132,7 @@ def test_numpy_answers_until_the_kernels_are_there(kernels: list[bool], tmp_path
     found = translator.translate(lines)
     (engine,) = translator._engines.values()
     assert isinstance(engine, Meanwhile) and works_by(engine._engine) is run_in_numpy()
-    assert len(told.lines) == 1 and "NumPy decodes until then" in told.lines[0]
+    assert len(told.lines) == 1 and "NumPy decodes a few lines until then" in told.lines[0]
     kernels[0] = True
     assert translator.translate(lines) == found
     assert works_by(engine._engine) is compiled_run and engine.capacity == engine._engine.capacity
@@ -223,9 +243,8 @@ def waiting(wanted: EngineSpec, at_once: bool) -> Callable[[Path], Any]:
 )
 def test_others_wait(load: Callable[[Path], Any], kernels: list[bool], tmp_path: Path) -> None:
     """Who asks for this engine, for a precision that is its own, or for the same engine in every call."""
-    run = make_run(tmp_path / "run")
-    with pytest.raises(NotKept):
-        load(run)
+    load(make_run(tmp_path / "run"))
+    assert kernels[1:] == [True] and not Child.begun
 
 
 def test_where_nothing_is_kept_the_engine_is_compiled_in_place(
@@ -239,17 +258,20 @@ def test_where_nothing_is_kept_the_engine_is_compiled_in_place(
     assert isinstance(engine, Meanwhile) and works_by(engine._engine) is run_in_numpy()
     monkeypatch.setattr(Child, "ended", True)
     assert dict(decode(engine, [request]))[0][0].text == found[0][0].text
-    assert works_by(engine._engine) is compiled_run
+    assert works_by(engine._engine) is compiled_run and kernels[1:] == [True]
 
 
 def test_a_server_begins_at_once(kernels: list[bool], tmp_path: Path) -> None:
     """It has translated a line when it begins, and waits for a precision that NumPy has not."""
     runs = {Direction("ko", "en"): [make_run(tmp_path / "run")]}
-    workers, _ = serve_command._workers(runs, AUTO, 1, {})
+    workers, _ = serve_command._workers(runs, AUTO, 1, {}, ())
     for worker in workers.values():
         worker.stop()
-    with pytest.raises(NotKept):
-        serve_command._workers(runs, "w8a8", 1, {})
+    assert len(Child.begun) == 1 and len(kernels) == 1
+    workers, _ = serve_command._workers(runs, "w8a8", 1, {}, ())
+    for worker in workers.values():
+        worker.stop()
+    assert len(Child.begun) == 1 and len(kernels) == 2
 
 
 def test_numpy_keeps_to_its_thread() -> None:
@@ -262,14 +284,133 @@ def test_numpy_keeps_to_its_thread() -> None:
 
 
 def test_one_process_compiles(kernels: list[bool]) -> None:
-    """The others begin none, and who needs the kernels waits for it."""
+    """The others begin none, and who needs the kernels waits for it; where it was stopped, one begins."""
     one = packed(model("seq2seq"))
-    with compilation.alone():
-        assert compilation._others_compile()
-        other = compilation.Compilation(one, True)
-        assert not other.done() and not Child.begun
+    with compilation.compilation_lock():
+        assert compilation.is_locked()
+        other, late = compilation.Compilation(one, True), compilation.Compilation(one, True)
+        assert not other.done() and not other.ready() and not Child.begun
+    assert not compilation.is_locked() and not late.ready() and len(Child.begun) == 1
     kernels[0] = True
-    assert other.done(wait=True) and not compilation._others_compile()
+    assert other.done(wait=True) and other.ready() and late.ready()
     kernels[0] = False
+    compilation._children.clear()
     compilation.Compilation(one, True)
-    assert len(Child.begun) == 1
+    compilation.Compilation(one, True)
+    assert len(Child.begun) == 2  # of this process, too, there is one
+
+
+@pytest.mark.parametrize("n_lines", [FEW_SENTENCES, FEW_SENTENCES + 1])
+def test_many_sentences_wait_for_the_kernels(
+    n_lines: int, kernels: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NumPy would take longer over them; who waits is told so now and then."""
+    told, waited = Told(), list[float]()
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        kernels[0] = len(waited) == 3
+        time.sleep(0.05)
+
+    monkeypatch.setattr(compilation, "sleep", sleep)
+    monkeypatch.setattr(compilation, "REPEAT_SECONDS", 0.01)
+    runtime = loading.load_runs([make_run(tmp_path / "run")], EngineSpec(device="cpu"), told, at_once=True)
+    translator = Translator.of_runtime(runtime, max_len_a=0.0, max_len_b=3)
+    translator.translate([f"line {number}" for number in range(n_lines)])
+    engines = [works_by(engine._engine) for engine in translator._engines.values()]  # type: ignore[attr-defined]
+    if n_lines > FEW_SENTENCES:
+        assert len(waited) == 3 and set(engines) == {compiled_run}
+        assert "still compiling the decode kernels" in told.lines[1]
+    else:
+        assert not waited and set(engines) == {run_in_numpy()} and len(told.lines) == 1
+
+
+def test_a_service_that_ends_ends_its_compiler(kernels: list[bool], tmp_path: Path) -> None:
+    loading.load_runs([make_run(tmp_path / "run")], EngineSpec(device="cpu"), at_once=True)
+    compilation.stop_child()
+    compilation.stop_child()  # there is none any more
+    assert [child.killed for child in Child.begun] == [True]
+
+
+OTHER_PACKAGE = """
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+Path("imported").touch()
+"""
+STARTS = """
+import sys
+from bytenmt.decoding.cpu import compilation
+compilation.CHILD = compilation.CHILD.replace("compile_in_child()", sys.argv[1])
+child = compilation.start_child()
+child.stdin.close()
+sys.exit(child.wait())
+"""
+
+
+@pytest.mark.parametrize("where", ["current folder", "path"])
+def test_the_child_compiles_the_package_of_its_parent(where: str, tmp_path: Path) -> None:
+    """Not the one that stands in the current folder, such as a clone, nor another one in PYTHONPATH."""
+    other = tmp_path / "bytenmt"
+    other.mkdir()
+    (other / "__init__.py").write_text(OTHER_PACKAGE, encoding="utf-8")
+    program = "import bytenmt.jit, pathlib; pathlib.Path('package').write_text(bytenmt.jit.__file__)"
+    parent = f"import sys; sys.path[:0] = [{str(PACKAGE.parent)!r}]" + STARTS
+    environment = dict(os.environ, PYTHONPATH=str(tmp_path) if where == "path" else "")
+    done = subprocess.run(
+        [sys.executable, "-c", parent, program], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "package").read_text() == str(PACKAGE / "jit.py")
+    assert not (tmp_path / "imported").exists()
+
+
+ENDS = """
+import sys
+from bytenmt.decoding.cpu import compilation
+program = "import pathlib, time; pathlib.Path('begun').touch(); time.sleep(2); pathlib.Path('done').touch()"
+compilation.CHILD = compilation.CHILD.replace(
+    "compile_in_child()",
+    "import bytenmt.decoding.cpu.compilation as c; "
+    f"c.compile_all = lambda: exec({program!r}); c.compile_in_child()",
+)
+child = compilation.start_child()
+print(child.pid, flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("ending", ["normal", "SIGTERM", "SIGKILL"])
+def test_a_signal_ends_the_compiler_and_a_normal_end_does_not(ending: str, tmp_path: Path) -> None:
+    """What a short command has begun is finished for the next one; a service that is stopped leaves nothing
+    behind."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", ENDS], cwd=tmp_path, stdin=pipe, stdout=pipe) as parent:
+        assert parent.stdin is not None and parent.stdout is not None
+        child = int(parent.stdout.readline())
+        until((tmp_path / "begun").exists)
+        if ending == "normal":
+            parent.stdin.close()
+        else:
+            parent.send_signal(getattr(signal, ending))
+        parent.wait(60)
+    until(lambda: has_ended(child))
+    assert (tmp_path / "done").exists() is (ending == "normal")
+
+
+def until(there: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not there():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process that is nobody's child here has ended, a zombie included."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True

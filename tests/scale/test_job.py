@@ -242,7 +242,8 @@ def test_arrows_batches(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With another runner than Ray."""
+    """With another runner than Ray. Its exit code tells whether rows have no translation, also of a job that
+    had nothing left to do."""
     monkeypatch.setattr(ray_data, "check_packages", lambda: None)
     monkeypatch.setattr(ray_data, "runner", lambda actors, block_bytes: alone)
     monkeypatch.chdir(tmp_path)
@@ -253,14 +254,14 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return CliRunner().invoke(main, ["translate-dataset", "in.csv", "out", "-m", "run", *more])
 
     done = call("--block-bytes", "12")
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 3, done.output
     assert "3 rows in 2 parts, 1 without a translation; 3 rows in" in done.stderr and done.stdout == ""
     assert [part.read_text() for part in sorted(Path("out").glob("part-*"))] == [
         "n,text,translation,translation_error\n1,eins,EINS0,\n2,bad,,MemoryError: too much\n",
         "n,text,translation,translation_error\n3,drei,DREI0,\n",
     ]
     again = call("--block-bytes", "12", "--resume")
-    assert again.exit_code == 0 and "3 of 3 rows are done already" in again.stderr
+    assert again.exit_code == 3 and "3 of 3 rows are done already" in again.stderr
     for more, told in (
         (("--block-bytes", "12"), "has been begun: --resume goes on"),
         (("--resume",), "begun with block-bytes 12, not"),
@@ -270,7 +271,11 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("--n-best", "2"), "No such option"),
     ):
         wrong = call(*more)
-        assert wrong.exit_code and told in wrong.stderr and "Traceback" not in wrong.stderr, wrong.output
+        assert wrong.exit_code in (1, 2) and told in wrong.stderr, wrong.output
+        assert "Traceback" not in wrong.stderr
+    Path("in.csv").write_text("n,text\n1,eins\n3,drei\n")
+    whole = CliRunner().invoke(main, ["translate-dataset", "in.csv", "whole", "-m", "run"])
+    assert whole.exit_code == 0 and "2 rows in 1 parts, 0 without" in whole.stderr, whole.output
 
 
 def test_a_missing_package_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

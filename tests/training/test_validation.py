@@ -116,6 +116,8 @@ def test_without_kernels_pytorch_decodes(monkeypatch: pytest.MonkeyPatch) -> Non
             raise NotKept
 
     class Child:
+        stdin = None
+
         def __init__(self, *_: Any, **__: Any) -> None:
             pass
 
@@ -130,6 +132,7 @@ def test_without_kernels_pytorch_decodes(monkeypatch: pytest.MonkeyPatch) -> Non
             pass
 
     monkeypatch.setattr(compilation, "call_all", call_all)
+    monkeypatch.setattr(compilation, "_children", {})
     monkeypatch.setattr(compilation.subprocess, "Popen", Child)
     decoder = a_decoder()
     options = Translator.of_runtime(decoder._runtime()).options
@@ -147,7 +150,7 @@ def test_what_is_compiled_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.nice", lambda more: called.append(more))
     compilation.compile_all()
     (nicer, (packed, source)) = called
-    assert nicer == compilation.NICER and len(packed) == 1 and source
+    assert nicer == compilation.NICENESS and len(packed) == 1 and source
 
 
 def test_the_share_of_a_training(monkeypatch: pytest.MonkeyPatch) -> None:

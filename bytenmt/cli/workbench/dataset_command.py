@@ -15,6 +15,7 @@ from bytenmt.cli.progress import Console
 from bytenmt.cli.workbench.keeping import KEEPING
 from bytenmt.errors import BytenmtError
 
+ROWS_FAILED = 3  # exit code: all rows were done, and some have no translation
 FORMATS = ("parquet", "jsonl", "csv", "text")
 
 
@@ -66,7 +67,7 @@ def translate_dataset(
 
     IN is a file or a folder of parquet, JSON lines, CSV or text. OUT is a folder of parts in the same order
     and format, of text in JSON lines, with all columns and two more; a row that fails is null and says why.
-    A job that was killed goes on by --resume. Ray's cluster is that of RAY_ADDRESS or `ray start`, else one
+    A job that was killed goes on by --resume. Exits with 3 where rows have no translation. Ray's cluster is that of RAY_ADDRESS or `ray start`, else one
     of this machine; on a cluster IN, OUT and the runs are in folders that all machines see. With
     --device cuda each actor takes a GPU.
     """
@@ -97,4 +98,7 @@ def translate_dataset(
     cut = [*blocks.blocks_of(files, of, column, to, block_bytes)]
     told = job.made_with(steps, cut, files, block_bytes)
     with manifest.kept(out, of.suffix, told, resume, Console()) as done:
-        say(f"bytenmt: {job.run(steps, cut, done, ray_data.runner(actors, block_bytes), Console())}")
+        result = job.run(steps, cut, done, ray_data.runner(actors, block_bytes), Console())
+    say(f"bytenmt: {result.summary}")
+    if result.n_failed:
+        raise SystemExit(ROWS_FAILED)

@@ -220,6 +220,7 @@ def serve(
     a proxy that speaks TLS before it, named by --trusted-proxy.
     """
     _check_packages()
+    from bytenmt.decoding.cpu.compilation import stop_child
     from bytenmt.serve.detect import Detector
     from bytenmt.serve.explain import Explainer
     from bytenmt.serve.http.access import AccessPolicy, is_loopback
@@ -273,7 +274,10 @@ def serve(
             trusted_proxies=trusted_proxies,
             load=load,
         )
-        run(server, listener, patience)
+        try:
+            run(server, listener, patience)
+        finally:
+            stop_child()
 
 
 for _parameter in serve.params:

@@ -1,0 +1,34 @@
+"""The editable installation of a checkout, as `pip install -e .` makes it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_editable(sys.argv[1]))"
+IMPORT = "import site, sys; site.addsitedir(sys.argv[1]); import bytenmt; print(bytenmt.__file__)"
+
+
+def test_the_folder_of_a_clone_is_not_taken_for_the_package(tmp_path: Path) -> None:
+    """A clone is a folder named bytenmt, too: in the folder that it lies in, Python must not take it for a
+    namespace package, in which there is nothing."""
+    clone, site = tmp_path / "bytenmt", tmp_path / "site"
+    (clone / "bytenmt").mkdir(parents=True)
+    for name in ("pyproject.toml", "README.md", "bytenmt/__init__.py", "bytenmt/errors.py"):
+        shutil.copy(ROOT / name, clone / name)
+    built = subprocess.run(
+        [sys.executable, "-c", BUILD, str(tmp_path)], cwd=clone, capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stderr
+    with zipfile.ZipFile(tmp_path / built.stdout.splitlines()[-1]) as wheel:
+        wheel.extractall(site)
+    # Without site-packages (-S), where the tests' own installation would be found.
+    for folder in (tmp_path, clone, clone / "bytenmt"):
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", IMPORT, str(site)], cwd=folder, capture_output=True, text=True
+        )
+        assert done.stdout.strip() == str(clone / "bytenmt/__init__.py"), done.stderr
