@@ -65,7 +65,7 @@ class Steps(NamedTuple):
 
 
 class JobResult(NamedTuple):
-    """n_failed: rows without a translation, of this job and of those that it went on with; summary: a line."""
+    """n_failed: rows without a translation, also of the job that this one resumed; summary: a line."""
 
     n_failed: int
     summary: str
@@ -84,8 +84,8 @@ def alone(steps: Steps, blocks: Sequence[Block]) -> Iterator[Finished]:
 def run(
     steps: Steps, blocks: Sequence[Block], manifest: Manifest, runner: Runner, reporter: Reporter = SILENT
 ) -> JobResult:
-    """Do the blocks that are not done yet. reporter: is told how far it is, and at which rate. Raises what the
-    runner raises."""
+    """Do the blocks that are not done yet. reporter: is told how far it is, and at which rate. Raises what
+    the runner raises."""
     left = [block for block in blocks if block.number not in manifest.finished]
     n_rows, n_left = (sum(block.rows for block in some) for some in (blocks, left))
     if manifest.finished:

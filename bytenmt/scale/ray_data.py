@@ -8,8 +8,13 @@ again. Knows Ray; knows no engine.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import signal
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -28,6 +33,7 @@ PER_FILE = 0.1  # CPUs of what reads or writes
 PER_READER = 16  # CPUs of the cluster for which one reads and one writes
 IN_FLIGHT = 2  # blocks that an actor has: one waits while the other is translated
 TRIES = 8  # of a block: actors that died over it all are its own fault
+SHUTDOWN_SECONDS = 10.0  # until what is left of a cluster is killed
 STARTS = 2  # of a cluster of this machine, which may have been busy
 MOST_PIECES = 1000  # into which the list of blocks is cut for Ray
 PACKAGES = ("ray", "pyarrow")
@@ -107,9 +113,11 @@ def connect() -> None:
 
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     last: Exception | None = None
+    atexit.unregister(end_cluster)
+    atexit.register(end_cluster)
     for _ in range(STARTS):
         if ray.is_initialized():
-            return
+            break
         try:
             ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         except Exception as error:  # Ray raises that itself where one of its processes is late by 15 seconds
@@ -117,6 +125,50 @@ def connect() -> None:
             ray.shutdown()
     if not ray.is_initialized():
         raise BytenmtError(f"Ray did not start: {last}")
+    if threading.current_thread() is threading.main_thread():
+        # Ray's own handler aborts with a stack trace, and its processes stay.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
+def end_cluster() -> None:
+    """End the cluster that this process started, and wait until its agents and actors are gone. A cluster
+    that others started is only left.
+
+    Ray alone lets them live on for seconds, and agents that have lost their cluster for more than a minute.
+    """
+    import ray
+
+    began = {one for one in descendants(os.getpid()) if b"ray" in _command_line(one[0])}
+    ray.shutdown()
+    deadline = time.monotonic() + SHUTDOWN_SECONDS
+    while (left := began & descendants(1)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for pid, _ in left:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def descendants(root: int) -> set[tuple[int, str]]:
+    """The processes below one, by their ids and the time that they started; none where there is no /proc."""
+    children: dict[int, list[tuple[int, str]]] = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has just ended
+            state, parent, *rest = file.read_text().rpartition(")")[2].split()
+            if state != "Z":
+                children.setdefault(int(parent), []).append((int(file.parent.name), rest[17]))
+    found, waiting = set[tuple[int, str]](), [root]
+    while waiting:
+        for one in children.get(waiting.pop(), ()):
+            found.add(one)
+            waiting.append(one[0])
+    return found
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has just ended
+        return b""
 
 
 def runner(actors: int | None, block_bytes: int) -> Runner:

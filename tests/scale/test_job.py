@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -283,3 +287,17 @@ def test_a_missing_package_is_one_line(tmp_path: Path, monkeypatch: pytest.Monke
     done = CliRunner().invoke(main, ["translate-dataset", "in", "out", "-m", "run"])
     assert done.exit_code == 1
     assert done.stderr == "bytenmt: translate-dataset needs not_there: pip install 'bytenmt[ray]'\n"
+
+
+def test_the_descendants_of_a_process() -> None:
+    """Children and theirs, and none that has ended: what a cluster is made of, and who is left of it."""
+    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stderr=subprocess.DEVNULL) as child:
+        deadline = time.monotonic() + 60
+        while len(below := ray_data.descendants(child.pid)) != 1 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(below) == 1 and below < ray_data.descendants(os.getpid())
+        assert child.pid in {pid for pid, _ in ray_data.descendants(os.getpid())}
+        child.communicate(b"\n")
+    assert not below & ray_data.descendants(1)

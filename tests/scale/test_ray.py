@@ -13,6 +13,7 @@ from made_up_engine import make_run
 
 import bytenmt
 from bytenmt.decoding.translator import Translator
+from bytenmt.scale import ray_data
 
 pytest.importorskip("ray")
 # One start of Ray for all; in a process of its own, because Ray ends what it has started by its group.
@@ -22,7 +23,10 @@ from bytenmt.cli.main import main
 
 more = ["-m", "run", "--actors", "2", "--block-bytes", "150", "--max-len-a", "0.1", "--max-len-b", "9"]
 for resume in ([], ["--resume"]):
-    main(["translate-dataset", "in.jsonl", "out", *more, *resume], standalone_mode=False)
+    try:
+        main(["translate-dataset", "in.jsonl", "out", *more, *resume], standalone_mode=False)
+    except SystemExit as ended:  # of the broken row
+        assert ended.code == 3, ended.code
 
 import ray
 from bytenmt.scale import Translate
@@ -41,12 +45,18 @@ main(["translate-dataset", "in.jsonl", "wrong", *more, "--engine", "torch", "--p
 SECONDS = 300  # until it counts as hanging
 
 
+def rays() -> set[tuple[int, str]]:
+    """The processes of this machine that Ray has started."""
+    return {one for one in ray_data.descendants(1) if b"ray" in ray_data._command_line(one[0])}
+
+
 def test_a_data_set_on_ray(tmp_path: Path) -> None:
     """Parts in order, a job that has nothing left to do, one's own, an actor that cannot begin."""
     run = make_run(tmp_path / "run")
     texts = [f"Zeile {number}" for number in range(30)]
     rows = [{"id": number, "text": text} for number, text in enumerate(texts)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + "broken\n")
+    before = rays()
     root = str(Path(bytenmt.__file__).parent.parent)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
@@ -69,5 +79,6 @@ def test_a_data_set_on_ray(tmp_path: Path) -> None:
     ]  # Ray may say something too
     own = {row["id"]: row["translation"] for row in json.loads(told)}
     assert own == {0: Translator.load(run, max_len_a=0.1, max_len_b=9).translate("eins"), 1: None}
+    assert rays() <= before  # agents and actors have ended with it
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     assert done.stderr.splitlines()[-1].startswith("bytenmt: --precision int8 is for --engine numba")

@@ -67,9 +67,9 @@ def translate_dataset(
 
     IN is a file or a folder of parquet, JSON lines, CSV or text. OUT is a folder of parts in the same order
     and format, of text in JSON lines, with all columns and two more; a row that fails is null and says why.
-    A job that was killed goes on by --resume. Exits with 3 where rows have no translation. Ray's cluster is that of RAY_ADDRESS or `ray start`, else one
-    of this machine; on a cluster IN, OUT and the runs are in folders that all machines see. With
-    --device cuda each actor takes a GPU.
+    A job that was killed goes on by --resume. Exits with 3 where rows have no translation. Ray's cluster is
+    that of RAY_ADDRESS or `ray start`, else one of this machine; on a cluster IN, OUT and the runs are in
+    folders that all machines see. With --device cuda each actor takes a GPU.
     """
     from bytenmt.cli import decoding_args
     from bytenmt.scale import Translate, blocks, formats, job, manifest, ray_data
