@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,10 @@ def test_the_folder_of_a_clone_is_not_taken_for_the_package(tmp_path: Path) -> N
     # Without site-packages (-S), where the tests' own installation would be found.
     for folder in (tmp_path, clone, clone / "bytenmt"):
         done = subprocess.run(
-            [sys.executable, "-S", "-c", IMPORT, str(site)], cwd=folder, capture_output=True, text=True
+            [sys.executable, "-S", "-c", IMPORT, str(site)],
+            cwd=folder,
+            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+            capture_output=True,
+            text=True,
         )
         assert done.stdout.strip() == str(clone / "bytenmt/__init__.py"), done.stderr
