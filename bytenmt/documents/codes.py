@@ -20,6 +20,8 @@ IN_STRINGS = PLACEHOLDERS + TAGS
 ESCAPE = re.compile(r"\\[!-/:-@\[-`{-~]")
 WORK = 5_000_000  # characters that are read again, at most, to set what touches apart
 NAME = re.compile(r"(?:<|&lt;)/?([A-Za-z][^\s/>&]*)")
+# {1&gt;bold&lt;1}, as XLIFF of Phrase has it
+PHRASE_TAG = re.compile(r"\{([^{}<>&\s]+)(?:>|&gt;)|&lt;([^{}<>&\s]+)\}")
 
 
 def kind_of_tag(tag: str) -> str:
@@ -77,6 +79,9 @@ def partners(parts: Sequence[Part]) -> dict[int, int]:
 
 def _name(code: str) -> str:
     """Key used to match opening and closing codes: the name of a tag, a bracket, or the code itself."""
+    phrase = PHRASE_TAG.fullmatch(code)
+    if phrase:
+        return "{" + (phrase[1] or phrase[2])
     match = NAME.match(code)
     if match:
         return match[1].lower()

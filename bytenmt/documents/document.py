@@ -1,8 +1,7 @@
-"""A document: the text of a file, the units in it that can be translated, and the file again with other bytes
-in their places.
+"""A document: the text of a file, its translatable units, and the bytes of the file with translations put in.
 
-Only the places of units are ever replaced: all that stands between them comes back byte for byte. Knows
-encodings and places; knows no format and no translator.
+Only the places of units and the declaration of the target language are ever replaced; everything else comes
+back byte for byte.
 """
 
 from __future__ import annotations
@@ -25,6 +24,15 @@ MARKS = (  # the longer one first: UTF-32's begins with UTF-16's
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+# Codecs of Python that are no encoding of files; some take quadratic time.
+NOT_OF_FILES = frozenset(
+    ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "mbcs", "oem")
+)
+SAMPLE_BYTES = 4096  # of a file without a byte order mark, whose zero bytes may show UTF-16 or UTF-32
+WIDE_SHARE = 0.2  # of zero bytes among the high bytes of UTF-16 text that is mostly ASCII
+# A line and its end: one \n with all \r before it, or one \r. The look-behind keeps a long run of \r from
+# being searched for its \n at every one of them.
+LINES = re.compile(r"([^\r\n]*)((?<!\r)\r*+\n|\r|$)")
 
 
 class Part(NamedTuple):
@@ -55,17 +63,24 @@ class Malformed(BytenmtError):  # noqa: N818 - it is told with its place as Data
         self.message, self.at = message, at
 
 
+Value = tuple[Parts, bool]  # a translation, and whether it needs a review
+
+
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """What is translated in one piece.
+    """A piece of text that is translated as a whole.
 
     at: where its source begins, in characters. name: its id, context or key, or empty.
     source: what is translated.
-    start, end: what a translation takes the place of, in characters; the same number where there was
-    nothing. target: how that reads now, None where there was nothing. write: a translation, and whether it
-    wants a review -> the text of that place. done: whether it is translated already;
-    doubted: by its state. mark: what else changes when a translation is put in, by whether it wants a review;
-    units that share one are marked once, for review where one of them wants it.
+    start, end: the characters that a translation replaces; start == end where there was no target.
+    target: what stands there now, None where there was nothing.
+    write: the text to put there, for a translation and whether it needs a review.
+    done: whether it is translated already. doubted: whether the file says that its target needs a review.
+    mark: further edits when a translation is put in, for whether it needs a review. Units may share one; it
+    is then called once, with True if any of them needs a review.
+    insert: for units that have no place of their own, such as the segments of a target that is missing. It is
+    called instead of `write`, once for all units that share it, with the values of all of them in their
+    order, None for one without a translation.
     """
 
     at: int
@@ -78,18 +93,40 @@ class Unit:
     done: bool = False
     doubted: bool = False
     mark: Callable[[bool], Sequence[Edit]] | None = None
+    insert: Callable[[Sequence[Value | None]], Sequence[Edit]] | None = None
+
+
+class Languages(NamedTuple):
+    """The languages that a file declares, as it writes them; None where it declares none."""
+
+    source: str | None = None
+    target: str | None = None
+
+
+class Content(NamedTuple):
+    """What a reader finds in a text.
+
+    language_edits: edits that declare the target language; they are made as soon as a translation is put in.
+    """
+
+    units: Sequence[Unit]
+    languages: Languages = Languages()
+    language_edits: Sequence[Edit] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Document:
     """text: of the whole file. lead: the byte order mark. encoding: Python's name of it. charref: whether a
-    character that the encoding lacks can be written as a reference."""
+    character that the encoding lacks can be written as a reference. languages, language_edits: see Content.
+    """
 
     text: str
     lead: bytes
     encoding: str
     units: tuple[Unit, ...]
     charref: bool = False
+    languages: Languages = Languages()
+    language_edits: tuple[Edit, ...] = ()
 
     def place(self, at: int) -> str:
         """Line and column, from 1, of a character."""
@@ -113,16 +150,28 @@ class Document:
         whole = "".join([*pieces, self.text[last:]])
         return self.lead + encode(whole, self.encoding, self.charref)
 
-    def with_units(self, values: Sequence[tuple[Parts, bool] | None]) -> bytes:
-        """The bytes of the file with a translation, and whether it wants a review, in place of each unit that
-        has one; a translation that is what stands there already changes nothing."""
-        edits, marks = [], dict[Callable[[bool], Sequence[Edit]], bool]()
+    def with_units(self, values: Sequence[Value | None]) -> bytes:
+        """Return the bytes of the file with the units' translations put in.
+
+        values: for each unit its translation and whether it needs a review, or None to leave the unit as it
+        is. A translation that is what stands there already changes nothing.
+        """
+        edits, marks = list[Edit](), dict[Callable[[bool], Sequence[Edit]], bool]()
+        inserted = dict[Callable[[Sequence[Value | None]], Sequence[Edit]], list[Value | None]]()
         for unit, value in zip(self.units, values, strict=True):
-            if value is not None and value[0] != unit.target:
+            if unit.insert is not None:
+                inserted.setdefault(unit.insert, []).append(value)
+            if value is None or value[0] == unit.target:
+                continue
+            if unit.insert is None:
                 edits.append(Edit(unit.start, unit.end, unit.write(*value)))
-                if unit.mark is not None:
-                    marks[unit.mark] = marks.get(unit.mark, False) or value[1]
-        return self.replaced(edits + [edit for mark, review in marks.items() for edit in mark(review)])
+            if unit.mark is not None:
+                marks[unit.mark] = marks.get(unit.mark, False) or value[1]
+        for insert, together in inserted.items():
+            if any(value is not None for value in together):
+                edits += insert(together)
+        edits += [edit for mark, review in marks.items() for edit in mark(review)]
+        return self.replaced([*edits, *self.language_edits] if edits else [])
 
 
 def flat(parts: Iterable[Part]) -> str:
@@ -131,38 +180,79 @@ def flat(parts: Iterable[Part]) -> str:
 
 
 def marked(data: bytes) -> tuple[bytes, str]:
-    """The byte order mark that a file begins with and the encoding that it says; empty without."""
+    """Return the byte order mark that a file begins with and its encoding; both are empty without one."""
     return next(((mark, name) for mark, name in MARKS if data.startswith(mark)), (b"", ""))
 
 
-def decode(data: bytes, declared: str | None) -> tuple[str, bytes, str]:
-    """The text of a file, its byte order mark, and the name of its encoding.
+def lookup_encoding(name: str) -> str:
+    """Return Python's name of a text encoding. Raises BytenmtError for one that files are not written in."""
+    try:
+        found = codecs.lookup(name)
+    except (LookupError, ValueError):
+        found = None
+    # Python marks codecs such as base64, which are no text encodings, with an attribute of its own.
+    if found is None or found.name in NOT_OF_FILES or not getattr(found, "_is_text_encoding", True):
+        raise BytenmtError(f"unknown encoding {name}: give --encoding NAME")
+    return found.name
 
-    declared: what the format or the user says it is; UTF-8 without. In UTF-8 bytes that are none are kept as
-    Python's surrogates. Raises BytenmtError where the text could not be given back byte for byte.
+
+def wide_encoding(data: bytes) -> str | None:
+    """Return the UTF-16 or UTF-32 encoding that the zero bytes of a file without a byte order mark show."""
+    sample = data[:SAMPLE_BYTES]
+    if b"\0" not in sample or len(data) % 2:
+        return None
+    of_four = [sample[at::4] for at in range(4)]
+    if len(data) % 4 == 0:
+        for high, next_high, name in ((3, 2, "utf-32-le"), (0, 1, "utf-32-be")):
+            if not any(of_four[high]) and max(of_four[next_high], default=0) <= 0x10:
+                return name
+    even, odd = sample[0::2].count(0), sample[1::2].count(0)
+    zeros, fewer, name = (odd, even, "utf-16-le") if odd > even else (even, odd, "utf-16-be")
+    if zeros <= 3 * fewer:
+        return None
+    # UTF-8 with a stray zero byte is still UTF-8; UTF-16 is not, unless most of it is ASCII.
+    return name if zeros > WIDE_SHARE * len(sample) / 2 or not _is_utf8(sample) else None
+
+
+def _is_utf8(sample: bytes) -> bool:
+    """Whether the beginning of a file, which may end within a character, is UTF-8."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def decode(data: bytes, declared: str | None) -> tuple[str, bytes, str]:
+    """Return the text of a file, its byte order mark, and the name of its encoding.
+
+    declared: the encoding that the file or the user names; without it, UTF-16 and UTF-32 are recognised by
+    their zero bytes, and everything else is UTF-8, where invalid bytes become Python's surrogates.
+    Raises BytenmtError where the text could not be given back byte for byte.
     """
     lead, encoding = marked(data)
-    encoding = encoding or declared or "utf-8"
+    encoding = lookup_encoding(encoding or declared or wide_encoding(data) or "utf-8")
+    if not lead and encoding in ("utf-16", "utf-32"):
+        wide = wide_encoding(data)
+        little = wide.endswith("le") if wide else data[1:2] == b"\0"
+        encoding += "-le" if little else "-be"
+    errors = "surrogateescape" if encoding == "utf-8" else "strict"
     try:
-        encoding = codecs.lookup(encoding).name
-        if not lead and encoding in ("utf-16", "utf-32"):
-            encoding += "-le" if data[1:2] == b"\0" else "-be"
-        errors = "surrogateescape" if encoding == "utf-8" else "strict"
         text = data[len(lead) :].decode(encoding, errors)
         exact = text.encode(encoding, errors) == data[len(lead) :]
-    except LookupError:
-        raise BytenmtError(f"unknown encoding {encoding}: give --encoding NAME") from None
     except UnicodeDecodeError as error:
         raise BytenmtError(
             f"byte {len(lead) + error.start} is not {encoding} ({error.reason}): give --encoding NAME"
         ) from None
+    except UnicodeError:
+        exact = False
     if not exact:
         raise BytenmtError(f"{encoding} cannot be given back byte for byte: convert the file to UTF-8")
     return text, lead, encoding
 
 
 def encode(text: str, encoding: str, charref: bool) -> bytes:
-    """The inverse. Raises BytenmtError."""
+    """Return the bytes of a text; the inverse of decode. Raises BytenmtError."""
     if encoding == "utf-8":
         return text.encode(encoding, "surrogateescape")
     try:

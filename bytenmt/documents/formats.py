@@ -1,25 +1,34 @@
-"""The formats of documents by name and by suffix, and a file read as one.
-
-Knows files and formats; knows no translator.
-"""
+"""The formats of documents by name and by suffix, and a file read as one."""
 
 from __future__ import annotations
 
 import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from bytenmt.documents import html, markdown, markup, plain, po, strings, subtitles, tmx, xliff
-from bytenmt.documents.document import Document, Malformed, Parts, Unit, decode, flat, marked
+from bytenmt.documents.document import (
+    Content,
+    Document,
+    Malformed,
+    Parts,
+    decode,
+    flat,
+    lookup_encoding,
+    marked,
+    wide_encoding,
+)
 from bytenmt.documents.segments import utf8
 from bytenmt.errors import BytenmtError, DataError
 
 
 class Wanted(NamedTuple):
-    """What a file does not tell of itself. pair: source and target language; column, into: of a table.
-    encoding: of the file. strict: whether bytes that are not UTF-8 are an error."""
+    """What the caller knows of a file. pair: source and target language, the latter of which the file then
+    declares; column, into: of a table, those of the source and of the translations. encoding: of the file.
+    strict: whether bytes that are not UTF-8 are an error."""
 
     pair: tuple[str, str] | None = None
     column: str | None = None
@@ -29,53 +38,48 @@ class Wanted(NamedTuple):
 
 
 class Format(NamedTuple):
-    """suffixes: of files. read: the units of a text. encoding: what the bytes say of theirs. charref: whether
+    """suffixes: of files. read: what is in a text. encoding: what the bytes say of theirs. charref: whether
     any character can be written in ASCII. options: of Wanted, those that mean something here."""
 
     suffixes: tuple[str, ...]
-    read: Callable[[str, Wanted], list[Unit]]
+    read: Callable[[str, Wanted], Content]
     encoding: Callable[[bytes], str | None] = lambda _: None
     charref: bool = False
     options: tuple[str, ...] = ()
 
 
 def _declared(data: bytes) -> str | None:
+    """The encoding in the declaration of an XML file."""
     declared = markup.DECLARED.match(data)
-    return None if declared is None else declared[1].decode()
-
-
-def _json(data: bytes) -> str | None:
-    if data[:1] == b"\0" or data[1:2] == b"\0":
-        return "utf-16" if data[:4].count(0) == 2 else "utf-32"
-    return None
+    return None if declared is None else html.ascii_based(declared[1].decode())
 
 
 _TABLE = ("column", "into")
+
+
+def _table(text: str, wanted: Wanted, tabs: bool) -> Content:
+    return Content(plain.read_table(text, wanted.column, wanted.into, tabs))
+
+
+_XLIFF = (".xlf", ".xliff", ".xlif", ".mxliff", ".sdlxliff")
+_PAIR = ("pair",)
 FORMATS: dict[str, Format] = {
-    "tmx": Format((".tmx",), lambda text, wanted: tmx.read(text, wanted.pair), _declared, True, ("pair",)),
-    "xliff": Format(
-        (".xlf", ".xliff", ".xlif", ".mxliff", ".sdlxliff"),
-        lambda text, wanted: xliff.read(text, wanted.pair),
-        _declared,
-        True,
-        ("pair",),
+    "tmx": Format((".tmx",), lambda text, w: Content(tmx.read(text, w.pair)), _declared, True, _PAIR),
+    "xliff": Format(_XLIFF, lambda text, w: xliff.read(text, w.pair), _declared, True, _PAIR),
+    "po": Format((".po", ".pot"), lambda text, w: po.read(text, w.pair), po.charset, options=_PAIR),
+    "srt": Format((".srt",), lambda text, _: Content(subtitles.read_srt(text))),
+    "vtt": Format((".vtt",), lambda text, _: Content(subtitles.read_vtt(text))),
+    "html": Format(
+        (".html", ".htm", ".xhtml"), lambda text, w: html.read(text, w.pair), html.charset, True, _PAIR
     ),
-    "po": Format((".po", ".pot"), lambda text, _: po.read(text), po.charset),
-    "srt": Format((".srt",), lambda text, _: subtitles.read_srt(text)),
-    "vtt": Format((".vtt",), lambda text, _: subtitles.read_vtt(text)),
-    "html": Format((".html", ".htm", ".xhtml"), lambda text, _: html.read(text), html.charset, True),
-    "markdown": Format((".md", ".markdown", ".mdown"), lambda text, _: markdown.read(text)),
-    "json": Format((".json", ".arb"), lambda text, _: strings.read_json(text), _json),
+    "markdown": Format((".md", ".markdown", ".mdown"), lambda text, _: Content(markdown.read(text))),
+    "json": Format((".json", ".arb"), lambda text, _: Content(strings.read_json(text))),
     "properties": Format(
-        (".properties",), lambda text, _: strings.read_properties(text), strings.is_utf8_properties
+        (".properties",), lambda text, _: Content(strings.read_properties(text)), strings.properties_encoding
     ),
-    "csv": Format(
-        (".csv",), lambda text, w: plain.read_table(text, w.column, w.into, tabs=False), options=_TABLE
-    ),
-    "tsv": Format(
-        (".tsv", ".tab"), lambda text, w: plain.read_table(text, w.column, w.into, tabs=True), options=_TABLE
-    ),
-    "text": Format((".txt", ".text"), lambda text, _: plain.read_text(text)),
+    "csv": Format((".csv",), lambda text, w: _table(text, w, tabs=False), options=_TABLE),
+    "tsv": Format((".tsv", ".tab"), lambda text, w: _table(text, w, tabs=True), options=_TABLE),
+    "text": Format((".txt", ".text"), lambda text, _: Content(plain.read_text(text))),
 }
 OPTIONS = {"pair": "--pair", "column": "--column", "into": "--to-column"}
 
@@ -116,10 +120,15 @@ def read(data: bytes, name: str, path: Path, wanted: Wanted | None = None) -> Do
             " give --encoding NAME, or use --errors replace"
         )
     try:
-        units = one.read(text, wanted)
+        content = one.read(text, wanted)
     except Malformed as error:
         raise DataError(f"{path}, {document.place(error.at)}: {error.message}") from None
-    return Document(text, lead, encoding, tuple(units), one.charref)
+    return replace(
+        document,
+        units=tuple(content.units),
+        languages=content.languages,
+        language_edits=tuple(content.language_edits),
+    )
 
 
 def pairs(
@@ -150,16 +159,18 @@ def pairs(
 
 
 def _decoded(pieces: Iterable[bytes], path: Path) -> Iterator[str]:
-    """The text of an XML file, as its mark or its first line has it encoded."""
+    """The text of an XML file in pieces, in the encoding that its byte order mark or its first line names."""
     decoder: codecs.IncrementalDecoder | None = None
     for piece in pieces:
         if decoder is None:
             lead, encoding = marked(piece)
-            encoding = encoding or _declared(piece) or "utf-8"
+            encoding = encoding or _declared(piece) or wide_encoding(piece) or "utf-8"
             try:
-                errors = "surrogateescape" if encoding.lower() == "utf-8" else "strict"
-                decoder = codecs.getincrementaldecoder(encoding)(errors)
-            except LookupError:
+                encoding = lookup_encoding(encoding)
+                decoder = codecs.getincrementaldecoder(encoding)(
+                    "surrogateescape" if encoding == "utf-8" else "strict"
+                )
+            except (BytenmtError, LookupError):
                 raise DataError(f"{path}: unknown encoding {encoding}: convert it to UTF-8") from None
             piece = piece[len(lead) :]
         try:

@@ -1,229 +1,287 @@
-"""HTML: units are stretches of text and inline tags between tags of blocks.
+"""HTML: units are the text and inline tags between tags of blocks.
 
-What programs write (code, pre, script, …) and what says translate="no" stays; so do attributes. Python's own
-parser gives the places. Knows this format; knows no translator.
+What programs write (code, pre, script and so on) and what is marked translate="no" stays as it is; so do
+attributes. The tokenizer follows the HTML standard (html.spec.whatwg.org, section 13.2.5), which never reads
+a character twice: what is not closed lasts until the end of the page. Python's html.parser and
+tree-sitter-html need quadratic time for such pages, and expat refuses HTML.
 """
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterator, Sequence
-from html.parser import HTMLParser
+from html import escape, unescape
+from itertools import accumulate
 from typing import NamedTuple
 
 from bytenmt.documents.codes import escaped_tags, partners
-from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, Unit
+from bytenmt.documents.document import (
+    ALONE,
+    CLOSE,
+    OPEN,
+    TEXT,
+    Content,
+    Edit,
+    Languages,
+    Part,
+    Parts,
+    Unit,
+    lookup_encoding,
+)
+from bytenmt.errors import BytenmtError
 
 OPAQUE_INLINE = frozenset(["code", "kbd", "samp", "var", "tt", "math", "svg", "script", "style"])
-INLINE = OPAQUE_INLINE | frozenset(
-    [
-        "a",
-        "abbr",
-        "acronym",
-        "b",
-        "bdi",
-        "bdo",
-        "big",
-        "cite",
-        "data",
-        "del",
-        "dfn",
-        "em",
-        "font",
-        "i",
-        "img",
-        "ins",
-        "mark",
-        "q",
-        "rp",
-        "rt",
-        "ruby",
-        "s",
-        "small",
-        "span",
-        "strike",
-        "strong",
-        "sub",
-        "sup",
-        "time",
-        "u",
-        "wbr",
-    ]
+INLINE_NAMES = (
+    "a abbr acronym b bdi bdo big cite data del dfn em font i img ins mark q rp rt ruby s small span strike"
+    " strong sub sup time u wbr"
 )
-OPAQUE = OPAQUE_INLINE | frozenset(
-    [
-        "pre",
-        "textarea",
-        "template",
-        "iframe",
-        "object",
-    ]
-)
-DRAWN = ("svg", "math")  # which have elements of their own
-VOID = frozenset(
-    [
-        "area",
-        "base",
-        "br",
-        "col",
-        "embed",
-        "hr",
-        "img",
-        "input",
-        "link",
-        "meta",
-        "param",
-        "source",
-        "track",
-        "wbr",
-    ]
-)
+VOID_NAMES = "area base br col embed hr img input link meta param source track wbr"
+INLINE = OPAQUE_INLINE | frozenset(INLINE_NAMES.split())
+VOID = frozenset(VOID_NAMES.split())
+RAW_TEXT = frozenset(
+    ["script", "style", "xmp", "iframe", "noembed", "noframes"]
+)  # without tags or references
+OPAQUE = OPAQUE_INLINE | RAW_TEXT | frozenset(["pre", "textarea", "template", "object", "plaintext"])
+FOREIGN = ("svg", "math")  # which have elements of their own, and CDATA
 CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([A-Za-z0-9._:-]+)", re.IGNORECASE)
 SPACE = re.compile(r"[ \t\r\n\f]+")
+LONG_REFERENCE = re.compile(r"&#(?:[0-9]{8,}|[xX][0-9a-fA-F]{8,})")
+
+# Where text ends, and what may stand there. None of these patterns backtracks over more than one character.
+MARKUP = re.compile(r"<(?:[A-Za-z!?]|/(?!\Z))")
+TAG_NAME = re.compile(r"</?([A-Za-z][^\t\n\f\r />]*+)")
+ATTRIBUTE = re.compile(
+    r"[\t\n\f\r /]*+(?:(?P<end>>)|(?P<name>[^\t\n\f\r />][^\t\n\f\r />=]*+)"
+    r"(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+(?P<value>\"[^\"]*+\"|'[^']*+'|(?![\"'])[^\t\n\f\r >]++|(?=>)))?+)"
+)
+UNCLOSED = re.compile(r"[\t\n\f\r ]*+=[\t\n\f\r ]*+[\"']")  # what a value that is never closed begins with
+COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
+CDATA = re.compile(r"<!\[CDATA\[.*?(?:\]\]>|\Z)", re.DOTALL)
+BOGUS_COMMENT = re.compile(r"<[!?/][^>]*+>?")  # as a document type or a processing instruction
+SCRIPT_MARK = re.compile(r"<!--|-->|<(/?)script(?=[\t\n\f\r />])", re.IGNORECASE)
 
 
 class Token(NamedTuple):
-    """kind: as of a Part, or "" for a comment and the like. keep: the element is not for translators."""
+    """A piece of a page. kind: as of a Part, or "" for what is neither text nor a tag. keep: whether it
+    begins an element that is not translated."""
 
     kind: str
     name: str
     start: int
-    end: int = 0
+    end: int
     keep: bool = False
 
 
-class _Tokens(HTMLParser):
-    """Notes where each token begins; the next one begins where it ends."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=False)
-        self.tokens: list[Token] = []
-        self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
-        self.feed(text)
-        self.close()
-
-    def _note(self, kind: str, name: str = "", keep: bool = False) -> None:
-        line, column = self.getpos()
-        self.tokens.append(Token(kind, name, self._lines[line - 1] + column, 0, keep))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        known = dict(attrs)
-        keep = known.get("translate") == "no" or "notranslate" in (known.get("class") or "").split()
-        self._note(ALONE if tag in VOID else OPEN, tag, keep or tag in OPAQUE)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._note(ALONE, tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._note(CLOSE, tag)
-
-    def handle_data(self, data: str) -> None:
-        self._note(TEXT)
-
-    def handle_entityref(self, name: str) -> None:
-        self._note(TEXT)
-
-    def handle_charref(self, name: str) -> None:
-        self._note(TEXT)
-
-    def handle_comment(self, data: str) -> None:
-        self._note("")
-
-    def handle_decl(self, decl: str) -> None:
-        self._note("")
-
-    def handle_pi(self, data: str) -> None:
-        self._note("")
-
-    def unknown_decl(self, data: str) -> None:
-        self._note("")
-
-
 def charset(data: bytes) -> str | None:
-    """What the page says that it is written in."""
+    """Return the encoding that the page declares. One that ASCII cannot be read in is not what it is in."""
     declared = CHARSET.search(data[:2048])
-    return None if declared is None else declared[1].decode()
+    return None if declared is None else ascii_based(declared[1].decode())
+
+
+def ascii_based(declared: str) -> str:
+    """Return a declared encoding, or UTF-8 for UTF-16 and UTF-32, in which the declaration itself is not."""
+    try:
+        return "utf-8" if lookup_encoding(declared)[:6] in ("utf-16", "utf-32") else declared
+    except BytenmtError:
+        return declared
+
+
+def attributes(text: str, token: Token) -> Iterator[tuple[str, str, int, int]]:
+    """Yield name in lower case, value, start and end of every attribute of a tag."""
+    name = TAG_NAME.match(text, token.start)
+    at = token.start if name is None else name.end()
+    while (match := ATTRIBUTE.match(text, at, token.end)) is not None and match["name"] is not None:
+        value = match["value"] or ""
+        bare = value[1:-1] if value[:1] in ('"', "'") else value
+        yield match["name"].lower(), unescape_text(bare), match.start("name"), match.end()
+        at = match.end()
+
+
+def _tag_end(text: str, at: int) -> tuple[int, bool] | None:
+    """Return where the tag ends whose name ends at `at`, and whether it closes itself.
+
+    Returns None for a tag that is not closed before the end of the page.
+    """
+    while (match := ATTRIBUTE.match(text, at)) is not None:
+        at = match.end()
+        if match["end"]:
+            return at, match[0].endswith("/>")
+        if match["value"] is None and UNCLOSED.match(text, at):
+            return None
+    return None
+
+
+def _raw_text_end(text: str, name: str, at: int) -> int:
+    """Return where the content of an element without tags ends: at its end tag or at the end of the page."""
+    if name == "plaintext":
+        return len(text)
+    if name != "script":
+        end = re.compile(f"</{name}(?=[\t\n\f\r />])", re.IGNORECASE).search(text, at)
+        return len(text) if end is None else end.start()
+    in_comment = in_script = False  # in a comment, a script within the script does not end it
+    while (mark := SCRIPT_MARK.search(text, at)) is not None:
+        at = mark.end()
+        if mark[0] == "<!--":
+            in_comment, at = True, mark.start() + 2  # <!--> begins and ends one
+        elif mark[0] == "-->":
+            in_comment = in_script = False
+        elif mark[1] and not in_script:
+            return mark.start()
+        elif in_comment:
+            in_script = not mark[1]
+    return len(text)
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    """Yield the tokens of a page, each beginning where the one before it ends."""
+    at, foreign = 0, 0
+    while at < len(text):
+        markup = MARKUP.search(text, at)
+        start = len(text) if markup is None else markup.start()
+        if start > at:
+            yield Token(TEXT, "", at, start)
+            at = start
+            continue
+        named = TAG_NAME.match(text, at)
+        if named is None:
+            in_foreign = foreign > 0 and text.startswith("<![CDATA[", at)
+            pattern = COMMENT if text.startswith("<!--", at) else CDATA if in_foreign else BOGUS_COMMENT
+            match = pattern.match(text, at)
+            assert match is not None
+            yield Token("", "", at, at := match.end())
+            continue
+        closed = _tag_end(text, named.end())
+        if closed is None:
+            yield Token("", "", at, len(text))
+            return
+        end, closes_itself = closed
+        tag = _tag(text, named[1].lower(), at, end, closes_itself)
+        yield tag
+        at = end
+        if tag.name in FOREIGN and tag.kind != ALONE:
+            foreign = max(0, foreign + (1 if tag.kind == OPEN else -1))
+        elif tag.kind == OPEN and not foreign and tag.name in (*RAW_TEXT, "title", "textarea", "plaintext"):
+            end = _raw_text_end(text, tag.name, at)
+            if end > at:
+                yield Token(TEXT if tag.name in ("title", "textarea") else "", "", at, end)
+            at = end
+
+
+def _tag(text: str, name: str, start: int, end: int, closes_itself: bool) -> Token:
+    if text.startswith("</", start):
+        return Token(CLOSE, name, start, end)
+    if closes_itself:
+        return Token(ALONE, name, start, end)
+    token = Token(ALONE if name in VOID else OPEN, name, start, end)
+    known = dict[str, str]()
+    for attribute, value, _, _ in attributes(text, token):
+        known.setdefault(attribute, value)
+    keep = known.get("translate", "").lower() == "no" or "notranslate" in known.get("class", "").split()
+    return token._replace(keep=keep or name in OPAQUE)
 
 
 def tokens(text: str) -> list[Token]:
-    """The tokens of a page, one behind the other; of text the stretches that touch are one."""
-    raw = [token for token in _Tokens(text).tokens]
-    ends = [*(token.start for token in raw[1:]), len(text)][: len(raw)]  # an empty page has none
-    joined: list[Token] = []
-    for token, end in zip(raw, ends, strict=True):
-        if joined and joined[-1].end == token.start and token.kind == TEXT == joined[-1].kind:
-            joined[-1] = joined[-1]._replace(end=end)
-        elif token.start < end:
-            joined.append(token._replace(end=end))
-    return joined
+    """Return the tokens of a page; together they are the page."""
+    return list(_tokens(text))
 
 
-def read(text: str) -> list[Unit]:
-    """The units. No page is malformed: what browsers make sense of is read as they do."""
-    units: list[Unit] = []
-    run: list[tuple[Part, int]] = []  # each with its beginning
+def read(text: str, pair: tuple[str, str] | None = None) -> Content:
+    """Return the units. No page is malformed: what browsers make sense of is read as they do."""
     found = tokens(text)
+    return Content(list(_units(text, found)), *_language(text, found, pair))
+
+
+def _language(
+    text: str, found: Sequence[Token], pair: tuple[str, str] | None
+) -> tuple[Languages, list[Edit]]:
+    """Return the language of the page and the edits that declare the target language on its <html> tag."""
+    root = next((token for token in found if token.name == "html" and token.kind == OPEN), None)
+    if root is None:
+        return Languages(), []
+    declared = {
+        name: (value, start, end)
+        for name, value, start, end in reversed(list(attributes(text, root)))  # the first of two counts
+        if name in ("lang", "xml:lang")
+    }
+    language = next((value for value, _, _ in declared.values() if value), None)
+    if pair is None:
+        return Languages(language), []
+    target, at = escape(pair[1]), root.start + len("<html")
+    edits = [
+        Edit(start, end, f'{text[start : start + len(name)]}="{target}"')
+        for name, (value, start, end) in declared.items()
+        if value != pair[1]
+    ]
+    return Languages(language), edits if declared else [Edit(at, at, f' lang="{target}"')]
+
+
+def _units(text: str, found: Sequence[Token]) -> Iterator[Unit]:
+    run: list[tuple[Part, int]] = []  # text and inline tags, each with its beginning
+    closing = _closing(found)
     index = 0
     while index < len(found):
         token, following = found[index], index + 1
-        inline = token.kind in ("", TEXT) or token.name in INLINE
-        if token.keep and token.kind == OPEN:
-            following = _closing(found, index, inline)
-            kind = ALONE if following > index + 1 else OPEN
-            token = token._replace(kind=kind, end=found[following - 1].end)
-        if inline:
+        if token.keep and token.kind == OPEN and index in closing:
+            following = closing[index] + 1
+            token = token._replace(kind=ALONE, end=found[closing[index]].end)
+        if token.kind in ("", TEXT) or token.name in INLINE:
             run.append((Part(text[token.start : token.end], token.kind or ALONE), token.start))
         else:
-            units += _units(text, run)
+            yield from _units_of_run(text, run)
             run = []
         index = following
-    return units + list(_units(text, run))
+    yield from _units_of_run(text, run)
 
 
-def _closing(found: Sequence[Token], index: int, inline: bool) -> int:
-    """Behind the end of the element that begins here; of an inline one before the next block, or it has
-    none."""
-    name, depth = found[index].name, 0
-    for at in range(index, len(found)):
-        token = found[at]
-        if token.name == name:
-            depth += {OPEN: 1, CLOSE: -1}.get(token.kind, 0)
-            if not depth:
-                return at + 1
-        elif inline and token.kind in (OPEN, CLOSE) and token.name not in INLINE and name not in DRAWN:
-            break
-    return index + 1
+def _closing(found: Sequence[Token]) -> dict[int, int]:
+    """Map the index of every opening tag to that of its closing tag.
+
+    An inline element ends before the next tag of a block, or it has no closing tag; SVG and MathML have
+    elements of their own, which count as inline.
+    """
+    closing: dict[int, int] = {}
+    stacks: dict[str, list[int]] = {}  # of the open tags of every name
+    n_blocks = [0, *accumulate(token.kind in (OPEN, CLOSE) and token.name not in INLINE for token in found)]
+    for index, token in enumerate(found):
+        if token.kind == OPEN:
+            stacks.setdefault(token.name, []).append(index)
+        elif token.kind == CLOSE and stacks.get(token.name):
+            at = stacks[token.name].pop()
+            if token.name not in INLINE or token.name in FOREIGN or n_blocks[at] == n_blocks[index]:
+                closing[at] = index
+    return closing
 
 
-def _units(text: str, run: list[tuple[Part, int]]) -> Iterator[Unit]:
-    """A run of text and inline tags, cut at tags without a partner in it, without what stands about it."""
+def _units_of_run(text: str, run: list[tuple[Part, int]]) -> Iterator[Unit]:
+    """Cut a run of text and inline tags at tags without a partner in it, and trim every piece."""
     partner = partners([part for part, _ in run])
+    n_texts = [0, *accumulate(part.kind == TEXT and not _is_blank(part.text) for part, _ in run)]
     begin = 0
     for index, (part, _) in enumerate([*run, (Part("", CLOSE), 0)]):
         if part.kind in (OPEN, CLOSE) and index not in partner:
-            low, high = _trimmed(run, begin, index, partner)
+            low, high = _trimmed(run, begin, index, partner, n_texts)
             if low < high:
                 yield _unit(text, run[low:high])
             begin = index + 1
 
 
-def _trimmed(run: list[tuple[Part, int]], low: int, high: int, partner: dict[int, int]) -> tuple[int, int]:
-    """The part of a run without the codes and the blanks about its text; empty where it has none."""
+def _trimmed(
+    run: list[tuple[Part, int]], low: int, high: int, partner: dict[int, int], n_texts: Sequence[int]
+) -> tuple[int, int]:
+    """Return the part of a run without the codes and the blanks around its text; empty where it has none.
 
-    def has_text(begin: int, end: int) -> bool:
-        return any(part.kind == TEXT and _text(part.text).strip() for part, _ in run[begin:end])
-
+    n_texts: how many of the first parts of the run are text that is not blank.
+    """
     while low < high:
-        if run[low][0].kind != OPEN and not has_text(low, low + 1):
+        if run[low][0].kind != OPEN and n_texts[low + 1] == n_texts[low]:
             low += 1
-        elif run[high - 1][0].kind != CLOSE and not has_text(high - 1, high):
+        elif run[high - 1][0].kind != CLOSE and n_texts[high] == n_texts[high - 1]:
             high -= 1
         elif run[low][0].kind == OPEN and partner[low] == high - 1:
             low, high = low + 1, high - 1
-        elif run[low][0].kind == OPEN and not has_text(low, partner[low]):
+        elif run[low][0].kind == OPEN and n_texts[partner[low]] == n_texts[low]:
             low = partner[low] + 1
-        elif run[high - 1][0].kind == CLOSE and not has_text(partner[high - 1], high):
+        elif run[high - 1][0].kind == CLOSE and n_texts[high] == n_texts[partner[high - 1]]:
             high = partner[high - 1]
         else:
             break
@@ -243,17 +301,37 @@ def _unit(text: str, run: list[tuple[Part, int]]) -> Unit:
         parts[0] = Part(parts[0].text.lstrip(" "))
     if parts[-1].kind == TEXT:
         parts[-1] = Part(parts[-1].text.rstrip(" "))
-    source = escaped_tags(parts, lambda tag: html.escape(tag, quote=False))
+    source = escaped_tags(parts, lambda tag: escape(tag, quote=False))
     return Unit(start, "", source, start, end, source, lambda value, _: escaped(value))
 
 
+def unescape_text(raw: str) -> str:
+    """Return text with its character references resolved.
+
+    html.unescape fails for numbers of more than 4,300 digits; they become U+FFFD, as all that are too large.
+    """
+    return unescape(LONG_REFERENCE.sub(_shortened, raw))
+
+
+def _shortened(reference: re.Match[str]) -> str:
+    digits = reference[0][2:].lstrip("xX").lstrip("0")
+    is_hex = reference[0][2] in "xX"
+    if len(digits) < 8:
+        return f"&#{'x' if is_hex else ''}{digits or 0}"
+    return "&#x110000"  # larger than any code point
+
+
 def _text(raw: str) -> str:
-    return SPACE.sub(" ", html.unescape(raw))
+    return SPACE.sub(" ", unescape_text(raw))
+
+
+def _is_blank(raw: str) -> bool:
+    return not _text(raw).strip()
 
 
 def escaped(parts: Parts) -> str:
-    """Parts as HTML."""
+    """Return the parts as HTML."""
     return "".join(
-        html.escape(part.text, quote=False).replace("\xa0", "&nbsp;") if part.kind == TEXT else part.text
+        escape(part.text, quote=False).replace("\xa0", "&nbsp;") if part.kind == TEXT else part.text
         for part in parts
     )

@@ -1,70 +1,48 @@
 """Markdown: units are paragraphs, headings, items and cells; code, addresses and HTML blocks stay.
 
 The marks of a line (a quote's, an item's, a heading's) stand outside its unit. A paragraph of several lines
-comes back as one, which means the same. Knows this format; knows no translator.
+comes back as one, which means the same. The patterns are possessive (*+) where a failed match would otherwise
+be tried again at every place of a long run.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from bytenmt.documents.codes import apart, kind_of_tag, paired
-from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, Unit, flat
+from bytenmt.documents.document import ALONE, CLOSE, LINES, OPEN, TEXT, Part, Parts, Unit, flat
 from bytenmt.spans.grammar import TAG
 
-LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
-QUOTES = re.compile(r"(?:[ ]{0,3}>[ ]?)*")
-ITEM = re.compile(r"([ \t]*)(?:[-+*]|\d{1,9}[.)])(?:[ \t]+|$)(?:\[[ xX]\][ \t]+)?")
-FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*$)|~{3,}|:{3,}|\$\$)")
-HEADING = re.compile(r"[ \t]*#{1,6}(?:[ \t]+|$)")
-HEADING_END = re.compile(r"(?:[ \t]+#+)?(?:[ \t]*\{[^{}]*\})?[ \t]*$")
-RULE = re.compile(r"[ \t]*(?:(?:[-_*][ \t]*){3,}|=+|-+)$")
-DEFINITION = re.compile(r"[ \t]*\[([^\]]+)\]:")
+QUOTES = re.compile(r"(?:[ ]{0,3}>[ ]?)*+")
+ITEM = re.compile(r"([ \t]*+)(?:[-+*]|\d{1,9}[.)])(?:[ \t]++|$)(?:\[[ xX]\][ \t]++)?")
+FENCE = re.compile(r"[ \t]*+(`{3,}+(?=[^`]*+$)|~{3,}|:{3,}|\$\$)")
+HEADING = re.compile(r"[ \t]*+#{1,6}(?:[ \t]++|$)")
+RULE = re.compile(r"[ \t]*+(?:(?:[-_*][ \t]*+){3,}+|=++|-++)$")
+DEFINITION = re.compile(r"[ \t]*+\[([^\]]++)\]:")
+LABEL_DEFINITION = re.compile(r"\[([^\[\]]++)\]:")
 HTML_BLOCK = re.compile(r"[ ]{0,3}<(?:[!?]|/?([A-Za-z][A-Za-z0-9-]*)(?=[\s/>]|$))")
-INLINE_HTML = frozenset(
-    [
-        "a",
-        "abbr",
-        "b",
-        "bdi",
-        "br",
-        "cite",
-        "code",
-        "del",
-        "em",
-        "i",
-        "img",
-        "ins",
-        "kbd",
-        "mark",
-        "q",
-        "s",
-        "samp",
-        "small",
-        "span",
-        "strong",
-        "sub",
-        "sup",
-        "u",
-    ]
-)
-DIVIDER = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
-CELL = re.compile(r"(?:\\.|`+[^`]*`+|[^|\\`]|\\|`)+")
-BREAK = re.compile(r"(?:[ ]{2,}|\\)$")
+INLINE_NAMES = "a abbr b bdi br cite code del em i img ins kbd mark q s samp small span strong sub sup u"
+INLINE_HTML = frozenset(INLINE_NAMES.split())
+DIVIDER = re.compile(r"[ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*+$")
+CELL = re.compile(r"(?:\\.|(?<!`)`++[^`]*+`++|[^|\\`]++|\\|`++)++")
+NOTE = re.compile(r"[ \t]*+\[\^[^\]]++\]:[ \t]*+")
 MARK = re.compile(r"#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|=+\s*$|-+\s*$|\|")
 # What a text would be no paragraph with, at its beginning, and what might be read as a code.
 BEGINNING = re.compile(f"{MARK.pattern}|{HTML_BLOCK.pattern}|{FENCE.pattern}|{DEFINITION.pattern}")
 SPECIAL = re.compile(r"[\\`*_~\[\]<&]")
 NUMBER = re.compile(r"(\d{1,9})([.)](?:\s|$))")
+LABEL = re.compile(r"\[([^\[\]]++)\](?![(\[])")
 CODES = re.compile(
-    r"(?P<code>(?<!`)(`+)(?!`).+?(?<!`)\2(?!`))"
-    r"|<!--.*?-->|<(?:[A-Za-z][A-Za-z0-9+.-]*:[^\s<>]*|[^\s<>@]+@[^\s<>]+)>"
+    r"(?P<ticks>(?<!`)`++)|(?P<comment><!--)"
+    r"|<(?:[A-Za-z][A-Za-z0-9+.-]*+:[^\s<>]*+|[^\s<>@]++@[^\s<>]++)>"
     rf"|(?P<tag>{TAG})"
-    r"|!\[[^\[\]]*\](?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\]]*\])|\[\^[^\]]+\]|\[![A-Z]+\]"
-    r"|(?P<close>\](?:\([^()\s]*(?:\([^()]*\)[^()\s]*)*(?:\s+(?:\"[^\"]*\"|'[^']*'))?\)|\[[^\[\]]*\]))|(?P<open>\[)"
-    r"|\\[!-/:-@\[-`{-~]|&(?:\w+|#\d+|#[xX][0-9a-fA-F]+);|https?://[^\s<>()]*[^\s<>().,:;!?'\"*_]"
+    r"|!\[[^\[\]]*+\](?:\([^()]*+(?:\([^()]*+\)[^()]*+)*+\)|\[[^\]]*+\])|(?P<note>\[\^)|\[![A-Z]++\]"
+    r"|(?P<close>\](?:\([^()\s]*+(?:\([^()]*+\)[^()\s]*+)*+(?:\s++(?:\"[^\"]*+\"|'[^']*+'))?\)|\[[^\[\]]*+\]))"
+    r"|(?P<open>\[)"
+    r"|\\[!-/:-@\[-`{-~]|&(?:\w++|#\d++|#[xX][0-9a-fA-F]++);|https?://[^\s<>()]*[^\s<>().,:;!?'\"*_]"
     r"|(?P<strong>\*\*\*|\*\*|\*|~~|(?<![^\W_])_{1,3}(?=[^\W_])|(?<=[^\s_])_{1,3}(?![^\W_]))",
     re.DOTALL,
 )
@@ -72,7 +50,7 @@ CODES = re.compile(
 
 @dataclass
 class _Block:
-    """Lines of a paragraph: where the text of each begins and ends."""
+    """A paragraph. lines: where the text of each begins and ends."""
 
     lines: list[tuple[int, int]] = field(default_factory=list)
 
@@ -83,7 +61,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.units: list[Unit] = []
-        self.labels = {match[1].lower() for match in re.finditer(DEFINITION.pattern, text, re.MULTILINE)}
+        self.labels = {match[1].lower() for match in LABEL_DEFINITION.finditer(text)}
         self._block = _Block()
         self._fence = ""
         self._html = False
@@ -125,10 +103,12 @@ class _Reader:
         item = None if RULE.match(bare) else ITEM.match(bare)
         if item is not None and (self._blank or self._indent or not self._block.lines or item[0].strip()):
             self._end()
+            begin = 0  # of the content of the innermost item
             while item is not None:
-                at, bare = at + item.end(), bare[item.end() :]
-                self._indent = indent + item.end() - len(item[1])
-                item = ITEM.match(bare)
+                self._indent = indent + item.end() - begin - len(item[1])
+                begin = item.end()
+                item = ITEM.match(bare, begin)
+            at, bare = at + begin, bare[begin:]
             if not bare.strip() or FENCE.match(bare) and self._opaque(bare):
                 self._blank = False
                 return
@@ -164,9 +144,7 @@ class _Reader:
         heading = HEADING.match(bare)
         if heading:
             self._end()
-            end = HEADING_END.search(bare, heading.end())
-            assert end is not None
-            self._add([(at + heading.end(), at + end.start())], flat)
+            self._add([(at + heading.end(), at + _heading_end(bare, heading.end()))], flat)
         elif RULE.match(bare) or (DEFINITION.match(bare) and not bare.lstrip().startswith("[^")):
             self._end()
         elif self._table or ("|" in bare and DIVIDER.match(following) and "-" in following):
@@ -176,11 +154,13 @@ class _Reader:
             if not DIVIDER.match(bare):
                 self._cells(at, bare)
         else:
-            note = re.match(r"[ \t]*\[\^[^\]]+\]:[ \t]*", bare)
+            note = NOTE.match(bare)
             begin = note.end() if note else len(bare) - len(bare.lstrip())
-            broken = BREAK.search(bare)
-            self._block.lines.append((at + begin, at + (broken.start() if broken else len(bare.rstrip()))))
-            if broken:
+            text = bare.rstrip(" ")
+            is_broken = len(bare) - len(text) >= 2 or bare.endswith("\\")
+            end = len(bare) - 1 if bare.endswith("\\") else len(text if is_broken else bare.rstrip())
+            self._block.lines.append((at + begin, at + end))
+            if is_broken:
                 self._end()
 
     def _cells(self, at: int, bare: str) -> None:
@@ -211,39 +191,77 @@ class _Reader:
 
 
 def read(text: str) -> list[Unit]:
-    """The units. No text is malformed."""
+    """Return the units. No text is malformed."""
     return _Reader(text).read()
 
 
+def _heading_end(line: str, begin: int) -> int:
+    """Return where the text of a heading ends: before its closing #, its attributes in braces, and blanks."""
+    end = len(line.rstrip(" \t"))
+    brace = line.rfind("{", begin, end)
+    if line.endswith("}", begin, end) and brace >= 0 and line.find("}", brace) == end - 1:
+        end = len(line[:brace].rstrip(" \t"))
+    bare = line[begin:end].rstrip("#")
+    if len(bare) < end - begin and bare.endswith((" ", "\t")):
+        return begin + len(bare.rstrip(" \t"))
+    return max(begin, end)
+
+
 def _parts(raw: str, labels: set[str]) -> Iterator[Part]:
-    """labels: those that the document defines; their links are codes, or they would lead nowhere."""
-    last = 0
-    for match in CODES.finditer(raw):
-        if match.start() < last:
-            continue
-        end, kind = match.end(), ALONE
-        if match["tag"]:
-            kind = kind_of_tag(match[0])
-        elif match["open"]:
-            label = re.compile(r"\[([^\[\]]+)\](?![(\[])").match(raw, match.start())
-            if label is not None:
-                if label[1].lower() not in labels:
-                    continue
-                end = label.end()
-            else:
+    """Yield the text and the codes of a paragraph.
+
+    labels: those that the document defines; their links are codes, or they would lead nowhere.
+    """
+    ticks = dict[int, list[int]]()  # the beginnings of the runs of backticks, by their length
+    for run in re.finditer("`+", raw):
+        ticks.setdefault(len(run[0]), []).append(run.start())
+    missing = set[str]()  # what is not in the rest of the text, so that it is not looked for again
+
+    def behind(closing: str, begin: int) -> int | None:
+        found = -1 if closing in missing else raw.find(closing, begin)
+        if found < 0:
+            missing.add(closing)
+        return None if found < 0 else found + len(closing)
+
+    last = at = 0
+    while (match := CODES.search(raw, at)) is not None:
+        start, end, kind = match.start(), match.end(), ALONE
+        at = end
+        if match["ticks"]:  # a code span ends with the next run of as many backticks
+            same = ticks[end - start]
+            following = bisect_right(same, start)
+            if following == len(same):
+                continue
+            end += same[following] - start
+        elif match["comment"]:
+            closed = behind("-->", end)
+            if closed is None:
+                continue
+            end = closed
+        elif match["note"] and (closed := behind("]", end)) is not None and closed > end + 1:
+            end = closed
+        elif match["open"] or match["note"]:
+            label = LABEL.match(raw, start)
+            at = start + 1  # behind the bracket alone
+            if label is None:
                 kind = OPEN
+            elif label[1].lower() not in labels:
+                continue
+            end = at if label is None else label.end()
+        elif match["tag"]:
+            kind = kind_of_tag(match[0])
         elif match["close"]:
             kind = CLOSE
         elif match["strong"]:
-            kind = _side(raw, match.start(), match.end())
-        yield Part(raw[last : match.start()])
-        yield Part(raw[match.start() : end], kind)
-        last = end
+            kind = _side(raw, start, end)
+        yield Part(raw[last:start])
+        yield Part(raw[start:end], kind)
+        last = at = end
     yield Part(raw[last:])
 
 
 def _side(raw: str, start: int, end: int) -> str:
-    """Whether a mark of emphasis opens or closes, by the blanks and letters beside it."""
+    """Return whether a mark of emphasis opens, closes or stands alone, by what stands beside it."""
     before, after = raw[start - 1 : start] or " ", raw[end : end + 1] or " "
     if after.isspace():
         return ALONE if before.isspace() else CLOSE

@@ -1,12 +1,11 @@
-"""XML: where the elements of a text lie, and the content of one as a unit's parts.
+"""XML: where the elements of a text lie, and the content of an element as the parts of a unit.
 
-Expat checks the text and gives the places, also of a text that comes in pieces; nothing is built from it and
-no entity is expanded. Knows XML; knows none of the formats that are written in it.
+Expat checks the text and gives the places, also of a text that comes in pieces; no tree is built and no
+entity is expanded.
 """
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,23 +13,27 @@ from xml.parsers import expat
 
 from bytenmt.documents.codes import PLACEHOLDERS, escaped_tags, find_codes, kind_of_tag, paired
 from bytenmt.documents.document import ALONE, TEXT, Malformed, Part, Parts
+from bytenmt.documents.html import unescape_text
 
 TAG = re.compile(r"<(?:[^<>\"']|\"[^\"]*\"|'[^']*')*>")
 TOKEN = re.compile(
     r"(?P<comment><!--.*?-->)|<!\[CDATA\[(?P<cdata>.*?)\]\]>|(?P<pi><\?.*?\?>)"
-    r"|(?P<tag></?[^!?<>\"'](?:[^<>\"']|\"[^\"]*\"|'[^']*')*>)|(?P<entity>&[^;\s&<]+;)",
+    r"|(?P<tag></?[^!?<>\"'](?:[^<>\"']++|\"[^\"]*+\"|'[^']*+')*+>)|(?P<entity>&[^;\s&<]++;)",
     re.DOTALL,
 )
 DECLARED = re.compile(rb"^\s*<\?xml[^>]*?encoding\s*=\s*[\"']([A-Za-z0-9._-]+)")
 KNOWN = {"&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&apos;": "'"}
-FOLDED = re.compile(r"[ \t\r\n]*[\r\n][ \t\r\n]*")
+BLANKS = re.compile(r"[ \t\r\n]+")
+INHERITED = ("translate", "xml:space")
+ATTRIBUTE = re.compile(r"\s([^\s=\"'<>/]+)\s*=\s*(?:\"[^\"]*\"|'[^']*')")
 # What may not stand in XML, however it is written.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 @dataclass(eq=False)
 class Element:
-    """name: as written, with its prefix. start, end: of all of it; inside, outside: of its content."""
+    """name: as written, with its prefix. start, end: of all of it; inside, outside: of its content.
+    inherited: the attributes that are valid for what is inside too, its own or of the nearest one around."""
 
     name: str
     attributes: Mapping[str, str]
@@ -40,23 +43,20 @@ class Element:
     outside: int = 0
     end: int = 0
     children: list[Element] = field(default_factory=list)
+    inherited: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        around = self.parent.inherited if self.parent else {}
+        own = {name: self.attributes[name] for name in INHERITED if name in self.attributes}
+        self.inherited = {**around, **own} if own else around
 
     @property
     def local(self) -> str:
         return self.name.rpartition(":")[2]
 
     def child(self, name: str) -> Element | None:
-        """The first one of this local name."""
+        """Return the first child of this local name."""
         return next((one for one in self.children if one.local == name), None)
-
-    def inherited(self, name: str, without: str) -> str:
-        """An attribute, its own or that of the nearest element around it."""
-        one: Element | None = self
-        while one is not None:
-            if name in one.attributes:
-                return one.attributes[name]
-            one = one.parent
-        return without
 
 
 class Scanner:
@@ -84,7 +84,7 @@ class Scanner:
     def feed(self, text: str, last: bool = True) -> None:
         """Take the next piece of the text. Raises Malformed with its place in the whole text."""
         n_bytes, n_chars = self._seen
-        held = min((one.start for one in self._open if one is not None), default=n_chars)
+        held = next((one.start for one in self._open if one is not None), n_chars)
         self._pass(held)
         self._text += text
         try:
@@ -164,7 +164,7 @@ def root_of(text: str, kept: Iterable[str]) -> Element | None:
 
 def preserved(element: Element) -> bool:
     """Whether white space is content, by xml:space."""
-    return element.inherited("xml:space", "default") == "preserve"
+    return element.inherited.get("xml:space") == "preserve"
 
 
 def content(raw: str, opaque: frozenset[str] = frozenset(), preserve: bool = False) -> Parts:
@@ -198,8 +198,13 @@ def content(raw: str, opaque: frozenset[str] = frozenset(), preserve: bool = Fal
             parts.append(_entity(match["entity"]))
     parts.append(Part(raw[last:]))
     if not preserve:
-        parts = [Part(FOLDED.sub(" ", part.text)) if part.kind == TEXT else part for part in parts]
+        parts = [Part(folded(part.text)) if part.kind == TEXT else part for part in parts]
     return escaped_tags(parts, escape)
+
+
+def folded(text: str) -> str:
+    """Return the text with every line end, and the blanks around it, as one space."""
+    return BLANKS.sub(lambda blanks: " " if set(blanks[0]) & {"\r", "\n"} else blanks[0], text)
 
 
 def with_placeholders(raw: str, opaque: frozenset[str], preserve: bool) -> Parts:
@@ -210,9 +215,12 @@ def with_placeholders(raw: str, opaque: frozenset[str], preserve: bool) -> Parts
     return paired(parts)
 
 
+TAG_NAME = re.compile(r"</?([^\s/>]+)")
+
+
 def local_name(tag: str) -> str:
-    """<xlf:g id="1"> -> g"""
-    name = re.match(r"</?([^\s/>]+)", tag)
+    """Return the name of a tag without its prefix: g of <xlf:g id="1">."""
+    name = TAG_NAME.match(tag)
     return name[1].rpartition(":")[2] if name else ""
 
 
@@ -220,7 +228,7 @@ def _entity(entity: str) -> Part:
     """Return a reference resolved; one that only the document's own definitions resolve is a code."""
     if entity in KNOWN:
         return Part(KNOWN[entity])
-    return Part(html.unescape(entity)) if entity.startswith("&#") else Part(entity, ALONE)
+    return Part(unescape_text(entity)) if entity.startswith("&#") else Part(entity, ALONE)
 
 
 def escaped(parts: Iterable[Part]) -> str:
@@ -234,12 +242,30 @@ def escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def attribute_span(tag: str, name: str) -> tuple[int, int] | None:
+    """Return where an attribute stands in a start tag, with its quotes and the blanks before it."""
+    return next(((match.start(), match.end()) for match in ATTRIBUTE.finditer(tag) if match[1] == name), None)
+
+
 def attribute(tag: str, name: str, value: str) -> str:
-    """A start tag with an attribute set, all else in it as it was."""
+    """Return a start tag with an attribute set, everything else in it as it was."""
     quoted = value.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
-    for match in re.finditer(r"(\s)([^\s=\"'<>/]+)(\s*=\s*)(\"[^\"]*\"|'[^']*')", tag):
-        if match[2] == name:
-            return f'{tag[: match.start(4)]}"{quoted}"{tag[match.end(4) :]}'
-    end = re.search(r"\s*/?>$", tag)
-    assert end is not None
-    return f'{tag[: end.start()]} {name}="{quoted}"{tag[end.start() :]}'
+    span = attribute_span(tag, name)
+    if span is not None:
+        end = span[1]
+        start = tag.rindex(tag[end - 1], 0, end - 1)  # of its value, with the quotes
+        return f'{tag[:start]}"{quoted}"{tag[end:]}'
+    end = len(tag) - (2 if tag.endswith("/>") else 1)
+    end = len(tag[:end].rstrip())
+    return f'{tag[:end]} {name}="{quoted}"{tag[end:]}'
+
+
+def without_attribute(tag: str, name: str) -> str:
+    """Return a start tag without an attribute."""
+    span = attribute_span(tag, name)
+    return tag if span is None else tag[: span[0]] + tag[span[1] :]
+
+
+def opened(tag: str) -> str:
+    """Return a start tag, or one that closes itself, as a start tag."""
+    return f"{tag[:-2].rstrip()}>" if tag.endswith("/>") else tag

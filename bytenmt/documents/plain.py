@@ -1,7 +1,4 @@
-"""Tables (CSV, TSV), of which one column is translated, and plain text with paragraphs.
-
-Knows these formats; knows no translator.
-"""
+"""Tables (CSV, TSV), of which one column is translated, and plain text with paragraphs."""
 
 from __future__ import annotations
 
@@ -9,9 +6,11 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bytenmt.documents.document import Malformed, Part, Parts, Unit, flat
+from bytenmt.documents.document import LINES, Malformed, Part, Parts, Unit, flat
 
-LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
+QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"')
+LINE_END = re.compile(r"\r\n|\n|\r|$")
+BLANKS = re.compile(r"\s+")
 WRAPPED_WIDTH, FULL = 40, 0.6  # of the widest line in a paragraph that is wrapped; of it that others have
 
 
@@ -85,7 +84,7 @@ def _rows(text: str, delimiter: str, quotes: bool) -> list[list[Cell]]:
     rows, row, at = list[list[Cell]](), list[Cell](), 0
     while at < len(text) or row:
         if quotes and text.startswith('"', at):
-            match = re.compile(r'"((?:[^"]|"")*)"').match(text, at)
+            match = QUOTED.match(text, at)
             if match is None:
                 raise Malformed("a quote that is not closed", at)
             value = match[1].replace('""', '"')
@@ -98,7 +97,7 @@ def _rows(text: str, delimiter: str, quotes: bool) -> list[list[Cell]]:
         if text.startswith(delimiter, at):
             at += 1
             continue
-        ended = re.compile(r"\r\n|\n|\r|$").match(text, at)
+        ended = LINE_END.match(text, at)
         if ended is None:
             raise Malformed("expected the end of a cell behind its quotes", at)
         rows.append(row)
@@ -148,18 +147,27 @@ def _paragraph(text: str, lines: list[tuple[int, int]]) -> list[Unit]:
 def _unit(text: str, start: int, end: int, write: Callable[[Parts, bool], str]) -> Unit:
     raw = text[start:end]
     start, end = start + len(raw) - len(raw.lstrip()), end - len(raw) + len(raw.rstrip())
-    source = (Part(re.sub(r"\s*[\r\n]+\s*", " ", text[start:end])),)
+    source = (Part(BLANKS.sub(_folded, text[start:end])),)
     return Unit(start, "", source, start, end, source, write)
+
+
+def _folded(blanks: re.Match[str]) -> str:
+    """Return a line end and the blanks around it as one space, other blanks as they are."""
+    return " " if set(blanks[0]) & {"\r", "\n"} else blanks[0]
 
 
 def _wrapper(newline: str, width: int) -> Callable[[Parts, bool], str]:
     def write(parts: Parts, _: bool) -> str:
-        lines, words = [""], flat(parts).split(" ")
-        for word in words:
-            if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-                lines.append(word)
+        lines, length = [list[str]()], 0
+        for word in flat(parts).split(" "):
+            if length and length + 1 + len(word) > width:
+                lines.append([])
+                length = 0
+            if not length:
+                lines[-1] = [word]  # blanks at the beginning of a line are left out
             else:
-                lines[-1] += f" {word}" if lines[-1] else word
-        return newline.join(lines)
+                lines[-1].append(word)
+            length += len(word) + (1 if length else 0)
+        return newline.join(" ".join(line) for line in lines)
 
     return write

@@ -1,7 +1,8 @@
 """PO, the catalogues of GNU gettext: a unit for each msgid, or for each plural form of one.
 
-What is replaced is the string behind msgstr, and the word fuzzy in the comment before it. Knows this format;
-knows no translator.
+A translation replaces the string behind msgstr. It also clears the flag fuzzy and the previous msgid (#|),
+which tell of what text an older string was the translation; a doubtful translation sets the flag. The
+header's Language is set where the target language is known.
 """
 
 from __future__ import annotations
@@ -9,42 +10,64 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from gettext import c2py
 from typing import NamedTuple
 
 from bytenmt.documents.codes import string_of, strings
-from bytenmt.documents.document import TEXT, Edit, Malformed, Parts, Unit
+from bytenmt.documents.document import (
+    LINES,
+    TEXT,
+    Content,
+    Edit,
+    Languages,
+    Malformed,
+    Parts,
+    Unit,
+)
+from bytenmt.documents.html import ascii_based
 
 CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([A-Za-z0-9._:-]+)', re.IGNORECASE)
-LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
 LINE = re.compile(
-    r"[ \t]*(?:(?P<flags>#,.*)|(?P<previous>#\|.*)|(?P<comment>#.*)"
+    r"[ \t]*+(?:(?P<flags>#,.*)|(?P<previous>#\|.*)|(?P<comment>#.*)"
     r'|(?P<word>msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?|)[ \t]*(?P<string>".*))'
 )
-STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"')
+LANGUAGE = re.compile(r"^Language:[ \t]*+([^\s]*+)[ \t]*+$", re.MULTILINE)
+PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d{1,4})\s*;\s*plural\s*=\s*([^;\n]+)")
 ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))")
 MOST_FORMS = 10
+MOST_STRINGS = 16  # of an entry: every form is a unit with the whole text, so that many are much work
 NUMBERS, FEW = 1001, 5  # from 0, whose plural forms are looked at; a form of so many of them is of few
 LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
 @dataclass(eq=False)
 class _String:
-    """start, end: from its first quote to its last; lines: of the file."""
+    """start, end: from its first quote to its last; pieces: its lines without quotes and escapes."""
 
     start: int
     end: int
-    value: str
+    pieces: list[str]
+
+    @cached_property
+    def value(self) -> str:
+        return "".join(self.pieces)
+
+    @cached_property
+    def parts(self) -> Parts:
+        return strings(self.value)
 
 
 @dataclass(eq=False)
 class _Entry:
     """strings: by their words, msgstr[1] for instance. begin: of the first line that is no mere comment;
-    flags: beginning and end of the lines with #, (their line ends are theirs)."""
+    flags, previous: beginning and end of the lines with #, and #| (their line ends are theirs)."""
 
     strings: dict[str, _String] = field(default_factory=dict)
     begin: int | None = None
     flags: list[tuple[int, int]] = field(default_factory=list)
+    previous: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def translated(self) -> bool:
@@ -53,24 +76,38 @@ class _Entry:
 
 
 def charset(data: bytes) -> str | None:
-    """What the header says; a template, which says CHARSET, has none."""
+    """Return the encoding that the header declares; a template, which says CHARSET, has none."""
     declared = CHARSET.search(data[: 1 << 16])
-    return None if declared is None or declared[1] == b"CHARSET" else declared[1].decode()
+    return None if declared is None or declared[1] == b"CHARSET" else ascii_based(declared[1].decode())
 
 
-def read(text: str) -> list[Unit]:
-    """The units; the header and what is obsolete are none. Raises Malformed."""
+def read(text: str, pair: tuple[str, str] | None = None) -> Content:
+    """Return the units; the header and what is obsolete are none. pair: source and target language.
+
+    Raises Malformed.
+    """
     entries = _entries(text)
-    one = _One()
-    for entry in entries:
-        if _is_header(entry):
-            one = _form_of_one(entry.strings["msgstr"].value)
-            break
-    units = []
-    for entry in entries:
-        if not _is_header(entry):
-            units += _units(text, entry, one)
-    return units
+    header = next((entry.strings["msgstr"] for entry in entries if _is_header(entry)), None)
+    one = _One() if header is None else _form_of_one(header.value)
+    units = [unit for entry in entries if not _is_header(entry) for unit in _units(text, entry, one)]
+    declared = None if header is None else LANGUAGE.search(header.value)
+    language = declared[1] if declared and declared[1] else None
+    edits = [] if header is None or pair is None else _language_edits(text, header, pair[1])
+    return Content(units, Languages(None, language), edits)
+
+
+def _language_edits(text: str, header: _String, target: str) -> list[Edit]:
+    """Return the edit that sets Language in the header, to en_US for en-US as gettext writes it."""
+    line = f"Language: {target.replace('-', '_')}"
+    value = header.value
+    if LANGUAGE.search(value):
+        value = LANGUAGE.sub(lambda _: line, value, count=1)
+    elif value:
+        value = f"{value}{'' if value.endswith(chr(10)) else chr(10)}{line}\n"
+    if value == header.value:
+        return []
+    newline = "\r\n" if "\r\n" in text[header.start : header.end] else "\n"
+    return [Edit(header.start, header.end, _quoted(value, newline))]
 
 
 def _is_header(entry: _Entry) -> bool:
@@ -88,8 +125,8 @@ class _One(NamedTuple):
 
 
 def _form_of_one(header: str) -> _One:
-    """As the header has it."""
-    declared = re.search(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)", header)
+    """Return the plural form of the number 1 as the header declares it."""
+    declared = PLURAL_FORMS.search(header)
     if declared is None or int(declared[1]) > MOST_FORMS:
         return _One()
     n_forms = int(declared[1])
@@ -115,8 +152,12 @@ def _entries(text: str) -> list[_Entry]:
         if entry.translated and (match["string"] is None or match["word"] in ("msgctxt", "msgid")):
             entries.append(_whole(entry))
             entry, word = _Entry(), ""
+        if (match["comment"] or "").startswith("#~") and not entry.strings:
+            entry = _Entry()  # the flags before it are those of an obsolete entry
         if match["flags"]:
             entry.flags.append((line.start(), line.end()))
+        if match["previous"]:
+            entry.previous.append((line.start(), line.end()))
         if entry.begin is None and not match["comment"]:
             entry.begin = line.start()
         if match["string"]:
@@ -137,12 +178,15 @@ def _add(entry: _Entry, match: re.Match[str], word: str, start: int) -> str:
         word = match["word"]
         if word in entry.strings:
             raise Malformed(f"a second {word}", start)
-        entry.strings[word] = _String(begin, end, value)
+        if len(entry.strings) > MOST_STRINGS:
+            raise Malformed("more plural forms than any language has", start)
+        entry.strings[word] = _String(begin, end, [value])
     elif word not in entry.strings:
         raise Malformed("a string without a word like msgid before it", at)
     else:
         string = entry.strings[word]
-        string.end, string.value = end, string.value + value
+        string.end = end
+        string.pieces.append(value)
     return word
 
 
@@ -169,7 +213,7 @@ def _units(text: str, entry: _Entry, one: _One) -> list[Unit]:
     name = known["msgctxt"].value if "msgctxt" in known else ""
     newline = "\r\n" if text.startswith("\r\n", known["msgid"].end) else "\n"
     mark = _mark(text, entry, newline)
-    fuzzy = any("fuzzy" in re.split(r"[\s,]+", text[start:end]) for start, end in entry.flags)
+    fuzzy = any("fuzzy" in _flags(text[start:end]) for start, end in entry.flags)
     counted = "msgid_plural" in known and _codes(known["msgid"]) != _codes(known["msgid_plural"])
     words = [word for word in known if word.startswith("msgstr")]
     if "msgid_plural" in known:
@@ -186,12 +230,12 @@ def _units(text: str, entry: _Entry, one: _One) -> list[Unit]:
                 Unit(
                     at=source.start + 1,
                     name=name,
-                    source=strings(source.value),
+                    source=source.parts,
                     start=string.start if string else behind,
                     end=string.end if string else behind,
-                    target=strings(string.value) if string else None,
+                    target=string.parts if string else None,
                     write=_writer(lead, newline),
-                    done=bool(string and string.value),
+                    done=bool(string and string.value) and not fuzzy,
                     doubted=fuzzy,
                     mark=mark,
                 )
@@ -205,30 +249,37 @@ def _writer(lead: str, newline: str) -> Callable[[Parts, bool], str]:
 
 
 def _codes(string: _String) -> list[str]:
-    return sorted(part.text for part in strings(string.value) if part.kind != TEXT)
+    return sorted(part.text for part in string.parts if part.kind != TEXT)
 
 
 def _mark(text: str, entry: _Entry, newline: str) -> Callable[[bool], Sequence[Edit]]:
-    """Fuzzy is a flag of the whole entry."""
+    """The flag fuzzy, which is of the whole entry, and the previous msgid, which a translation outdates."""
     assert entry.begin is not None
     begin = entry.begin
 
     def mark(review: bool) -> Sequence[Edit]:
-        edits = []
+        edits = [Edit(start, end, "") for start, end in entry.previous]
+        has_flag = any("fuzzy" in _flags(text[start:end]) for start, end in entry.flags)
+        if review and has_flag:
+            return edits
+        if review and entry.flags:
+            at = text.index("#,", entry.flags[0][0]) + 2
+            return [*edits, Edit(at, at, " fuzzy,")]
+        if review:
+            return [Edit(begin, begin, f"#, fuzzy{newline}"), *edits]
         for start, end in entry.flags:
-            line = text[start:end]
-            flags = [flag.strip() for flag in line.strip()[2:].split(",")]
+            flags = _flags(text[start:end])
             if "fuzzy" in flags:
                 rest = ", ".join(flag for flag in flags if flag != "fuzzy")
-                if review:
-                    return []
                 edits.append(Edit(start, end, f"#, {rest}{newline}" if rest else ""))
-            elif review:
-                at = start + line.index("#,") + 2
-                return [Edit(at, at, " fuzzy,")]
-        return edits if not review else [Edit(begin, begin, f"#, fuzzy{newline}")]
+        return edits
 
     return mark
+
+
+def _flags(line: str) -> list[str]:
+    """Return the flags of a line with #,"""
+    return [flag for one in line.strip()[2:].split(",") if (flag := one.strip())]
 
 
 def _quoted(value: str, newline: str) -> str:

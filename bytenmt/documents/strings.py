@@ -1,50 +1,44 @@
-"""The string files of programs, JSON and Java's .properties: a unit for each value that is text.
-
-Knows these formats; knows no translator.
-"""
+"""The string files of programs, JSON and Java's .properties: a unit for each value that is text."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from bytenmt.documents.codes import string_of, strings
-from bytenmt.documents.document import Malformed, Parts, Unit
+from bytenmt.documents.document import LINES, Malformed, Parts, Unit, wide_encoding
 
-JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]')
+JSON_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]')
 SENTENCE_RULES = re.compile(
     r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,"
 )  # ICU's: programs, not text
-LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
-KEY = re.compile(r"(?:[^\\:= \t\f]|\\.)*", re.DOTALL)
+KEY = re.compile(r"[^\\:= \t\f]*+(?:\\.[^\\:= \t\f]*+)*+", re.DOTALL)
 BETWEEN = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 JOINT = re.compile(r"\\(?:\r\n|\n|\r)[ \t\f]*")  # a line that goes on in the next one
 PROPERTY_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+LONGEST_PATH = 200  # characters of the name of a unit: the last keys on the way to it
 LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def read_json(text: str) -> list[Unit]:
-    """The units: string values. Of Chrome's messages the `message` alone, of ARB nothing about the strings
-    (keys with @). Raises Malformed."""
+    """Return the units: string values. Of Chrome's messages only the `message` is one, and of ARB nothing
+    about the strings (keys with @). Raises Malformed."""
     try:
-        json.loads(text)
+        json.loads(text, parse_int=str)  # as numbers, integers of more than 4,300 digits are refused
     except json.JSONDecodeError as error:
         raise Malformed(f"not JSON: {error.msg}", error.pos) from None
     except RecursionError:
         raise Malformed("values within values without an end", 0) from None
-    values = _json_values(text)
-    messages = {path[:-1] for path, _, _ in values if path[-1:] == ("message",)}
     ascii_only = text.isascii()
     units = []
-    for path, start, end in values:
+    for path, start, end in _json_values(text):
         value = json.loads(text[start:end])
-        about = any(key.startswith("@") for key in path)
-        about = about or (path[:-1] in messages and path[-1] != "message")
-        if about or SENTENCE_RULES.search(value) or any("\ud800" <= one <= "\udfff" for one in value):
+        if SENTENCE_RULES.search(value) or any("\ud800" <= one <= "\udfff" for one in value):
             continue
         source = strings(value)
-        units.append(Unit(start + 1, ".".join(path), source, start, end, source, _json_writer(ascii_only)))
+        units.append(Unit(start + 1, path, source, start, end, source, _json_writer(ascii_only)))
     return units
 
 
@@ -52,33 +46,68 @@ def _json_writer(ascii_only: bool) -> Callable[[Parts, bool], str]:
     return lambda parts, _: json.dumps(string_of(parts), ensure_ascii=ascii_only)
 
 
-def _json_values(text: str) -> list[tuple[tuple[str, ...], int, int]]:
-    """Path, beginning and end of each string that is a value, in a text that is JSON."""
-    values = []
-    stack: list[list[str | int]] = []  # of each value around: the key, or the number of the item
-    key, is_key = "", False
+@dataclass(eq=False)
+class _JSONLevel:
+    """An object or a list around a value. key: of the value that is read now, or the number of the item.
+    path: of the object or list, its last keys. messages: whether it has a string `message`. is_about: whether
+    what is in it is about other strings. values: its own strings, by key, beginning and end."""
+
+    is_object: bool
+    path: str
+    is_about: bool
+    key: str | int
+    has_message: bool = False
+    values: list[tuple[str | int, int, int]] = field(default_factory=list)
+
+
+def _json_values(text: str) -> list[tuple[str, int, int]]:
+    """Return path, beginning and end of each string that is to be translated, in a text that is JSON."""
+    values = list[tuple[str, int, int]]()
+    top = _JSONLevel(False, "", False, 0)
+    stack = [top]
+    is_key = False
     for match in JSON_TOKEN.finditer(text):
-        token = match[0]
-        if token in "{[":
-            stack.append([key, "{"] if token == "{" else [0, "["])
+        token, level = match[0], stack[-1]
+        if token in ("{", "["):
             is_key = token == "{"
-        elif token in "}]":
+            path = f"{level.path}.{level.key}"[-LONGEST_PATH:] if level is not top else ""
+            stack.append(
+                _JSONLevel(is_key, path, level.is_about or _is_about(level.key), "" if is_key else 0)
+            )
+        elif token in ("}", "]"):
             stack.pop()
+            values += _translatable(level)
         elif token == ",":
-            is_key = stack[-1][1] == "{"
+            is_key = level.is_object
             if not is_key:
-                stack[-1][0] = int(stack[-1][0]) + 1
+                level.key = int(level.key) + 1
         elif token == ":":
             is_key = False
         elif is_key:
-            stack[-1][0] = key = json.loads(token)
+            level.key = json.loads(token)
         else:
-            values.append((tuple(str(one[0]) for one in stack), match.start(), match.end()))
-    return values
+            level.values.append((level.key, match.start(), match.end()))
+            level.has_message = level.has_message or level.key == "message"
+    values += _translatable(top)
+    return sorted(values, key=lambda value: value[1])
 
 
-def is_utf8_properties(data: bytes) -> str:
-    """.properties are in Latin-1, or, since Java 9, in UTF-8 where that is what they are."""
+def _is_about(key: str | int) -> bool:
+    """Whether a value is about a string, by its key in ARB."""
+    return isinstance(key, str) and key.startswith("@")
+
+
+def _translatable(level: _JSONLevel) -> Iterator[tuple[str, int, int]]:
+    """Yield the strings of an object or a list that are to be translated."""
+    for key, start, end in level.values:
+        if not (level.is_about or _is_about(key) or (level.has_message and key != "message")):
+            yield f"{level.path}.{key}".lstrip("."), start, end
+
+
+def properties_encoding(data: bytes) -> str:
+    """Return UTF-8, which .properties are in since Java 9, where the file is that, and Latin-1 elsewhere."""
+    if wide := wide_encoding(data):
+        return wide
     try:
         data.decode()
     except UnicodeDecodeError:

@@ -2,30 +2,31 @@
 
 The lines of a cue are one sentence or two, broken to fit a screen: they are translated together, and broken
 again into as many. Lines that begin with a dash, which are of several speakers, are translated one by one,
-behind their dashes. Knows these formats; knows no translator.
+behind their dashes.
 """
 
 from __future__ import annotations
 
-import html
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from bytenmt.documents.codes import kind_of_tag, paired
-from bytenmt.documents.document import ALONE, TEXT, Malformed, Part, Parts, Unit, flat
+from bytenmt.documents.document import ALONE, LINES, TEXT, Malformed, Part, Parts, Unit, flat
+from bytenmt.documents.html import unescape_text
 
-LINES = re.compile(r"([^\r\n]*)(\r*\n|\r|$)")
-SRT_TIME = re.compile(r"\s*-?\d+:\d+:\d+[,.:]\d+\s*-->\s*-?\d+:\d+:\d+[,.:]\d+.*")
-VTT_TIME = re.compile(r"\s*(?:\d+:)?\d+:\d+\.\d+\s*-->\s*(?:\d+:)?\d+:\d+\.\d+(?:\s.*)?")
-TIME = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d")
+# Possessive quantifiers: a pattern must not try a long run of blanks or digits again at each of its places.
+SRT_TIME = re.compile(r"\s*+-?\d++:\d++:\d++[,.:]\d++\s*+-->\s*+-?\d++:\d++:\d++[,.:]\d++.*+")
+VTT_TIME = re.compile(r"\s*+(?:\d++:)?\d++:\d++\.\d++\s*+-->\s*+(?:\d++:)?\d++:\d++\.\d++(?:\s.*+)?")
+TIME = re.compile(r"\s*+\d++:\d\d:\d\d[,.]\d")
 VTT_ARROW = re.compile("-->")
 SRT_ARROW = re.compile(r"\d\s*-->|-->\s*\d")  # a text may have one without times
 NOT_A_CUE = re.compile(r"(?:NOTE|STYLE|REGION)(?:\s|$)")
 CODE = re.compile(
     r"</?[A-Za-z][^<>]*>|</>|<[\d:.]+>|<>|\{\\[^{}]*\}|(?P<entity>&(?:\w+|#\d+|#x[0-9a-fA-F]+);)"
 )
-DASH = re.compile(r"\s*(?:<[^<>]*>|\{\\[^{}]*\})*\s*[-\u2013\u2014]+\s*")
+DASH = re.compile(r"(?:\s++|<[^<>]*+>|\{\\[^{}]*+\})*+[-\u2013\u2014]++\s*+")
 
 
 class _Line(NamedTuple):
@@ -139,7 +140,7 @@ def _parts(raw: str, entities: bool) -> Parts:
         parts.append(Part(raw[last : match.start()]))
         last = match.end()
         if match["entity"]:
-            parts.append(Part(html.unescape(match[0])))
+            parts.append(Part(unescape_text(match[0])))
         else:
             named = re.match(r"</?[A-Za-z]", match[0])
             kind = kind_of_tag(match[0]) if named else ALONE
@@ -160,24 +161,26 @@ def _escaped(parts: Parts, entities: bool) -> str:
 
 
 def broken(parts: Parts, n: int) -> list[Parts]:
-    """A text in at most n lines of about the same length: broken at spaces outside codes."""
+    """Return a text as at most n lines of about the same length, broken at spaces outside codes."""
     lines: list[list[Part]] = [[]]
     whole = sum(len(part.text) for part in parts if part.kind == TEXT)
-    done = 0
+    done = 0  # characters of the texts before this part
     for part in parts:
         if part.kind != TEXT:
             lines[-1].append(part)
             continue
-        rest = part.text
+        spaces, begin = [match.start() for match in re.finditer(" ", part.text)], 0
         while len(lines) < n:
             wanted = whole * len(lines) / n - done
-            spaces = [at.start() for at in re.finditer(" ", rest)]
-            if not spaces or wanted > len(rest):
+            first = bisect_left(spaces, begin)
+            if first == len(spaces) or wanted > len(part.text):
                 break
-            at = min(spaces, key=lambda place: abs(place - wanted))
-            lines[-1].append(Part(rest[:at]))
+            index = bisect_left(spaces, wanted, lo=first)
+            nearest = spaces[max(first, index - 1) : index + 1]
+            at = min(nearest, key=lambda place: abs(place - wanted))
+            lines[-1].append(Part(part.text[begin:at]))
             lines.append([])
-            rest, done = rest[at + 1 :], done + at + 1
-        lines[-1].append(Part(rest))
-        done += len(rest)
+            begin = at + 1
+        lines[-1].append(Part(part.text[begin:]))
+        done += len(part.text)
     return [tuple(line) for line in lines if "".join(part.text for part in line).strip()] or [()]

@@ -13,13 +13,15 @@ from made_up_engine import made_up_translator
 
 from bytenmt.cli import translation_commands
 from bytenmt.cli.main import main
+from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.decoding.translator import Translator
 
 
 @pytest.fixture(autouse=True)
 def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     """No run is loaded, and the engine is made up."""
-    loaded = SimpleNamespace(source=True)
+    facts = Facts(corpora=(CorpusFact("/data/train.en", "/data/train.de.gz"),))
+    loaded = SimpleNamespace(source=True, runs=[SimpleNamespace(facts=facts)])
     monkeypatch.setattr(translation_commands, "loaded_runs", lambda *_, **__: loaded)
 
     def of_runtime(_: object, settings: Any, group: object = None) -> Translator:
@@ -38,7 +40,7 @@ def test_a_document_in_and_out(tmp_path: Path) -> None:
     result = run(tmp_path / "a.po", tmp_path / "b.po", "-v", "--flag-above", "100")
     assert result.exit_code == 0, result.output
     assert result.stderr.splitlines() == [
-        "5 units: 3 translated, 2 were already, 2 to review",
+        "5 units: 4 translated, 1 were already, 2 to review",
         "bytenmt: to review: line 10, column 8: tags or placeholders were lost",
         "bytenmt: to review: line 11, column 15: tags or placeholders were lost",
     ]
@@ -102,3 +104,29 @@ def test_bytes_that_are_not_utf_8(tmp_path: Path) -> None:
     assert (tmp_path / "b.txt").read_bytes() == "ONE\ufffd0\n\n42 ".encode() + b"\xff\n"
     strict = run(tmp_path / "a.txt", tmp_path / "b.txt", "--errors", "strict")
     assert "a.txt, line 1, column 4: 0xFF is not valid UTF-8 there" in strict.stderr
+
+
+@pytest.mark.parametrize(
+    ("declared", "pair", "told"),
+    [
+        ("de", [], []),
+        ("de-AT", [], []),
+        ("fr", [], ["{in} declares fr as the target language, and RUN was trained on de"]),
+        ("fr", ["--pair", "en-de"], []),
+        ("de", ["--pair", "fr-de"], ["--pair declares fr as the source language, and RUN was trained on en"]),
+    ],
+)
+def test_other_languages_than_the_models(
+    tmp_path: Path, declared: str, pair: list[str], told: list[str]
+) -> None:
+    """Are told of; --pair sets the one of the file."""
+    text = SAMPLES["xliff 1.2"].data.replace(
+        b'target-language="de"', f'target-language="{declared}"'.encode()
+    )
+    (tmp_path / "a.xlf").write_bytes(text)
+    result = run(tmp_path / "a.xlf", tmp_path / "b.xlf", *pair)
+    assert result.exit_code == 0, result.output
+    expected = [f"bytenmt: warning: {line}".replace("{in}", str(tmp_path / "a.xlf")) for line in told]
+    assert [line for line in result.stderr.splitlines() if "declares" in line] == expected
+    wanted = b'target-language="%s"' % (b"de" if pair else declared.encode())
+    assert wanted in (tmp_path / "b.xlf").read_bytes()

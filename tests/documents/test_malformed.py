@@ -78,7 +78,7 @@ def test_what_cannot_be_read_is_told(name: str, data: bytes, wanted: Wanted, tol
 def test_options_that_would_be_ignored() -> None:
     for name, wanted, told in [
         ("po", Wanted(column="x"), "--column would be ignored: --format po"),
-        ("html", Wanted(pair=("a", "b")), "--pair would be ignored"),
+        ("srt", Wanted(pair=("a", "b")), "--pair would be ignored"),
         ("tmx", Wanted(into="x"), "--to-column would be ignored"),
         ("csv", Wanted(into="x"), "--to-column without --column"),
     ]:

@@ -66,7 +66,7 @@ def test_a_folder_of_files_is_verified(
     monkeypatch.setattr(sys, "argv", ["documents", str(tmp_path), "--format=xliff", "--format=po"])
     assert verify.main() == 0
     assert capsys.readouterr().out.splitlines()[1:] == [
-        "xliff           7 files       37 units    0 wrong, 1 malformed",
+        "xliff          16 files       88 units    0 wrong, 1 malformed",
         "po              4 files       20 units    0 wrong, 0 malformed",
     ]
     monkeypatch.setattr(markup, "escape", lambda text: text)

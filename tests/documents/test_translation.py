@@ -39,21 +39,23 @@ PO_DONE = with_changes(
         r'"a second line\n"' + "\n" + r'msgstr ""' + "\n" + r'"LONG TEXT WITH \"QUOTES\",\tTABS \\ AND\n"'
         "\n" + r'"A SECOND LINE\n"',
     ),
+    ('#, fuzzy, c-format\n#| msgid "Hello %s!"\n', "#, c-format\n"),
+    ('"Hallo %s!"', '"HELLO %s"'),
 )
 
 
 def test_a_catalogue() -> None:
-    """Plural forms, several lines; what is translated stays, and fuzzy marks what is doubted."""
+    """Plural forms, several lines; what is translated stays, what is fuzzy is translated anew, and fuzzy is
+    what is doubted."""
     assert made(SAMPLES["po"]) == PO_DONE
     doubted = with_changes(
         PO_DONE,
         ('#, c-format\nmsgid "%d', '#, fuzzy, c-format\nmsgid "%d'),
         ("#. for translators\nmsgctxt", "#. for translators\n#, fuzzy\nmsgctxt"),
+        ('#, c-format\nmsgid "Hello', '#, fuzzy, c-format\nmsgid "Hello'),
     )
     assert made(SAMPLES["po"], nats=1000) == doubted
-    anew = with_changes(
-        PO_DONE, ('"fertig"', '"DONE"'), ('"Hallo %s!"', '"HELLO %s"'), ("#, fuzzy, c-format", "#, c-format")
-    )
+    anew = with_changes(PO_DONE, ('"fertig"', '"DONE"'))
     assert made(SAMPLES["po"], overwrite=True) == anew
     assert '#, fuzzy\nmsgid "done"\nmsgstr "DONE"' in made(SAMPLES["po"], 1000, overwrite=True)
 
@@ -93,7 +95,10 @@ def test_targets_of_xliff_1() -> None:
             "& so]]></source>",
             '& so]]></source><target state="translated">IN &lt;b&gt;CDATA&lt;/b&gt; &amp; SO</target>',
         ),
-        ("</seg-source>", '</seg-source><target state="translated">TWO\nLINES</target>'),
+        (
+            "</seg-source>",
+            '</seg-source><target state="translated"><mrk mtype="seg">TWO\nLINES</mrk></target>',
+        ),
         (
             "folded</source>",
             'folded</source><target state="translated">SAY <ph id="1">&lt;br/&gt;</ph> TO %s,'

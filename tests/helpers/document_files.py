@@ -51,6 +51,98 @@ XLIFF_2 = """<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" 
   </unit><unit id="u2" translate="no"><segment><source>no</source></segment></unit></file>
 </xliff>
 """
+# As SDL Trados Studio writes a prepared file: its segments with their states behind every trans-unit,
+# targets that are empty or missing, tags, a comment and structure that is not translated.
+XLIFF_TRADOS = """<?xml version="1.0" encoding="utf-8"?>
+<xliff xmlns:sdl="http://sdl.com/FileTypes/SdlXliff/1.0" xmlns="urn:oasis:names:tc:xliff:document:1.2" \
+version="1.2" sdl:version="1.0">
+<file original="C:\\manual.docx" datatype="x-sdlfilterframework2" source-language="en-US" \
+target-language="de-DE">
+<header><file-info xmlns="http://sdl.com/FileTypes/SdlXliff/1.0">\
+<value key="SDL:FileId">a1</value></file-info>
+<sdl:filetype-info><sdl:filetype-id>Word 2007 v 2.0.0.0</sdl:filetype-id></sdl:filetype-info>
+<tag-defs xmlns="http://sdl.com/FileTypes/SdlXliff/1.0"><tag id="5"><bpt name="cf" word-end="false">\
+&lt;cf bold="True"&gt;</bpt><ept name="cf" word-end="false">&lt;/cf&gt;</ept></tag></tag-defs></header>
+<body>
+<group><sdl:cxts><sdl:cxt id="1" /></sdl:cxts>
+<trans-unit id="u1"><source>Open the file. <g id="5">Press</g> the key. Stop.</source><seg-source>\
+<mrk mtype="seg" mid="1">Open the file.</mrk> <mrk mtype="seg" mid="2"><g id="5">Press</g> the key.</mrk> \
+<mrk mtype="seg" mid="3"><mrk mtype="x-sdl-comment" sdl:cid="c1">Stop.</mrk></mrk></seg-source><target>\
+<mrk mtype="seg" mid="1">Datei \u00f6ffnen.</mrk> <mrk mtype="seg" mid="2" /> <mrk mtype="seg" mid="3"></mrk>\
+</target><sdl:seg-defs><sdl:seg id="1" conf="Translated" origin="interactive">\
+<sdl:value key="SegmentHash">17</sdl:value></sdl:seg>\
+<sdl:seg id="2" origin="tm" percent="71" /><sdl:seg id="3" /></sdl:seg-defs></trans-unit>
+</group>
+<trans-unit id="u2" translate="no"><source><x id="6" /></source></trans-unit>
+<trans-unit id="u3"><source>No target. At all.</source><seg-source><mrk mtype="seg" mid="4">No target.</mrk> \
+<mrk mtype="seg" mid="5">At all.</mrk></seg-source><sdl:seg-defs><sdl:seg id="4" /><sdl:seg id="5" />\
+</sdl:seg-defs></trans-unit>
+<trans-unit id="u4"><source>A draft. Locked.</source><seg-source><mrk mtype="seg" mid="6">A draft.</mrk> \
+<mrk mtype="seg" mid="7">Locked.</mrk></seg-source><target><mrk mtype="seg" mid="6">Ein Entwurf.</mrk> \
+<mrk mtype="seg" mid="7" /></target><sdl:seg-defs><sdl:seg id="6" conf="Draft" origin="mt" />\
+<sdl:seg id="7" locked="true" /></sdl:seg-defs></trans-unit>
+</body>
+</file>
+</xliff>
+"""
+# As Phrase TMS (Memsource) exports a bilingual file: tags as {1>…<1} in the text, empty targets, suggestions
+# of translation memories in alt-trans, and what is confirmed or locked in attributes of its own.
+XLIFF_PHRASE = """<?xml version="1.0" encoding="UTF-8"?>
+<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" xmlns:m="http://www.memsource.com/mxlf/2.0" \
+version="1.2" m:version="2.4" m:level="1">
+ <file original="page.html" source-language="en" target-language="de" datatype="html" m:file-format="html" \
+m:task-id="t1">
+  <header></header>
+  <body>
+   <group id="0" m:para-id="0">
+    <context-group><context context-type="x-key">title</context></context-group>
+    <trans-unit id="t1:0" m:score="0.0" m:confirmed="0" m:locked="false" m:trans-origin="null" m:para-id="0" \
+xml:space="preserve">
+     <source>Read {1&gt;the manual&lt;1} &amp; {2} go.</source>
+     <target></target>
+     <alt-trans origin="machine-trans"><target></target></alt-trans>
+     <alt-trans origin="memsource-tm"><target>Lies das</target></alt-trans>
+     <m:tunit-metadata>
+      <m:mark id="1"><m:type>a</m:type><m:content>&lt;a&gt;</m:content></m:mark>
+     </m:tunit-metadata>
+    </trans-unit>
+    <trans-unit id="t1:1" m:confirmed="1" m:locked="false" m:trans-origin="null" xml:space="preserve">
+     <source>done</source>
+     <target>fertig</target>
+    </trans-unit>
+    <trans-unit id="t1:2" m:confirmed="0" m:locked="false" m:trans-origin="tm" xml:space="preserve">
+     <source>proposed</source>
+     <target>vorgeschlagen</target>
+    </trans-unit>
+    <trans-unit id="t1:3" m:confirmed="0" m:locked="true" m:trans-origin="null" xml:space="preserve">
+     <source>locked</source>
+     <target/>
+    </trans-unit>
+   </group>
+  </body>
+ </file>
+</xliff>
+"""
+XLIFF_SEGMENTED = """<xliff version="1.2"><file source-language="en" target-language="de" original="a"><body>
+ <trans-unit id="1"><source>One. Two.</source>
+  <seg-source><g id="1"><mrk mtype="seg" mid="a">One.</mrk></g> \
+<mrk mtype="seg" mid="b">Two.</mrk></seg-source>
+ </trans-unit>
+ <trans-unit id="2"><source>One. Two. Three.</source>
+  <seg-source><mrk mtype="seg" mid="a">One.</mrk> <mrk mtype="seg" mid="b">Two.</mrk> \
+<mrk mtype="seg" mid="c">Three.</mrk></seg-source>
+  <target state="translated"><mrk mtype="seg" mid="b">Zwei.</mrk></target>
+ </trans-unit>
+ <trans-unit id="3"><source>One. Two.</source>
+  <seg-source><mrk mtype="seg" mid="a">One.</mrk> <mrk mtype="seg" mid="b">Two.</mrk></seg-source>
+  <target xml:lang="de"> <mrk mtype="other"/></target>
+ </trans-unit>
+ <trans-unit id="4"><source>One. Two.</source>
+  <seg-source><mrk mtype="seg" mid="a">One.</mrk> <mrk mtype="seg" mid="b">Two.</mrk></seg-source>
+  <target>Eins. Zwei.</target>
+ </trans-unit>
+</body></file></xliff>
+"""
 TMX = """<?xml version="1.0"?>
 <!DOCTYPE tmx SYSTEM "tmx14.dtd" [<!ENTITY brand "Acme">]>
 <tmx version="1.4">
@@ -226,6 +318,9 @@ def _all() -> dict[str, Sample]:
     made = {
         "xliff 1.2": Sample("xliff", XLIFF_1.encode(), PAIR),
         "xliff 2": Sample("xliff", XLIFF_2.encode(), PAIR),
+        "xliff, Trados": Sample("xliff", XLIFF_TRADOS.encode()),
+        "xliff, Phrase": Sample("xliff", XLIFF_PHRASE.encode(), PAIR),
+        "xliff, segmented": Sample("xliff", XLIFF_SEGMENTED.encode(), PAIR),
         "tmx": Sample("tmx", TMX.encode(), PAIR),
         "po": Sample("po", PO.encode()),
         "srt": Sample("srt", SRT.encode()),
@@ -241,7 +336,7 @@ def _all() -> dict[str, Sample]:
     for name, sample in list(made.items()):
         crlf = sample.data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
         made[f"{name}, CRLF and a byte order mark"] = sample._replace(data=codecs.BOM_UTF8 + crlf)
-        utf16 = sample.data.decode().replace("UTF-8", "UTF-16").encode("utf-16")
+        utf16 = sample.data.decode().replace("UTF-8", "UTF-16").replace("utf-8", "utf-16").encode("utf-16")
         made[f"{name}, UTF-16"] = sample._replace(data=utf16)
     latin = XLIFF_1.replace("UTF-8", "ISO-8859-1").replace("plain", "pl\xe4in").encode("latin-1")
     made["xliff, Latin-1"] = Sample("xliff", latin, PAIR)

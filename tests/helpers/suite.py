@@ -29,6 +29,7 @@ SLOW = """
     config/test_presets.py test_decoder_weights test_one_embedding_width
     config/test_presets.py test_decoder_weights_without_a_source
     config/test_presets.py test_receptive_field_is_wide_enough_for_bytes
+    documents/test_growth.py test_hostile_documents_take_no_minutes
     data/test_augment.py test_processes_learn_the_same test_resume_is_bit_identical
     data/test_corpus.py test_chunk_borders
     data/test_decompress.py test_lines_are_read_as_they_are_unpacked

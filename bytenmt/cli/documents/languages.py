@@ -1,15 +1,24 @@
-"""The option --pair: two languages. Knows names alone."""
+"""The option --pair, and the languages that a document declares beside those of a model."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from bytenmt.errors import BytenmtError
 
+if TYPE_CHECKING:
+    from bytenmt.config.facts import CorpusFact
+
 PAIR = click.option(
     "--pair",
     metavar="SRC-TGT",
-    help="The languages, as en-de or en-US:pt-BR; of a TMX, which has several, and where a file tells none.",
+    help="The languages, as en-de or en-US:pt-BR: those of a TMX, which has several; XLIFF, PO and HTML"
+    " declare the target language then.",
 )
 
 
@@ -20,3 +29,28 @@ def language_pair(given: str) -> tuple[str, str]:
         if found and source and target and (separator == ":" or "-" not in target):
             return source, target
     raise BytenmtError(f"--pair {given}: expected two languages, as en-de, or en-US:pt-BR")
+
+
+def model_languages(corpora: Sequence[CorpusFact]) -> tuple[str | None, str | None]:
+    """Return source and target language of a model by the names of its training files: train.en, train.de.gz.
+
+    None for a side whose files have no language in their names, or several.
+    """
+    from bytenmt.serve.languages import NAMES
+
+    def language(names: Sequence[str | None]) -> str | None:
+        suffixes = [[one[1:].lower() for one in Path(name).suffixes] for name in names if name]
+        found = {next((code for code in reversed(some) if code in NAMES), None) for some in suffixes}
+        return found.pop() if len(found) == 1 else None
+
+    source, target = language([one.src for one in corpora]), language([one.tgt for one in corpora])
+    return (source, target) if source != target else (None, None)
+
+
+def language_mismatches(
+    declared: Sequence[str | None], of_model: Sequence[str | None]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield source or target, the declared language, and the model's, where they differ but for a region."""
+    for side, one, other in zip(("source", "target"), declared, of_model, strict=True):
+        if one and other and re.split("[-_]", one.lower())[0] != re.split("[-_]", other.lower())[0]:
+            yield side, one, other

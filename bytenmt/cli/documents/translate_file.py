@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bytenmt.cli.console import Command, check_output, detail, say, writer
-from bytenmt.cli.documents.languages import PAIR, language_pair
+from bytenmt.cli.documents.languages import PAIR, language_mismatches, language_pair, model_languages
 from bytenmt.cli.options import DECODING, FILE, MODELS, RUNTIME, within
-from bytenmt.cli.progress import progress
+from bytenmt.cli.progress import Console, progress
 from bytenmt.cli.workbench.keeping import KEEPING
 from bytenmt.config.bounds import Bounds
 from bytenmt.decoding.names import KEPT_OF_DOCUMENTS
@@ -102,6 +102,13 @@ def translate_file(
         if document is None:
             follow(translator)
             return
+        declared = given.pair or document.languages
+        corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
+        for side, language, trained in language_mismatches(declared, model_languages(corpora)):
+            where = "--pair" if given.pair else str(input)
+            Console().warn(
+                f"{where} declares {language} as the {side} language, and {runs[0]} was trained on {trained}"
+            )
         limit = translator.max_source_bytes
         with progress(len(segments_of(document, limit, overwrite)), " segments") as (bar, _):
             made, told = translate(

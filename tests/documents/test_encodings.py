@@ -1,0 +1,95 @@
+"""In which encoding a file is, and what no file is in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from document_files import SAMPLES, asked_of
+
+from bytenmt.documents.document import decode, wide_encoding
+from bytenmt.documents.formats import Wanted, pairs, read
+from bytenmt.documents.translation import translate
+from bytenmt.errors import BytenmtError, DataError
+
+WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+NOT_OF_FILES = (
+    "idna",
+    "punycode",
+    "undefined",
+    "unicode_escape",
+    "raw-unicode-escape",
+    "rot13",
+    "base64",
+    "zip",
+)
+
+
+@pytest.mark.parametrize("encoding", WIDE)
+@pytest.mark.parametrize("name", [name for name in SAMPLES if "," not in name])
+def test_two_or_four_bytes_a_character_without_a_mark(name: str, encoding: str) -> None:
+    """The translation is that of the same text in UTF-8."""
+    text = SAMPLES[name].data.decode().replace(' encoding="UTF-8"', "")
+    results = []
+    for data in (text.encode(), text.encode(encoding)):
+        document = SAMPLES[name]._replace(data=data).document()
+        assert document.with_units([None] * len(document.units)) == data
+        results.append(translate(document, asked_of()[0], limit=1000)[0])
+    assert results[1].decode(encoding) == results[0].decode()
+
+
+@pytest.mark.parametrize("encoding", WIDE)
+@pytest.mark.parametrize(
+    "text", ["a", "one two", "Text mit Umlauten: \u00e4\u00f6\u00fc.", "\u4e2d\u6587\n\u5b57 a"]
+)
+def test_short_and_other_texts(text: str, encoding: str) -> None:
+    assert decode(text.encode(encoding), None) == (text, b"", encoding)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0",
+        b"plain",
+        b"one\0two\0three four",
+        "\u4e2d\u6587\0".encode(),
+        b"a\0b\0\0c\0d\0\0" * 9,
+        bytes(5000),
+    ],
+)
+def test_zero_bytes_in_other_files(data: bytes) -> None:
+    """Whatever it is taken for, it comes back byte for byte; UTF-8 with a zero byte in it is UTF-8."""
+    text, lead, encoding = decode(data, None)
+    assert lead + text.encode(encoding, "surrogateescape") == data
+    if data.count(0) == 1 and len(data) > 4:
+        assert wide_encoding(data) is None
+
+
+@pytest.mark.parametrize("encoding", NOT_OF_FILES)
+@pytest.mark.parametrize("name", ["html", "po", "xliff", "tmx", "text"])
+def test_what_no_file_is_in(name: str, encoding: str) -> None:
+    """One line, whether the file or the user names it."""
+    texts = {
+        "html": f"<meta charset={encoding}><p>text \u00e4",
+        "po": f'msgid ""\nmsgstr "Content-Type: text/plain; charset={encoding}\\n"\n',
+        "xliff": f'<?xml version="1.0" encoding="{encoding}"?><xliff/>',
+        "tmx": f'<?xml version="1.0" encoding="{encoding}"?><tmx/>',
+        "text": "text",
+    }
+    wanted = Wanted(encoding=encoding if name == "text" else None)
+    with pytest.raises(DataError, match=f"^a.file: unknown encoding {encoding}: give --encoding NAME$"):
+        read(texts[name].encode(), name, Path("a.file"), wanted)
+    if name == "tmx":
+        with pytest.raises(BytenmtError, match=f"unknown encoding {encoding}"):
+            list(pairs([texts[name].encode()], name, Path("a.file"), ("en", "de"), strict=False))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "UTF-32", "utf-16le"])
+@pytest.mark.parametrize("name", ["html", "po", "xliff"])
+def test_a_declaration_that_can_be_read_is_not_in_utf_16(name: str, encoding: str) -> None:
+    """As browsers have it: it says so in ASCII, so the file is in UTF-8."""
+    data = SAMPLES["xliff 1.2" if name == "xliff" else name].data
+    for declared in (b"UTF-8", b"utf-8"):
+        data = data.replace(declared, encoding.encode())
+    assert read(data, name, Path("a.file")).encoding == "utf-8"
