@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, flat
@@ -112,13 +112,12 @@ def put_back(source: Parts, output: str) -> tuple[Parts, bool]:
     for index, part in codes.items():
         waiting.setdefault((part.text, part.kind), deque()).append(index)
     parts, last, whole = list[Part](), 0, True
-    by_length = sorted({part.text for part in codes.values()}, key=len, reverse=True)
-    for match in re.finditer("|".join(map(re.escape, by_length)), output):
-        if match.start() > last:
-            parts.append(Part(output[last : match.start()]))
-        last = match.end()
-        closing = partner[stack[-1]] if stack and source[partner[stack[-1]]].text == match[0] else None
-        fitting = _fitting(match[0], waiting, closing)
+    for begin, end in _occurrences({part.text for part in codes.values()}, output):
+        if begin > last:
+            parts.append(Part(output[last:begin]))
+        code, last = output[begin:end], end
+        closing = partner[stack[-1]] if stack and source[partner[stack[-1]]].text == code else None
+        fitting = _fitting(code, waiting, closing)
         if fitting is None:
             whole = False
             continue
@@ -167,6 +166,26 @@ def apart(parts: Parts, read: Callable[[str], Iterable[Part]], escaped: Callable
             if (there := right(other)) > reached:
                 best, reached = other, there
     return tuple(best)
+
+
+def _occurrences(codes: set[str], text: str) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of the codes in a text, from left to right, at each place the longest.
+
+    A regular expression of thousands of alternatives would try all of them at each place.
+    """
+    lengths: dict[str, set[int]] = {}  # of the codes by their first characters, three where there are so many
+    for code in codes:
+        lengths.setdefault(code[:3], set()).add(len(code))
+    first = re.compile("|".join(map(re.escape, sorted({code[0] for code in codes}))))
+    at = 0
+    while match := first.search(text, at):
+        begin = match.start()
+        possible = {n for size in (1, 2, 3) for n in lengths.get(text[begin : begin + size], ())}
+        found = (n for n in sorted(possible, reverse=True) if text[begin : begin + n] in codes)
+        n_letters = next(found, 0)
+        if n_letters:
+            yield begin, begin + n_letters
+        at = begin + max(1, n_letters)
 
 
 def _fitting(text: str, waiting: dict[tuple[str, str], deque[int]], closing: int | None) -> int | None:

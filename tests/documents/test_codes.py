@@ -83,12 +83,15 @@ def test_many_codes_are_put_back_in_linear_time() -> None:
     for n in (2000, 8000):
         names = [f"{{a{number}}}" for number in range(n)]
         source = strings(" word ".join(names))
-        began = time.process_time()
-        for output in (" word ".join(names), " word ".join(reversed(names))):
-            parts, whole = put_back(source, output)
-            assert whole and len(parts) == 2 * n - 1
-        seconds.append(time.process_time() - began)
-    assert seconds[1] < 8 * seconds[0] + 0.05
+        took = []
+        for _ in range(3):
+            began = time.process_time()
+            for output in (" word ".join(names), " word ".join(reversed(names))):
+                parts, whole = put_back(source, output)
+                assert whole and len(parts) == 2 * n - 1
+            took.append(time.process_time() - began)
+        seconds.append(min(took))
+    assert seconds[1] < 10 * seconds[0] + 0.1  # quadratic: 16 times
 
 
 def test_placeholders_of_many_kinds() -> None:
