@@ -26,6 +26,7 @@ from bytenmt.cli.console import Command
 from bytenmt.cli.main import main
 from bytenmt.serve.http.server import MOST_HEAD, listening
 from tools.served import SECONDS, Served, served
+from tools.verify import uploads
 from tools.verify.hostile import AT_ONCE, LIMITS, hostile
 
 # The command, and whether PyTorch was imported, when it has ended.
@@ -245,6 +246,10 @@ def test_what_cannot_be_served_is_one_line(
     assert "expected en-de=RUN" in refused("-m", run)
     assert "holds no API key" in refused("-m", pair, "--api-keys", empty)
     assert "cannot be made" in refused("-m", pair, "--suggestions", empty / "none")
+    assert "--keep dogs: expected some of placeholders" in refused("-m", pair, "--keep", "dogs")
+    assert "no -m en-de=RUN" in refused("-m", pair, "--glossary", f"en-de={empty}")
+    assert "--glossary terms: expected en-de=FILE" in refused("-m", pair, "--glossary", "terms")
+    assert "cannot be read" in refused("-m", pair, "--glossary", f"ko-en={tmp_path / 'none'}")
     assert "--allowed-origin example.org: expected" in refused("-m", pair, "--allowed-origin", "example.org")
     assert "--trusted-proxy proxy" in refused("-m", pair, "--trusted-proxy", "proxy")
     assert "--length-penalty" in refused("-m", pair, "--length-penalty", "2")
@@ -282,3 +287,11 @@ def test_what_nobody_should_send(run: Path, tmp_path: Path) -> None:
         counts, wrongs = hostile(server, 10 * AT_ONCE, seed=1)
         assert server.end() == 0
     assert wrongs == [] and len({kind for kind, _ in counts}) > 15
+
+
+def test_hostile_uploads_hold_up_nobody(run: Path, tmp_path: Path) -> None:
+    """For a few seconds; tools/verify/uploads.py does the same for a minute and compares the times."""
+    with served(tmp_path, "-m", f"en-de={run}", "--max-len-b", "20", "--no-log-requests") as server:
+        told, wrongs, _ = uploads.compare(server, "en-de", 4.0, n_clients=4, n_attackers=8)
+        assert not wrongs, (wrongs, told)
+        assert server.end() == 0

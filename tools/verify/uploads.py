@@ -1,0 +1,318 @@
+"""Hostile uploads beside honest traffic: does a server still answer as quickly, and everybody?
+
+    python tools/verify/uploads.py data/models/en-de --pair en-de --seconds 60
+
+First only honest clients translate sentences over connections of their own, then attackers besides, each of
+whom uploads files that make readers of documents slow, one after another: half of them small, half as large
+as the server takes. All clients have loopback addresses of their own. It fails when an honest request is
+refused, when the server fails at anything, or when the 95th percentile of the honest requests' times is more
+than three times its value without the attack.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tools.served import Served, served
+
+SMALL, LARGE = 60_000, 1_900_000  # bytes of a file; a server takes 2 MB
+MOST_RATIO = 3.0
+THINKING = 0.25  # seconds between an honest client's requests
+PATIENCE = 120.0  # seconds until a request counts as lost
+SENTENCES = ["Where is the next station?", "My brother has a new car.", "We will meet again tomorrow."]
+# By suffix: a beginning, what is repeated, and an end. Each made a reader's time grow with the square of the
+# length, or might.
+HOSTILE: dict[str, list[tuple[str, str, str]]] = {
+    "html": [
+        ("", unit, "")
+        for unit in (
+            *("<pre>", "<a ", "<code>", "<svg>", "<a b='", "<https://", "<!--", "<i translate=no>"),
+            *("<b>", "</b>", "<", "&", "&#", "<![CDATA[", "<?", "<p>a", "<script>", "\r", " "),
+        )
+    ],
+    "md": [
+        ("a", unit, "")
+        for unit in ("\t", "[", "![", "[^", "\\[", "<![CDATA[", " ", "\r", "*", "_a", "`", "> ", "<a ", "](")
+    ],
+    "srt": [("1\n00:00:00,000 --> 00:00:01,000\n", unit, "") for unit in ("\u2028", "<i>", "\r", " ", "{")],
+    "vtt": [("WEBVTT\n\n00:00.000 --> 00:01.000\n", unit, "") for unit in (" ", "<c>", "\r", "&")],
+    "tmx": [('<tmx version="1.4"><body>', unit, "") for unit in (" ", "<tu>", "<!--", "<tu ", "&")],
+    "xlf": [('<xliff version="1.2">', unit, "") for unit in (" ", "<group>", "<!--", "<file ", "&")],
+    "po": [('msgid "a"\nmsgstr ""\n', unit, "") for unit in ('"\n', "#", "\r", '"a"\n', "\\")],
+    "json": [("", unit, "") for unit in ("[", '{"a":', "1", '"', " ", '"\\')],
+    "properties": [("a=", unit, "") for unit in ("\\\n", "\r", " ", "\\u00")],
+    "csv": [("a,b\n", unit, "") for unit in ('"', ",", "\n", '""', "\r")],
+    "txt": [("a", unit, "") for unit in ("\r", "\n", " ", "\t", "a ", "\x85")],
+}
+
+
+@dataclass
+class Figures:
+    """What the clients of one phase have seen: seconds of each answer, and how often each status came; 0 for
+    a connection that was lost."""
+
+    seconds: list[float] = field(default_factory=list)
+    statuses: Counter[int] = field(default_factory=Counter)
+
+    def percentile(self, share: float) -> float:
+        """Of the times of the answers, in seconds; infinite without an answer."""
+        ordered = sorted(self.seconds)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("inf")
+
+
+def hostile_files(chance: random.Random) -> Iterator[tuple[str, bytes]]:
+    """Names and contents, without end."""
+    while True:
+        suffix = chance.choice([*HOSTILE])
+        begin, unit, end = chance.choice(HOSTILE[suffix])
+        size = chance.choice((SMALL, LARGE))
+        text = begin + unit * (size // len(unit.encode())) + end
+        yield f"a.{suffix}", text.encode()[:size]
+
+
+def upload(name: str, data: bytes, source: str, target: str) -> tuple[bytes, dict[str, str]]:
+    """The body of a form with a file, and its headers."""
+    fields = {"source": source, "target": target}
+    if name.endswith(".csv"):
+        fields["column"] = "1"
+    parts = [
+        f'--limit\r\ncontent-disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'.encode()
+        for key, value in fields.items()
+    ]
+    head = f'--limit\r\ncontent-disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
+    body = b"".join([*parts, head.encode(), data, b"\r\n--limit--\r\n"])
+    return body, {"content-type": "multipart/form-data; boundary=limit"}
+
+
+class Client(threading.Thread):
+    """A connection that asks again and again until it is told to stop. number: for an address of its own."""
+
+    def __init__(self, address: tuple[str, int], pair: str, number: int, figures: Figures) -> None:
+        super().__init__(daemon=True)
+        self._address, self._figures = address, figures
+        self._source, self._target = pair.split("-")
+        self._own = f"127.0.{1 + number // 250}.{1 + number % 250}"
+        self._chance = random.Random(number)
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        connection = None
+        while not self.stopped.is_set():
+            if connection is None:
+                connection = http.client.HTTPConnection(
+                    *self._address, timeout=PATIENCE, source_address=(self._own, 0)
+                )
+            path, body, headers = self.request()
+            began, status = time.monotonic(), 0
+            try:
+                connection.request("POST", path, body, headers)
+                answer = connection.getresponse()
+                answer.read()
+                status = answer.status
+            except (OSError, http.client.HTTPException):
+                pass
+            if not self.stopped.is_set():  # what came later belongs to no phase
+                self._figures.seconds.append(time.monotonic() - began)
+                self._figures.statuses[status] += 1
+            if status == 0 or status >= 400:
+                connection.close()
+                connection = None
+            self.pause()
+        if connection is not None:
+            connection.close()
+
+    def request(self) -> tuple[str, bytes, dict[str, str]]:
+        """Path, body and headers of the next one."""
+        raise NotImplementedError
+
+    def pause(self) -> None:
+        """Between two requests."""
+
+
+class Honest(Client):
+    """Sends a sentence, now and then as HTML."""
+
+    def request(self) -> tuple[str, bytes, dict[str, str]]:
+        sentence = self._chance.choice(SENTENCES)
+        fields = {"q": sentence, "source": self._source, "target": self._target}
+        if self._chance.random() < 0.1:
+            fields |= {"q": f"<p>{sentence}</p>", "format": "html"}
+        return "/translate", json.dumps(fields).encode(), {"content-type": "application/json"}
+
+    def pause(self) -> None:
+        self.stopped.wait(self._chance.uniform(0, 2 * THINKING))
+
+
+class Attacker(Client):
+    """Sends hostile files, and sometimes hostile pages."""
+
+    def __init__(self, address: tuple[str, int], pair: str, number: int, figures: Figures) -> None:
+        super().__init__(address, pair, number, figures)
+        self._files = hostile_files(self._chance)
+
+    def request(self) -> tuple[str, bytes, dict[str, str]]:
+        name, data = next(self._files)
+        if name.endswith("html") and self._chance.random() < 0.3:
+            fields = {"q": data[:19_000].decode(), "format": "html"}
+            fields |= {"source": self._source, "target": self._target}
+            return "/translate", json.dumps(fields).encode(), {"content-type": "application/json"}
+        body, headers = upload(name, data, self._source, self._target)
+        return "/translate_file", body, headers
+
+
+@contextmanager
+def asking(clients: Sequence[Client]) -> Iterator[None]:
+    """Inside, these ask."""
+    for client in clients:
+        client.start()
+    try:
+        yield
+    finally:
+        for client in clients:
+            client.stopped.set()
+        for client in clients:
+            client.join(PATIENCE)
+
+
+@contextmanager
+def attacked(server: Served, pair: str, n_attackers: int) -> Iterator[Figures]:
+    """Inside, attackers upload, from a process of their own, so that they share no interpreter with the
+    clients whose times are measured; afterwards their figures are there."""
+    figures = Figures()
+    host, port = server.address
+    program = [sys.executable, __file__, "--pair", pair, "--attackers", str(n_attackers)]
+    child = subprocess.Popen(
+        ["nice", *program, "--attack", f"{host}:{port}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        yield figures
+        told, _ = child.communicate(b"end", timeout=PATIENCE)
+        figures.statuses.update({int(status): n for status, n in json.loads(told).items()})
+    finally:
+        child.kill()
+        child.wait()
+
+
+def attack(address: tuple[str, int], pair: str, n_attackers: int) -> None:
+    """The attackers' process: until its standard input ends."""
+    figures = Figures()
+    attackers = [Attacker(address, pair, 1000 + number, figures) for number in range(n_attackers)]
+    for attacker in attackers:
+        attacker.start()
+    sys.stdin.buffer.read()
+    print(json.dumps(figures.statuses), flush=True)
+    os._exit(0)  # whoever waits for an answer still
+
+
+class Health(threading.Thread):
+    """Asks for /health again and again: the longest that it took, in seconds."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        super().__init__(daemon=True)
+        self._address, self.longest = address, 0.0
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        while not self.stopped.wait(0.2):
+            began = time.monotonic()
+            connection = http.client.HTTPConnection(*self._address, timeout=PATIENCE)
+            try:
+                connection.request("GET", "/health")
+                connection.getresponse().read()
+            except (OSError, http.client.HTTPException):
+                self.longest = float("inf")
+            self.longest = max(self.longest, time.monotonic() - began)
+            connection.close()
+
+
+def compare(
+    server: Served, pair: str, seconds: float, n_clients: int, n_attackers: int
+) -> tuple[list[str], list[str], float]:
+    """Run both phases: what was measured, what should not be, and the ratio of the 95th percentiles."""
+    told, wrongs, at_95 = [], [], []
+    numbers = count()
+    for is_attacked in (False, True):
+        figures, hostile = Figures(), Figures()
+        clients = [Honest(server.address, pair, next(numbers), figures) for _ in range(n_clients)]
+        health = Health(server.address)
+        with ExitStack() as stack:
+            if is_attacked:
+                hostile = stack.enter_context(attacked(server, pair, n_attackers))
+            health.start()
+            stack.enter_context(asking(clients))
+            time.sleep(seconds)
+            health.stopped.set()
+        at_95.append(figures.percentile(0.95))
+        phase = f"with {n_attackers} attackers" if is_attacked else "without attackers"
+        told.append(
+            f"{phase}: {len(figures.seconds):,} answers to {n_clients} clients, median"
+            f" {figures.percentile(0.5):.3f} s, 95th percentile {at_95[-1]:.3f} s, /health at most"
+            f" {health.longest:.3f} s"
+        )
+        if is_attacked:
+            told.append(f"uploads by status: {dict(sorted(hostile.statuses.items()))}")
+        refused = {status: n for status, n in figures.statuses.items() if status != 200}
+        if refused or not figures.seconds:
+            wrongs.append(f"{phase}: honest requests by status {dict(figures.statuses)}")
+        if any(status >= 500 for status in hostile.statuses):
+            wrongs.append("the server has failed at a file")
+        if is_attacked and not hostile.statuses:
+            wrongs.append("no upload was answered")
+    ratio = at_95[1] / at_95[0]
+    told.append(f"95th percentile: {ratio:.2f} times that without an attack")
+    wrongs += [line for line in server.lines() if "Traceback" in line or "error: failed" in line]
+    return told, wrongs, ratio
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path, nargs="?")
+    parser.add_argument("--pair", default="en-de")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each phase")
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--attackers", type=int, default=64)
+    parser.add_argument("--attack", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.attack:
+        host, port = options.attack.rsplit(":", 1)
+        attack((host, int(port)), options.pair, options.attackers)
+        return
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(Path(folder), "-m", f"{options.pair}={options.run}", "--no-log-requests") as server,
+    ):
+        server.ask("translate", q=SENTENCES, source=options.pair[:2], target=options.pair[3:])
+        before = server.resident_bytes()
+        told, wrongs, ratio = compare(
+            server, options.pair, options.seconds, options.clients, options.attackers
+        )
+        told.append(f"memory: {before / 1e6:.0f} MB before, {server.resident_bytes() / 1e6:.0f} MB after")
+        if server.end():
+            wrongs.append("the server has not ended well")
+    if not ratio <= MOST_RATIO:
+        wrongs.append(f"honest requests take {ratio:.2f} times as long: at most {MOST_RATIO:g} times")
+    print(*told, *(f"wrong: {line}" for line in wrongs), sep="\n")
+    sys.exit(bool(wrongs))
+
+
+if __name__ == "__main__":
+    main()
