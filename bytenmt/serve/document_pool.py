@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from heapq import heappop, heappush
 from itertools import count
 from multiprocessing import Pipe
@@ -198,22 +198,28 @@ class DocumentPool:
     ) -> list[list[str]]:
         """Return the lines to translate of each document. Raises Refusal where one cannot be read, and where
         too many wait, of all clients or of this one."""
-        size = _size(documents)
-        with self._waiting(size, client) if size > SMALL_BYTES else nullcontext():
+        with self._waiting(_size(documents), client):
             return (await self._run(documents, None)).lines
 
-    @contextmanager
-    def _waiting(self, size: int, client: Client) -> Iterator[None]:
-        """Inside, so many bytes of a client wait or are read. Raises Refusal (429)."""
+    def check_room(self, size: int, client: Client) -> None:
+        """Raise Refusal (429) where there is no room for so many bytes more; small ones always have it."""
+        if size <= SMALL_BYTES:
+            return
         most = LONGEST_WAITING * self._limits.body
         shares = {"": most} | dict.fromkeys(client.accounts(), most // SHARE_OF_CLIENT)
         if any(self._waiting_bytes[name] + size > share for name, share in shares.items()):
             raise Refusal(429, f"too many files are waiting: try again in {RETRY_AFTER} s", RETRY_AFTER)
-        self._waiting_bytes.update(dict.fromkeys(shares, size))
+
+    @contextmanager
+    def _waiting(self, size: int, client: Client) -> Iterator[None]:
+        """Inside, so many bytes of a client wait or are read. Raises Refusal (429)."""
+        self.check_room(size, client)
+        accounts = "", *client.accounts()
+        self._waiting_bytes.update(dict.fromkeys(accounts, size))
         try:
             yield
         finally:
-            for name in shares:
+            for name in accounts:
                 self._waiting_bytes[name] -= size
                 if not self._waiting_bytes[name]:  # nothing is kept of who has gone
                     del self._waiting_bytes[name]

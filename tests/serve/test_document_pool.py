@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import pytest
-from made_up_service import HELD_UP, client
+from made_up_service import HELD_UP, client, made_up_server
+from starlette.testclient import TestClient
 
 from bytenmt.serve import document_pool
 from bytenmt.serve.document_pool import SMALL_BYTES, DocumentFailure, DocumentPool, Slots
@@ -177,6 +178,19 @@ def test_what_waits_to_be_read_is_limited(hostile: None) -> None:
 
     asyncio.run(ask())
     pool.close()
+
+
+def test_an_upload_for_which_there_is_no_room_is_refused_unparsed() -> None:
+    server, _ = made_up_server()
+    sent = {"source": "en", "target": "de"}
+    server.service.documents._waiting_bytes[""] = 32 * Limits().body
+    with TestClient(server.app()) as asked:
+        for data in (b"x" * 2 * SMALL_BYTES, b"\xff" * 2 * SMALL_BYTES):  # which is no text
+            answer = asked.post("/translate_file", data=sent, files={"file": ("a.txt", data)})
+            assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
+        small = asked.post("/translate_file", data=sent, files={"file": ("a.txt", b"x")})
+        assert small.status_code == 200
+    server.service.documents.close()
 
 
 def test_who_leaves_gives_the_child_back(hostile: None, pool: DocumentPool) -> None:

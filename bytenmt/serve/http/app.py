@@ -25,7 +25,7 @@ from bytenmt.errors import BytenmtError
 from bytenmt.serve.detect import Detector
 from bytenmt.serve.http import openapi
 from bytenmt.serve.http.access import AccessPolicy, CheckAccess
-from bytenmt.serve.http.asked import Asked, asked
+from bytenmt.serve.http.asked import Asked, address_of, asked, discard_body
 from bytenmt.serve.http.files import SUFFIXES, Shelf, document_source
 from bytenmt.serve.http.logs import Log
 from bytenmt.serve.http.middleware import Outermost
@@ -133,6 +133,7 @@ class Server:
 
     async def translate_file(self, request: Request) -> Response:
         """POST /translate_file."""
+        await self._check_room_for_file(request)
         found, client = await self._asked(request)
         if found.file is None:
             raise Refusal(400, "Invalid request: missing file parameter")
@@ -149,6 +150,17 @@ class Server:
         stem, _, suffix = name.rpartition(".")
         path = self.shelf.put(f"{stem}_{wanted.target}.{suffix}", translated)
         return json({"translatedFileUrl": f"{request.base_url}{path}"})
+
+    async def _check_room_for_file(self, request: Request) -> None:
+        """Refuse (429) an upload for which there is no room before it is parsed: that costs more than to read
+        it."""
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and len(length) < 10:
+            try:
+                self.service.documents.check_room(int(length), Client(address_of(request)))
+            except Refusal:
+                await discard_body(request, self.service.limits)
+                raise
 
     async def download(self, request: Request) -> Response:
         """GET /download_file/TOKEN/NAME."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,8 +73,7 @@ class Asked:
     def client(self, connection: HTTPConnection, keys: Keys) -> Client:
         """Who has sent a request, or opened a websocket. Raises Refusal (403) where a key is required that
         the request has not."""
-        host = connection.client.host if connection.client else "unknown"
-        return Client(client_address(host), keys.check(self.key(connection.headers)))
+        return Client(address_of(connection), keys.check(self.key(connection.headers)))
 
     def key(self, headers: Headers) -> str | None:
         """The API key, wherever clients put it."""
@@ -175,6 +175,23 @@ async def _body(request: Request, limits: Limits) -> bytes:
     if size > limits.body:
         raise Refusal(413, f"the request is too long: at most {limits.body:,} bytes")
     return b"".join(parts)
+
+
+def address_of(connection: HTTPConnection) -> str:
+    """What counts as one client of a connection, see `client_address`."""
+    return client_address(connection.client.host) if connection.client else "unknown"
+
+
+async def discard_body(request: Request, limits: Limits) -> None:
+    """Read a request's body without keeping it, so that a client that writes before it reads gets to read why
+    it is refused."""
+    size = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(limits.patience):
+            async for part in request.stream():
+                size += len(part)
+                if size > DISCARDED * limits.body:
+                    return
 
 
 async def _parts(headers: Headers, body: bytes, limits: Limits) -> tuple[dict[str, Any], Any]:
