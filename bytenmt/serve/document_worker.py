@@ -130,10 +130,10 @@ def main(descriptor: int, memory_bytes: int) -> None:
     descriptor: the child's end of a `multiprocessing.Pipe`. memory_bytes: address space that the tasks may
     use, beyond what the started interpreter has.
     """
-    # The parent decides when a child ends; a supervisor's SIGTERM to the whole process group must not take
-    # the documents from a server that is about to answer them.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # The parent decides when a child ends: a signal to the whole process group must not take the documents
+    # from a server that is about to answer them.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     os.nice(NICENESS)
     _import_lazily_loaded_modules()
     _limit(resource.RLIMIT_CORE, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import subprocess
 import sys
 import time
@@ -210,6 +211,17 @@ def test_a_child_that_ended_while_idle_is_not_the_clients_affair(pool: DocumentP
         while process._process is not None and not process.has_ended():
             time.sleep(0.01)
     assert asyncio.run(read(pool, PAGE)) == [["One <b>two</b>."]]
+
+
+def test_signals_to_the_group_leave_the_children(pool: DocumentPool) -> None:
+    """The server answers what it has accepted before it ends, documents included."""
+    assert asyncio.run(read(pool, PAGE))
+    children = [process._process for process in pool._idle if process._process is not None]
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for child in children:
+            child.send_signal(number)
+    assert asyncio.run(read(pool, PAGE)) == [["One <b>two</b>."]]
+    assert children and all(child.poll() is None for child in children)
 
 
 def test_a_fault_in_a_reader_is_told_and_the_child_goes_on(hostile: None, pool: DocumentPool) -> None:
