@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
@@ -54,7 +55,7 @@ class Scanner:
         self._runs = re.compile(_any_of(b for b in range(N_BYTES) if self._edges[b]) + b"+")
         self._needed = [
             [re.compile(_any_of(b for b in range(N_BYTES) if part.follow[0][b] != DEAD))]
-            + [re.compile(_any_of([b])) for b in range(N_BYTES) if not _matches_without(part, b)]
+            + [re.compile(_any_of([b])) for b in _needed(part)]
             for part in of.parts
         ]
         self._nodes = {0: _node(0)}
@@ -205,6 +206,13 @@ def _inside_words(text: bytes, begin: int, end: int) -> bytearray:
 def _any_of(some: Iterable[int]) -> bytes:
     """Return the regular expression of these bytes."""
     return b"[%s]" % b"".join(b"\\x%02x" % byte for byte in some)
+
+
+def _needed(automaton: Automaton) -> list[int]:
+    """Return the bytes that every match has."""
+    columns = list(zip(*automaton.follow, strict=True))
+    alike = Counter(columns)  # of bytes that no state tells apart, none is needed
+    return [b for b in range(N_BYTES) if alike[columns[b]] == 1 and not _matches_without(automaton, b)]
 
 
 def _matches_without(automaton: Automaton, byte: int) -> bool:
