@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -25,6 +25,7 @@ from numba.core.compiler import CompileResult
 from numba.core.options import DefaultOptions
 from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
+from numba.core.types import BaseNamedTuple, BaseTuple
 
 from bytenmt.kernel_cache import digest, entry_name, store
 
@@ -137,7 +138,19 @@ class KernelCache(NullCache):
         cells = [cell.cell_contents for cell in self._function.__closure__ or ()]
         held = dumps(cells) if cells else None  # type: ignore[no-untyped-call]
         which = code.co_firstlineno, code.co_code, held
-        return entry_name(self._name, types, codegen.magic_tuple(), VERSIONS, self._sources, *which)
+        layout = [*record_fields(types)]
+        return entry_name(self._name, types, layout, codegen.magic_tuple(), VERSIONS, self._sources, *which)
+
+
+def record_fields(types: Iterable[Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The name and the fields of every NamedTuple among the types of arguments, and of those inside: compiled
+    code knows fields by their numbers, and Numba's name of the type does not tell them."""
+    for one in types:
+        if isinstance(one, BaseNamedTuple):
+            record: Any = one
+            yield record.instance_class.__name__, record.fields
+        if isinstance(one, BaseTuple):
+            yield from record_fields(cast(Iterable[Any], one))
 
 
 def _called_alone(parts: tuple[Any, ...]) -> tuple[Any, ...]:

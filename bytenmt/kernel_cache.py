@@ -19,9 +19,10 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from time import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from bytenmt.reporter import SILENT, Reporter
+if TYPE_CHECKING:
+    from bytenmt.reporter import Reporter
 
 PACKAGE = Path(__file__).parent
 VARIABLE = "NUMBA_CACHE_DIR"  # names the folder; Numba's own
@@ -30,9 +31,10 @@ KEPT = 16  # entries of one function: of the latest sources, machines and types
 DAY = 24 * 60 * 60  # seconds
 CHECKSUM_BYTES = 32
 
-# from (bytenmt.x) import (a, b), or import (bytenmt.x, bytenmt.y)
+# from (bytenmt.x) import (a, b), or import (bytenmt.x, bytenmt.y), of a module itself: indented ones, of a
+# function or for type checkers, bind no global name, from which compiled code takes its constants.
 _IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+(bytenmt[\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+(bytenmt[^\n]*))",
+    r"^(?:from[ \t]+(bytenmt[\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+(bytenmt[^\n]*))",
     re.MULTILINE,
 )
 
@@ -152,7 +154,7 @@ class Store:
             tell(f"{what} {', '.join(self._failed) or 'any folder'}; set {VARIABLE} {why}")
 
 
-_reporter: list[Reporter] = [SILENT]
+_reporter: list[Reporter | None] = [None]
 
 
 def report_to(reporter: Reporter) -> None:
@@ -163,8 +165,9 @@ def report_to(reporter: Reporter) -> None:
 
 def tell(line: str) -> None:
     """A line for the user, if it can be told: nothing here stops a program."""
-    with suppress(OSError):
-        _reporter[0].say(f"bytenmt: {line}")
+    if _reporter[0] is not None:
+        with suppress(OSError):
+            _reporter[0].say(f"bytenmt: {line}")
 
 
 @cache
@@ -201,16 +204,10 @@ def entry_name(function: str, *parts: object) -> str:
 
 @cache
 def digest(file: Path) -> str:
-    """Of a Python file and of all files of this package that it imports, or that these import: what compiled
-    code may hold a constant of. Raises OSError."""
-    found: dict[Path, None] = {file: None}
-    waiting = [file]
-    while waiting:
-        for path in imported(waiting.pop()):
-            if path not in found:
-                found[path] = None
-                waiting.append(path)
-    texts = sorted((str(path.relative_to(PACKAGE.parent)), path) for path in found if path != file)
+    """The digest of a Python file and of all files of this package that it imports, or that these import:
+    compiled code may hold constants of theirs. This file is left out: it only keeps what is compiled. Raises
+    OSError."""
+    texts = sorted((str(path.relative_to(PACKAGE.parent)), path) for path in covered(file) if path != file)
     whole = sha256(_read(file).encode())
     for name, path in texts:
         whole.update(f"\0{name}\0{_read(path)}".encode())
@@ -218,9 +215,20 @@ def digest(file: Path) -> str:
 
 
 @cache
+def covered(file: Path) -> frozenset[Path]:
+    """The files that `digest` covers."""
+    found, waiting = {file}, [file]
+    while waiting:
+        new = imported(waiting.pop()) - found - {Path(__file__)}
+        found |= new
+        waiting += new
+    return frozenset(found)
+
+
+@cache
 def imported(file: Path) -> frozenset[Path]:
-    """The files of this package that a file imports, but for its __init__.py, which holds nothing that is
-    computed with and names the rest for type checkers."""
+    """The files of this package that a module imports at its beginning, but for its __init__.py, which holds
+    nothing that is computed with and names the rest for type checkers."""
     found = set()
     for package, names, modules in _IMPORT.findall(_read(file)):
         if not package:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from bytenmt.errors import SettingError
+from bytenmt.kernel_constants import MOST_DRAFTED as MOST_DRAFTED
 
 MOST = 10**9  # of bytes, lines, updates: more than anybody has
 MOST_SEED = 2**63 - 1  # what TOML, NumPy and PyTorch all take
@@ -43,7 +44,6 @@ BEAM = Bounds(1, 1000)  # the work of a step grows with its square
 THREADS = Bounds(1, 256)  # thousands are more than PyTorch can be given: OpenMP then ends the program
 BATCH = Bounds(1, 1024)  # sentences side by side, where a step is measured
 LENGTH_PENALTY = real(0, 10)
-MOST_DRAFTED = 8  # bytes a pass of a decoder
 WEIGHT = real(0.001, 1000)  # of a corpus; with less an epoch is empty
 
 # By the names of interface.Options and settings.Settings, which are those of the commands' options.

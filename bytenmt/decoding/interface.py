@@ -18,20 +18,10 @@ from bytenmt.decoding.names import DEVICES as DEVICES
 from bytenmt.decoding.names import ENGINES as ENGINES
 from bytenmt.decoding.names import OFF as OFF
 from bytenmt.decoding.names import PRECISIONS as PRECISIONS
-
-# A beam search goes on while its best open text would win if it grew to so many times its bytes at no loss.
-# With 1, three lines in 500 of a middling model ended below greedy search; with no bound but the length limit
-# the search took a third more steps.
-LOOK_AHEAD = 2
-# Greedy search takes a byte of what is owed where it is no more than so many nats below the best.
-OPEN_WITHIN = 2.0
-# What a beam search writes in place of an end, because it is owed still, costs what the end would and so many
-# nats more: less than the model's own low probability of it, more than a place where it belongs. See
-# tools/EXPERIMENTS.md.
-CLOSING_COST = 8.0
-
-
-MOST_DRAFTED = bounds.MOST_DRAFTED  # bytes a pass
+from bytenmt.kernel_constants import CLOSING_COST as CLOSING_COST
+from bytenmt.kernel_constants import LOOK_AHEAD as LOOK_AHEAD
+from bytenmt.kernel_constants import MOST_DRAFTED as MOST_DRAFTED
+from bytenmt.kernel_constants import OPEN_WITHIN as OPEN_WITHIN
 
 
 @dataclass(frozen=True)

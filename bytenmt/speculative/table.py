@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.atomic_file import replace_synced
-from bytenmt.config.bounds import MOST_DRAFTED
 from bytenmt.config.facts import TEXT_COUNTS, Facts
 from bytenmt.config.fingerprint import distinguishing_values
 from bytenmt.config.schema import (
@@ -31,12 +30,13 @@ from bytenmt.config.schema import (
 )
 from bytenmt.config.untrusted import shown
 from bytenmt.errors import BytenmtError, CheckpointError
+from bytenmt.kernel_constants import LONGEST_MATCH as LONGEST_MATCH
+from bytenmt.kernel_constants import MOST_DRAFTED
+from bytenmt.kernel_constants import ORDERS as ORDERS
 from bytenmt.ngram_hash import hash_ngram
 from bytenmt.storage.tensor_file import entry, read_arrays, serialised
 
-CHAIN = MOST_DRAFTED  # bytes of a draft at most, as many as a word has
-ORDERS = (8, 6, 4, 3, 2)  # bytes of context, in the order in which they are looked up
-LONGEST_MATCH = 8  # bytes of the text that are looked for in the source: a longer match counts as one of 8
+CHAIN = MOST_DRAFTED  # bytes of a draft at most
 FILE, FORMAT = "draft.safetensors", f"bytenmt draft 1, orders {ORDERS}"  # in the run folder
 STORED_NAMES = {"chain": "guess", "accepted": "gain"}  # of arrays in the file; the others have their own
 # What a run may change between its beginning and its end.

@@ -20,14 +20,34 @@ def imports(path: Path) -> set[str]:
     """Modules of the package that a file imports, wherever in it."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path.name}: a relative import"
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        found |= {resolve(name) for name in names if name.split(".")[0] == "bytenmt"}
+        found |= {resolve(name) for name in _names(node)}
     return found
+
+
+def module_imports(path: Path) -> set[str]:
+    """Those of `imports` that bind names of the module itself: not in functions, nor for type checkers."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in tree.body:
+        inside = [
+            one for one in ast.walk(node) if one is not node and isinstance(one, ast.Import | ast.ImportFrom)
+        ]
+        is_definition = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        for_checkers = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if not is_definition and not for_checkers:
+            names = {name for one in inside for name in _names(one)}
+            assert not names, f"{path.name}: imports in a block of the module, which the cache key would miss"
+    return {resolve(name) for node in tree.body for name in _names(node)}
+
+
+def _names(node: ast.AST) -> list[str]:
+    """What an import binds of this package, by full names."""
+    names = []
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "a relative import"
+        names = [f"{node.module}.{alias.name}" for alias in node.names]
+    return [name for name in names if name.split(".")[0] == "bytenmt"]
 
 
 def resolve(name: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from bytenmt.kernel_constants import ANYWHERE as ANYWHERE
+from bytenmt.kernel_constants import ROOT as ROOT
 from bytenmt.spans.tags import parse_tag, partners
-
-ROOT, ANYWHERE = -1, -2
 
 
 class Place(NamedTuple):

@@ -12,11 +12,12 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from bytenmt.kernel_constants import BLANK as BLANK
+from bytenmt.kernel_constants import TAB as TAB
+from bytenmt.kernel_constants import TAG as TAG
 from bytenmt.spans.grammar import WORDLIKE
 from bytenmt.spans.patterns import WORD
 from bytenmt.utf8 import N_IDS
-
-BLANK, TAB, TAG = b" \t<"
 
 Ban = npt.NDArray[np.int16]
 Active = frozenset[tuple[int, int]]  # forbidden texts that may have begun: which, and how many bytes

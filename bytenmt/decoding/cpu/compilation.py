@@ -77,7 +77,7 @@ def load_or_compile(packed: Sequence[PackedModel], source: bool, reporter: Repor
     if is_cached(packed, source):
         return
     what = "bytenmt: compiling the decode kernels for this machine, once: it takes about a minute"
-    with told_of_waiting(reporter, what), compilation_lock():
+    with report_waiting(reporter, what), compilation_lock():
         call_all(packed, source)
 
 
@@ -147,7 +147,7 @@ def _open_lock() -> int | None:
 
 
 @contextmanager
-def told_of_waiting(reporter: Reporter, first: str | None) -> Iterator[None]:
+def report_waiting(reporter: Reporter, first: str | None) -> Iterator[None]:
     """Inside, tell a reporter after PATIENCE seconds what is waited for, and every REPEAT_SECONDS that it
     still is. first: the line to begin with, None where it was said before."""
     over, begun = Event(), monotonic()
@@ -212,7 +212,7 @@ class Compilation:
 
     def wait(self) -> None:
         """Return when `ready`; the reporter is told now and then that it still takes its time."""
-        with told_of_waiting(self._reporter, None):
+        with report_waiting(self._reporter, None):
             while not self.ready():
                 sleep(CHECK_SECONDS / 5)
 
@@ -263,7 +263,7 @@ def start_child() -> subprocess.Popen[bytes] | None:
     except OSError:  # no memory, no process
         return None
     _children[os.getpid()] = child
-    atexit.register(_let_go_on, child)
+    atexit.register(_let_it_finish, child)
     return child
 
 
@@ -275,7 +275,7 @@ def stop_child() -> None:
         child.wait()
 
 
-def _let_go_on(child: subprocess.Popen[bytes]) -> None:
+def _let_it_finish(child: subprocess.Popen[bytes]) -> None:
     """At the normal end of this process: the child finishes its work alone."""
     with suppress(OSError):
         if child.stdin is not None:

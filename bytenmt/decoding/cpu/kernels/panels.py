@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.interface import PRECISIONS
-from bytenmt.storage.rounding import quantise, round_to_bf16
+from bytenmt.kernel_constants import PRECISIONS
 
 Array = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
@@ -45,6 +44,8 @@ def pack(matrix: Array, precision: str) -> Bytes:
     fp32 [panel][input][64]; bf16 [panel][input / 2][64][2]; int8 [panel][input / 4][64][4], 128 more than
     the numbers that `quantise` makes and tells the scales of.
     """
+    from bytenmt.storage.rounding import quantise, round_to_bf16  # here: not part of the kernels' cache key
+
     n_out, n_in = matrix.shape
     kind, together = _LAYOUT[precision]
     values: npt.NDArray[Any] = matrix.astype(np.float32, copy=False)

@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.decoding.cpu.kernels.panels import INTEGERS, PANEL, pack
-from bytenmt.decoding.interface import PRECISIONS
-from bytenmt.storage.rounding import quantise
+from bytenmt.kernel_constants import PRECISIONS
 
 Array = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
@@ -189,6 +188,8 @@ class Weights:
         n_output, n_input = values.shape
         scales = 0
         if self.precision in INTEGERS:
+            from bytenmt.storage.rounding import quantise  # here: not part of the kernels' cache key
+
             scales = self.vector(quantise(values)[1], f"{name}:scale")
         return Matrix(self._add(pack(values, self.precision), name), scales, n_output, n_input)
 

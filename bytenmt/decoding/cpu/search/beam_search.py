@@ -35,7 +35,7 @@ from bytenmt.decoding.cpu.search.ngram_blocking import forbid_repeats
 from bytenmt.decoding.cpu.search.owing import standing
 from bytenmt.decoding.cpu.search.sampling import uniform
 from bytenmt.decoding.cpu.search.slots import DONE, RUNNING, Rules, SearchState
-from bytenmt.decoding.interface import CLOSING_COST, LOOK_AHEAD
+from bytenmt.kernel_constants import CLOSING_COST, LOOK_AHEAD
 from bytenmt.utf8 import BOS, EOS, LONGEST_CHARACTER, N_IDS
 
 

@@ -6,17 +6,17 @@ decoding/pytorch/constraints.py. Knows neither probabilities nor models.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bytenmt.decoding.constraints.constraint import Numbers
-from bytenmt.decoding.constraints.nesting import ANYWHERE
-from bytenmt.decoding.constraints.words import BLANK, TAB, TAG
 from bytenmt.decoding.cpu.kernels.simd import allocating
 from bytenmt.decoding.cpu.search.owing import Owing, SpanTables, Standing, standing
-from bytenmt.decoding.interface import CLOSING_COST, OPEN_WITHIN
+from bytenmt.kernel_constants import ANYWHERE, BLANK, CLOSING_COST, OPEN_WITHIN, TAB, TAG
 from bytenmt.utf8 import ACCEPT, EOS, LONGEST_CHARACTER, N_IDS
+
+if TYPE_CHECKING:
+    from bytenmt.decoding.constraints.constraint import Numbers
 
 SOFT, FIRM, CLOSING = 0, 1, 2  # of a track, see the twin
 

@@ -7,16 +7,19 @@ verify a draft: beam_search.py does. Its twin is decoding/pytorch/drafter.py.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from bytenmt.decoding.cpu.kernels.simd import allocating, compiled, inlined
 from bytenmt.decoding.cpu.search.slots import RUNNING, Rules, SearchState
+from bytenmt.kernel_constants import MOST_DRAFTED as CHAIN
 from bytenmt.speculative.lookup import found, matched
-from bytenmt.speculative.table import CHAIN, Speculation
 from bytenmt.utf8 import BOS
+
+if TYPE_CHECKING:
+    from bytenmt.speculative.table import Speculation
 
 MOST_ROWS = 64  # drafted bytes of all sentences in one pass; of more sentences than that none is read
 AS_MANY_AS_PAY, AS_THEY_STAND = -1, -2  # instead of how many are read

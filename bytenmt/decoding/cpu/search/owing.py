@@ -5,15 +5,18 @@ Knows no rule by which a byte may come; constraints.py does.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.constraints.constraint import Constraint, Numbers, Size
-from bytenmt.decoding.constraints.span_tracker import SEPARATORS, SpanTracker
-from bytenmt.decoding.constraints.words import BLANK, symbols, wordlike
 from bytenmt.decoding.cpu.kernels.simd import allocating
+from bytenmt.kernel_constants import BLANK
+
+# No other imports from decoding.constraints: whatever stands there would be part of the kernels' cache key.
+if TYPE_CHECKING:
+    from bytenmt.decoding.constraints.constraint import Constraint, Numbers, Size
+    from bytenmt.decoding.constraints.span_tracker import SpanTracker
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -35,6 +38,9 @@ class SpanTables(NamedTuple):
 
     @staticmethod
     def of(tracker: SpanTracker | None) -> SpanTables:
+        from bytenmt.decoding.constraints.span_tracker import SEPARATORS
+        from bytenmt.decoding.constraints.words import symbols, wordlike
+
         own = np.frombuffer(SEPARATORS, np.uint8).copy()
         if tracker is None:
             none, zero = np.zeros((1, 1), np.bool_), np.zeros((1, 1), np.int32)
@@ -76,8 +82,11 @@ class Owing(NamedTuple):
     ending: npt.NDArray[np.float64]
 
     @staticmethod
-    def make(n_places: int, beam: int, size: Size) -> Owing:
-        """Nothing is owed."""
+    def make(n_places: int, beam: int, size: Size | None = None) -> Owing:
+        """Nothing is owed. size: of the constraints to come, None for the least."""
+        from bytenmt.decoding.constraints.constraint import Numbers, Size
+
+        size = size or Size()
         many, each = (n_places, beam, size.items), (n_places, beam)
         return Owing(
             Numbers.blank(n_places, size),
@@ -95,6 +104,8 @@ class Owing(NamedTuple):
 
     def size(self) -> Size:
         """Of the tables."""
+        from bytenmt.decoding.constraints.constraint import Size
+
         tables = self.tables
         return Size(
             self.owed.shape[2],

@@ -6,17 +6,19 @@ Knows no models and no rule by which a byte is chosen; beam_search.py does.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.constraints.constraint import Constraint, Size
 from bytenmt.decoding.cpu.search.owing import Owing, SpanTables
-from bytenmt.decoding.interface import Options
+from bytenmt.kernel_constants import MOST_DRAFTED as CHAIN
 from bytenmt.ngram_hash import START
-from bytenmt.speculative.table import CHAIN
 from bytenmt.utf8 import ACCEPT, BOS, N_IDS, UTF8_NEXT, allowed_bytes
+
+if TYPE_CHECKING:
+    from bytenmt.decoding.constraints.constraint import Constraint, Size
+    from bytenmt.decoding.interface import Options
 
 Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -195,7 +197,7 @@ class SearchState(NamedTuple):
             rows=np.zeros((n_rows, 3), np.int64),
             n_rows=np.zeros(1, np.int64),
             logits=np.zeros((n_models, n_rows, N_IDS), np.float32),
-            owing=Owing.make(n_places, beam, owing or Size()),
+            owing=Owing.make(n_places, beam, owing),
             given=given or Given.make(0, 0),
         )
 

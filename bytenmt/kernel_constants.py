@@ -1,0 +1,29 @@
+"""Constants that compiled kernels share with the rest of the package. Imports nothing.
+
+Whatever a kernel's file imports is part of its cache key: a change anywhere in it compiles the kernel again.
+So a constant that kernels need stands here, and the modules that it belongs to import it, too.
+"""
+
+from __future__ import annotations
+
+PRECISIONS = ("fp32", "bf16", "int8", "w8a8")  # of matrices; the last two are the CPU engine's
+
+# Search. A beam search goes on while its best open text would win if it grew to so many times its bytes at no
+# loss. With 1, three lines in 500 of a middling model ended below greedy search; with no bound but the length
+# limit the search took a third more steps.
+LOOK_AHEAD = 2
+# Greedy search takes a byte of a constraint where it is at most so many nats below the best byte.
+OPEN_WITHIN = 2.0
+# Where a constraint is not met yet, what a beam search writes in place of EOS costs what EOS would and so
+# many nats more: less than the model's own low probability of it, more than a place where it belongs. See
+# tools/EXPERIMENTS.md.
+CLOSING_COST = 8.0
+
+# Constraints
+BLANK, TAB, TAG = b" \t<"
+ROOT, ANYWHERE = -1, -2  # where a span may stand: outside of all elements, or in any; see nesting.Place
+
+# Drafts
+MOST_DRAFTED = 8  # bytes a pass of a decoder, as many as a word has
+ORDERS = (8, 6, 4, 3, 2)  # bytes of context of a draft table, in the order in which they are looked up
+LONGEST_MATCH = 8  # bytes of the text that are looked for in the source: a longer match counts as one of 8
