@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -235,30 +236,44 @@ def _is_text(sign: str) -> bool:
 
 def _cut(core: Sequence[Part], limit: int) -> list[list[Part]]:
     """Pieces of at most `limit` bytes: cut behind a sentence where one ends early enough, else at a blank,
-    else between characters; a code or a span that is longer is a piece of its own."""
+    else between characters; a code or a span that is longer is a piece of its own.
+
+    Places are kept in arrays: as lists of Python's integers they would take a hundred bytes a character.
+    """
     text = flat(core)
-    sizes = [0, *accumulate(len(utf8(letter)) for letter in text)]
+    sizes: Sequence[int] = range(len(text) + 1)  # bytes of the first characters
+    if not text.isascii():
+        sizes = array("L", accumulate(map(_utf8_len, text), initial=0))
     if sizes[-1] <= limit:
         return [list(core)]
-    inside: set[int] = set()
+    inside = bytearray(len(text) + 1)  # 1 at places within a code or a span
     begin = 0
     for part in core:
-        if part.kind != TEXT:
-            inside.update(range(begin + 1, begin + len(part.text)))
-        else:
-            for low, high, _ in span_extractor(KEPT).spans_of_text(part.text):
-                inside.update(range(begin + low + 1, begin + high))
+        spans: Iterable[tuple[int, int]] = [(0, len(part.text))]
+        if part.kind == TEXT:
+            spans = [span[:2] for span in span_extractor(KEPT).spans_of_text(part.text)]
+        for low, high in spans:
+            inside[begin + low + 1 : begin + high] = b"\1" * (high - low - 1)
         begin += len(part.text)
-    sentences = [at for match in SENTENCE_END.finditer(text) if (at := match.end()) not in inside]
-    blanks = [at for match in BLANKS.finditer(text) if (at := match.end()) not in inside]
-    free = [at for at in range(1, len(text) + 1) if at not in inside]
+    sentences = array("L", (at for match in SENTENCE_END.finditer(text) if not inside[at := match.end()]))
+    blanks = array("L", (at for match in BLANKS.finditer(text) if not inside[at := match.end()]))
     places, start = list[int](), 0
     while sizes[-1] - sizes[start] > limit:
         most = bisect_right(sizes, sizes[start] + limit) - 1
-        reached = (_last(ends, start, most) for ends in (sentences, blanks, free))
-        start = next(filter(None, reached), free[bisect_right(free, start)])
+        start = (
+            _last(sentences, start, most)
+            or _last(blanks, start, most)
+            or max(0, inside.rfind(0, start + 1, most + 1))
+            or inside.find(0, start + 1)
+        )
         places.append(start)
     return _at_places(core, places)
+
+
+def _utf8_len(letter: str) -> int:
+    """Number of bytes of a character; U+FFFD stands for a byte that is no UTF-8."""
+    code = ord(letter)
+    return 1 if code < 0x80 else 2 if code < 0x800 else 3 if code < 0x10000 else 4
 
 
 def _last(ends: Sequence[int], start: int, most: int) -> int | None:
@@ -272,13 +287,13 @@ def _at_places(core: Sequence[Part], places: Sequence[int]) -> list[list[Part]]:
     pieces: list[list[Part]] = [[]]
     begin, left = 0, list(reversed(places))
     for part in core:
-        rest = part.text
-        while left and left[-1] < begin + len(rest):
+        last = 0  # characters of the part that are in a piece
+        while left and left[-1] < begin + len(part.text):
             at = left.pop() - begin
-            if at:
-                pieces[-1].append(Part(rest[:at], part.kind))
+            if at > last:
+                pieces[-1].append(Part(part.text[last:at], part.kind))
             pieces.append([])
-            rest, begin = rest[at:], begin + at
-        pieces[-1].append(Part(rest, part.kind))
-        begin += len(rest)
+            last = at
+        pieces[-1].append(Part(part.text[last:], part.kind))
+        begin += len(part.text)
     return [piece for piece in pieces if piece]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 
@@ -153,3 +154,16 @@ def _upper(text: str) -> str:
     import re
 
     return "".join(one if one.startswith("<") else one.upper() for one in re.split("(</?[a-z0-9]+/?>)", text))
+
+
+def test_a_long_text_takes_little_memory_and_linear_time() -> None:
+    """Per character no Python integers; and a text is not copied for each of its pieces."""
+    text = "One word after the other. " * 40_000
+    tracemalloc.start()
+    try:
+        found = segments((Part(text),), 1000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "".join(p.text.decode() if isinstance(p, Segment) else p for p in found) == text
+    assert peak < 20 * len(text)
