@@ -204,6 +204,7 @@ async def _parts(headers: Headers, body: bytes, limits: Limits) -> tuple[dict[st
         parser = MultiPartParser(
             headers, stream(), max_files=1, max_fields=MOST_FIELDS, max_part_size=limits.body
         )
+        parser.spool_max_size = limits.body + 1  # it is in memory already: no file on disk
         form = await parser.parse()
     except (MultiPartException, ValueError, LookupError, KeyError, AttributeError) as error:
         # The parser takes charsets and boundaries as they come and fails in its own ways.
