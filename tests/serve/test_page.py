@@ -7,11 +7,11 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from browser import CHROMIUM, Page, browser
 from made_up_service import client, made_up_server
 
 from bytenmt.serve.http.page import page
 from bytenmt.serve.http.server import listening, run
+from tools.browser import CHROMIUM, Page, browser
 
 TARGET = "document.getElementById('target')"
 DONE = f"!{TARGET}.classList.contains('old') && {TARGET}.textContent"

@@ -28,6 +28,7 @@ from bytenmt.serve.http.server import MOST_HEAD, listening
 from tools.served import SECONDS, Served, served
 from tools.verify import uploads
 from tools.verify.hostile import AT_ONCE, LIMITS, hostile
+from tools.verify.never_reading import KINDS, measure, until_ready
 
 # The command, and whether PyTorch was imported, when it has ended.
 WATCHED = """
@@ -228,6 +229,19 @@ def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
         assert context.params == expected and None not in expected.values()
     with command.make_context("serve", ["--port", "2"]) as context:
         assert context.params["port"] == 2
+
+
+def test_clients_that_never_read(run: Path, tmp_path: Path) -> None:
+    """A little of tools/verify/never_reading.py: honest clients are answered, and all is let go afterwards.
+    How long they take is measured there, on a machine that has nothing else to do."""
+    arguments = ("-m", f"ko-en={run}", "--send-timeout", "1", "--max-len-b", "20", "--no-log-requests")
+    with served(tmp_path, *arguments) as server:
+        lines, text = [f"{number} 하나 둘" for number in range(9)], "하나 둘 셋 넷\n" * 30
+        alone, attacked, counts = measure(server, lines, ("ko", "en"), 4, 1.0, 24, 1.0, text)
+        assert until_ready(server) < SECONDS
+        assert server.end() == 0
+    assert alone.wrong == attacked.wrong == 0 and len(attacked.seconds) >= 4
+    assert {f"{kind}: requests sent" for kind in KINDS} <= counts.keys()
 
 
 def refused(*arguments: str | Path) -> str:

@@ -18,7 +18,7 @@ import argparse
 import asyncio
 import base64
 import json
-import os
+import multiprocessing
 import random
 import socket
 import struct
@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from urllib.error import HTTPError
@@ -41,6 +42,7 @@ KINDS = ("http", "events", "websocket")
 ATTACKER = "127.0.0.2"  # Linux has the whole of 127.0.0.0/8 on its loopback device
 RECEIVE_BUFFER = 2048  # bytes; the kernel doubles it
 HANDSHAKE_SECONDS = 5.0
+RAMP_SECONDS = 5.0  # of the attack before honest clients are measured
 WORST_RATIO = 3.0
 RECOVERY_SECONDS = 90.0  # until a server must be ready again after the attack
 SMALL = ("--send-timeout", "5", "--no-log-requests")
@@ -148,22 +150,13 @@ def measure(
     """Return what the honest clients saw without and with the attack, and what the attackers saw."""
     load(server, lines, pair, connections, seconds / 4)  # engines are made, caches filled
     alone = load(server, lines, pair, connections, seconds)
-    read, write = os.pipe()
-    child = os.fork()  # a process of its own: the clients of a loop would wait for each other
-    if not child:
-        code = 1
-        try:
-            counts = run_attack(server.address, attackers, attack_text, pair, pace, seconds + 4)
-            os.write(write, json.dumps(counts).encode())
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(write)
-    time.sleep(2)  # the attack begins
-    attacked = load(server, lines, pair, connections, seconds)
-    with open(read, "rb") as told:
-        counts = Counter(json.loads(told.read() or b"{}"))
-    os.waitpid(child, 0)
+    # A process of its own: the clients of one event loop would wait for each other.
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        lasts = seconds + RAMP_SECONDS + 2
+        running = pool.submit(run_attack, server.address, attackers, attack_text, pair, pace, lasts)
+        time.sleep(RAMP_SECONDS)
+        attacked = load(server, lines, pair, connections, seconds)
+        counts = running.result()
     return alone, attacked, counts
 
 

@@ -11,6 +11,7 @@ import signal
 import socket
 import threading
 import time
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -203,6 +204,17 @@ def listening(host: str, port: int) -> socket.socket:
     return found
 
 
+def raise_file_limit() -> None:
+    """Let the process have as many connections as the system allows; many systems give 1,024 at first."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # some systems count an infinite limit as too much
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def run(server: Server, listener: socket.socket, seconds: float = 30.0) -> None:
     """Serve until a signal ends it. seconds: that a graceful end may take at most."""
     limits = server.service.limits
@@ -225,6 +237,7 @@ def run(server: Server, listener: socket.socket, seconds: float = 30.0) -> None:
         timeout_graceful_shutdown=max(1, round(seconds)),
         proxy_headers=False,
     )
+    raise_file_limit()
     server.service.documents.start()
     listener.listen(BACKLOG)
     host, port = listener.getsockname()[:2]

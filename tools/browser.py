@@ -88,9 +88,9 @@ class Page:
 
 
 @contextmanager
-def browser() -> Iterator[Page]:
-    """A browser with a tab of its own."""
-    with tempfile.TemporaryDirectory() as folder:
+def browser(*more: str) -> Iterator[Page]:
+    """A browser with a tab of its own. more: options of its command."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # its children still write
         options = (
             "--headless=new",
             "--no-sandbox",
@@ -99,7 +99,7 @@ def browser() -> Iterator[Page]:
             "--no-first-run",
         )
         process = subprocess.Popen(
-            [CHROMIUM, *options, f"--user-data-dir={folder}", "about:blank"],
+            [CHROMIUM, *options, *more, f"--user-data-dir={folder}", "about:blank"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
