@@ -1,15 +1,17 @@
-"""Files that are whole or not there: written under a temporary name beside their own, and then renamed.
-
-Knows names and the disk; does not know what is written.
+"""Files that are whole or not there, written under a temporary name and then renamed; and files that anybody
+may have written, read up to a limit.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+from bytenmt.errors import BytenmtError
 
 SUFFIX = ".tmp"
 
@@ -28,8 +30,11 @@ def replacing(path: Path, *, unique: str = "", sync: bool = True) -> Iterator[Bi
     sync: it outlives a power cut. unique: see temporary. Raises OSError.
     """
     written = temporary(path, unique)
+    with suppress(FileNotFoundError):
+        written.unlink()  # of a killed process of the same number
     try:
-        with open(written, "wb") as file:
+        # "x" makes the file: it would not follow a link that somebody has put there.
+        with open(written, "xb") as file:
             yield file
             file.flush()
             if sync:
@@ -48,6 +53,25 @@ def replace_synced(path: Path, parts: Iterable[bytes | memoryview]) -> None:
     with replacing(path) as file:
         for part in parts:
             file.write(part)
+
+
+def make_folder_of(path: Path) -> None:
+    """Make the folder in which a file is to be written, where it is missing. Raises BytenmtError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BytenmtError(
+            f"cannot write {path}: the folder {path.parent} cannot be made ({error.strerror})"
+        ) from None
+
+
+def read_limited(path: Path, most_bytes: int) -> bytes:
+    """Return the bytes of a file. Raises OSError where it cannot be read or has more than most_bytes."""
+    with open(path, "rb") as file:
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise OSError(errno.EFBIG, f"it has over {most_bytes:,} bytes", str(path))
+    return data
 
 
 def sync_folder(folder: Path) -> None:

@@ -147,7 +147,8 @@ def _noise(measured: Measured) -> Iterator[str]:
 
 
 def _speeds(measured: Measured) -> Iterator[str]:
-    yield "Bytes of translation a second, one CPU thread, on the machine that wrote this:"
+    threads = "one CPU thread" if measured.threads == 1 else f"{measured.threads} CPU threads"
+    yield f"Bytes of translation a second, {threads}, on the machine that wrote this:"
     yield ""
     yield "| sentences side by side | bytes a second |"
     yield "|---:|---:|"

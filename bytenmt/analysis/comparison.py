@@ -10,11 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.significance import PairedTest, Result
 
+from bytenmt.atomic_file import read_limited
+from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.scores import TextScores
 from bytenmt.storage.manifest import METRICS
 
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 N_SAMPLES = 1000  # of the paired bootstrap
+SEED = 12345  # of its draws, as sacreBLEU's
+MOST_METRICS = 1 << 28  # bytes of a run's metrics.jsonl
 SURE = 0.05  # p below which a difference counts
 
 
@@ -41,19 +46,44 @@ class Scored(NamedTuple):
 def with_significance(
     runs: Sequence[Scored], texts: Sequence[Sequence[str]], references: Sequence[str], tokenize: str
 ) -> list[Scored]:
-    """The same with their p. texts: each run's translations. By sacreBLEU's paired bootstrap (Koehn 2004):
-    the lines are drawn anew N_SAMPLES times, the same for all runs."""
+    """Return the runs with the p-values of their differences from the first run, by paired bootstrap.
+
+    texts: each run's translations of the same lines; references: of these lines.
+    """
     if len(runs) < 2:
         return list(runs)
-    metrics: dict[str, Metric] = {"chrF": CHRF(), "BLEU": BLEU(tokenize=tokenize)}
-    named: list[tuple[str, Sequence[str]]] = [(str(place), list(lines)) for place, lines in enumerate(texts)]
-    _, found = PairedTest(named, metrics, [list(references)], "bs", N_SAMPLES, n_jobs=1)()
-    chances: list[list[Any]] = [  # in the order of the metrics
-        [one.p_value for one in results if isinstance(one, Result)]
-        for name, results in found.items()
-        if name != "System"
-    ]
-    return [run._replace(p_chrf=chrf, p_bleu=bleu) for run, chrf, bleu in zip(runs, *chances, strict=True)]
+    chrf = paired_bootstrap(CHRF(), texts, references)
+    bleu = paired_bootstrap(BLEU(tokenize=tokenize), texts, references)
+    found = [run._replace(p_chrf=c, p_bleu=b) for run, c, b in zip(runs[1:], chrf, bleu, strict=True)]
+    return [runs[0], *found]
+
+
+def paired_bootstrap(
+    metric: Metric, texts: Sequence[Sequence[str]], references: Sequence[str]
+) -> list[float]:
+    """Return the p-value of each system's difference from the first one (Koehn 2004, two-sided).
+
+    The lines are drawn N_SAMPLES times with replacement, the same for all systems. As sacreBLEU's PairedTest,
+    with one difference: a sample that deviates from the mean exactly as much as the observed difference
+    counts as well. Equal systems therefore have p = 1, where sacreBLEU gives 1 / (N_SAMPLES + 1).
+    """
+    drawn = np.random.default_rng(SEED).choice(len(references), size=(N_SAMPLES, len(references)))
+    observed: list[float] = []
+    sampled: list[npt.NDArray[np.float64]] = []
+    for lines in texts:
+        rows = metric._extract_corpus_statistics(lines, [references])
+        observed.append(metric._aggregate_and_compute(rows).score)
+        counts = np.array(rows, dtype="float32")  # as sacreBLEU: (lines, counts)
+        sampled.append(
+            np.array([metric._compute_score_from_stats(counts[one].sum(0)).score for one in drawn])
+        )
+    found = []
+    for score, scores in zip(observed[1:], sampled[1:], strict=True):
+        differences = np.abs(scores - sampled[0])
+        deviations = np.abs(differences - differences.mean())
+        n_as_large = int((deviations >= abs(score - observed[0])).sum())
+        found.append((n_as_large + 1) / (N_SAMPLES + 1))
+    return found
 
 
 HEAD = ("run", "architecture", "parameters", "bits/byte", "chrF", "p", "BLEU", "p", "exact match")
@@ -74,6 +104,29 @@ def table(runs: Sequence[Scored], n_lines: int) -> Iterator[str]:
             f"p: how likely the difference from the first run is chance, by paired bootstrap"
             f" ({N_SAMPLES} samples); * below {SURE}"
         )
+
+
+def tree(runs: Sequence[Scored], n_lines: int) -> dict[str, Any]:
+    """The same as values for JSON; p is None for the first run."""
+    signatures = {name: getattr(runs[0].scores, name) for name in ("chrf_signature", "bleu_signature")}
+    return {
+        "lines": n_lines,
+        **signatures,
+        "runs": [
+            {
+                "run": run.name,
+                "architecture": run.architecture,
+                "parameters": run.n_parameters,
+                "bits_per_byte": run.bits_per_byte,
+                "chrf": run.scores.chrf,
+                "chrf_p": run.p_chrf,
+                "bleu": run.scores.bleu,
+                "bleu_p": run.p_bleu,
+                "exact_match": run.scores.exact_match,
+            }
+            for run in runs
+        ],
+    }
 
 
 def _row(run: Scored) -> tuple[str, ...]:
@@ -100,8 +153,14 @@ Records = Sequence[Mapping[str, float]]
 def records(run: Path) -> Records:
     """What a run folder has written down while it trained, as far as it is whole; nothing of a file."""
     path = run / METRICS
-    found = []
-    for line in path.read_bytes().splitlines() if path.is_file() else ():
+    found: list[Mapping[str, float]] = []
+    if not path.is_file():
+        return found
+    try:
+        lines = read_limited(path, MOST_METRICS).splitlines()
+    except OSError as error:
+        raise BytenmtError(f"{path} cannot be read: {error.strerror}") from None
+    for line in lines:
         try:
             found.append(json.loads(line))
         except ValueError:  # the last line of a killed run

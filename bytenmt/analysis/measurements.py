@@ -31,12 +31,14 @@ class Speed(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """On n_lines. noise: the share of the source's characters that was disturbed, and the chrF then."""
+    """On n_lines. noise: the share of the source's characters that was disturbed, and the chrF then.
+    threads: CPU threads of the speeds."""
 
     n_lines: int
     scores: TextScores
     noise: tuple[tuple[float, float], ...]
     speeds: tuple[Speed, ...]
+    threads: int = 1
 
 
 def measure(

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from bytenmt.atomic_file import read_limited
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import (
     Config,
@@ -31,7 +32,7 @@ from bytenmt.config.untrusted import parse_toml
 from bytenmt.data.corpus import PairFiles
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.storage.lock import refuse_if_taken
-from bytenmt.storage.manifest import CONFIG, has_checkpoint
+from bytenmt.storage.manifest import CONFIG, MOST_CONFIG, has_checkpoint
 from bytenmt.storage.weights import read_config, read_run
 
 # What a training finds where it is told so; a run that goes on has found it already.
@@ -229,7 +230,7 @@ def _leaves(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 def _toml_text(path: Path) -> str:
     """The text of a TOML file. Raises ConfigError where it cannot be read as one."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_limited(path, MOST_CONFIG).decode()
         parse_toml(text)
     except OSError as error:
         raise ConfigError(f"--config {path} cannot be read: {error.strerror}") from None

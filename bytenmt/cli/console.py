@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, TextIO
 import click
 from click.shell_completion import CompletionItem
 
-from bytenmt.atomic_file import replacing
+from bytenmt.atomic_file import make_folder_of, replacing
 from bytenmt.errors import BytenmtError, missing_package, printable
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + the signal
@@ -189,16 +189,15 @@ def standard_input_size() -> int | None:
 
 
 def check_output(output: Path | None, *inputs: Path | None) -> None:
-    """Raise BytenmtError where `output` cannot be written or is one of the inputs."""
+    """Raise BytenmtError where `output` is one of the inputs or cannot be written; make its folder."""
     if output is None:
         return
     if output.is_dir():
         raise BytenmtError(f"{output} is a directory: give the name of a file to write")
-    if not output.parent.is_dir():
-        raise BytenmtError(f"cannot write {output}: make the folder {output.parent} first")
     for path in inputs:
         if path is not None and path.exists() and output.exists() and path.samefile(output):
             raise BytenmtError(f"{output} is the input too: give another file for the output")
+    make_folder_of(output)
 
 
 def check_streams(input: Path | None, output: Path | None) -> None:

@@ -54,20 +54,22 @@ def check_pairs(run: Path, has_source: bool, src: Path | None) -> None:
 
 
 def text_file(path: Path, errors: str) -> TextFile:
-    """A text file with at least one line."""
+    """A text file with at least one line; a named pipe, which is read once, is one too."""
     from bytenmt.data.text_file import TextFile
 
-    text = TextFile.open(path, errors, reporter=Console())
+    text = TextFile.open(path, errors, reporter=Console(), pipe=True)
     text.require_lines()
     return text
 
 
 def to_translate(path: Path, errors: str) -> TextFile | BufferedReader:
-    """A text file with at least one line; of a packed one of more than HELD bytes a stream of its lines,
-    which may be more than the memory holds, all of it unpacked once before. Raises DataError."""
+    """A text file with at least one line; of a named pipe, or a packed file of more than HELD bytes, which
+    may be more than the memory holds and is unpacked once before, a stream of its lines. Raises DataError."""
     from bytenmt.data.decompress import is_packed, reader, unpacked
     from bytenmt.data.text_file import TextFile, check_file
 
+    if path.is_fifo():  # as a shell's <(command): its lines are translated as they come
+        return open(path, "rb")
     if not is_packed(path):
         return text_file(path, errors)
     check_file(path)

@@ -105,7 +105,7 @@ def predict(
     from bytenmt.language.surprisal import Windowed
 
     if file is not None:
-        check_file(file)
+        check_file(file, pipe=True)
     check_output(page, file, src)
     for written in {page, None}:
         check_streams(file, written)
@@ -160,7 +160,10 @@ def _stream(
     from bytenmt.data.text_file import pieces_of
     from bytenmt.language.surprisal import CHUNK, stream
 
-    size = standard_input_size() if file is None else None if is_packed(file) else file.stat().st_size
+    if file is None:
+        size = standard_input_size()
+    else:
+        size = None if is_packed(file) or not file.is_file() else file.stat().st_size
     empty = True
     with progress(size, "B") as (bar, reporter):
         pieces = pieces_of(file, reporter=reporter) if file else _stdin()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bytenmt import __version__
+from bytenmt.atomic_file import read_limited
 from bytenmt.cli.console import Command, check_output, commit, say, writer
 from bytenmt.cli.options import (
     COUNT,
@@ -21,12 +22,15 @@ from bytenmt.cli.options import (
     errors_option,
     within,
 )
-from bytenmt.config.bounds import BEAM
+from bytenmt.config.bounds import BEAM, THREADS
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     from bytenmt.analysis.measurements import Measured
     from bytenmt.decoding.loading import Runtime
+
+
+MOST_CARD = 1 << 24  # bytes of a README.md
 
 
 @click.command(cls=Command)
@@ -155,6 +159,9 @@ def _count_drafts(
 @click.option("--ref", "--tgt", "ref", type=FILE, help="Its reference translation.")
 @click.option("--test-name", help="What the test text is called; its file's name by default.")
 @click.option("-b", "--beam-size", "--beam", "beam", type=within(BEAM), help="Hypotheses kept; 1 by default.")
+@click.option(
+    "--threads", type=within(THREADS), default=1, show_default=True, help="CPU threads that are measured."
+)
 @ENGINE
 @errors_option()
 def card(
@@ -165,6 +172,7 @@ def card(
     ref: Path | None,
     test_name: str | None,
     beam: int | None,
+    threads: int,
     engine: str,
     precision: str,
     draft: str | int,
@@ -174,7 +182,7 @@ def card(
     """Write a model card, a README.md that model hubs read.
 
     Training text, configuration, lineage and size; with --src and --ref also scores, scores where the source
-    is disturbed, and the speed of one thread. RUN is a run folder or a weights file.
+    is disturbed, and the speed of --threads. RUN is a run folder or a weights file.
     """
     from bytenmt.analysis import card as cards
     from bytenmt.cli.decoding_args import provenance
@@ -192,10 +200,12 @@ def card(
         read_pointer(run)
     path = run / "README.md" if output is None else output
     check_output(path, src, ref)
-    if output is None and path.exists() and cards.MARK not in path.read_text("utf-8", "replace"):
+    if output is None and path.exists() and cards.MARK.encode() not in read_limited(path, MOST_CARD):
         raise BytenmtError(f"{path} is no card of this program: name another by -o, or it to replace it")
-    runtime = load_runs([run], EngineSpec(engine, AUTO, precision, 1, draft))
+    runtime = load_runs([run], EngineSpec(engine, AUTO, precision, threads, draft))
     measured = None if src is None or ref is None else _measured(run, runtime, src, ref, errors, beam)
+    if measured is not None:
+        measured = measured._replace(threads=threads)
     (loaded,) = runtime.runs
     subject = cards.Subject(
         loaded.config,

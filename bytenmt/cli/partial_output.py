@@ -1,7 +1,7 @@
 """An output file that outlives a kill: what is whole of it lies beside its place, with a note on it.
 
     .NAME.part          answers to whole blocks of lines, and perhaps a part of another
-    .NAME.part.json     how many lines and bytes are whole, a digest of those lines, and what answered them
+    .NAME.part.json     how many lines and bytes are whole, digests of both, and what answered them
 
 The note is replaced atomically, after its bytes are on the disk, so that at any moment of a death it tells
 of bytes that are there. Knows lines and files; knows no models.
@@ -9,6 +9,7 @@ of bytes that are there. Knows lines and files; knows no models.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import sys
@@ -21,27 +22,33 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 from msgspec import Meta, Struct
 
-from bytenmt.atomic_file import replace_synced
+from bytenmt.atomic_file import read_limited, replace_synced
 from bytenmt.cli.console import writer
 from bytenmt.cli.progress import Console
 from bytenmt.errors import BytenmtError
 from bytenmt.storage.lock import lock
 
 FORMAT = "bytenmt part 1"
+MOST_NOTE = 1 << 20  # bytes
 EVERY = 1.0  # seconds of work, besides the last block, that a kill may cost: a sync takes milliseconds
 ANEW = "or leave out --resume to begin anew"
 Count = Annotated[int, Meta(ge=0)]
 
 
 class Note(Struct, frozen=True, forbid_unknown_fields=True):
-    """lines: answered, from the first on; bytes: of their answers; read: the digest of the lines; made_with:
-    all that the answers depend on besides."""
+    """What is whole of an output file.
+
+    lines: input lines answered, from the first on. bytes: of their answers. read: digest of these lines.
+    made_with: all that the answers depend on besides. written: digest of the answers' bytes; empty in notes
+    of versions that did not store it.
+    """
 
     format: str
     lines: Count
     bytes: Count
     read: str
     made_with: dict[str, Any]
+    written: str = ""
 
 
 class Partial:
@@ -54,7 +61,8 @@ class Partial:
         self.n_answered = note.lines if note else 0
         self._begun = self._whole = self._safe = note  # at the beginning, now, and as the disk has it
         self._made_with = dict(made_with)
-        self._digest = hashlib.blake2b(digest_size=16)
+        self._digest = _new_digest()
+        self._written, self._n_digested = _new_digest(), 0  # of the file's first bytes, whose number is known
         self._lines, self._synced = 0, time.monotonic()
 
     def skip(self, lines: Sequence[bytes]) -> None:
@@ -79,6 +87,9 @@ class Partial:
         if self._whole is not None and self._whole is not self._safe:
             self.file.flush()
             os.fsync(self.file.fileno())
+            _digest_file(self._written, self.file, self._n_digested, self._whole.bytes)
+            self._n_digested = self._whole.bytes
+            self._whole = msgspec.structs.replace(self._whole, written=self._written.hexdigest())
             replace_synced(note_path(self.path), [msgspec.json.encode(self._whole)])
             self._safe, self._synced = self._whole, time.monotonic()
 
@@ -110,6 +121,20 @@ class Partial:
             self._digest.update(line + b"\n")
 
 
+def _new_digest() -> hashlib.blake2b:
+    return hashlib.blake2b(digest_size=16)
+
+
+def _digest_file(digest: hashlib.blake2b, file: BinaryIO, begin: int, end: int) -> None:
+    """Add the bytes from `begin` to `end` of a file to a digest; the file's own position stays."""
+    while begin < end:
+        data = os.pread(file.fileno(), min(end - begin, 1 << 20), begin)
+        if not data:
+            return
+        digest.update(data)
+        begin += len(data)
+
+
 def part_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.part")
 
@@ -139,13 +164,20 @@ def keeping_writer(
         return
     assert output is not None
     path = output.resolve()  # a link stays one
-    descriptor = lock(part_path(path), Console())
+    try:
+        descriptor = lock(part_path(path), Console())
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise BytenmtError(
+            f"{part_path(path)} is a symbolic link, which could lead to any file: delete it"
+        ) from None
     if descriptor is None:
         raise BytenmtError(f"another process is writing {path}: wait for it, or give another -o")
     with open(descriptor, "r+b") as file:
         size = os.fstat(descriptor).st_size
         told = msgspec.json.decode(msgspec.json.encode(made_with()))
-        note = _continued(path, size, told) if resume and size else None
+        note = _continued(path, file, size, told) if resume and size else None
         if note is None:
             _begin_anew(path, size)
         os.truncate(descriptor, note.bytes if note else 0)
@@ -178,8 +210,9 @@ def _begin_anew(path: Path, size: int) -> None:
     note_path(path).unlink(missing_ok=True)
 
 
-def _continued(path: Path, size: int, made_with: Mapping[str, Any]) -> Note | None:
-    """The note to go on from, None where nothing is whole yet. Raises BytenmtError where it does not fit."""
+def _continued(path: Path, file: BinaryIO, size: int, made_with: Mapping[str, Any]) -> Note | None:
+    """Return the note to go on from, None where nothing is whole yet. Raises BytenmtError where it does not
+    fit what is asked for now, or the bytes of the part, of which there are `size`."""
     note = _read(path)
     if note is None:
         return None
@@ -193,13 +226,21 @@ def _continued(path: Path, size: int, made_with: Mapping[str, Any]) -> Note | No
         if before != now:
             what = "another model" if name == "models" else f"{name} {before}, not {now}"
             raise BytenmtError(f"--resume: {path} was begun with {what}: give the same again, {ANEW}")
+    if note.written:
+        digest = _new_digest()
+        _digest_file(digest, file, 0, note.bytes)
+        if digest.hexdigest() != note.written:
+            raise BytenmtError(
+                f"--resume: {part_path(path)} does not hold what was written (its digest differs): leave out"
+                " --resume to begin anew"
+            )
     return note
 
 
 def _read(path: Path) -> Note | None:
     """The note of a file's part, if there is one. Raises BytenmtError where it is damaged."""
     try:
-        note = msgspec.json.decode(note_path(path).read_bytes(), type=Note)
+        note = msgspec.json.decode(read_limited(note_path(path), MOST_NOTE), type=Note)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError, RecursionError) as error:

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @RUNS
-@click.option("-i", "--input", type=FILE, callback=dash, help="Text file; stdin by default.")
+@click.option(
+    "-i", "--src", "--input", "input", type=FILE, callback=dash, help="Source text; stdin by default."
+)
 @click.option("-o", "--output", type=FILE, callback=dash, help="File; stdout by default.")
 @click.option("--html", type=FILE, help="A page to write, too, for looking through the translations.")
 @click.option("--resume", is_flag=True, help="Go on with -o after the lines that a stopped translation left.")
@@ -124,7 +126,8 @@ def translate(
             if text is None:
                 lines.stream(standard_input(), errors=errors, size=standard_input_size())
             elif isinstance(text, BufferedReader):
-                lines.stream(text, errors=errors, name=str(input))
+                with text:
+                    lines.stream(text, errors=errors, name=str(input))
             else:
                 lines.file(text)
 

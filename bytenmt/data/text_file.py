@@ -65,14 +65,15 @@ class TextFile:
         errors: str = "replace",
         cache: Path | None = None,
         reporter: Reporter = SILENT,
+        pipe: bool = False,
     ) -> "TextFile":
         """Open a plain or packed file. Raises DataError for all that is no readable text file.
 
         errors: "replace" puts U+FFFD where a line is not UTF-8; "strict" raises DataError.
         cache: the folder that a packed file is unpacked into; None unpacks into memory. reporter: is told
-        how far that is.
+        how far that is. pipe: the path may be a named pipe, which is read to its end into memory.
         """
-        return cls.from_bytes(read_bytes(Path(path), cache, reporter), Path(path), errors)
+        return cls.from_bytes(read_bytes(Path(path), cache, reporter, pipe), Path(path), errors)
 
     @classmethod
     def open_tsv(
@@ -165,14 +166,15 @@ def restored_path(stored: str) -> Path:
     return Path(os.fsdecode(unquote_to_bytes(stored.removeprefix("file://"))))
 
 
-def check_file(path: Path) -> None:
-    """Raise DataError where the path is no file, or one packed in a way that is not known."""
+def check_file(path: Path, pipe: bool = False) -> None:
+    """Raise DataError where the path is no file, or one packed in a way that is not known. pipe: it may be a
+    named pipe, which can be read once, as a shell's <(command) is."""
     try:
         if path.is_dir():
             raise DataError(f"{path} is a directory: give the name of a text file in it")
         if not path.exists():
             raise DataError(f"{path} does not exist: check the name of the text file")
-        if not path.is_file():
+        if not path.is_file() and not (pipe and path.is_fifo()):
             raise DataError(f"{path} is no regular file: write its text to a file and give that one")
     except OSError as error:
         raise _unreadable(path, error) from error
@@ -181,9 +183,9 @@ def check_file(path: Path) -> None:
 
 
 def pieces_of(path: Path, size: int = 1 << 16, reporter: Reporter = SILENT) -> Iterator[bytes]:
-    """The bytes of a file, unpacked where it is packed, in pieces of about `size`: a file of any length in
-    constant memory. Raises DataError."""
-    check_file(path)
+    """Yield the bytes of a file or a pipe, unpacked where it is packed, in pieces of about `size`: a file of
+    any length in constant memory. Raises DataError."""
+    check_file(path, pipe=True)
     if is_packed(path):
         yield from unpacked(path, reporter)
         return
@@ -195,11 +197,15 @@ def pieces_of(path: Path, size: int = 1 << 16, reporter: Reporter = SILENT) -> I
         raise _unreadable(path, error) from error
 
 
-def read_bytes(path: Path, cache: Path | None = None, reporter: Reporter = SILENT) -> Bytes:
-    """The bytes of a file: mapped where it is plain or unpacked into the cache, else in memory. Raises
-    DataError."""
-    check_file(path)
+def read_bytes(
+    path: Path, cache: Path | None = None, reporter: Reporter = SILENT, pipe: bool = False
+) -> Bytes:
+    """The bytes of a file: mapped where it is plain or unpacked into the cache, else in memory, as those of
+    a named pipe are, where `pipe` allows one. Raises DataError."""
+    check_file(path, pipe)
     try:
+        if path.is_fifo():
+            return np.frombuffer(path.read_bytes(), np.uint8)
         plain = path
         if is_packed(path):
             if cache is None:

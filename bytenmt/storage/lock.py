@@ -24,19 +24,20 @@ MOST_TOLD = 200  # bytes that are read of who holds a lock
 
 def lock(path: Path, reporter: Reporter = SILENT) -> int | None:
     """Open a file, made where it is not there, for reading and writing, and lock it until it is closed.
+    A symbolic link is not followed: whoever may write into the folder could have it lead to any file.
 
     Returns its descriptor; None where another one has locked it. reporter: is told where a file system has no
-    locks. Raises OSError where it cannot be opened.
+    locks. Raises OSError where it cannot be opened, ELOOP for a symbolic link.
     """
     while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
             if not _locked(file, path, reporter):
                 os.close(file)
                 return None
             # Whoever held it may have deleted or renamed it since we opened it: then it is another file.
             with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(file), os.stat(path)):
+                if os.path.samestat(os.fstat(file), os.lstat(path)):
                     return file
             os.close(file)
         except BaseException:

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from bytenmt.atomic_file import replace_synced
+from bytenmt.atomic_file import read_limited, replace_synced
 from bytenmt.config.facts import Facts
 from bytenmt.config.untrusted import printable, shown
 from bytenmt.errors import CheckpointError
@@ -23,6 +23,7 @@ FORMAT = "bytenmt 2"
 CONFIG, METRICS = "config.toml", "metrics.jsonl"
 POINTER, FOLDER = "checkpoints.json", "checkpoints"
 OLDER = ("best.safetensors", "last.safetensors", "trainer.safetensors")  # what "bytenmt 1" left
+MOST_POINTER, MOST_CONFIG = 1 << 24, 1 << 20  # bytes of checkpoints.json, and of a configuration
 OURS = re.compile(r"update-\d{8,}(-2)?(\.trainer)?\.safetensors|\.update-.*\.tmp")
 
 
@@ -99,7 +100,7 @@ def read_pointer(run: Path) -> Pointer:
         raise CheckpointError(f"{run} has no checkpoint yet: training has not saved anything there")
     path = run / POINTER
     try:
-        pointer = msgspec.json.decode(path.read_bytes(), type=Pointer)
+        pointer = msgspec.json.decode(read_limited(path, MOST_POINTER), type=Pointer)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # or neither UTF-8 nor an end

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from bytenmt.atomic_file import replace_synced
+from bytenmt.atomic_file import read_limited, replace_synced
 from bytenmt.config.facts import SearchDefaults
 from bytenmt.config.untrusted import printable
 from bytenmt.errors import CheckpointError
 
 FILE = "search.json"
+MOST_BYTES = 1 << 16
 
 
 def read(run: Path) -> SearchDefaults | None:
@@ -23,7 +24,7 @@ def read(run: Path) -> SearchDefaults | None:
     if not path.is_file():
         return None
     try:
-        return msgspec.json.decode(path.read_bytes(), type=SearchDefaults)
+        return msgspec.json.decode(read_limited(path, MOST_BYTES), type=SearchDefaults)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

@@ -16,13 +16,23 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
+from bytenmt.atomic_file import make_folder_of, read_limited
 from bytenmt.config.facts import Facts, facts_tree, parse_facts
 from bytenmt.config.schema import Config, architecture, config_tree, parse_config
 from bytenmt.config.untrusted import parse_json, parse_toml, printable, shown
-from bytenmt.errors import CheckpointError, ConfigError
+from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.storage import search_defaults
 from bytenmt.storage.admission import ROWS, SCALE, STORED, misfit
-from bytenmt.storage.manifest import CONFIG, FOLDER, FORMAT, POINTER, Pointer, nearest, read_pointer
+from bytenmt.storage.manifest import (
+    CONFIG,
+    FOLDER,
+    FORMAT,
+    MOST_CONFIG,
+    POINTER,
+    Pointer,
+    nearest,
+    read_pointer,
+)
 from bytenmt.storage.needs import require, weight_bytes
 from bytenmt.storage.parameters import NGRAM_TABLES
 from bytenmt.storage.tensor_file import Array, Stored, damage, read_arrays
@@ -143,16 +153,18 @@ def resolved(path: Path) -> Path:
 
 
 def check_output(output: Path, files: Sequence[Path]) -> None:
-    """Before anything is read: a new name for a weights file, in a folder that is there, not one of the files
-    that it is made from. Raises CheckpointError."""
+    """Raise CheckpointError where a weights file cannot be written as `output`, which may not be one of the
+    files that it is made from; make its folder."""
     if not is_weights_file(output):
         raise CheckpointError(f"-o {output}: give a name that ends in .safetensors")
-    if not output.parent.is_dir():
-        raise CheckpointError(f"-o {output}: make the folder {output.parent} first")
     if any(output.exists() and path.exists() and output.samefile(path) for path in files):
         raise CheckpointError(f"-o {output} is an input too: give another name")
     if output.resolve().parent.name == FOLDER and output.name.startswith("update-"):
         raise CheckpointError(f"-o {output} is the name of a run's own checkpoint: give another name")
+    try:
+        make_folder_of(output)
+    except BytenmtError as error:
+        raise CheckpointError(str(error)) from None
 
 
 def read_weights(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
@@ -200,7 +212,9 @@ def read_config(run: Path) -> Config:
     if not path.is_file():
         return read_weights(run, "last")[1].config
     try:
-        return parse_config(parse_toml(path.read_text(encoding="utf-8")))
+        return parse_config(parse_toml(read_limited(path, MOST_CONFIG).decode()))
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, ConfigError) as error:  # neither UTF-8 nor TOML, or no configuration
         raise CheckpointError(f"{path}: {error}") from None
 

@@ -114,7 +114,7 @@ def test_a_card_of_what_is_not_measured(made: Path, tmp_path: Path) -> None:
         (["run", "--src", "text|1"], "give both"),
         (["alone", "--src", "text|1", "--ref", "text|1", "--engine", "torch"], "trained without a source"),
         (["nothing"], "not a run folder"),
-        (["run", "-o", "no/card.md"], "make the folder"),
+        (["run", "-o", "text|1/card.md"], "cannot be made"),
     ],
 )
 def test_mistakes_are_one_line(

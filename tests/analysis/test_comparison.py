@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest
 
-from bytenmt.analysis.comparison import Scored, curves, records, table, with_significance
+from bytenmt.analysis.comparison import (
+    N_SAMPLES,
+    Scored,
+    curves,
+    paired_bootstrap,
+    records,
+    table,
+    tree,
+    with_significance,
+)
 from bytenmt.evaluation.scores import text_scores
 
 REFERENCES = [f"the {i} cats sat on {i * 7 % 13} mats" for i in range(120)]
@@ -32,6 +45,29 @@ def test_chance_is_told_from_skill() -> None:
     lines = list(table(found, len(REFERENCES)))
     assert [line.split()[0] for line in lines[1:4]] == ["first", "alike", "worse"]
     assert [line.count("*") for line in lines[:4]] == [0, 0, 0, 2] and "bootstrap" in lines[-1]
+
+
+def test_equal_runs_do_not_differ() -> None:
+    """p is 1 where all translations are the same: a tie is as large as the observed difference."""
+    lines = [line.replace("cats", "dogs") if i % 4 == 0 else line for i, line in enumerate(REFERENCES)]
+    runs = [scored(name, lines) for name in ("one", "copy")]
+    found = with_significance(runs, [lines, lines], REFERENCES, "13a")
+    assert (found[1].p_chrf, found[1].p_bleu) == (1.0, 1.0)
+    assert found[1].p_chrf == tree(found, len(lines))["runs"][1]["chrf_p"]
+    assert "*" not in "\n".join(list(table(found, len(lines)))[:3])
+
+
+def test_without_ties_p_is_that_of_sacrebleu() -> None:
+    """The oracle is sacreBLEU's own paired bootstrap of the same draws."""
+    generator = random.Random(1)
+    texts = [
+        [line.replace("cats", "dogs") if generator.random() < share else line for line in REFERENCES]
+        for share in (0.2, 0.25, 0.4)
+    ]
+    for name, metric in (("chrF", CHRF()), ("BLEU", BLEU())):
+        named = [(str(i), lines) for i, lines in enumerate(texts)]
+        _, results = PairedTest(named, {name: metric}, [REFERENCES], "bs", N_SAMPLES, n_jobs=1)()
+        assert paired_bootstrap(metric, texts, REFERENCES) == [one.p_value for one in results[name][1:]]
 
 
 def test_a_run_alone_is_compared_with_none() -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -119,6 +122,63 @@ def test_runs_are_compared(place: Path) -> None:
     assert all((place / name).read_bytes().startswith(PNG) for name in ("c.png", "l.png"))
 
 
+def test_runs_are_compared_for_programs(place: Path) -> None:
+    """--json holds the figures of evaluate; a copy of a run differs by nothing, p = 1."""
+    texts = ["--src", "src", "--ref", "ref", *SHORT]
+    found = json.loads(accepted("compare", "luong", copy_of(place, "luong"), *texts, "--json"))
+    own = json.loads(accepted("evaluate", "luong", *texts, "--json"))
+    first, second = found["runs"]
+    assert (first["run"], first["chrf_p"], first["bleu_p"]) == ("luong", None, None)
+    assert (second["chrf_p"], second["bleu_p"]) == (1.0, 1.0)
+    for name in ("chrf", "bleu", "exact_match", "bits_per_byte"):
+        assert first[name] == second[name] == own[name]
+    assert found["lines"] == own["lines"] and found["chrf_signature"] == own["chrf_signature"]
+
+
+def copy_of(place: Path, run: str) -> str:
+    shutil.copytree(place / run, place / f"{run}-copy", dirs_exist_ok=True)
+    return f"{run}-copy"
+
+
+def test_folders_of_outputs_are_made(place: Path) -> None:
+    accepted("evaluate", "luong", "--src", "src", "--ref", "ref", *SHORT, "--hyp-out", "made/deep/hyp")
+    assert len((place / "made" / "deep" / "hyp").read_text(encoding="utf-8").splitlines()) == 48
+    accepted("convert", "luong", "-o", "new/luong.safetensors", "--precision", "int8")
+    assert (place / "new" / "luong.safetensors").is_file()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "predict -m luong {ref} --src {src} --no-reference --engine torch",
+        "predict -m alone {ref} --no-reference --engine torch",
+        "score luong --src {src} --ref {ref} --engine torch",
+        "translate luong --src {src} " + " ".join(SHORT),
+        "evaluate --hyp {src} --src {src} --ref {ref} --by-length",
+    ],
+)
+def test_texts_may_be_pipes(place: Path, words: str) -> None:
+    """As a shell's <(command): a command says of pipes what it says of files, and reads each once."""
+    expected = accepted(*words.format(src="src", ref="ref").split())
+    used, writers = [], []
+    for number, word in enumerate(words.split()):
+        name = word.strip("{}")
+        if name != word:
+            pipe = place / f"pipe-{number}"
+            os.mkfifo(pipe)
+            data = (place / name).read_bytes()
+            writers.append(threading.Thread(target=pipe.write_bytes, args=(data,), daemon=True))
+            writers[-1].start()
+            word = pipe.name
+        used.append(word)
+    found = accepted(*used)
+    for writer in writers:
+        writer.join(10)
+        assert not writer.is_alive()
+    assert re.sub(r"bytenmt [\d.]+, pipe-2", "", found) == re.sub(r"bytenmt [\d.]+, src", "", expected)
+
+
 BAD = [
     ("evaluate luong --hyp src --ref ref", "luong would be ignored: --hyp is a text"),
     ("evaluate --hyp src --ref ref --engine torch", "--engine would be ignored with --hyp"),
@@ -135,7 +195,7 @@ BAD = [
     ("plot attention luong --line a --target b -b 2", "--beam-size would be ignored"),
     (f"plot attention luong --line {'a' * 301} --target b", "the line has 301 characters: expected 1 to 300"),
     ("plot attention none --line a", "none is not a run folder"),
-    ("plot embedding luong -o there/e.png", "make the folder there first"),
+    ("plot embedding luong -o src/e.png", "the folder src cannot be made"),
     ("plot embedding luong -o e.svg", "give a name that ends in .png"),
     ("plot embedding luong --text none", "none does not exist"),
     ("compare luong bytenet", "nothing to compare: give --src and --ref, --curves"),

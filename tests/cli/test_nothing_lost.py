@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import io
+import json
 import os
 import random
 import re
@@ -26,6 +27,7 @@ from processes import job
 from small_runs import config
 
 import bytenmt
+from bytenmt.atomic_file import replacing
 from bytenmt.cli import partial_output as partial_module
 from bytenmt.cli import translation_commands as cli_module
 from bytenmt.cli.line_filter import Line, Waiting
@@ -439,6 +441,7 @@ def test_what_comes_together_is_told_by_the_lines_alone() -> None:
         ("shorter", "the input has 10 lines"),
         ("note", "cannot be read"),
         ("part", "it is damaged"),
+        ("altered", "does not hold what was written"),
     ],
 )
 def test_another_translation_is_refused(more: str, told: str, model: Path, place: Path) -> None:
@@ -459,16 +462,51 @@ def test_another_translation_is_refused(more: str, told: str, model: Path, place
         (place / names[2]).write_bytes(before[names[2]][:-9])
     elif more == "part":
         (place / names[1]).write_bytes(before[names[1]][:9])
+    elif more == "altered":
+        (place / names[1]).write_bytes(bytes([before[names[1]][0] ^ 1]) + before[names[1]][1:])
     done = translate(run, *options, "--resume")
     assert done.exit_code == 1 and re.search(told, done.stderr), done.output
     said = [line for line in done.stderr.splitlines() if "are kept beside" not in line]
     assert len(said) == 1 and said[0].startswith("bytenmt: --resume: ")
     for name in names:
-        if more not in ("note", "part"):
+        if more not in ("note", "part", "altered"):
             assert name == "in" or before[name].startswith((place / name).read_bytes())
         (place / name).write_bytes(before[name])
     assert translate(model, "--resume").exit_code == 0
     assert (place / "out").read_bytes() == whole
+
+
+def test_a_note_of_an_older_version_goes_on(model: Path, place: Path) -> None:
+    """It has no digest of what was written."""
+    translate(model)
+    whole = (place / "out").read_bytes()
+    translate(model, dies_after=2)
+    note = place / ".out.part.json"
+    told = json.loads(note.read_bytes())
+    assert told.pop("written")
+    note.write_text(json.dumps(told))
+    assert translate(model, "--resume").exit_code == 0
+    assert (place / "out").read_bytes() == whole
+
+
+def test_a_planted_link_is_not_followed(model: Path, place: Path) -> None:
+    """Neither where answers are kept, nor where a file is written before it is renamed, nor by a training's
+    lock: whoever may write into a folder does not choose what is overwritten elsewhere."""
+    victim = place / "victim"
+    victim.write_text("precious")
+    (place / ".out.part").symlink_to(victim)
+    done = translate(model)
+    assert done.exit_code == 1 and "is a symbolic link" in done.stderr and done.stderr.count("\n") == 1
+    (place / f".page.{os.getpid()}.tmp").symlink_to(victim)
+    with replacing(place / "page") as file:
+        file.write(b"x")
+    assert (place / "page").read_bytes() == b"x"
+    run = place / "run"
+    run.mkdir()
+    (run / LOCK).symlink_to(victim)
+    with pytest.raises(BytenmtError, match="cannot write into"), one_training(run):
+        pass
+    assert victim.read_text() == "precious"
 
 
 def test_what_is_left_is_told(model: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ def test_the_format_is_told_or_named(tmp_path: Path) -> None:
     ("arguments", "told"),
     [
         ("a.po a.po", "a.po is the input too: give another file"),
-        ("a.po missing/b.po", "make the folder"),
+        ("a.po a.po/b.po", "cannot be made"),
         ("none.po b.po", "none.po does not exist"),
         ("a.po b.po --format json", "line 1, column 1: not JSON"),
         ("a.po b.po --column x", "--column would be ignored: --format po"),

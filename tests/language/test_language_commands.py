@@ -211,7 +211,7 @@ BAD = [
     ("predict -m blind text --errors strict", "--errors would be ignored: blind reads any bytes"),
     ("predict -m blind text --html text", "text is the input too"),
     ("predict -m blind text --html run", "run is a directory"),
-    ("predict -m blind text --html there/page", "make the folder there first"),
+    ("predict -m blind text --html text/page", "the folder text cannot be made"),
     ("generate -m run", "run was trained with a source: use `bytenmt translate`"),
     ("generate -m none", "none is not a run folder"),
     ("generate -m blind --prompt \udcff", "--prompt is not UTF-8: its byte 0 is 0xFF"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ from bytenmt.config.schema import load_config, parse_config
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.speculative.table import FILE, empty, identity, read
 from bytenmt.speculative.table import write as write_table
-from bytenmt.storage import needs
+from bytenmt.storage import needs, search_defaults
 from bytenmt.storage.admission import CHUNK, finite
+from bytenmt.storage.manifest import CONFIG, POINTER, read_pointer
 from bytenmt.storage.needs import machine_bytes, require
 from bytenmt.storage.quantize import rounded
 from bytenmt.storage.tensor_file import Array, entry, read_arrays, serialised
@@ -342,6 +344,22 @@ def test_draft_tables_from_strangers(made: dict[str, Path], tmp_path: Path) -> N
         with pytest.raises(CheckpointError, match=message):
             read(run, config, facts)
     assert identity(config, facts) in read_arrays(run / FILE)[1]["run"]
+
+
+@pytest.mark.parametrize("name", [CONFIG, POINTER, "search.json"])
+def test_a_text_of_gigabytes_is_not_read(made: dict[str, Path], tmp_path: Path, name: str) -> None:
+    """A sparse file of 3 GB in a run folder is refused in one line, and in no more memory than its limit."""
+    run = tmp_path / "run"
+    shutil.copytree(made["seq2seq"], run)
+    with open(run / name, "wb") as file:
+        file.truncate(3 << 30)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CheckpointError, match=f"{name} cannot be read: it has over") as caught:
+            {CONFIG: read_config, POINTER: read_pointer, "search.json": search_defaults.read}[name](run)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 26 and "\n" not in str(caught.value)
+    finally:
+        tracemalloc.stop()
 
 
 def test_every_command_asks(made: dict[str, Path], tmp_path: Path) -> None:

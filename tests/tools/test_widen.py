@@ -124,7 +124,7 @@ def test_what_cannot_be_made_wider_is_told_in_a_line(
     ("run", "output", "line"),
     [
         ("run", "wide", "give a name that ends in .safetensors"),
-        ("run", "nowhere/wide.safetensors", "make the folder"),
+        ("run", "run/checkpoints.json/wide.safetensors", "cannot be made"),
         ("nothing", "wide.safetensors", "nothing is not a run folder"),
     ],
 )

@@ -5,6 +5,7 @@ The heavy imports stand inside the command.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 @click.option("--ref", "--tgt", "ref", type=FILE, help="Its reference translation.")
 @click.option("--curves", type=FILE, metavar="FILE.png", help="Draw how they learnt.")
 @click.option("--by-length", type=FILE, metavar="FILE.png", help="Draw their scores by the source's length.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 @TOKENIZE
 @DECODING
 @RUNTIME
@@ -34,6 +36,7 @@ def compare(
     ref: Path | None,
     curves: Path | None,
     by_length: Path | None,
+    as_json: bool,
     tokenize: str,
     errors: str,
     device: str,
@@ -48,6 +51,8 @@ def compare(
     from bytenmt.cli import inputs
 
     _check(runs, src, ref, curves, by_length)
+    if as_json and src is None:
+        raise BytenmtError("--json is of the scores: give --src and --ref with it")
     names = _names(runs)
     if curves is not None:
         _draw_curves(names, curves)
@@ -64,8 +69,10 @@ def compare(
         found.append(scored._replace(name=name))
         texts.append(lines)
     found = comparison.with_significance(found, texts, references, tokenize)
-    for line in comparison.table(found, len(references)):
-        click.echo(line)
+    if as_json:
+        click.echo(json.dumps(comparison.tree(found, len(references)), ensure_ascii=False))
+    else:
+        click.echo("\n".join(comparison.table(found, len(references))))
     if by_length is not None:
         from bytenmt.analysis import by_length as lengths
         from bytenmt.analysis.drawing import png

@@ -132,9 +132,11 @@ def _of_a_text(src: Path | None, ref: Path, hyp: Path, errors: str) -> Found:
     from bytenmt.cli import inputs
     from bytenmt.data.corpus import ParallelCorpus
 
-    corpus = inputs.all_pairs(src, ref, errors)
-    text = inputs.text_file(hyp, errors)
-    ParallelCorpus.from_texts(text, inputs.text_file(ref, errors), keep_empty=True)  # as many lines
+    # Each is read once: it may be a pipe.
+    source = None if src is None else inputs.text_file(src, errors)
+    reference, text = inputs.text_file(ref, errors), inputs.text_file(hyp, errors)
+    corpus = ParallelCorpus.from_texts(source, reference, keep_empty=True)
+    ParallelCorpus.from_texts(text, reference, keep_empty=True)  # raises where the line counts differ
     return Found(corpus, list(text), [str(hyp)])
 
 
