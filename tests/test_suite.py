@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -36,3 +37,17 @@ def test_test_modules_do_not_import_each_other() -> None:
         text = path.read_text(encoding="utf-8")
         for name in re.findall(r"^\s*(?:from|import) ([\w.]+)", text, re.MULTILINE):
             assert not modules & set(name.split(".")), f"{path.name} imports {name}"
+
+
+def test_docstrings_name_files_that_are_there() -> None:
+    """A module that a docstring names has not been renamed or deleted."""
+    repository = TESTS.parent
+    files = [path for folder in ("bytenmt", "tools", "tests") for path in (repository / folder).rglob("*.py")]
+    names = {path.name for path in files}
+    for path in files:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        kinds = ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
+        for node in ast.walk(tree):
+            text = ast.get_docstring(node) if isinstance(node, kinds) else None
+            named = set(re.findall(r"\b[a-z]\w*\.py\b", text or ""))
+            assert named <= names, f"{path.relative_to(repository)} names {sorted(named - names)}"

@@ -208,7 +208,7 @@ def main() -> None:
         if args.time:
             return time_rows(Recipe.read(FOLDER / f"{args.table}.toml"), args)
         stopped = make(Recipe.read(FOLDER / f"{args.table}.toml"), args)
-    except BytenmtError as error:
+    except (BytenmtError, RuntimeError, subprocess.CalledProcessError) as error:
         sys.exit(f"Error: {error}")
     if stopped:
         sys.exit("stopped in a training: the same command goes on")
@@ -221,9 +221,20 @@ def time_rows(recipe: Recipe, args: argparse.Namespace) -> None:
     for row in recipe.row:
         base = row.name.partition("@")[0]
         if row.minutes and base not in timed and (not args.row or {row.name, base} & set(args.row)):
+            _check_texts(recipe, row.name, args.corpora)
             timed[base] = time_row(recipe, row.name, args.corpora, folder, args.time)
             updates = round(row.minutes * timed[base])
             print(f"{base}: {timed[base]:.1f} updates a minute, {updates:,} in {row.minutes:g} minutes")
+
+
+def _check_texts(recipe: Recipe, row: str, corpora: Path) -> None:
+    """Raise BytenmtError where a text that a row learns or is tested on is missing."""
+    named = [*(recipe.texts | recipe.rows[row].texts).values(), *recipe.test.values()]
+    for name in (name for names in named for name in ([names] if isinstance(names, str) else names)):
+        if not (corpora / name).is_file():
+            data_set = Path(name).parts[0]
+            cure = f": fetch it by tools/get_data.py {data_set} -o {corpora}" if "/" in name else ""
+            raise BytenmtError(f"{corpora / name} does not exist{cure}")
 
 
 def make(recipe: Recipe, args: argparse.Namespace) -> bool:
@@ -238,6 +249,7 @@ def make(recipe: Recipe, args: argparse.Namespace) -> bool:
         done = folder / row / "row.json"
         if done.is_file():
             continue
+        _check_texts(recipe, row, args.corpora)
         try:
             if not recipe.rows[row].ensemble:
                 train(recipe, row, args.corpora, folder, until)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bytenmt.api.language_model import LanguageModel
-from bytenmt.api.training_arguments import configuration, training_files, validation_files
+from bytenmt.api.python_names import python_names
+from bytenmt.api.training_arguments import configuration, files_to_train_on
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
@@ -17,7 +18,7 @@ from bytenmt.decoding.interface import AUTO, OFF, EngineSpec
 from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.settings import Settings, encoded
 from bytenmt.decoding.translator import Translator
-from bytenmt.errors import SettingError
+from bytenmt.errors import ConfigError, SettingError
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import TextScores, text_scores
 from bytenmt.reporter import SILENT, Reporter
@@ -108,6 +109,7 @@ class Run:
         return Evaluation(text_scores(texts, truth, tokenize), bits, texts)
 
 
+@python_names
 def train(
     run: Name,
     *,
@@ -144,16 +146,22 @@ def train(
     src, tgt: files of which line i of one translates line i of the other; tsv: both in one, by tabs; text:
     without a source, a byte language model. settings: configuration keys and their values; config: a TOML
     file of them; train: those of the section `train` by their own names, as max_minutes=60 or lr=2e-3.
-    on_metrics: is given every record of the metrics; reporter: is told what goes on, a line at a time.
+    A run that goes on (resume=True) without texts takes its own. on_metrics: is given every record of the
+    metrics; reporter: is told what goes on, a line at a time.
     Ctrl-C saves and raises KeyboardInterrupt. Raises BytenmtError for what a command would refuse.
     """
     from bytenmt.data.device import pick_device
     from bytenmt.training.run import train as begin
 
-    given = {**(settings or {}), **{f"train.{name}": value for name, value in train.items()}}
-    files = training_files(_paths(src), _paths(tgt), _paths(tsv), _paths(text), weights)
+    # None is an option that is left out, as in a call that passes on what it was given.
+    options = {f"train.{name}": value for name, value in train.items() if value is not None}
+    given = {**(settings or {}), **options}
+    for key, value in given.items():
+        if value is None:
+            raise ConfigError(f"settings[{key!r}] is None: leave it out, or give a value")
+    texts = [_paths(src), _paths(tgt), _paths(tsv), _paths(text)]
     paths = [None if name is None else Path(name) for name in (valid_src, valid_tgt, valid_tsv, valid_text)]
-    valid = validation_files(files, *paths)
+    files, valid = files_to_train_on(Path(run), resume, texts, weights, *paths)
     other = None if init_from is None else Path(init_from)
     wanted = configuration(
         Path(run),

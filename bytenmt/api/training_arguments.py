@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from bytenmt.atomic_file import read_limited
+from bytenmt.config.facts import CorpusFact
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import (
     Config,
@@ -30,9 +31,10 @@ from bytenmt.config.tree import (
 )
 from bytenmt.config.untrusted import parse_toml
 from bytenmt.data.corpus import PairFiles
+from bytenmt.data.text_file import restored_path
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.storage.lock import refuse_if_taken
-from bytenmt.storage.manifest import CONFIG, MOST_CONFIG, has_checkpoint
+from bytenmt.storage.manifest import CONFIG, MOST_CONFIG, has_checkpoint, read_pointer
 from bytenmt.storage.weights import read_config, read_run
 
 # What a training finds where it is told so; a run that goes on has found it already.
@@ -149,6 +151,37 @@ def check_resume(run: Path, resume_from: int | None) -> str | None:
     if resume_from is not None:
         raise BytenmtError(f"--resume-from {resume_from}: {run} holds no checkpoint: leave it out, or see -o")
     return f"--resume: {run} holds no checkpoint to go on from: beginning anew"
+
+
+def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
+    """Return the files that a run was trained on and those that it was validated on, as its last checkpoint
+    names them; none where it names none, such as those of a stream or of an older run's validation."""
+    facts = read_pointer(run).last_facts()
+    files = [_corpus_files(one) for one in facts.corpora]
+    files += [PairFiles(tgt=restored_path(text.path)) for text in facts.texts]
+    return files, None if facts.valid is None else _corpus_files(facts.valid)
+
+
+def _corpus_files(fact: CorpusFact) -> PairFiles:
+    src, tgt, tsv = (name and restored_path(name) for name in (fact.src, fact.tgt, fact.tsv))
+    return PairFiles(src or None, tgt or None, tsv or None, fact.weight)
+
+
+def files_to_train_on(
+    run: Path, resume: bool, texts: Sequence[Sequence[Path]], weights: Sequence[float], *valid: Path | None
+) -> tuple[list[PairFiles], PairFiles]:
+    """Return the files to train on and those to validate on: the given ones, or for a run that goes on and
+    is given none its own.
+
+    texts: src, tgt, tsv and text of training_files; valid: src, tgt, tsv and text of validation_files.
+    """
+    src, tgt, tsv, text = texts
+    own, own_valid = texts_of_run(run) if resume and has_checkpoint(run) else ([], None)
+    given = any(texts) or bool(weights)
+    files = own if own and not given else training_files(src, tgt, tsv, text, weights)
+    if own_valid is not None and all(path is None for path in valid):
+        return files, own_valid
+    return files, validation_files(files, *valid)
 
 
 def training_files(

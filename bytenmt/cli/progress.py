@@ -28,7 +28,7 @@ class Console(Reporter):
         self._bars: list[Bar] = []
 
     def say(self, line: str) -> None:
-        """See Reporter. A bar gives way; off a terminal it adds the time of day and how long is left."""
+        """See Reporter. A bar gives way; off a terminal the line begins with the time of day."""
         if os.environ.get("RANK", "0") != "0":  # a job of several processes says it once
             return
         line = printable(line)
@@ -127,7 +127,8 @@ class _Drawn(Bar):
 
 
 class _Logged(Bar):
-    """Off a terminal: lines with the time of day and, once it can be told, how long is left."""
+    """Off a terminal: now and then a line on the progress, with the time that is left once it can be told;
+    every line has the time of day."""
 
     def __init__(self, total: float, begun: float) -> None:
         self.total, self.begun, self.done = total, begun, begun
@@ -136,12 +137,15 @@ class _Logged(Bar):
     def show(self, done: float, text: str) -> None:
         self.done = done
         if time.monotonic() - self.said > QUIET_SECONDS:
-            self.say(f"{done / self.total:.0%}, {text}")
+            self.said = time.monotonic()
+            self.progress(f"{done / self.total:.0%}, {text}", self.left())
+
+    def progress(self, line: str, seconds: float | None) -> None:
+        """Write how far it is. seconds: that are left, None where it cannot be told."""
+        self.say(line if seconds is None else f"{line}, {duration(seconds)} left")
 
     def say(self, line: str) -> None:
-        self.said, seconds = time.monotonic(), self.left()
-        left = "" if seconds is None else f", {duration(seconds)} left"
-        _write(f"{time.strftime('%H:%M:%S')} {line}{left}")
+        _write(f"{time.strftime('%H:%M:%S')} {line}")
 
     def left(self) -> float | None:
         """Seconds, once it can be told."""
@@ -157,8 +161,7 @@ class _Recorded(_Logged):
         super().__init__(total, begun)
         self.records = records
 
-    def say(self, line: str) -> None:
-        self.said, seconds = time.monotonic(), self.left()
+    def progress(self, line: str, seconds: float | None) -> None:
         left = {} if seconds is None else {"seconds_left": round(seconds)}
         self.records.tell("progress", "info", done=round(self.done / self.total, 4), **left, text=line)
 

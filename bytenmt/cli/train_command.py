@@ -91,7 +91,9 @@ TRAINING = options(
     "--init-from", type=FILE, help="A run or checkpoint file whose weights and model to start from."
 )
 @click.option("--init-embedding", type=FILE, help="A run whose byte embedding to start from.")
-@click.option("--resume", is_flag=True, help="Go on where the run stopped; may raise its limits.")
+@click.option(
+    "--resume", is_flag=True, help="Go on where the run stopped, with its own texts; may raise its limits."
+)
 @click.option("--resume-from", type=COUNT_OR_NONE, metavar="UPDATE", help="Go on from this checkpoint.")
 @click.option("--tensorboard", is_flag=True, help="Write the metrics for TensorBoard too.")
 @click.option(
@@ -163,10 +165,11 @@ def train(
     with told_as(log_format) as console, process_group(on := torch_device(device, None)) as group:
         documents = training_pairs.conversions(run, tmx, xliff, po, pair, parquet, columns)
         tsv += tuple(one.table for one in documents)
-        files = training_args.training_files(src, tgt, tsv, text, weights)
+        files, valid = training_args.files_to_train_on(
+            run, resume, (src, tgt, tsv, text), weights, valid_src, valid_tgt, valid_tsv, valid_text
+        )
         if files[0].tsv == training_args.STREAM:
             files = [PairFiles(stream=standard_input())]
-        valid = training_args.validation_files(files, valid_src, valid_tgt, valid_tsv, valid_text)
         settings += training_args.named_settings(named)
         source = files[0].has_source
         config = group.first(

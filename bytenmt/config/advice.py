@@ -6,13 +6,13 @@ Knows what msgspec says of a mistake; knows no section by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
-from bytenmt.config.untrusted import printable
+from bytenmt.config.untrusted import printable, shown
 
 Sections = Mapping[str, type[Struct]]
 
@@ -31,6 +31,14 @@ def explained(said: str, sections: Sections) -> str:
     if what.startswith("Invalid enum value") and values:
         what = f"{what.replace('Invalid enum value ', '')} is none of {', '.join(values)}"
     return f"configuration {path}: {what}" if path else f"configuration: {what}"
+
+
+def unknown_architecture(arch: str, known: Sequence[str]) -> str:
+    """One line for the name of an architecture that is none of those that are known here."""
+    return (
+        f"configuration model.arch: {shown(arch)} is none of {', '.join(known)}; one that a module of yours"
+        " registers is known once the program has imported that module"
+    )
 
 
 def nearest(key: str, sections: Sections) -> str | None:

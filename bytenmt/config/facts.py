@@ -62,11 +62,12 @@ class TextFact(Struct, frozen=True):
 
 
 class CorpusFact(Struct, frozen=True, omit_defaults=True):
-    """The files of pairs that a run was trained on: two, or a table."""
+    """The files of pairs that a run was trained on: two, or a table. weight: see PairFiles."""
 
     src: str | None = None
     tgt: str | None = None
     tsv: str | None = None
+    weight: Annotated[float, Meta(ge=bounds.WEIGHT.low, le=bounds.WEIGHT.high)] = 1.0
 
 
 class Ancestor(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -112,6 +113,7 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     source_profile, target_profile: the languages of both sides, see language_profile; empty if not counted.
     averaged: the updates of the checkpoints of which these weights are the mean. lineage: the run whose
     weights this one began with, then the one before that, and so on. search: of the run's own.
+    valid: the files that the run was validated on, tgt alone for a text.
     """
 
     update: Count | None = None
@@ -125,6 +127,7 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     source_profile: Annotated[str, Meta(max_length=LONGEST_PROFILE)] = ""
     target_profile: Annotated[str, Meta(max_length=LONGEST_PROFILE)] = ""
     texts: tuple[TextFact, ...] = ()
+    valid: CorpusFact | None = None
     averaged: tuple[Count, ...] = ()
     search: SearchDefaults | None = None
     lineage: Annotated[tuple[Ancestor, ...], Meta(max_length=MOST_ANCESTORS)] = ()
@@ -132,11 +135,11 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     def without_folders(self) -> Facts:
         """The same for a file that is handed on: it names the training text, and not where it lay."""
         corpora = [
-            CorpusFact(*(name and _file_name(name) for name in (one.src, one.tgt, one.tsv)))
+            CorpusFact(_file_name(one.src), _file_name(one.tgt), _file_name(one.tsv), one.weight)
             for one in self.corpora
         ]
-        texts = [msgspec.structs.replace(text, path=_file_name(text.path)) for text in self.texts]
-        return msgspec.structs.replace(self, corpora=tuple(corpora), texts=tuple(texts))
+        texts = [msgspec.structs.replace(text, path=text.path.rpartition("/")[2]) for text in self.texts]
+        return msgspec.structs.replace(self, corpora=tuple(corpora), texts=tuple(texts), valid=None)
 
     def of_the_text(self) -> Facts:
         """What these tell of the training text and of what came before it, without folders."""
@@ -178,5 +181,5 @@ def parse_facts(tree: Any) -> Facts:
         raise ValueError(printable(str(error))) from None
 
 
-def _file_name(path: str) -> str:
-    return path.rpartition("/")[2]
+def _file_name(path: str | None) -> str | None:
+    return None if path is None else path.rpartition("/")[2]

@@ -15,7 +15,7 @@ import msgspec
 import tomli_w
 from msgspec import Meta, Struct
 
-from bytenmt.config.advice import explained
+from bytenmt.config.advice import explained, unknown_architecture
 from bytenmt.config.bounds import MOST, TRAINING
 from bytenmt.config.convolutional_sections import ByteNetConfig as ByteNetConfig
 from bytenmt.config.convolutional_sections import ConvLayer as ConvLayer
@@ -46,6 +46,7 @@ def _as_option(name: str) -> Meta:
 CONVOLUTIONAL = ("bytenet", "convs2s")  # architectures whose training has no loop over time
 ATTENTIVE = ("bahdanau", "luong", "convs2s")  # those with attention, which tells an alignment
 ModelConfig = Seq2SeqConfig | BahdanauConfig | LuongConfig | ByteNetConfig | ConvS2SConfig
+ARCHITECTURE_TAGS = tuple(str(section.__struct_config__.tag) for section in get_args(ModelConfig))
 REGISTERED: dict[str, type[Config]] = {}  # a whole run's configuration, by the name of its architecture
 
 
@@ -234,13 +235,21 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     try:
         return _converted(tree)
     except msgspec.ValidationError as error:
+        arch = _given_arch(tree)
+        if isinstance(arch, str) and arch not in ARCHITECTURE_TAGS and arch not in REGISTERED:
+            raise ConfigError(unknown_architecture(arch, ARCHITECTURE_TAGS)) from None
         raise ConfigError(explained(str(error), _sections(tree))) from None
+
+
+def _given_arch(tree: object) -> object:
+    """The name of the architecture in a nested dictionary of any kind; None where there is none."""
+    model = tree.get("model") if isinstance(tree, Mapping) else None
+    return model.get("arch") if isinstance(model, Mapping) else None
 
 
 def _sections(tree: Mapping[str, Any]) -> dict[str, type[Struct]]:
     """The sections of a configuration, that of its architecture's model among them."""
-    model = tree.get("model") if isinstance(tree, Mapping) else None
-    arch = model.get("arch") if isinstance(model, Mapping) else None
+    arch = _given_arch(tree)
     models = {one.__struct_config__.tag: one for one in get_args(ModelConfig)}
     known: dict[str, type[Struct]] = {"data": DataConfig, "train": TrainConfig}
     return known | ({"model": models[arch]} if isinstance(arch, str) and arch in models else {})
@@ -248,8 +257,7 @@ def _sections(tree: Mapping[str, Any]) -> dict[str, type[Struct]]:
 
 def _converted(tree: Mapping[str, Any]) -> Config:
     """See parse_config. Raises msgspec.ValidationError."""
-    model = tree.get("model") if isinstance(tree, Mapping) else None
-    arch = model.get("arch") if isinstance(model, Mapping) else None
+    arch = _given_arch(tree)
     return msgspec.convert(tree, REGISTERED.get(arch, Config) if isinstance(arch, str) else Config)
 
 

@@ -1,4 +1,4 @@
-"""The architectures by name, and the way to add another; ARCHITECTURE.md shows one of fifty lines."""
+"""The architectures by name, and the way to add another; ARCHITECTURE.md shows a short one."""
 
 from __future__ import annotations
 

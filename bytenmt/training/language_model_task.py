@@ -26,7 +26,7 @@ from bytenmt.reporter import SILENT, Reporter
 from bytenmt.speculative.build import of_streams
 from bytenmt.speculative.table import Table
 from bytenmt.training.language_model_objective import text_bits
-from bytenmt.training.task import CACHE, Decoded, Share, changed, other_text
+from bytenmt.training.task import CACHE, Decoded, Share, changed, corpus_fact, other_text
 
 CPU = torch.device("cpu")
 
@@ -152,7 +152,7 @@ class LanguageModelTask:
 
     def facts(self) -> Facts:
         """The texts."""
-        return Facts(texts=tuple(self._texts))
+        return Facts(texts=tuple(self._texts), valid=corpus_fact(PairFiles(tgt=self._valid.path)))
 
     def drafts(self) -> Table:
         """See Task."""

@@ -16,11 +16,12 @@ from typing import NamedTuple
 import torch
 from msgspec.structs import fields, replace
 
-from bytenmt.config.facts import Ancestor
+from bytenmt.config.facts import Ancestor, Progress
 from bytenmt.config.fingerprint import fingerprint
 from bytenmt.config.schema import (
     ByteNetConfig,
     Config,
+    TrainConfig,
     architecture,
     config_toml,
     full_name,
@@ -44,7 +45,7 @@ from bytenmt.training.language_model_task import open_texts
 from bytenmt.training.loop import Loop, spacings
 from bytenmt.training.metrics import Log, Record, require_tensorboard
 from bytenmt.training.objective import precision_of
-from bytenmt.training.optim import stopped_early
+from bytenmt.training.optim import lr_factor, stopped_early
 from bytenmt.training.task import Task
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation_task import open_pairs, open_stream
@@ -93,6 +94,7 @@ def train(
     aloud = reporter if group.leads else SILENT
     with _same_threads_afterwards(), one_training(run, reporter) if group.leads else nullcontext():
         saved = resume and group.broadcast(has_checkpoint(run))
+        before = group.first(lambda: read_config(run)).train if saved else None
         if saved:
             config = group.first(lambda: _found_before(config, run))
         task = _open_task(run, config, files, valid, errors, device, group, aloud)
@@ -125,10 +127,12 @@ def train(
             log = Log(run, trainer.progress.update, tensorboard, reporter, watch)
         loop = Loop(run, trainer, task, log, aloud, lineage)
         if saved and loop.ended():
-            aloud.say(f"{run} is finished at update {progress.update}")
+            aloud.say(f"{run} is finished at update {progress.update}: {_to_go_on(config.train, progress)}")
         else:
-            if saved:
+            if before is not None:
                 aloud.say(f"resuming {run} at update {progress.update}")
+                if warning := _rate_jump(before, config.train, progress):
+                    aloud.warn(warning)
             aloud.say(_describe(trainer))
             number = loop.go()
             if number:
@@ -207,6 +211,32 @@ def _open_task(
     if group.leads:
         group.barrier()
     return task
+
+
+def _to_go_on(train: TrainConfig, progress: Progress) -> str:
+    """What to change in order that a run that is finished goes on."""
+    reached = [
+        f"{key} above {limit:g}"
+        for key, limit, used in (
+            ("train.max_updates", train.max_updates, progress.update),
+            ("train.max_minutes", train.max_minutes, progress.seconds / 60),
+            ("train.max_cpu_minutes", train.max_cpu_minutes, progress.cpu_seconds / 60),
+            ("train.patience", train.patience, progress.waited),
+        )
+        if limit and used >= limit
+    ]
+    return f"to go on, set {' and '.join(reached)}" if reached else stopped_early(train, progress)
+
+
+def _rate_jump(before: TrainConfig, now: TrainConfig, progress: Progress) -> str:
+    """A warning where other limits than those before change the learning rate at once, else ""."""
+    old, new = (train.lr * lr_factor(train, progress) for train in (before, now))
+    if math.isclose(old, new, rel_tol=0.05):
+        return ""
+    return (
+        f"the {now.schedule} schedule ends at other limits than before: the learning rate goes from"
+        f" {old:.3g} to {new:.3g} at once"
+    )
 
 
 def _as_begun(run: Path, init_from: Path | None, lineage: tuple[Ancestor, ...]) -> tuple[Ancestor, ...]:

@@ -11,8 +11,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from bytenmt.config.facts import Facts, StreamPlace
+from bytenmt.config.facts import CorpusFact, Facts, StreamPlace
 from bytenmt.config.schema import Config
+from bytenmt.data.corpus import PairFiles
+from bytenmt.data.text_file import stored_path
 from bytenmt.errors import BytenmtError
 from bytenmt.models.base import Model
 from bytenmt.speculative.table import Table
@@ -85,6 +87,14 @@ class Task(Protocol):
 
     def check(self, run: Path, saved: Facts) -> None:
         """Raise BytenmtError where a run with these facts was trained on other text."""
+
+
+def corpus_fact(files: PairFiles) -> CorpusFact:
+    """Return where the files of a corpus lie, as a checkpoint stores it."""
+    src, tgt, tsv = (
+        None if path is None else stored_path(path) for path in (files.src, files.tgt, files.tsv)
+    )
+    return CorpusFact(src, tgt, tsv, files.weight)
 
 
 def changed(run: Path, path: Path) -> BytenmtError:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from msgspec.structs import replace
 
-from bytenmt.config.facts import TEXT_COUNTS, CorpusFact, Facts, StreamPlace
+from bytenmt.config.facts import TEXT_COUNTS, Facts, StreamPlace
 from bytenmt.config.schema import ByteNetConfig, Config
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import batches
@@ -24,7 +24,7 @@ from bytenmt.data.corpus_report import inventory, language_profiles, multi_sente
 from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.data.sources.stream import PairStream
 from bytenmt.data.suspicions import of_pairs
-from bytenmt.data.text_file import check_file, stored_path
+from bytenmt.data.text_file import check_file
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.distributed import ALONE, Group
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
@@ -34,7 +34,7 @@ from bytenmt.models.unfolding import fitted
 from bytenmt.reporter import Reporter
 from bytenmt.speculative.build import of_corpus
 from bytenmt.speculative.table import Table
-from bytenmt.training.task import CACHE, LEFT_OUT, Decoded, Sample, Share, changed, other_text
+from bytenmt.training.task import CACHE, LEFT_OUT, Decoded, Sample, Share, changed, corpus_fact, other_text
 from bytenmt.training.validation import LiveDecoder, limit_clock
 
 CPU = torch.device("cpu")
@@ -68,7 +68,7 @@ def open_pairs(
         for line in of_pairs(corpus, valid_corpus):
             reporter.warn(line)
     config = _unfolded(config, corpus, reporter)
-    task = TranslationTask(config, corpus, valid_corpus, files, device, group, stream)
+    task = TranslationTask(config, corpus, valid_corpus, files, device, group, stream, valid)
     if group.leads and stream is None:
         reporter.say(f"{task.multi_sentence_share:.1%} of the training lines hold several sentences")
     return task
@@ -119,12 +119,14 @@ class TranslationTask:
         device: torch.device = CPU,
         group: Group = ALONE,
         stream: PairStream | None = None,
+        valid_files: PairFiles | None = None,
     ) -> None:
-        """config: nothing left to be found in the pairs; files: what the corpus was read from; device: where
-        the model is; stream: whose first window the corpus is."""
+        """config: nothing left to be found in the pairs; files, valid_files: what the corpora were read from;
+        device: where the model is; stream: whose first window the corpus is."""
         self.config, self._settings = config, config.train
         self.corpus, self.valid, self._files = corpus, valid, files
         self._device, self._group, self._stream = device, group, stream
+        self._valid_files = valid_files
         self._augmenter = self._augmenter_of(corpus)
         self._decoder: LiveDecoder | None = None
 
@@ -239,19 +241,14 @@ class TranslationTask:
             int(lengths.sum(dtype="int64"))
             for lengths in (self.corpus.source_lengths, self.corpus.target_lengths)
         )
-        corpora = [
-            CorpusFact(
-                *(None if path is None else stored_path(path) for path in (pair.src, pair.tgt, pair.tsv))
-            )
-            for pair in self._files
-        ]
         digests = [text.digest for part in self.corpus.parts for text in part.files]
         return Facts(
             pairs=len(self.corpus),
             source_bytes=source,
             target_bytes=target,
-            corpora=tuple(corpora),
+            corpora=tuple(map(corpus_fact, self._files)),
             digests=tuple(digests),
+            valid=None if self._valid_files is None else corpus_fact(self._valid_files),
             multi_sentence_share=round(self.multi_sentence_share, 6),
             source_profile=self._profiles[0],
             target_profile=self._profiles[1],

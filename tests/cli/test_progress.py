@@ -41,7 +41,8 @@ def test_a_line_never_stands_behind_the_bar(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_log_carries_the_time_and_what_is_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Off a terminal: lines inside a run, every half minute at least; none of what is counted in bytes."""
+    """Off a terminal: every half minute a line on the progress, whose end no other line has; none of what is
+    counted in bytes."""
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(time, "strftime", lambda form: "12:34:56")
@@ -57,7 +58,7 @@ def test_a_log_carries_the_time_and_what_is_left(
     with console.bar(100, "B") as bar:
         bar.advance(50)
     told = capsys.readouterr().err.splitlines()
-    assert told == ["12:34:56 one", "12:34:56 75%, update 9, 60 s left", "12:34:56 two, 60 s left", "three"]
+    assert told == ["12:34:56 one", "12:34:56 75%, update 9, 60 s left", "12:34:56 two", "three"]
 
 
 def test_durations() -> None:

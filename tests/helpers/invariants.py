@@ -1,6 +1,6 @@
 """What must hold of every model, as plain functions that raise AssertionError where it does not.
 
-test_contract.py and test_search.py run them over all models; test_faults.py plants faults and
+test_contract.py and test_scheduler_and_search.py run them over all models; test_faults.py plants faults and
 expects them to fail. Everything is float64 with all parameters random: no zero hides a mistake.
 """
 

@@ -1,7 +1,8 @@
 """Tests of the tests: plant a fault that public re-implementations made, see the invariant fail.
 
 Each fault is patched in, then the invariant that should notice it must raise AssertionError. The
-same invariants pass unpatched in test_contract.py, test_reference.py and test_search.py.
+same invariants pass unpatched in test_contract.py, test_reference.py and
+test_scheduler_and_search.py.
 """
 
 from __future__ import annotations

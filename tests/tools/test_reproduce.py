@@ -96,6 +96,24 @@ def test_rows_are_trained_scored_and_told(recipe: Recipe, tmp_path: Path) -> Non
     assert (folder / "short" / "row.json").stat().st_mtime_ns == before
 
 
+def test_missing_texts_are_one_line(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so is a training that fails."""
+    with pytest.raises(BytenmtError, match="a.src does not exist"):
+        reproduce.make(recipe, argparse.Namespace(**{**vars(given(tmp_path)), "corpora": tmp_path / "no"}))
+    command = ["reproduce.py", "tatoeba-en-de", "--corpora", "/nope", "-o", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit, match="/nope/.* does not exist: fetch it by tools/get_data.py tatoeba"):
+        reproduce.main()
+    monkeypatch.setattr(reproduce, "_check_texts", lambda *_: None)
+    monkeypatch.setattr(reproduce, "_wait", lambda words, what, until: raising(f"{what} ended with 1"))
+    with pytest.raises(SystemExit, match="^Error: the training of bahdanau ended with 1$"):
+        reproduce.main()
+
+
+def raising(message: str) -> None:
+    raise RuntimeError(message)
+
+
 def test_a_student_learns_what_its_teachers_say(recipe: Recipe, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     for row in ("short", "student"):

@@ -2,7 +2,7 @@
 
 An output's bits depend on its row, its weights and its base alone: whatever rows and panels share the call,
 its sum is multiply-adds in the order of the inputs from zero, and the base is added last.
-Knows no models; panels.py packs what it multiplies with, precisions.py says what a step of a sum is.
+Knows no models; panels.py packs what it multiplies with, microkernels.py says what a step of a sum is.
 """
 
 from __future__ import annotations

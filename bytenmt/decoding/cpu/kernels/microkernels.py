@@ -1,6 +1,6 @@
 """What a product does in each precision of the weights: how rows are prepared, and one step of the sums.
 
-products.py makes loops of it. bfloat16 rounds the inputs to bfloat16 too; int8 rounds a row's inputs to 16
+gemm.py makes loops of it. bfloat16 rounds the inputs to bfloat16 too; int8 rounds a row's inputs to 16
 bits of its largest, of which the two halves meet the weights in exact integers. Both have a form in float32
 for machines without the instructions. Layouts are those of panels.py. Knows no rows but one.
 """

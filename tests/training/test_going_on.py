@@ -1,0 +1,137 @@
+"""What --resume needs and says: its own texts, what to raise, and a learning rate that jumps."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from heard import Heard
+from small_runs import CPU, config
+
+import bytenmt
+from bytenmt.api.python_names import in_python_names
+from bytenmt.api.training_arguments import texts_of_run
+from bytenmt.cli.main import main
+from bytenmt.errors import BytenmtError, ConfigError
+from bytenmt.storage.manifest import METRICS, read_pointer
+from bytenmt.training.run import train
+
+SMALL = ["--arch", "luong", "--preset", "tiny", "--threads", "1"]
+SMALL += ["--set", "model.d_embedding=8", "--set", "model.d_hidden=8", "--set", "train.valid_lines=0"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("src", "one two\nthree\nfour\n"), ("tgt", "eins zwei\ndrei\nvier\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "valid").write_text("sechs\nzehn\nacht und neun\n", encoding="utf-8")
+    return tmp_path
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(main, ["train", "-o", "run", *words])
+
+
+def last_update(run: Path) -> int:
+    return int(json.loads((run / METRICS).read_text(encoding="utf-8").splitlines()[-1])["update"])
+
+
+@pytest.mark.parametrize("given", ["pairs", "weighted", "text"])
+def test_a_run_knows_its_texts(place: Path, given: str) -> None:
+    """--resume needs none of them, also from another folder; others are refused as ever."""
+    texts = {
+        "pairs": ["--src", "src", "--tgt", "tgt", "--valid-src", "src", "--valid-tgt", "valid"],
+        "weighted": ["--src", "src", "--tgt", "tgt", "--src", "tgt", "--tgt", "src", "--weight", "2"]
+        + ["--weight", "0.5", "--valid-src", "src", "--valid-tgt", "valid"],
+        "text": ["--text", "src", "--valid-text", "valid", "--set", "train.window=4"],
+    }[given]
+    assert (done := call(*SMALL, *texts, "--max-updates", "1")).exit_code == 0, done.stderr
+    files, valid = texts_of_run(place / "run")
+    assert valid is not None and valid.tgt == place / "valid"
+    assert [one.weight for one in files] == {"weighted": [2.0, 0.5]}.get(given, [1.0])
+    (place / "elsewhere").mkdir()
+    done = CliRunner().invoke(main, ["train", "-o", "run", "--resume", "--max-updates", "2"])
+    assert done.exit_code == 0, done.stderr
+    assert last_update(place / "run") == 2
+    refused = call("--resume", "--max-updates", "3", "--text", "valid", "--valid-text", "valid")
+    assert refused.exit_code == 1 and last_update(place / "run") == 2
+    (place / "src").unlink()
+    gone = call("--resume", "--max-updates", "3")
+    assert gone.exit_code == 1 and "src does not exist" in gone.stderr
+
+
+def test_without_a_checkpoint_the_texts_are_asked_for(place: Path) -> None:
+    done = call(*SMALL, "--resume")
+    assert done.exit_code == 1 and "no text to train on" in done.stderr
+
+
+def test_a_shared_file_does_not_tell_where_texts_lay(texts: dict[str, Any], tmp_path: Path) -> None:
+    train(tmp_path / "run", config("luong", "train.max_updates=1"), **texts, device=CPU)
+    facts = read_pointer(tmp_path / "run").last_facts()
+    assert facts.valid is not None and facts.without_folders().valid is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        (["train.max_updates=2"], "train.max_updates above 2$"),
+        (
+            ["train.max_updates=2", "train.max_minutes=1e-6", "train.schedule='constant'"],
+            "train.max_minutes above 1e-06$",
+        ),
+        (
+            ["train.max_updates=40", "train.patience=1", "train.valid_every=1", "train.lr=1e-9"],
+            "train.patience",
+        ),
+    ],
+)
+def test_a_finished_run_says_what_to_raise(
+    texts: dict[str, Any], tmp_path: Path, limits: list[str], told: str
+) -> None:
+    train(tmp_path / "run", config("luong", *limits), **texts, device=CPU)
+    heard = Heard()
+    train(tmp_path / "run", config("luong", *limits), **texts, device=CPU, resume=True, reporter=heard)
+    (line,) = (line for line in heard.lines if "is finished at update" in line)
+    assert re.search(f"to go on, set {told}", line), line
+
+
+@pytest.mark.parametrize(("schedule", "jumps"), [("cosine", True), ("inverse_sqrt", False)])
+def test_a_jump_of_the_learning_rate_is_told(
+    texts: dict[str, Any], tmp_path: Path, schedule: str, jumps: bool
+) -> None:
+    """Cosine ends at the run's limit: a higher one raises the rate at once."""
+    heard = Heard()
+    for most in (6, 60):
+        limits = [f"train.max_updates={most}", f"train.schedule='{schedule}'", "train.warmup_updates=2"]
+        train(
+            tmp_path / "run", config("luong", *limits), **texts, device=CPU, resume=most > 6, reporter=heard
+        )
+    found = [line for line in heard.lines if "the learning rate goes from" in line]
+    assert len(found) == jumps and all("cosine schedule ends at other limits" in line for line in found)
+
+
+def test_python_speaks_of_arguments(place: Path) -> None:
+    """None leaves an option out; errors name arguments, not options of the command line."""
+    small = {"model.d_embedding": 8, "model.d_hidden": 8, "train.valid_lines": 0}
+    more: dict[str, Any] = {"src": "src", "tgt": "tgt", "valid_src": "src", "valid_tgt": "valid"}
+    more |= {"arch": "luong", "preset": "tiny", "settings": small, "threads": 1}
+    run = bytenmt.train("run", **more, max_updates=1, max_minutes=None)
+    assert run.config.train.max_minutes == 0
+    with pytest.raises(BytenmtError, match=r"go on with it by resume=True, or give run= another folder"):
+        bytenmt.train("run", **more, max_updates=1)
+    with pytest.raises(ConfigError, match=r"settings\['model.dropout'\] is None"):
+        bytenmt.train("new", **more | {"settings": {"model.dropout": None}})
+    with pytest.raises(BytenmtError, match=r"no text to train on: give src= and tgt="):
+        bytenmt.train("new", arch="luong")
+    assert bytenmt.train("run", resume=True, max_updates=2, threads=1).metrics()[-1]["update"] == 2
+
+
+def test_quoted_commands_and_other_dashes_stay() -> None:
+    kept = "`bytenmt draft --src RUN -o x` makes well-known - and --- half--open"
+    assert in_python_names(kept) == kept
+    assert in_python_names("--valid-every 500 (-o)") == "valid_every= 500 (run=)"
