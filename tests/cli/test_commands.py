@@ -452,6 +452,7 @@ def test_train_hands_over(call: Call) -> None:
         "init_from": None,
         "tensorboard": False,
         "group": ALONE,
+        "threads": None,
     }
 
 

@@ -140,7 +140,7 @@ def test_a_finished_run_is_left_alone(texts: dict[str, Any], tmp_path: Path) -> 
     before = contents(run)
     heard = Heard()
     assert train(run, wanted, **texts, device=CPU, resume=True, reporter=heard) == (3, 0)
-    assert heard.lines[-1] == f"{run} is finished at update 3"
+    assert heard.lines[-1] == (f"{run} is finished at update 3: to go on, set train.max_updates above 3")
     assert not any("--resume" in line for line in heard.lines)
     assert contents(run) == before
 
