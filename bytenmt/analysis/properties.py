@@ -124,7 +124,8 @@ def _stacked(config: Seq2SeqConfig | LuongConfig) -> Net:
 
 def _bytenet(config: ByteNetConfig) -> Nets:
     schedule = config.encoder_schedule  # no blocks in a recurrent net
-    field = 1 + (config.kernel_width - 1) * sum(schedule) if schedule else None
+    reach = (config.kernel_width - 1) * sum(schedule) + config.ngram_reach
+    field = 1 + reach if schedule else None
     encoder = Net(len(schedule) or config.n_encoder_sets or config.n_sets, field)
     n_layers = len(config.decoder_schedule) or config.n_decoder_sets or config.n_sets
     return _nets(config, encoder, Net(n_layers, receptive_field(config)), "column")
@@ -142,7 +143,8 @@ def _convs2s(config: ConvS2SConfig) -> Nets:
     below = min(map(len, stacks)) if config.encoder == "conv" else 0  # others have values of the embedding
     decoder = Net(len(config.decoder_layers), receptive_field(config))
     above = config.attends[::-1].index(True) if config.source else 0
-    return _nets(config, Net(n_layers, left + 1 + right), decoder, "attention", below + above)
+    field = left + 1 + right + config.ngram_reach
+    return _nets(config, Net(n_layers, field), decoder, "attention", below + above)
 
 
 NETS: Mapping[str, Callable[[Any], Nets]] = {

@@ -131,10 +131,16 @@ def test_outside_of_a_field_a_way_is_the_decoders(name: str) -> None:
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_fields_are_as_wide_as_claimed(name: str) -> None:
-    """Both nets': the bytes with a gradient are so many, around a column and up to a prediction."""
-    model = build(VARIANTS[name])
+    """Both nets': the bytes with a gradient are so many, around a column and up to a prediction; those of an
+    n-gram, which is looked up, have none, and are claimed besides."""
+    reach = max(VARIANTS[name].get("ngrams", [1])) - 1
+    plain = {key: value for key, value in VARIANTS[name].items() if not key.startswith("ngram")}
+    model = build(plain)
     config: Any = model.config
-    nets = NETS[config.__struct_config__.tag](config)
+    nets, full = (NETS[config.__struct_config__.tag](build(one).config) for one in (plain, VARIANTS[name]))
+    for net, wider in ((nets.encoder, full.encoder), (nets.decoder, full.decoder)):
+        if net is not None and net.field is not None:
+            assert wider.field == net.field + reach
     width = (nets.decoder.field or 12) + 5
     seen = seen_by_prediction(model, width)
     assert (seen[0], seen[-1]) == (0 if nets.decoder.field is None else 5, width - 1)

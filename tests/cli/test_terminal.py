@@ -49,7 +49,6 @@ def test_an_error_is_one_line_however_it_is_told() -> None:
     "arguments",
     [
         ["translate", "-m", A_FILE],
-        ["translate", "-m", "no", "-o", f"{A_FILE}/x"],
         ["translate", "-m", "no", "-i", "no", "--device", A_FILE],
         ["translate", f"--{A_FILE}"],
         ["predict", "-m", "no", A_FILE, A_FILE],

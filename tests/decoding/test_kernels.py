@@ -20,7 +20,7 @@ from bytenmt.decoding.cpu.kernels.barrier import COUNTERS, barrier
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels, scratch_bytes
 from bytenmt.decoding.cpu.kernels.panels import PANEL, pack, unpack
 from bytenmt.decoding.interface import PRECISIONS
-from bytenmt.storage.rounding import quantise
+from bytenmt.storage.rounding import quantise, round_to_bf16
 
 f32 = np.float32
 # Of a product, relative to the square root of the inputs: numbers and weights are about one.
@@ -106,13 +106,13 @@ def test_unpacked_panels_are_the_matrix_as_near_as_the_precision_allows(precisio
 
 def test_bf16_ties_go_to_even_and_what_is_no_number_stays_none() -> None:
     bits = np.array([0x3F808000, 0x3F818000, 0x3F808001, 0x7F800000, 0x7FFFFFFF, 0xFF800001], np.uint32)
-    assert [hex(x) for x in panels.round_to_bf16(bits.view(f32))[:4]] == [
+    assert [hex(x) for x in round_to_bf16(bits.view(f32))[:4]] == [
         "0x3f80",
         "0x3f82",
         "0x3f81",
         "0x7f80",
     ]
-    assert (panels.round_to_bf16(bits.view(f32))[4:] & 0x7FFF > 0x7F80).all()
+    assert (round_to_bf16(bits.view(f32))[4:] & 0x7FFF > 0x7F80).all()
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

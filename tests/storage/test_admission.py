@@ -281,7 +281,7 @@ def folder(made: dict[str, Path], place: Path, arch: str = "seq2seq") -> Path:
         (b'model = "\xff"', "codec can't decode"),
         (b"a = " + DEEP.encode(), "nested too deeply"),
         (b"a = " + LONG.encode(), "a number of thousands of digits"),
-        (b'[model]\narch = "x\\ny"', r"Invalid value 'x\ny'"),
+        (b'[model]\narch = "x\\ny"', r"'x\ny'"),
         (b"[model]\n'a\\u000Ab' = 1", "configuration"),
     ],
 )

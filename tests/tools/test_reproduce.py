@@ -307,6 +307,7 @@ def test_minutes_become_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (run / "metrics.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     monkeypatch.setattr(reproduce, "_wait", run)
+    monkeypatch.setattr(reproduce, "_check_texts", lambda *given: None)  # no text is read
     args = argparse.Namespace(output=tmp_path / "out", corpora=tmp_path, row=[], time=5.0)
     reproduce.time_rows(recipe, args)
     (words,) = commands

@@ -28,7 +28,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
 
 from tools.served import Served, served
 
