@@ -17,6 +17,7 @@ from small_runs import CPU, config
 
 from bytenmt.data.corpus import PairFiles
 from bytenmt.decoding.cpu import compilation
+from bytenmt.decoding.cpu.compilation import compile_all
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.loading import of_models
 from bytenmt.decoding.pytorch.engine import TorchEngine
@@ -68,6 +69,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[int]:
 @pytest.mark.parametrize("arch", ["luong", "bytenet"])
 def test_the_live_weights_are_decoded(arch: str) -> None:
     """By the CPU engine what plain PyTorch finds, before and after the weights change."""
+    compile_all(niceness=0)  # a training waits for no kernels: without them it decodes by PyTorch
     decoder = a_decoder(arch)
     texts = []
     for _ in range(2):
