@@ -1,4 +1,4 @@
-"""The rooms of the package: who may import whom, as ARCHITECTURE.md draws it."""
+"""The rooms of the package: who may import whom, as docs/architecture.md has it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ROW = re.compile(r"^\| `([a-z0-9_]+)[/.py]*` \|[^|]*\| ([^|]*) \|$", re.MULTILIN
 
 
 def drawn() -> dict[str, set[str]]:
-    """The table of ARCHITECTURE.md, from top to bottom: each room and the rooms that it imports."""
-    text = (PACKAGE / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    """The table of docs/architecture.md, from top to bottom: each room and the rooms that it imports."""
+    text = (PACKAGE / "docs/architecture.md").read_text(encoding="utf-8")
     return {room: set(re.findall(r"[a-z0-9_]+", below)) for room, below in ROW.findall(text)}
 
 

@@ -29,5 +29,7 @@ Ship: a file of a quarter of the bytes, which needs neither PyTorch nor the run:
 >>> type(translator.translate("one line"))
 <class 'str'>
 
-Serve it: `bytenmt serve -m ko-en=own.safetensors`. Add an architecture: bytenmt/ARCHITECTURE.md.
+Serve it: `bytenmt serve -m ko-en=own.safetensors`.
+
+Add an architecture: bytenmt/docs/adding-an-architecture.md.
 """

@@ -1,4 +1,4 @@
-"""The architectures by name, and the way to add another; ARCHITECTURE.md shows a short one."""
+"""The architectures by name, and `register`, which adds one: see docs/adding-an-architecture.md."""
 
 from __future__ import annotations
 

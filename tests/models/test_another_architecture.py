@@ -1,4 +1,4 @@
-"""The architecture that ARCHITECTURE.md adds as an example: registered, trained, stored, asked."""
+"""The example architecture of docs/adding-an-architecture.md is trained, stored and used to translate."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LINES = [b"one", "둘 three".encode(), b"x"]
 @pytest.fixture
 def echo() -> Iterator[ModuleType]:
     """The module on the page, registered for the length of a test."""
-    text = (PACKAGE / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    text = (PACKAGE / "docs/adding-an-architecture.md").read_text(encoding="utf-8")
     (source,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     assert source.count("\n") <= 66
     module = ModuleType("echo_of_the_page")
