@@ -18,8 +18,10 @@ class Scheduler:
 
     The first waiting ones are admitted as soon as a quarter of the places is free: encoding them costs a
     call, which is better shared. A free place goes to the client that has the fewest, so that neither many
-    nor long sentences of one keep the others waiting (max-min fairness); the jobs of a client take turns, and
-    the sentences of a job are admitted in their order.
+    nor long sentences of one keep the others waiting (max-min fairness). While there are several clients,
+    none has more than half of the places, and who waits is admitted as soon as any place is free: a client
+    that comes with a few sentences need not wait for those of one that sends without end. The jobs of a
+    client take turns, and the sentences of a job are admitted in their order.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -59,9 +61,11 @@ class Scheduler:
     def step(self, n_steps: int = STOP_TEST_EVERY) -> list[tuple[int, list[Hypothesis]]]:
         """n steps of what is decoded; the numbers and hypotheses, best first, of what is done with that."""
         room = self._engine.room()
-        if self._waiting and (not self._running or 4 * room >= self._engine.capacity):
-            numbers, requests = zip(*self._next(room), strict=True)
-            self._running.update(zip(self._engine.admit(list(requests)), numbers, strict=True))
+        if self._waiting and (not self._running or 4 * room >= self._engine.capacity or self._is_shared()):
+            chosen = list(self._next(room))
+            if chosen:
+                numbers, requests = zip(*chosen, strict=True)
+                self._running.update(zip(self._engine.admit(list(requests)), numbers, strict=True))
         self._engine.advance(n_steps)
         done = [found for found in self._engine.finished() if found[0] in self._running]
         return [(self._running.pop(handle)[0], hypotheses) for handle, hypotheses in done]
@@ -71,11 +75,18 @@ class Scheduler:
         handles = [handle for handle, (own, _, _) in self._running.items() if own == number]
         return self._engine.so_far(handles[0]) if handles else b""
 
+    def _is_shared(self) -> bool:
+        """Whether more than one client has sentences that wait or are decoded."""
+        return len({*self._waiting, *(client for _, _, client in self._running.values())}) > 1
+
     def _next(self, n: int) -> Iterator[tuple[tuple[int, Hashable, Hashable], Request]]:
         """Up to n waiting requests, each of the client that has the fewest places then."""
         n_places = Counter(client for _, _, client in self._running.values())
+        most = max(1, self._engine.capacity // 2) if self._is_shared() else self._engine.capacity
         while n and self._waiting:
             client = min(self._waiting, key=n_places.__getitem__)  # of equal ones, who was served longest ago
+            if n_places[client] >= most:
+                return
             jobs = self._waiting.pop(client)
             job, requests = jobs.popitem(last=False)
             number, request = requests.popleft()

@@ -23,6 +23,9 @@ from bytenmt.utf8 import first_invalid
 SHORT = 249  # bytes of a line: 64 of them are what Settings.max_tokens lets stand side by side
 MOST_PLACES = 64
 WATCHED_EVERY = 2  # steps between looks at a text that somebody sees grow
+# Up to so many watched texts are looked at that often; with more of them, looks get rarer, so that decoding
+# keeps its speed.
+WATCHED_CHEAPLY = 8
 N_BESTS = (1, 4, 8)  # of which engines are made: a request's number is rounded up
 
 
@@ -178,7 +181,9 @@ class Worker:
 
     def _advance(self, lane: _Lane) -> None:
         watched = [job for job in self._jobs if job.on_part is not None]
-        n_steps = WATCHED_EVERY if watched else STOP_TEST_EVERY
+        n_steps = STOP_TEST_EVERY
+        if watched:
+            n_steps = min(n_steps, WATCHED_EVERY * (1 + len(watched) // WATCHED_CHEAPLY))
         done = lane.scheduler.step(n_steps)
         self.n_steps += n_steps
         self.n_sentence_steps += n_steps * (lane.scheduler.n_running + len(done))

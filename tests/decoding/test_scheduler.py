@@ -55,3 +55,23 @@ def test_who_has_left_gives_its_places_back() -> None:
     assert asked.n_running == 0 and asked.so_far(0) == b""
     assert [number for number, _ in asked.step()] == [last]
     assert texts(admitted) == [b"a" * 1000, b"b"] and not asked.busy
+
+
+def test_no_client_has_all_places_while_another_is_there() -> None:
+    """One whose sentences never end leaves half of them to a client that comes later, and that one does not
+    wait until a quarter of the places is free; a client that is alone has them all."""
+    asked, admitted = scheduler(8)
+    for number in range(20):
+        asked.submit(Request(b"x" * (900 + number), 2000), number, "many")
+    asked.step()
+    assert asked.n_running == 8
+    for number in range(20, 25):
+        asked.drop(number - 20)
+        asked.submit(Request(b"y", 9), number, "few")
+    asked.step(1)
+    few = [request for request in admitted[-1] if request.source == b"y"]
+    assert len(admitted[-1]) == 5 and len(few) == 4  # half of the places, and one for who has fewer than half
+    while b"y" in [request.source for request in admitted[-1]]:
+        asked.step()
+    assert sum(request.source == b"y" for batch in admitted for request in batch) == 5
+    assert asked.n_running == 8  # alone again
