@@ -21,12 +21,12 @@ from tools.verify import engines as check_engines  # noqa: E402
 CPU = torch.device("cpu")
 
 
-def packed_bytes(arch: str, *settings: str) -> tuple[int, int]:
+def packed_bytes(arch: str, *settings: str, n_rows: int = 1) -> tuple[int, int]:
     """Bytes that a step of preset tiny reads, and its decoder's weights."""
     config = load_config(arch, "tiny", "", list(settings))
     model = build_model(config.model)
     arrays = {name: p.detach().numpy() for name, p in model.named_parameters()}
-    return steps.step_bytes(pack_model(arrays, config.model, "fp32")), model.decoder_weights()
+    return steps.step_bytes(pack_model(arrays, config.model, "fp32"), n_rows), model.decoder_weights()
 
 
 @pytest.mark.parametrize("arch", PRESETS["tiny"])
@@ -39,6 +39,12 @@ def test_a_step_reads_one_row_of_a_position_table():
     longer, _ = packed_bytes("convs2s", "model.n_positions=2000")
     shorter, _ = packed_bytes("convs2s", "model.n_positions=50")
     assert longer == shorter
+
+
+def test_a_step_reads_one_row_of_each_ngram_table_for_each_row():
+    plain, _ = packed_bytes("luong")
+    with_tables, _ = packed_bytes("luong", "model.ngrams=[2,3,5]", n_rows=32)
+    assert with_tables - plain == 32 * 3 * 64 * 4  # orders, width of the embedding, bytes of a float32
 
 
 @pytest.mark.parametrize("arch", PRESETS["tiny"])

@@ -115,7 +115,7 @@ def weight_bytes(case: Case) -> int:
     """What a step reads."""
     one = endless(case.arch, case.preset)
     if case.engine == "numba":
-        return step_bytes(one.packed(case.precision))
+        return step_bytes(one.packed(case.precision), case.batch * case.beam)
     return one.model.decoder_weights() * DTYPES[case.precision].itemsize
 
 

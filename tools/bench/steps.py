@@ -137,14 +137,21 @@ class Steps:
         return took / n
 
 
-def step_bytes(packed: PackedModel) -> int:
-    """Bytes of packed weights that a step reads: all behind first_step_byte, of position tables one row."""
+def step_bytes(packed: PackedModel, n_rows: int = 1) -> int:
+    """Bytes of packed weights that a step of n rows reads.
+
+    They are all behind first_step_byte, of position tables one row; and of the n-gram tables, which stand
+    before it, one row for each order and each row of the step.
+    """
     place = {column.name.lower(): int(column) for column in Column}
-    unread = 0
+    n_bytes = len(packed.weights) - packed.first_step_byte
     for one in packed.step.instructions:
+        row_bytes, m = 4 * int(one[place["n"]]), int(one[place["m"]])
         if one[place["op"]] == Op.POSITION and one[place["w"]] >= packed.first_step_byte:
-            unread += 4 * int(one[place["n"]]) * (int(one[place["m"]]) - 1)
-    return len(packed.weights) - packed.first_step_byte - unread
+            n_bytes -= row_bytes * (m - 1)
+        elif one[place["op"]] == Op.NGRAMS:
+            n_bytes += n_rows * row_bytes * m.bit_count()
+    return n_bytes
 
 
 def step_flop(case: Case) -> float:
