@@ -5,6 +5,7 @@ The heavy imports stand inside the command, so that --help is quick.
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +22,7 @@ from bytenmt.cli.progress import Console, Records, told_as
 from bytenmt.config.bounds import TRAINING as LEARNT
 from bytenmt.config.bounds import Bounds
 from bytenmt.config.spacing import EXPECTED, check_spacing
-from bytenmt.errors import printable
+from bytenmt.errors import BytenmtError, printable
 
 
 class Every(click.ParamType):  # type: ignore[type-arg]  # which is generic in the latest alone
@@ -205,20 +206,25 @@ def train(
 
 @contextmanager
 def _watching(console: Console, port: int | None) -> Iterator[Callable[[Mapping[str, float | str]], None]]:
-    """What is told every record of the metrics: a log that is made of records, and who asks at the port."""
-    from bytenmt.prometheus import serving
-    from bytenmt.training.metrics import Gauges
+    """Yield a function that passes records of metrics to a JSON log and, with a port, to Prometheus.
 
-    gauges = Gauges()
+    Raises BytenmtError where the port is taken or prometheus-client is missing.
+    """
+    from bytenmt.prometheus import serve_metrics
+    from bytenmt.training.metrics import LatestMetrics
+
+    latest = LatestMetrics()
 
     def watch(record: Mapping[str, float | str]) -> None:
-        gauges.take(record)
+        latest.update(record)
         if isinstance(console, Records):
             console.tell("metrics", "info", **record)
 
     if port is None:
         yield watch
         return
-    with serving(port, gauges.text) as address:
+    if importlib.util.find_spec("prometheus_client") is None:
+        raise BytenmtError("--metrics-port needs a package that is not here: pip install prometheus-client")
+    with serve_metrics(port, latest.registry()) as address:
         console.say(f"metrics at {address}")
         yield watch

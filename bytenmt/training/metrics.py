@@ -12,7 +12,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from bytenmt.config.untrusted import printable
 from bytenmt.errors import BytenmtError, CheckpointError
-from bytenmt.prometheus import heading, number
+from bytenmt.prometheus import NAMESPACE
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.storage.manifest import METRICS
 from bytenmt.storage.tensor_file import write_atomically
@@ -31,6 +31,8 @@ from bytenmt.training.task import Sample
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.metrics_core import Metric
 
 CURVE, SAMPLES, TENSORBOARD = "curve.png", "samples.txt", "tensorboard"
 DRAW_SECONDS = 20.0
@@ -76,32 +78,33 @@ class Meter:
         }
 
 
-class Gauges:
-    """The last value of everything that a run writes down, and the memory that it takes, for Prometheus."""
+class LatestMetrics:
+    """The newest value of every metric of a run, and its memory, as a collector for Prometheus."""
 
     def __init__(self) -> None:
-        self._last: dict[str, float] = {}
+        self._values: dict[str, float] = {}
 
-    def take(self, record: Record) -> None:
-        """As train's `watch`."""
-        found = {name: value for name, value in record.items() if isinstance(value, (int, float))}
-        self._last = {**self._last, **found}  # another thread may be reading the old one
+    def update(self, record: Record) -> None:
+        """Take the values of a record; those that it does not have stay."""
+        numbers = {name: value for name, value in record.items() if isinstance(value, (int, float))}
+        self._values = {**self._values, **numbers}  # another thread may be reading the old one
 
-    def text(self) -> str:
-        """As prometheus.serving shows it."""
-        values = self._last | _memory()
-        return (
-            "\n".join(
-                line
-                for name, help in GAUGES.items()
-                if name in values
-                for line in (
-                    *heading(f"training_{name}", "gauge", help),
-                    number(f"training_{name}", values[name]),
-                )
-            )
-            + "\n"
-        )
+    def registry(self) -> CollectorRegistry:
+        """Return a registry with this collector alone."""
+        from prometheus_client import CollectorRegistry
+
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        return registry
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield a gauge for every metric of GAUGES that has a value."""
+        from prometheus_client.metrics_core import GaugeMetricFamily
+
+        values = self._values | _memory()
+        for name, text in GAUGES.items():
+            if name in values:
+                yield GaugeMetricFamily(f"{NAMESPACE}_training_{name}", text, value=values[name])
 
 
 def _memory() -> dict[str, float]:

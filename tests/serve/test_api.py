@@ -378,11 +378,11 @@ def test_health_figures_and_what_else_is_asked_first() -> None:
         figures = asked.get("/metrics")
         assert figures.headers["content-type"].startswith("text/plain; version=0.0.4")
         lines = figures.text.splitlines()
-        assert 'bytenmt_requests_total{path="translate",status="200"} 1' in lines
-        assert 'bytenmt_requests_total{path="translate",status="400"} 1' in lines
-        assert 'bytenmt_target_bytes_total{direction="en-de"} 6' in lines
-        assert 'bytenmt_request_seconds_bucket{le="+Inf"} 1' in lines
-        assert "bytenmt_requests_in_flight 0" in lines
+        assert 'bytenmt_requests_total{path="translate",status="200"} 1.0' in lines
+        assert 'bytenmt_requests_total{path="translate",status="400"} 1.0' in lines
+        assert 'bytenmt_target_bytes_total{direction="en-de"} 6.0' in lines
+        assert 'bytenmt_request_seconds_bucket{le="+Inf"} 1.0' in lines
+        assert "bytenmt_requests_in_flight 0.0" in lines
         assert "/translate" in asked.get("/spec").json()["paths"]
         assert asked.get("/frontend/settings").json()["charLimit"] == Limits().characters
         for answer, status in ((asked.get("/none"), 404), (asked.get("/translate"), 405)):

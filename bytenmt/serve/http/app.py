@@ -34,6 +34,7 @@ from bytenmt.serve.http.responses import Events, json, refused, unknown, while_c
 from bytenmt.serve.http.streams import Socket, answer, answers, event, parts
 from bytenmt.serve.languages import Direction, name_of
 from bytenmt.serve.limits import Client, Keys, Refusal
+from bytenmt.serve.metrics import CONTENT_TYPE, CurrentValue
 from bytenmt.serve.service import AUTO, Service, Translated
 from bytenmt.serve.suggestions import Suggestions
 from bytenmt.serve.worker import Worker
@@ -228,19 +229,19 @@ class Server:
         """GET /metrics; with a key where keys are on, as a bearer token or ?api_key=."""
         Asked(dict(request.query_params)).client(request, self.keys)
         service = self.service
-        gauges: list[tuple[str, dict[str, str], float]] = [
+        current: list[CurrentValue] = [
             ("requests_in_flight", {}, service.n_requests),
             ("characters_in_flight", {}, service.n_characters),
         ]
         for direction, worker in service.workers.items():
             of = {"direction": str(direction)}
-            gauges += [
+            current += [
                 ("sentences_running", of, worker.n_running),
                 ("steps_total", of, worker.n_steps),
                 ("sentence_steps_total", of, worker.n_sentence_steps),
             ]
-        text = service.metrics.text(gauges)
-        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+        text = service.metrics.text(current)
+        return PlainTextResponse(text, media_type=CONTENT_TYPE)
 
     async def settings(self, request: Request) -> Response:
         """GET /frontend/settings."""
