@@ -24,7 +24,8 @@ def test_every_folder_is_installed() -> None:
 
 def test_what_is_no_python_is_installed_too() -> None:
     """Without py.typed a type checker takes all of the package for Any."""
-    named = set(SETUPTOOLS["package-data"]["bytenmt"])
+    patterns = SETUPTOOLS["package-data"]["bytenmt"]
+    named = {str(path.relative_to(PACKAGE)) for pattern in patterns for path in PACKAGE.glob(pattern)}
     standing = {path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     others = {str(path.relative_to(PACKAGE)) for path in standing if path.suffix != ".py"}
     assert "py.typed" in named and named == others
