@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from document_files import PO, SAMPLES
 from made_up_engine import made_up_translator
 
 from bytenmt.cli import translation_commands
 from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.decoding.translator import Translator
+from tools.verify.sample_documents import PO, SAMPLES
 
 
 @pytest.fixture(autouse=True)

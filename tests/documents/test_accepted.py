@@ -14,11 +14,11 @@ import polib
 import pytest
 import srt
 import webvtt
-from document_files import SAMPLES, asked_of, loud
 from lxml import etree
 
 from bytenmt.documents.segments import Segment
 from bytenmt.documents.translation import translate
+from tools.verify.sample_documents import SAMPLES, recording_translator, upper_cased
 
 
 def shuffled(segment: Segment) -> bytes:
@@ -27,8 +27,8 @@ def shuffled(segment: Segment) -> bytes:
     return b"".join([*codes, segment.text.upper(), b' <b> & "q" \\ | -- > # {x} %s \t', *codes[1:]])
 
 
-def written(name: str, how: object = loud) -> bytes:
-    ask, _ = asked_of(how, nats=7)
+def written(name: str, how: object = upper_cased) -> bytes:
+    ask, _ = recording_translator(how, nats=7)
     return translate(SAMPLES[name].document(), ask, limit=1000)[0]
 
 
@@ -36,7 +36,7 @@ def names_of(format_name: str) -> list[str]:
     return [name for name, sample in SAMPLES.items() if sample.name == format_name]
 
 
-@pytest.mark.parametrize("how", [loud, shuffled])
+@pytest.mark.parametrize("how", [upper_cased, shuffled])
 @pytest.mark.parametrize("name", [*names_of("xliff"), *names_of("tmx")])
 def test_xml(name: str, how: object) -> None:
     root = etree.fromstring(written(name, how), etree.XMLParser(resolve_entities=False))
@@ -51,7 +51,7 @@ def test_xml(name: str, how: object) -> None:
         assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize("how", [loud, shuffled])
+@pytest.mark.parametrize("how", [upper_cased, shuffled])
 @pytest.mark.parametrize("name", ["po", "po, CRLF and a byte order mark", "po, Latin-1"])
 def test_po(name: str, how: object, tmp_path: Path) -> None:
     data = written(name, how)
@@ -66,14 +66,14 @@ def test_po(name: str, how: object, tmp_path: Path) -> None:
         assert len(catalogue) == 5 and catalogue.metadata["Plural-Forms"]
         by_id = {entry.msgid: entry for entry in catalogue}
         long = next(entry for entry in catalogue if entry.msgctxt == "menu")
-        if how is loud:
+        if how is upper_cased:
             assert long.msgstr == long.msgid.upper() and long.fuzzy
             assert by_id["%d file"].msgstr_plural == {0: "%d FILE", 1: "%d FILES"}
             assert by_id["%d file"].flags == ["fuzzy", "c-format"]
             assert by_id["done"].msgstr == "fertig" and not by_id["done"].fuzzy
 
 
-@pytest.mark.parametrize("how", [loud, shuffled])
+@pytest.mark.parametrize("how", [upper_cased, shuffled])
 def test_html(how: object) -> None:
     for name in names_of("html"):
         texts = [
@@ -89,7 +89,7 @@ def test_html(how: object) -> None:
             assert tree.find(path).text == before.find(path).text
 
 
-@pytest.mark.parametrize("how", [loud, shuffled])
+@pytest.mark.parametrize("how", [upper_cased, shuffled])
 def test_subtitles(how: object) -> None:
     before, after = (list(srt.parse(data.decode())) for data in (SAMPLES["srt"].data, written("srt", how)))
     assert [(one.index, one.start, one.end) for one in before] == [
@@ -97,19 +97,19 @@ def test_subtitles(how: object) -> None:
     ]
     captions = webvtt.from_string(written("vtt", how).decode())
     assert [one.start for one in captions] == ["00:00:01.000", "00:00:03.000"]
-    if how is loud:
+    if how is upper_cased:
         assert after[0].content == "<i>FIRST LINE OF\nA SENTENCE</i>"
         assert captions[1].lines == ["TWO LINES", "OF TEXT"] and captions[0].identifier == "intro"
 
 
-@pytest.mark.parametrize("how", [loud, shuffled])
+@pytest.mark.parametrize("how", [upper_cased, shuffled])
 def test_strings_and_tables(how: object) -> None:
     for name in names_of("json"):
         found = json.loads(written(name, how))
         before = json.loads(SAMPLES[name].data)
         assert found.keys() == before.keys() and found["count"] == before["count"]
         assert found["@title"] == before["@title"] and found["list"][1:3] == [2, None]
-        if how is loud:
+        if how is upper_cased:
             assert found["list"][3] == "THREE\nLINES" and found["title"] == 'HELLO \xc9 "YOU" {name}'
             assert found["msg"] == {"message": "THE TEXT", "description": "not it"}
     rows = list(csv.reader(io.StringIO(written("csv", how).decode(), newline="")))
@@ -117,6 +117,6 @@ def test_strings_and_tables(how: object) -> None:
     assert [row[:2] for row in rows] == [
         row[:2] for row in csv.reader(io.StringIO(SAMPLES["csv"].data.decode(), newline=""))
     ]
-    if how is loud:
+    if how is upper_cased:
         assert [row[2] for row in rows if row][1:] == ['HELLO, "YOU"', "PLAIN", "fertig", "TWO\r\nLINES"]
     assert all(line.count(b"\t") == 2 for line in written("tsv", how).splitlines())

@@ -5,11 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from document_files import SAMPLES, XLIFF_PHRASE, XLIFF_SEGMENTED, XLIFF_TRADOS, Sample, asked_of
 from lxml import etree
 
 from bytenmt.documents.formats import format_of, pairs
+from bytenmt.documents.segments import Segment
 from bytenmt.documents.translation import translate
+from tools.verify.sample_documents import (
+    SAMPLES,
+    XLIFF_PHRASE,
+    XLIFF_SEGMENTED,
+    XLIFF_TRADOS,
+    Sample,
+    recording_translator,
+)
 
 SAMPLES_PATH = Path("samples")
 NAMES = {"x": "urn:oasis:names:tc:xliff:document:1.2", "sdl": "http://sdl.com/FileTypes/SdlXliff/1.0"}
@@ -17,7 +25,7 @@ NAMES = {"x": "urn:oasis:names:tc:xliff:document:1.2", "sdl": "http://sdl.com/Fi
 
 def translated(name: str, nats: float = 0.0) -> tuple[bytes, list[str]]:
     """The file with its units in capitals, and the segments that were asked for."""
-    ask, noted = asked_of(nats=nats)
+    ask, noted = recording_translator(nats=nats)
     data = translate(SAMPLES[name].document(), ask, limit=1000)[0]
     return data, [segment.text.decode() for segment in noted]
 
@@ -48,7 +56,7 @@ def test_segments_of_trados() -> None:
 
 def test_segments_of_trados_are_translated_once() -> None:
     data, _ = translated("xliff, Trados")
-    ask, noted = asked_of()
+    ask, noted = recording_translator()
     assert translate(Sample("xliff", data).document(), ask, limit=1000)[0] == data and not noted
 
 
@@ -94,7 +102,10 @@ def test_segmented_sources_have_segmented_targets() -> None:
 
 @pytest.mark.parametrize("answered", ["One.", "Two."])
 def test_a_segment_without_a_translation_stays_empty(answered: str) -> None:
-    ask, _ = asked_of(lambda segment: segment.text.upper() if segment.text.decode() == answered else b" ")
+    def translation(segment: Segment) -> bytes:
+        return segment.text.upper() if segment.text.decode() == answered else b" "
+
+    ask, _ = recording_translator(translation)
     text = translate(SAMPLES["xliff, segmented"].document(), ask, limit=1000)[0].decode()
     assert f">{answered.upper()}</mrk>" in text.split("</target>")[0]
     assert text.split("</target>")[0].count("></mrk>") == 1
@@ -112,7 +123,7 @@ def test_any_numbers_of_segments(mids: tuple[str, str], target: str) -> None:
     states = '<s:seg-defs xmlns:s="s"><s:seg id="1"/><s:seg id="1"/></s:seg-defs>'
     unit = f'<trans-unit id="u">{source}{states}</trans-unit>'
     data = f'<xliff version="1.2"><file><body>{unit}</body></file></xliff>'
-    ask, noted = asked_of()
+    ask, noted = recording_translator()
     written = translate(Sample("xliff", data.encode()).document(), ask, limit=1000)[0].decode()
     assert len(noted) == 2 and ">ONE</mrk>" in written and ">TWO</mrk>" in written
     assert len(Sample("xliff", written.encode()).document().units) == 2

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from document_files import SAMPLES, asked_of
 
 from bytenmt.documents.document import decode, wide_encoding
 from bytenmt.documents.formats import Wanted, pairs, read
 from bytenmt.documents.translation import translate
 from bytenmt.errors import BytenmtError, DataError
+from tools.verify.sample_documents import SAMPLES, recording_translator
 
 WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 NOT_OF_FILES = (
@@ -34,7 +34,7 @@ def test_two_or_four_bytes_a_character_without_a_mark(name: str, encoding: str) 
     for data in (text.encode(), text.encode(encoding)):
         document = SAMPLES[name]._replace(data=data).document()
         assert document.with_units([None] * len(document.units)) == data
-        results.append(translate(document, asked_of()[0], limit=1000)[0])
+        results.append(translate(document, recording_translator()[0], limit=1000)[0])
     assert results[1].decode(encoding) == results[0].decode()
 
 

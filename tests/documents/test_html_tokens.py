@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from document_files import HTML
 from html5lib._tokenizer import HTMLTokenizer
 from html5lib.constants import tokenTypes
 from hypothesis import given, settings
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT
 from bytenmt.documents.html import RAW_TEXT, Token, attributes, tokens, unescape_text
+from tools.verify.sample_documents import HTML
 
 Found = list[tuple[str, str, object]]
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import polib
 import pytest
-from document_files import HTML, PAIR, PO, SAMPLES, XLIFF_2, Sample, asked_of
 
 from bytenmt.documents.document import Languages
 from bytenmt.documents.formats import Wanted
 from bytenmt.documents.translation import translate
+from tools.verify.sample_documents import HTML, PAIR, PO, SAMPLES, XLIFF_2, Sample, recording_translator
 
 POT = PO.replace('charset=UTF-8\\n"', 'charset=UTF-8\\n"\n"Language: \\n"')
 
 
 def written(sample: Sample) -> str:
-    return translate(sample.document(), asked_of()[0], limit=1000)[0].decode()
+    return translate(sample.document(), recording_translator()[0], limit=1000)[0].decode()
 
 
 @pytest.mark.parametrize(

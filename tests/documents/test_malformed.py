@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from document_files import HTML, PO
 
 from bytenmt.documents.formats import Wanted, check, format_of, read
 from bytenmt.errors import BytenmtError, DataError
+from tools.verify.sample_documents import HTML, PO
 
 PO_LINES = PO.count("\n") + 1
 XML = '<xliff version="1.2">\n <file><body>\n'

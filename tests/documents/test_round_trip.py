@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from document_files import SAMPLES, Sample
 
 from bytenmt.documents import html, markup, plain, po, strings, subtitles
 from bytenmt.documents.document import Parts, flat
 from bytenmt.documents.formats import FORMATS
+from tools.verify.sample_documents import SAMPLES, Sample
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools.verify import documents as verify  # noqa: E402

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from document_files import PO, SAMPLES, TMX, XLIFF_1
 
 from bytenmt.cli.documents.training_pairs import CACHE
 from bytenmt.cli.main import main
@@ -18,6 +17,7 @@ from bytenmt.errors import DataError
 from bytenmt.training import run as training
 from bytenmt.training import task
 from bytenmt.training.run import Outcome
+from tools.verify.sample_documents import PO, SAMPLES, TMX, XLIFF_1
 
 
 def found(data: bytes, name: str, size: int = 1 << 16) -> list[tuple[str, str]]:

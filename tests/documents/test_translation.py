@@ -7,7 +7,6 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from document_files import PAIR, PO, SAMPLES, SRT, TMX, XLIFF_1, XLIFF_2, Sample, asked_of, loud
 from made_up_engine import made_up_translator
 
 from bytenmt.decoding.interface import Request
@@ -17,10 +16,22 @@ from bytenmt.documents.formats import Wanted
 from bytenmt.documents.segments import Segment, segments
 from bytenmt.documents.translation import TOGETHER, Found, asking, translate, wanted
 from bytenmt.errors import BytenmtError
+from tools.verify.sample_documents import (
+    PAIR,
+    PO,
+    SAMPLES,
+    SRT,
+    TMX,
+    XLIFF_1,
+    XLIFF_2,
+    Sample,
+    recording_translator,
+    upper_cased,
+)
 
 
-def made(sample: Sample, nats: float = 0.0, overwrite: bool = False, how: object = loud) -> str:
-    ask, _ = asked_of(how, nats)
+def made(sample: Sample, nats: float = 0.0, overwrite: bool = False, how: object = upper_cased) -> str:
+    ask, _ = recording_translator(how, nats)
     return translate(sample.document(), ask, limit=1000, overwrite=overwrite)[0].decode()
 
 
@@ -171,13 +182,13 @@ def test_what_stands_where_it_is_not_expected(name: str, before: str, after: str
 def test_a_language_that_a_file_does_not_tell() -> None:
     document = Sample("xliff", XLIFF_2.encode()).document()
     with pytest.raises(BytenmtError, match=r"target language \(trgLang\): give --pair"):
-        translate(document, asked_of()[0], limit=1000)
+        translate(document, recording_translator()[0], limit=1000)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_equal_segments_are_asked_for_once_and_numbers_never(name: str) -> None:
     document = SAMPLES[name].document()
-    ask, noted = asked_of()
+    ask, noted = recording_translator()
     translate(document, ask, limit=1000, overwrite=True)
     assert len(noted) == len(set(noted)) == len(wanted(document, 1000, overwrite=True))
     for segment in noted:
@@ -192,7 +203,7 @@ def test_a_segment_that_comes_again_is_one(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("bytenmt.documents.translation.TOGETHER", 2)
     assert TOGETHER > 2
     lines = ["a", "b", "a", "c", "a", "d", "e"]
-    ask, noted = asked_of()
+    ask, noted = recording_translator()
     text, told = translate(Sample("text", "\n".join(lines).encode()).document(), ask, limit=1000)
     assert text.decode().split("\n") == [line.upper() for line in lines]
     assert [segment.text for segment in noted] == [b"a", b"b", b"c", b"d", b"e"] and told.translated == 7
@@ -217,7 +228,7 @@ CODES = [
 @pytest.mark.parametrize(("name", "text", "shown"), CODES)
 def test_codes_that_a_search_cannot_keep_are_shown_as_tags(name: str, text: str, shown: str) -> None:
     """And are themselves again in the document."""
-    ask, noted = asked_of(lambda segment: segment.text + b" indeed")
+    ask, noted = recording_translator(lambda segment: segment.text + b" indeed")
     made, told = translate(Sample(name, text.encode()).document(), ask, limit=1000, overwrite=True)
     assert [segment.text.decode() for segment in noted] == [shown] and not told.review
     assert made.decode().replace(" indeed", "") == text != made.decode()
@@ -236,7 +247,7 @@ def test_long_units_are_cut_at_ends_of_sentences() -> None:
     assert len(asked) > 10
     for piece in asked:
         assert piece.text.endswith(b".") and piece.text.count(b"<a ") == piece.text.count(b"'>")
-    ask, _ = asked_of()
+    ask, _ = recording_translator()
     document = Sample("po", PO.replace("done", SENTENCE * 40).replace('"fertig"', '""').encode()).document()
     text, told = translate(document, ask, limit=200)
     kept = "EIN KURZER SATZ MIT <a href='x. y. z'>EINER ADRESSE. UND</a> MEHR, Z. B. %s. "
@@ -265,7 +276,7 @@ def test_without_blanks_it_is_cut_at_ideographic_stops() -> None:
 
 
 def test_lost_codes_follow_and_are_told() -> None:
-    ask, _ = asked_of(lambda segment: b"nothing kept")
+    ask, _ = recording_translator(lambda segment: b"nothing kept")
     source = PO.replace('"%d file', '"the %d file')
     text, told = translate(Sample("po", source.encode()).document(), ask, limit=1000)
     assert 'msgstr[1] "nothing kept %d"' in text.decode() and "#, fuzzy, c-format" in text.decode()
@@ -276,7 +287,7 @@ def test_lost_codes_follow_and_are_told() -> None:
 
 
 def test_what_nothing_was_found_for_stays() -> None:
-    ask, _ = asked_of(lambda segment: b" ")
+    ask, _ = recording_translator(lambda segment: b" ")
     for name in ("po", "html", "xliff 1.2", "srt"):
         document = SAMPLES[name].document()
         text, told = translate(document, ask, limit=1000)
@@ -288,7 +299,7 @@ def test_what_nothing_was_found_for_stays() -> None:
 def test_confidence_is_bits_per_byte_of_the_worst_segment() -> None:
     def ask(wanted):  # type: ignore[no-untyped-def]
         return [
-            Found(loud(one), -math.log(2) * len(one.text) * (0.6 if b"wo" in one.text else 0.4))
+            Found(upper_cased(one), -math.log(2) * len(one.text) * (0.6 if b"wo" in one.text else 0.4))
             for one in wanted
         ]
 
@@ -301,7 +312,7 @@ def test_confidence_is_bits_per_byte_of_the_worst_segment() -> None:
 
 def test_a_character_that_the_encoding_lacks() -> None:
     """References in XML and HTML, \\u in .properties; else it is told."""
-    ask, _ = asked_of(lambda segment: "\uac00".encode() + loud(segment))
+    ask, _ = recording_translator(lambda segment: "\uac00".encode() + upper_cased(segment))
     for name, shown in [("xliff, Latin-1", b"&#44032;"), ("html, Latin-1", b"&#44032;")]:
         assert shown in translate(SAMPLES[name].document(), ask, limit=999)[0]
     for before, after in [(b"a = one", b"a = \\uac00ONE"), (b"a = \xe4", b"a = \\uac00\xc4")]:
@@ -309,12 +320,12 @@ def test_a_character_that_the_encoding_lacks() -> None:
     with pytest.raises(BytenmtError, match="iso8859-1, which has no '\uac00' of a translation"):
         translate(SAMPLES["po, Latin-1"].document(), ask, limit=999)
     pick = Sample("text", "gr\xfcn".encode("cp1252"), Wanted(encoding="cp1252"))
-    ask, _ = asked_of()
+    ask, _ = recording_translator()
     assert translate(pick.document(), ask, limit=999)[0] == "GR\xdcN".encode("cp1252")
 
 
 def test_what_xml_does_not_have_is_not_written() -> None:
-    ask, _ = asked_of(lambda segment: loud(segment) + "\uffff]]>".encode())
+    ask, _ = recording_translator(lambda segment: upper_cased(segment) + "\uffff]]>".encode())
     text = translate(SAMPLES["xliff 1.2"].document(), ask, limit=999)[0]
     Sample("xliff", text, PAIR).document()
     assert "BEGUN\ufffd]]&gt;".encode() in text
@@ -335,7 +346,7 @@ def test_one_doubtful_form_makes_an_entry_fuzzy() -> None:
         core = doubtful.removeprefix(b"%d ")
 
         def ask(wanted: Sequence[Segment], core: bytes = core) -> list[Found]:
-            return [Found(loud(one), -1000.0 if one.text == core else 0.0) for one in wanted]
+            return [Found(upper_cased(one), -1000.0 if one.text == core else 0.0) for one in wanted]
 
         text = translate(SAMPLES["po"].document(), ask, limit=1000)[0].decode()
         assert '#, fuzzy, c-format\nmsgid "%d file"' in text

@@ -1,16 +1,16 @@
-"""Small documents of every format with all the tricks that its files have, and stand-ins for a translator."""
+"""Small sample documents of every format, and stand-ins for a translator, for tests and the fuzzer."""
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from bytenmt.documents.document import Document
 from bytenmt.documents.formats import Wanted, read
 from bytenmt.documents.segments import Segment
-from bytenmt.documents.translation import Found
+from bytenmt.documents.translation import Ask, Found
 
 PAIR = Wanted(pair=("en", "de"))
 
@@ -306,6 +306,8 @@ three
 
 
 class Sample(NamedTuple):
+    """A document. name: its format, of documents.formats.FORMATS; wanted: the options it is read with."""
+
     name: str
     data: bytes
     wanted: Wanted = Wanted()
@@ -353,8 +355,8 @@ def _all() -> dict[str, Sample]:
 SAMPLES = _all()
 
 
-def loud(segment: Segment) -> bytes:
-    """A translation that keeps all codes: all else in capitals."""
+def upper_cased(segment: Segment) -> bytes:
+    """Translate a segment into capitals, with its codes as they are."""
     pieces, rest = [], segment.text
     for code in segment.keep:
         before, _, rest = rest.partition(code)
@@ -362,12 +364,17 @@ def loud(segment: Segment) -> bytes:
     return b"".join([*pieces, rest.decode().upper().encode()])
 
 
-def asked_of(translate: object = loud, nats: float = 0.0):  # type: ignore[no-untyped-def]
-    """What `translation.translate` asks, and a list of all segments that it asked for."""
+def recording_translator(
+    translate: Callable[[Segment], bytes] = upper_cased, nats: float = 0.0
+) -> tuple[Ask, list[Segment]]:
+    """Return a stand-in for a translator, and the list to which it appends every segment.
+
+    nats: the cost of each translation, that is, its negative log-probability.
+    """
     noted: list[Segment] = []
 
     def ask(segments: Sequence[Segment]) -> list[Found]:
         noted.extend(segments)
-        return [Found(translate(segment), -nats) for segment in segments]  # type: ignore[operator]
+        return [Found(translate(segment), -nats) for segment in segments]
 
     return ask, noted
