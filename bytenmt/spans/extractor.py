@@ -51,22 +51,39 @@ class Scanner:
             for b in range(N_BYTES)
         ]
         self._accepting = sum(1 << s for s in states if accepting[s])
-        # Matches lie in runs of bytes that have transitions; each has the bytes that one of the parts needs.
-        self._runs = re.compile(_any_of(b for b in range(N_BYTES) if self._edges[b]) + b"+")
+        # Matches lie in runs of bytes that have transitions; `_separators` turns all other bytes into zeros.
+        self._separators = bytes(1 if edges else 0 for edges in self._edges)
+        # Each match of an alternative has one of its first bytes, and the bytes that all its matches have.
+        first_bytes = [[b for b in range(N_BYTES) if part.follow[0][b] != DEAD] for part in of.parts]
+        needed_bytes = [_needed(part) for part in of.parts]
         self._needed = [
-            [re.compile(_any_of(b for b in range(N_BYTES) if part.follow[0][b] != DEAD))]
-            + [re.compile(_any_of([b])) for b in _needed(part)]
-            for part in of.parts
+            [re.compile(_any_of(first))] + [re.compile(_any_of([b])) for b in needed]
+            for first, needed in zip(first_bytes, needed_bytes, strict=True)
         ]
+        # Only runs with an anchor are looked at: the byte of each alternative that is rarest in text.
+        anchors = [
+            [min(needed, key=_is_letter_or_digit)] if needed else first
+            for first, needed in zip(first_bytes, needed_bytes, strict=True)
+        ]
+        self._anchors = re.compile(_any_of(sorted({b for some in anchors for b in some})))
         self._nodes = {0: _node(0)}
 
     def find(self, text: bytes) -> list[tuple[int, int]]:
         """Return begin and end of the matches, in order; none begins inside a word."""
         matches: list[tuple[int, int]] = []
-        for run in self._runs.finditer(text):
-            part = run[0]
-            if any(all(byte.search(part) for byte in needed) for needed in self._needed):
-                self._find_in_run(part, run.start(), text, matches)
+        anchor = self._anchors.search(text)
+        if anchor is None:
+            return matches
+        separators = text.translate(self._separators)
+        end = 0
+        while anchor is not None:
+            begin = max(end, separators.rfind(b"\0", end, anchor.start()) + 1)
+            end = separators.find(b"\0", anchor.end())
+            end = len(text) if end < 0 else end
+            run = text[begin:end]
+            if any(all(byte.search(run) for byte in needed) for needed in self._needed):
+                self._find_in_run(run, begin, text, matches)
+            anchor = self._anchors.search(text, end)
         return matches
 
     def _find_in_run(self, part: bytes, first: int, text: bytes, matches: list[tuple[int, int]]) -> None:
@@ -201,6 +218,10 @@ def _inside_words(text: bytes, begin: int, end: int) -> bytearray:
         if not low and LAST_IS_LETTER.search(text[max(0, begin - 2) : begin]):
             inside[0] = 1
     return inside
+
+
+def _is_letter_or_digit(byte: int) -> bool:
+    return chr(byte).isalnum()
 
 
 def _any_of(some: Iterable[int]) -> bytes:
