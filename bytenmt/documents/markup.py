@@ -15,7 +15,8 @@ from bytenmt.documents.codes import PLACEHOLDERS, escaped_tags, find_codes, kind
 from bytenmt.documents.document import ALONE, TEXT, Malformed, Part, Parts
 from bytenmt.documents.html import unescape_text
 
-TAG = re.compile(r"<(?:[^<>\"']|\"[^\"]*\"|'[^']*')*>")
+# Possessive (++, *+): a pattern that may backtrack remembers every character of a long tag.
+TAG = re.compile(r"<(?:[^<>\"']++|\"[^\"]*+\"|'[^']*+')*+>")
 TOKEN = re.compile(
     r"(?P<comment><!--.*?-->)|<!\[CDATA\[(?P<cdata>.*?)\]\]>|(?P<pi><\?.*?\?>)"
     r"|(?P<tag></?[^!?<>\"'](?:[^<>\"']++|\"[^\"]*+\"|'[^']*+')*+>)|(?P<entity>&[^;\s&<]++;)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,18 @@ def test_long_numbers_and_deep_nesting(name: str, text: str) -> None:
     document = read(text.encode(), name, Path("a.file"))
     assert len(document.units) == 1
     assert document.with_units([None]) == text.encode()
+
+
+def test_a_long_tag_takes_little_memory() -> None:
+    """A pattern that backtracks would remember every character of it."""
+    head, end = '<xliff version="1.2"><file><body><trans-unit id="1" ', "><source>a</source></trans-unit>"
+    text = f"{head}{' ' * 1_000_000}{end}</body></file></xliff>"
+    tracemalloc.start()
+    try:
+        read(text.encode(), "xliff", Path("a.file"))
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(text)
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_is_too_deep_or_too_much_is_one_line() -> None:
