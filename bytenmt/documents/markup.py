@@ -88,6 +88,9 @@ class Scanner:
         held = next((one.start for one in self._open if one is not None), n_chars)
         self._pass(held)
         self._text += text
+        if "\0" in text:  # as of UTF-16 that was decoded as Latin-1: expat would take it for UTF-16 again
+            at = self._first + len(self._text) - len(text) + text.index("\0")
+            raise Malformed("not XML: a zero byte", at)
         try:
             data = text.encode()
         except UnicodeEncodeError as error:

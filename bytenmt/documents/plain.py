@@ -11,6 +11,7 @@ from bytenmt.documents.document import LINES, Malformed, Part, Parts, Unit, flat
 QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"')
 LINE_END = re.compile(r"\r\n|\n|\r|$")
 BLANKS = re.compile(r"\s+")
+MAX_NAME = 50  # characters of a column's name in a message
 WRAPPED_WIDTH, FULL = 40, 0.6  # of the widest line in a paragraph that is wrapped; of it that others have
 
 
@@ -58,7 +59,8 @@ def _column(header: list[Cell], wanted: str, option: str) -> tuple[int, bool]:
         return names.index(wanted), True
     if wanted.isdigit() and int(wanted) > 0:
         return int(wanted) - 1, False
-    raise Malformed(f"{option} {wanted} is none of the columns {', '.join(names[:20])}", 0)
+    known = ", ".join(name[:MAX_NAME] for name in names[:20])
+    raise Malformed(f"{option} {wanted} is none of the columns {known}", 0)
 
 
 def _delimiter(text: str) -> str:

@@ -16,8 +16,8 @@ from tools.verify import fuzz, fuzz_children
 from bytenmt.storage import weights
 
 def kinds(numbers):
-    task = fuzz.Fuzzer(cases, place, 7, engine, 0).forked
-    return [one.kind for one in fuzz_children.outcomes(task, numbers, place)]
+    task = fuzz.Fuzzer(cases, place, 7, engine, ["files"]).run
+    return [one.kind for one in fuzz_children.run_in_children(task, numbers, place)]
 
 def planted(name, fault, numbers):
     own = getattr(weights, name)
@@ -33,10 +33,10 @@ with tempfile.TemporaryDirectory() as folder:
     place = Path(folder)
     cases = fuzz.make_cases(place)
     for engine in ("torch", "numba"):
-        fuzz.Fuzzer(cases, place, 7, engine, 0).warm_up()
+        fuzz.Fuzzer(cases, place, 7, engine, ["files"]).warm_up()
         found[engine] = kinds(range(50))
     few = [number for number, kind in enumerate(found["numba"]) if kind == "output"][:2]
-    fuzz_children.SECONDS = fuzz_children.WAITING = 1
+    fuzz_children.CPU_SECONDS = fuzz_children.WALL_FACTOR = 1
     found["unchecked"] = planted("misfit", lambda *parts: None, range(50))
     found["believed"] = planted("parse_facts", lambda facts: 1 / 0, few)
     found["hanging"] = planted("parse_facts", lambda facts: time.sleep(60), few)
