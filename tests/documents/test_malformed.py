@@ -49,7 +49,7 @@ XML = '<xliff version="1.2">\n <file><body>\n'
         ("csv", 'a,b\n"c" x,d\n', "line 2, column 4: expected the end of a cell"),
         (
             "csv",
-            f"a,{'x' * 100}\n",
+            f"a,{'x' * 1000}\n",
             f"line 1, column 1: --column b is none of the columns a, {'x' * 50}",
         ),
         ("csv", "a,b,c\n1,2,3\n1\n", "line 3, column 1: 1 columns, expected 2 or more"),

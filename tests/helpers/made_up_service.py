@@ -38,7 +38,7 @@ def profile_of(text: bytes) -> LanguageProfile:
 
 SECONDS = 20.0  # until a test that waits fails
 
-# A child of a document pool that does what the text of a page says.
+# A child of a document pool that does what the text of a page says; `until:PATH<` waits for a file.
 HELD_UP = """
 import os, sys, time
 sys.path[:] = {path!r}
@@ -54,8 +54,10 @@ def run_task(task):
         os._exit(1)
     if b"fault" in text:
         raise ValueError("a fault")
-    if b"sleep" in text:
-        time.sleep(60)
+    if b"until:" in text:
+        path = text.partition(b"until:")[2].partition(b"<")[0]
+        while not os.path.exists(path):
+            time.sleep(0.01)
     return real(task)
 document_worker.run_task = run_task
 document_worker.main({fd}, {memory})
