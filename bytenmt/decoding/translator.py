@@ -22,6 +22,7 @@ from bytenmt.decoding.settings import Settings, encoded
 from bytenmt.decoding.streaming import in_characters
 from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.reporter import SILENT, Reporter
+from bytenmt.spans.extractor import span_extractor
 
 if TYPE_CHECKING:
     from bytenmt.decoding.constraints.rules import Rules
@@ -31,7 +32,9 @@ MOST_SENTENCES = 1024  # side by side, however short
 HISTORY = 1 << 30  # bytes that what is chosen for sentences side by side may take; for one, four times that
 PER_STEP, GUARDED = 8, 48  # bytes that an engine keeps for a byte of a hypothesis; with a repetition guard
 NUMBER_OF_PIECE = 1 << 40  # tells the draws of a line's pieces apart: more than there are lines
-NOTHING = Hypothesis(b"", 0.0, 0.0)  # the translation of an empty line
+ALWAYS_COPIED = ("urls", "emails")  # classes of spans that a line may consist of without being translated
+COPIED_IF_KEPT = ("placeholders", "tags")  # the same where they are kept; numbers may be written otherwise
+BEGINNINGS = (b"{", b"$", b"#", b"%", b"[", b"<")  # of these two classes
 
 
 class Translation(NamedTuple, Generic[AnyStr]):
@@ -180,7 +183,8 @@ class Translator:
         """What is found for each line, in the order of the lines.
 
         lines: valid UTF-8 without line ends; first: the number of the first one, for its draws. An empty
-        line has an empty translation, for which no engine is asked. Of a line in pieces the k-th
+        line has an empty translation, for which no engine is asked; neither is one for a line of URLs
+        and e-mail addresses alone, which is copied. Of a line in pieces the k-th
         translation joins the k-th of each piece; its log-probability is their sum. Equal lines are
         translated once, except in sampling, where a line's draws depend on its number. In a group every
         process gives the same lines, decodes its share and gets what all have found.
@@ -191,10 +195,15 @@ class Translator:
             for number, line in enumerate(pieces, first)
         ]
         requests = list(dict.fromkeys(request for line in asked for request in line if request is not None))
+        found = dict(zip(requests, self._decode(requests), strict=True))
         flags = None if self.settings.rules is None else ()
-        found: dict[Request | None, list[Hypothesis]] = {None: [NOTHING._replace(flags=flags)]}
-        found.update(zip(requests, self._decode(requests), strict=True))
-        parts = [[found[request] for request in line] for line in asked]
+        parts = [
+            [
+                [copied(piece.text, self.options.byte_scores, flags)] if request is None else found[request]
+                for piece, request in zip(line, line_requests, strict=True)
+            ]
+            for line, line_requests in zip(pieces, asked, strict=True)
+        ]
         penalty = self.options.length_penalty
         return [Answer(join(*line, penalty), *line) for line in zip(pieces, parts, strict=True)]
 
@@ -217,18 +226,23 @@ class Translator:
             if request is not None:
                 with self._engine(1) as engine:
                     yield from in_characters(engine, request)
+            elif piece.text:
+                yield piece.text
             if piece.joint:
                 yield piece.joint
 
     def request(self, text: bytes, number: int, place: int, rules: Rules | None = None) -> Request | None:
-        """What to ask for a piece of line `number`; place: of the piece in it. None: nothing to ask."""
-        if self.source and not text:
+        """The request for a piece of line `number`; None for one that is copied (see `copied`).
+
+        place: of the piece in its line.
+        """
+        prefix, rules = b"" if place else self.settings.prefix, rules or self.settings.rules
+        if self.source and not (text and (prefix or has_translatable_text(text, rules))):
             return None
-        prefix = b"" if place else self.settings.prefix
         limit = max(self._limit(len(text)), len(prefix))
         draws = number + place * NUMBER_OF_PIECE if self.options.sample else 0
         request = Request(text if self.source else None, limit, prefix, draws)
-        return rules.asked(request) if (rules := rules or self.settings.rules) else request
+        return rules.asked(request) if rules else request
 
     def _limit(self, n_bytes: int) -> int:
         """Bytes of output at most for so many of the source, the prefix left out of account."""
@@ -289,6 +303,30 @@ class Translator:
         engine = self._engines.pop(capacity, None) or self.make_engine(capacity)
         yield engine
         self._engines[capacity] = engine
+
+
+def has_translatable_text(text: bytes, rules: Rules | None = None) -> bool:
+    """Whether a text is more than URLs and e-mail addresses, or than placeholders and tags that are kept.
+
+    Blanks and signs between them do not count, letters and digits do. rules: what is kept, and the glossary,
+    whose terms are translated wherever they stand.
+    """
+    classes = tuple(name for name in COPIED_IF_KEPT if rules is not None and name in rules.classes)
+    may_have_address = b"@" in text or b"://" in text or b"www." in text
+    if not may_have_address and not (classes and text.lstrip().startswith(BEGINNINGS)):
+        return True  # nearly every line: in less than a microsecond
+    spans = span_extractor(ALWAYS_COPIED + classes).spans(text)
+    if not spans or (rules is not None and not all(span.of for span in rules.spans(text))):
+        return True
+    ends, begins = [0, *(span.end for span in spans)], [*(span.begin for span in spans), len(text)]
+    outside = b"".join(text[end:begin] for end, begin in zip(ends, begins, strict=True))
+    return any(map(str.isalnum, outside.decode()))
+
+
+def copied(text: bytes, byte_scores: bool = False, flags: tuple[str, ...] | None = None) -> Hypothesis:
+    """Return a text as its own translation, which costs nothing."""
+    scores = (0.0,) * (len(text) + 1) if byte_scores and text else ()
+    return Hypothesis(text, 0.0, 0.0, byte_scores=scores, flags=flags)
 
 
 def _spec(engine: str, device: str, precision: str, threads: int | None, draft: str | int) -> EngineSpec:

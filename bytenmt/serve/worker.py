@@ -17,7 +17,7 @@ from bytenmt.decoding.constraints.rules import Rules
 from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.decoding.pieces import Piece, join
 from bytenmt.decoding.scheduler import STOP_TEST_EVERY, Scheduler
-from bytenmt.decoding.translator import NOTHING, Answer, Translator
+from bytenmt.decoding.translator import Answer, Translator, copied
 from bytenmt.utf8 import first_invalid
 
 SHORT = 249  # bytes of a line: 64 of them are what Settings.max_tokens lets stand side by side
@@ -48,7 +48,7 @@ class Job:
     client: str = ""
     pieces: list[list[Piece]] = field(default_factory=list, init=False)
     asked: list[list[Request | None]] = field(default_factory=list, init=False)
-    found: dict[Request | None, list[Hypothesis]] = field(default_factory=dict, init=False)
+    found: dict[Request, list[Hypothesis]] = field(default_factory=dict, init=False)
     numbers: dict[Request, tuple[_Lane, int]] = field(default_factory=dict, init=False)
     told: tuple[int, int] = field(default=(0, 0), init=False)  # the line, and how many of its bytes
 
@@ -162,7 +162,6 @@ class Worker:
             [translator.request(piece.text, 0, place, job.rules) for place, piece in enumerate(line)]
             for line in job.pieces
         ]
-        job.found[None] = [NOTHING]
         for request in dict.fromkeys(request for line in job.asked for request in line):
             if request is not None:
                 lane = self._lane(translator, kind, len(request.source or b"") <= SHORT)
@@ -203,8 +202,11 @@ class Worker:
         if job.on_part is not None:
             for line, part in self._new_parts(job):
                 job.on_part(line, part)
-        if len(job.found) == len(job.numbers) + 1:  # and that of nothing
-            parts = [[job.found[request] for request in line] for line in job.asked]
+        if len(job.found) == len(job.numbers):
+            parts = [
+                [[copied(piece.text)] if request is None else job.found[request] for piece, request in line]
+                for line in map(zip, job.pieces, job.asked)
+            ]
             penalty = self._translators[Kind.of(job)].options.length_penalty
             hypotheses = [join(*line, penalty)[: job.n_best] for line in zip(job.pieces, parts, strict=True)]
             answers = zip(hypotheses, job.pieces, parts, strict=True)
@@ -229,8 +231,10 @@ class Worker:
         """What a line's translation surely begins with, whole characters of it; whether that is all."""
         text = b""
         for piece, request in zip(job.pieces[line], job.asked[line], strict=True):
+            if request is None:
+                text += piece.text + piece.joint
+                continue
             if request not in job.found:
-                assert request is not None
                 lane, number = job.numbers[request]
                 part = lane.scheduler.so_far(number)
                 n_whole = first_invalid(part)

@@ -22,6 +22,7 @@ from processes import results
 from rotation import rotated
 
 import bytenmt
+from bytenmt.decoding.constraints.glossary import Glossary, Term
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.loading import of_models
 from bytenmt.decoding.pieces import cut
@@ -138,6 +139,63 @@ def test_an_empty_line_asks_no_engine() -> None:
     assert translator.translate(["", ""]) == ["", ""]
     assert translator.translate([]) == [] and list(translator.stream("")) == []
     assert admitted == []
+
+
+@pytest.mark.parametrize(
+    ("line", "keep"),
+    [
+        ("https://x.org/a?b=1", ""),
+        (" info@x.org\t", ""),
+        ("<https://x.org>, (www.x.org) – info@x.org.", ""),
+        ("{name}: %s", "placeholders"),
+        ("<b></b>", "tags,numbers"),
+        ("<a href='x'> https://x.org </a>", "tags"),
+    ],
+)
+def test_a_line_without_translatable_text_is_copied(line: str, keep: str) -> None:
+    """And no engine is asked; beside other lines, with alternatives, in parts, and of a long line."""
+    admitted: list[list[Request]] = []
+    settings: dict[str, Any] = {"keep": keep} if keep else {}
+    translator = made_up(admitted, beam=2, n_best=2, byte_scores=True, **settings)
+    (copy,) = translator.n_best(line)
+    assert (copy.text, copy.log_probability, copy.flags) == (line, 0.0, () if keep else None)
+    assert copy.byte_scores == (0.0,) * (len(line.encode()) + 1)
+    assert not admitted
+    assert translator.translate([line, "a", line]) == [line, "A0", line]
+    assert "".join(made_up(**settings).stream(line)) == line
+
+
+@pytest.mark.parametrize(
+    ("line", "keep"),
+    [
+        ("see https://x.org", ""),
+        ("https://x.org 5", ""),
+        ("https://x.orgか", ""),
+        ("{name}", ""),
+        ("<br/>", "placeholders"),
+        ("2024-05-17", "numbers"),
+        ("a@b", ""),
+        ("- - -", "placeholders,tags,urls,emails,numbers"),
+    ],
+)
+def test_other_lines_are_translated(line: str, keep: str) -> None:
+    admitted: list[list[Request]] = []
+    made_up(admitted, **({"keep": keep} if keep else {})).translate(line)
+    assert [[request.source for request in some] for some in admitted] == [[line.encode()]]
+
+
+def test_settings_that_ask_for_more_than_a_copy_are_heeded() -> None:
+    """A forced beginning, and a term of the glossary."""
+    assert made_up(prefix="Siehe ").translate("https://x.org").startswith("Siehe ")
+    terms = Glossary.of([Term("shop", ("Laden",), ())])
+    assert "Laden" in made_up(glossary=terms).translate("https://shop.org")
+
+
+def test_a_long_address_in_a_long_line_is_copied() -> None:
+    admitted: list[list[Request]] = []
+    address = "https://x.org/" + "a" * 50
+    translator = made_up(admitted, max_source_bytes=20, keep="urls")
+    assert translator.translate(f"one {address} two") == f"ONE0 {address} TWO0"
 
 
 def test_equal_lines_are_translated_once() -> None:

@@ -53,6 +53,19 @@ def test_white_space_and_line_ends_are_kept() -> None:
     assert answer.json()["translatedText"] == "  ONE0\r\n\r\n\tTWO0 \n"
 
 
+def test_lines_of_an_address_alone_are_copied() -> None:
+    """As a whole and in parts; a line of a placeholder too, as placeholders are kept by default."""
+    text = "https://x.org/a\ninfo@x.org\n{name}\nhello"
+    copied = text.replace("hello", "HELLO0")
+    with client() as asked:
+        answer = asked.post("/translate", json={**HELLO, "q": text, "alternatives": 1}).json()
+        assert answer["translatedText"] == copied
+        stream = asked.post("/translate", json={**HELLO, "q": text}, headers={"accept": "text/event-stream"})
+        assert json.loads(stream.text.rpartition("data: ")[2])["translatedText"] == copied
+        parts = [json.loads(line[6:]) for line in stream.text.splitlines() if line.startswith("data: ")]
+        assert "".join(part.get("text", "") for part in parts) == copied
+
+
 def test_tags_are_kept() -> None:
     text = '<p title="x">one &amp; <b>two</b></p><!-- no --><script>if (a<b) {}</script>'
     with client() as asked:

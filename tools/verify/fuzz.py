@@ -1,16 +1,26 @@
-"""A fuzzer of run folders, weights files, draft tables and option values: none may crash the program.
+"""Fuzz files of models, command lines, documents and HTTP requests: nothing may crash the program.
 
     python tools/verify/fuzz.py --mutations 100000
+    python tools/verify/fuzz.py --kind documents --kind requests --mutations 20000
     python tools/verify/fuzz.py --engine torch --mutations 5000
     python tools/verify/fuzz.py --commands --mutations 1000
 
-Each mutation has a number, and the same seed and number make the same one: --only 17 tries one alone and
-shows what it was. By default four of five are files that the CPU engine reads and translates with, and one is
-a command line, all in forked children of one warmed process; --engine torch reads the files by PyTorch, and
-takes up training too; --commands starts the program anew for each. A finding is: a signal, a traceback, a
-warning, more than 10 s or 2 GB, words that are not one clean line, and an output from a file whose tensors
-are not those of its model, which is judged by the safetensors library and a model of PyTorch's. Ends with 1
-where there is a finding, and prints the distinct messages with how often they came.
+Each mutation has a number; the same seed, kinds and number make the same one: --only 17 tries one alone and
+shows it. The kinds, in batches of 25 by turns:
+
+    files      run folders, weights files and draft tables, which the engine reads and translates with
+    options    command lines, in the process of the fuzzer
+    documents  documents of every format: read, translated by stand-ins, read again
+    requests   HTTP requests, uploads and websocket messages, answered by the application of a server
+
+They run in forked children of one warmed process. With --engine torch files are read by PyTorch, and training
+goes on from them too. With --commands every mutation is a new process: a command line, or a command for a
+mutated run or document.
+
+A finding is: a signal, a traceback, a warning, more than 10 s of CPU time or 2 GB, a message that is not one
+clean line, a document that does not come back byte for byte, an answer of HTTP that is none of the documented
+ones, and an output from a file whose tensors are not those of its model, which the safetensors library and
+PyTorch decide. Prints the messages with how often they came; the exit code is 1 if there is a finding.
 """
 
 from __future__ import annotations
@@ -26,7 +36,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,21 +55,38 @@ from bytenmt.config.schema import load_config  # noqa: E402
 from bytenmt.decoding.interface import EngineSpec  # noqa: E402
 from bytenmt.decoding.loading import load_runs  # noqa: E402
 from bytenmt.decoding.translator import Translator  # noqa: E402
+from bytenmt.documents.formats import FORMATS  # noqa: E402
 from bytenmt.errors import BytenmtError  # noqa: E402
 from bytenmt.speculative.counting import counted  # noqa: E402
 from bytenmt.speculative.table import write as write_drafts  # noqa: E402
 from bytenmt.storage.quantize import convert  # noqa: E402
 from bytenmt.storage.weights import read_config  # noqa: E402
 from bytenmt.training.trainer import Trainer  # noqa: E402
-from tools.verify.fuzz_children import SECONDS, WAITING, Outcome, guarded, normalised, outcomes, said  # noqa: E402
+from tools.verify.fuzz_children import (  # noqa: E402
+    BATCH,
+    CPU_SECONDS,
+    WALL_FACTOR,
+    Outcome,
+    guarded,
+    judge_message,
+    normalized,
+    run_in_children,
+)
+from tools.verify.fuzz_documents import mutated_document, read_and_translate  # noqa: E402
 from tools.verify.fuzz_files import CONFIG, WEIGHTS, Folder, changed, weights_changed  # noqa: E402
 from tools.verify.fuzz_judge import fits  # noqa: E402
-from tools.verify.fuzz_options import Places, good, line  # noqa: E402
+from tools.verify.fuzz_options import Paths, hostile_line, valid_line  # noqa: E402
+from tools.verify.fuzz_requests import FuzzedServer, mutated_request  # noqa: E402
 
 CPU = torch.device("cpu")
 LINES = [b"ab", "é c".encode(), b"ab ab ab"]
-MEMORY = 2 << 20  # KiB of a whole command
-EVERY = 5  # so manieth mutation is a command line
+MAX_KIB = 2 << 20  # of memory of a command
+# The kinds of ten batches, in the order in which they are tried.
+BATCHES = [
+    *("files", "options", "documents", "requests", "files"),
+    *("files", "documents", "requests", "files", "files"),
+]
+KINDS = tuple(dict.fromkeys(BATCHES))
 SIZES = {
     "seq2seq": ["d_hidden=6", "n_layers=2"],
     "seq2seq-every-step": ["d_hidden=6", 'context="every_step"', "tie_embedding=true"],
@@ -77,57 +104,56 @@ SIZES = {
 
 
 class Case(NamedTuple):
-    """A good run: its folder's files; or one weights file alone."""
+    """A valid run: the files of its folder, or a weights file alone, whose name is then `weights_file`."""
 
     files: Folder
-    alone: str = ""  # its name, where it is a weights file
+    weights_file: str = ""
 
 
 def main() -> None:
-    """Mutate, try, count, print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--mutations", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--first", type=int, default=0, help="The number of the first one.")
-    parser.add_argument("--only", type=int, help="Try this one, and show it.")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first mutation")
+    parser.add_argument("--only", type=int, help="try this mutation alone, and show it")
+    parser.add_argument("--kind", action="append", choices=KINDS, help="these kinds alone")
     parser.add_argument("--engine", choices=["numba", "torch"], default="numba")
-    parser.add_argument("--every", type=int, default=EVERY, help="So manieth is a command line; 0: none.")
-    parser.add_argument("--commands", action="store_true", help="Start the program anew for each.")
+    parser.add_argument("--commands", action="store_true", help="start a new process for each mutation")
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as name:
-        place = Path(name)
-        cases = make_cases(place)
-        every = 0 if options.engine == "torch" else options.every
-        fuzzer = Fuzzer(cases, place, options.seed, options.engine, every)
-        task = fuzzer.command if options.commands else fuzzer.forked
+        folder = Path(name)
+        cases = make_cases(folder)
+        kinds = tuple(options.kind or (["files"] if options.engine == "torch" else KINDS))
+        fuzzer = Fuzzer(cases, folder, options.seed, options.engine, kinds)
         numbers: Sequence[int] = range(options.first, options.first + options.mutations)
         if options.only is not None:
             numbers = [options.only]
-            fuzzer.shows = True
+            fuzzer.shows_mutations = True
         fuzzer.warm_up()
-        started = time.perf_counter()
-        found = (
-            (Outcome(number, *task(number)) for number in numbers)
-            if options.commands
-            else outcomes(task, numbers, place)
-        )
-        findings = report(found, place)
-        print(f"{len(numbers):,} mutations in {time.perf_counter() - started:.0f} s, {findings} findings")
-    sys.exit(1 if findings else 0)
+        began = time.perf_counter()
+        outcomes: Iterable[Outcome]
+        if options.commands:
+            outcomes = (Outcome(number, *fuzzer.run_command(number)) for number in numbers)
+        else:
+            outcomes = run_in_children(fuzzer.run, numbers, folder)
+        n_findings = report(outcomes, folder)
+        print(f"{len(numbers):,} mutations in {time.perf_counter() - began:.0f} s, {n_findings} findings")
+    sys.exit(1 if n_findings else 0)
 
 
-def report(found: Any, place: Path) -> int:
-    """Print findings as they come, at the end what was said how often; returns how many findings."""
-    kinds, messages, seen = Counter[str](), Counter[str](), Counter[str]()
-    for outcome in found:
+def report(outcomes: Iterable[Outcome], folder: Path) -> int:
+    """Print findings as they come and, at the end, every message with its count. Returns the number of
+    findings."""
+    kinds, messages, n_seen = Counter[str](), Counter[str](), Counter[str]()
+    for outcome in outcomes:
         kinds[outcome.kind] += 1
-        text = normalised(outcome.message, place)
+        text = normalized(outcome.message, folder)
         if outcome.is_finding:
-            seen[text] += 1
-            if seen[text] <= 3:
+            n_seen[text] += 1
+            if n_seen[text] <= 3:
                 print(f"FINDING {outcome.number}: {outcome.kind}: {outcome.message}", flush=True)
         messages[f"{outcome.kind}: {text}"] += 1
     print("\n" + "\n".join(f"{n:8,}  {kind}" for kind, n in kinds.most_common()))
@@ -135,11 +161,11 @@ def report(found: Any, place: Path) -> int:
     return sum(n for kind, n in kinds.items() if Outcome(0, kind, "").is_finding)
 
 
-def make_cases(place: Path) -> list[Case]:
-    """Small runs of all architectures as training leaves them, with drafts, and their converted weights."""
+def make_cases(folder: Path) -> list[Case]:
+    """Write small runs of all architectures, with draft tables, and their weights in other precisions."""
     cases = []
     for name, sizes in SIZES.items():
-        run = place / "good" / name
+        run = folder / "valid" / name
         settings = [f"model.{size}" for size in [*sizes, "d_embedding=5"]] + ["train.ema=0.5"]
         config = load_config(name.partition("-")[0], "tiny", "", settings)
         facts = make_run(run, Trainer(config, CPU))
@@ -149,14 +175,14 @@ def make_cases(place: Path) -> list[Case]:
         files = {str(p.relative_to(run)): p.read_bytes() for p in run.rglob("*") if p.is_file()}
         cases.append(Case(files))
         for precision in ("bf16", "int8"):
-            file = place / "good" / f"{name}.{precision}.safetensors"
+            file = folder / "valid" / f"{name}.{precision}.safetensors"
             convert(run, file, precision)
             cases.append(Case({file.name: file.read_bytes()}, file.name))
     return cases
 
 
 def make_run(run: Path, trainer: Trainer) -> Facts:
-    """A run folder of random weights after an update; returns its facts."""
+    """Write a run folder of random weights after an update, and return its facts."""
     from bytenmt.config.schema import config_toml
 
     run.mkdir(parents=True)
@@ -172,105 +198,148 @@ def make_run(run: Path, trainer: Trainer) -> Facts:
 
 
 class Fuzzer:
-    """Mutations by number. every: so manieth is a command line, none for 0; shows: tell what each was."""
+    """Tries mutations by their numbers.
 
-    def __init__(self, cases: Sequence[Case], place: Path, seed: int, engine: str, every: int) -> None:
-        self._cases, self._place, self._seed, self._engine, self._every = cases, place, seed, engine, every
-        self.shows = False
-        text = place / "text"
+    cases: valid runs. folder: for files. engine: numba or torch. kinds: of KINDS, those that are tried.
+    """
+
+    def __init__(
+        self, cases: Sequence[Case], folder: Path, seed: int, engine: str, kinds: Sequence[str]
+    ) -> None:
+        self._cases, self._folder, self._seed, self._engine = cases, folder, seed, engine
+        self._kinds = [kind for kind in BATCHES if kind in kinds]
+        self.shows_mutations = False
+        text, document = folder / "text", folder / "document.html"
         text.write_bytes(b"\n".join([*LINES, b""]) * 10)
-        good_runs = place / "good"
-        self._at = Places(good_runs / "luong", good_runs / "luong-alone", text, place / "out")
+        document.write_bytes(b"<p>One <b>two</b>.</p>")
+        valid = folder / "valid"
+        self._paths = Paths(valid / "luong", valid / "luong-alone", text, document, folder / "out")
+        self._server: FuzzedServer | None = None
 
     def warm_up(self) -> None:
-        """Compile and import what children will use."""
-        for case in self._cases:
-            path = self._written(case.files, case.alone)
-            fits(path if case.alone else path / WEIGHTS)
+        """Compile and import what the children will use."""
+        for case in self._cases if "files" in self._kinds else ():
+            path = self._write(case.files, case.weights_file)
+            fits(path if case.weights_file else path / WEIGHTS)
             for engine in ("numba", self._engine):
-                self._translated(path, random.Random(0), engine)
+                self._translate(path, random.Random(0), engine)
+        if "requests" in self._kinds:
+            self._server = FuzzedServer(load_runs([self._paths.run], EngineSpec("numba", "cpu", threads=1)))
 
-    def forked(self, number: int) -> tuple[str, str]:
-        """One mutation, in this process."""
+    def run(self, number: int) -> tuple[str, str]:
+        """Try one mutation in this process; return kind and message of its outcome."""
         chance = random.Random(f"{self._seed} {number}")
-        if self._every and number % self._every == 0:
-            return self._line(chance)
-        path = self._mutated(chance)
+        kind = self._kinds[number // BATCH % len(self._kinds)]
+        attempts: dict[str, Callable[[random.Random], tuple[str, str]]] = {
+            "files": self._run_file,
+            "options": self._run_options,
+            "documents": self._run_document,
+            "requests": self._run_request,
+        }
+        return guarded(lambda: attempts[kind](chance), BytenmtError)
+
+    def _run_file(self, chance: random.Random) -> tuple[str, str]:
+        path = self._mutate_run(chance)
         if self._engine == "torch" and path.is_dir() and chance.random() < 0.4:
-            return guarded(lambda: self._taken_up(path), BytenmtError)
-        return guarded(lambda: self._translated(path, chance, self._engine), BytenmtError)
+            return self._resume_training(path)
+        return self._translate(path, chance, self._engine)
 
-    def command(self, number: int) -> tuple[str, str]:
-        """One mutation, as a command of its own: of a file or of options."""
-        chance = random.Random(f"{self._seed} {number} command")
-        words = line(self._at, chance) if number % 2 else self._good_line(chance)
-        self._tell(words)
+    def _run_options(self, chance: random.Random) -> tuple[str, str]:
+        """Run a command line in this process, with its standard streams in files."""
+        words = hostile_line(self._paths, chance)
+        self._show(words)
         self._empty_out()
-        log = self._place / "said"
-        with self._at.text.open("rb") as text, log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "bytenmt", *(word.replace("\0", "") for word in words)],
-                stdin=text, stdout=subprocess.DEVNULL, stderr=output, preexec_fn=_limited, cwd=self._at.out,
-            )  # fmt: skip
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if usage.ru_maxrss > MEMORY:
-            return "memory", f"{usage.ru_maxrss >> 10} MiB: {words[0]}"
-        return _judged(process.returncode, log.read_text(encoding="utf-8", errors="replace"))
-
-    def _line(self, chance: random.Random) -> tuple[str, str]:
-        """A command line in this process, its standard streams in files."""
-        words = line(self._at, chance)
-        self._tell(words)
-        self._empty_out()
-        os.chdir(self._at.out)  # some values are names of files to write
-        log = self._place / "said"
-        streams = [os.open(self._at.text, os.O_RDONLY), os.open("/dev/null", os.O_WRONLY)]
+        os.chdir(self._paths.out)  # some values are names of files to write
+        log = self._folder / "log"
+        streams = [os.open(self._paths.text, os.O_RDONLY), os.open("/dev/null", os.O_WRONLY)]
         streams.append(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
+        code: Any = 0
+        try:
+            program.main(args=words, prog_name="bytenmt")
+        except SystemExit as end:
+            code = end.code
+        sys.stderr.flush()
+        return _judge_command(code or 0, log.read_text(encoding="utf-8", errors="replace"))
 
-        def attempt() -> tuple[str, str]:
-            code: Any = 0
-            try:
-                program.main(args=words, prog_name="bytenmt")
-            except SystemExit as end:
-                code = end.code
-            sys.stderr.flush()
-            return _judged(code or 0, log.read_text(encoding="utf-8", errors="replace"))
+    def _run_document(self, chance: random.Random) -> tuple[str, str]:
+        sample = mutated_document(chance)
+        self._show([f"{sample.name}, {sample.wanted}", repr(sample.data[:3000])])
+        return read_and_translate(sample, chance)
 
-        return guarded(attempt, BytenmtError)
+    def _run_request(self, chance: random.Random) -> tuple[str, str]:
+        request = mutated_request(chance)
+        self._show([repr(request._replace(body=request.body[:3000]))])
+        assert self._server is not None
+        return self._server.answer(request)
 
-    def _good_line(self, chance: random.Random) -> list[str]:
-        """A command that works, on a mutated file."""
-        path = self._mutated(chance)
-        at = self._at._replace(run=path, language=path)
-        return good(chance.choice(["translate", "translate", "info", "convert", "average", "score"]), at)
+    def run_command(self, number: int) -> tuple[str, str]:
+        """Try one mutation as a process of its own: options, a file of a model, or a document."""
+        chance = random.Random(f"{self._seed} {number} command")
+        kinds: list[Callable[[random.Random], list[str]]] = [
+            self._line_with_mutated_run,
+            lambda chance: hostile_line(self._paths, chance),
+            self._line_with_mutated_document,
+        ]
+        words = kinds[number % len(kinds)](chance)
+        self._show(words)
+        self._empty_out()
+        log = self._folder / "log"
+        with self._paths.text.open("rb") as text, log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "bytenmt", *(word.replace("\0", "") for word in words)],
+                stdin=text, stdout=subprocess.DEVNULL, stderr=output, preexec_fn=_limit, cwd=self._paths.out,
+            )  # fmt: skip
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if usage.ru_maxrss > MAX_KIB:
+            return "memory", f"{usage.ru_maxrss >> 10} MiB: {words[0]}"
+        return _judge_command(process.returncode, log.read_text(encoding="utf-8", errors="replace"))
 
-    def _mutated(self, chance: random.Random) -> Path:
-        """A case with something wrong, written: a run folder, or a weights file."""
+    def _line_with_mutated_run(self, chance: random.Random) -> list[str]:
+        path = self._mutate_run(chance)
+        paths = self._paths._replace(run=path, language=path)
+        commands = ["translate", "translate", "info", "convert", "average", "score"]
+        return valid_line(chance.choice(commands), paths)
+
+    def _line_with_mutated_document(self, chance: random.Random) -> list[str]:
+        sample = mutated_document(chance)
+        path = self._folder / f"mutated{chance.choice(FORMATS[sample.name].suffixes)}"
+        path.write_bytes(sample.data)
+        words = valid_line("translate-file", self._paths._replace(document=path))
+        options = {
+            "--pair": "-".join(sample.wanted.pair or ()),
+            "--column": sample.wanted.column,
+            "--to-column": sample.wanted.into,
+            "--encoding": sample.wanted.encoding,
+        }
+        return words + [word for name, value in options.items() if value for word in (name, value)]
+
+    def _mutate_run(self, chance: random.Random) -> Path:
+        """Write a mutated run folder or weights file and return its path."""
         case = chance.choice(self._cases)
-        if case.alone:
+        if case.weights_file:
             files = dict(case.files)
-            weights_changed(files, case.alone, chance)
+            weights_changed(files, case.weights_file, chance)
         else:
             files = changed(case.files, chance)
-        self._tell(
+        self._show(
             [f"{name}: {data[:3000]!r}" for name, data in files.items() if data != case.files.get(name)]
         )
-        return self._written(files, case.alone)
+        return self._write(files, case.weights_file)
 
-    def _written(self, files: Folder, alone: str) -> Path:
-        run = self._place / "run"
+    def _write(self, files: Folder, weights_file: str) -> Path:
+        run = self._folder / "run"
         shutil.rmtree(run, ignore_errors=True)
         for name, data in files.items():
             (run / name).parent.mkdir(parents=True, exist_ok=True)
             (run / name).write_bytes(data)
-        return run / alone if alone else run
+        return run / weights_file if weights_file else run
 
-    def _translated(self, path: Path, chance: random.Random, engine: str) -> tuple[str, str]:
-        """Read it and translate; whether it should have been refused."""
+    def _translate(self, path: Path, chance: random.Random, engine: str) -> tuple[str, str]:
+        """Read a run and translate; judge whether it should have been refused."""
         precision = chance.choice(["auto", "fp32", "bf16", "int8"]) if engine == "numba" else "auto"
         beam = chance.choice([1, 1, 3])
         runtime = load_runs([path], EngineSpec(engine, "cpu", precision, threads=1))
@@ -280,8 +349,8 @@ class Fuzzer:
         problem = fits(runtime.runs[0].file)
         return ("misfit", problem) if problem else ("output", "")
 
-    def _taken_up(self, path: Path) -> tuple[str, str]:
-        """Go on with its training, for an update without gradients."""
+    def _resume_training(self, path: Path) -> tuple[str, str]:
+        """Load a run's trainer and make an update without gradients."""
         trainer = Trainer(read_config(path), CPU)
         trainer.load(path)
         for parameter in trainer.parameters:
@@ -290,23 +359,23 @@ class Fuzzer:
         return "output", ""
 
     def _empty_out(self) -> None:
-        shutil.rmtree(self._at.out, ignore_errors=True)
-        self._at.out.mkdir()
+        shutil.rmtree(self._paths.out, ignore_errors=True)
+        self._paths.out.mkdir()
 
-    def _tell(self, what: Sequence[str]) -> None:
-        if self.shows:
-            print("\n".join(what), flush=True)
+    def _show(self, lines: Sequence[str]) -> None:
+        if self.shows_mutations:
+            print("\n".join(lines), flush=True)
 
 
-def _limited() -> None:
-    """Of a whole command: seconds of the processor, and by the clock."""
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
-    signal.alarm(SECONDS * WAITING)
+def _limit() -> None:
+    """Limit this process: CPU seconds, seconds by the clock, no core file."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
+    signal.alarm(CPU_SECONDS * WALL_FACTOR)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _judged(code: int, text: str) -> tuple[str, str]:
-    """How a command ended, from its exit code and its stderr."""
+def _judge_command(code: int, text: str) -> tuple[str, str]:
+    """Return kind and message of how a command ended, from its exit code and its stderr."""
     lines = text.splitlines() or [""]
     if code in (-signal.SIGXCPU, -signal.SIGALRM):
         return "time", f"exit code {code}"
@@ -320,7 +389,7 @@ def _judged(code: int, text: str) -> tuple[str, str]:
         return ("usage" if lines[-1].startswith("Error: ") else "words"), lines[-1]
     if code != 1 or not lines[-1].startswith("bytenmt: "):
         return "exit", f"exit code {code}: {text[-300:]!r}"
-    return said(lines[-1])
+    return judge_message(lines[-1])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""Work on the brink, in forked children of this warmed process: what dies tells how.
+"""Run tasks that may crash in forked children of this process, and tell how each ended.
 
-A child carries out some numbered tasks one after another, each with an alarm, in an address space of little
-more than it has; when it is killed, the task that it was at is to blame, and another child goes on behind it.
-Knows processes; knows nothing of what is tried.
+A child runs a batch of numbered tasks, each with a timer, in an address space that is limited. When it is
+killed, the task that it was at is to blame, and another child goes on with the next one.
 """
 
 from __future__ import annotations
@@ -18,19 +17,23 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-SECONDS = 10  # of the processor that a task may take, until it is killed
-WAITING = 30  # times as long by the clock: the machine may have other work
-ROOM = 2 << 30  # bytes of address space that a child may take besides what it has
+CPU_SECONDS = 10  # of a task, until it is killed
+WALL_FACTOR = 30  # times as long by the clock: the machine may have other work
+ADDRESS_SPACE = 2 << 30  # bytes that a child may take besides what it has
 TIMERS = (signal.SIGPROF, signal.SIGALRM)
-TOGETHER = 25  # tasks of a child
-LONGEST = 10_000  # characters of a message, which may tell the user's own words
-Task = Callable[[int], tuple[str, str]]  # a number -> kind and message, of an Outcome
-EXPECTED = ("output", "refused", "usage")  # kinds of an outcome that is no finding
+BATCH = 25  # tasks of a child
+MAX_MESSAGE = 10_000  # characters, as it may repeat the user's own words
+Task = Callable[[int], tuple[str, str]]  # from a number to kind and message of an Outcome
+EXPECTED = ("output", "refused", "usage")  # the kinds that are no findings
 
 
 class Outcome(NamedTuple):
-    """Of a task. kind: output, refused, usage; or what must not be: traceback, warning, memory, time, signal,
-    misfit, words. message: what was said, or where it broke."""
+    """How a task ended.
+
+    kind: of EXPECTED, or a finding: traceback, warning, memory, time, signal, exit, misfit, changed,
+    malformed, status,
+    words. message: what the program said, or where it failed.
+    """
 
     number: int
     kind: str
@@ -41,47 +44,47 @@ class Outcome(NamedTuple):
         return self.kind not in EXPECTED
 
 
-def outcomes(task: Task, numbers: Sequence[int], place: Path) -> Iterator[Outcome]:
-    """Those of all numbers, in their order. place: a folder for what the children say."""
+def run_in_children(task: Task, numbers: Sequence[int], folder: Path) -> Iterator[Outcome]:
+    """Yield the outcomes of a task for all numbers, in order. folder: for the children's stderr."""
     waiting = list(numbers)
     while waiting:
-        batch = waiting[:TOGETHER]
-        done, status = _child(task, batch, place)
+        batch = waiting[:BATCH]
+        done, status = _run_batch(task, batch, folder)
         yield from done
         waiting = waiting[len(done) :]
         if len(done) < len(batch):
-            yield Outcome(batch[len(done)], *_death(status))
+            yield Outcome(batch[len(done)], *_cause_of_death(status))
             waiting = waiting[1:]
 
 
 def guarded(attempt: Callable[[], tuple[str, str]], refusal: type[Exception]) -> tuple[str, str]:
-    """What comes of an attempt; refusal: the exception that is meant for users."""
+    """Return kind and message of an attempt's outcome. refusal: the exception that is meant for users."""
     try:
         return attempt()
     except refusal as error:
-        return said(str(error))
+        return judge_message(str(error))
     except MemoryError as error:
-        return "memory", _where(error)
+        return "memory", _describe(error)
     except Exception as error:
-        return "traceback", _where(error)
+        return "traceback", _describe(error)
 
 
-def said(text: str) -> tuple[str, str]:
-    """A refusal in words: one line that can be printed."""
-    clean = text.isprintable() and 0 < len(text) <= LONGEST
+def judge_message(text: str) -> tuple[str, str]:
+    """Return kind and message of a refusal: `words` unless it is one printable line."""
+    clean = text.isprintable() and 0 < len(text) <= MAX_MESSAGE
     return ("refused" if clean else "words"), text
 
 
-def normalised(message: str, place: Path) -> str:
-    """A message without what differs from case to case."""
-    text = re.sub(rf"{re.escape(str(place))}[^\s:;,)]*", "PATH", message)
+def normalized(message: str, folder: Path) -> str:
+    """Return a message without paths, quoted words and numbers, so that equal messages can be counted."""
+    text = re.sub(rf"{re.escape(str(folder))}[^\s:;,)]*", "PATH", message)
     text = re.sub(r"'(?:[^']|'s )*?'(?=[\s,:;.)\]]|$)", "'…'", text)
     text = re.sub(r"\d[\d,.]*(e[+-]?\d+)?", "N", text)
     return re.sub(r"\(?\bF?I?U?N( x N)*\b", "N", text)[:300]
 
 
-def _child(task: Task, batch: Sequence[int], place: Path) -> tuple[list[Outcome], int]:
-    """The outcomes that a child could tell, and how it ended."""
+def _run_batch(task: Task, batch: Sequence[int], folder: Path) -> tuple[list[Outcome], int]:
+    """Run tasks in a forked child; return the outcomes of those that ended, and the child's wait status."""
     reader, writer = os.pipe()
     process = os.fork()
     if process == 0:
@@ -89,9 +92,9 @@ def _child(task: Task, batch: Sequence[int], place: Path) -> tuple[list[Outcome]
         _limit()
         try:
             for number in batch:
-                _timers(SECONDS)
-                outcome = _told(task, number, place)
-                _timers(0)
+                _set_timers(CPU_SECONDS)
+                outcome = _run_task(task, number, folder)
+                _set_timers(0)
                 os.write(writer, json.dumps(outcome).encode() + b"\n")
         finally:
             os._exit(0)
@@ -102,28 +105,28 @@ def _child(task: Task, batch: Sequence[int], place: Path) -> tuple[list[Outcome]
     return [Outcome(*json.loads(line)) for line in lines], status
 
 
-def _timers(seconds: int) -> None:
-    """What ends this process, compiled code too; 0: nothing."""
+def _set_timers(seconds: int) -> None:
+    """Have signals end this process, compiled code included, after so many CPU seconds; 0: never."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
-    signal.setitimer(signal.ITIMER_REAL, seconds * WAITING)
+    signal.setitimer(signal.ITIMER_REAL, seconds * WALL_FACTOR)
 
 
 def _limit() -> None:
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    size = pages * os.sysconf("SC_PAGE_SIZE") + ROOM
+    size = pages * os.sysconf("SC_PAGE_SIZE") + ADDRESS_SPACE
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for number in TIMERS:
         signal.signal(number, signal.SIG_DFL)
 
 
-def _told(task: Task, number: int, place: Path) -> Outcome:
-    """A task with its stderr in a file, which it may not spoil by a warning."""
-    log = os.open(place / "stderr", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+def _run_task(task: Task, number: int, folder: Path) -> Outcome:
+    """Run a task with its stderr in a file; a warning or traceback there is a finding."""
+    log = os.open(folder / "stderr", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, 2)
     kind, message = task(number)
     sys.stderr.flush()
-    text = Path(place / "stderr").read_text(encoding="utf-8", errors="replace")
+    text = Path(folder / "stderr").read_text(encoding="utf-8", errors="replace")
     os.close(log)
     if kind in EXPECTED and ("Warning" in text or "Traceback" in text):
         kind, message = "warning", text[-1_000:]
@@ -132,18 +135,18 @@ def _told(task: Task, number: int, place: Path) -> Outcome:
     return Outcome(number, kind, message[:2_000])
 
 
-def _death(status: int) -> tuple[str, str]:
-    """How a child ended that did not end its work."""
+def _cause_of_death(status: int) -> tuple[str, str]:
+    """Return kind and message for a child that ended before its tasks did."""
     if not os.WIFSIGNALED(status):
         return "exit", f"the process ended with {os.waitstatus_to_exitcode(status)}"
     number = os.WTERMSIG(status)
     if number in TIMERS:
-        return "time", f"not done after {SECONDS} s"
+        return "time", f"not done after {CPU_SECONDS} s"
     return "signal", f"killed by {signal.Signals(number).name}"
 
 
-def _where(error: BaseException) -> str:
-    """An exception and the last line of the program's own that it came through."""
+def _describe(error: BaseException) -> str:
+    """Return an exception with the last line of this package that it passed."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if "/bytenmt/" in frame.filename] or frames
     text = str(error).encode("ascii", "backslashreplace").decode()

@@ -1,7 +1,4 @@
-"""Command lines for a fuzzer: good ones, of which some options get values that nobody would choose.
-
-Knows the commands by what click tells of them.
-"""
+"""Command lines for the fuzzer: valid ones, and valid ones with hostile values for some options."""
 
 from __future__ import annotations
 
@@ -32,91 +29,109 @@ SETTINGS = [
     "train.max_cpu_minutes",
     *("a.b", "model", "train", "model.x.y", "." * 50, "a" * 3_000, "\0", ".".join("a" * 3_000)),
 ]
-TOGETHER = ("device", "run", "runs", "engine", "output", "config", "init_embedding", "tensorboard")  # kept
-SLOW = {"train": 1, "evaluate": 2, "score": 2, "predict": 2}  # of how rarely they come: others have 6
+# Options that keep their values: another device or engine, or a file elsewhere, tells nothing new.
+UNCHANGED = ("device", "run", "runs", "engine", "output", "config", "init_embedding", "tensorboard")
+WEIGHTS = {"train": 1, "evaluate": 2, "score": 2, "predict": 2, "compare": 2}  # slow ones are drawn rarely
+DEFAULT_WEIGHT = 6
+NOT_TRIED = {
+    "serve": "runs until it is stopped; tools/verify/fuzz_requests.py sends requests to its application",
+    "translate-dataset": "starts a cluster of Ray",
+    "warmup": "has no options, and compiles for a minute",
+}
 
-
-# What the commands import when they are called: once is enough for all children.
-HEAVY = [
-    "evaluation.alignment",
-    "evaluation.likelihood",
-    "evaluation.scores",
-    "storage.average",
-    "storage.quantize",
-    "speculative.build",
+# Modules that commands import when they are called: imported here, once for all forked children.
+LAZY_MODULES = [
+    *("evaluation.alignment", "evaluation.likelihood", "evaluation.scores"),
+    *("storage.average", "storage.quantize", "speculative.build"),
+    *("language.summary", "language.generate", "language.html_report", "language.surprisal"),
+    *("language.baselines", "decoding.model_summary", "documents.translation"),
+    *("analysis.comparison", "analysis.heat_map", "analysis.embedding_map"),
+    *("cli.decoding_args", "cli.inputs", "cli.line_filter"),
 ]
-HEAVY += ["language.summary", "language.generate", "language.html_report", "language.surprisal"]
-HEAVY += [
-    "language.baselines",
-    "decoding.model_summary",
-    "cli.decoding_args",
-    "cli.inputs",
-    "cli.line_filter",
-]
-for name in HEAVY:
+for name in LAZY_MODULES:
     importlib.import_module(f"bytenmt.{name}")
 
 
-class Places(NamedTuple):
-    """What command lines name. run, language: folders of a translation and of a language model; text: a file
-    of lines; out: a folder that is empty."""
+class Paths(NamedTuple):
+    """The files that command lines name.
+
+    run, language: a translation model and a language model. text: a file of lines. document: a document.
+    out: an empty folder.
+    """
 
     run: Path
     language: Path
     text: Path
+    document: Path
     out: Path
 
 
-def good(command: str, at: Places) -> list[str]:
-    """A command line that works, and takes little time."""
-    run, text = str(at.run), str(at.text)
+def valid_line(command: str, paths: Paths) -> list[str]:
+    """Return a command line that works and takes little time. command: as `plot attention`."""
+    run, text = str(paths.run), str(paths.text)
     pair = ["--src", text, "--tgt", text, "--valid-src", text, "--valid-tgt", text]
     sizes = [f"model.{size}" for size in ("d_embedding=4", "d_hidden=4", "d_attention=4", "d_maxout=4")]
+    short = ["--max-len-a", "1", "--max-len-b", "4", "--threads", "1"]
     lines = {
-        "translate": ["-m", run, "--max-len-a", "1", "--max-len-b", "4", "--threads", "1"],
+        "translate": ["-m", run, *short],
+        "translate-file": [str(paths.document), str(paths.out / "translated"), "-m", run, *short],
         "evaluate": ["-m", run, "--src", text, "--ref", text, "--max-len-a", "1", "--max-len-b", "2"],
+        "compare": [run, "--src", text, "--ref", text, *short],
         "score": ["-m", run, "--src", text, "--tgt", text],
-        "predict": ["-m", str(at.language), "--no-reference", text],
-        "generate": ["-m", str(at.language), "--bytes", "5", "--threads", "1"],
+        "predict": ["-m", str(paths.language), "--no-reference", text],
+        "generate": ["-m", str(paths.language), "--bytes", "5", "--threads", "1"],
         "info": [run],
-        "average": [run, "-o", str(at.out / "mean.safetensors")],
-        "card": [run, "-o", str(at.out / "card.md")],
+        "average": [run, "-o", str(paths.out / "mean.safetensors")],
+        "card": [run, "-o", str(paths.out / "card.md")],
         "draft": [run, "--src", text, "--tgt", text],
-        "convert": [run, "-o", str(at.out / "small.safetensors"), "--precision", "int8"],
+        "convert": [run, "-o", str(paths.out / "small.safetensors"), "--precision", "int8"],
+        "plot attention": [run, "--line", "ab", "-o", str(paths.out / "attention.html")],
+        "plot embedding": [run, "-o", str(paths.out / "embedding.png")],
         "train": [
-            *("-o", str(at.out / "run"), "--arch", "bahdanau", "--preset", "tiny", *pair),
+            *("-o", str(paths.out / "run"), "--arch", "bahdanau", "--preset", "tiny", *pair),
             # Two limits, so that a value that lifts the one leaves the other.
             *("--max-updates", "1", "--max-minutes", "0.05", "--max-tokens", "300"),
             *("--set", "train.valid_lines=1"),
             *(part for size in sizes for part in ("--set", size)),
         ],
     }
-    return [command, *lines[command]]
+    return [*command.split(), *lines[command]]
 
 
-def line(at: Places, chance: random.Random) -> list[str]:
-    """A command line of which one to three options have hostile values."""
-    commands = main.every()
-    names = sorted(commands)
-    command = chance.choices(names, [SLOW.get(name, 6) for name in names])[0]
-    words = good(command, at)
+def commands() -> dict[str, click.Command]:
+    """Return all commands that are tried, those of a group by names such as `plot attention`."""
+    found: dict[str, click.Command] = {}
+    for name, command in main.every().items():
+        if isinstance(command, click.Group):
+            found |= {f"{name} {inner}": one for inner, one in command.commands.items()}
+        elif name not in NOT_TRIED:
+            found[name] = command
+    return found
+
+
+def hostile_line(paths: Paths, chance: random.Random) -> list[str]:
+    """Return a valid command line with one to three more options, whose values are hostile."""
+    known = commands()
+    names = sorted(known)
+    command = chance.choices(names, [WEIGHTS.get(name, DEFAULT_WEIGHT) for name in names])[0]
+    words = valid_line(command, paths)
     for _ in range(chance.choice([1, 1, 2, 3])):
-        words += _option(commands[command].params, chance)
+        words += _hostile_option(known[command].params, chance)
     return words
 
 
-def _option(params: Sequence[click.Parameter], chance: random.Random) -> list[str]:
-    """One more option, or argument, with a value."""
-    given = [one for one in params if isinstance(one, click.Option) and one.name not in TOGETHER]
-    if chance.random() < 0.05 or not given:
+def _hostile_option(params: Sequence[click.Parameter], chance: random.Random) -> list[str]:
+    """Return an option with a value, or one more argument."""
+    options = [one for one in params if isinstance(one, click.Option) and one.name not in UNCHANGED]
+    if chance.random() < 0.05 or not options:
         return [chance.choice(VALUES)]
-    one = chance.choice(given)
-    name = chance.choice([*one.opts, *one.secondary_opts])
-    if one.is_flag:
+    option = chance.choice(options)
+    name = chance.choice([*option.opts, *option.secondary_opts])
+    if option.is_flag:
         return [name]
     value = chance.choice(VALUES)
-    if one.name == "settings" and chance.random() < 0.9:
+    if option.name == "settings" and chance.random() < 0.9:
         value = f"{chance.choice(SETTINGS)}={value}"
-    if isinstance(one.type, click.Choice) and chance.random() < 0.7:
-        value = str(chance.choice(list(one.type.choices)))
+    if isinstance(option.type, click.Choice) and chance.random() < 0.7:
+        value = str(chance.choice(list(option.type.choices)))
     return [name, value.replace("\0", "") if chance.random() < 0.99 else value]
