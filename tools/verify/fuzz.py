@@ -224,7 +224,8 @@ class Fuzzer:
             for engine in ("numba", self._engine):
                 self._translate(path, random.Random(0), engine)
         if "requests" in self._kinds:
-            self._server = FuzzedServer(load_runs([self._paths.run], EngineSpec("numba", "cpu", threads=1)))
+            runtime = load_runs([self._paths.run], EngineSpec("numba", "cpu", threads=1))
+            self._server = FuzzedServer(runtime, self._folder)
 
     def run(self, number: int) -> tuple[str, str]:
         """Try one mutation in this process; return kind and message of its outcome."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -21,11 +22,13 @@ from bytenmt.documents.formats import FORMATS
 from bytenmt.language_profile import LanguageProfile
 from bytenmt.reporter import Reporter
 from bytenmt.serve.detect import Detector
+from bytenmt.serve.explain import Explainer
 from bytenmt.serve.http.app import Server
 from bytenmt.serve.http.logs import Log
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.limits import Limits
 from bytenmt.serve.service import Service
+from bytenmt.serve.suggestions import Suggestions
 from bytenmt.serve.worker import Kind, Worker
 from tools.verify.fuzz_documents import mutated_document
 from tools.verify.fuzz_tensors import bytes_changed, hostile
@@ -199,11 +202,11 @@ class _Failures(Reporter):
 class FuzzedServer:
     """A server of two models, made in the process that calls `answer` first.
 
-    runtime: a loaded run, which translates in both directions.
+    runtime: a loaded run, which translates in both directions. folder: for suggestions.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, runtime: Runtime, folder: Path) -> None:
+        self._runtime, self._folder = runtime, folder
         self._app: ASGIApp | None = None
         self._failures = _Failures()
         self._runner = asyncio.Runner()
@@ -228,7 +231,11 @@ class FuzzedServer:
         profiles = {code: LanguageProfile.from_lines([text * 20]) for code, text in texts.items()}
         known = {code: profile for code, profile in profiles.items() if profile is not None}
         service = Service(workers, Detector(["en", "de"], known), LIMITS)
-        return Server(service, Log(self._failures)).app()
+        runtimes = dict.fromkeys(directions, self._runtime)
+        suggestions = Suggestions(self._folder / "suggestions")
+        return Server(
+            service, Log(self._failures), suggestions=suggestions, explain=Explainer(runtimes)
+        ).app()
 
     def _translator(self, kind: Kind) -> Translator:
         more: dict[str, Any] = {"beam": kind.n_best, "n_best": kind.n_best}
