@@ -1,7 +1,6 @@
-"""Several processes as one job: who leads, what crosses between them, and how they end together.
+"""Collective operations of the processes that torchrun starts, and how all of them end when one fails.
 
-Over torch.distributed as torchrun starts it: gloo for what lies on the CPU, NCCL between GPUs. A process
-alone needs none of it. Knows no models, batches or files.
+Built on torch.distributed: gloo for tensors on the CPU, NCCL between GPUs. A single process needs neither.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Until a process that says nothing counts as lost; one that has ended is noticed at once.
+# A process that does not answer for so long counts as lost; one that has ended is noticed at once.
 TIMEOUT = timedelta(minutes=30)
-# Until a process believes that the leading one does not meet the error that it has met itself.
+# How long a failing process waits for the leader to report the same error, before it reports its own.
 SAME_ERROR = timedelta(seconds=1)
-# Between a process that has told an error and those that leave because of it: torchrun names whichever ends
-# first as the root of all.
-QUIETLY_LATER = timedelta(seconds=1)
+# How much later than the process that reports an error the others exit: torchrun names the process that
+# exits first as the root cause.
+EXIT_DELAY = timedelta(seconds=1)
 TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # environment variables that it sets
 
 
@@ -44,72 +43,72 @@ class LostProcess(BytenmtError):
 
 @dataclass(frozen=True)
 class Group:
-    """The processes of a job, as one of them sees it: its number, from 0, and how many there are.
+    """The process group of a job: this process' rank, from 0, and the number of processes.
 
-    Every method is called by all processes, in the same order. Raises LostProcess where another one has
-    ended.
+    Every method that communicates must be called by all processes, in the same order; it raises LostProcess
+    where another one has ended.
     """
 
     rank: int = 0
     size: int = 1
 
     @property
-    def leads(self) -> bool:
-        """Whether this is the process that reads, writes and speaks for all."""
+    def is_leader(self) -> bool:
+        """Whether this process (rank 0) reads and writes the files and prints for all."""
         return self.rank == 0
 
-    def share(self, n: int) -> range:
-        """Which of n things are this process' own: every size-th one."""
+    def own_indices(self, n: int) -> range:
+        """Return the indices below n that this process works on: rank, rank + size, …"""
         return range(self.rank, n, self.size)
 
-    def add_up(self, tensor: Tensor) -> None:
-        """Replace a tensor, of one shape and type everywhere, by its sum over all processes."""
+    def all_reduce(self, tensor: Tensor) -> None:
+        """Replace a tensor in place by its sum over all processes; shape and dtype must be equal in all."""
         if self.size > 1:
-            with _crossing():
+            with _collective():
                 dist.all_reduce(tensor)
 
     def broadcast(self, value: T) -> T:
-        """The leading process' value (anything that pickle takes); what the others give is ignored."""
+        """Return the leader's value, which must be picklable, in all processes."""
         box = [value]
         if self.size > 1:
-            with _crossing():
+            with _collective():
                 dist.broadcast_object_list(box)
         return box[0]
 
-    def first(self, make: Callable[[], T]) -> T:
-        """What the leading process makes, for all."""
-        return self.broadcast([make()] if self.leads else [])[0]
+    def on_leader(self, make: Callable[[], T]) -> T:
+        """Call a function in the leader alone and return its result in all processes."""
+        return self.broadcast([make()] if self.is_leader else [])[0]
 
     def gather(self, value: T) -> list[T] | None:
-        """For the leading process the values of all, by rank; None for the others."""
+        """Return the values of all processes, by rank, in the leader; None in the others."""
         if self.size == 1:
             return [value]
         # torch fills the list with the values, whatever it holds.
-        values = [value] * self.size if self.leads else None
-        with _crossing():
+        values = [value] * self.size if self.is_leader else None
+        with _collective():
             dist.gather_object(value, values)
         return values
 
     def gather_all(self, value: T) -> list[T]:
-        """The values of all, by rank."""
+        """Return the values of all processes, by rank."""
         values = [value] * self.size
         if self.size > 1:
-            with _crossing():
+            with _collective():
                 dist.all_gather_object(values, value)
         return values
 
     def barrier(self) -> None:
-        """Wait until all processes are here."""
-        self.add_up(torch.zeros(1))
+        """Wait until all processes have called this."""
+        self.all_reduce(torch.zeros(1))
 
 
-ALONE = Group()
+SINGLE_PROCESS = Group()
 
 
 def local_device(device: torch.device) -> torch.device:
-    """The GPU of this process among those of its machine, where torchrun has started one for each.
+    """Return the GPU with this process' LOCAL_RANK where torchrun started it and `device` is "cuda".
 
-    Any other device stays as it is. Raises DeviceError where the machine has fewer GPUs than processes.
+    Any other device is returned unchanged. Raises DeviceError where there are fewer GPUs than processes.
     """
     local = os.environ.get("LOCAL_RANK")
     if local is None or device.type != "cuda" or device.index is not None:
@@ -125,16 +124,16 @@ def local_device(device: torch.device) -> torch.device:
 
 @contextmanager
 def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterator[Group]:
-    """Join the job that torchrun's environment variables tell of; ALONE without them.
+    """Join the job that torchrun's environment variables describe; yields SINGLE_PROCESS without them.
 
-    device: where the tensors lie that are added up. All processes leave together. One that leaves by an
-    exception says so to the others first; theirs ends at their next crossing, by LostProcess where
-    nobody has said anything (a crash), else without a word and with exit code 1: one cause, one message.
-    An error that the leading process has too is its own to tell.
+    device: where the tensors of all_reduce lie. All processes leave the context together. A process that
+    leaves it by an exception first leaves a note for the others; they end at their next collective operation,
+    silently with exit code 1 where there is a note, else (a crash) by LostProcess. So one cause gives one
+    message. An error that the leader raises as well is reported by the leader alone.
     """
-    rank, size = _place()
+    rank, size = _rank_and_size()
     if size == 1:
-        yield ALONE
+        yield SINGLE_PROCESS
         return
     notes = _Notes(_join(device, timeout), rank, size)
     group = Group(rank, size)
@@ -143,10 +142,10 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
         group.barrier()
     except BaseException as error:
         cause = _lost(error) or error
-        told = notes.told_by_another(cause)
-        _part()
-        if told:
-            time.sleep(QUIETLY_LATER.total_seconds())
+        is_reported = notes.is_reported_elsewhere(cause)
+        _leave()
+        if is_reported:
+            time.sleep(EXIT_DELAY.total_seconds())
             raise SystemExit(1) from None  # not 0: torchrun would not start this process again
         if cause is not error:
             raise cause from None
@@ -154,8 +153,8 @@ def process_group(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterato
     dist.destroy_process_group()
 
 
-def _place() -> tuple[int, int]:
-    """This process' rank and the number of processes, from the environment."""
+def _rank_and_size() -> tuple[int, int]:
+    """Return this process' rank and the number of processes, read from the environment."""
     given = {name: os.environ.get(name, "") for name in TORCHRUN}
     if not given["RANK"] or not given["WORLD_SIZE"]:
         return 0, 1
@@ -178,7 +177,7 @@ def _place() -> tuple[int, int]:
 
 
 def _join(device: torch.device, timeout: timedelta) -> Store:
-    """Meet the other processes. Returns the store that they share."""
+    """Initialise torch.distributed and return the store that the processes share."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
@@ -186,7 +185,7 @@ def _join(device: torch.device, timeout: timedelta) -> Store:
     try:
         store, rank, size = next(rendezvous("env://", timeout=timeout))
         store.set_timeout(timeout)
-        name = _meeting(store, rank, size, timeout)
+        name = _agree_on_prefix(store, rank, size, timeout)
         store = dist.PrefixStore(name, store)  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timeout)
         # One that leaves at once would cut off another that is still connecting.
@@ -201,11 +200,11 @@ def _join(device: torch.device, timeout: timedelta) -> Store:
     return store
 
 
-def _meeting(store: Store, rank: int, size: int, timeout: timedelta) -> str:
-    """A name for this start of the job, the same for all its processes and no other start's.
+def _agree_on_prefix(store: Store, rank: int, size: int, timeout: timedelta) -> str:
+    """Agree on a key prefix for this start of the job, the same in all its processes and new in each start.
 
-    torchrun keeps the store when it starts a job again, with the addresses of processes that are dead. The
-    leading process names the meeting, the others give it a token each, and go on when theirs is confirmed.
+    torchrun keeps the store when it restarts a job, with the addresses of dead processes in it. The leader
+    chooses the prefix; each of the others writes a token under it and goes on when the leader confirms it.
     """
     own = uuid.uuid4().hex
     if rank == 0:
@@ -224,15 +223,15 @@ def _meeting(store: Store, rank: int, size: int, timeout: timedelta) -> str:
     raise RuntimeError("no answer of the leading process")
 
 
-def _part() -> None:
-    """Leave the group without waiting for the others, as destroying it alone could."""
+def _leave() -> None:
+    """Destroy the process group without waiting for the others, for which destroying it could wait."""
     assert dist.group.WORLD is not None
     dist.group.WORLD.abort()
     dist.destroy_process_group()
 
 
 class _Notes:
-    """What processes that leave by an exception tell the others, in the store."""
+    """Notes in the shared store, by which a process that leaves by an exception tells the others."""
 
     def __init__(self, store: Store, rank: int, size: int) -> None:
         self.store, self.rank, self.size = store, rank, size
@@ -240,8 +239,8 @@ class _Notes:
     def _key(self, rank: int) -> str:
         return f"bytenmt/left/{rank}"
 
-    def told_by_another(self, error: BaseException) -> bool:
-        """Whether another process tells the user of what this one leaves by; else leaves its note."""
+    def is_reported_elsewhere(self, error: BaseException) -> bool:
+        """Return whether another process reports this failure to the user; if not, leave a note."""
         try:
             others = [rank for rank in range(self.size) if rank != self.rank]
             if isinstance(error, LostProcess) and any(self.store.check([self._key(r)]) for r in others):
@@ -252,7 +251,7 @@ class _Notes:
             return False
 
     def _leader_has(self, error: BaseException) -> bool:
-        """Whether the leading process, another one, leaves by the same error."""
+        """Return whether the leader, which is another process, fails with the same error."""
         if self.rank == 0 or isinstance(error, LostProcess):
             return False
         patience = time.monotonic() + SAME_ERROR.total_seconds()
@@ -264,8 +263,8 @@ class _Notes:
 
 
 @contextmanager
-def _crossing() -> Iterator[None]:
-    """Turns what torch.distributed says of a lost process into LostProcess."""
+def _collective() -> Iterator[None]:
+    """Raise LostProcess for the RuntimeError by which torch.distributed reports a lost process."""
     try:
         yield
     except RuntimeError as error:
@@ -273,7 +272,7 @@ def _crossing() -> Iterator[None]:
 
 
 def _lost(error: BaseException) -> LostProcess | None:
-    """The error as LostProcess where it comes from torch.distributed, also beneath its own wrappers."""
+    """Return a LostProcess for an error of torch.distributed, None for any other error."""
     if isinstance(error, LostProcess):
         return error
     if isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error)):
@@ -289,6 +288,6 @@ def _lost_process(error: Exception) -> LostProcess:
 
 
 def _first_line(error: Exception) -> str:
-    """What happened, without the place in torch's sources, the advice and the stack around it."""
+    """Return the first sentence of an error message, without the position in PyTorch's sources."""
     line = str(error).partition("\n")[0]
     return re.sub(r"^\[\S*:\d+\] ", "", line).partition(". ")[0].rstrip(". ")

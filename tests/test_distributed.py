@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from processes import Outcome, job, results
 
 from bytenmt.cli.main import main
-from bytenmt.distributed import ALONE, Group, LostProcess, local_device, process_group
+from bytenmt.distributed import SINGLE_PROCESS, Group, LostProcess, local_device, process_group
 from bytenmt.errors import BytenmtError, DataError, DeviceError
 
 CPU = torch.device("cpu")
@@ -25,18 +25,18 @@ CPU = torch.device("cpu")
 def crossings(group: Group) -> dict[str, Any]:
     """Each kind once, with what only this process has."""
     own = torch.tensor([group.rank + 1, 10 * (group.rank + 1)], dtype=torch.float64)
-    group.add_up(own)
+    group.all_reduce(own)
     counts = torch.tensor([2**40 + group.rank])
-    group.add_up(counts)
+    group.all_reduce(counts)
     value = {"rank": group.rank, "bytes": b"\0\xff" * (group.rank + 1)}
     return {
-        "place": (group.rank, group.size, group.leads),
+        "place": (group.rank, group.size, group.is_leader),
         "sums": [own.tolist(), counts.tolist()],
         "broadcast": group.broadcast(value),
-        "first": group.first(lambda: f"made by {group.rank}"),
+        "first": group.on_leader(lambda: f"made by {group.rank}"),
         "gather": group.gather(value),
         "gather_all": group.gather_all(value),
-        "shares": list(group.share(7)),
+        "shares": list(group.own_indices(7)),
     }
 
 
@@ -67,12 +67,12 @@ def test_alone_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     with process_group(CPU) as group:
-        assert group is ALONE
+        assert group is SINGLE_PROCESS
         assert crossings(group)["gather_all"] == [{"rank": 0, "bytes": b"\0\xff"}]
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "1")
     with process_group(CPU) as group:
-        assert group is ALONE
+        assert group is SINGLE_PROCESS
     with pytest.raises(KeyError, match="through"), process_group(CPU):
         raise KeyError("through")
 
@@ -113,7 +113,7 @@ def test_a_dead_process_is_seen_in_a_raw_collective() -> None:
 
 
 def stay_silent(group: Group) -> None:
-    if group.leads:
+    if group.is_leader:
         group.barrier()
     time.sleep(3)  # longer than the timeout
 
@@ -157,7 +157,7 @@ def test_an_error_of_its_own_is_told() -> None:
 
 def done_early(group: Group, seconds: float) -> None:
     """The leading process has still something to do, and fails in it."""
-    if group.leads:
+    if group.is_leader:
         time.sleep(seconds)
         raise OSError(28, "No space left on device")
 

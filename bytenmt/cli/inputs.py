@@ -99,7 +99,7 @@ def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
 def hypotheses(translator: Translator, corpus: ParallelCorpus) -> list[Hypothesis]:
     """The best translation of every source line. In a group only the leading process gets them."""
     assert corpus.src is not None
-    if translator.group is not None and not translator.group.leads:
+    if translator.group is not None and not translator.group.is_leader:
         follow(translator)
         return []
     found: list[Hypothesis] = []

@@ -193,7 +193,7 @@ class Filter:
     def _answer(self, lines: Sequence[Line], first: int, name: str, bar: Bar, reporter: Reporter) -> None:
         """Translate lines and write them; `first` is the number of the first one, from 0."""
         group = self.translator.group
-        if group is not None and not group.leads:
+        if group is not None and not group.is_leader:
             raise ValueError("only the leading process reads and writes: the others follow()")
         texts = [line.text for line in lines]
         for warning in warnings_of_pieces(self.translator, texts, first, name):
@@ -243,7 +243,7 @@ class Filter:
 
 def follow(translator: Translator) -> None:
     """Take this process' share of what the leading one reads in a Filter, until its end."""
-    if translator.group is None or translator.group.leads:
+    if translator.group is None or translator.group.is_leader:
         raise ValueError("the leading process has nobody to follow")
     nothing: tuple[list[bytes], int] | None = None
     while (given := translator.group.broadcast(nothing)) is not None:

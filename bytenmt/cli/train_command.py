@@ -173,16 +173,16 @@ def train(
             files = [PairFiles(stream=standard_input())]
         settings += training_args.named_settings(named)
         source = files[0].has_source
-        config = group.first(
+        config = group.on_leader(
             lambda: training_args.configuration(run, resume, arch, preset, file, settings, source, init_from)
         )
-        warning = group.first(lambda: training_args.check_resume(run, resume_from) if resume else None)
+        warning = group.on_leader(lambda: training_args.check_resume(run, resume_from) if resume else None)
         if warning is not None:
             console.warn(warning)
-        for line in group.first(lambda: training_pairs.convert(documents, errors)):
+        for line in group.on_leader(lambda: training_pairs.convert(documents, errors)):
             console.say(line)
         detail(f"training on {on}, PyTorch {torch.__version__}", console.say)
-        with _watching(console, metrics_port if group.leads else None) as watch:
+        with _watching(console, metrics_port if group.is_leader else None) as watch:
             outcome = training.train(
                 run,
                 config,

@@ -95,7 +95,7 @@ def translate(
     settings = decoding_args.settings(decoding, answers)
     wanted = decoding_args.engine_spec(decoding, device, threads_of(workers, threads))
     with processes(choose(wanted).device) as group:
-        leads = group is None or group.leads
+        leads = group is None or group.is_leader
         shape = decoding_args.form(answers, settings, group)
         if workers > 1 and (group is not None or stream):
             other = "--stream shows one line at a time" if stream else "torchrun has processes of its own"

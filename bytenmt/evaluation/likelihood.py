@@ -39,7 +39,7 @@ def log_probabilities(
     if group is not None and group.size > 1:
         import torch
 
-        group.add_up(torch.from_numpy(found))  # in place: a pair is zero in all processes but one
+        group.all_reduce(torch.from_numpy(found))  # in place: a pair is zero in all processes but one
     return found
 
 

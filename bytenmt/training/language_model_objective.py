@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bytenmt.config.schema import Config, is_serial
 from bytenmt.data.windows import Bytes, Window
-from bytenmt.distributed import ALONE, Group
+from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.models.base import Model
 from bytenmt.models.tree import concatenate, map_tensors, select, tensors
 from bytenmt.training.losses import drop_bytes, masked_loss
@@ -33,7 +33,7 @@ class LanguageModelObjective:
     """
 
     def __init__(
-        self, model: Model[Any, Any], config: Config, device: torch.device, group: Group = ALONE
+        self, model: Model[Any, Any], config: Config, device: torch.device, group: Group = SINGLE_PROCESS
     ) -> None:
         self.model, self.train, self.device, self.group = model, config.train, device, group
         self.loss = compiled(self.plain_loss, config)
@@ -128,7 +128,9 @@ def _interleaved(parts: Sequence[Tensor]) -> Tensor:
 
 
 @torch.no_grad()
-def text_bits(model: Model[Any, Any], text: Bytes, device: torch.device, group: Group = ALONE) -> float:
+def text_bits(
+    model: Model[Any, Any], text: Bytes, device: torch.device, group: Group = SINGLE_PROCESS
+) -> float:
     """The bits that a text (n,) uint8 costs a model in evaluation mode; the same in all processes, which
     share the work.
 
@@ -158,5 +160,5 @@ def text_bits(model: Model[Any, Any], text: Bytes, device: torch.device, group: 
             counts = (place >= begins[:, None]) & (place < stops[:, None])
             bits += masked_loss(logits, every[place.clamp(max=len(text) - 1)], counts, 0.0)[1] / math.log(2)
     bits = bits.cpu()
-    group.add_up(bits)
+    group.all_reduce(bits)
     return float(bits)

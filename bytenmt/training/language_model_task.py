@@ -19,7 +19,7 @@ from bytenmt.data.corpus import PairFiles
 from bytenmt.data.suspicions import of_texts
 from bytenmt.data.text_file import check_whole, read_bytes, stored_path
 from bytenmt.data.windows import Streams, contiguous, windows
-from bytenmt.distributed import ALONE, Group
+from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import ConfigError, DataError
 from bytenmt.models.base import Model
 from bytenmt.reporter import SILENT, Reporter
@@ -45,7 +45,7 @@ def open_texts(
     paths = [pair.tgt for pair in (*files, valid) if pair.tgt is not None]
     texts = [Text(path, run / CACHE, reporter) for path in paths]
     task = LanguageModelTask(config, texts[:-1], texts[-1], device, group)
-    if group.leads:
+    if group.is_leader:
         for text in texts:
             reporter.say(f"{text.path}: {len(text.data):,} bytes")
         for line in of_texts([(text.path, text.data) for text in texts[:-1]], texts[-1].path, texts[-1].data):
@@ -78,7 +78,7 @@ class LanguageModelTask:
         texts: Sequence[Text],
         valid: Text,
         device: torch.device = CPU,
-        group: Group = ALONE,
+        group: Group = SINGLE_PROCESS,
     ) -> None:
         """device: where the model is. Raises DataError for a text that is too short, ConfigError for batches
         that are too small."""
@@ -117,7 +117,7 @@ class LanguageModelTask:
 
     def shares(self, epoch: int, batch: int) -> Iterator[Share]:
         """See Task."""
-        train, rows = self._settings, self._group.share(self._n_rows)
+        train, rows = self._settings, self._group.own_indices(self._n_rows)
         while True:
             place = train.seed, epoch, batch
             found = (

@@ -167,10 +167,10 @@ class Loop:
         """The sums of values over all processes; the leading one's clock becomes that of all, and the CPU
         seconds of all are added up."""
         now, cpu_now = time.monotonic(), time.process_time()
-        ticks = (now - self.last_tick) * self.group.leads, cpu_now - self.last_cpu_tick
+        ticks = (now - self.last_tick) * self.group.is_leader, cpu_now - self.last_cpu_tick
         self.last_tick, self.last_cpu_tick = now, cpu_now
         sums = torch.tensor([*values, *ticks], dtype=torch.float64)
-        self.group.add_up(sums)
+        self.group.all_reduce(sums)
         *totals, seconds, cpu_seconds = sums.tolist()
         self.progress.seconds += seconds
         self.progress.cpu_seconds += cpu_seconds

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bytenmt.distributed import ALONE, Group
+from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.jit import njit
 from bytenmt.layers.ngram_tables import NgramTables, RowGradients
 
@@ -39,7 +39,7 @@ class RowAdam:
         self._slots = np.full(len(weight), -1, np.int32)
 
     @torch.no_grad()
-    def step(self, lr: float, group: Group = ALONE) -> None:
+    def step(self, lr: float, group: Group = SINGLE_PROCESS) -> None:
         """Update the rows that were read since the last step, by the sums of their gradients over all
         processes of the group, added up in the order of their ranks; then forget the gradients."""
         rows, sums = self._coalesce(self.tables.gradients)

@@ -29,7 +29,7 @@ from bytenmt.config.schema import (
 )
 from bytenmt.data.corpus import PairFiles
 from bytenmt.decoding.choice import n_cores
-from bytenmt.distributed import ALONE, Group
+from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.speculative.build import told
@@ -74,7 +74,7 @@ def train(
     init_embedding: Path | None = None,
     init_from: Path | None = None,
     tensorboard: bool = False,
-    group: Group = ALONE,
+    group: Group = SINGLE_PROCESS,
     reporter: Reporter = SILENT,
     watch: Callable[[Record], None] | None = None,
     threads: int | None = None,
@@ -91,16 +91,16 @@ def train(
     _check(config, files, tensorboard, resume)
     if init_from is not None and init_embedding is not None:
         raise BytenmtError("--init-embedding would be ignored: --init-from gives all weights; drop one")
-    aloud = reporter if group.leads else SILENT
-    with _same_threads_afterwards(), one_training(run, reporter) if group.leads else nullcontext():
+    aloud = reporter if group.is_leader else SILENT
+    with _same_threads_afterwards(), one_training(run, reporter) if group.is_leader else nullcontext():
         saved = resume and group.broadcast(has_checkpoint(run))
-        before = group.first(lambda: read_config(run)).train if saved else None
+        before = group.on_leader(lambda: read_config(run)).train if saved else None
         if saved:
-            config = group.first(lambda: _found_before(config, run))
+            config = group.on_leader(lambda: _found_before(config, run))
         task = _open_task(run, config, files, valid, errors, device, group, aloud)
         if saved and init_embedding is not None:
             raise BytenmtError(f"--init-embedding would be ignored: {run} goes on from its own weights")
-        config = group.first(lambda: _settled(task.config, device, run if saved else None))
+        config = group.on_leader(lambda: _settled(task.config, device, run if saved else None))
         trainer = Trainer(config, device, group, reporter)
         if init_embedding is not None:
             trainer.begin_with_embedding(init_embedding)
@@ -110,7 +110,7 @@ def train(
             task.check(run, facts)
             lineage = _as_begun(run, init_from, facts.lineage)
         elif init_from is not None:
-            start = group.first(lambda: read_start(init_from, config.model))
+            start = group.on_leader(lambda: read_start(init_from, config.model))
             trainer.begin_with(start.tensors, start.file)
             lineage = start.lineage
             aloud.say(f"beginning with the weights of {start.file}")
@@ -121,7 +121,7 @@ def train(
         if resume and not saved:
             aloud.warn(f"--resume: there is no checkpoint in {run} to go on from: the run begins at update 0")
         log = None
-        if group.leads:
+        if group.is_leader:
             run.mkdir(parents=True, exist_ok=True)
             write_atomically(run / CONFIG, config_toml(config).encode())
             log = Log(run, trainer.progress.update, tensorboard, reporter, watch)
@@ -139,7 +139,7 @@ def train(
                 aloud.say(f"stopped at update {progress.update}, saved; --resume goes on")
                 return Outcome(progress.update, number)
             aloud.say(_ended(run, trainer, "the stream has ended" if loop.text_ended else ""))
-        if config.train.draft and group.leads and not (run / FILE).is_file():
+        if config.train.draft and group.is_leader and not (run / FILE).is_file():
             table = task.drafts()
             aloud.say(told(write_drafts(run, table, config, task.facts()), table))
         return Outcome(progress.update)
@@ -201,14 +201,14 @@ def _open_task(
 ) -> Task:
     """That of the files. The leading process opens them first: it unpacks what is packed."""
     stream = open_stream(config, files, valid, errors, group, reporter)
-    if not group.leads:
+    if not group.is_leader:
         group.barrier()
     task: Task
     if files[0].has_source:
         task = open_pairs(run, config, files, valid, errors, device, group, reporter, stream)
     else:
         task = open_texts(run, config, files, valid, device, group, reporter)
-    if group.leads:
+    if group.is_leader:
         group.barrier()
     return task
 

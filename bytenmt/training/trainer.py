@@ -21,7 +21,7 @@ from torch import Tensor
 from bytenmt.config.facts import Facts, Progress
 from bytenmt.config.schema import Config
 from bytenmt.config.untrusted import printable
-from bytenmt.distributed import ALONE, Group
+from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.models import build_model
 from bytenmt.models.base import Model
@@ -49,7 +49,7 @@ class Trainer:
     """Model, optimiser, moving average and progress of a run; one process of `group`."""
 
     def __init__(
-        self, config: Config, device: torch.device, group: Group = ALONE, reporter: Reporter = SILENT
+        self, config: Config, device: torch.device, group: Group = SINGLE_PROCESS, reporter: Reporter = SILENT
     ) -> None:
         train = config.train
         self.reporter = reporter
@@ -89,7 +89,7 @@ class Trainer:
                 nats = self.objective.gradients(batches, target_bytes, self.n_splits, self.progress.update)
             except torch.OutOfMemoryError:
                 self._split_more(batches)
-        self._add_up_gradients()
+        self._all_reduce_gradients()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, train.clip_norm or math.inf)
         self.optimizer.step()
         if self.row_adam is not None:
@@ -107,7 +107,7 @@ class Trainer:
         """A checkpoint, written by the first process alone; facts: of the text. Raises CheckpointError; the
         old ones stand."""
         kept = self.objective.carried_tensors()
-        if not self.group.leads:
+        if not self.group.is_leader:
             return
         trainer = {f"optimizer.{k}": tensor for k, tensor in optimizer_tensors(self.optimizer).items()}
         trainer |= {f"state.{name}": tensor for name, tensor in kept.items()}
@@ -135,7 +135,7 @@ class Trainer:
 
         Raises CheckpointError.
         """
-        saved, best = self.group.first(lambda: (load_checkpoint(run, update), read_pointer(run).best))
+        saved, best = self.group.on_leader(lambda: (load_checkpoint(run, update), read_pointer(run).best))
         if saved.config.model != self.config.model:
             raise CheckpointError(f"the checkpoint of update {saved.update} in {run} holds another model")
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "state": {}, "ngrams": {}}
@@ -197,13 +197,13 @@ class Trainer:
                 " same; a lower train.max_tokens with --update-freq 2 would be faster"
             )
 
-    def _add_up_gradients(self) -> None:
+    def _all_reduce_gradients(self) -> None:
         """Sum the gradients over the processes; one that had no row of the batch adds zeros."""
         if self.group.size == 1:
             return
         grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
         flat = torch.cat([grad.flatten() for grad in grads])
-        self.group.add_up(flat)
+        self.group.all_reduce(flat)
         parts = torch.split(flat, [grad.numel() for grad in grads])
         for parameter, part in zip(self.parameters, parts, strict=True):
             parameter.grad = part.view_as(parameter)

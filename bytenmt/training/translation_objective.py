@@ -14,7 +14,7 @@ from torch import Tensor
 from bytenmt.config.schema import Config
 from bytenmt.data.batches import Batch
 from bytenmt.data.device import to_device
-from bytenmt.distributed import ALONE, Group
+from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.models.base import Model
 from bytenmt.training.losses import byte_loss, draw_inputs, drop_bytes, true_share, without_dropout
 from bytenmt.training.objective import autocast, compiled
@@ -24,7 +24,7 @@ class TranslationObjective:
     """See objective.Objective; batches are data.batches.Batch. Carries nothing from one to the next."""
 
     def __init__(
-        self, model: Model[Any, Any], config: Config, device: torch.device, group: Group = ALONE
+        self, model: Model[Any, Any], config: Config, device: torch.device, group: Group = SINGLE_PROCESS
     ) -> None:
         self.model, self.train, self.device = model, config.train, device
         self.loss = compiled(self.plain_loss, config)

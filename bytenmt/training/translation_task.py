@@ -26,7 +26,7 @@ from bytenmt.data.sources.stream import PairStream
 from bytenmt.data.suspicions import of_pairs
 from bytenmt.data.text_file import check_file
 from bytenmt.decoding.pytorch.reader import TorchReader
-from bytenmt.distributed import ALONE, Group
+from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.models.base import Model
@@ -62,14 +62,14 @@ def open_pairs(
     valid_corpus = ParallelCorpus.open_all([valid], errors, *limits, cache=run / CACHE, reporter=reporter)
     for part in (corpus, valid_corpus):
         part.require_pairs()
-    if group.leads:
+    if group.is_leader:
         for line in [*inventory(corpus, run / LEFT_OUT), *inventory(valid_corpus)]:
             reporter.say(line)
         for line in of_pairs(corpus, valid_corpus):
             reporter.warn(line)
     config = _unfolded(config, corpus, reporter)
     task = TranslationTask(config, corpus, valid_corpus, files, device, group, stream, valid)
-    if group.leads and stream is None:
+    if group.is_leader and stream is None:
         reporter.say(f"{task.multi_sentence_share:.1%} of the training lines hold several sentences")
     return task
 
@@ -92,7 +92,7 @@ def open_stream(
             check_file(path)
     window, limits = config.data.stream_window, (config.data.max_source_bytes, config.data.max_target_bytes)
     reporter.say(f"reading the stream in windows of {window:,} lines")
-    return PairStream(files[0].stream if group.leads else None, window, limits, errors, group.first)
+    return PairStream(files[0].stream if group.is_leader else None, window, limits, errors, group.on_leader)
 
 
 def _unfolded(config: Config, corpus: ParallelCorpus, reporter: Reporter) -> Config:
@@ -117,7 +117,7 @@ class TranslationTask:
         valid: ParallelCorpus,
         files: Sequence[PairFiles] = (),
         device: torch.device = CPU,
-        group: Group = ALONE,
+        group: Group = SINGLE_PROCESS,
         stream: PairStream | None = None,
         valid_files: PairFiles | None = None,
     ) -> None:

@@ -26,7 +26,7 @@ from bytenmt.decoding.engines import n_threads
 from bytenmt.decoding.interface import Engine, EngineSpec, Options
 from bytenmt.decoding.loading import Runtime, of_models
 from bytenmt.decoding.translator import Translator
-from bytenmt.distributed import ALONE, Group
+from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.models.base import Model
 
 SHARE = 0.05  # of the training time that decoding for validations may take, and as much again for scoring
@@ -63,7 +63,7 @@ class LiveDecoder:
         config: Config,
         device: torch.device,
         clock: Callable[[], float],
-        group: Group = ALONE,
+        group: Group = SINGLE_PROCESS,
     ) -> None:
         self._clock = clock
         self._model, self._config, self._device, self._group = model, config, device, group

@@ -29,7 +29,7 @@ from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import CONVOLUTIONAL, Config, config_toml, load_config, parse_config
 from bytenmt.data.corpus import PairFiles
-from bytenmt.distributed import ALONE
+from bytenmt.distributed import SINGLE_PROCESS
 from bytenmt.models import MODELS, build_model
 from bytenmt.storage.checkpoint import save_checkpoint, weights
 from bytenmt.storage.manifest import CONFIG
@@ -451,7 +451,7 @@ def test_train_hands_over(call: Call) -> None:
         "init_embedding": Path("run"),
         "init_from": None,
         "tensorboard": False,
-        "group": ALONE,
+        "group": SINGLE_PROCESS,
         "threads": None,
     }
 

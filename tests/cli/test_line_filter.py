@@ -382,7 +382,7 @@ def shared(group: Group, arch: str) -> bytes:
     translator = make(arch, max_tokens=200, group=group)
     text = rubbish(32)
     output = io.BytesIO()
-    if group.leads:
+    if group.is_leader:
         Filter(translator, output, buffer_size=11).stream(io.BytesIO(text))
         Filter(translator, output, buffer_size=9).file(TextFile.from_bytes(text, "x"))
     else:
@@ -413,7 +413,7 @@ def one_by_one(group: Group, pause: float) -> bool:
                 time.sleep(0.01)
             return super().readline(size)
 
-    if group.leads:
+    if group.is_leader:
         Filter(translator, output).stream(Asking(b"one\ntwo\nsix\n"))
     else:
         follow(translator)
@@ -441,7 +441,7 @@ class _Closed(io.BytesIO):
 
 def failing(group: Group, closed: bool) -> None:
     translator = make(group=group)
-    if group.leads:
+    if group.is_leader:
         output = _Closed() if closed else io.BytesIO()
         try:
             Filter(translator, output).stream(io.BytesIO(b"one\ntwo\nbad \xff\n"), errors="strict")

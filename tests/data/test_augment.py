@@ -30,7 +30,7 @@ from bytenmt.data.augment.placeholders import (
 from bytenmt.data.batches import Batch, assemble, batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus, TextFile
 from bytenmt.data.epoch_plan import epoch_plan
-from bytenmt.distributed import ALONE, Group
+from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import ConfigError
 from bytenmt.spans.extractor import span_extractor
 from bytenmt.spans.grammar import CLASSES
@@ -447,7 +447,7 @@ def _as_one(group: Group, texts: dict[str, Any], run: Path) -> None:
 def test_processes_learn_the_same(texts: dict[str, Any], tmp_path: Path) -> None:
     import json
 
-    _as_one(ALONE, texts, tmp_path / "one")
+    _as_one(SINGLE_PROCESS, texts, tmp_path / "one")
     results(_as_one, texts, tmp_path / "two")
     one, two = (
         [

@@ -21,7 +21,7 @@ from small_runs import CPU, assert_same, config, weights
 
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.sources.stream import PairStream
-from bytenmt.distributed import ALONE, Group
+from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError, DataError
 from bytenmt.storage.checkpoint import load_checkpoint
 from bytenmt.storage.manifest import METRICS
@@ -210,7 +210,11 @@ def test_the_number_of_processes_may_change(texts: dict[str, Any], tmp_path: Pat
     """Two begin, one goes on, two end: the leading process reads for both, and every pair of the stream is
     learnt exactly once."""
     (tmp_path / "table").write_bytes(b"".join(b"%02d\tx\n" % n for n in range(60)))
-    parts = [*results(learnt, tmp_path, 2), learnt(ALONE, tmp_path, 3), *results(learnt, tmp_path, 99)]
+    parts = [
+        *results(learnt, tmp_path, 2),
+        learnt(SINGLE_PROCESS, tmp_path, 3),
+        *results(learnt, tmp_path, 99),
+    ]
     assert [len(part) for part in parts[:3]] == [2, 2, 1] and all(map(any, parts))
     pairs = Counter(row[:2] for part in parts for rows in part for row in rows)
     assert pairs == Counter({b"%02d" % n: 1 for n in range(60)})

@@ -20,7 +20,7 @@ from bytenmt.config.schema import CONVOLUTIONAL, Config, load_config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.windows import Streams, Window, contiguous, windows
 from bytenmt.decoding.pytorch.reader import TorchReader
-from bytenmt.distributed import ALONE, Group
+from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError, DataError
 from bytenmt.language.surprisal import stream
 from bytenmt.models import MODELS, build_model
@@ -174,9 +174,9 @@ def train_as_one(group: Group, arch: str, run: Path, texts: dict[str, Any], sett
 @pytest.mark.parametrize("arch", ["luong", "bytenet"])
 def test_processes_share_one_run(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
     """Two processes, whose run one finishes, have the weights, states and validation of one."""
-    train_as_one(ALONE, arch, tmp_path / "one", texts, ["train.max_updates=12"])
+    train_as_one(SINGLE_PROCESS, arch, tmp_path / "one", texts, ["train.max_updates=12"])
     results(train_as_one, arch, tmp_path / "two", texts, ["train.max_updates=7"])
-    train_as_one(ALONE, arch, tmp_path / "two", texts, ["train.max_updates=12"])
+    train_as_one(SINGLE_PROCESS, arch, tmp_path / "two", texts, ["train.max_updates=12"])
     one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
     assert one.keys() == two.keys()
     for name, tensor in one.items():

@@ -27,7 +27,7 @@ from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.loading import of_models
 from bytenmt.decoding.pieces import cut
 from bytenmt.decoding.translator import Translation, Translator
-from bytenmt.distributed import ALONE, Group
+from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError, DataError, SettingError
 from bytenmt.models import MODELS
 
@@ -426,7 +426,7 @@ def shared(group: Group, arch: str) -> dict[str, Any]:
 @pytest.mark.parametrize("arch, size", [("luong", 2), ("convs2s", 3)])
 def test_processes_answer_as_one(arch: str, size: int) -> None:
     """All of them get all; each sentence is decoded by one of them, and none has nothing to do."""
-    alone = shared(ALONE, arch)
+    alone = shared(SINGLE_PROCESS, arch)
     found = results(shared, arch, size=size)
     assert [one["found"] == alone["found"] for one in found] == [True] * size
     assert [one["drawn"] == alone["drawn"] for one in found] == [True] * size

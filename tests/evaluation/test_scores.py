@@ -11,7 +11,7 @@ from processes import results
 from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.decoding.pytorch.reader import TorchReader
-from bytenmt.distributed import ALONE, Group
+from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.evaluation import likelihood
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
@@ -68,7 +68,7 @@ def test_processes_score_as_one(tmp_path: Path) -> None:
         for name in ("src", "tgt"):
             lines = ["ab가 " * (1 + 7 * k % 11) + str(k) for k in range(n_lines)]
             (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    alone = shared(ALONE, folders)
+    alone = shared(SINGLE_PROCESS, folders)
     assert [len(values) for values in alone] == [40, 1] and max(alone[0]) < 0
     found = results(shared, folders, size=3)
     assert [values == alone for values in found] == [True] * 3

@@ -104,7 +104,7 @@ def _child(
     os.environ |= environment
     torch.set_num_threads(1)
     draw_nothing()
-    distributed.QUIETLY_LATER = timedelta(0)  # nobody but torchrun needs it
+    distributed.EXIT_DELAY = timedelta(0)  # only torchrun needs it
     value, error = None, None
     try:
         with distributed.process_group(torch.device("cpu"), timedelta(seconds=timeout)) as group:

@@ -18,7 +18,7 @@ from small_runs import config, draw_nothing
 
 from bytenmt.cli.progress import Console
 from bytenmt.data.corpus import PairFiles
-from bytenmt.distributed import ALONE, Group
+from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.storage.checkpoint import load_checkpoint
 from bytenmt.storage.manifest import METRICS
 from bytenmt.training.run import train
@@ -73,9 +73,9 @@ def test_processes_share_one_run(arch: str, more: list[str], tmp_path: Path) -> 
     write_texts(tmp_path)
     settings = ["train.max_updates=40", "train.valid_every=20", "train.update_freq=2", "train.ema=0.9", *more]
     settings += ["train.valid_lines=4", "train.lr=0.01"]
-    train_as_one(ALONE, arch, tmp_path / "one", tmp_path, settings)
+    train_as_one(SINGLE_PROCESS, arch, tmp_path / "one", tmp_path, settings)
     results(train_as_one, arch, tmp_path / "two", tmp_path, [*settings, "train.max_updates=25"])
-    train_as_one(ALONE, arch, tmp_path / "two", tmp_path, settings)
+    train_as_one(SINGLE_PROCESS, arch, tmp_path / "two", tmp_path, settings)
     one, two = records(tmp_path / "one"), records(tmp_path / "two")
     losses = [[r["train_bits_per_byte"] for r in run if "train_bits_per_byte" in r] for run in (one, two)]
     assert len(losses[0]) == len(losses[1]) == 40
@@ -109,7 +109,7 @@ def gradients_of(group: Group, folder: Path) -> list[np.ndarray[Any, Any]]:
 def test_an_empty_share_adds_nothing(tmp_path: Path) -> None:
     """Three pairs over four processes: each has the gradients of one process with all three."""
     write_texts(tmp_path)
-    alone = gradients_of(ALONE, tmp_path)
+    alone = gradients_of(SINGLE_PROCESS, tmp_path)
     for found in results(gradients_of, tmp_path, size=4):
         for expected, gradient in zip(alone, found, strict=True):
             np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-7)
@@ -126,7 +126,7 @@ def test_torchrun_restarts_a_job_of_which_a_process_has_died(tmp_path: Path) -> 
     done = subprocess.run(job, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "resuming" in done.stderr and "at update 4" in done.stderr
-    train_as_one(ALONE, "convs2s", tmp_path / "whole", tmp_path, ["train.max_updates=10"])
+    train_as_one(SINGLE_PROCESS, "convs2s", tmp_path / "whole", tmp_path, ["train.max_updates=10"])
     whole, killed = load_checkpoint(tmp_path / "whole"), load_checkpoint(tmp_path / "killed")
     assert killed.update == 10
     for name, tensor in whole.weights.items():

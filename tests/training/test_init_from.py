@@ -118,7 +118,7 @@ def test_resume_does_not_begin_again(first: Path, texts: dict[str, Any], tmp_pat
 
 def _as_one(group: Group, folder: Path, texts: dict[str, Any], first: Path) -> None:
     # What they read differs, as on machines whose disks do: the leading process reads for all.
-    start = first if group.leads else folder / "not there"
+    start = first if group.is_leader else folder / "not there"
     begun(texts, folder / "run", *STILL, init_from=start, group=group)
 
 

@@ -11,7 +11,7 @@ from small_runs import config
 
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.windows import Window
-from bytenmt.distributed import ALONE, Group
+from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.training.language_model_task import LanguageModelTask, Text
 from bytenmt.training.task import Task
 from bytenmt.training.translation_task import TranslationTask
@@ -42,7 +42,7 @@ def test_the_rows_of_all_processes_are_those_of_one(kind: str, texts: dict[str, 
         return pairs(texts, group) if kind == "pairs" else windows(kind, texts, group)
 
     n_each = 4
-    alone = [rows(share.data) for share in islice(task(ALONE).shares(0, 0), n_each * len(SIZES))]
+    alone = [rows(share.data) for share in islice(task(SINGLE_PROCESS).shares(0, 0), n_each * len(SIZES))]
     found, place = [], (0, 0)
     for size in SIZES:
         processes = [task(Group(rank, size)).shares(*place) for rank in range(size)]

@@ -161,11 +161,11 @@ def _of_runs(
     wanted = decoding_args.engine_spec(decoding, device, threads)
     with processes(choose(wanted).device) as group:
         corpus = inputs.all_pairs(src, ref, errors)
-        runtime = loaded_runs(runs, wanted, group is None or group.leads)
+        runtime = loaded_runs(runs, wanted, group is None or group.is_leader)
         inputs.check_pairs(runs[0], runtime.source, src)
         hypotheses = inputs.hypotheses(Translator.of_runtime(runtime, settings, group=group), corpus)
         log_p = log_probabilities(runtime.reader(), corpus, group)
-    if group is not None and not group.leads:
+    if group is not None and not group.is_leader:
         return None
     bits = bits_per_byte(log_p, corpus.target_lengths)
     texts, each = [one.text for one in hypotheses], [of_one(one) or 0.0 for one in hypotheses]

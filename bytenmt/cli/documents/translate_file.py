@@ -92,7 +92,7 @@ def translate_file(
     )
     formats.check(name, given)
     with processes(choose(wanted).device) as group:
-        leads = group is None or group.leads
+        leads = group is None or group.is_leader
         check_output(output, input)
         document = formats.read(read_bytes(input).tobytes(), name, input, given) if leads else None
         runtime = loaded_runs(runs, wanted, leads, at_once=True)
