@@ -1,0 +1,590 @@
+"""Record what the package computes on one commit, and compare another commit with it.
+
+    python tools/verify/oracles.py record FOLDER           on the commit before a restructuring
+    python tools/verify/oracles.py compare FOLDER          on a later commit; exits with 1 if anything differs
+    python tools/verify/oracles.py compare FOLDER --only documents trainings
+    python tools/verify/oracles.py times FOLDER LABEL      start times and rates, never compared
+
+`record` trains small models of all architectures, stores them and all inputs in FOLDER, and writes what the
+package computes from them to FOLDER/outputs.json. `compare` computes the same from the stored models and
+inputs. Both need a few minutes on one core and the same machine: other vector instructions round otherwise.
+
+Rules of the comparison: outputs of the CPU engine (compiled and its NumPy fallback), trainings, epoch plans
+and documents must be identical, numbers to the last bit. Of the PyTorch engine texts must be identical, and
+numbers agree to TOLERANCE; where two texts differ whose scores agree to TOLERANCE, both won, and they are
+listed as ties, which are no differences.
+
+Everything that is not a command or a part of `bytenmt.api` is reached through the section "Adapter".
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import math
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout: tools import each other
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+
+import bytenmt
+from tools.verify.made_documents import made as write_documents
+
+TOLERANCE = 1e-5  # of numbers that PyTorch computes, relative to the larger one where that is above 1
+SHIPPED = Path(__file__).resolve().parents[2] / "data" / "models" / "en-de"
+Output = Any  # what JSON can hold
+
+# --------------------------------------------------------------------------------------------- Adapter
+
+
+def load_translator(runs: Sequence[Path], engine: str, precision: str, threads: int, **settings: Any) -> Any:
+    """Return a Translator. engine: "cpu", "numpy" (the CPU engine's uncompiled fallback) or "pytorch"."""
+    name = "torch" if engine == "pytorch" else "numba"
+    settings.setdefault("draft", "off")
+    translator = bytenmt.Translator.load(
+        *runs, engine=name, device="cpu", precision=precision, threads=threads, **settings
+    )
+    if engine != "numpy":
+        return translator
+    from bytenmt.decoding.cpu.uncompiled import run_in_numpy
+
+    make_engine: Any = translator.make_engine
+    return replace(translator, make_engine=partial(make_engine, run=run_in_numpy()))
+
+
+def load_runtime(run: Path, engine: str, threads: int) -> Any:
+    """Return loaded runs, whose reader scores texts and whose attention aligns them, in fp32."""
+    from bytenmt.decoding.interface import EngineSpec
+    from bytenmt.decoding.loading import load_runs
+
+    name = "torch" if engine == "pytorch" else "numba"
+    return load_runs([run], EngineSpec(name, "cpu", "fp32", threads, "off"))
+
+
+def epoch_plan_arrays(
+    lengths: tuple[Any, Any], max_tokens: int, seed: int, epoch: int, **options: Any
+) -> list[Any]:
+    """Return the arrays that say which pairs are batched together, and in which order."""
+    from bytenmt.data.epoch_plan import epoch_plan
+
+    return list(epoch_plan(*lengths, max_tokens, seed, epoch, **options))
+
+
+def run_command(*arguments: object) -> str:
+    """Run a command of the command line in this process and return what it writes to stdout."""
+    from bytenmt.cli.main import main
+
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        main.main([str(argument) for argument in arguments], standalone_mode=False)
+    out.flush()
+    buffer: Any = out.buffer
+    return str(buffer.getvalue().decode())
+
+
+# ---------------------------------------------------------------------------------------------- Models
+
+SIZES: dict[str, dict[str, Any]] = {
+    "seq2seq": {"d_hidden": 16},
+    "bahdanau": {"d_hidden": 12, "d_attention": 8, "d_maxout": 8},
+    "luong": {"d_hidden": 12},
+    "bytenet": {"d_channels": 8, "n_sets": 1, "dilations": [1, 2]},
+    "convs2s": {"encoder_layers": [[12, 3]], "decoder_layers": [[12, 3], [12, 3]]},
+}
+N_GRAMS = {"ngrams": [2, 3], "ngram_rows": 64}
+
+
+class Model(NamedTuple):
+    """A small model to be trained. source: whether it translates, or is a language model."""
+
+    arch: str
+    n_grams: bool = False
+    source: bool = True
+
+
+MODELS = {
+    **{arch: Model(arch) for arch in SIZES},
+    "luong-ngrams": Model("luong", n_grams=True),
+    "bytenet-ngrams": Model("bytenet", n_grams=True),
+    "seq2seq-text": Model("seq2seq", source=False),
+    "convs2s-text": Model("convs2s", n_grams=True, source=False),
+}
+ENSEMBLES = {"luong+convs2s": ("luong", "convs2s"), "bytenet+bytenet-ngrams": ("bytenet", "bytenet-ngrams")}
+DRAFTING = ("bytenet", "convs2s")
+UPDATES = {"models": 30, "trainings": 4, "interrupted": 2}
+
+
+def train(folder: Path, inputs: Path, model: Model, updates: int, resume: bool = False) -> Any:
+    """Train a small model and return the run's records of metrics."""
+    settings: dict[str, Any] = {f"model.{name}": value for name, value in SIZES[model.arch].items()}
+    settings |= {"model.d_embedding": 8, "model.dropout": 0.1}
+    settings |= {f"model.{name}": value for name, value in N_GRAMS.items()} if model.n_grams else {}
+    if "model.encoder_layers" in settings and not model.source:
+        settings["model.encoder_layers"] = []
+    fixed: dict[str, Any] = {
+        "max_tokens": 300,
+        "save_every": 1,
+        "keep_last": 1,
+        "valid_lines": 0,
+        "valid_every": 1000,
+    }
+    options: dict[str, Any] = {"max_updates": updates, "log_every": 1, "precision": "fp32", "seed": 5}
+    files: dict[str, Any] = {"text": inputs / "train.de", "valid_text": inputs / "valid.de"}
+    if model.source:
+        files = {"src": inputs / "train.en", "tgt": inputs / "train.de"}
+        files |= {"valid_src": inputs / "valid.en", "valid_tgt": inputs / "valid.de"}
+    fixed |= {} if model.source else {"window": 100}
+    if not resume:
+        files |= {"arch": model.arch, "preset": "tiny", "settings": settings, **fixed}
+    run = bytenmt.train(folder, resume=resume, device="cpu", threads=1, **files, **options)
+    return run.metrics()
+
+
+def write_inputs(folder: Path) -> None:
+    """Write texts to train on and to translate, a glossary and documents."""
+    folder.mkdir(parents=True)
+    generator = random.Random(11)
+    nouns = [("house", "Haus"), ("door", "Tür"), ("file", "Datei"), ("year", "Jahr"), ("button", "Knopf")]
+    words = [("red", "rot"), ("green", "grün"), ("open", "offen"), ("new", "neu")]
+
+    def pair() -> tuple[str, str]:
+        noun, word = generator.choice(nouns), generator.choice(words)
+        item = generator.choice(["", " 7", " 3.1", " {name}", " <b>x</b>", " www.x.org", " %s"])
+        mark = generator.choice([".", "!", "…"])
+        return f"The {noun[0]}{item} is {word[0]}{mark}", f"Das {noun[1]}{item} ist {word[1]}{mark}"
+
+    for name, n in (("train", 120), ("valid", 4)):
+        pairs = [pair() for _ in range(n)]
+        for which, language in enumerate(("en", "de")):
+            text = "".join(f"{one[which]}\n" for one in pairs)
+            (folder / f"{name}.{language}").write_text(text, encoding="utf-8")
+    (folder / "lines").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    (folder / "glossary").write_text(GLOSSARY, encoding="utf-8")
+    (folder / "sentences").write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
+    (folder / "documents").mkdir()
+    write_documents(PARAGRAPHS, folder / "documents")
+
+
+LINES = [
+    "The house is red.",
+    "Open <b>the <i>new</i> file</b> {name}, 3.1 and 31!",
+    "",
+    "Grüße an die Tür… 새 집 😀",
+    "Press the button %s or write to a.b@example.org; see https://example.org/a?b=1.",
+    "no",
+]
+SENTENCES = ["A man in a red shirt is sitting on a bench.", "Two dogs run: 3 of {n} <b>people</b> watch."]
+PARAGRAPHS = [
+    "The house is red.",
+    "Press the button and open file 7.",
+    "The house is red.",
+    "A long walk through the new town: it took a year, and nobody had asked for it. Then it rained!",
+]
+GLOSSARY = "house\tGebäude|Haus\nfile\tDatei\nbutton\tTaste|!Knopf\nnew\t!neu\ntür\tPforte\n"
+
+# ------------------------------------------------------------------------------------------- Searches
+
+ALL = "placeholders,tags,urls,emails,numbers"
+SHORT = {"max_len_a": 1.0, "max_len_b": 8}
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": {"byte_scores": True},
+    "beam": {"beam": 4, "n_best": 4, "byte_scores": True},
+    "beam, no length penalty": {"beam": 3, "n_best": 2, "length_penalty": 0.0},
+    "sample": {"sample": True, "beam": 2, "n_best": 2, "seed": 3},
+    "sample, top k and p": {"sample": True, "temperature": 0.7, "top_k": 20, "top_p": 0.9, "seed": 4},
+    "prefix": {"prefix": "Das é", "beam": 2},
+    "n-gram blocking": {"no_repeat_ngram_size": 2},
+    "n-gram blocking, beam": {"no_repeat_ngram_size": 1, "beam": 4, "n_best": 2},
+    "pieces": {"max_source_bytes": 20, "beam": 2, "n_best": 2},
+    "kept": {"keep": ALL},
+    "kept, beam": {"keep": ALL, "beam": 4, "n_best": 4, "byte_scores": True},
+    "kept, sample": {"keep": "tags,numbers", "sample": True, "beam": 2, "n_best": 2, "seed": 5},
+    "kept, no room": {"keep": ALL, "max_len_a": 0.0, "max_len_b": 20},
+    "kept, no room, beam": {"keep": ALL, "max_len_a": 0.0, "max_len_b": 20, "beam": 3},
+    "kept, prefix": {"keep": ALL, "prefix": "3.1 <b>Das ", "beam": 2},
+    "kept, blocking": {"keep": ALL, "no_repeat_ngram_size": 2},
+    "kept, blocking, beam": {"keep": ALL, "no_repeat_ngram_size": 2, "beam": 3},
+    "terms": {"glossary": "GLOSSARY"},
+    "terms, beam": {"glossary": "GLOSSARY", "keep": ALL, "beam": 4, "n_best": 2},
+    "terms, sample": {"glossary": "GLOSSARY", "keep": "tags", "sample": True, "seed": 6},
+    "pattern": {"keep_pattern": ["[A-Z][a-z]+ [a-z]+"], "keep": "urls", "beam": 2},
+}
+FEW_SEARCHES = ("greedy", "beam", "sample", "kept", "kept, beam", "terms, beam", "kept, sample")
+NUMPY_SEARCHES = ("greedy", "beam", "sample", "kept, beam", "kept, sample", "n-gram blocking")
+DRAFTED: dict[str, dict[str, Any]] = {
+    "drafted": {"draft": 4},
+    "drafted, sample": {"draft": 8, "sample": True, "seed": 3},
+    "drafted, kept": {"draft": 8, "keep": ALL},
+    "drafted, terms": {"draft": 3, "glossary": "GLOSSARY"},
+    "drafted, prefix": {"draft": 5, "keep": ALL, "prefix": "3.1 <b>Das "},
+}
+
+
+def hypotheses(translator: Any, lines: Sequence[str]) -> Output:
+    """Return every line's hypotheses, all their fields."""
+    return [[list(one) for one in found] for found in translator.n_best(lines)]
+
+
+def search_outputs(folder: Path, names: Sequence[str], engine: str) -> Iterator[tuple[str, Output]]:
+    """Translate with models and ensembles by all searches that the engine is asked for."""
+    inputs = folder / "inputs"
+    lines = (inputs / "lines").read_text(encoding="utf-8").splitlines()
+    ways = {
+        "cpu": [("fp32", 1), ("fp32", 2), ("bf16", 1), ("int8", 1), ("w8a8", 2)],
+        "pytorch": [("fp32", 1), ("bf16", 1)],
+        "numpy": [("fp32", 1)],
+    }[engine]
+    for name in names:
+        runs = [folder / "models" / one for one in ENSEMBLES.get(name, (name,))]
+        for precision, threads in ways:
+            searches = dict(SEARCHES)
+            if precision not in ("fp32", "int8") or name in ENSEMBLES:
+                searches = {key: SEARCHES[key] for key in FEW_SEARCHES}
+            if name in DRAFTING and precision != "w8a8":
+                searches |= DRAFTED
+            given = lines
+            if engine == "numpy":
+                searches = {key: SEARCHES[key] for key in NUMPY_SEARCHES}
+                given = lines[1:2]
+            for search, settings in searches.items():
+                settings = {**SHORT, **settings}
+                if engine == "numpy":
+                    settings |= {"max_len_a": 0.0, "max_len_b": 30}
+                if "glossary" in settings:
+                    settings["glossary"] = str(inputs / "glossary")
+                key = f"{engine} {precision} {threads} | {name} | {search}"
+                yield key, hypotheses(load_translator(runs, engine, precision, threads, **settings), given)
+
+
+def shipped_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
+    """Translate sentences with a model that is shipped."""
+    inputs = folder / "inputs"
+    lines = (inputs / "sentences").read_text(encoding="utf-8").splitlines()
+    searches: dict[str, dict[str, Any]] = {
+        "greedy": {},
+        "beam": {"beam": 4, "n_best": 2},
+        "kept, beam": {"keep": ALL, "beam": 4},
+    }
+    for search, settings in searches.items():
+        for precision, threads in (("auto", 1), ("auto", 2)) if engine == "cpu" else (("fp32", 1),):
+            translator = load_translator([SHIPPED], engine, precision, threads, **settings)
+            yield f"{engine} {precision} {threads} | shipped | {search}", hypotheses(translator, lines)
+
+
+def reading_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
+    """Score given texts, align them, and read and generate text with language models."""
+    inputs = folder / "inputs"
+    sources = [line.encode() for line in LINES if line]
+    texts = [*sources[1:], sources[0]]
+    for name, model in MODELS.items():
+        runtime = load_runtime(folder / "models" / name, engine, 1)
+        given = sources if model.source else None
+        read = runtime.reader().texts(given, [text + b"\xff" for text in texts])
+        yield f"{engine} | {name} | scores", [[one.log_p.tolist(), one.rank.tolist()] for one in read]
+        for number, attention in enumerate(runtime.attention()):
+            layers = attention.layers(list(zip(sources, texts, strict=True)))
+            weights = [{str(layer): part.tolist() for layer, part in one.items()} for one in layers]
+            yield f"{engine} | {name} | alignment {number}", weights
+    name = "torch" if engine == "pytorch" else "numba"
+    for model_name in ("seq2seq-text", "convs2s-text"):
+        language: Any = bytenmt.LanguageModel.load(folder / "models" / model_name, engine=name, device="cpu")
+        found = language.surprisal((inputs / "train.de").read_text(encoding="utf-8")[:700])
+        yield f"{engine} | {model_name} | bits", [part.tolist() for part in found]
+        for number, sampling in enumerate(({}, {"temperature": 0.6, "top_k": 9}, {"top_p": 0.8})):
+            text = language.generate("Das H", 120, seed=number, **sampling)
+            yield f"{engine} | {model_name} | generated {number}", text
+
+
+def command_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
+    """Run commands whose output is JSON or a table."""
+    inputs, models = folder / "inputs", folder / "models"
+    fixed = ["--engine", "numba", "--threads", "1"]
+    jsonl = ["--format", "jsonl", "--with-source", "--character-bits", "--max-len-b", "20", *fixed]
+    for name in ("bahdanau", "convs2s"):
+        out = run_command("translate", models / name, "-i", inputs / "lines", *jsonl, "--beam-size", "3")
+        yield f"command | {name} | translate", out.splitlines()
+    line = run_command("translate", SHIPPED, "-i", inputs / "sentences", *jsonl, "--keep", "tags,numbers")
+    yield "command | shipped | translate", line.splitlines()
+    score = ["score", models / "luong", "--src", inputs / "valid.en", "--tgt", inputs / "valid.de"]
+    yield "command | luong | score", run_command(*score, "--threads", "1").splitlines()
+    predict = ["predict", models / "convs2s-text", inputs / "valid.de", "--per-byte", "--no-reference"]
+    yield "command | convs2s-text | predict", run_command(*predict, "--threads", "1").splitlines()
+
+
+def document_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
+    """Translate a document of every format."""
+    files = sorted(path for path in (folder / "inputs" / "documents").iterdir())
+    for path in files:
+        output = folder / "scratch" / path.name
+        output.parent.mkdir(exist_ok=True)
+        options = ["--engine", "numba", "--threads", "1", "--max-len-a", "1", "--max-len-b", "10"]
+        options += ["--pair", "en-fr"] if path.suffix in (".tmx", ".xliff", ".po", ".html") else []
+        options += ["--column", "1"] if path.suffix in (".csv", ".tsv") else []
+        for beam in ("1", "3"):
+            arguments = ["translate-file", path, output, "-m", folder / "models" / "convs2s", *options]
+            run_command(*arguments, "--beam-size", beam)
+            yield f"document | {path.suffix} | beam {beam}", output.read_text(encoding="utf-8")
+            output.unlink()
+
+
+# ------------------------------------------------------------------------------- Trainings and plans
+
+
+def digest(arrays: Sequence[Any]) -> str:
+    """Return a hash of the types, shapes and bytes of arrays."""
+    total = hashlib.sha256()
+    for array in arrays:
+        whole = np.ascontiguousarray(array)
+        total.update(f"{whole.dtype} {whole.shape}".encode() + whole.tobytes())
+    return total.hexdigest()[:24]
+
+
+def run_digest(run: Path) -> dict[str, str]:
+    """Return a hash of each tensor in a run's checkpoint files, by the file's kind and the tensor's name."""
+    found: dict[str, str] = {}
+    for path in sorted((run / "checkpoints").glob("*.safetensors")):
+        kind = "trainer" if ".trainer" in path.name else "weights"
+        data = path.read_bytes()
+        header_bytes = int.from_bytes(data[:8], "little")
+        for name, entry in json.loads(data[8 : 8 + header_bytes]).items():
+            if name != "__metadata__":
+                first, last = (8 + header_bytes + offset for offset in entry["data_offsets"])
+                told = f"{entry['dtype']} {entry['shape']} ".encode()
+                found[f"{kind} {name}"] = hashlib.sha256(told + data[first:last]).hexdigest()[:16]
+    return found
+
+
+def training_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
+    """Train small models; and resume trainings that the recording commit has interrupted."""
+    scratch, inputs = folder / "scratch", folder / "inputs"
+    for name, model in MODELS.items():
+        metrics = train(scratch / name, inputs, model, UPDATES["trainings"])
+        bits = [record["train_bits_per_byte"] for record in metrics if "train_bits_per_byte" in record]
+        yield f"training | {name} | bits per byte", bits
+        yield f"training | {name} | whole", run_digest(scratch / name)
+        resumed = scratch / f"{name}-resumed"
+        shutil.copytree(folder / "interrupted" / name, resumed)
+        train(resumed, inputs, model, UPDATES["trainings"], resume=True)
+        yield f"training | {name} | resumed", run_digest(resumed)
+        for path in (scratch / name, resumed):
+            shutil.rmtree(path)
+
+
+def plan_outputs() -> Iterator[tuple[str, Output]]:
+    """Plan epochs of made-up lengths."""
+    generator = np.random.default_rng(4)
+    lengths = tuple(generator.integers(1, 300, 5000).astype(np.int32) for _ in range(2))
+    cases: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "in order": {"shuffle": False},
+        "rounded": {"round_to": 8, "short_first": True},
+        "weighted": {"bounds": np.array([0, 2000, 5000]), "weights": [0.5, 2.25]},
+    }
+    for case, options in cases.items():
+        for epoch in (0, 1):
+            yield (
+                f"plan | {case} | epoch {epoch}",
+                digest(epoch_plan_arrays((lengths[0], lengths[1]), 4000, 3, epoch, **options)),
+            )
+
+
+# ------------------------------------------------------------------------- Recording and comparing
+
+Section = Callable[[Path], Iterator[tuple[str, Output]]]
+SECTIONS: dict[str, Section] = {
+    "plans": lambda folder: plan_outputs(),
+    "trainings": training_outputs,
+    "cpu": lambda folder: search_outputs(
+        folder, [name for name in (*MODELS, *ENSEMBLES) if not name.endswith("-text")], "cpu"
+    ),
+    "numpy": lambda folder: search_outputs(folder, [*SIZES, "luong-ngrams"], "numpy"),
+    "pytorch": lambda folder: search_outputs(folder, [*SIZES, "bytenet-ngrams", "luong+convs2s"], "pytorch"),
+    "shipped": lambda folder: (one for name in ("cpu", "pytorch") for one in shipped_outputs(folder, name)),
+    "reading": lambda folder: (one for name in ("cpu", "pytorch") for one in reading_outputs(folder, name)),
+    "commands": command_outputs,
+    "documents": document_outputs,
+}
+
+
+def compute(folder: Path, sections: Sequence[str]) -> dict[str, Output]:
+    """Return all outputs by their names, as they come back from JSON."""
+    shutil.rmtree(folder / "scratch", ignore_errors=True)
+    (folder / "scratch").mkdir()
+    outputs: dict[str, Output] = {}
+    for section in sections:
+        begin = time.perf_counter()
+        outputs.update(SECTIONS[section](folder))
+        print(f"{section}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
+    shutil.rmtree(folder / "scratch")
+    return dict(json.loads(json.dumps(outputs)))
+
+
+def record(folder: Path, sections: Sequence[str]) -> None:
+    """Make models and inputs and write their outputs to a folder, which must not hold a recording."""
+    if (folder / "outputs.json").exists():
+        raise SystemExit(f"{folder} holds a recording: remove it first")
+    for name in ("inputs", "models", "interrupted"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    inputs = folder / "inputs"
+    write_inputs(inputs)
+    for name, model in MODELS.items():
+        train(folder / "models" / name, inputs, model, UPDATES["models"])
+        train(folder / "interrupted" / name, inputs, model, UPDATES["interrupted"])
+        if name in DRAFTING:
+            run_command("draft", folder / "models" / name)
+    outputs = compute(folder, sections)
+    for name in MODELS if "trainings" in sections else ():
+        if outputs[f"training | {name} | whole"] != outputs[f"training | {name} | resumed"]:
+            raise SystemExit(f"a resumed training of {name} differs from a whole one already")
+    text = json.dumps({"commit": commit(), "outputs": outputs}, indent=0, ensure_ascii=False)
+    (folder / "outputs.json").write_text(text, encoding="utf-8")
+    print(f"{len(outputs)} outputs of {commit()} recorded in {folder}")
+
+
+def commit() -> str:
+    """Return the checked-out commit, with a plus sign where files differ from it."""
+    root = Path(__file__).resolve().parents[2]
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", "-C", root, *arguments], capture_output=True, text=True).stdout.strip()
+
+    return git("rev-parse", "--short", "HEAD") + "+" * bool(git("status", "--porcelain", "-uno"))
+
+
+def compare(folder: Path, sections: Sequence[str], show: int) -> int:
+    """Compare this commit's outputs with those recorded, and return the number that differ."""
+    recorded = json.loads((folder / "outputs.json").read_text(encoding="utf-8"))
+    outputs = compute(folder, sections)
+    expected = recorded["outputs"]
+    missing = sorted(expected.keys() - outputs.keys()) if len(sections) == len(SECTIONS) else []
+    different, ties = [], []
+    for name, output in outputs.items():
+        if name not in expected:
+            different.append((name, "not recorded"))
+            continue
+        exact = not name.startswith("pytorch")
+        difference = first_difference(expected[name], output, exact)
+        if difference and not exact and are_ties(expected[name], output):
+            ties.append((name, difference))
+        elif difference:
+            different.append((name, difference))
+    for title, found in (("DIFFERENT", different), ("TIE", ties)):
+        for name, difference in found[:show]:
+            print(f"{title}  {name}\n    {difference}")
+        if len(found) > show:
+            print(f"{title}  … and {len(found) - show} more")
+    for name in missing:
+        print(f"MISSING  {name}")
+    n = len(different) + len(missing)
+    print(
+        f"{len(outputs)} outputs of {commit()} compared with {recorded['commit']}:"
+        f" {n} different, {len(ties)} ties"
+    )
+    return n
+
+
+def first_difference(expected: Output, found: Output, exact: bool, where: str = "") -> str | None:
+    """Return where two outputs first differ and how, None where they do not. exact: numbers are compared to
+    the last bit."""
+    if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        for index, pair in enumerate(zip(expected, found, strict=True)):
+            difference = first_difference(*pair, exact, f"{where}[{index}]")
+            if difference:
+                return difference
+        return None
+    if isinstance(expected, dict) and isinstance(found, dict) and expected.keys() == found.keys():
+        for key in expected:
+            difference = first_difference(expected[key], found[key], exact, f"{where}[{key}]")
+            if difference:
+                return difference
+        return None
+    if isinstance(expected, float) and isinstance(found, float) and not exact and close(expected, found):
+        return None
+    return None if expected == found else f"{where}: {expected!r} -> {found!r}"[:600]
+
+
+def close(one: float, other: float) -> bool:
+    """Return whether two numbers agree to TOLERANCE."""
+    return one == other or math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+
+
+def are_ties(expected: Output, found: Output) -> bool:
+    """Return whether two lists of hypotheses of each line have the same scores, though other texts."""
+    try:
+        lines = list(zip(expected, found, strict=True))
+        pairs = [pair for line in lines for pair in zip(*line, strict=True)]
+        return all(close(one[2], other[2]) for one, other in pairs)
+    except (TypeError, ValueError, IndexError):
+        return False
+
+
+# ------------------------------------------------------------------------------------------- Times
+
+
+def times(folder: Path, label: str) -> None:
+    """Append start times and decoding rates to FOLDER/times.jsonl, the best of several tries."""
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+
+    def seconds(code: list[str], given: str = "") -> float:
+        begin = time.perf_counter()
+        subprocess.run(
+            [sys.executable, *code], input=given, text=True, env=environment, check=True, capture_output=True
+        )
+        return time.perf_counter() - begin
+
+    translate = ["-m", "bytenmt", "translate", str(SHIPPED), "--threads", "1"]
+    found: dict[str, Any] = {"label": label, "commit": commit()}
+    found["import seconds"] = min(seconds(["-c", "import bytenmt"]) for _ in range(5))
+    found["first line seconds"] = min(seconds(translate, "A man.\n") for _ in range(5))
+    lines = SENTENCES * 8
+    for engine, settings in (("cpu", {}), ("cpu", {"beam": 4}), ("pytorch", {}), ("pytorch", {"beam": 4})):
+        for case, keep in (("", {}), (", kept", {"keep": ALL})):
+            options: Any = {**settings, **keep}
+            translator = load_translator([SHIPPED], engine, "fp32", 1, **options)
+            texts, best = translator.translate(lines), math.inf
+            for _ in range(3):
+                begin = time.perf_counter()
+                translator.translate(lines)
+                best = min(best, time.perf_counter() - begin)
+            name = f"{engine} beam {options.get('beam', 1)}{case} bytes a second"
+            found[name] = sum(len(text.encode()) for text in texts) / best
+    with open(folder / "times.jsonl", "a", encoding="utf-8") as file:
+        file.write(json.dumps(found) + "\n")
+    print(json.dumps(found, indent=1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", choices=("record", "compare", "times"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("label", nargs="?", default="")
+    parser.add_argument("--only", nargs="+", choices=tuple(SECTIONS), default=list(SECTIONS))
+    parser.add_argument("--show", type=int, default=20, help="differences that are printed in full")
+    asked = parser.parse_args()
+    if asked.what == "record":
+        record(asked.folder.resolve(), asked.only)
+    elif asked.what == "times":
+        times(asked.folder.resolve(), asked.label)
+    elif compare(asked.folder.resolve(), asked.only, asked.show):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
