@@ -53,7 +53,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What the package gives, imported when it is asked for: `import bytenmt` imports nothing else."""
+    """Import a public name when it is first used, so that `import bytenmt` stays quick."""
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'bytenmt' has no attribute {name!r}")

@@ -1,6 +1,4 @@
-"""Files that are whole or not there, written under a temporary name and then renamed; and files that anybody
-may have written, read up to a limit.
-"""
+"""Write files atomically, by renaming a temporary file, and read untrusted files up to a limit."""
 
 from __future__ import annotations
 
@@ -17,23 +15,25 @@ SUFFIX = ".tmp"
 
 
 def temporary(path: Path, unique: str = "") -> Path:
-    """The name under which a file is written, in the same folder, before it gets its own. unique: where one
-    process writes the same file several times at once."""
+    """Return the temporary name, in the same folder, under which a file is written.
+
+    unique: a suffix for a process that writes the same file several times at once.
+    """
     return path.with_name(f".{path.name}.{os.getpid()}{unique}{SUFFIX}")
 
 
 @contextmanager
 def replacing(path: Path, *, unique: str = "", sync: bool = True) -> Iterator[BinaryIO]:
-    """A file to write, which becomes `path` when the block ends well and is gone when it does not: a reader
-    sees the old file or the new one, never a part.
+    """Open a file that replaces `path` when the context ends without an exception, and is deleted otherwise.
 
-    sync: it outlives a power cut. unique: see temporary. Raises OSError.
+    Readers see the old file or the complete new one. sync: flush it to the disk, so that it survives a power
+    cut. unique: see temporary. Raises OSError.
     """
     written = temporary(path, unique)
     with suppress(FileNotFoundError):
-        written.unlink()  # of a killed process of the same number
+        written.unlink()  # left by a killed process with the same id
     try:
-        # "x" makes the file: it would not follow a link that somebody has put there.
+        # "x" creates the file: a symbolic link that somebody has put there is not followed.
         with open(written, "xb") as file:
             yield file
             file.flush()
@@ -49,14 +49,14 @@ def replacing(path: Path, *, unique: str = "", sync: bool = True) -> Iterator[Bi
 
 
 def replace_synced(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Write these parts, one behind the other, as `path`; see replacing. Raises OSError."""
+    """Write the concatenated parts to `path` atomically; see replacing. Raises OSError."""
     with replacing(path) as file:
         for part in parts:
             file.write(part)
 
 
 def make_folder_of(path: Path) -> None:
-    """Make the folder in which a file is to be written, where it is missing. Raises BytenmtError."""
+    """Create the folder of a file if it is missing. Raises BytenmtError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -75,7 +75,7 @@ def read_limited(path: Path, most_bytes: int) -> bytes:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder, new and gone, outlive a power cut. Raises OSError."""
+    """Flush a folder's directory entries to the disk, so that they survive a power cut. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

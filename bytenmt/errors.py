@@ -1,12 +1,14 @@
-"""What can go wrong in a user's hands: every such error is one line that says what to do.
+"""Exceptions for the user, each with a message of one line that says what to do.
 
-And how a foreign text, a file's name say, is shown in a line for a terminal.
+Also `printable`, which shows foreign text, such as a file name, in a line for a terminal.
 """
 
 
 def printable(text: object) -> str:
-    """A text on one line in which nothing is a command for a terminal: what Python's repr would not show as
-    it is stands as an escape sequence, \\xff a byte of a file's name that is not UTF-8."""
+    """Return a text on one line without terminal commands.
+
+    Characters that Python's repr would escape are escaped; \\xff is a byte of a file name that is not UTF-8.
+    """
     whole = str(text)
     if whole.isprintable():
         return whole
@@ -14,43 +16,43 @@ def printable(text: object) -> str:
 
 
 def _escaped(letter: str) -> str:
-    if "\udc80" <= letter <= "\udcff":  # how Python holds such a byte
+    if "\udc80" <= letter <= "\udcff":  # Python's surrogate escapes for such bytes
         return f"\\x{ord(letter) - 0xDC00:02x}"
     return ascii(letter)[1:-1]
 
 
 class BytenmtError(Exception):
-    """An error for the user: what was got, what was expected, what to do. The command exits with 1."""
+    """An error whose message tells the user what is wrong and what to do. Commands exit with 1."""
 
     def __str__(self) -> str:
         return printable(super().__str__())
 
 
 class ConfigError(BytenmtError):
-    """A configuration key, type or value that does not fit; the message names its path."""
+    """An unknown configuration key, or a value of a wrong type or range; the message has the key's path."""
 
 
 class SettingError(ConfigError, ValueError):
-    """A setting of a translation that does not exist, or a value that it cannot have; also a ValueError."""
+    """An unknown setting of a translation, or an invalid value; also a ValueError."""
 
 
 class DataError(BytenmtError):
-    """A text file that cannot be used."""
+    """A text file that cannot be read or used."""
 
 
 class CheckpointError(BytenmtError):
-    """A run folder or a checkpoint that cannot be used."""
+    """A run folder or a checkpoint that cannot be read or used."""
 
 
 class DeviceError(BytenmtError):
-    """A device that is not there."""
+    """A device that is not available."""
 
 
-EXTRAS = {"torch": "train", "sacrebleu": "train"}  # packages, and the extras of this one that bring them
+EXTRAS = {"torch": "train", "sacrebleu": "train"}  # imported packages, and the extras that install them
 
 
 def missing_package(error: ModuleNotFoundError) -> str:
-    """What to install; raises the error again where it is no package of an extra."""
+    """Return a message that says what to install; re-raise an error for any other package."""
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS:
         raise error

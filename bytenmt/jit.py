@@ -1,8 +1,8 @@
-"""`njit`, the one way in which this package compiles with Numba and keeps what is compiled on disk.
+"""Compile functions with Numba and keep the machine code on disk between runs.
 
-Numba's own cache notices a change of the function's file only, cannot do without a folder to write to, and
-takes what it finds there for whole; kernel_cache.py does otherwise, and this file fits it to Numba. Knows
-Numba; knows no kernel.
+Every compiled function of the package uses the decorators of this module. Numba's own cache notices only
+changes of the function's own file, needs a folder that it can write to, and trusts whatever lies there;
+kernel_cache.py covers the imported files too, and this module connects it to Numba.
 """
 
 from __future__ import annotations
@@ -31,55 +31,63 @@ from bytenmt.kernel_cache import digest, entry_name, store
 
 VERSIONS = numba.__version__, llvmlite.__version__, np.__version__, EXTENSION_SUFFIXES[0]
 
-# Compiled without counting who refers to an array: where functions hand over records of many arrays, for
-# every row, that would be most of their work. They can make no arrays, and give none back that they were not
-# given; who calls from Python holds on to what it gives.
+# Options for code without reference counting. Where functions pass records of many arrays for every row,
+# counting references would be most of their work. Such functions can allocate no arrays and return only
+# arrays that they were passed; their caller in Python keeps the arguments alive.
 BORROWING: dict[str, Any] = {"_nrt": False} if hasattr(DefaultOptions, "_nrt") else {}
-COUNTING: dict[str, Any] = {name: True for name in BORROWING}  # said, as it is taken over from who calls
+COUNTING: dict[str, Any] = {
+    name: True for name in BORROWING
+}  # explicit, since a callee inherits its caller's options
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_KEPT_ONLY = ContextVar("kept_only", default=False)
+_CACHED_ONLY = ContextVar("cached_kernels_only", default=False)
 
 
-class NotKept(Exception):
-    """A function is not on disk, and was not to be compiled."""
+class KernelNotCached(Exception):
+    """Raised inside cached_kernels_only for a function whose machine code is not on disk."""
 
 
 @contextmanager
-def kept_only() -> Iterator[None]:
-    """Inside, this thread compiles nothing: NotKept is raised where a function is not there yet."""
-    before = _KEPT_ONLY.set(True)
+def cached_kernels_only() -> Iterator[None]:
+    """While the context is open, raise KernelNotCached in this thread instead of compiling."""
+    before = _CACHED_ONLY.set(True)
     try:
         yield
     finally:
-        _KEPT_ONLY.reset(before)
+        _CACHED_ONLY.reset(before)
 
 
 def njit(function: Function) -> Function:
-    """Compile with Numba: without the interpreter lock, and kept on disk between runs.
+    """Compile a function with Numba, releasing the interpreter lock, and cache it on disk.
 
-    What is kept goes with the function's file and all that this file imports from this package, so a compiled
-    function may use what other files define.
+    The cache key covers the function's file and all files of this package that it imports, so a compiled
+    function may use constants and functions of other files.
     """
     return _kept(numba.njit(nogil=True)(function), function)
 
 
 def njit_borrowing(function: Function) -> Function:
-    """njit for a function that makes no arrays, see BORROWING, and that is called from Python alone: what
-    compiled code that calls it would need is not kept with it, and takes half of the time to read it."""
+    """Compile like njit, without reference counting (see BORROWING), a function that only Python calls.
+
+    What compiled callers would need is not stored with it: that takes half of the time of reading it.
+    """
     return _kept(numba.njit(nogil=True, **BORROWING)(function), function, alone=True)
 
 
 def njit_any_order(function: Function) -> Function:
-    """njit for a function whose sums may be taken in any order: a vector's lanes each take a part of one. The
-    order is the machine's, and the same in every run there if no loop that sums also writes to an array: such
-    a loop's lanes depend on how far apart its arrays lie."""
+    """Compile like njit, but let sums be reordered, so that they are computed in SIMD lanes.
+
+    The order depends on the machine. It is the same in every run there as long as no loop that sums also
+    writes to an array: the vectorisation of such a loop depends on the distance between its arrays.
+    """
     return _kept(numba.njit(nogil=True, fastmath={"reassoc", "contract"})(function), function)
 
 
 def uncompiled(function: Function, stand_ins: Mapping[Any, Callable[..., Any]]) -> Function:
-    """The Python of a compiled function and of all that it calls. stand_ins: what is called instead of
-    functions that have no Python."""
+    """Return a compiled function as plain Python, with all compiled functions that it calls.
+
+    stand_ins: replacements of functions that have no Python source.
+    """
     made = {id(compiled): instead for compiled, instead in stand_ins.items()}
 
     def python(value: Any) -> Any:
@@ -100,38 +108,39 @@ def _kept(compiled: Any, function: Function, alone: bool = False) -> Function:
 
 
 class KernelCache(NullCache):
-    """What Numba asks before it compiles, and gives what it has compiled."""
+    """Numba's cache interface of one function, backed by the store of kernel_cache.py."""
 
     def __init__(self, function: Callable[..., Any], alone: bool = False) -> None:
-        """alone: no compiled function calls it."""
+        """alone: whether no compiled function calls this one."""
         self._alone = alone
         file = Path(inspect.getfile(function))
         self._function, self._name = function, f"{file.stem}.{function.__qualname__}"
         try:
-            # Now: what stands in the files later may not be what this process has read.
+            # Read at once: later the files may differ from what this process has imported.
             self._sources: str | None = digest(file)
-        except OSError:  # typed in, or in an archive
+        except OSError:  # defined interactively, or inside an archive
             self._sources = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The function compiled for these types of its arguments, None if there is none."""
+        """Return the cached machine code for these argument types, or None."""
         name = self._entry(sig, target_context.codegen())
         payload = store().read(name) if name else None
         if payload is None:
-            if _KEPT_ONLY.get():
-                raise NotKept(self._name)
-            return None  # what compiles refreshes the context
+            if _CACHED_ONLY.get():
+                raise KernelNotCached(self._name)
+            return None  # the compiler refreshes the context itself
         rtsys.initialize(target_context)
         return CompileResult._rebuild(target_context, *pickle.loads(payload))  # type: ignore[no-untyped-call]
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        """Store machine code for these argument types."""
         name = self._entry(sig, data.codegen)
-        if name and not data.library.has_dynamic_globals:  # they are a process' own addresses
+        if name and not data.library.has_dynamic_globals:  # addresses that only this process knows
             parts = _called_alone(data._reduce()) if self._alone else data._reduce()
             store().write(name, dumps(parts))  # type: ignore[no-untyped-call]
 
     def _entry(self, types: Any, codegen: Any) -> str | None:
-        """The entry's name for these types on this machine."""
+        """Return the name of the cache entry for these argument types on this machine."""
         if self._sources is None:
             return None
         code = self._function.__code__
@@ -143,8 +152,11 @@ class KernelCache(NullCache):
 
 
 def record_fields(types: Iterable[Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The name and the fields of every NamedTuple among the types of arguments, and of those inside: compiled
-    code knows fields by their numbers, and Numba's name of the type does not tell them."""
+    """Yield the name and the fields of every NamedTuple among argument types, nested ones included.
+
+    They belong to the cache key: compiled code addresses fields by number, and the name of Numba's type does
+    not contain them.
+    """
     for one in types:
         if isinstance(one, BaseNamedTuple):
             record: Any = one
@@ -154,8 +166,10 @@ def record_fields(types: Iterable[Any]) -> Iterator[tuple[str, tuple[str, ...]]]
 
 
 def _called_alone(parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What Numba keeps of a function, without what it is made part of other functions by: of that only the
-    name by which Python calls it, which Numba looks for there."""
+    """Drop from a compiled function what other compiled functions would link against.
+
+    Only the symbol of its Python wrapper stays, which Numba looks up there.
+    """
     (name, kind, data), function, *rest = parts
     if kind == "object":
         defined = f'@"{function.llvm_cpython_wrapper_name}" = global i8 0'

@@ -1,9 +1,9 @@
-"""Compiled kernels on disk: where they are kept, whom they are taken from, and whether they are whole.
+"""A disk cache of compiled kernels: folders, integrity checks and the digest of the sources.
 
-An entry is one file, written whole or not at all, so that processes that start together do not meet. To read
-one is to unpickle it, which runs what it says: only files and folders that belong to the user or to the
-installation are read. Nothing here stops a program: without a place kernels are compiled again in every run,
-and whoever report_to names is told. Knows folders, bytes and the imports of this package; knows no Numba.
+An entry is one file that is written atomically, so processes that start together do not disturb each other.
+Entries are unpickled, which can run code: only files and folders that belong to the user or to the
+installation are read. No failure here stops a program: without a usable folder the kernels are compiled in
+every run, and a line says so (see report_to).
 """
 
 from __future__ import annotations
@@ -27,21 +27,24 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).parent
 VARIABLE = "NUMBA_CACHE_DIR"  # names the folder; Numba's own
 SUFFIX, TEMPORARY = ".kernel", ".tmp"
-KEPT = 16  # entries of one function: of the latest sources, machines and types
+MAX_ENTRIES = 16  # of one function, the newest ones: of several sources, machines and argument types
 DAY = 24 * 60 * 60  # seconds
 CHECKSUM_BYTES = 32
 
-# from (bytenmt.x) import (a, b), or import (bytenmt.x, bytenmt.y), of a module itself: indented ones, of a
-# function or for type checkers, bind no global name, from which compiled code takes its constants.
+# Matches from (bytenmt.x) import (a, b) and import (bytenmt.x, bytenmt.y) at the beginning of a line.
+# Indented imports, in functions or for type checkers, bind no global name; compiled code reads only those.
 _IMPORT = re.compile(
     r"^(?:from[ \t]+(bytenmt[\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+(bytenmt[^\n]*))",
     re.MULTILINE,
 )
 
 
-class Folder(NamedTuple):
-    """A place for entries. owners: user ids whose files are read; mode: of the folder where it is made;
-    own: made only in what belongs to the user, or to all."""
+class CacheFolder(NamedTuple):
+    """A folder of entries.
+
+    owners: user ids whose files are read. mode: permissions with which the folder is created. own: create it
+    only inside a folder that belongs to the user or is writable by all, as /tmp.
+    """
 
     path: Path
     owners: frozenset[int]
@@ -49,7 +52,7 @@ class Folder(NamedTuple):
     own: bool = False
 
     def read(self, name: str) -> bytes | None:
-        """The payload of an entry; None where there is none to be trusted. A damaged one is thrown away."""
+        """Return the payload of an entry, or None if it is missing or not trusted; delete a damaged one."""
         path = self.path / name
         try:
             self._check()
@@ -61,17 +64,17 @@ class Folder(NamedTuple):
             return None
         payload = data[CHECKSUM_BYTES:]
         whole = data[:CHECKSUM_BYTES] == _checksum(name, payload)
-        with suppress(OSError):  # the installation's are not the user's to change
+        with suppress(OSError):  # the user may not change those of the installation
             if not whole:
                 path.unlink()
             elif status.st_mtime < time() - DAY:
-                os.utime(path)  # see _tidy
+                os.utime(path)  # see _remove_stale
         return payload if whole else None
 
     def write(self, name: str, payload: bytes) -> None:
-        """Raises OSError."""
+        """Write an entry atomically. Raises OSError."""
         if self.own:
-            self._check_ground()
+            self._check_parent()
         self.path.mkdir(self.mode, parents=True, exist_ok=True)
         self._check()
         temporary = self.path / f"{name}.{os.getpid()}.{os.urandom(4).hex()}{TEMPORARY}"
@@ -82,28 +85,31 @@ class Folder(NamedTuple):
             os.replace(temporary, self.path / name)
         finally:
             temporary.unlink(missing_ok=True)
-        self._tidy(name)
+        self._remove_stale(name)
 
     def _check(self) -> None:
-        """Raises OSError where the folder is another's, or a link that another has made."""
+        """Raise OSError if the folder, or a symbolic link to it, belongs to somebody else."""
         self._check_status(os.stat(self.path))
         if self.path.is_symlink():
             self._check_status(os.lstat(self.path))
 
     def _check_status(self, status: os.stat_result) -> None:
-        """Raises OSError where others could have written what is read."""
-        if os.name != "posix":  # access there is not told by owners and modes
+        """Raise OSError if others could have written the file or folder."""
+        if os.name != "posix":  # owners and modes do not describe access there
             return
         if status.st_uid not in self.owners:
             raise PermissionError(errno.EACCES, "belongs to another user", str(self.path))
-        if stat.S_ISLNK(status.st_mode):  # whose mode says nothing
+        if stat.S_ISLNK(status.st_mode):  # its mode is meaningless
             return
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise PermissionError(errno.EACCES, "may be written by others", str(self.path))
 
-    def _check_ground(self) -> None:
-        """Raises OSError where the folder would be made in another user's: `sudo` may leave a user's home to
-        root, whose files would be in the way there. What all may write to, like /tmp, is nobody's."""
+    def _check_parent(self) -> None:
+        """Raise OSError if the folder would be created inside another user's folder.
+
+        With `sudo` a user's home may be root's home folder, where files of root would be in the way. A folder
+        with the sticky bit that all may write to, such as /tmp, is allowed.
+        """
         if os.name != "posix":
             return
         ground = next(folder for folder in (self.path, *self.path.parents) if os.path.lexists(folder))
@@ -111,32 +117,32 @@ class Folder(NamedTuple):
         if status.st_uid != os.geteuid() and not status.st_mode & stat.S_ISVTX:
             raise PermissionError(errno.EACCES, "lies in another user's folder", str(ground))
 
-    def _tidy(self, name: str) -> None:
-        """Remove what nobody will ask for again: all but the function's latest, and what a killed process
-        left."""
+    def _remove_stale(self, name: str) -> None:
+        """Delete all but the newest entries of a function, and temporary files of killed processes."""
         function = name.rpartition("-")[0]
         with suppress(OSError):  # another process does the same
             entries = [(path.stat().st_mtime, path) for path in self.path.iterdir()]
             left = [path for at, path in entries if path.suffix == TEMPORARY and at < time() - DAY]
             same = [one for one in entries if one[1].match(f"{function}-*{SUFFIX}")]
-            for path in left + [path for _, path in sorted(same)[:-KEPT]]:
+            for path in left + [path for _, path in sorted(same)[:-MAX_ENTRIES]]:
                 path.unlink(missing_ok=True)
 
 
-class Store:
-    """Entries in the first folder that takes them; read from all of them, in the same order."""
+class KernelStore:
+    """Several cache folders: entries are written to the first usable one and read from all, in order."""
 
-    def __init__(self, folders: Sequence[Folder]) -> None:
+    def __init__(self, folders: Sequence[CacheFolder]) -> None:
         self._folders = folders
-        self._failed: list[str] = []  # why the first folders take nothing
+        self._failed: list[str] = []  # why the first folders cannot be used
         self._told = False
 
     def read(self, name: str) -> bytes | None:
+        """Return the payload of an entry, or None."""
         found = (folder.read(name) for folder in self._folders)
         return next((payload for payload in found if payload is not None), None)
 
     def write(self, name: str, payload: bytes) -> None:
-        """Keep an entry. Where it is not the first folder that does, or none, a line says so, once."""
+        """Write an entry; tell the user once where this is not possible in the first folder."""
         for folder in self._folders[len(self._failed) :]:
             try:
                 folder.write(name, payload)
@@ -158,45 +164,44 @@ _reporter: list[Reporter | None] = [None]
 
 
 def report_to(reporter: Reporter) -> None:
-    """Whom this process tells where compiled code is kept if that is not where it should be; nobody at
-    first."""
+    """Set the reporter that is told where the cache is, if it is not in the usual folder."""
     _reporter[0] = reporter
 
 
 def tell(line: str) -> None:
-    """A line for the user, if it can be told: nothing here stops a program."""
+    """Show a line to the user through the reporter; does nothing without one, or where it fails."""
     if _reporter[0] is not None:
         with suppress(OSError):
             _reporter[0].say(f"bytenmt: {line}")
 
 
 @cache
-def store() -> Store:
-    """The store of this process."""
-    return Store(folders())
+def store() -> KernelStore:
+    """Return the kernel store of this process."""
+    return KernelStore(folders())
 
 
-def folders() -> list[Folder]:
+def folders() -> list[CacheFolder]:
     """Where entries may be, the best place first: the folder that the environment names, else the package's
     own; the user's cache folder; the user's own one among the temporary files."""
     user = os.geteuid() if os.name == "posix" else 0
     trusted = frozenset({user, 0, PACKAGE.stat().st_uid})
     named = os.environ.get(VARIABLE)
-    found = [Folder(Path(named) / "bytenmt" if named else PACKAGE / "__pycache__" / "kernels", trusted)]
+    found = [CacheFolder(Path(named) / "bytenmt" if named else PACKAGE / "__pycache__" / "kernels", trusted)]
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not base.is_absolute():  # the specification: a relative one is not meant
         base = Path(os.path.expanduser("~"), ".cache")
     if base.is_absolute():  # a user without a home has none
-        found.append(Folder(base / "bytenmt", trusted, 0o700, own=True))
+        found.append(CacheFolder(base / "bytenmt", trusted, 0o700, own=True))
     with suppress(OSError):  # no folder for temporary files
         found.append(
-            Folder(Path(tempfile.gettempdir(), f"bytenmt-{user}"), frozenset({user}), 0o700, own=True)
+            CacheFolder(Path(tempfile.gettempdir(), f"bytenmt-{user}"), frozenset({user}), 0o700, own=True)
         )
     return found
 
 
 def entry_name(function: str, *parts: object) -> str:
-    """The file's name of what was compiled from all of these parts, whose texts tell them apart."""
+    """Return the file name of an entry. parts: everything that the machine code depends on."""
     key = sha256("\0".join(map(str, parts)).encode()).hexdigest()[:32]
     plain = re.sub(r"[^\w.]", "", function)[-100:]
     return f"{plain}-{key}{SUFFIX}"
@@ -204,9 +209,11 @@ def entry_name(function: str, *parts: object) -> str:
 
 @cache
 def digest(file: Path) -> str:
-    """The digest of a Python file and of all files of this package that it imports, or that these import:
-    compiled code may hold constants of theirs. This file is left out: it only keeps what is compiled. Raises
-    OSError."""
+    """Return the digest of a Python file and of all files of this package that it imports, at any depth.
+
+    Compiled code may contain their constants. This file is left out: it only stores machine code. Raises
+    OSError.
+    """
     texts = sorted((str(path.relative_to(PACKAGE.parent)), path) for path in covered(file) if path != file)
     whole = sha256(_read(file).encode())
     for name, path in texts:
@@ -216,7 +223,7 @@ def digest(file: Path) -> str:
 
 @cache
 def covered(file: Path) -> frozenset[Path]:
-    """The files that `digest` covers."""
+    """Return the files that `digest` covers."""
     found, waiting = {file}, [file]
     while waiting:
         new = imported(waiting.pop()) - found - {Path(__file__)}
@@ -227,8 +234,10 @@ def covered(file: Path) -> frozenset[Path]:
 
 @cache
 def imported(file: Path) -> frozenset[Path]:
-    """The files of this package that a module imports at its beginning, but for its __init__.py, which holds
-    nothing that is computed with and names the rest for type checkers."""
+    """Return the files of this package that a module imports by top-level statements.
+
+    The package's own __init__.py is left out: it computes nothing and names the rest for type checkers.
+    """
     found = set()
     for package, names, modules in _IMPORT.findall(_read(file)):
         if not package:
@@ -241,15 +250,14 @@ def imported(file: Path) -> frozenset[Path]:
 
 
 def _names(listed: str) -> Iterator[str]:
-    """a, b as c  # why -> a, b; in parentheses over several lines too."""
+    """Split the names of an import statement: "a, b as c  # comment" gives a and b."""
     text = re.sub(r"#[^\n]*", "", listed)
     return (part.split()[0] for part in text.strip("() \t\r").split(",") if part.split())
 
 
 @cache
 def _file(module: str) -> Path | None:
-    """bytenmt.data.batches -> data/batches.py, bytenmt.data -> data/__init__.py; None for bytenmt, and where
-    there is no such file."""
+    """Return the path of a module: bytenmt.data.batches is data/batches.py; None if there is no such file."""
     parts = module.split(".")[1:]
     there = PACKAGE.joinpath(*parts)
     files = (there.with_suffix(".py"), there / "__init__.py") if parts else ()

@@ -1,6 +1,6 @@
-"""Hash the last n bytes of a text: the one hash of draft tables and of n-gram embeddings.
+"""Hash the last n bytes of a text, for draft tables and for n-gram embeddings.
 
-A text is known by its *word*: its last eight bytes as one integer, the newest byte lowest. A text begins as
+The *word* of a text is its last eight bytes as one integer, the newest byte lowest. A text begins as
 eight BOS bytes. With all arithmetic modulo 2 ** 64,
 
     key = the lowest n bytes of the word

@@ -1,7 +1,7 @@
-"""What the library tells while it works: lines for a person, and how far it is.
+"""Messages and progress of long operations.
 
-Who calls the library gives a Reporter that shows them (cli/progress.py has the terminal's); this one is
-silent. Knows no terminal and no files.
+Callers of the library pass a Reporter that shows them; the base class here is silent, and cli/progress.py
+has one for terminals.
 """
 
 from __future__ import annotations
@@ -15,34 +15,37 @@ from typing import Any
 
 
 class Bar:
-    """How far one piece of work is; shown to nobody."""
+    """The progress of one operation; this base class shows nothing."""
 
     def advance(self, n: float) -> None:
-        """n more units are done."""
+        """Record that n more units are done."""
 
     def show(self, done: float, text: str) -> None:
-        """So many units are done in all, and a few words on them."""
+        """Set the number of units that are done, with a short text."""
 
 
 class Reporter:
-    """Tells nobody."""
+    """Receives messages and progress; this base class ignores them."""
 
     def say(self, line: str) -> None:
-        """A line for a person."""
+        """Show a line to the user."""
 
     def warn(self, line: str) -> None:
-        """A line on something that may be a mistake, or goes less well than it could."""
+        """Show a line about something that may be a mistake, or that could go better."""
         self.say(f"bytenmt: warning: {line}")
 
     @contextmanager
     def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
-        """Inside, how far a piece of work is. total: in units, of which `begun` are done already; unit: "B",
-        " lines", or "" for shares of 1; what: its name."""
+        """Show the progress of an operation while the context is open.
+
+        total: in units, of which `begun` are done already. unit: "B", " lines", or "" for a share of 1.
+        what: the name of the operation.
+        """
         yield Bar()
 
 
 def as_json(event: str, level: str = "info", **more: Any) -> str:
-    """A record of a log: one line of JSON, in ASCII, so that nothing in it is a command for a terminal."""
+    """Return a log record as one line of JSON, in ASCII, so that it cannot contain terminal commands."""
     now = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
     return json.dumps({"time": now, "level": level, "event": event, **more}, default=str)
 

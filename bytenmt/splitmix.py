@@ -1,8 +1,8 @@
-"""Where draws come from: splitmix64 (Steele, Lea and Flood 2014) on the host and in compiled code.
+"""The random numbers of sampling: splitmix64 (Steele, Lea and Flood 2014), in Python and in compiled code.
 
-The same in every NumPy and PyTorch. A draw of a search depends on the seed, the request's number, the text's
-and the byte's, on nothing else: an engine hashes a text's key and the number of the byte,
-`mixed(key + step)`, and takes the highest 24 bits. Knows nothing of what is drawn.
+They do not depend on the versions of NumPy and PyTorch. A sampled byte depends only on the seed and on the
+numbers of the request, of the text and of the byte: an engine hashes the text's key plus the number of the
+byte, `mixed(key + step)`, and takes the highest 24 bits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 def mixed(x: int) -> int:
-    """The generator's number after x, both from 0 to 2 ** 64 - 1; all arithmetic is modulo 2 ** 64."""
+    """Return splitmix64's output for the state x; both are 64-bit unsigned integers."""
     x = (x + GOLDEN) & WORD
     x = ((x ^ (x >> 30)) * FIRST) & WORD
     x = ((x ^ (x >> 27)) * SECOND) & WORD
@@ -27,7 +27,7 @@ def mixed(x: int) -> int:
 
 
 def draw_key(seed: int, number: int, text: int) -> int:
-    """The key of the draws of one text of a request, unsigned."""
+    """Return the 64-bit key from which all bytes of one text of a request are sampled."""
     return mixed(mixed(mixed(seed) + number) + text)
 
 
@@ -38,7 +38,7 @@ def signed(word: int) -> int:
 
 @njit
 def scrambled(z: np.uint64) -> np.uint64:
-    """mixed without the increment, for compiled code: scrambled(x + INCREMENT) is mixed(x)."""
+    """Compute `mixed` without the increment, in compiled code: scrambled(x + INCREMENT) equals mixed(x)."""
     z = (z ^ (z >> _30)) * _FIRST
     z = (z ^ (z >> _27)) * _SECOND
     return z ^ (z >> _31)

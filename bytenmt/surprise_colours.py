@@ -1,4 +1,4 @@
-"""The colours of pages that show what each character cost a model. Knows bits and HTML; no texts."""
+"""Colours for HTML pages that show the bits that a model needs for each character."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def colour(bits: float) -> int:
-    """The number of its colour."""
+    """Return the index in COLOURS for a character that costs so many bits."""
     return bisect_right(BOUNDS, bits)
 
 
 def visible(name: str) -> str:
-    """A character as it can be seen: what has no shape by its number."""
+    """Return a printable form of a character: invisible ones are shown by their code point."""
     if len(name) > 1 or name == "\t" or unicodedata.category(name) not in INVISIBLE:
         return name
     return chr(0x2400 + ord(name)) if ord(name) < 0x20 else f"⟨U+{ord(name):04X}⟩"
 
 
 def rules() -> Iterator[str]:
-    """CSS: the classes c0, c1, … of the colours."""
+    """Yield the CSS rules of the classes c0, c1, … of the colours."""
     for number, colour in enumerate(COLOURS):
         ink = "; color: #fff" if number >= len(COLOURS) - 3 else ""
         yield f".c{number} {{ background: #{colour}{ink} }}\n"
 
 
 def legend() -> Iterator[str]:
-    """HTML: each colour and its bits."""
+    """Yield the HTML of a legend: each colour with its range of bits."""
     for number, (low, high) in enumerate(zip((0, *BOUNDS), (*BOUNDS, None), strict=True)):
         yield f"<s class=c{number}>{f'{low} to {high}' if high else f'{low} bits and more'}</s>"

@@ -1,8 +1,7 @@
-"""The alphabet: an id is a byte, and UTF-8 as a small automaton over bytes.
+"""The alphabet of the models, and UTF-8 as a finite automaton over bytes.
 
-Ids 0x00 to 0xFF are the bytes themselves. UTF-8 never contains the bytes 0xF5 to 0xFF, so the
-control symbols take places there. This file knows numbers and bytes; it does not know files,
-tensors or models.
+The ids 0x00 to 0xFF are the bytes themselves. UTF-8 never contains the bytes 0xF5 to 0xFF, so the
+control symbols PAD, BOS and EOS are among them.
 """
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy.typing as npt
 
 N_IDS = 256
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # some editors begin a file with it
-PAD = 0xFD  # padding is told from lengths; the value only makes mistakes visible
+PAD = 0xFD  # lengths, not this value, say what is padding; the value only makes mistakes visible
 BOS = 0xFE
 EOS = 0xFF
 
@@ -19,8 +18,8 @@ NEWLINE = 0x0A
 CARRIAGE_RETURN = 0x0D
 DELETE = 0x7F
 
-# The states of the automaton: what is still missing of the character that was begun.
-ACCEPT = 0  # nothing: between two characters
+# The states of the automaton: the continuation bytes that the current character still needs.
+ACCEPT = 0  # none: between two characters
 NEED_1 = 1  # one continuation byte
 NEED_2 = 2  # two
 NEED_3 = 3  # three
@@ -29,7 +28,7 @@ AFTER_ED = 5  # two, the first not above 0x9F (a surrogate)
 AFTER_F0 = 6  # three, the first not below 0x90 (an overlong form)
 AFTER_F4 = 7  # three, the first not above 0x8F (over U+10FFFF)
 AFTER_C2 = 8  # one; below 0xA0 it makes a control character (C1)
-REJECT = 9  # never left again
+REJECT = 9  # not UTF-8; never left again
 N_STATES = 10
 
 FORBIDDEN = 255  # the cost of a byte that may not follow
@@ -71,16 +70,18 @@ def _build_tables() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
 
 
 # UTF8_NEXT (N_STATES, N_IDS) uint8: the state after taking a byte in a state; EOS stays in ACCEPT.
-# UTF8_COST (N_STATES, N_IDS) uint8: bytes of room, this one included, that are needed to take the
-# byte and then finish its character. EOS costs 0 and is allowed in ACCEPT only.
-# A decoder allows byte b where UTF8_COST[state, b] <= min(room, LONGEST_CHARACTER): without the
-# minimum, a room of 255 bytes or more would let the FORBIDDEN through.
+# UTF8_COST (N_STATES, N_IDS) uint8: the number of bytes, this one included, that are needed to take the
+# byte and to finish its character. EOS costs 0 and is allowed in ACCEPT only.
+# A decoder with n bytes left allows byte b where UTF8_COST[state, b] <= min(n, LONGEST_CHARACTER): without
+# the minimum, 255 bytes or more would allow FORBIDDEN bytes.
 UTF8_NEXT, UTF8_COST = _build_tables()
 
 
 def decoding_cost(line_ends: bool) -> npt.NDArray[np.uint8]:
-    """A copy of UTF8_COST, (N_STATES, N_IDS) uint8, that forbids the control characters, C0, DEL and C1, but
-    TAB and, where line_ends, those that end a line: a terminal takes the others for commands."""
+    """Return UTF8_COST, (N_STATES, N_IDS) uint8, with control characters (C0, DEL, C1) forbidden.
+
+    TAB is allowed and, if `line_ends`, LF and CR: a terminal takes the others for commands.
+    """
     cost = UTF8_COST.copy()
     kept = {TAB, NEWLINE, CARRIAGE_RETURN} if line_ends else {TAB}
     cost[ACCEPT, [byte for byte in (*range(0x20), DELETE) if byte not in kept]] = FORBIDDEN
@@ -89,11 +90,11 @@ def decoding_cost(line_ends: bool) -> npt.NDArray[np.uint8]:
 
 
 def allowed_bytes(endless: bool) -> npt.NDArray[np.bool_]:
-    """Which bytes may follow: (LONGEST_CHARACTER + 1, N_STATES, N_IDS) bool, by the bytes of room, so many or
-    more, and by the state.
+    """Return the allowed bytes, (LONGEST_CHARACTER + 1, N_STATES, N_IDS) bool.
 
-    No control characters, see decoding_cost; endless: of a text, which has line ends, and EOS only where no
-    room is.
+    The first axis is the number of bytes left, its last index also stands for more; the second is the state
+    of the automaton. Control characters are forbidden, see decoding_cost. endless: for texts, which contain
+    line ends, and EOS only where no byte is left.
     """
     room = np.arange(LONGEST_CHARACTER + 1, dtype=np.uint8)[:, None, None]
     allowed: npt.NDArray[np.bool_] = decoding_cost(line_ends=endless) <= room
@@ -103,9 +104,9 @@ def allowed_bytes(endless: bool) -> npt.NDArray[np.bool_]:
 
 
 def first_invalid(data: bytes) -> int:
-    """The offset of the first byte that belongs to no valid UTF-8 character, -1 if all do.
+    """Return the offset of the first byte that is not valid UTF-8, or -1.
 
-    Of a character that is cut off this is the first byte, as in Python's UnicodeDecodeError.
+    For a truncated character this is its first byte, as in Python's UnicodeDecodeError.
     """
     try:
         data.decode("utf-8")
@@ -115,12 +116,12 @@ def first_invalid(data: bytes) -> int:
 
 
 def repair(data: bytes) -> bytes:
-    """The bytes with U+FFFD where they are not valid UTF-8, as Python's 'replace' puts it."""
+    """Return the bytes with invalid UTF-8 replaced by U+FFFD, as Python's error handler 'replace' does."""
     return data.decode("utf-8", "replace").encode("utf-8")
 
 
 def describe_mistake(path: object, number: int, text: bytes) -> str:
-    """What to tell the user of a line, number from 1, that is not UTF-8."""
+    """Return an error message for a line that is not UTF-8. number: of the line, from 1."""
     offset = first_invalid(text)
     return (
         f"{path}, line {number}, byte offset {offset}: 0x{text[offset]:02X} is not valid UTF-8 "

@@ -20,7 +20,16 @@ from source_tree import MODULES, module_imports
 from bytenmt import jit, kernel_cache
 from bytenmt.cli.main import main
 from bytenmt.cli.progress import Console
-from bytenmt.kernel_cache import KEPT, PACKAGE, SUFFIX, VARIABLE, Folder, Store, digest, folders
+from bytenmt.kernel_cache import (
+    MAX_ENTRIES,
+    PACKAGE,
+    SUFFIX,
+    VARIABLE,
+    CacheFolder,
+    KernelStore,
+    digest,
+    folders,
+)
 from bytenmt.reporter import Reporter
 
 USER = os.geteuid()
@@ -50,17 +59,17 @@ def entries(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"*{SUFFIX}"))
 
 
-def use(monkeypatch: pytest.MonkeyPatch, *places: Folder) -> None:
+def use(monkeypatch: pytest.MonkeyPatch, *places: CacheFolder) -> None:
     """Another process, which keeps entries in these places."""
-    fresh = Store(places)
+    fresh = KernelStore(places)
     monkeypatch.setattr(jit, "store", lambda: fresh)
 
 
-def of_the_user(path: Path) -> Folder:
-    return Folder(path, frozenset({USER}))
+def of_the_user(path: Path) -> CacheFolder:
+    return CacheFolder(path, frozenset({USER}))
 
 
-def out_of_reach(tmp_path: Path) -> Folder:
+def out_of_reach(tmp_path: Path) -> CacheFolder:
     """A folder that cannot be made, not even by root."""
     (tmp_path / "file").touch()
     return of_the_user(tmp_path / "file" / "kernels")
@@ -91,10 +100,10 @@ def test_nothing_is_compiled_where_that_is_not_wanted(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is on disk is read there, what is not is told; behind it all is as ever."""
-    with jit.kept_only():
+    with jit.cached_kernels_only():
         assert was_kept(another_process())
     use(monkeypatch, of_the_user(tmp_path / "empty"))
-    with pytest.raises(jit.NotKept, match="scaled"), jit.kept_only():
+    with pytest.raises(jit.KernelNotCached, match="scaled"), jit.cached_kernels_only():
         another_process()(14)
     assert not was_kept(another_process())
 
@@ -276,7 +285,7 @@ def test_the_commands_tell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 
 def start_cold(barrier: Barrier, path: Path, results: Any) -> None:
-    store = Store([of_the_user(path)])
+    store = KernelStore([of_the_user(path)])
     jit.store = lambda: store  # type: ignore[assignment]
     compiled = another_process()
     barrier.wait(PATIENCE)
@@ -299,17 +308,17 @@ def test_processes_that_start_together_do_not_meet(tmp_path: Path) -> None:
 def test_old_entries_go(tmp_path: Path) -> None:
     """All but a function's latest; other functions' stay, and so do those that are read now and then."""
     place = of_the_user(tmp_path)
-    for i in range(KEPT):
+    for i in range(MAX_ENTRIES):
         place.write(f"one-{i:032}{SUFFIX}", b"")
         os.utime(tmp_path / f"one-{i:032}{SUFFIX}", (i, i))
     place.write(f"onetwo-{0:032}{SUFFIX}", b"")
     (tmp_path / f"x-1{SUFFIX}.7.ab.tmp").touch()
     os.utime(tmp_path / f"x-1{SUFFIX}.7.ab.tmp", (0, 0))
     assert place.read(f"one-{0:032}{SUFFIX}") == b""
-    place.write(f"one-{KEPT:032}{SUFFIX}", b"")
+    place.write(f"one-{MAX_ENTRIES:032}{SUFFIX}", b"")
     left = {path.name for path in tmp_path.iterdir()}
     assert f"one-{1:032}{SUFFIX}" not in left
-    assert len(left) == KEPT + 1
+    assert len(left) == MAX_ENTRIES + 1
 
 
 @pytest.fixture
@@ -456,7 +465,7 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_users_folders_are_closed_to_others(tmp_path: Path) -> None:
-    place = Folder(tmp_path / "deep" / "own", frozenset({USER}), 0o700, own=True)
+    place = CacheFolder(tmp_path / "deep" / "own", frozenset({USER}), 0o700, own=True)
     place.write("one-1", b"x")
     assert place.path.stat().st_mode & 0o777 == 0o700
     assert place.read("one-1") == b"x"
@@ -478,7 +487,7 @@ def test_a_link_must_be_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_nothing_is_made_in_anothers_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Folder(tmp_path / ".cache" / "own", frozenset({USER, USER + 1}), 0o700, own=True)
+    place = CacheFolder(tmp_path / ".cache" / "own", frozenset({USER, USER + 1}), 0o700, own=True)
     monkeypatch.setattr("os.geteuid", lambda: USER + 1)
     with pytest.raises(PermissionError, match="another user's"):
         place.write("one-1", b"x")

@@ -32,7 +32,7 @@ from bytenmt.decoding.names import AUTO
 from bytenmt.decoding.reading import Reading
 from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.translator import Translator
-from bytenmt.jit import NotKept
+from bytenmt.jit import KernelNotCached
 from bytenmt.kernel_cache import PACKAGE
 from bytenmt.reporter import Reporter
 from bytenmt.serve.languages import Direction
@@ -94,8 +94,8 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     call = compilation.call_all
 
     def call_all(*given: Any) -> None:
-        if not there[0] and jit._KEPT_ONLY.get():
-            raise NotKept
+        if not there[0] and jit._CACHED_ONLY.get():
+            raise KernelNotCached
         if not there[0]:
             there.append(True)
         call(*given)

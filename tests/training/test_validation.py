@@ -22,7 +22,7 @@ from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.loading import of_models
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.translator import Translator
-from bytenmt.jit import NotKept
+from bytenmt.jit import KernelNotCached
 from bytenmt.models import build_model
 from bytenmt.storage.manifest import METRICS
 from bytenmt.training import validation
@@ -115,7 +115,7 @@ def test_without_kernels_pytorch_decodes(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def call_all(*_: Any) -> None:
         if not there[0]:
-            raise NotKept
+            raise KernelNotCached
 
     class Child:
         stdin = None

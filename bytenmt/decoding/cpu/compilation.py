@@ -28,7 +28,7 @@ from bytenmt.decoding.cpu.program.packed_model import PackedModel
 from bytenmt.decoding.cpu.program.programs import pack_model
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.scheduler import decode
-from bytenmt.jit import NotKept, kept_only
+from bytenmt.jit import KernelNotCached, cached_kernels_only
 from bytenmt.kernel_cache import PACKAGE, digest, folders
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.storage.parameters import parameter_shapes
@@ -62,9 +62,9 @@ def call_all(packed: Sequence[PackedModel], source: bool) -> None:
 def is_cached(packed: Sequence[PackedModel], source: bool) -> bool:
     """Load the kernels from disk; False where they are not there."""
     try:
-        with kept_only():
+        with cached_kernels_only():
             call_all(packed, source)
-    except NotKept:
+    except KernelNotCached:
         return False
     return True
 
