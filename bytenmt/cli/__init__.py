@@ -1,1 +1,1 @@
-"""The commands: parse, call one function, print."""
+"""Commands: each parses its options, calls one function and prints the result."""

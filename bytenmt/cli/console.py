@@ -1,6 +1,6 @@
-"""What the commands share: files in and out, how much is told, and errors as one line with an exit code.
+"""Shared parts of the commands: files, verbosity, and errors as one line with an exit code.
 
-Knows click and the operating system; knows no models, and imports nothing heavy.
+Imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QUIET, VERBOSE = "bytenmt.quiet", "bytenmt.verbose"  # in click's meta, which a 
 
 
 def _how_much_is_told() -> list[click.Parameter]:
-    """-q and -v, before or behind a command's name."""
+    """Return the options -q and -v, which may stand before or after the name of a command."""
 
     def note(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
         def keep(ctx: click.Context, _: click.Parameter, given: bool) -> None:
@@ -67,7 +67,7 @@ class Command(click.Command):
 
 
 class SubGroup(click.Group):
-    """A command that is several, each with -q and -v."""
+    """A group of commands, each with -q and -v."""
 
     command_class = Command
 
@@ -77,8 +77,10 @@ class SubGroup(click.Group):
 
 
 class CommandGroup(click.Group):
-    """Turns what can go wrong in a user's hands into one line and an exit code. modules: the commands, and
-    the modules beside this one that define them, imported when they are asked for."""
+    """The main group: imports the modules of commands on demand and reports a BytenmtError as one line.
+
+    modules: names of the commands and of the modules in this package that define them.
+    """
 
     command_class = Command
 
@@ -98,7 +100,7 @@ class CommandGroup(click.Group):
         return command
 
     def every(self) -> dict[str, click.Command]:
-        """All commands by name, their modules imported."""
+        """Return all commands by name; imports their modules."""
         found = {name: self.get_command(None, name) for name in self._modules}
         return {name: command for name, command in found.items() if command is not None}
 
@@ -135,12 +137,12 @@ class CommandGroup(click.Group):
 
 
 def say(text: object) -> None:
-    """A line on stderr that may hold names and texts of anybody's."""
+    """Print a line on stderr; names and texts in it may contain any characters."""
     click.echo(printable(text), err=True)
 
 
 def detail(text: object, tell: Callable[[str], None] = say) -> None:
-    """A line on stderr, or told otherwise, for those who gave -v."""
+    """Print a line on stderr, or pass it to `tell`, if -v was given."""
     context = click.get_current_context(silent=True)
     if context is not None and context.meta.get(VERBOSE):
         tell(f"bytenmt: {text}")
@@ -152,7 +154,7 @@ def _tell(error: OSError) -> None:
 
 @contextmanager
 def _printable_usage() -> Iterator[None]:
-    """Usage errors, which click tells, name what was given."""
+    """Make the values that click repeats in usage errors printable."""
     try:
         yield
     except click.UsageError as error:
@@ -163,15 +165,15 @@ def _printable_usage() -> Iterator[None]:
 
 
 def dash(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
-    """`-` is the standard stream, as if the option were left out."""
+    """Return None for `-`, which means the standard stream, as if the option were left out."""
     return None if path == Path("-") else path
 
 
 def standard_input() -> BufferedReader:
-    """Standard input under a reader of its own.
+    """Open standard input with a reader of its own.
 
-    Python's own, sys.stdin.buffer, has a lock that a waiting thread would hold while the program
-    ends, which Python takes for a fatal error.
+    Python's own, sys.stdin.buffer, has a lock that a waiting thread would hold while the program ends, which
+    Python takes for a fatal error.
     """
     if sys.stdin is None:
         raise BytenmtError("standard input is closed: give the text by -i FILE")
@@ -179,7 +181,9 @@ def standard_input() -> BufferedReader:
 
 
 def standard_input_size() -> int | None:
-    """Its bytes from here on where it is a regular file; None for a pipe or a terminal."""
+    """Return the bytes of standard input from here on if it is a regular file, else None (a pipe or
+    terminal).
+    """
     if sys.stdin is None:
         return None
     status = os.fstat(sys.stdin.fileno())
@@ -210,7 +214,7 @@ def check_streams(input: Path | None, output: Path | None) -> None:
 
 
 def _regular(path: Path | None, stream: TextIO | None) -> os.stat_result | None:
-    """The status of a regular file, by its name or as a standard stream; None of anything else."""
+    """Return the status of a regular file or standard stream; None for anything else."""
     try:
         status = os.stat(path) if path is not None else os.fstat(stream.fileno()) if stream else None
     except (OSError, ValueError):  # not there, or no file of the operating system
@@ -220,7 +224,7 @@ def _regular(path: Path | None, stream: TextIO | None) -> os.stat_result | None:
 
 @contextmanager
 def writer(path: Path | None) -> Iterator[BinaryIO]:
-    """Standard output, or a file that is there only when it is whole."""
+    """Open standard output, or a file that appears only when it is complete."""
     if path is None:
         if sys.stdout is None:
             raise BytenmtError("standard output is closed: give a file by -o FILE")
@@ -236,7 +240,7 @@ def writer(path: Path | None) -> Iterator[BinaryIO]:
 
 
 def commit() -> list[str]:
-    """["commit …"], with -dirty after a change, where this is a source checkout; else nothing."""
+    """Return ["commit …"] in a source checkout, with -dirty if it has changes; else an empty list."""
     checkout = Path(__file__).parents[2]
     if not (checkout / ".git").exists():
         return []
@@ -249,7 +253,7 @@ def commit() -> list[str]:
 
 
 def completing(names: Sequence[str], files: bool = False) -> Callable[..., list[CompletionItem]]:
-    """What a shell is told of a word that may be one of these names, or a file's."""
+    """Return a function that completes a word in the shell from names, and from files if `files`."""
 
     def complete(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
         items = [CompletionItem(name) for name in names if name.startswith(begun)]
@@ -259,7 +263,7 @@ def completing(names: Sequence[str], files: bool = False) -> Callable[..., list[
 
 
 def one_run(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The run that is given as -m RUN or as RUN, as the argument `run`."""
+    """Pass the run that is given as -m RUN or as RUN as the argument `run`."""
 
     @wraps(command)
     def call(*, run: Path | None, named_run: Path | None, **more: Any) -> Any:
@@ -271,7 +275,7 @@ def one_run(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def all_runs(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The runs that are given as -m RUN and as RUN, as the argument `runs`."""
+    """Pass the runs that are given as -m RUN and as RUN as the argument `runs`; at least one."""
 
     @wraps(command)
     def call(*, runs: tuple[Path, ...], **more: Any) -> Any:
@@ -281,7 +285,7 @@ def all_runs(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def any_runs(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, where there may be none."""
+    """Pass the runs that are given as -m RUN and as RUN as the argument `runs`; there may be none."""
 
     @wraps(command)
     def call(*, runs: tuple[Path, ...], more_runs: tuple[Path, ...], **more: Any) -> Any:
@@ -291,7 +295,7 @@ def any_runs(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def there(given: Any) -> Any:
-    """The run or the runs. Raises UsageError for none."""
+    """Return the run or runs. Raises UsageError if there is none."""
     if not given:
         raise click.UsageError("Missing the run: give RUN, or -m RUN.")
     return given

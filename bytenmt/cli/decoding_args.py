@@ -1,6 +1,6 @@
-"""What the options of translate and evaluate mean together: settings, an engine, and the form of answers.
+"""Turn the options of translate and evaluate into settings, an engine and an output format.
 
-Knows the options by name; prints nothing, and imports PyTorch only where an engine or an alignment needs it.
+Imports PyTorch only if an engine or an alignment needs it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 class Answers(NamedTuple):
-    """How answers are wanted; see the options of the same names. alignment: None where it was not said."""
+    """The options that describe the output; each field is named like its option.
+
+    alignment: None if neither --alignment nor --no-alignment was given.
+    """
 
     format: str = "text"
     alignment: bool | None = None
@@ -49,19 +52,21 @@ AS_OPTION = {"beam": "--beam-size"}  # whose name is not that of its setting
 
 
 def engine_spec(decoding: Mapping[str, Any], device: str, threads: int | None) -> EngineSpec:
-    """The engine that is asked for."""
+    """Return the engine that the options ask for."""
     return EngineSpec(decoding["engine"], device, decoding["precision"], threads, decoding["draft"])
 
 
 def settings(decoding: Mapping[str, Any], answers: Answers | None = None) -> Settings:
-    """What the options of a search say, without those of the engine. Raises BytenmtError for what does not go
-    together or would be ignored."""
+    """Return the settings of the search from the options; the options of the engine are left out.
+
+    Raises BytenmtError for options that contradict each other or would be ignored.
+    """
     given = named_settings(decoding, answers)
     return Settings.of(given, lambda name: AS_OPTION.get(name, f"--{name.replace('_', '-')}"))
 
 
 def named_settings(decoding: Mapping[str, Any], answers: Answers | None = None) -> dict[str, Any]:
-    """The same by their names, not yet checked together; unlike Settings they can be sent to a process."""
+    """Return the settings of the search by name, not yet checked together; they can be sent to a process."""
     given = {
         name: value
         for name, value in decoding.items()
@@ -79,7 +84,7 @@ def named_settings(decoding: Mapping[str, Any], answers: Answers | None = None) 
 
 
 def utf8(text: str, option: str) -> bytes:
-    """What a command line has as text, as the bytes that they were. Raises BytenmtError."""
+    """Return the bytes of a command line argument. Raises BytenmtError if they are not valid UTF-8."""
     data = text.encode("utf-8", "surrogateescape")
     at = first_invalid(data)
     if at >= 0:
@@ -88,8 +93,10 @@ def utf8(text: str, option: str) -> bytes:
 
 
 def form(asked: Answers, settings: Settings, group: Group | None) -> OutputFormat | None:
-    """How answers are written, None for a text that is shown while it is decoded. Raises BytenmtError for
-    what does not go together."""
+    """Return the output format, or None for text that is shown while it is decoded.
+
+    Raises BytenmtError for options that contradict each other.
+    """
     if asked.format != "jsonl":
         for option, given in (
             ("--alignment", asked.alignment is not None),
@@ -120,8 +127,11 @@ def form(asked: Answers, settings: Settings, group: Group | None) -> OutputForma
 
 
 def with_alignment(shape: OutputFormat | None, runtime: Runtime, wanted: bool | None) -> OutputFormat | None:
-    """The same form, with alignments where it has room for them and one of the runs has attention; wanted:
-    None where it was not said. Raises BytenmtError where they are wanted and cannot be had."""
+    """Return the output format with alignments, if it has a field for them and a run has attention.
+
+    wanted: whether alignments were asked for; None if neither way. Raises BytenmtError if they were asked for
+    and no run has attention.
+    """
     if not isinstance(shape, JsonLines) or wanted is False:
         return shape
     align = aligner(runtime)
@@ -131,7 +141,7 @@ def with_alignment(shape: OutputFormat | None, runtime: Runtime, wanted: bool | 
 
 
 def aligner(runtime: Runtime) -> Align | None:
-    """What finds the links of lines, where one of the runs has attention."""
+    """Return a function that aligns lines with their translations, or None if no run has attention."""
     if not any(tells_alignment(run.config.model) for run in runtime.runs):
         return None
     from bytenmt.evaluation.alignment import Aligner
@@ -141,7 +151,9 @@ def aligner(runtime: Runtime) -> Align | None:
 
 @contextmanager
 def with_page(shape: OutputFormat | None, asked: Answers, runtime: Runtime) -> Iterator[OutputFormat | None]:
-    """The same form, with a page of its answers where one is asked for, which is whole at the end."""
+    """Return the output format that also writes an HTML page, if one is asked for; the page is complete at
+    the end.
+    """
     if asked.html is None or shape is None:
         yield shape
         return
@@ -161,8 +173,10 @@ def made_with(
     buffer_size: int,
     errors: str,
 ) -> Callable[[], dict[str, Any]]:
-    """What makes all that the bytes of a translation depend on besides its lines, as JSON values by their
-    options' names."""
+    """Return a function that gives everything the output depends on besides the lines, as JSON values.
+
+    The keys are the names of the options; `translate --resume` compares them with those of the first run.
+    """
 
     spec, search = runtime.spec, replace(asked.options, tracker=None)
 
@@ -198,7 +212,7 @@ def made_with(
 
 
 def _kept(rules: Rules | None) -> dict[str, Any]:
-    """What is asked to be kept, as JSON values."""
+    """Return the constraints as JSON values."""
     if rules is None:
         return {}
     glossary = None if rules.named is None else _sha256(Path(rules.named))
@@ -206,7 +220,7 @@ def _kept(rules: Rules | None) -> dict[str, Any]:
 
 
 def _sha256(file: Path) -> str:
-    """Of a file that was read just now. Raises BytenmtError."""
+    """Return the SHA-256 of a file as hex digits. Raises BytenmtError if it cannot be read any more."""
     try:
         with open(file, "rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()
@@ -215,7 +229,7 @@ def _sha256(file: Path) -> str:
 
 
 def provenance(runtime: Runtime) -> list[str]:
-    """What a score was made with, besides its signature."""
+    """Return what a score was made with besides its signature: configuration, update, precision and engine."""
     told = []
     for run in runtime.runs:
         update = "unknown" if run.facts.update is None else run.facts.update
@@ -226,7 +240,9 @@ def provenance(runtime: Runtime) -> list[str]:
 
 
 def described(runtime: Runtime, seconds: float) -> Iterator[str]:
-    """What was loaded and what decodes it, a line each. seconds: that loading took."""
+    """Yield a line for each model that was loaded and one for the engine. seconds: the time that loading
+    took.
+    """
     spec = runtime.spec
     for run in runtime.runs:
         update = "unknown" if run.facts.update is None else run.facts.update
@@ -240,7 +256,9 @@ def described(runtime: Runtime, seconds: float) -> Iterator[str]:
 
 
 def opposed(runs: Sequence[Run]) -> Iterator[str]:
-    """A warning for every two runs of which one learnt to write the files that the other one reads."""
+    """Yield a warning for every two runs of which one was trained to write the files that the other one
+    reads.
+    """
     for number, run in enumerate(runs):
         for other in runs[:number]:
             shared = _files(run, "src") & _files(other, "tgt") | _files(run, "tgt") & _files(other, "src")
@@ -252,6 +270,6 @@ def opposed(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _files(run: Run, side: str) -> set[str]:
-    """The training files of a run that have one side of the pairs alone."""
+    """Return the training files of a run that contain one side of the pairs only."""
     files = [corpus.src if side == "src" else corpus.tgt for corpus in run.facts.corpora]
     return {file for file in files if file is not None}

@@ -1,7 +1,4 @@
-"""The texts and the device that a command works on, and what it must have of them before it starts.
-
-Knows runs by what their configuration tells; prints nothing.
-"""
+"""Open the texts and choose the device of a command, and check them before the work starts."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ HELD = 1 << 26  # bytes of a packed text to translate that are in memory at most
 
 
 def torch_device(name: str, threads: int | None) -> torch.device:
-    """The device to run on, this process' own under torchrun; the number of CPU threads set."""
+    """Return the device to run on (that of this process under torchrun) and set the number of CPU threads."""
     import torch
 
     from bytenmt.data.device import pick_device
@@ -39,7 +36,7 @@ def torch_device(name: str, threads: int | None) -> torch.device:
 
 
 def check_source(run: Path, has_source: bool, src: Path | None) -> None:
-    """Raise BytenmtError where a source is missing, or would be ignored; has_source: of the run."""
+    """Raise BytenmtError if a source is missing or would be ignored. has_source: whether the run has one."""
     if has_source and src is None:
         raise BytenmtError(f"{run} was trained with a source: give it by --src")
     if src is not None and not has_source:
@@ -47,14 +44,14 @@ def check_source(run: Path, has_source: bool, src: Path | None) -> None:
 
 
 def check_pairs(run: Path, has_source: bool, src: Path | None) -> None:
-    """The same where lines are scored, which a run without a source does not know."""
+    """Raise BytenmtError if the run has no source, or the source is missing: scoring of pairs needs both."""
     if not has_source:
         raise BytenmtError(f"{run} was trained without a source: bytenmt predict evaluates it")
     check_source(run, has_source, src)
 
 
 def text_file(path: Path, errors: str) -> TextFile:
-    """A text file with at least one line; a named pipe, which is read once, is one too."""
+    """Open a text file with at least one line; a named pipe is read once."""
     from bytenmt.data.text_file import TextFile
 
     text = TextFile.open(path, errors, reporter=Console(), pipe=True)
@@ -63,8 +60,11 @@ def text_file(path: Path, errors: str) -> TextFile:
 
 
 def to_translate(path: Path, errors: str) -> TextFile | BufferedReader:
-    """A text file with at least one line; of a named pipe, or a packed file of more than HELD bytes, which
-    may be more than the memory holds and is unpacked once before, a stream of its lines. Raises DataError."""
+    """Open a text file with at least one line, or a stream of its lines. Raises DataError.
+
+    A stream is returned for a named pipe, and for a packed file of more than HELD bytes, which may be larger
+    than the memory and is unpacked twice.
+    """
     from bytenmt.data.decompress import is_packed, reader, unpacked
     from bytenmt.data.text_file import TextFile, check_file
 
@@ -88,7 +88,7 @@ def to_translate(path: Path, errors: str) -> TextFile | BufferedReader:
 
 
 def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
-    """Two texts as a corpus of all their lines: empty ones and long ones are scored too."""
+    """Open two texts as a corpus of all their lines; empty and long lines are scored too."""
     from bytenmt.data.corpus import ParallelCorpus
 
     source = None if src is None else text_file(src, errors)
@@ -97,7 +97,7 @@ def all_pairs(src: Path | None, tgt: Path, errors: str) -> ParallelCorpus:
 
 
 def hypotheses(translator: Translator, corpus: ParallelCorpus) -> list[Hypothesis]:
-    """The best translation of every source line. In a group only the leading process gets them."""
+    """Return the best translation of every source line; in a group only the leading process gets them."""
     assert corpus.src is not None
     if translator.group is not None and not translator.group.is_leader:
         follow(translator)

@@ -1,6 +1,6 @@
-"""The commands for language models: predict and generate. Parse, call, print; main.py adds them.
+"""The commands for language models: predict and generate.
 
-The heavy imports stand inside the commands.
+Heavy modules are imported inside the commands.
 """
 
 from __future__ import annotations
@@ -153,8 +153,11 @@ def predict(
 def _stream(
     reader: Reader, file: Path | None, chunk: int | None, beside: Sequence[Reference]
 ) -> Iterator[Surprise]:
-    """What the bytes of a file, or of stdin, cost a model without a source; `beside` reads them too. With a
-    progress bar on a terminal."""
+    """Yield the cost of the bytes of a file or of stdin under a model without a source; `beside` reads them
+    too.
+
+    Shows a progress bar on a terminal.
+    """
     from bytenmt.cli.progress import progress
     from bytenmt.data.decompress import is_packed
     from bytenmt.data.text_file import pieces_of
@@ -184,7 +187,9 @@ def _translations(
     errors: str | None,
     beside: Sequence[Reference],
 ) -> Iterator[Surprise]:
-    """What the lines of a file, or of stdin, cost a translation model; `beside` reads all bytes of it."""
+    """Yield the cost of the lines of a file or of stdin under a translation model; `beside` reads the same
+    bytes.
+    """
     from bytenmt.cli import inputs
     from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.data.text_file import TextFile
@@ -202,7 +207,7 @@ def _translations(
 
 
 def _stdin() -> Iterator[bytes]:
-    """Standard input, in the pieces in which it comes."""
+    """Yield standard input in the pieces in which it arrives."""
     with standard_input() as input:
         while piece := input.read1(PIECE):
             yield piece

@@ -1,8 +1,8 @@
-"""Lines read, answered and written in order, however many there are: translate's stdin and files.
+"""Read lines, translate them and write the translations in order, for files and for streams without an end.
 
-A stream is read by a thread of its own into a small buffer. Whoever sends a line and waits gets its answer
-at once; lines that come faster are answered together. Memory is bounded, and when the reader of our output
-is slow, so is our reading. Knows lines and a Translator; knows no models.
+A thread reads a stream into a small buffer. A client that sends a line and waits gets its translation at
+once; lines that arrive faster are translated together. Memory is bounded: if the reader of the output is
+slow, the input is read slowly.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ HEARTBEAT = 60.0  # seconds without a line until the other processes hear that t
 
 
 class Line(NamedTuple):
-    """text: valid UTF-8 without its end; n_read: bytes that it had in the stream; at: time.monotonic()
-    when it came."""
+    """A line of input. text: valid UTF-8 without its end; n_read: its bytes in the stream; at:
+    time.monotonic() of its arrival.
+    """
 
     text: bytes
     n_read: int
@@ -42,15 +43,15 @@ class Line(NamedTuple):
 
 
 class OutputFormat(Protocol):
-    """How answers are written."""
+    """A function that formats translations."""
 
     def __call__(self, answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
-        """first: the number of the first line, from 0; seconds: since each line came."""
+        """Format answers. first: number of the first line, from 0; seconds: since each line arrived."""
         ...
 
 
 class Kept(Protocol):
-    """An output that may be gone on with; see partial_output.Partial."""
+    """An output that a later command can continue; see partial_output.Partial."""
 
     n_answered: int
 
@@ -60,12 +61,12 @@ class Kept(Protocol):
 
 
 def plain(answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
-    """A line for a line: the best translation."""
+    """Format the best translation of each line as a line."""
     return b"".join(answer.hypotheses[0].text + b"\n" for answer in answers)
 
 
 class Waiting:
-    """The lines between the reading thread and the one that answers: so many lines and bytes at most."""
+    """A bounded, thread-safe queue of input lines between the thread that reads and the one that translates."""
 
     def __init__(self, most_lines: int, most_bytes: int) -> None:
         self._lines: deque[Line] = deque()
@@ -76,7 +77,7 @@ class Waiting:
         self._changed = Condition()
 
     def put(self, line: Line) -> None:
-        """Add a line; waits until there is room, or nothing else."""
+        """Add a line; wait until there is room for it."""
         with self._changed:
             while self._lines and (
                 len(self._lines) >= self._most_lines or self._n_bytes + len(line.text) > self._most_bytes
@@ -90,17 +91,17 @@ class Waiting:
             self._changed.notify()
 
     def end(self, error: Exception | None = None) -> None:
-        """No line will come any more; error: why."""
+        """Say that no line follows. error: the reason, if it is one."""
         with self._changed:
             self._ended, self._error = True, error
             self._changed.notify()
 
     def take(self, most: int, patience: float | None = None, whole: bool = False) -> tuple[list[Line], bool]:
-        """Wait for a line, then take what is there; and whether there will be no other.
+        """Wait for a line, then return all lines that are there, and whether the stream has ended.
 
-        patience: seconds until it comes back without a line; None waits for ever. whole: wait until there is
-        no room for more, so that the same lines come together whenever they come. Raises what ended the
-        stream once the lines before it are taken; the whole ones.
+        patience: seconds after which it returns without a line; None waits for ever. whole: wait until the
+        queue is full, so that the same lines are taken together whenever they arrive. Raises the error that
+        ended the stream once the lines before it are taken.
         """
 
         def ready() -> bool:
@@ -121,13 +122,12 @@ class Waiting:
 
 @dataclass(frozen=True, eq=False)
 class Filter:
-    """Answers lines in their order.
+    """Translates lines in order.
 
-    form: how; None shows the bytes of each line as they are decoded. n_waiting: of the lines that are read
-    ahead, and at most translated together. In a group this is for the leading process, while the
-    others follow. kept: an output that tells which lines are answered already, and is told of others; what is
-    answered together then depends on the lines alone, not on when they come. workers: who answer in place of
-    the translator.
+    form: the output format; None shows the bytes of each line as they are decoded. n_waiting: lines that are
+    read ahead, and that are translated together at most. In a group the leading process has a Filter, and the
+    others follow. kept: an output that knows which lines are done; lines are then grouped by their number
+    alone, not by the time of their arrival. workers: processes that translate in place of the translator.
     """
 
     translator: Translator
@@ -158,9 +158,9 @@ class Filter:
     ) -> None:
         """Write a line for each line of a stream.
 
-        errors: what to do with invalid UTF-8, "replace" (U+FFFD) or "strict": DataError with name,
-        line and byte offset, once the lines before it are answered. An OSError of the input is
-        raised here too. size: bytes of the stream, where they are known, for a progress bar.
+        errors: for invalid UTF-8, "replace" (U+FFFD) or "strict": DataError with name, line and byte offset,
+        once the lines before it are written. An OSError of the input is raised here too. size: bytes of the
+        stream, if known, for a progress bar.
         """
         waiting = Waiting(self.buffer_size, BUFFER_BYTES)
         # A daemon: where this loop fails, the thread may be waiting for a line that never comes.
@@ -182,7 +182,9 @@ class Filter:
             self._let_go()
 
     def _skip(self, lines: Sequence[Line], first: int, bar: Bar) -> int:
-        """How many of these lines were answered before; `first` is the number of the first one, from 0."""
+        """Return how many of these lines were done by an earlier command; `first`: number of the first one,
+        from 0.
+        """
         if self.kept is None or first >= self.kept.n_answered:
             return 0
         skipped = lines[: self.kept.n_answered - first]
@@ -191,7 +193,7 @@ class Filter:
         return len(skipped)
 
     def _answer(self, lines: Sequence[Line], first: int, name: str, bar: Bar, reporter: Reporter) -> None:
-        """Translate lines and write them; `first` is the number of the first one, from 0."""
+        """Translate lines and write them; `first`: number of the first one, from 0."""
         group = self.translator.group
         if group is not None and not group.is_leader:
             raise ValueError("only the leading process reads and writes: the others follow()")
@@ -225,7 +227,7 @@ class Filter:
         write(self.translator.answer(texts, first))
 
     def _done(self, lines: Sequence[Line], bar: Bar) -> None:
-        """These lines are written."""
+        """Record that these lines are written."""
         if self.kept is not None and lines:
             self.kept.add([line.text for line in lines])
         bar.advance(sum(line.n_read for line in lines))
@@ -234,7 +236,7 @@ class Filter:
         return self.translator.group is not None and self.translator.group.size > 1
 
     def _let_go(self) -> None:
-        """The others need not follow any longer."""
+        """Tell the other processes of the group that no lines follow."""
         if self.workers is not None:
             self.workers.settle()
         if self.translator.group is not None:
@@ -242,7 +244,7 @@ class Filter:
 
 
 def follow(translator: Translator) -> None:
-    """Take this process' share of what the leading one reads in a Filter, until its end."""
+    """Translate this process' share of the lines that the leading process reads, until they end."""
     if translator.group is None or translator.group.is_leader:
         raise ValueError("the leading process has nobody to follow")
     nothing: tuple[list[bytes], int] | None = None
@@ -253,7 +255,7 @@ def follow(translator: Translator) -> None:
 def warnings_of_pieces(
     translator: Translator, lines: Sequence[bytes], first: int, name: str
 ) -> Iterator[str]:
-    """A warning for each line that is translated in pieces; `first` is the number of the first, from 0."""
+    """Yield a warning for each line that is translated in pieces; `first`: number of the first line, from 0."""
     limit = translator.max_source_bytes
     for number, line in enumerate(lines, first + 1):
         if translator.source and len(line) > limit:
@@ -264,7 +266,7 @@ def warnings_of_pieces(
 
 
 def warnings_of_flags(answers: Sequence[Answer], first: int, name: str) -> Iterator[str]:
-    """A warning for each line of which not all was kept that was asked for."""
+    """Yield a warning for each line that lacks something that was required."""
     for number, answer in enumerate(answers, first + 1):
         if UNMET in (answer.hypotheses[0].flags or ()):
             yield (
@@ -274,7 +276,7 @@ def warnings_of_flags(answers: Sequence[Answer], first: int, name: str) -> Itera
 
 
 def _read(input: BinaryIO, name: str, errors: str, waiting: Waiting) -> None:
-    """The reading thread: put the lines of a stream."""
+    """Put the lines of a stream into the queue; the body of the reading thread."""
     try:
         number = 0
         while line := input.readline(LONGEST_LINE + 1):
@@ -288,8 +290,10 @@ def _read(input: BinaryIO, name: str, errors: str, waiting: Waiting) -> None:
 
 
 def clean(line: bytes, name: str, number: int, errors: str) -> bytes:
-    """A line as TextFile would give it: no line end, no byte order mark, valid UTF-8. number: from 1. Raises
-    DataError where errors is "strict" and it is not UTF-8."""
+    """Return a line as TextFile would: no line end, no byte order mark, valid UTF-8. number: from 1.
+
+    Raises DataError if errors is "strict" and the line is not UTF-8.
+    """
     if line.endswith(b"\n"):
         line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
     if number == 1:

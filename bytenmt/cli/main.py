@@ -1,8 +1,7 @@
-"""The program: its group of commands.
+"""The program `bytenmt`: its group of commands.
 
-A command's module is imported when it is asked for, and what is heavy inside the command, so that --help is
-quick. Results go to stdout, all else to stderr; every BytenmtError is one line there and exit code 1. Nothing
-imports this file.
+The module of a command is imported on demand, and heavy modules inside the command, so that --help is quick.
+Results go to stdout, everything else to stderr; a BytenmtError is one line there and exit code 1.
 """
 
 from __future__ import annotations

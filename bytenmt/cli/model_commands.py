@@ -1,6 +1,6 @@
-"""The commands for what training leaves: average, convert, draft, card. Parse, call, print.
+"""The commands for trained models: average, convert, draft, card and warmup.
 
-The heavy imports stand inside the commands.
+Heavy modules are imported inside the commands.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def convert(
 def _count_profiles(
     src: tuple[Path, ...], tgt: tuple[Path, ...], tsv: tuple[Path, ...], errors: str
 ) -> tuple[str, str]:
-    """Language profiles of the pairs of these files."""
+    """Return the language profiles of the source and target side of these files."""
     from bytenmt.api.training_arguments import training_files
     from bytenmt.data.corpus import ParallelCorpus
     from bytenmt.data.corpus_report import language_profiles
@@ -137,7 +137,7 @@ def _count_drafts(
     text: tuple[Path, ...],
     errors: str,
 ) -> None:
-    """See draft."""
+    """Build the draft table of a run; see the command `draft`."""
     from bytenmt.api.training_arguments import training_files
     from bytenmt.speculative.build import write_table
 
@@ -223,7 +223,7 @@ def card(
 
 
 def _measured(run: Path, runtime: Runtime, src: Path, ref: Path, errors: str, beam: int | None) -> Measured:
-    """See card."""
+    """Measure a model on a test text; see the command `card`."""
     from bytenmt.analysis.measurements import measure
     from bytenmt.cli.inputs import all_pairs, check_pairs
     from bytenmt.decoding.settings import Settings

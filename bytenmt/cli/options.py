@@ -1,4 +1,4 @@
-"""The options of the commands. Knows click and names; imports nothing heavy and checks no more than types."""
+"""Options that several commands share. Imports nothing heavy; checks types and ranges only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST_VALUE = 40  # characters of a value that are told
 
 
 class Whole(click.IntRange):
-    """A whole number within bounds."""
+    """A click type for whole numbers within bounds."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         check_length(self, value, param, ctx)
@@ -30,7 +30,7 @@ class Whole(click.IntRange):
 
 
 class Real(click.FloatRange):
-    """A number within bounds; NaN, which click lets through, lies in none."""
+    """A click type for numbers within bounds; refuses NaN, which click lets through."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         check_length(self, value, param, ctx)
@@ -43,21 +43,21 @@ class Real(click.FloatRange):
 def check_length(
     kind: Whole | Real, value: Any, param: click.Parameter | None, ctx: click.Context | None
 ) -> None:
-    """Fail where a value has more characters than any number in the range, without telling them all."""
+    """Fail if a value has more characters than any number in the range, and show only its beginning."""
     if isinstance(value, str) and len(value) > LONGEST_VALUE:
         told = f"{value[:LONGEST_VALUE]!r}… ({len(value)} characters)"
         kind.fail(f"{told} is not in the range {kind._describe_range()}.", param, ctx)
 
 
 def within(bounds: Bounds) -> Whole | Real:
-    """The type of an option."""
+    """Return the click type for these bounds."""
     if bounds.whole:
         return Whole(int(bounds.low), int(bounds.high), min_open=bounds.open)
     return Real(bounds.low, bounds.high, min_open=bounds.open)
 
 
 def options(*parts: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Several options as one decorator, shown in this order."""
+    """Combine several options into one decorator; --help shows them in this order."""
 
     def add(command: Command) -> Command:
         for part in reversed(parts):
@@ -111,7 +111,7 @@ TOKENIZE = click.option(
 
 
 def preset_option(help: str) -> Callable[[Command], Command]:
-    """--preset, with this help."""
+    """Return the option --preset with this help."""
     return click.option(
         "--preset", metavar="|".join(PRESETS), shell_complete=completing(tuple(PRESETS)), help=help
     )
@@ -129,7 +129,7 @@ MACHINE = options(
 
 
 def errors_option(hidden: bool = False) -> Callable[[Command], Command]:
-    """--errors; hidden: not in the help."""
+    """Return the option --errors. hidden: leave it out of --help."""
     return click.option(
         "--errors",
         type=click.Choice(["replace", "strict"]),
@@ -143,7 +143,7 @@ RUNTIME = options(errors_option(), MACHINE)
 
 
 def corpora(hidden: bool = False) -> Callable[[Command], Command]:
-    """--src, --tgt, --tsv and --text; hidden: not in the help."""
+    """Return the options --src, --tgt, --tsv and --text. hidden: leave them out of --help."""
     help = {
         "--src": "Source text.",
         "--tgt": "Target text, line by line with --src.",
@@ -173,7 +173,7 @@ TEXTS = options(
 
 
 def draft_option(ctx: click.Context, param: click.Parameter, value: str) -> str | int:
-    """-> "auto", "off" or 1 to MOST_DRAFTED."""
+    """Parse the value of --draft: "auto", "off" or a number from 1 to MOST_DRAFTED."""
     if value in (AUTO, OFF):
         return value
     if value not in map(str, range(1, MOST_DRAFTED + 1)):

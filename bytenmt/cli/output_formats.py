@@ -1,7 +1,4 @@
-"""How translations are written besides plain lines: n-best lists as Moses has them, and JSON lines.
-
-Knows what was found for a line; does not know how, and reads and writes nothing.
-"""
+"""Output formats besides plain lines: n-best lists as in Moses, JSON lines, warnings and an HTML page."""
 
 from __future__ import annotations
 
@@ -25,8 +22,9 @@ Align = Callable[[Sequence[Parts]], "Sequence[Sequence[Link]]"]
 
 
 def n_best_list(answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
-    """`sentence ||| text ||| score`, a line for each hypothesis, best first; sentences are counted from 0, as
-    Moses and what reads its lists do."""
+    """Format hypotheses as `sentence ||| text ||| score`, a line each, best first; sentences are counted from
+    0.
+    """
     return b"".join(
         b"%d ||| %b ||| %.6f\n" % (number, hypothesis.text, hypothesis.score)
         for number, answer in enumerate(answers, first)
@@ -36,11 +34,11 @@ def n_best_list(answers: Sequence[Answer], first: int, seconds: Sequence[float])
 
 @dataclass(frozen=True)
 class JsonLines:
-    """An object a line; see `record`.
+    """Format each line as a JSON object; see `record`.
 
-    n_best: how many are wanted: the list is told where it is more than 1. align: see alignment.Aligner.links.
-    with_source: whether the source is told. flag_above: bits per byte from which on a line counts as unsure.
-    characters: whether the bits of every character are told, which the search must have kept.
+    n_best: the number of hypotheses; the list is included if it is more than 1. align: see
+    alignment.Aligner.links. with_source: include the source. flag_above: bits per byte above which a line
+    counts as unsure. characters: include the bits of every character, which the search must have kept.
     """
 
     n_best: int = 1
@@ -59,10 +57,13 @@ class JsonLines:
         return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
 
     def record(self, number: int, answer: Answer) -> dict[str, Any]:
-        """line: from 1, as warnings and editors count; sentence: from 0, as in an n-best list; source: of the
-        line; what `told` tells of the best hypothesis; flags: why a person should look at it, see
-        confidence.flags; characters: each with its bits, the last one is the end; n_best: as of the best of
-        each; alignment: of the best; seconds: from the line's coming to its answer."""
+        """Return the JSON object of a line.
+
+        line: number from 1, as warnings and editors count; sentence: number from 0, as in an n-best list;
+        source; the fields of the best hypothesis; flags: reasons for a review, see confidence.flags;
+        characters: each with its bits, the end of the line last; n_best: the fields of each hypothesis;
+        alignment: of the best one; seconds: from the arrival of the line to its translation.
+        """
         record: dict[str, Any] = {"line": number, "sentence": number - 1}
         source = _source(answer)
         if self.with_source:
@@ -80,7 +81,7 @@ class JsonLines:
 
 @dataclass(frozen=True)
 class Flagged:
-    """Another form, with a warning for each line that a person should look at. above: bits per byte."""
+    """Another format with a warning for each line that needs a review. above: bits per byte."""
 
     form: OutputFormat
     above: float
@@ -96,7 +97,7 @@ class Flagged:
 
 @dataclass(frozen=True)
 class WithPage:
-    """Another form, and the same answers on a page. align: as JsonLines' has it."""
+    """Another format that also adds the translations to an HTML page. align: as in JsonLines."""
 
     form: OutputFormat
     page: ReviewPage
@@ -109,8 +110,11 @@ class WithPage:
 
 
 def told(hypothesis: Hypothesis) -> dict[str, Any]:
-    """A hypothesis for JSON; bits_per_byte: of the text, its end paid for too, None of an empty one;
-    bytes_per_pass: its end counted, where bytes were drafted."""
+    """Return a hypothesis as JSON values.
+
+    bits_per_byte: of the text including EOS, None for an empty text; bytes_per_pass: including EOS, if bytes
+    were drafted.
+    """
     record = {
         "text": hypothesis.text.decode(),
         "score": hypothesis.score,
@@ -127,6 +131,6 @@ def _source(answer: Answer) -> bytes:
 
 
 def _parts(answer: Answer) -> Parts:
-    """Of which the best hypothesis was joined."""
+    """Return source, text and separator of each piece of the line, of the best hypothesis."""
     pairs = zip(answer.pieces, answer.found, strict=True)
     return [(piece.text, found[0].text, piece.joint) for piece, found in pairs]

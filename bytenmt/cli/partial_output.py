@@ -1,10 +1,10 @@
-"""An output file that outlives a kill: what is whole of it lies beside its place, with a note on it.
+"""An output file that survives a kill: its complete part is kept beside it, with a note about it.
 
-    .NAME.part          answers to whole blocks of lines, and perhaps a part of another
-    .NAME.part.json     how many lines and bytes are whole, digests of both, and what answered them
+    .NAME.part          translations of complete blocks of lines, and perhaps a part of the next
+    .NAME.part.json     how many lines and bytes are complete, digests of both, and what made them
 
-The note is replaced atomically, after its bytes are on the disk, so that at any moment of a death it tells
-of bytes that are there. Knows lines and files; knows no models.
+The note is replaced atomically after its bytes are on the disk, so at any moment of a crash it describes
+bytes that are there.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ Count = Annotated[int, Meta(ge=0)]
 
 
 class Note(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is whole of an output file.
+    """Description of the complete part of an output file.
 
-    lines: input lines answered, from the first on. bytes: of their answers. read: digest of these lines.
-    made_with: all that the answers depend on besides. written: digest of the answers' bytes; empty in notes
-    of versions that did not store it.
+    lines: input lines that are done, from the first one on. bytes: of their translations. read: digest of
+    these lines. made_with: everything else that the output depends on. written: digest of the translations'
+    bytes; empty in notes of versions that did not store it.
     """
 
     format: str
@@ -52,11 +52,15 @@ class Note(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Partial:
-    """The output of a translation. file: where the next answers are written; n_answered: the lines whose
-    answers were there when it was opened."""
+    """The output of a translation that a later command can continue.
+
+    file: where the next translations are written; n_answered: lines that were done when it was opened.
+    """
 
     def __init__(self, path: Path, file: BinaryIO, made_with: Mapping[str, Any], note: Note | None) -> None:
-        """path: of the whole file; file: of the part, at the end of what the note tells of."""
+        """Open the output. path: of the complete file; file: the part, positioned after what the note
+        describes.
+        """
         self.path, self.file = path, file
         self.n_answered = note.lines if note else 0
         self._begun = self._whole = self._safe = note  # at the beginning, now, and as the disk has it
@@ -66,7 +70,9 @@ class Partial:
         self._lines, self._synced = 0, time.monotonic()
 
     def skip(self, lines: Sequence[bytes]) -> None:
-        """Lines that were answered before. Raises BytenmtError where they are others than these."""
+        """Check lines that were done before. Raises BytenmtError if they differ from those of the earlier
+        command.
+        """
         self._count(lines)
         begun = self._begun
         if begun is not None and self._lines == begun.lines and self._digest.hexdigest() != begun.read:
@@ -76,14 +82,14 @@ class Partial:
             )
 
     def add(self, lines: Sequence[bytes]) -> None:
-        """Lines whose answers are all written to the file now. Raises OSError."""
+        """Record lines whose translations are all written to the file. Raises OSError."""
         self._count(lines)
         self._whole = Note(FORMAT, self._lines, self.file.tell(), self._digest.hexdigest(), self._made_with)
         if time.monotonic() - self._synced >= EVERY:
             self.sync()
 
     def sync(self) -> None:
-        """What is whole outlives a kill from now on. Raises OSError."""
+        """Make the complete part survive a crash from now on. Raises OSError."""
         if self._whole is not None and self._whole is not self._safe:
             self.file.flush()
             os.fsync(self.file.fileno())
@@ -94,7 +100,9 @@ class Partial:
             self._safe, self._synced = self._whole, time.monotonic()
 
     def finish(self) -> None:
-        """The part becomes the file. Raises BytenmtError where the input ended too early, OSError."""
+        """Rename the part to the complete file. Raises BytenmtError if the input ended too early, and
+        OSError.
+        """
         if self._lines < self.n_answered:
             raise BytenmtError(
                 f"--resume: the input has {self._lines:,} lines, and {self.path} was begun with more: give"
@@ -106,7 +114,7 @@ class Partial:
         note_path(self.path).unlink(missing_ok=True)
 
     def leave(self) -> None:
-        """After an error: keep what is whole and say so, or leave nothing."""
+        """After an error, keep the complete part and say so, or leave nothing."""
         with suppress(OSError):
             self.sync()
         if self._safe is None:
@@ -144,7 +152,7 @@ def note_path(path: Path) -> Path:
 
 
 def check_resume(output: Path | None, resume: bool) -> None:
-    """Raise BytenmtError where there is no file that could be gone on with."""
+    """Raise BytenmtError if --resume is given without a file that could be continued."""
     if resume and not _is_file(output):
         raise BytenmtError("--resume goes on with a file: give it by -o FILE")
 
@@ -153,10 +161,10 @@ def check_resume(output: Path | None, resume: bool) -> None:
 def keeping_writer(
     output: Path | None, made_with: Callable[[], Mapping[str, Any]], resume: bool
 ) -> Iterator[tuple[BinaryIO, Partial | None]]:
-    """Where to write answers; and for a regular file the Partial to tell of them, which becomes the file when
-    all has gone well. made_with: makes what the answers depend on, JSON values.
+    """Open the output; yield the file and, for a regular file, the Partial that records progress.
 
-    Raises BytenmtError where another process writes the same file, or where resume cannot go on.
+    The part becomes the file if everything went well. made_with: gives what the output depends on as JSON
+    values. Raises BytenmtError if another process writes the same file, or if --resume cannot continue it.
     """
     if not _is_file(output):
         with writer(output) as file:
@@ -192,12 +200,12 @@ def keeping_writer(
 
 
 def _is_file(output: Path | None) -> bool:
-    """A regular file, there or not yet; no device and no standard output."""
+    """Return whether the output is or will be a regular file, not a device or standard output."""
     return output is not None and (output.is_file() or not output.exists())
 
 
 def _begin_anew(path: Path, size: int) -> None:
-    """Forget what a stopped translation left, aloud where it is something."""
+    """Delete the part that an earlier command left, with a message if it is not empty."""
     try:
         note = _read(path)
     except BytenmtError:
@@ -211,8 +219,11 @@ def _begin_anew(path: Path, size: int) -> None:
 
 
 def _continued(path: Path, file: BinaryIO, size: int, made_with: Mapping[str, Any]) -> Note | None:
-    """Return the note to go on from, None where nothing is whole yet. Raises BytenmtError where it does not
-    fit what is asked for now, or the bytes of the part, of which there are `size`."""
+    """Return the note to continue from, or None if nothing is complete yet.
+
+    Raises BytenmtError if the note does not fit the options, or the bytes of the part, of which there are
+    `size`.
+    """
     note = _read(path)
     if note is None:
         return None
@@ -238,7 +249,7 @@ def _continued(path: Path, file: BinaryIO, size: int, made_with: Mapping[str, An
 
 
 def _read(path: Path) -> Note | None:
-    """The note of a file's part, if there is one. Raises BytenmtError where it is damaged."""
+    """Return the note of a file's part, or None. Raises BytenmtError if it is damaged."""
     try:
         note = msgspec.json.decode(read_limited(note_path(path), MOST_NOTE), type=Note)
     except FileNotFoundError:

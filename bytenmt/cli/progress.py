@@ -1,8 +1,7 @@
-"""What a person sees of work that takes its time: lines on stderr, and a bar under them on a terminal.
+"""Show the progress of long work: lines on stderr, and a bar below them on a terminal.
 
-Off a terminal, a training tells how far it is every half minute, with the time of day and how long is left;
-as records of JSON where a program reads them.
-Knows stderr; imports nothing heavy before a bar is drawn.
+Off a terminal, a training prints a line every half minute, with the time of day and the time left; or JSON
+records for programs. Imports nothing heavy before a bar is drawn.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ SHARES = "{desc}{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"  # of 
 
 
 class Console(Reporter):
-    """Lines and bars on stderr."""
+    """Print lines and bars on stderr."""
 
     def __init__(self) -> None:
         self._bars: list[Bar] = []
 
     def say(self, line: str) -> None:
-        """See Reporter. A bar gives way; off a terminal the line begins with the time of day."""
+        """Print a line; see Reporter. A bar gives way; off a terminal the line begins with the time of day."""
         if os.environ.get("RANK", "0") != "0":  # a job of several processes says it once
             return
         line = printable(line)
@@ -42,7 +41,7 @@ class Console(Reporter):
 
     @contextmanager
     def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
-        """See Reporter."""
+        """Show a progress bar; see Reporter."""
         terminal = sys.stderr is not None and sys.stderr.isatty()
         bar: Any = _Drawn(total, unit, begun, what) if terminal else Bar() if unit else _Logged(total, begun)
         self._bars.append(bar)
@@ -55,30 +54,30 @@ class Console(Reporter):
 
 
 class Records(Console):
-    """The same as records of JSON, one a line."""
+    """Print JSON records on stderr, one a line, in place of lines and bars."""
 
     def say(self, line: str) -> None:
-        """See Reporter."""
+        """Print a record with a line; see Reporter."""
         self.tell(line)
 
     def warn(self, line: str) -> None:
-        """See Reporter."""
+        """Print a record with a warning; see Reporter."""
         self.tell(line, "warning")
 
     def tell(self, event: str, level: str = "info", **more: Any) -> None:
-        """A record; a job of several processes tells it once, but what goes wrong in any of them."""
+        """Print a record. In a job of several processes only one prints it, unless it is an error."""
         if level == "error" or os.environ.get("RANK", "0") == "0":
             _write(as_json(event, level, **more))
 
     @contextmanager
     def bar(self, total: float, unit: str, begun: float = 0.0, what: str = "") -> Iterator[Bar]:
-        """See Reporter: of a training alone."""
+        """Print records of a training's progress; see Reporter."""
         yield Bar() if unit else _Recorded(self, total, begun)
 
 
 @contextmanager
 def told_as(form: str) -> Iterator[Console]:
-    """Who tells in this form, text or json; as JSON an error that ends the work is a record too."""
+    """Yield the console for this form, text or json; with json an error that ends the work is a record too."""
     if form == "text":
         yield Console()
         return
@@ -92,7 +91,7 @@ def told_as(form: str) -> Iterator[Console]:
 
 @contextmanager
 def progress(total: float | None, unit: str) -> Iterator[tuple[Bar, Reporter]]:
-    """A bar, where the total is known, and what writes lines above it."""
+    """Yield a bar, if the total is known, and a reporter that prints lines above it."""
     console = Console()
     if total is None:
         yield Bar(), console
@@ -102,7 +101,7 @@ def progress(total: float | None, unit: str) -> Iterator[tuple[Bar, Reporter]]:
 
 
 class _Drawn(Bar):
-    """On a terminal."""
+    """A progress bar on a terminal."""
 
     def __init__(self, total: float, unit: str, begun: float, what: str) -> None:
         from tqdm import tqdm  # here: off a terminal its import is not worth its time
@@ -127,8 +126,9 @@ class _Drawn(Bar):
 
 
 class _Logged(Bar):
-    """Off a terminal: now and then a line on the progress, with the time that is left once it can be told;
-    every line has the time of day."""
+    """Progress off a terminal: a line from time to time, with the time of day and, once it can be estimated,
+    the time left.
+    """
 
     def __init__(self, total: float, begun: float) -> None:
         self.total, self.begun, self.done = total, begun, begun
@@ -141,21 +141,21 @@ class _Logged(Bar):
             self.progress(f"{done / self.total:.0%}, {text}", self.left())
 
     def progress(self, line: str, seconds: float | None) -> None:
-        """Write how far it is. seconds: that are left, None where it cannot be told."""
+        """Print a line about the progress. seconds: that are left; None if that is not known yet."""
         self.say(line if seconds is None else f"{line}, {duration(seconds)} left")
 
     def say(self, line: str) -> None:
         _write(f"{time.strftime('%H:%M:%S')} {line}")
 
     def left(self) -> float | None:
-        """Seconds, once it can be told."""
+        """Return the seconds that are left, or None if they cannot be estimated yet."""
         if not self.begun < self.done < self.total:
             return None
         return (time.monotonic() - self.started) / (self.done - self.begun) * (self.total - self.done)
 
 
 class _Recorded(_Logged):
-    """The same as records."""
+    """Progress as JSON records."""
 
     def __init__(self, records: Records, total: float, begun: float) -> None:
         super().__init__(total, begun)
@@ -167,7 +167,7 @@ class _Recorded(_Logged):
 
 
 def duration(seconds: float) -> str:
-    """For people: 40 s, 12 min, 3 h 05 min."""
+    """Format seconds for people: 40 s, 12 min, 3 h 05 min."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

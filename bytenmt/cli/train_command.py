@@ -1,6 +1,6 @@
-"""The command that trains. Parse, call, print; main.py adds it.
+"""The command `train`.
 
-The heavy imports stand inside the command, so that --help is quick.
+Heavy modules are imported inside the command, so that --help is quick.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bytenmt.errors import BytenmtError, printable
 
 
 class Every(click.ParamType):  # type: ignore[type-arg]  # which is generic in the latest alone
-    """Updates, or a time."""
+    """A click type for a number of updates or a time."""
 
     name = "UPDATES|TIME"
 

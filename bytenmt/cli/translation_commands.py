@@ -1,6 +1,6 @@
-"""The commands for translation models: translate and score. Parse, call, print; main.py adds them.
+"""The commands for translation models: translate and score.
 
-The heavy imports stand inside the commands.
+Heavy modules are imported inside the commands.
 """
 
 from __future__ import annotations
@@ -160,8 +160,10 @@ def score(
 
 
 def loaded_runs(runs: tuple[Path, ...], wanted: EngineSpec, leads: bool, at_once: bool = False) -> Runtime:
-    """The runs that decide together; a warning where they seem not to belong together. leads: whether this
-    process tells; at_once: see loading.load_runs."""
+    """Load the models that decide together; warn if their translation directions differ.
+
+    leads: whether this process prints; at_once: see loading.load_runs.
+    """
     from bytenmt.cli import decoding_args
     from bytenmt.decoding.loading import load_runs
 

@@ -1,1 +1,1 @@
-"""Scores of translations, and which source character is meant."""
+"""Scores of translations, likelihood and character alignment."""

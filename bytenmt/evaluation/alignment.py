@@ -1,7 +1,6 @@
-"""Which source character each output character was made from: the attention's weights, folded from bytes.
+"""Align output characters with source characters by the attention weights, summed from bytes to characters.
 
-The weights come from one teacher-forced pass over a text that any engine has found. Knows readers of
-attention by their contract; does not know how text is decoded.
+The weights come from one teacher-forced pass over a text that any engine has produced.
 """
 
 from __future__ import annotations
@@ -17,8 +16,11 @@ from bytenmt.decoding.reading import Attention, Weights
 
 
 class Link(NamedTuple):
-    """An output character and the source character that it attends to most. bytes, chars: where each begins
-    and ends (not included) in its text; weight: the attention's share, mean over the output's bytes."""
+    """An output character and the source character that it attends to most.
+
+    bytes, chars: begin and end (exclusive) of each in its text; weight: the share of attention, averaged over
+    the output character's bytes.
+    """
 
     bytes: tuple[int, int]
     chars: tuple[int, int]
@@ -27,7 +29,7 @@ class Link(NamedTuple):
     weight: float
 
     def shifted(self, n_bytes: int, n_chars: int, source_bytes: int, source_chars: int) -> Link:
-        """The same in texts that have so much before these."""
+        """Return the link for texts that have so many bytes and characters before these."""
         return Link(
             _moved(self.bytes, n_bytes),
             _moved(self.chars, n_chars),
@@ -43,14 +45,16 @@ def _moved(span: tuple[int, int], by: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Aligner:
-    """Models with attention; of several, the mean of their weights."""
+    """Aligns texts by one model with attention, or by the mean weights of several."""
 
     models: Sequence[Attention]
 
     def weights(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[Weights]:
-        """(source, text) without EOS -> for each (bytes of the text, bytes of the source + 1): a row for each
-        byte that was predicted, a column for each source byte and its EOS; the mean over layers. Where
-        nothing was, as for an empty line, no model is asked."""
+        """Return the attention weights of each pair (source, text) without EOS, averaged over layers.
+
+        Each is (bytes of the text, bytes of the source + 1): a row for each predicted byte, a column for each
+        source byte and its EOS. For an empty line no model is asked.
+        """
         asked = [i for i in range(len(pairs)) if pairs[i][1]]
         found = [np.zeros((len(text), len(source) + 1), np.float32) for source, text in pairs]
         for model in self.models if asked else ():
@@ -59,8 +63,10 @@ class Aligner:
         return found
 
     def links(self, lines: Sequence[Sequence[tuple[bytes, bytes, bytes]]]) -> list[list[Link]]:
-        """For each line, whose pieces are (source, text, joint), the links of the pieces one after another;
-        the joint stands behind the piece in the source and in the text, and has no link."""
+        """Return the links of each line, whose pieces are (source, text, separator).
+
+        The separator follows its piece in both texts and has no link.
+        """
         pairs = [(source, text) for line in lines for source, text, _ in line]
         weights = iter(self.weights(pairs))
         found = []
@@ -77,8 +83,11 @@ class Aligner:
 
 
 def fold(weights: Weights, source: bytes, text: bytes) -> list[Link]:
-    """weights (bytes of the text, bytes of the source + 1) -> a link for each character of the text; none
-    where the source is empty. A source character's weight is the sum over its bytes."""
+    """Return a link for each character of the text; none if the source is empty.
+
+    weights: (bytes of the text, bytes of the source + 1). The weight of a source character is the sum over
+    its bytes.
+    """
     source_spans, spans = _characters(source), _characters(text)
     if not source_spans or not spans:
         return []
@@ -91,8 +100,11 @@ def fold(weights: Weights, source: bytes, text: bytes) -> list[Link]:
 
 
 def by_character(weights: Weights, source: bytes, text: bytes) -> npt.NDArray[np.float64]:
-    """weights (bytes of the text, bytes of the source + 1) -> (characters of the text, those of the source
-    + 1): the sum over a source character's bytes, the mean over those of the text's, which is not empty."""
+    """Sum weights (bytes of the text, bytes of the source + 1) to (characters of the text, of the source +
+    1).
+
+    Weights are summed over the bytes of a source character and averaged over those of a text character.
+    """
     source_starts = [start for start, _ in _characters(source)]
     of_source = np.add.reduceat(weights, [*source_starts, len(source)], axis=1)
     starts, ends = zip(*_characters(text), strict=True)
@@ -102,6 +114,6 @@ def by_character(weights: Weights, source: bytes, text: bytes) -> npt.NDArray[np
 
 
 def _characters(text: bytes) -> list[tuple[int, int]]:
-    """Where each character of valid UTF-8 begins and ends."""
+    """Return begin and end of each character of valid UTF-8."""
     starts = [i for i, byte in enumerate(text) if byte & 0xC0 != 0x80]
     return list(zip(starts, [*starts[1:], len(text)], strict=False))

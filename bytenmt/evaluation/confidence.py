@@ -1,4 +1,4 @@
-"""Whether bits per byte find the translations that are wrong. Knows numbers and texts; no models."""
+"""Measure how well bits per byte find wrong translations."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from sacrebleu.metrics.chrf import CHRF
 
 
 class Found(NamedTuple):
-    """n_wrong of n lines are not their reference. area: under the curve of right alarms over false ones, the
-    chance that a wrong line cost more than a right one, None where there are not both; correlation: of the
-    lines' ranks by bits with those by chrF (Spearman's), None where all are alike."""
+    """How well bits per byte find wrong lines.
+
+    n_wrong: of n lines that differ from their reference. area: under the ROC curve, the probability that a
+    wrong line has more bits than a right one, None if all lines are right or all wrong; correlation:
+    Spearman's, of bits with chrF, None if all values are equal.
+    """
 
     n: int
     n_wrong: int
@@ -22,7 +25,7 @@ class Found(NamedTuple):
 
 
 def confidence(bits: Sequence[float], texts: Sequence[str], references: Sequence[str]) -> Found:
-    """bits: per byte of each translation."""
+    """Compare bits per byte of each translation with whether it equals its reference."""
     wrong = np.array([text != reference for text, reference in zip(texts, references, strict=True)], bool)
     metric = CHRF()
     chrf = [
@@ -40,7 +43,7 @@ def confidence(bits: Sequence[float], texts: Sequence[str], references: Sequence
 
 
 def _ranks(values: Sequence[float]) -> npt.NDArray[np.float64]:
-    """From 1, equal values sharing the mean of theirs."""
+    """Return ranks from 1; equal values share their mean rank."""
     _, index, counts = np.unique(np.asarray(values, np.float64), return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts - 1) / 2)[index]

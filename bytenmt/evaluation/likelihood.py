@@ -1,7 +1,6 @@
-"""How likely given targets are to a model: natural log-probabilities and bits per byte.
+"""Compute natural log-probabilities and bits per byte of given targets.
 
-Bits per byte is the sum of -log2 p over the target, EOS included, divided by the target's bytes without
-EOS. Knows readers by their contract.
+Bits per byte is the sum of -log2 p over the target, EOS included, divided by the target's bytes without EOS.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ LINES_AT_ONCE = 100  # whose readings are in memory; one process reads all of th
 def log_probabilities(
     reader: Reader, corpus: ParallelCorpus, group: Group | None = None
 ) -> npt.NDArray[np.float64]:
-    """Natural log-probability of every kept pair's target, EOS included: (m,) in the corpus' order.
+    """Return the natural log-probability of every kept pair's target, EOS included: (m,) in the corpus'
+    order.
 
     group: the processes that share the lines, each with this model and corpus; every one gets all values.
     """
@@ -44,5 +44,5 @@ def log_probabilities(
 
 
 def bits_per_byte(log_p: npt.NDArray[np.float64], target_lengths: npt.NDArray[np.int32]) -> float:
-    """log_p (m,) natural, EOS included; target_lengths (m,) bytes without EOS."""
+    """Return bits per byte. log_p (m,): natural, EOS included; target_lengths (m,): bytes without EOS."""
     return -float(log_p.sum()) / math.log(2) / max(1, int(target_lengths.sum(dtype=np.int64)))

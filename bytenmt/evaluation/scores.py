@@ -1,4 +1,4 @@
-"""sacreBLEU's scores of decoded text with their signature. Does not know how text is decoded."""
+"""Score decoded text by sacreBLEU, with its signatures."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Byte language models: bits of every byte, what they are held against, and text drawn from them."""
+"""Byte language models: bits of every byte, baselines and generation."""

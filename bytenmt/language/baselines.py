@@ -1,6 +1,6 @@
-"""What a figure of a language model is held against: a byte n-gram of the run's own training text, and xz.
+"""Baselines for language models: a byte n-gram of the run's own training text, and xz.
 
-Both read the evaluated bytes as they come. Knows files and bytes; no models.
+Both read the evaluated bytes as they arrive.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ NAMES: dict[Smoothing, str] = {"witten-bell": "Witten-Bell", "kneser-ney": "modi
 
 
 class Reference(Protocol):
-    """What reads the evaluated bytes too."""
+    """A baseline that reads the evaluated bytes too."""
 
     def add(self, data: bytes) -> None:
-        """The next bytes."""
+        """Read the next bytes."""
 
     def lines(self) -> Iterator[str]:
-        """For people; the stream has ended."""
+        """Yield the result as lines for people, after the end of the stream."""
 
 
 def references(facts: Facts, source: bool) -> tuple[list[Reference], list[str]]:
-    """Those that a run can be held against, and why one is missing. facts, source: of the run; with a source
-    there is no n-gram: it reads none."""
+    """Return the baselines for a run, and a reason for each that is missing.
+
+    facts, source: of the run; a run with a source has no n-gram baseline, which would not see the source.
+    """
     if source:
         return [Compressed()], []
     try:
@@ -43,25 +45,25 @@ def references(facts: Facts, source: bool) -> tuple[list[Reference], list[str]]:
 
 
 class Compressed:
-    """What `xz -9` makes of a stream."""
+    """The size of a stream compressed by `xz -9`."""
 
     def __init__(self) -> None:
         self._packer = lzma.LZMACompressor(preset=PRESET)
         self._n_packed = self._n_bytes = 0
 
     def add(self, data: bytes) -> None:
-        """The next bytes."""
+        """Read the next bytes."""
         self._n_bytes += len(data)
         self._n_packed += len(self._packer.compress(data))
 
     def lines(self) -> Iterator[str]:
-        """For people; the stream has ended."""
+        """Yield the bits per byte as a line, after the end of the stream."""
         self._n_packed += len(self._packer.flush())
         yield f"reference, xz -{PRESET}: {8 * self._n_packed / max(1, self._n_bytes):.4f}"
 
 
 class Counted:
-    """What n-grams of a text make of a stream. training: the text's files as bytes (uint8)."""
+    """The cost of a stream under n-grams of a text. training: the text's files as bytes (uint8)."""
 
     def __init__(self, training: Sequence[Bytes]) -> None:
         n_bytes = sum(map(len, training))
@@ -79,7 +81,7 @@ class Counted:
         self._before = np.zeros(ORDER, np.uint8)
 
     def add(self, data: bytes) -> None:
-        """The next bytes."""
+        """Read the next bytes."""
         text = np.frombuffer(data, np.uint8)
         for smoothing, model in self._models.items():
             self._bits[smoothing] += float(model.bits(text, self._before).sum())
@@ -87,7 +89,7 @@ class Counted:
         self._n_bytes += len(text)
 
     def lines(self) -> Iterator[str]:
-        """For people; the stream has ended."""
+        """Yield the bits per byte of each smoothing as a line, after the end of the stream."""
         for smoothing, bits in self._bits.items():
             figure = bits / max(1, self._n_bytes)
             yield f"reference, order-{ORDER} n-gram, {NAMES[smoothing]}{self._share}: {figure:.4f}"

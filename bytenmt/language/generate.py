@@ -1,7 +1,4 @@
-"""Text drawn from a language model, as it comes: a stream of whole characters.
-
-Knows engines by their protocol and runs through the runtime; no models.
-"""
+"""Sample text from a language model as a stream of whole characters."""
 
 from __future__ import annotations
 
@@ -25,10 +22,10 @@ def generate(
     top_p: float = 1.0,
     seed: int = 0,
 ) -> Iterator[bytes]:
-    """The prompt and up to n_bytes more, drawn byte by byte: always valid UTF-8, line ends included.
+    """Yield the prompt and up to n_bytes more, sampled byte by byte: always valid UTF-8, line ends included.
 
-    runtime: of runs without a source; n_bytes: see bounds.N_BYTES; the rest: see interface.Options. It is
-    less than n_bytes only where the next character had no room. Raises SettingError before it draws.
+    runtime: of runs without a source; n_bytes: see bounds.N_BYTES; the rest: see interface.Options. The text
+    has less than n_bytes only if the next character had no room. Raises SettingError before the first byte.
     """
     if runtime.source:
         raise SettingError("the runs were trained with a source: expected language models")

@@ -1,7 +1,6 @@
-"""A page that colours a text by what each character cost the model, written as it comes.
+"""Write an HTML page that colours each character of a text by its bits, while the text is read.
 
-The browser puts what is written last, the figures, on top. Knows surprises; no models, and no files but the
-one that it is given.
+The figures are written last, and the browser shows them on top.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ s:hover { outline: 2px solid #06c }
 
 
 class Page:
-    """out: where it is written; title: of the page, any text; line_ends: whether EOS ends a line."""
+    """An HTML page. out: where it is written; title: any text; line_ends: whether EOS ends a line."""
 
     def __init__(self, out: BinaryIO, title: str, line_ends: bool = False) -> None:
         self._out, self._line_ends = out, line_ends
@@ -47,13 +46,13 @@ class Page:
         )
 
     def add(self, found: Whole) -> None:
-        """The next characters, as far as the page goes."""
+        """Write the next characters, up to the limit of the page."""
         self._n_bytes += len(found.surprise.data)
         if self._n_shown < SHOWN:
             self._write("".join(self._marked(found)))
 
     def finish(self, lines: Iterable[str]) -> None:
-        """The figures, and the end of the page."""
+        """Write the figures and the end of the page."""
         figures = html.escape("\n".join(lines))
         left = f"<p>The text's first {self._n_shown} bytes of {self._n_bytes}:</p>\n"
         self._write(f"</main>\n<footer><pre>{figures}</pre>\n")

@@ -1,4 +1,4 @@
-"""A byte n-gram with back-off, the reference beside every figure of a language model.
+"""A byte n-gram with interpolation: a baseline for language models.
 
 Counts of a byte after 0 to `order` bytes of context, interpolated down to the uniform distribution:
 
@@ -8,7 +8,7 @@ Counts of a byte after 0 to `order` bytes of context, interpolated down to the u
                             below the longest context a count is of the bytes seen before it
                             (Chen and Goodman 1999)
 
-where c_k is the last k bytes; of a context never seen p_k is p_{k-1}. Knows bytes; no files, no models.
+where c_k is the last k bytes; for a context that was never seen p_k is p_{k-1}.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ LEAST = 0.1  # of a discount, so that a byte not seen yet keeps some probability
 
 
 class Level(NamedTuple):
-    """One length of context. pairs (m,) and contexts (c,) uint64, in order: the last bytes, the next one
-    lowest in a pair. seen (m,) float64: n of each pair; back, total (c,) float64: a and t of each context."""
+    """Counts for one length of context.
+
+    pairs (m,) and contexts (c,) uint64, sorted: the last bytes, in a pair with the next byte lowest. seen
+    (m,) float64: n of each pair; back, total (c,) float64: a and t of each context.
+    """
 
     pairs: Keys
     seen: Reals
@@ -44,13 +47,13 @@ class Level(NamedTuple):
 
 
 class NGram(NamedTuple):
-    """levels: of 0, 1, … `order` bytes of context."""
+    """A byte n-gram. levels: for 0, 1, … `order` bytes of context."""
 
     levels: tuple[Level, ...]
 
     @staticmethod
     def of(texts: Sequence[Bytes], order: int = ORDER, smoothing: Smoothing = "kneser-ney") -> NGram:
-        """The n-gram of texts (uint8), not all empty, each a stream of its own behind zeros."""
+        """Count texts (uint8, not all empty), each as a stream of its own after zeros."""
         if not 0 <= order <= LONGEST or not any(len(text) for text in texts):
             raise ValueError(f"order {order} of {len(texts)} texts: expected 0 to {LONGEST}, and a byte")
         pairs, counts = _counted(np.concatenate([_pairs(text, _zeros(order), order) for text in texts]))
@@ -73,7 +76,9 @@ class NGram(NamedTuple):
         return NGram(tuple(reversed(tables)))
 
     def bits(self, text: Bytes, before: Bytes | None = None) -> Reals:
-        """-log2 p of each byte: text (n,) uint8 -> (n,). before (order,): what stands before it; zeros."""
+        """Return -log2 p of each byte of text (n,) uint8 as (n,). before (order,): the bytes before it; zeros
+        if none.
+        """
         order = len(self.levels) - 1
         before = _zeros(order) if before is None else before
         probability = np.full(len(text), 1 / N_IDS)
@@ -95,7 +100,9 @@ def _witten_bell(pairs: Keys, counts: npt.NDArray[np.int64]) -> Level:
 
 
 def _kneser_ney(pairs: Keys, counts: npt.NDArray[np.int64]) -> Level:
-    """The discounts are estimated from how many pairs were counted once, twice, three and four times."""
+    """Return a level with discounts estimated from how many pairs were counted once, twice, three and four
+    times.
+    """
     once, twice, thrice, four = (int((counts == count).sum()) for count in (1, 2, 3, 4))
     share = once / max(1, once + 2 * twice)
     ratios = 2 * twice / max(1, once), 3 * thrice / max(1, twice), 4 * four / max(1, thrice)
@@ -116,7 +123,7 @@ def _lowest(n_bytes: int) -> np.uint64:
 
 
 def _pairs(text: Bytes, before: Bytes, k: int) -> Keys:
-    """Each byte of a text under the k before it: text (n,), before (k,) uint8 -> (n,) uint64."""
+    """Return each byte of a text with the k bytes before it: text (n,), before (k,) uint8 -> (n,) uint64."""
     whole = np.concatenate([before, text])
     keys = np.zeros(len(text), np.uint64)
     for start in range(k + 1):
@@ -125,7 +132,7 @@ def _pairs(text: Bytes, before: Bytes, k: int) -> Keys:
 
 
 def _counted(keys: Keys, weights: npt.NDArray[np.int64] | None = None) -> tuple[Keys, npt.NDArray[np.int64]]:
-    """Keys, each once and in order, and how often they come; weights (n,): how often each key counts."""
+    """Return the distinct keys, sorted, and their counts. weights (n,): how often each key counts."""
     if weights is None:
         unique, counts = np.unique(keys, return_counts=True)
         return unique, counts.astype(np.int64)
@@ -135,6 +142,6 @@ def _counted(keys: Keys, weights: npt.NDArray[np.int64] | None = None) -> tuple[
 
 
 def _found(sorted_keys: Keys, wanted: Keys) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Where each wanted key stands, and whether it is there at all."""
+    """Return the position of each wanted key, and whether it is there."""
     at = np.searchsorted(sorted_keys, wanted).clip(max=len(sorted_keys) - 1)
     return at, sorted_keys[at] == wanted

@@ -1,6 +1,7 @@
-"""The characters of a stream of bytes as it comes, their scripts, and where in a character each byte stands.
+"""Split a stream of bytes into characters, and tell their scripts and the position of each byte in its
+character.
 
-What is not UTF-8 is taken byte by byte. Knows bytes and Unicode; no models.
+Bytes that are not UTF-8 are taken one by one.
 """
 
 from __future__ import annotations
@@ -36,13 +37,15 @@ SCRIPTS = {  # by the first word of a character's name
 
 
 class Characters(NamedTuple):
-    """code (n,) uint32: code points, a byte that is not UTF-8 as 0xDC00 and the byte; n_bytes (n,) int64."""
+    """Characters of a text. code (n,) uint32: code points, a byte that is not UTF-8 as 0xDC00 plus the byte;
+    n_bytes (n,) int64.
+    """
 
     code: npt.NDArray[np.uint32]
     n_bytes: npt.NDArray[np.int64]
 
     def names(self) -> list[str]:
-        """What each character is to be called in JSON or on a page: itself, or \\xff of a byte."""
+        r"""Return a name of each character for JSON or a page: itself, or \xff for a byte that is not UTF-8."""
         return [
             chr(code) if not ESCAPED <= code <= LAST_ESCAPED else f"\\x{code - 0xDC00:02x}"
             for code in self.code.tolist()
@@ -50,13 +53,13 @@ class Characters(NamedTuple):
 
 
 class Splitter:
-    """Bytes in, whole characters out; what is begun waits for the next call."""
+    """Splits a stream of bytes into whole characters; an incomplete character waits for the next call."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
 
     def split(self, data: bytes, last: bool = False) -> Characters:
-        """The characters that these bytes end; last: nothing more comes."""
+        """Return the characters that these bytes complete. last: nothing follows."""
         text = self._decoder.decode(data, last)
         code = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
         n_bytes = 1 + (code >= 0x80).astype(np.int64) + (code >= 0x800) + (code >= 0x10000)
@@ -66,7 +69,7 @@ class Splitter:
 
 @lru_cache(maxsize=1 << 16)
 def script(code: int) -> str:
-    """The group of a character: its script, or what it is instead of a letter."""
+    """Return the group of a character: its script, or its kind if it is not a letter."""
     if ESCAPED <= code <= LAST_ESCAPED:
         return NOT_UTF8
     character = chr(code)
@@ -85,7 +88,7 @@ def script(code: int) -> str:
 
 
 def positions(characters: Characters) -> npt.NDArray[np.int64]:
-    """Where each byte stands in its character: (bytes,) indices into POSITIONS."""
+    """Return the position of each byte in its character as indices (bytes,) into POSITIONS."""
     code, n_bytes = characters
     first = np.where(n_bytes > 1, 1, np.where(code >= 0x80, 3, 0))
     of_bytes = np.full(int(n_bytes.sum()), 2, np.int64)

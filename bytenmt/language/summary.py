@@ -1,7 +1,4 @@
-"""What predictions cost in sum: bits per byte, accuracy, and the same by script and by place in a character.
-
-Knows surprises as they come; no models and no files.
-"""
+"""Sum up predictions: bits per byte and accuracy, in all, by script and by position in a character."""
 
 from __future__ import annotations
 
@@ -21,8 +18,9 @@ ENDS = "ends of lines"  # of translations: bits, but no bytes of the text
 
 @dataclass
 class Sum:
-    """n_bytes: of the text; n_ranked: predictions, ends of lines counted; bits: in sum; first, fifth: how
-    many were the likeliest byte, or among the five likeliest."""
+    """Sums over predictions. n_bytes: of the text; n_ranked: predictions, ends of lines included; bits;
+    first, fifth: predictions whose byte was the likeliest, or among the five likeliest.
+    """
 
     n_bytes: int = 0
     n_ranked: int = 0
@@ -35,11 +33,11 @@ class Sum:
         return self.bits / max(1, self.n_bytes)
 
     def accuracy(self, n: int) -> float:
-        """In percent; n: 1 or 5."""
+        """Return the accuracy in percent for the likeliest byte (n = 1) or the five likeliest (n = 5)."""
         return 100 * (self.first if n == 1 else self.fifth) / max(1, self.n_ranked)
 
     def add(self, bits: npt.NDArray[np.float64], rank: npt.NDArray[np.int64], n_bytes: int) -> None:
-        """bits, rank (n,) of predictions; n_bytes: of the text among them."""
+        """Add predictions. bits, rank (n,): of each; n_bytes: bytes of the text among them."""
         self.n_bytes += n_bytes
         self.n_ranked += len(bits)
         self.bits += float(bits.sum())
@@ -48,21 +46,21 @@ class Sum:
 
 
 class Whole(NamedTuple):
-    """Whole characters, and what each of their bytes cost."""
+    """Whole characters and the cost of each of their bytes."""
 
     characters: Characters
     surprise: Surprise
 
 
 class WholeCharacters:
-    """Surprises in as they come, whole characters out; their bytes' numbers wait for the last byte."""
+    """Collects costs of bytes and returns them as whole characters, once their last byte has come."""
 
     def __init__(self) -> None:
         self._splitter = Splitter()
         self._waiting = Surprise(np.zeros(0, np.uint8), np.zeros(0), np.zeros(0, np.int64))
 
     def add(self, surprise: Surprise | None) -> Whole:
-        """What has become whole; None: nothing more comes."""
+        """Add costs of bytes (None at the end) and return the characters that are complete now."""
         data = b"" if surprise is None else surprise.data.tobytes()
         characters = self._splitter.split(data, last=surprise is None)
         both = self._waiting if surprise is None else Surprise.joined([self._waiting, surprise])
@@ -72,7 +70,7 @@ class WholeCharacters:
 
 @dataclass
 class Figures:
-    """line_ends: EOS ends a line and is no byte of the text, as in translations."""
+    """Collects the sums. line_ends: EOS ends a line and is not a byte of the text, as in translations."""
 
     line_ends: bool = False
     whole: Sum = field(default_factory=Sum)
@@ -80,7 +78,7 @@ class Figures:
     by_position: dict[str, Sum] = field(default_factory=dict)
 
     def add(self, found: Whole) -> None:
-        """Count whole characters."""
+        """Add whole characters."""
         (code, n_bytes), (data, bits, rank) = found
         ends = (data == EOS) & self.line_ends
         self.whole.add(bits, rank, int((~ends).sum()))
@@ -102,7 +100,7 @@ class Figures:
                 table.setdefault(ENDS, Sum()).add(bits[ends], rank[ends], 0)
 
     def lines(self) -> Iterator[str]:
-        """For people: bits per byte first."""
+        """Yield the result as lines for people, bits per byte first."""
         whole = self.whole
         yield f"bits per byte: {whole.bits_per_byte:.4f}"
         yield f"accuracy: {whole.accuracy(1):.2f} % at 1, {whole.accuracy(5):.2f} % at 5"
@@ -116,8 +114,10 @@ class Figures:
 
 
 def json_lines(surprise: Surprise, first: int) -> bytes:
-    """An object a byte: offset, from `first` on, byte, bits and rank, 1 of the likeliest. An end of a
-    translation's line is the byte 255."""
+    """Format each byte as a JSON object: offset (from `first` on), byte, bits and rank (1 for the likeliest).
+
+    The end of a translation's line is the byte 255.
+    """
     numbers = zip(*(part.tolist() for part in surprise), strict=True)
     lines = (
         f'{{"offset": {offset}, "byte": {byte}, "bits": {bits:.6f}, "rank": {rank + 1}}}\n'

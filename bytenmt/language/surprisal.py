@@ -1,9 +1,8 @@
-"""Character prediction: how many bits each byte of a stream, or of given translations, costs a model.
+"""Compute the bits that each byte of a stream, or of given translations, costs a model.
 
-A stream is read in chunks that carry the state, so that no context is cut: how it is cut changes nothing but
-the rounding. Memory does not grow with it. All 256 ids are data there, BOS only opens it and nothing ends it.
-Of translations each line ends with EOS, as in `evaluate`. Knows readers by their contract; knows no files and
-prints nothing.
+A stream is read in chunks that carry the state, so no context is cut: the chunks change only the rounding.
+Memory does not grow. All 256 ids are data there; BOS opens the stream and nothing ends it. In translations
+each line ends with EOS, as in `evaluate`.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ LINES_AT_ONCE = 1000  # of translations; their surprises are in memory
 
 
 class Surprise(NamedTuple):
-    """What bytes cost. data (n,) uint8: the bytes; bits (n,) float64: -log2 p of each; rank (n,) int64: how
-    many bytes were likelier, or as likely and of lower value.
+    """The cost of bytes. data (n,) uint8: the bytes; bits (n,) float64: -log2 p of each; rank (n,) int64: the
+    number of bytes that were likelier, or as likely and of lower value.
 
-    Of translations an end of line stands as EOS, which UTF-8 never holds; in a stream that id is a byte.
+    In translations the end of a line is EOS, which UTF-8 never contains; in a stream that id is a byte.
     """
 
     data: npt.NDArray[np.uint8]
@@ -37,20 +36,20 @@ class Surprise(NamedTuple):
 
     @staticmethod
     def joined(parts: Sequence[Surprise]) -> Surprise:
-        """One behind the other, at least one."""
+        """Concatenate parts; at least one."""
         data, bits, rank = zip(*parts, strict=True)
         return Surprise(np.concatenate(data), np.concatenate(bits), np.concatenate(rank))
 
     def cut(self, n: int) -> tuple[Surprise, Surprise]:
-        """The first n bytes and the others."""
+        """Return the first n bytes and the rest."""
         data, bits, rank = self
         return Surprise(data[:n], bits[:n], rank[:n]), Surprise(data[n:], bits[n:], rank[n:])
 
 
 def stream(reader: Reader, pieces: Iterable[bytes], chunk: int = CHUNK) -> Iterator[Surprise]:
-    """What each byte of a stream costs, `chunk` bytes at a time.
+    """Yield the cost of each byte of a stream, `chunk` bytes at a time.
 
-    pieces: the stream, cut anyhow; the same bytes give the same numbers however they come.
+    pieces: the stream, cut anywhere; the same bytes give the same numbers however they are cut.
     """
     opened = reader.stream()
     for data in recut(pieces, chunk):
@@ -58,12 +57,11 @@ def stream(reader: Reader, pieces: Iterable[bytes], chunk: int = CHUNK) -> Itera
 
 
 class Windowed:
-    """What a stream costs in windows of `size` bytes side by side, each read anew: a byte of a window is
-    predicted from those before it in the window and the one byte before that, as in nanoGPT's estimate of its
-    loss, which draws such windows at random.
+    """The cost of a stream in windows of `size` bytes that are read independently of each other.
 
-    The model starts each with BOS, which opens every stream; the first window has nothing else before it and
-    the last one may be shorter.
+    A byte is predicted from the bytes before it in its window and the one byte before that, as in nanoGPT's
+    estimate of its loss, which draws such windows at random. The model starts each window with BOS, which
+    opens every stream; the first window has nothing else before it and the last one may be shorter.
     """
 
     def __init__(self, reader: Reader, size: int) -> None:
@@ -73,14 +71,14 @@ class Windowed:
         self._bits, self._n_bytes = 0.0, 0
 
     def add(self, data: bytes) -> None:
-        """The next bytes."""
+        """Read the next bytes."""
         self._waiting += data
         at_once = max(1, WINDOWS_AT_ONCE // self._size) * self._size
         while len(self._waiting) >= at_once:
             self._read(at_once)
 
     def lines(self) -> Iterator[str]:
-        """For people; the stream has ended."""
+        """Yield the bits per byte as a line, after the end of the stream."""
         if self._waiting:
             self._read(len(self._waiting))
         bits = self._bits / max(1, self._n_bytes)
@@ -88,7 +86,7 @@ class Windowed:
         yield f"bits per byte, in windows of {self._size} read anew: {bits:.4f} ({nats:.4f} nats a byte)"
 
     def _read(self, n_bytes: int) -> None:
-        """The windows of the first bytes that wait."""
+        """Read the windows of the first n_bytes of the buffer."""
         data = bytes(self._waiting[:n_bytes])
         windows = [data[at : at + self._size] for at in range(0, n_bytes, self._size)]
         before = [self._before, *(window[-1:] for window in windows)]
@@ -101,7 +99,7 @@ class Windowed:
 
 
 def recut(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """The same bytes in pieces of `size`, the last one shorter, none empty."""
+    """Cut the same bytes into pieces of `size`; the last one may be shorter, none is empty."""
     waiting = bytearray()
     for piece in pieces:
         waiting += piece
@@ -114,8 +112,9 @@ def recut(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 
 def translations(reader: Reader, corpus: ParallelCorpus) -> Iterator[Surprise]:
-    """What each byte of given translations costs, and the end of each, some lines at a time, in their
-    order."""
+    """Yield the cost of each byte of given translations and of the end of each, some lines at a time, in
+    order.
+    """
     for first in range(0, len(corpus), LINES_AT_ONCE):
         some = range(first, min(first + LINES_AT_ONCE, len(corpus)))
         texts = [corpus.target(k) + bytes([EOS]) for k in some]
@@ -124,5 +123,5 @@ def translations(reader: Reader, corpus: ParallelCorpus) -> Iterator[Surprise]:
 
 
 def surprise(data: bytes, reading: Reading) -> Surprise:
-    """A reading of these bytes."""
+    """Return the cost of these bytes from a reading."""
     return Surprise(np.frombuffer(data, np.uint8), -reading.log_p / math.log(2), reading.rank)

@@ -1,1 +1,1 @@
-"""The commands that measure, compare and draw models."""
+"""Commands that measure, compare and draw models."""

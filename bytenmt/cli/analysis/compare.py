@@ -1,6 +1,6 @@
-"""The command that puts runs beside each other: compare. Parse, call, print.
+"""The command `compare`: scores and learning curves of several runs.
 
-The heavy imports stand inside the command.
+Heavy modules are imported inside the command.
 """
 
 from __future__ import annotations
@@ -105,7 +105,9 @@ def _check(
 
 
 def _names(runs: tuple[Path, ...]) -> dict[str, Path]:
-    """What they are called: by the last part of their paths, where that tells them apart."""
+    """Return the runs by names for the table: the last part of the path where that is unambiguous, else the
+    path.
+    """
     short = {printable(run.resolve().name): run for run in runs}
     return short if len(short) == len(runs) else {printable(run): run for run in runs}
 
@@ -135,7 +137,7 @@ def _scored(
     threads: int | None,
     decoding: dict[str, Any],
 ) -> tuple[Scored, list[str]]:
-    """One run's row and its translations."""
+    """Translate the test text with one run and return its row of the table and its translations."""
     from bytenmt.analysis.comparison import Scored
     from bytenmt.cli import decoding_args, inputs
     from bytenmt.cli.translation_commands import loaded_runs

@@ -1,6 +1,6 @@
-"""The command that scores translations, its own or those of a file: evaluate. Parse, call, print.
+"""The command `evaluate`: scores of a model's translations, or of a text that exists already.
 
-The heavy imports stand inside the command.
+Heavy modules are imported inside the command.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ OF_A_TEXT = ("src", "ref", "hyp", "tokenize", "errors", "by_length", "plot", "as
 
 
 class Found(NamedTuple):
-    """What was scored: lines of a corpus, their translations, what made them, and bits per byte where a model
-    told them: of the references, and of each translation, 0 of an empty one."""
+    """Translations of a corpus and what scored them: the lines, the provenance of the translations, and with
+    a model the bits per byte of the references and of each translation (0 for an empty one).
+    """
 
     corpus: ParallelCorpus
     hypotheses: Sequence[bytes]
@@ -117,7 +118,7 @@ def evaluate(
 
 
 def _check_needs_no_model(runs: Sequence[Path]) -> None:
-    """Raise BytenmtError for what would be ignored where no model is asked."""
+    """Raise BytenmtError for options that would be ignored because no model is used."""
     if runs:
         raise BytenmtError(f"{runs[0]} would be ignored: --hyp is a text that is there already")
     context = click.get_current_context()
@@ -149,7 +150,7 @@ def _of_runs(
     threads: int | None,
     **decoding: Any,
 ) -> Found | None:
-    """None in a process that does not lead."""
+    """Translate and score a corpus with runs; return None in processes other than the leading one."""
     from bytenmt.cli import decoding_args, inputs
     from bytenmt.cli.translation_commands import loaded_runs
     from bytenmt.decoding.choice import choose, processes
@@ -184,7 +185,7 @@ def _buckets(
 def _tell(
     found: Found, scores: TextScores, buckets: Sequence[Bucket] | None, trust: Confidence | None
 ) -> None:
-    """In the form that scripts read; the table below it."""
+    """Print the scores in a form that scripts can read, then the table by length."""
     click.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
     click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
     click.echo(f"exact match: {scores.exact_match:.1f} %")
@@ -207,7 +208,7 @@ def _tell(
 def _tree(
     found: Found, scores: TextScores, buckets: Sequence[Bucket] | None, trust: Confidence | None
 ) -> dict[str, Any]:
-    """The same as JSON values."""
+    """Return the scores as JSON values."""
     tree: dict[str, Any] = {"lines": len(found.hypotheses), **scores._asdict()}
     if found.bits_per_byte is not None:
         tree["bits_per_byte"] = found.bits_per_byte

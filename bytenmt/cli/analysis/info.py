@@ -1,4 +1,4 @@
-"""The command that tells what a model costs: info. Parses, calls, prints."""
+"""The command `info`: cost, configuration, program and profile of a model."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The commands that draw what a model has learnt: plot attention, plot embedding. Parse, call, print.
+"""The commands `plot attention` and `plot embedding`.
 
-The heavy imports stand inside the commands.
+Heavy modules are imported inside the commands.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def plot() -> None:
 
 
 def line_option(name: str, help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A line of text."""
+    """Return an option that takes a line of text."""
     return click.option(name, metavar="TEXT", help=help)
 
 
@@ -88,7 +88,7 @@ def _check(outputs: tuple[Path, ...]) -> None:
 
 
 def _line(given: str | None, errors: str) -> bytes:
-    """The source as bytes of UTF-8."""
+    """Return the source line as UTF-8 bytes."""
     from bytenmt.cli.decoding_args import utf8
     from bytenmt.utf8 import first_invalid
 
@@ -185,7 +185,7 @@ def embedding(run: Path, output: Path, texts: tuple[Path, ...], neighbours: int)
 
 
 def _bytes_of(texts: tuple[Path, ...]) -> list[int]:
-    """Different bytes of files' lines. Raises DataError."""
+    """Return the distinct bytes of the lines of files. Raises DataError."""
     from bytenmt.cli.inputs import text_file
 
     found: set[int] = set()

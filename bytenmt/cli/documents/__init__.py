@@ -1,1 +1,1 @@
-"""What the commands do with documents."""
+"""Commands and options for documents."""

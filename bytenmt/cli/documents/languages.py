@@ -1,4 +1,4 @@
-"""The option --pair, and the languages that a document declares beside those of a model."""
+"""The option --pair, and a comparison of the languages of a document with those of a model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAIR = click.option(
 
 
 def language_pair(given: str) -> tuple[str, str]:
-    """en-de, en-US:de -> the two. Raises BytenmtError."""
+    """Split `en-de` or `en-US:de` into two language codes. Raises BytenmtError."""
     for separator in (":", "-"):
         source, found, target = given.partition(separator)
         if found and source and target and (separator == ":" or "-" not in target):

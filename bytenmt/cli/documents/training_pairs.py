@@ -1,7 +1,6 @@
-"""Documents and data sets as training text: their pairs as a table in the run folder.
+"""Convert documents and data sets to tables of training pairs in the run folder.
 
-The table is what is trained on: its digest tells whether a run that goes on has the text that it had. Knows
-files and names; the formats know the rest.
+The run is trained on the table, whose digest tells on --resume whether the text is still the same.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ OPTIONS = options(
 
 
 class Conversion(NamedTuple):
-    """path: of a document; table: the file that its pairs are written to."""
+    """A document to convert. path: of the document; table: the file that its pairs are written to."""
 
     path: Path
     format: str
@@ -53,7 +52,7 @@ def conversions(
     parquet: Sequence[Path] = (),
     columns: str | None = None,
 ) -> list[Conversion]:
-    """What is to be done for these documents, those of --tmx first. Raises BytenmtError."""
+    """Return the conversions for these documents, those of --tmx first. Raises BytenmtError."""
     if parquet and columns is None:
         raise BytenmtError("--parquet may have many columns: give the two by --columns, as en,de")
     if columns is not None and not parquet:
@@ -76,7 +75,7 @@ def conversions(
 
 
 def _two(columns: str | None) -> tuple[str, str]:
-    """The columns of --columns. Raises BytenmtError."""
+    """Split --columns into two column names. Raises BytenmtError."""
     source, _, target = (columns or "").partition(",")
     if not source or not target or "," in target:
         raise BytenmtError(f"--columns {columns}: expected two names, as en,de")
@@ -89,12 +88,12 @@ def _table(run: Path, path: Path, pair: str | None) -> Path:
 
 
 def convert(wanted: Sequence[Conversion], errors: str) -> list[str]:
-    """Write each table; a line on each to tell. Raises DataError."""
+    """Write the table of each document and return a line about each for the user. Raises DataError."""
     return [_convert(one, errors) for one in wanted]
 
 
 def _lines(one: Conversion, errors: str) -> Iterator[bytes]:
-    """The lines of its table."""
+    """Yield the lines of the table of a document."""
     if one.format == PARQUET:
         from bytenmt.data.sources import parquet
 

@@ -1,6 +1,6 @@
-"""The command translate-file: a document in, the same document translated out. Parse, call, print.
+"""The command `translate-file`.
 
-The heavy imports stand inside the command.
+Heavy modules are imported inside the command.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def translate_file(
 
 
 def _tell(told: Told, n_units: int) -> None:
-    """What was done on stderr; with -v each place that wants a review."""
+    """Print a summary on stderr, and with -v each place that needs a review."""
     empty = f", {len(told.empty)} without a translation left as they were" if told.empty else ""
     say(
         f"{n_units} units: {told.translated} translated, {told.kept} were already,"

@@ -1,1 +1,1 @@
-"""The commands of a translator's workbench."""
+"""Commands for services and bulk translation."""

@@ -1,6 +1,4 @@
-"""The command translate-dataset: a data set in, the same one out, with a column of translations. Parse, call,
-print; the heavy imports stand inside.
-"""
+"""The command `translate-dataset`. Heavy modules are imported inside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of what must stand in a translation. Knows click and names; imports nothing heavy."""
+"""Options for constraints: kept spans and glossaries. Imports nothing heavy."""
 
 from __future__ import annotations
 

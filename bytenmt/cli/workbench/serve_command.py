@@ -1,4 +1,4 @@
-"""The command serve. Parse, call, print; the heavy imports stand inside."""
+"""The command `serve`. Heavy modules are imported inside it."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def serve(
     log = Log(Console(), log_format, log_requests)
 
     def load() -> Loaded:
-        """Read all files; again when a signal asks for it."""
+        """Read all files: models, glossaries and keys. Called again by SIGHUP."""
         keys = Keys.read(api_keys) if api_keys else Keys()
         terms = _glossaries(glossaries, directions)
         workers, runtimes = _workers(directions, precision, threads, search, kept)
@@ -287,7 +287,7 @@ for _parameter in serve.params:
 
 
 def _check_packages() -> None:
-    """Raise BytenmtError where a package of the extra is missing."""
+    """Raise BytenmtError if a package of the extra is missing."""
     from importlib.util import find_spec
 
     missing = [name for name in PACKAGES if find_spec(name) is None]
@@ -296,7 +296,7 @@ def _check_packages() -> None:
 
 
 def _check_access(origins: Sequence[str], proxies: Sequence[str]) -> None:
-    """Raise BytenmtError for what is no origin, or no address or network."""
+    """Raise BytenmtError for a text that is not an origin, or not an address or network."""
     from ipaddress import ip_network
     from urllib.parse import urlsplit
 
@@ -312,7 +312,7 @@ def _check_access(origins: Sequence[str], proxies: Sequence[str]) -> None:
 
 
 def _named(given: Sequence[str], option: str, example: str) -> list[tuple[str, Path]]:
-    """NAME=PATH, each."""
+    """Split each value NAME=PATH."""
     found = []
     for one in given:
         name, sign, path = one.partition("=")
@@ -323,7 +323,7 @@ def _named(given: Sequence[str], option: str, example: str) -> list[tuple[str, P
 
 
 def _directions(models: Sequence[str]) -> dict[Direction, list[Path]]:
-    """The runs of each direction."""
+    """Return the runs of each direction."""
     from bytenmt.serve.languages import Direction
 
     found: dict[Direction, list[Path]] = {}
@@ -333,7 +333,7 @@ def _directions(models: Sequence[str]) -> dict[Direction, list[Path]]:
 
 
 def _kept(names: str) -> tuple[str, ...]:
-    """Classes of spans, from names with commas. Raises BytenmtError."""
+    """Split names of span classes at commas. Raises BytenmtError for an unknown one."""
     kept = {name.strip() for name in names.split(",")} - {""}
     for name in sorted(kept - {*KEPT}):
         raise BytenmtError(f"--keep {name}: expected some of {', '.join(KEPT)}")
@@ -341,7 +341,7 @@ def _kept(names: str) -> tuple[str, ...]:
 
 
 def _glossaries(given: Sequence[str], directions: Collection[Direction]) -> dict[Direction, Glossary]:
-    """The terms of each direction; several files of one are one glossary. Raises BytenmtError."""
+    """Return the glossary of each direction; several files of one direction are merged. Raises BytenmtError."""
     from bytenmt.decoding.constraints.glossary import Glossary
     from bytenmt.serve.languages import Direction
 
@@ -361,7 +361,7 @@ def _workers(
     search: Mapping[str, Any],
     keep: tuple[str, ...],
 ) -> tuple[dict[Direction, Worker], dict[Direction, Runtime]]:
-    """A thread for each direction, ready to translate."""
+    """Return a worker thread for each direction, ready to translate, and its loaded models."""
     from bytenmt.cli.decoding_args import settings
     from bytenmt.decoding.choice import n_cores
     from bytenmt.decoding.engines import MOST_THREADS
@@ -391,7 +391,7 @@ def _workers(
 
 
 def _maker(runtime: Runtime, given: Mapping[str, Any]) -> Callable[[Kind], Translator]:
-    """Makes Translators of a run for a kind of jobs."""
+    """Return a function that makes Translators of a model for a kind of jobs."""
     from bytenmt.cli.decoding_args import settings
     from bytenmt.decoding.constraints.glossary import Glossary
     from bytenmt.decoding.translator import Translator
@@ -408,8 +408,9 @@ def _maker(runtime: Runtime, given: Mapping[str, Any]) -> Callable[[Kind], Trans
 
 
 def _warm(worker: Worker, keep: tuple[str, ...]) -> None:
-    """Translate a line as most requests will be, so that the first client need not wait and what is broken is
-    told now."""
+    """Translate a line as most requests will, so that the first client need not wait and errors show at the
+    start.
+    """
     from queue import SimpleQueue
 
     from bytenmt.decoding.constraints.rules import Rules
@@ -425,7 +426,7 @@ def _warm(worker: Worker, keep: tuple[str, ...]) -> None:
 def _profiles(
     runtimes: Mapping[Direction, Runtime], texts: Sequence[tuple[str, Path]]
 ) -> dict[str, LanguageProfile]:
-    """A profile of each language that has one: from a text of --detect-text, or as a model carries it."""
+    """Return a profile of each language that has one: from a text of --detect-text, or from a model."""
     from bytenmt.language_profile import LanguageProfile
 
     found: dict[str, LanguageProfile] = {}

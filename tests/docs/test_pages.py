@@ -1,0 +1,223 @@
+"""The README and the guides: their commands run, their output is real, their links lead somewhere."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import click
+import command_server
+import guide_pages
+import pytest
+from guide_pages import CARDS, PAGES, REPORTS, ROOT, Command
+
+from bytenmt.cli.main import COMMANDS, main
+from bytenmt.config import schema
+
+WITH_COMMANDS = [page for page in PAGES if guide_pages.commands(page)]
+MATCH = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+N_LINES = 40  # of each text of the sample that the commands find
+PORT = 5000  # of a server in the pages
+
+
+def page_name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a program `bytenmt` that a warmed process answers."""
+    folder = tmp_path_factory.mktemp("programs")
+    address = str(folder / "socket")
+    command_server.write_client(folder / "bytenmt", address)
+    server = subprocess.Popen([sys.executable, command_server.__file__, address])
+    while not Path(address).exists():
+        assert server.poll() is None, "the command server ended"
+        time.sleep(0.05)
+    yield folder
+    server.kill()
+    server.wait()
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that looks like a clone, with the first lines of the sample."""
+    folder = tmp_path / "clone"
+    (folder / "data").mkdir(parents=True)
+    for path in (ROOT / "data").iterdir():
+        if path.is_file():
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[:N_LINES]
+            (folder / "data" / path.name).write_text("".join(lines), encoding="utf-8")
+    (folder / "data" / "models").symlink_to(ROOT / "data" / "models")
+    (folder / "tools").symlink_to(ROOT / "tools")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def shell_script(commands: list[Command], port: int) -> str:
+    """Return a script that runs commands one after another, each with its output and exit code in files."""
+    parts = ["set -o pipefail"]
+    for number, command in enumerate(commands):
+        line = command.line.replace(f":{PORT}", f":{port}")
+        parts.append(f"{{ {line}\n}} >out.{number} 2>err.{number}; echo $? >code.{number}")
+        if line.endswith("&"):  # a server: wait until it listens
+            connect = f"(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null"
+            parts.append(f"for i in $(seq 300); do {connect} && break; sleep 0.1; done")
+    return "\n".join([*parts, "kill $(jobs -p) 2>/dev/null; wait"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=page_name)
+def test_the_commands_of_a_page_print_what_it_says(page: Path, programs: Path, clone: Path) -> None:
+    for name, text in guide_pages.files(page).items():
+        (clone / name).write_text(text, encoding="utf-8")
+    commands = guide_pages.commands(page)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    environment = os.environ | {
+        "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "BYTENMT_SERVE_PORT": str(port),
+    }
+    script = shell_script(commands, port)
+    subprocess.run(["bash", "-c", script], env=environment, stdin=subprocess.DEVNULL, timeout=300)
+    checker = doctest.OutputChecker()
+    wrong = []
+    for number, command in enumerate(commands):
+        code, out, err = (
+            Path(f"{kind}.{number}").read_text(errors="replace") for kind in ("code", "out", "err")
+        )
+        as_shown = command.output is None or checker.check_output(command.output, out, MATCH)
+        if code != "0\n" or not as_shown:
+            wrong.append(f"$ {command.line}\nexit code {code}{out}{err[-2000:]}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_the_python_examples_of_a_page_run(page: Path, clone: Path) -> None:
+    examples = "".join(
+        block.text for block in guide_pages.blocks(page) if block.info == "python" and ">>>" in block.text
+    )
+    if not examples:
+        pytest.skip("no examples")
+    for name, text in guide_pages.files(page).items():
+        (clone / name).write_text(text, encoding="utf-8")
+    test = doctest.DocTestParser().get_doctest(examples, {}, page.name, str(page), 0)
+    said: list[str] = []
+    doctest.DocTestRunner(optionflags=MATCH).run(test, out=said.append)
+    assert not said, "".join(said)
+
+
+def test_what_is_not_run_here_says_what_runs_it() -> None:
+    for page in PAGES:
+        for block in guide_pages.blocks(page):
+            first = block.info.split()[:1]
+            assert first and first != ["bash"], (
+                f"{page.name}: a block without a language, or in bash:\n{block}"
+            )
+            if first == ["sh"] or first == ["python"] and ">>>" not in block.text:
+                assert block.by and (ROOT / block.by).exists(), f"{page.name}:\n{block.text}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, *REPORTS, *CARDS], ids=page_name)
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    assert guide_pages.broken_links(page) == []
+
+
+def known_options() -> set[str]:
+    """Return every long option of every command."""
+    found = {"--help", "--version"}
+    todo: list[click.Command] = [main]
+    while todo:
+        command = todo.pop()
+        for parameter in command.params:
+            found |= {name for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("--")}
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            below = [command.get_command(context, name) for name in command.list_commands(context)]
+            todo += [one for one in below if one is not None]
+    return found
+
+
+# Options of other programs: pip, pytest's wrapper, docker and the tools that a page names.
+OTHER_OPTIONS = {
+    "--fast",
+    "--no-build-isolation",
+    "--from",
+    "--rm",
+    "--lines",
+    "--row",
+    "--time",
+    "--corpora",
+}
+
+
+def configuration_keys() -> set[str]:
+    """Return the keys of all sections, as --set has them."""
+    models = get_args(schema.ModelConfig)
+    sections = [
+        ("data", schema.DataConfig),
+        ("train", schema.TrainConfig),
+        *(("model", one) for one in models),
+    ]
+    return {f"{section}.{key}" for section, kind in sections for key in kind.__struct_fields__}
+
+
+def test_options_and_keys_that_pages_name_exist() -> None:
+    options, keys = (
+        known_options() | OTHER_OPTIONS,
+        configuration_keys() | {"model.arch", "model.safetensors"},
+    )
+    for page in [ROOT / "README.md", *guide_pages.GUIDES]:
+        named = re.findall(r"`([^`\n]+)`", guide_pages.prose(page))
+        text = "\n".join(words for words in named if not words.startswith("python tools/"))
+        text += "\n".join(command.line for command in guide_pages.commands(page))
+        unknown = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - options
+        unknown |= set(re.findall(r"(?<![\w/])(?:data|train|model)\.[a-z][a-z_0-9]+", text)) - keys
+        assert not unknown, f"{page.name} names {sorted(unknown)}"
+
+
+def test_files_that_pages_name_exist() -> None:
+    """tools/x.py anywhere; modules of the package, as decoding/translator, in the architecture page."""
+    package = ROOT / "bytenmt"
+    for page in [ROOT / "README.md", *guide_pages.GUIDES]:
+        named = re.findall(r"`(?:python )?([^`\s]+)[^`\n]*`", guide_pages.prose(page))
+        for name in named:
+            if re.match(r"(?:tools|tests)/", name):
+                assert (ROOT / name).exists(), f"{page.name} names {name}"
+            elif page.stem in ("architecture", "adding-an-architecture") and re.fullmatch(
+                r"[a-z_]+/[\w/.]*", name
+            ):
+                path = package / name
+                assert (
+                    path.exists()
+                    or path.with_suffix(".py").exists()
+                    or (package / "decoding" / "cpu" / name).with_suffix(".py").exists()
+                ), f"{page.name} names {name}"
+
+
+def test_every_configuration_key_has_its_line() -> None:
+    text = (ROOT / "bytenmt" / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert configuration_keys() <= set(re.findall(r"`((?:data|train|model)\.[a-z_0-9]+)`", text))
+
+
+def test_every_command_is_in_the_readme() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `bytenmt ([a-z-]+)` \|", text, flags=re.M)
+    assert sorted(listed) == sorted(COMMANDS)
+    assert text.count("\n") <= 150
+
+
+def test_the_guides_are_in_the_package() -> None:
+    assert '"docs/*.md"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    index = guide_pages.prose(ROOT / "README.md")
+    for guide in guide_pages.GUIDES:
+        assert f"(bytenmt/docs/{guide.name})" in index, f"README.md does not link {guide.name}"
