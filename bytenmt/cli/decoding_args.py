@@ -151,8 +151,8 @@ def aligner(runtime: Runtime) -> Align | None:
 
 @contextmanager
 def with_page(shape: OutputFormat | None, asked: Answers, runtime: Runtime) -> Iterator[OutputFormat | None]:
-    """Return the output format that also writes an HTML page, if one is asked for; the page is complete at
-    the end.
+    """Return the output format that also writes an HTML page, if one is asked for; the page is complete
+    at the end.
     """
     if asked.html is None or shape is None:
         yield shape
@@ -229,7 +229,9 @@ def _sha256(file: Path) -> str:
 
 
 def provenance(runtime: Runtime) -> list[str]:
-    """Return what a score was made with besides its signature: configuration, update, precision and engine."""
+    """Return what a score was made with besides its signature: configuration, update, precision and
+    engine.
+    """
     told = []
     for run in runtime.runs:
         update = "unknown" if run.facts.update is None else run.facts.update
@@ -240,8 +242,8 @@ def provenance(runtime: Runtime) -> list[str]:
 
 
 def described(runtime: Runtime, seconds: float) -> Iterator[str]:
-    """Yield a line for each model that was loaded and one for the engine. seconds: the time that loading
-    took.
+    """Yield a line for each model that was loaded and one for the engine. seconds: the time that
+    loading took.
     """
     spec = runtime.spec
     for run in runtime.runs:

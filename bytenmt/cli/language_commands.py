@@ -187,8 +187,8 @@ def _translations(
     errors: str | None,
     beside: Sequence[Reference],
 ) -> Iterator[Surprise]:
-    """Yield the cost of the lines of a file or of stdin under a translation model; `beside` reads the same
-    bytes.
+    """Yield the cost of the lines of a file or of stdin under a translation model; `beside` reads the
+    same bytes.
     """
     from bytenmt.cli import inputs
     from bytenmt.data.corpus import ParallelCorpus

@@ -66,7 +66,9 @@ def plain(answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> by
 
 
 class Waiting:
-    """A bounded, thread-safe queue of input lines between the thread that reads and the one that translates."""
+    """A bounded, thread-safe queue of input lines between the thread that reads and the one that
+    translates.
+    """
 
     def __init__(self, most_lines: int, most_bytes: int) -> None:
         self._lines: deque[Line] = deque()
@@ -182,8 +184,8 @@ class Filter:
             self._let_go()
 
     def _skip(self, lines: Sequence[Line], first: int, bar: Bar) -> int:
-        """Return how many of these lines were done by an earlier command; `first`: number of the first one,
-        from 0.
+        """Return how many of these lines were done by an earlier command; `first`: number of the first
+        one, from 0.
         """
         if self.kept is None or first >= self.kept.n_answered:
             return 0
@@ -255,7 +257,9 @@ def follow(translator: Translator) -> None:
 def warnings_of_pieces(
     translator: Translator, lines: Sequence[bytes], first: int, name: str
 ) -> Iterator[str]:
-    """Yield a warning for each line that is translated in pieces; `first`: number of the first line, from 0."""
+    """Yield a warning for each line that is translated in pieces; `first`: number of the first line,
+    from 0.
+    """
     limit = translator.max_source_bytes
     for number, line in enumerate(lines, first + 1):
         if translator.source and len(line) > limit:

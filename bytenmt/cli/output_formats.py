@@ -22,8 +22,8 @@ Align = Callable[[Sequence[Parts]], "Sequence[Sequence[Link]]"]
 
 
 def n_best_list(answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
-    """Format hypotheses as `sentence ||| text ||| score`, a line each, best first; sentences are counted from
-    0.
+    """Format hypotheses as `sentence ||| text ||| score`, a line each, best first; sentences are
+    counted from 0.
     """
     return b"".join(
         b"%d ||| %b ||| %.6f\n" % (number, hypothesis.text, hypothesis.score)

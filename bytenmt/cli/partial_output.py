@@ -70,8 +70,8 @@ class Partial:
         self._lines, self._synced = 0, time.monotonic()
 
     def skip(self, lines: Sequence[bytes]) -> None:
-        """Check lines that were done before. Raises BytenmtError if they differ from those of the earlier
-        command.
+        """Check lines that were done before. Raises BytenmtError if they differ from those of the
+        earlier command.
         """
         self._count(lines)
         begun = self._begun

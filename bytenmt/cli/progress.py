@@ -27,7 +27,9 @@ class Console(Reporter):
         self._bars: list[Bar] = []
 
     def say(self, line: str) -> None:
-        """Print a line; see Reporter. A bar gives way; off a terminal the line begins with the time of day."""
+        """Print a line; see Reporter. A bar gives way; off a terminal the line begins with the time of
+        day.
+        """
         if os.environ.get("RANK", "0") != "0":  # a job of several processes says it once
             return
         line = printable(line)
@@ -77,7 +79,9 @@ class Records(Console):
 
 @contextmanager
 def told_as(form: str) -> Iterator[Console]:
-    """Yield the console for this form, text or json; with json an error that ends the work is a record too."""
+    """Yield the console for this form, text or json; with json an error that ends the work is a record
+    too.
+    """
     if form == "text":
         yield Console()
         return

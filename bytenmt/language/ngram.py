@@ -76,8 +76,8 @@ class NGram(NamedTuple):
         return NGram(tuple(reversed(tables)))
 
     def bits(self, text: Bytes, before: Bytes | None = None) -> Reals:
-        """Return -log2 p of each byte of text (n,) uint8 as (n,). before (order,): the bytes before it; zeros
-        if none.
+        """Return -log2 p of each byte of text (n,) uint8 as (n,). before (order,): the bytes before it;
+        zeros if none.
         """
         order = len(self.levels) - 1
         before = _zeros(order) if before is None else before
@@ -100,8 +100,8 @@ def _witten_bell(pairs: Keys, counts: npt.NDArray[np.int64]) -> Level:
 
 
 def _kneser_ney(pairs: Keys, counts: npt.NDArray[np.int64]) -> Level:
-    """Return a level with discounts estimated from how many pairs were counted once, twice, three and four
-    times.
+    """Return a level with discounts estimated from how many pairs were counted once, twice, three and
+    four times.
     """
     once, twice, thrice, four = (int((counts == count).sum()) for count in (1, 2, 3, 4))
     share = once / max(1, once + 2 * twice)

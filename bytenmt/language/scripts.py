@@ -45,7 +45,9 @@ class Characters(NamedTuple):
     n_bytes: npt.NDArray[np.int64]
 
     def names(self) -> list[str]:
-        r"""Return a name of each character for JSON or a page: itself, or \xff for a byte that is not UTF-8."""
+        r"""Return a name of each character for JSON or a page: itself, or \xff for a byte that is not
+        UTF-8.
+        """
         return [
             chr(code) if not ESCAPED <= code <= LAST_ESCAPED else f"\\x{code - 0xDC00:02x}"
             for code in self.code.tolist()

@@ -112,8 +112,8 @@ def recut(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
 
 
 def translations(reader: Reader, corpus: ParallelCorpus) -> Iterator[Surprise]:
-    """Yield the cost of each byte of given translations and of the end of each, some lines at a time, in
-    order.
+    """Yield the cost of each byte of given translations and of the end of each, some lines at a time,
+    in order.
     """
     for first in range(0, len(corpus), LINES_AT_ONCE):
         some = range(first, min(first + LINES_AT_ONCE, len(corpus)))

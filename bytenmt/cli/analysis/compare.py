@@ -105,8 +105,8 @@ def _check(
 
 
 def _names(runs: tuple[Path, ...]) -> dict[str, Path]:
-    """Return the runs by names for the table: the last part of the path where that is unambiguous, else the
-    path.
+    """Return the runs by names for the table: the last part of the path where that is unambiguous, else
+    the path.
     """
     short = {printable(run.resolve().name): run for run in runs}
     return short if len(short) == len(runs) else {printable(run): run for run in runs}

@@ -341,7 +341,9 @@ def _kept(names: str) -> tuple[str, ...]:
 
 
 def _glossaries(given: Sequence[str], directions: Collection[Direction]) -> dict[Direction, Glossary]:
-    """Return the glossary of each direction; several files of one direction are merged. Raises BytenmtError."""
+    """Return the glossary of each direction; several files of one direction are merged. Raises
+    BytenmtError.
+    """
     from bytenmt.decoding.constraints.glossary import Glossary
     from bytenmt.serve.languages import Direction
 
@@ -408,8 +410,8 @@ def _maker(runtime: Runtime, given: Mapping[str, Any]) -> Callable[[Kind], Trans
 
 
 def _warm(worker: Worker, keep: tuple[str, ...]) -> None:
-    """Translate a line as most requests will, so that the first client need not wait and errors show at the
-    start.
+    """Translate a line as most requests will, so that the first client need not wait and errors show at
+    the start.
     """
     from queue import SimpleQueue
 
