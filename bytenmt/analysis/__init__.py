@@ -1,1 +1,1 @@
-"""What a trained model is like, for those who get it: measurements, and the card that tells of them."""
+"""Measure, compare and draw trained models, and write their cards."""

@@ -1,7 +1,4 @@
-"""Scores by the length of the source, as Bahdanau et al. 2015 (figure 2) and Luong et al. 2015 plot them.
-
-Knows lines of text; does not know where they come from.
-"""
+"""Scores by the length of the source, as plotted by Bahdanau et al. 2015 (figure 2) and Luong et al. 2015."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ FEWEST_LINES = 20  # in a bucket; of fewer a score says little
 
 
 class Bucket(NamedTuple):
-    """Lines whose sources have `shortest` to `longest` bytes, and `mean` on average; their scores."""
+    """Scores of the lines whose sources have `shortest` to `longest` bytes, and `mean` on average."""
 
     shortest: int
     longest: int
@@ -27,13 +24,15 @@ class Bucket(NamedTuple):
     scores: TextScores
 
     def values(self) -> dict[str, float]:
-        """The scores by the names that they are told by, all of 100."""
+        """Return the scores by the names under which they are printed, all out of 100."""
         return {"BLEU": self.scores.bleu, "chrF": self.scores.chrf, "exact match": self.scores.exact_match}
 
 
 def borders(lengths: Sequence[int], n_buckets: int) -> list[tuple[int, int]]:
-    """Ranges of lengths, ends included, that hold about equally many of these each. Lines of one length stay
-    together, so that there may be fewer."""
+    """Return ranges of lengths, ends included, that hold about equally many lines each.
+
+    Lines of one length stay together, so there may be fewer ranges than n_buckets.
+    """
     ordered, found, begin = sorted(lengths), list[tuple[int, int]](), 0
     while begin < len(ordered):
         share = (len(ordered) - begin) / max(1, n_buckets - len(found))
@@ -46,7 +45,10 @@ def borders(lengths: Sequence[int], n_buckets: int) -> list[tuple[int, int]]:
 def by_length(
     lengths: Sequence[int], hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a"
 ) -> list[Bucket]:
-    """lengths: of the sources, in bytes; tokenize: see text_scores. The shortest come first."""
+    """Score lines by the length of their sources, shortest first.
+
+    lengths: of the sources, in bytes; tokenize: see text_scores.
+    """
     n_buckets = min(MOST_BUCKETS, max(1, len(lengths) // FEWEST_LINES))
     found = []
     for shortest, longest in borders(lengths, n_buckets):
@@ -58,7 +60,7 @@ def by_length(
 
 
 def table(buckets: Sequence[Bucket]) -> Iterator[str]:
-    """A line for each, below a head."""
+    """Yield a head and a line for each bucket."""
     yield "source bytes   lines   BLEU   chrF  exact match"
     for bucket in buckets:
         bleu, chrf, exact = bucket.values().values()
@@ -67,8 +69,9 @@ def table(buckets: Sequence[Bucket]) -> Iterator[str]:
 
 
 def figure(models: Mapping[str, Sequence[Bucket]]) -> Figure:
-    """Each score against the mean length of a bucket, a line for each model; their names may be of any
-    script."""
+    """Plot each score against the mean length of a bucket, a line for each model; names may be of any
+    script.
+    """
     from matplotlib.figure import Figure
 
     from bytenmt.analysis.drawing import Labels

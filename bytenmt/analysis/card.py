@@ -1,7 +1,8 @@
-"""A model card: a README.md of what a model is, was trained on, reaches, costs, and is not good for.
+"""Write a model card: a README.md that says what a model was trained on, how good and how large it is, and
+its limits.
 
-Its front matter is what model hubs read: YAML, each value written as JSON, which is YAML too. Names of
-folders stay out. Knows what a run tells of itself and what was measured; reads no files.
+The front matter is read by model hubs: YAML, each value written as JSON, which is YAML too. Names of folders
+are left out.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ MARK = f'library_name: "{LIBRARY}"'  # a card of this program has this line
 
 
 class Told(NamedTuple):
-    """What a user tells. languages: codes, source first; license: of the weights; data: names of the training
-    text, as hubs have them; test: name of the test text; limits: sentences."""
+    """What the user says about a model.
+
+    languages: codes, source first; license: of the weights; data: names of the training text on hubs; test:
+    name of the test text; limits: sentences.
+    """
 
     name: str
     languages: Sequence[str] = ()
@@ -33,7 +37,9 @@ class Told(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What a card is of. precision: of the matrices in the file; made_with: program, engine and the like."""
+    """The model that a card describes. precision: of the matrices in the file; made_with: program,
+    engine and so on.
+    """
 
     config: Config
     facts: Facts
@@ -44,7 +50,7 @@ class Subject(NamedTuple):
 
 
 def card(told: Told, of: Subject, measured: Measured | None) -> str:
-    """The whole text."""
+    """Return the text of the card."""
     return "\n".join([*_front_matter(told, of, measured), "", *_body(told, of, measured), ""])
 
 
@@ -73,7 +79,7 @@ def _front_matter(told: Told, of: Subject, measured: Measured | None) -> Iterato
 
 
 def _printable(value: Any) -> Any:
-    """The same with all texts on one line, for any reader of YAML."""
+    """Return a value with all texts on one line, for any reader of YAML."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, Mapping):

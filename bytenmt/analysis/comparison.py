@@ -1,7 +1,4 @@
-"""Runs beside each other: their learning curves, and their scores on one text with tests of significance.
-
-Knows metrics as runs write them, and translations; does not know how either came about.
-"""
+"""Compare runs: learning curves, and scores on one text with tests of significance."""
 
 from __future__ import annotations
 
@@ -31,8 +28,9 @@ SURE = 0.05  # p below which a difference counts
 
 
 class Scored(NamedTuple):
-    """A run on the text. n_parameters: of its model; p_chrf, p_bleu: of its difference from the first run by
-    chance, None for that one."""
+    """Scores of a run. n_parameters: of its model; p_chrf, p_bleu: p-values of the difference from the first
+    run, None for the first run.
+    """
 
     name: str
     architecture: str
@@ -90,7 +88,7 @@ HEAD = ("run", "architecture", "parameters", "bits/byte", "chrF", "p", "BLEU", "
 
 
 def table(runs: Sequence[Scored], n_lines: int) -> Iterator[str]:
-    """A line for each run below a head, then what p is."""
+    """Yield a head, a line for each run, and an explanation of p."""
     rows = [HEAD, *map(_row, runs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -107,7 +105,7 @@ def table(runs: Sequence[Scored], n_lines: int) -> Iterator[str]:
 
 
 def tree(runs: Sequence[Scored], n_lines: int) -> dict[str, Any]:
-    """The same as values for JSON; p is None for the first run."""
+    """Return the table as JSON values; p is None for the first run."""
     signatures = {name: getattr(runs[0].scores, name) for name in ("chrf_signature", "bleu_signature")}
     return {
         "lines": n_lines,
@@ -151,7 +149,7 @@ Records = Sequence[Mapping[str, float]]
 
 
 def records(run: Path) -> Records:
-    """What a run folder has written down while it trained, as far as it is whole; nothing of a file."""
+    """Return the records of a run's metrics file, as far as they are complete; none for a weights file."""
     path = run / METRICS
     found: list[Mapping[str, float]] = []
     if not path.is_file():
@@ -176,8 +174,11 @@ PANELS = (  # what stands across, what up, and what is made of the first
 
 
 def curves(runs: Mapping[str, Records]) -> Figure:
-    """Validation against updates and against time, a line for each run, the training's own bits thin beside
-    it; their names may be of any script. There is a panel for all that some run has measured."""
+    """Plot validation scores against updates and against time, a line for each run, with thin lines for
+    training.
+
+    There is a panel for everything that any run has measured; names may be of any script.
+    """
     from matplotlib.figure import Figure
 
     from bytenmt.analysis.drawing import Labels

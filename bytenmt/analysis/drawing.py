@@ -1,6 +1,6 @@
-"""Pictures: what all of them need of matplotlib, and texts of any script as labels.
+"""Helpers for pictures: matplotlib's set-up, and labels in any script.
 
-Knows no figure's content. A character that no font here has is written in letters that one has.
+A character that no installed font has is written in letters that one has.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ DPI = 120
 
 
 def require_matplotlib() -> None:
-    """Raise BytenmtError where it is not installed."""
+    """Raise BytenmtError if matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
         raise BytenmtError(f"a picture needs matplotlib, which is not here: pip install 'bytenmt[{EXTRA}]'")
 
 
 def png(figure: Figure) -> bytes:
-    """A figure as a file, of fewer dots an inch where it is very large."""
+    """Return a figure as a PNG file; a very large one has fewer dots per inch."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=min(DPI, LARGEST / max(figure.get_size_inches())))
     return file.getvalue()
 
 
 class Labels(NamedTuple):
-    """families: the fonts to draw with, the first that has a character is taken; unknown: characters that
-    none of them has."""
+    """Fonts for labels. families: the fonts to draw with, in order of preference; unknown: characters
+    that none has.
+    """
 
     families: list[str]
     unknown: frozenset[str]
 
     @classmethod
     def of(cls, texts: Iterable[str], family: str = SANS) -> Labels:
-        """Fonts for all characters of these texts, as far as this machine has them."""
+        """Choose fonts for all characters of these texts, as far as this machine has them."""
         missing = {ord(letter) for text in texts for letter in text if letter > " "}
         families = [family]
         missing -= _characters(_file(family))
@@ -61,12 +62,12 @@ class Labels(NamedTuple):
         return cls(families, frozenset(map(chr, missing)))
 
     def legible(self, text: str) -> str:
-        """The same text with characters in their place that the fonts have."""
+        """Return a text with characters that the fonts lack replaced by ones that they have."""
         return "".join(spelt(letter) if letter in self.unknown else letter for letter in text)
 
 
 def spelt(letter: str) -> str:
-    """A character in ASCII: a Hangul syllable by its sound, any other by its number."""
+    """Write a character in ASCII: a Hangul syllable by its sound, any other by its number."""
     name = unicodedata.name(letter, "")
     if name.startswith("HANGUL SYLLABLE "):
         return name.removeprefix("HANGUL SYLLABLE ").lower()
@@ -74,7 +75,7 @@ def spelt(letter: str) -> str:
 
 
 def shown(letter: str) -> str:
-    """A character as a label that can be seen: a space and what has no shape by a sign."""
+    """Return a visible label for a character: a sign for a space and for characters without a shape."""
     if letter == " ":
         return "␣"
     if ord(letter) < 0x20:
@@ -84,7 +85,7 @@ def shown(letter: str) -> str:
 
 @cache
 def _fonts() -> Sequence[tuple[str, str]]:
-    """Families of upright fonts of usual weight, and a file of each."""
+    """Return the families of upright fonts of usual weight, and a file of each."""
     from matplotlib.font_manager import fontManager
 
     found = {
@@ -103,7 +104,7 @@ def _file(family: str) -> str:
 
 @cache
 def _characters(file: str) -> frozenset[int]:
-    """Those that a font has; none where it cannot be read."""
+    """Return the characters that a font has; none if it cannot be read."""
     from matplotlib.ft2font import FT2Font
 
     try:

@@ -1,7 +1,4 @@
-"""Which bytes lie near each other in a model's embedding: a map of two dimensions, and nearest neighbours.
-
-Knows a table of vectors, one a byte; no models.
-"""
+"""Map the byte embedding of a model: two principal axes, and nearest neighbours."""
 
 from __future__ import annotations
 
@@ -29,15 +26,17 @@ IN_TEXT = sorted(KIND)  # bytes that a line of UTF-8 is made of
 
 
 def label(byte: int) -> str:
-    """A printable ASCII character as it is, a space as a sign, any other byte by its number."""
+    """Return a label for a byte: printable ASCII as it is, a sign for a space, else its number."""
     if byte == 0x20:
         return "␣"
     return chr(byte) if 0x20 < byte < 0x7F else f"{byte:02X}"
 
 
 def principal(table: Table, chosen: Sequence[int]) -> tuple[Table, npt.NDArray[np.float64]]:
-    """The chosen bytes' vectors on their two axes of most variance, (n, 2), and the share of all variance
-    that lies along each, (2,)."""
+    """Project the chosen bytes' vectors on their two axes of most variance.
+
+    Returns (n, 2), and the share of the variance along each axis, (2,).
+    """
     centred = table[chosen] - table[chosen].mean(axis=0)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
     places, shares = np.zeros((len(chosen), 2)), np.zeros(2)
@@ -48,7 +47,7 @@ def principal(table: Table, chosen: Sequence[int]) -> tuple[Table, npt.NDArray[n
 
 
 def neighbours(table: Table, chosen: Sequence[int], n: int) -> Iterator[tuple[int, list[tuple[int, float]]]]:
-    """Each chosen byte, and those n of the others at the smallest angle, nearest first, with the cosine."""
+    """Yield each chosen byte with its n nearest others by angle, nearest first, and their cosines."""
     rows = table[chosen]
     rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     cosines = rows @ rows.T
@@ -59,14 +58,14 @@ def neighbours(table: Table, chosen: Sequence[int], n: int) -> Iterator[tuple[in
 
 
 def listing(table: Table, chosen: Sequence[int], n: int) -> Iterator[str]:
-    """A line for each byte."""
+    """Yield a line for each byte with its neighbours."""
     for byte, near in neighbours(table, chosen, n):
         told = "  ".join(f"{label(other):>2} {cosine:5.2f}" for other, cosine in near)
         yield f"{label(byte):>2}   {told}"
 
 
 def figure(table: Table, chosen: Sequence[int]) -> Figure:
-    """The map: each byte's label at its place, coloured by its kind."""
+    """Draw the map: the label of each byte at its place, coloured by its kind."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 

@@ -1,7 +1,4 @@
-"""What a model attends to while it writes a line: a picture and a page, bytes merged to characters.
-
-Knows weights of attention as they were read out; no models.
-"""
+"""Draw attention weights of a line as a picture and as a page, with bytes merged to characters."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ td:hover { outline: 2px solid #c40 }
 
 
 class HeatMaps(NamedTuple):
-    """source, text: without EOS; maps: by what they are called; one alone has no name."""
+    """Attention weights of a line. source, text: without EOS; maps: by name; a single one has no name."""
 
     source: str
     text: str
@@ -46,7 +43,10 @@ class HeatMaps(NamedTuple):
 
     @classmethod
     def of(cls, source: bytes, text: bytes, layers: Mapping[int, npt.NDArray[np.float32]]) -> HeatMaps:
-        """layers: see Aligner.by_layer. Of several layers their mean comes first."""
+        """Merge the bytes of attention weights to characters.
+
+        layers: see Aligner.by_layer; if there are several, their mean comes first.
+        """
         merged = {
             f"layer {number}": by_character(weights, source, text) for number, weights in layers.items()
         }
@@ -56,7 +56,9 @@ class HeatMaps(NamedTuple):
 
 
 def figure(of: HeatMaps) -> Figure:
-    """A panel for each map: the source along the top, the text down the side, dark where the weight is."""
+    """Draw a panel for each map: the source along the top, the text down the side, dark for a large
+    weight.
+    """
     from matplotlib.figure import Figure
 
     labels = Labels.of((of.source, of.text))
@@ -85,8 +87,7 @@ def figure(of: HeatMaps) -> Figure:
 
 
 def page(of: HeatMaps, title: str) -> bytes:
-    """A page by itself, which asks for nothing from elsewhere: a table for each map; point at a cell to see
-    its weight."""
+    """Return a self-contained HTML page with a table for each map; the pointer shows the weight of a cell."""
     return "\n".join([*_page(of, title), ""]).encode()
 
 
@@ -114,7 +115,7 @@ def _cell(weight: float) -> str:
 
 
 def _rules() -> Iterator[str]:
-    """From white to a dark blue."""
+    """Yield CSS rules for colours from white to dark blue."""
     for level in range(1, LEVELS):
         share = level / (LEVELS - 1)
         red, green, blue = (round(255 + share * (dark - 255)) for dark in (8, 48, 107))

@@ -1,7 +1,4 @@
-"""A model measured on test text: scores, scores where the sources are disturbed, and speed.
-
-Knows loaded runs and lines; does not know where either came from, nor how it is told.
-"""
+"""Measure a model on test text: scores, scores with disturbed sources, and speed."""
 
 from __future__ import annotations
 
@@ -24,15 +21,16 @@ N_TIMED = 64  # lines
 
 
 class Speed(NamedTuple):
-    """Bytes of translation a second, with so many sentences side by side."""
+    """Bytes of translation per second with so many sentences side by side."""
 
     batch: int
     bytes_per_second: float
 
 
 class Measured(NamedTuple):
-    """On n_lines. noise: the share of the source's characters that was disturbed, and the chrF then.
-    threads: CPU threads of the speeds."""
+    """Measurements on n_lines. noise: shares of the source's characters that were disturbed, with the chrF;
+    threads: CPU threads of the speeds.
+    """
 
     n_lines: int
     scores: TextScores
@@ -48,7 +46,7 @@ def measure(
     settings: Settings,
     tokenize: str = "13a",
 ) -> Measured:
-    """Measure runs on a test set, with the threads that they were loaded for. tokenize: see text_scores."""
+    """Measure models on a test text, with the threads they were loaded for. tokenize: see text_scores."""
     translator = Translator.of_runtime(runtime, settings)
     letters = Letters.of(line.decode() for line in sources)
     found = []
@@ -62,7 +60,7 @@ def measure(
 
 
 def _speed(translator: Translator, sources: Sequence[bytes], batch: int) -> float:
-    """Bytes of translation a second, of the first lines that are translated in one piece."""
+    """Return bytes of translation per second, for the first lines that are translated in one piece."""
     lines = [line for line in sources if 0 < len(line) <= translator.max_source_bytes][:N_TIMED]
     limits, engine = translator.settings, translator.make_engine(batch)
     requests = [Request(line, int(limits.max_len_a * len(line)) + limits.max_len_b) for line in lines]

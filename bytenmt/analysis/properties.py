@@ -1,8 +1,8 @@
-"""How a model's cost and its signals' paths grow with the lengths of source and target.
+"""Tell how a model's cost and the paths of its signals grow with the lengths of source and target.
 
-It is the comparison of Kalchbrenner et al. 2016 (table 1), for models as they are configured: S source bytes,
-T target bytes, c a number of layers. Costs and the decoder's field are counted; the paths follow
-from the two nets and from what links them. Knows the architectures' configurations; runs no model.
+This is the comparison of Kalchbrenner et al. 2016 (table 1) for configured models: S source bytes, T target
+bytes, c a number of layers. Costs and the decoder's field are counted; the paths follow from the encoder, the
+decoder and the link between them. No model is run.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ Link = Literal["start", "every step", "column", "attention"]
 
 
 class Net(NamedTuple):
-    """One of the two nets. n_layers: one above the other, 0 of a mean without weights; field: bytes that one
-    of its columns depends on, at most, None for a recurrent net; reads: which way a recurrent net does."""
+    """An encoder or a decoder. n_layers: its depth, 0 for a mean without weights; field: bytes that a column
+    depends on at most, None for a recurrent net; reads: the direction of a recurrent net.
+    """
 
     n_layers: int
     field: int | None
@@ -38,9 +39,11 @@ class Net(NamedTuple):
 
 
 class Nets(NamedTuple):
-    """Both, and their link; without a source neither an encoder nor a link. passed: layers of convolutional
-    nets that a source byte passes beside an attention, the shortest way taken: those of the encoder where its
-    embedding is no value, and those of the decoder above its last attention."""
+    """Encoder, decoder and their link; without a source there is neither encoder nor link.
+
+    passed: convolutional layers that a source byte passes beside an attention on the shortest way: those of
+    the encoder if its embedding is no value, and those of the decoder above its last attention.
+    """
 
     encoder: Net | None
     decoder: Net
@@ -49,9 +52,11 @@ class Nets(NamedTuple):
 
 
 class Path(NamedTuple):
-    """The most layers, steps and attentions between an input byte and a prediction that depends on it, the
-    shortest way taken. letters: the paper's, a key of GROWTH or one of IN_FIELD and IN_WINDOW; number: c
-    where it is layers alone."""
+    """The layers, steps and attentions between an input byte and a prediction on the shortest way, at most.
+
+    letters: as in the paper, a key of GROWTH or one of IN_FIELD and IN_WINDOW; number: c if it is layers
+    only.
+    """
 
     letters: str
     number: int | None = None
@@ -73,9 +78,11 @@ GROWTH: Mapping[str, Callable[[int, int], int]] = {
 
 
 class Properties(NamedTuple):
-    """A row of the table; path_s and resolution are None without a source. resolution: whether what is kept
-    of the source grows with it ("resolution preserving"). source_field, target_field: bytes that a column of
-    the encoder and a prediction depend on, in words."""
+    """A row of the table; path_s and resolution are None without a source.
+
+    resolution: whether the memory of the source grows with it ("resolution preserving"). source_field,
+    target_field: bytes that a column of the encoder and a prediction depend on, in words.
+    """
 
     nets: str
     time: str
@@ -87,7 +94,7 @@ class Properties(NamedTuple):
 
 
 def properties(config: ModelConfig) -> Properties | None:
-    """Of a configured model; None where its architecture is none of the five."""
+    """Return the properties of a configured model; None if its architecture is not one of the five."""
     if architecture(config) not in NETS:
         return None
     nets = NETS[architecture(config)](config)
@@ -118,7 +125,7 @@ def _luong(config: LuongConfig) -> Nets:
 
 
 def _stacked(config: Seq2SeqConfig | LuongConfig) -> Net:
-    """Their encoder. Backwards, it still reads EOS last."""
+    """Return the encoder of seq2seq and Luong models; reversed, it still reads EOS last."""
     return Net(config.encoder_depth, None, "backwards" if config.reverse_source else "forwards")
 
 
@@ -167,7 +174,7 @@ def _kind(net: Net | None) -> str:
 
 
 def _time(nets: Nets, config: ModelConfig) -> str:
-    """Every encoder here costs the same for each source byte."""
+    """Return the cost in terms of S and T; every encoder here costs the same for each source byte."""
     if step_cost(config, 2 * FAR) > step_cost(config, FAR):
         return "S·T"
     window = nets.link == "attention"
@@ -178,12 +185,12 @@ def _time(nets: Nets, config: ModelConfig) -> str:
 
 
 def _own_path(net: Net, letter: str) -> Path:
-    """From end to end of a net."""
+    """Return the path through a net from end to end."""
     return Path(letter) if net.field is None else Path("c", net.n_layers)
 
 
 def _source_path(nets: Nets, config: ModelConfig) -> Path | None:
-    """From a source byte through the link to a prediction."""
+    """Return the path from a source byte through the link to a prediction."""
     encoder, decoder, link = nets.encoder, nets.decoder, nets.link
     if encoder is None or link is None:
         return None
@@ -217,7 +224,7 @@ has a path to a prediction."""
 
 
 def table(models: Sequence[tuple[str, ModelConfig]]) -> str:
-    """Named models, a row each, and what the letters mean."""
+    """Return the table of named models, a row each, with an explanation of the letters."""
     rows = [HEAD, *(_row(name, properties(config)) for name, config in models)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

@@ -1,7 +1,7 @@
-"""A page for a person who looks through translations: source and target side by side, the target's
-characters coloured by what they cost the model, and what each was made from marked under the pointer.
+"""Write an HTML page for reviewing translations: source and target side by side.
 
-Knows answers and links; does not know how either was found, and no files but the one that it is given.
+Characters of the target are coloured by their bits, and the pointer marks the source characters that each was
+made from.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ document.querySelector("table").addEventListener("pointerover", event => {
 
 
 class ReviewPage:
-    """out: where it is written, as answers come; title: any text; flag_above: see confidence.flags."""
+    """The page. out: where it is written while translations arrive; title: any text; flag_above: see
+    confidence.flags.
+    """
 
     def __init__(self, out: BinaryIO, title: str, flag_above: float | None = None) -> None:
         self._out, self._flag_above = out, flag_above
@@ -58,12 +60,12 @@ class ReviewPage:
         )
 
     def add(self, answers: Sequence[Answer], first: int, links: Sequence[Sequence[Link]] | None) -> None:
-        """Lines from number `first` on, from 0; links: of each, where a model has attention."""
+        """Write lines from number `first` on, counted from 0. links: of each, if a model has attention."""
         for i, answer in enumerate(answers):
             self._write("".join(self._row(first + i + 1, answer, [] if links is None else links[i])))
 
     def finish(self) -> None:
-        """The end of the page."""
+        """Write the end of the page."""
         self._write(f"</table>\n<script>{SCRIPT}</script>\n</html>\n")
 
     def _row(self, number: int, answer: Answer, links: Sequence[Link]) -> Iterator[str]:

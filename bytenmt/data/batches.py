@@ -1,7 +1,4 @@
-"""The bytes of the pairs of a batch as arrays, some batches ahead.
-
-This file does not know models or devices; arrays are NumPy's.
-"""
+"""Assemble the bytes of batches as NumPy arrays, some batches ahead."""
 
 from __future__ import annotations
 
@@ -32,12 +29,11 @@ CACHE_LINE = 64  # bytes
 
 
 class Batch(NamedTuple):
-    """One batch, or one process' share of it, which may have no row. Without a source, source is (n, 0) and
-    source_len all 0.
+    """One batch, or one process' share of it, which may have no row.
 
-    source (n, s) uint8: bytes, EOS, PAD; source_len (n,) int64: bytes with EOS.
-    target (n, t + 1) uint8: BOS, bytes, EOS, PAD; target_len (n,) int64: bytes with EOS, which is also bytes
-    with BOS.
+    source (n, s) uint8: bytes, EOS, PAD; source_len (n,) int64: bytes with EOS; without a source (n, 0) and
+    zeros. target (n, t + 1) uint8: BOS, bytes, EOS, PAD; target_len (n,) int64: bytes with EOS, which is also
+    bytes with BOS.
     """
 
     source: Bytes
@@ -47,17 +43,17 @@ class Batch(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Ends of sentences; bytes of targets and of sources, EOS counted."""
+        """Return the number of sentences, of target bytes and of source bytes, EOS included."""
         return len(self.target_len), int(self.target_len.sum()), int(self.source_len.sum())
 
     @property
     def target_in(self) -> Bytes:
-        """(n, t) uint8: what the decoder reads; behind a shorter sentence stand EOS and PAD."""
+        """Return (n, t) uint8: the decoder's input; shorter sentences are followed by EOS and PAD."""
         return self.target[:, :-1]
 
     @property
     def target_out(self) -> Bytes:
-        """(n, t) uint8: what the decoder shall write: bytes, EOS, PAD."""
+        """Return (n, t) uint8: the bytes to be predicted: bytes, EOS, PAD."""
         return self.target[:, 1:]
 
 
@@ -89,7 +85,7 @@ def _fill_rows(
 
     starts (k,) int64: where each line begins in data, or ~where in side; ends (n,) int64: bytes with EOS of
     each row; rows (k,): the row of each line; marks (3,) uint8: BOS, EOS, PAD. first: 1 puts BOS in front, 0
-    nothing; EOS stands behind, then PAD. Returns a number that says nothing.
+    nothing; EOS follows, then PAD. The returned number has no meaning.
     """
     # Lines lie all over the memory: ask for all of them first, so that the waits overlap.
     touched = 0
@@ -116,10 +112,10 @@ def assemble(
     widths: tuple[int, int] | None = None,
     pin: bool = False,
 ) -> Batch:
-    """The batch of these pairs; indices (n,) int64 of kept pairs, in the order of the rows.
+    """Return the batch of these pairs. indices (n,) int64: of kept pairs, in the order of the rows.
 
     Rows are as wide as the longest of them, rounded up to a multiple of `round_to`; widths (source, target),
-    EOS counted, makes them wider. pin: in page-locked memory, from which a GPU copies by itself. Raises
+    EOS included, makes them wider. pin: in page-locked memory, from which a GPU copies by itself. Raises
     ValueError.
     """
     source_len = np.zeros(len(indices), np.int64)
@@ -153,7 +149,7 @@ def _write(
 
 
 def _empty(shape: tuple[int, int], pin: bool) -> Bytes:
-    """Memory for rows. PyTorch's allocator takes pinned memory back when the copies out of it have ended."""
+    """Return memory for rows. PyTorch's allocator reuses pinned memory when the copies from it have ended."""
     if not pin:
         return np.empty(shape, np.uint8)
     import torch  # here: texts are read without it
@@ -179,11 +175,11 @@ def batches(
     pin: bool = False,
     change: Callable[[Batch, int], Batch] | None = None,
 ) -> Iterator[Batch]:
-    """The batches of a plan from batch `first` on, a few of them assembled ahead by a thread.
+    """Yield the batches of a plan from batch `first` on; a thread assembles a few of them ahead.
 
     share (rank, size): of each batch, the rows rank, rank + size, …; they may be none. round_to, pin: see
-    assemble. change: what the thread makes of the share of a batch, whose number it is given too. An error of
-    the thread is raised here; the thread ends with the iterator.
+    assemble. change: a function of the share of a batch and its number, called by the thread. An error of the
+    thread is raised here; the thread ends with the iterator.
     """
     rank, size = share
     if not 0 <= rank < size:

@@ -1,8 +1,8 @@
-"""The kernels of the epoch plan: counting, strips, cells, shuffling, packing.
+"""Kernels of the epoch plan: counting, strips, cells, shuffling, packing.
 
-The pairs are put into cells, one for each source length in a strip of target lengths, by counting; they are
-shuffled inside the cells, which the cache holds, and cut into batches along a path on which neighbours are
-alike: source lengths rise in one strip and fall in the next. Lengths count no EOS; a key is a length on a
+Pairs are put into cells by counting, one for each source length in a strip of target lengths. They are
+shuffled inside the cells, which fit the cache, and cut into batches along a path on which neighbours are
+alike: source lengths rise in one strip and fall in the next. Lengths do not count EOS; a key is a length on a
 scale that is coarse for long ones.
 """
 
@@ -31,14 +31,14 @@ HALF = np.uint64(32)
 
 @njit
 def random(state: RandomState) -> np.uint64:
-    """The next 64 bits of splitmix64."""
+    """Return the next 64 bits of splitmix64."""
     state[0] += INCREMENT
     return scrambled(state[0])
 
 
 @njit
 def random_below(state: RandomState, limit: int) -> int:
-    """A number from 0 to limit - 1, limit at most 2 ** 32, by multiplication instead of division."""
+    """Return a number from 0 to limit - 1 (limit at most 2 ** 32), by multiplication instead of division."""
     product = (random(state) >> HALF) * np.uint64(limit)
     return int(np.int64(product >> HALF))
 
@@ -52,7 +52,9 @@ def shuffle(items: Indices, state: RandomState) -> None:
 
 @njit
 def draw_copies(bounds: Indices, whole: Indices, extra: Indices, state: RandomState) -> Counts:
-    """How often each pair comes: whole[part] times, and extra[part] pairs of a part once more (m,) int32."""
+    """Return how often each pair occurs, (m,) int32: whole[part] times, and extra[part] random pairs
+    once more.
+    """
     copies = np.empty(bounds[-1], np.int32)
     for part in range(len(whole)):
         needed = extra[part]
@@ -118,7 +120,7 @@ def strips(
 
 @njit
 def first_places(cells: Counts, strip_of: Counts, n_strips: int) -> Counts:
-    """Where each cell begins: (strips * source keys,) int32, along the path through the strips."""
+    """Return where each cell begins along the path through the strips: (strips * source keys,) int32."""
     n_columns = cells.shape[1]
     places = np.zeros(n_strips * n_columns, np.int32)
     for row in range(len(cells)):

@@ -1,7 +1,6 @@
-"""Sixty-four bytes at once, for compiled code: what Numba does not make of a loop by itself.
+"""Compare sixty-four bytes at once in compiled code, which Numba does not derive from a loop by itself.
 
-Functions written in LLVM's language, each of an array of bytes and a place in it. Knows bytes and UTF-8, and
-nothing of lines.
+The functions are written in LLVM's language; each takes an array of bytes and a position.
 """
 
 from collections.abc import Callable
@@ -47,10 +46,10 @@ def _equal_to(byte: int) -> Any:
 
 
 def _wrong(builder: Any, byte: Any, before: Any, second: Any, third: Any) -> Any:
-    """Where a byte cannot follow the three before it in UTF-8.
+    """Build the comparison that finds bytes which cannot follow the three bytes before them in UTF-8.
 
-    A byte must be a continuation exactly where a lead byte asks for one, and four leads narrow the range
-    of the byte after them (utf8.py tells which).
+    A byte must be a continuation exactly where a lead byte asks for one, and four leads narrow the range of
+    the byte after them (see utf8.py).
     """
 
     def compare(vector: Any, operator: str, value: int) -> Any:

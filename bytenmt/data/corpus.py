@@ -1,7 +1,6 @@
-"""Parallel corpora: pairs of text files line by line, and which of their pairs are kept.
+"""Parallel corpora: pairs of text files line by line, and which of their pairs are used.
 
-Several pairs of files make one corpus; nothing is copied, each text is read where it lies. This file
-does not know batches, tensors or models.
+Several pairs of files make one corpus; nothing is copied, each text is read where it lies.
 """
 
 import os
@@ -22,10 +21,10 @@ from bytenmt.reporter import SILENT, Reporter
 
 
 class PairFiles(NamedTuple):
-    """What a user names: two files, a target alone (src None), or a table `source TAB target` (tsv).
+    """The files of a corpus: two files, a target only (src None), or a table `source TAB target` (tsv).
 
-    stream: such a table, read as it comes, without an end; see sources.stream. weight: how often its pairs
-    come in an epoch; 0.5: half of them, drawn anew.
+    stream: such a table, read as it arrives, without an end; see sources.stream. weight: how often its pairs
+    occur in an epoch; 0.5: half of them, drawn anew.
     """
 
     src: Path | None = None
@@ -40,7 +39,7 @@ class PairFiles(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The same, opened. src is None for a model without a source."""
+    """The opened files of a corpus. src is None for a model without a source."""
 
     src: TextFile | None
     tgt: TextFile
@@ -48,12 +47,12 @@ class Part(NamedTuple):
 
     @property
     def texts(self) -> list[TextFile]:
-        """Source and target, or the target alone."""
+        """Return source and target, or the target only."""
         return [self.tgt] if self.src is None else [self.src, self.tgt]
 
     @property
     def files(self) -> list[TextFile]:
-        """A text for each file: the two columns of a table are one file."""
+        """Return a text for each file: the two columns of a table are one file."""
         return self.texts[:1] if self.texts[0].data is self.tgt.data else self.texts
 
     @property
@@ -62,7 +61,7 @@ class Part(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """Lines of a part, from 0, that make no pair of the corpus; one with both faults counts as empty.
+    """Lines of a part, from 0, that are not used; one with both faults counts as empty.
 
     too_long, empty (k,) int64: a side is longer than its limit; a side has no bytes.
     """
@@ -99,7 +98,7 @@ class ParallelCorpus:
         max_source_bytes: int | None = None,
         max_target_bytes: int | None = None,
     ) -> "ParallelCorpus":
-        """Open one pair of files; a limit of None is none. Raises DataError, see TextFile.open."""
+        """Open one pair of files; a limit of None is no limit. Raises DataError, see TextFile.open."""
         files = PairFiles(None if src is None else Path(src), Path(tgt))
         return cls.open_all([files], errors, max_source_bytes, max_target_bytes)
 
@@ -115,8 +114,8 @@ class ParallelCorpus:
     ) -> "ParallelCorpus":
         """Open several pairs of files as one corpus, each file in a thread of its own.
 
-        cache: the folder that packed files are unpacked into; None unpacks into memory. reporter: is
-        told how far that is. Raises DataError, see TextFile.open, and where only some have a source.
+        cache: the folder that packed files are unpacked into; None unpacks into memory. reporter: receives
+        the progress. Raises DataError, see TextFile.open, and if only some have a source.
         """
         jobs = [job for pair in files for job in _files_of(pair)]
         for path, _ in jobs:  # all at once: a wrong name is told before anything takes its time
@@ -199,24 +198,24 @@ class ParallelCorpus:
 
     @property
     def src(self) -> TextFile | None:
-        """The source of a corpus of one part."""
+        """Return the source of a corpus of one part."""
         assert len(self.parts) == 1
         return self.parts[0].src
 
     @property
     def tgt(self) -> TextFile:
-        """The target of a corpus of one part."""
+        """Return the target of a corpus of one part."""
         assert len(self.parts) == 1
         return self.parts[0].tgt
 
     def source(self, k: int) -> bytes:
-        """The source of the k-th kept pair."""
+        """Return the source of the k-th kept pair."""
         src = self._part(k).src
         assert src is not None
         return src.line(int(self.lines[k]))
 
     def target(self, k: int) -> bytes:
-        """The target of the k-th kept pair."""
+        """Return the target of the k-th kept pair."""
         return self._part(k).tgt.line(int(self.lines[k]))
 
     def _part(self, k: int) -> Part:
@@ -239,7 +238,7 @@ class ParallelCorpus:
 
 
 def _files_of(pair: PairFiles) -> list[tuple[Path, bool]]:
-    """The files to open, in order, and whether each is a table. Raises ValueError."""
+    """Return the files to open, in order, and whether each is a table. Raises ValueError."""
     if not WEIGHT.hold(pair.weight):
         raise ValueError(f"the weight is {pair.weight}, expected {WEIGHT}")
     if pair.tsv is not None and pair.src is None and pair.tgt is None:
@@ -250,7 +249,7 @@ def _files_of(pair: PairFiles) -> list[tuple[Path, bool]]:
 
 
 def _check_parts(parts: Sequence[Part]) -> None:
-    """Raise what keeps these parts from being one corpus."""
+    """Raise ValueError or DataError if these parts cannot be one corpus."""
     if not parts:
         raise ValueError("a corpus needs at least one pair of files")
     for src, tgt, _ in parts:

@@ -1,7 +1,7 @@
-"""What a corpus holds, for a person: its size, the lines that were left out or repaired, and how many lines
-hold several sentences.
+"""Describe a corpus for people: its size, the lines that were left out or repaired, and several sentences in
+a line.
 
-The latter is counted by a heuristic that knows no language. A model that was trained on single sentences
+Sentences are counted by a heuristic without any language data. A model that was trained on single sentences
 should be given single sentences; the share tells whether it was.
 """
 
@@ -34,10 +34,10 @@ _ABBREVIATION = re.compile(
 
 
 def inventory(corpus: ParallelCorpus, listing: Path | None = None) -> list[str]:
-    """What the corpus holds and what was left out or repaired, a line each.
+    """Return lines that describe the corpus and what was left out or repaired.
 
-    listing: a file (tab-separated: file, line, reason) that is written where more lines were left out
-    or repaired than are named here. Raises DataError where it cannot be written.
+    listing: a file (tab-separated: file, line, reason) that is written if more lines were left out or
+    repaired than are named here. Raises DataError if it cannot be written.
     """
     parts = range(len(corpus.parts))
     groups = [group for p in parts for group in _groups(corpus, p)]
@@ -56,7 +56,7 @@ def inventory(corpus: ParallelCorpus, listing: Path | None = None) -> list[str]:
 
 
 def _groups(corpus: ParallelCorpus, p: int) -> list[tuple[str, Indices]]:
-    """Why lines of a part are left out or repaired, and which, from 0."""
+    """Return the reasons why lines of a part are left out or repaired, and the lines, from 0."""
     part, (too_long, empty) = corpus.parts[p], corpus.left_out[p]
     sides = {
         "source": corpus.max_source_bytes if corpus.has_source else None,
@@ -80,7 +80,7 @@ def _part_lines(corpus: ParallelCorpus, p: int, listing: Path | None) -> Iterato
 
 
 def _rows(corpus: ParallelCorpus, p: int) -> Iterator[tuple[str, str, str]]:
-    """File, number of the line and reason for each fault of a part's lines; a pair may have two."""
+    """Yield file, line number and reason of each fault in a part's lines; a pair may have two."""
     part, (too_long, empty) = corpus.parts[p], corpus.left_out[p]
     sides = [(part.tgt, "target", corpus.max_target_bytes)]
     if part.src is not None:
@@ -102,7 +102,7 @@ def _describe_lengths(lengths: Lengths) -> str:
 
 
 def _list_lines(numbers: Indices, listing: Path | None) -> str:
-    """How many lines, and the numbers of the first of them: "2 (lines 4, 17)"."""
+    """Format the number of lines and the first of them: "2 (lines 4, 17)"."""
     named = ", ".join(str(number) for number in numbers[:N_LISTED].tolist())
     more = ""
     if len(numbers) > N_LISTED:
@@ -111,7 +111,7 @@ def _list_lines(numbers: Indices, listing: Path | None) -> str:
 
 
 def _write(listing: Path, rows: Iterable[str]) -> None:
-    """The rows of a report, under a line that names their columns."""
+    """Write the rows of a report below a line with the names of the columns."""
     try:
         listing.parent.mkdir(parents=True, exist_ok=True)
         with open(listing, "w", encoding="utf-8") as file:

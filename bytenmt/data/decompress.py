@@ -1,7 +1,4 @@
-"""Packed text files: `.gz`, `.xz` and `.zst` are unpacked once, into a cache folder or into memory.
-
-Knows files and packings; knows nothing of lines or of text.
-"""
+"""Unpack text files (`.gz`, `.xz`, `.zst`) once, into a cache folder or into memory."""
 
 import hashlib
 import lzma
@@ -30,11 +27,11 @@ FORGOTTEN = 86_400.0  # seconds after which a temporary file is taken for that o
 
 
 class _StoppedError(Exception):
-    """Another thread has failed or the user has had enough; nobody sees this."""
+    """Raised inside to stop when another thread has failed or the user has interrupted."""
 
 
 def _zstd() -> Any:
-    """A new decoder for one frame of `.zst`."""
+    """Return a new decoder for one frame of `.zst`."""
     if sys.version_info >= (3, 14):
         from compression import zstd
 
@@ -53,23 +50,25 @@ DECODERS: dict[str, Callable[[], Any]] = {
 
 
 def is_packed(path: Path) -> bool:
-    """Whether the name says that the file is packed in a way that is known here."""
+    """Return whether the file's name says that it is packed in a known way."""
     return path.suffix in DECODERS
 
 
 def unpacked(path: Path, reporter: Reporter = SILENT) -> Iterator[bytes]:
-    """The bytes of a packed file as they are unpacked. Raises DataError as unpack_into_memory does."""
+    """Yield the bytes of a packed file as they are unpacked. Raises DataError as unpack_into_memory does."""
     return _unpacked(path, reporter, Event())
 
 
 def reader(path: Path) -> BufferedReader:
-    """A packed file as a stream of what it holds, in little memory. Reading raises DataError as
-    unpack_into_memory does."""
+    """Open a packed file as a stream of its content, in little memory.
+
+    Reading raises DataError as unpack_into_memory does.
+    """
     return BufferedReader(_Unpacked(unpacked(path)), PIECE)
 
 
 class _Unpacked(RawIOBase):
-    """Pieces of bytes as a stream."""
+    """A stream over pieces of bytes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -91,19 +90,19 @@ class _Unpacked(RawIOBase):
 
 
 def unpack_into_memory(path: Path, reporter: Reporter = SILENT) -> bytes:
-    """All bytes of a packed file. Raises DataError where it is damaged or cannot be read."""
+    """Return all bytes of a packed file. Raises DataError if it is damaged or cannot be read."""
     return b"".join(_unpacked(path, reporter, Event()))
 
 
 def unpack_into_cache(
     path: Path, cache: Path, stop: Event | None = None, reporter: Reporter = SILENT
 ) -> Path:
-    """The unpacked file in the folder `cache`; it is written only where it is not there yet.
+    """Return the unpacked file in the folder `cache`; it is written only if it is not there yet.
 
-    Its name tells path, size and time of the packed file, so that a changed one is unpacked anew; what
-    the same path unpacked to before is removed. Other processes may do the same at the same time: each
-    writes a file of its own, and whole ones replace each other. stop: ends the work from another thread.
-    Raises DataError.
+    Its name tells path, size and time of the packed file, so that a changed one is unpacked again; older
+    results of the same path are removed. Other processes may do the same at the same time: each writes a file
+    of its own, and complete ones replace each other. stop: ends the work from another thread. Raises
+    DataError.
     """
     path = Path(os.path.abspath(path))
     status = path.stat()
@@ -126,7 +125,7 @@ def unpack_into_cache(
 
 
 def unpack_all(paths: Sequence[Path], cache: Path, reporter: Reporter = SILENT) -> None:
-    """Unpack what is packed among these files into the cache, in threads; the first error ends all."""
+    """Unpack the packed ones of these files into the cache, in threads; the first error stops all."""
     packed = sorted({path for path in paths if is_packed(path)})
     if not packed:
         return
@@ -146,7 +145,7 @@ def _key(text: str) -> str:
 
 
 def _remove_stale(cache: Path, prefix: str) -> None:
-    """Remove what an older state of a file unpacked to, and what a killed process left half written."""
+    """Remove what was unpacked from an older state of a file, and unfinished files of killed processes."""
     for file in cache.iterdir():
         if file.name.removeprefix(".").startswith(prefix):
             with suppress(FileNotFoundError):  # another process may do the same
@@ -155,7 +154,7 @@ def _remove_stale(cache: Path, prefix: str) -> None:
 
 
 def _unpacked(path: Path, reporter: Reporter, stop: Event) -> Iterator[bytes]:
-    """The unpacked bytes of a file, piece by piece, with a bar where that takes its time.
+    """Yield the unpacked bytes of a file, piece by piece, with a progress bar if it takes long.
 
     Raises DataError, and _StoppedError once `stop` is set.
     """
@@ -182,7 +181,7 @@ def _unpacked(path: Path, reporter: Reporter, stop: Event) -> Iterator[bytes]:
 
 
 def _zstd_errors() -> tuple[type[Exception], ...]:
-    """What a damaged `.zst` raises; nothing where no decoder is there."""
+    """Return the exceptions that a damaged `.zst` raises; none if no decoder is installed."""
     try:
         if sys.version_info >= (3, 14):
             from compression import zstd
@@ -196,10 +195,11 @@ def _zstd_errors() -> tuple[type[Exception], ...]:
 
 
 def _streams(file: BinaryIO, new_decoder: Callable[[], Any], morsel: int) -> Iterator[bytes]:
-    """The bytes of all streams of a file, one behind the other. Raises EOFError where the last is cut.
+    """Yield the bytes of all streams of a file, one after another. Raises EOFError if the last one is cut
+    off.
 
-    By hand, because the libraries' own file objects lose text in silence: lzma.LZMAFile ignores a damaged
-    stream behind a whole one, and zstandard's reader does not notice that a frame is cut off.
+    Written by hand, because the libraries' own file objects lose text silently: lzma.LZMAFile ignores a
+    damaged stream after a complete one, and zstandard's reader does not notice that a frame is cut off.
     """
     decoder = new_decoder()
     while whole := file.read(PIECE):

@@ -1,4 +1,4 @@
-"""Where tensors live: the device that a user named, and batches on it."""
+"""Devices by name, and batches on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bytenmt.errors import DeviceError
 
 
 class Tensors(NamedTuple):
-    """A batching.Batch on a device; same fields, axes and types."""
+    """A batching.Batch as tensors on a device; same fields, axes and types."""
 
     source: Tensor
     source_len: Tensor
@@ -21,17 +21,17 @@ class Tensors(NamedTuple):
 
     @property
     def target_in(self) -> Tensor:
-        """(n, t) uint8: what the decoder reads."""
+        """Return (n, t) uint8: the decoder's input."""
         return self.target[:, :-1]
 
     @property
     def target_out(self) -> Tensor:
-        """(n, t) uint8: what the decoder shall write."""
+        """Return (n, t) uint8: the bytes to be predicted."""
         return self.target[:, 1:]
 
 
 def pick_device(name: str) -> torch.device:
-    """auto, cpu or cuda -> device; auto takes a GPU where there is one. Raises DeviceError."""
+    """Return the device for auto, cpu or cuda; auto takes a GPU if there is one. Raises DeviceError."""
     available = torch.cuda.is_available()
     if name == "auto":
         return torch.device("cuda" if available else "cpu")
@@ -41,5 +41,5 @@ def pick_device(name: str) -> torch.device:
 
 
 def to_device(batch: Batch, device: torch.device) -> Tensors:
-    """Copy a batch's arrays to a device; out of pinned memory the copy runs beside the program."""
+    """Copy a batch's arrays to a device; from pinned memory the copy runs in parallel."""
     return Tensors(*(torch.from_numpy(part).to(device, non_blocking=True) for part in batch))

@@ -1,8 +1,7 @@
-"""Which pairs form a batch, and in which order: from the lengths of an epoch's pairs to its plan.
+"""Plan an epoch: which pairs form a batch, and in which order.
 
-A plan is a function of the lengths, the seed and the epoch alone, so that a run resumes from (epoch, batch
-index) and every process has the same one. How pairs of one length find together is told in bucketing.py. This
-file does not know texts, models or devices.
+A plan is a function of the lengths, the seed and the epoch only, so that a run resumes from (epoch, batch
+index) and every process has the same one. bucketing.py explains how pairs of one length are brought together.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ EXACT_BITS = 9  # lengths below 2 ** 9 have cells of their own; longer ones shar
 class EpochPlan(NamedTuple):
     """The batches of an epoch.
 
-    order (k,) int32: indices of kept pairs, batch beside batch.
-    bounds (n_batches + 1,) int64: where the batches lie in `order`.
-    shapes (n_batches, 2) int64: source and target width of each in bytes, EOS counted, rounded.
-    sequence (n_batches,) int64: which of them comes when.
+    order (k,) int32: indices of kept pairs, batch after batch.
+    bounds (n_batches + 1,) int64: where the batches are in `order`.
+    shapes (n_batches, 2) int64: source and target width of each in bytes, EOS included, rounded.
+    sequence (n_batches,) int64: the order in which they are used.
     """
 
     order: Counts
@@ -40,16 +39,16 @@ class EpochPlan(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
-        """What all batches cost together, padding counted."""
+        """Return the cost of all batches, padding included."""
         return int((np.diff(self.bounds) * self.shapes.sum(axis=1)).sum())
 
     def batch(self, index: int) -> Indices:
-        """(n,) int64: the indices of the kept pairs that batch `index` holds."""
+        """Return (n,) int64: the indices of the kept pairs of batch `index`."""
         place = self.sequence[index]
         return self.order[self.bounds[place] : self.bounds[place + 1]].astype(np.int64)
 
     def widths(self, index: int) -> tuple[int, int]:
-        """Bytes of a source and of a target row of batch `index`, EOS and rounding counted."""
+        """Return the bytes of a source and of a target row of batch `index`, EOS and rounding included."""
         source, target = self.shapes[self.sequence[index]].tolist()
         return source, target
 
@@ -114,9 +113,10 @@ def _entries(
     budget: int,
     state: RandomState | None,
 ) -> Entries:
-    """The pairs, packed, along the path on which batches are cut; shuffled in their cells where state is.
+    """Return the pairs, packed, along the path on which batches are cut; shuffled in their cells if state is
+    given.
 
-    end: 1 where sources have an EOS, else 0; budget: of a batch, in units of round_to.
+    end: 1 if sources have an EOS, else 0; budget: of a batch, in units of round_to.
     """
     source_keys, source_values = _keys(int(source.max()), end, round_to)
     target_keys, target_values = _keys(int(target.max()), 1, round_to)
@@ -141,7 +141,7 @@ def _entries(
 def _copies(
     bounds: Indices | None, weights: Sequence[float] | None, n_pairs: int, state: RandomState
 ) -> Counts:
-    """How often each pair comes (n_pairs,) int32; empty where each comes once."""
+    """Return how often each pair occurs, (n_pairs,) int32; empty if each occurs once."""
     if weights is None or all(weight == 1 for weight in weights):
         return np.zeros(0, np.int32)
     if any(not 0 <= weight < math.inf for weight in weights):
@@ -165,10 +165,10 @@ def _copies(
 
 
 def _keys(longest: int, end: int, round_to: int) -> tuple[Counts, Indices]:
-    """Lengths on a scale that is exact for short ones and ends at LONGEST.
+    """Map lengths to a scale that is exact for short ones and ends at LONGEST.
 
-    Returns the key of each length without EOS (min(longest, LONGEST) + 1,) int32, and of each key the longest
-    length, with EOS, that has it (n_keys,) int64; lengths with EOS are counted in units of round_to.
+    Returns the key of each length without EOS (min(longest, LONGEST) + 1,) int32, and for each key the
+    longest length, with EOS, that has it (n_keys,) int64; lengths with EOS are counted in units of round_to.
     """
     units = (np.arange(min(longest, LONGEST) + 1) + end + round_to - 1) // round_to
     shift = np.maximum(np.frexp(units.astype(np.float64))[1] - EXACT_BITS, 0)
@@ -179,5 +179,5 @@ def _keys(longest: int, end: int, round_to: int) -> tuple[Counts, Indices]:
 
 
 def mix(value: int) -> int:
-    """64 bits that depend on all bits of `value`, so that (seed, epoch) pairs do not overlap."""
+    """Return 64 bits that depend on all bits of `value`, so that (seed, epoch) pairs do not overlap."""
     return int(bucketing.random(np.array([value % 2**64], np.uint64)))

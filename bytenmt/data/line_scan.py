@@ -1,6 +1,6 @@
-"""One read of a file's bytes: where its lines lie, which of them are not UTF-8, and a digest of all.
+"""Scan the bytes of a file once: where its lines are, which of them are not UTF-8, and a digest of all bytes.
 
-Numba kernels over the memory map. They know bytes and lengths; they do not know files or errors.
+Numba kernels over the memory map.
 """
 
 import numpy as np
@@ -229,7 +229,7 @@ def split_at_tabs(
 
 @njit
 def _find_tab(text: Bytes, begin: int, end: int) -> int:
-    """Where the first tab is in text[begin:end]; `end` where there is none."""
+    """Return the position of the first tab in text[begin:end], or `end`."""
     while begin < end and begin + LANES <= len(text):
         tabs = tab_bits(text, begin)
         if tabs:
@@ -245,11 +245,11 @@ def _find_tab(text: Bytes, begin: int, end: int) -> int:
 def sort_out(
     source: Lengths, target: Lengths, max_source: int, max_target: int, keep_empty: bool
 ) -> tuple[bool, Lengths, Indices, Indices]:
-    """Which pairs are kept: those with bytes on both sides (where that matters) and within the limits.
+    """Tell which pairs are used: those with bytes on both sides (unless keep_empty) and within the limits.
 
-    source, target (n,) int32: lengths without EOS. Returns whether all are kept (and then only empty
-    arrays), the kept lines (m,) int32, and two (k,) int64: the lines that are too long, and the empty
-    ones; a line with both faults counts as empty.
+    source, target (n,) int32: lengths without EOS. Returns whether all are used (and then only empty arrays),
+    the used lines (m,) int32, and two (k,) int64: the lines that are too long, and the empty ones; a line
+    with both faults counts as empty.
     """
     n_lines = len(target)
     least = 0 if keep_empty else 1

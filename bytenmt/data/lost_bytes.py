@@ -1,7 +1,7 @@
-"""A line for the user where mapped bytes are gone: their file has become shorter, or its disk fails.
+"""Print a line for the user when mapped bytes are gone: their file has become shorter, or its disk fails.
 
-The kernel then sends SIGBUS to whoever reads them, at once, before any Python could run: what answers is a
-few machine instructions, made here. Knows nothing of the files.
+The kernel then sends SIGBUS to the thread that reads them, before any Python could run; the handler is a few
+machine instructions that are made here.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ LINE = (
 
 @cache
 def tell_of_lost_bytes() -> None:
-    """From now on SIGBUS ends this process with LINE on stderr. Where Python's faulthandler is on, that one
-    tells of it."""
+    """Make SIGBUS end this process with LINE on stderr; if Python's faulthandler is on, that one
+    reports it.
+    """
     if faulthandler.is_enabled():
         return
     _handlers.append(engine := _compiled())
@@ -35,7 +36,7 @@ _handlers: list[Any] = []  # machine code lives as long as what holds it
 
 
 def _compiled() -> Any:
-    """void lost_bytes(int), which calls nothing but write and _exit: what POSIX allows a handler."""
+    """Return void lost_bytes(int), which calls only write and _exit, as POSIX allows a handler."""
     from llvmlite import binding, ir  # here: nobody else needs it so early
 
     module, number, text = ir.Module(), ir.IntType(32), ir.IntType(8).as_pointer()

@@ -1,6 +1,6 @@
-"""What looks like a mistake in the choice of texts, though training would go through with it, as warnings.
+"""Warn about probable mistakes in the choice of texts that training would not notice.
 
-Looks at samples, so that a large corpus costs no more than a moment. Reads texts, changes nothing.
+Looks at samples, so that a large corpus takes no more than a moment.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ Shares = npt.NDArray[np.float64]
 
 
 def of_pairs(corpus: ParallelCorpus, valid: ParallelCorpus) -> list[str]:
-    """Warnings on training and validation pairs, a line each."""
+    """Return warnings about training and validation pairs."""
     return [*_same_sides(corpus), *_same_sides(valid), *_swapped(corpus, valid), *_seen_pairs(corpus, valid)]
 
 
 def of_texts(texts: Sequence[tuple[Path, Bytes]], path: Path, valid: Bytes) -> list[str]:
-    """The same for texts without a source: where each lies, and its bytes; path, valid: of the validation
-    text, which is not empty."""
+    """Return warnings about texts without a source. path, valid: of the validation text, which is not
+    empty.
+    """
     length = min(PIECE, len(valid))
     begins = np.linspace(0, len(valid) - length, PIECES).astype(int)
     pieces = {valid[begin : begin + length].tobytes() for begin in begins.tolist()}
@@ -56,7 +57,7 @@ def _same_sides(corpus: ParallelCorpus) -> Iterator[str]:
 
 
 def _swapped(corpus: ParallelCorpus, valid: ParallelCorpus) -> Iterator[str]:
-    """By how often each byte comes: English does not look like Korean."""
+    """Yield a warning if source and target seem to be swapped, judged by the frequencies of bytes."""
     if not corpus.has_source or not valid.has_source:
         return
     source, target = _bytes_of(corpus, True), _bytes_of(corpus, False)
@@ -71,7 +72,7 @@ def _swapped(corpus: ParallelCorpus, valid: ParallelCorpus) -> Iterator[str]:
 
 
 def _bytes_of(corpus: ParallelCorpus, source: bool) -> Shares:
-    """How often each byte comes in the first lines of a side, (256,), sums to 1."""
+    """Return the frequency of each byte in the first lines of a side, (256,), sum 1."""
     side, n_bytes = [], 0
     for k in range(len(corpus)):
         line = corpus.source(k) if source else corpus.target(k)
@@ -89,7 +90,7 @@ def _distance(one: Shares, other: Shares) -> float:
 
 
 def _seen_pairs(corpus: ParallelCorpus, valid: ParallelCorpus) -> Iterator[str]:
-    """Validation pairs, from all over the text, that are training pairs too."""
+    """Yield a warning if validation pairs, sampled evenly, are training pairs too."""
     chosen = range(0, len(valid), -(-len(valid) // PAIRS))
     n_seen = sum(_is_in(corpus, valid, k) for k in chosen)
     if n_seen and n_seen >= SHARE * len(chosen):
@@ -100,7 +101,7 @@ def _seen_pairs(corpus: ParallelCorpus, valid: ParallelCorpus) -> Iterator[str]:
 
 
 def _is_in(corpus: ParallelCorpus, valid: ParallelCorpus, k: int) -> bool:
-    """Is the k-th validation pair one of the first training pairs of its lengths?"""
+    """Return whether the k-th validation pair is one of the first training pairs of its lengths."""
     alike = corpus.target_lengths == valid.target_lengths[k]
     if corpus.has_source:
         alike &= corpus.source_lengths == valid.source_lengths[k]

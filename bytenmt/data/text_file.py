@@ -1,7 +1,7 @@
-"""A text file as data: its bytes in a memory map, and where each line lies.
+"""A text file as data: its bytes in a memory map, and the position of each line.
 
 There is no preprocessing: a file is scanned once, for its lines, for bytes that are not UTF-8 and for a
-digest of all, and is then read in place. This file does not know pairs, batches, tensors or models.
+digest of all bytes, and is then read in place.
 """
 
 import mmap
@@ -67,11 +67,11 @@ class TextFile:
         reporter: Reporter = SILENT,
         pipe: bool = False,
     ) -> "TextFile":
-        """Open a plain or packed file. Raises DataError for all that is no readable text file.
+        """Open a plain or packed file. Raises DataError if it is not a readable text file.
 
-        errors: "replace" puts U+FFFD where a line is not UTF-8; "strict" raises DataError.
-        cache: the folder that a packed file is unpacked into; None unpacks into memory. reporter: is told
-        how far that is. pipe: the path may be a named pipe, which is read to its end into memory.
+        errors: "replace" puts U+FFFD where a line is not UTF-8; "strict" raises DataError. cache: the folder
+        that a packed file is unpacked into; None unpacks into memory. reporter: receives the progress. pipe:
+        the path may be a named pipe, which is read to its end into memory.
         """
         return cls.from_bytes(read_bytes(Path(path), cache, reporter, pipe), Path(path), errors)
 
@@ -81,14 +81,14 @@ class TextFile:
     ) -> "tuple[TextFile, TextFile]":
         """Open a file of lines `source TAB target`: two texts over the same bytes.
 
-        What follows a second tab is no part of either; an empty line is an empty pair. Both name all
-        repaired lines. Raises DataError as `open` does and for a line without a tab.
+        What follows a second tab belongs to neither; an empty line is an empty pair. Both name all repaired
+        lines. Raises DataError as `open` does and for a line without a tab.
         """
         return cls.open(path, errors, cache).split()
 
     @classmethod
     def from_bytes(cls, content: bytes | Bytes, path: str | Path, errors: str = "replace") -> "TextFile":
-        """The same from memory; `path` only names it in messages."""
+        """Make a TextFile of bytes in memory; `path` only names it in messages."""
         if errors not in ("replace", "strict"):
             raise ValueError(f'errors is {errors!r}, expected "replace" or "strict"')
         data = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
@@ -116,7 +116,7 @@ class TextFile:
         )
 
     def split(self) -> "tuple[TextFile, TextFile]":
-        """The two columns of a tab-separated text, see open_tsv."""
+        """Return the two columns of a tab-separated text, see open_tsv."""
         halves = split_at_tabs(self.data, self.side, self.starts, self.lengths)
         source_starts, source_lengths, target_starts, target_lengths, without_tab = halves
         if without_tab >= 0:
@@ -130,7 +130,7 @@ class TextFile:
         return len(self.starts)
 
     def line(self, index: int) -> bytes:
-        """Line `index`, from 0, without its line end."""
+        """Return line `index`, from 0, without its line end."""
         start, length = int(self.starts[index]), int(self.lengths[index])
         if start < 0:
             return self.side[~start : ~start + length].tobytes()
@@ -144,31 +144,33 @@ class TextFile:
         return len(self.repaired)
 
     def check_whole(self) -> None:
-        """See text_file.check_whole."""
+        """Raise DataError if the mapped file has become shorter; see text_file.check_whole."""
         check_whole(self.path, self.data)
 
     def require_lines(self) -> None:
-        """Raise DataError where there is no line at all."""
+        """Raise DataError if there is no line at all."""
         if not len(self):
             raise DataError(f"{self.path} is empty: expected a text file, one sentence a line")
 
 
 def stored_path(path: Path) -> str:
-    """A file's absolute name for JSON, which has no bytes: a file: address where it is not UTF-8."""
+    """Return a file's absolute name for JSON, which has no bytes: a file: URL if it is not UTF-8."""
     whole = path.resolve()
     return str(whole) if first_invalid(os.fsencode(whole)) < 0 else whole.as_uri()
 
 
 def restored_path(stored: str) -> Path:
-    """The inverse."""
+    """Return the path of a name from stored_path."""
     if not stored.startswith("file://"):
         return Path(stored)
     return Path(os.fsdecode(unquote_to_bytes(stored.removeprefix("file://"))))
 
 
 def check_file(path: Path, pipe: bool = False) -> None:
-    """Raise DataError where the path is no file, or one packed in a way that is not known. pipe: it may be a
-    named pipe, which can be read once, as a shell's <(command) is."""
+    """Raise DataError if the path is not a file, or one that is packed in an unknown way.
+
+    pipe: it may be a named pipe, which can be read once, like a shell's <(command).
+    """
     try:
         if path.is_dir():
             raise DataError(f"{path} is a directory: give the name of a text file in it")
@@ -200,8 +202,10 @@ def pieces_of(path: Path, size: int = 1 << 16, reporter: Reporter = SILENT) -> I
 def read_bytes(
     path: Path, cache: Path | None = None, reporter: Reporter = SILENT, pipe: bool = False
 ) -> Bytes:
-    """The bytes of a file: mapped where it is plain or unpacked into the cache, else in memory, as those of
-    a named pipe are, where `pipe` allows one. Raises DataError."""
+    """Return the bytes of a file: mapped if it is plain or unpacked into the cache, else in memory.
+
+    pipe: the path may be a named pipe, which is read into memory. Raises DataError.
+    """
     check_file(path, pipe)
     try:
         if path.is_fifo():
@@ -221,8 +225,10 @@ def read_bytes(
 
 
 def check_whole(path: Path, data: Bytes) -> None:
-    """Before a mapped file is read: raise DataError where it has become shorter since read_bytes mapped it,
-    so that its last bytes are nowhere. path: what was mapped; data: the whole of it."""
+    """Raise DataError if a mapped file has become shorter since read_bytes mapped it; call it before reading.
+
+    Its last bytes would be nowhere. path: the mapped file; data: all of it.
+    """
     if isinstance(data.base, memoryview) and isinstance(data.base.obj, mmap.mmap):
         size = data.base.obj.size()
         if size < len(data):

@@ -1,7 +1,4 @@
-"""The text that a run was trained on, found again by what the run tells of it, and checked.
-
-Knows files and what a run tells of them; knows no models.
-"""
+"""Find the text that a run was trained on again, and check that it has not changed."""
 
 from __future__ import annotations
 
@@ -20,15 +17,16 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def training_text(texts: Sequence[TextFact]) -> list[Bytes]:
-    """The streams that a run was trained on, by what it tells of them. Raises DataError where that is
-    nothing, or where they are not there any more as they were."""
+    """Return the streams that a run was trained on. Raises DataError if the run names none, or they
+    have changed.
+    """
     if not texts:
         raise DataError("the run does not tell its training text")
     return [_as_it_was(restored_path(text.path), text.bytes, text.sha256) for text in texts]
 
 
 def _as_it_was(path: Path, n_bytes: int, sha256: str) -> Bytes:
-    """A file's bytes, checked."""
+    """Return a file's bytes after checking size and digest."""
     data = read_bytes(path)
     if len(data) != n_bytes or hashlib.sha256(data.data).hexdigest() != sha256:
         raise DataError(f"the training text {path} is not what it was")

@@ -1,7 +1,7 @@
-"""Texts as streams of bytes: which windows of them a language model learns from, in which order.
+"""Texts as streams of bytes: which windows of them a language model learns from, and in which order.
 
-Any bytes are data; there are no lines. BOS opens a stream, nothing ends it. An epoch is drawn from the seed
-and its number alone, so that a run can go on at any batch. Knows no models and no devices.
+All bytes are data; there are no lines. BOS opens a stream, nothing ends it. An epoch is drawn from the seed
+and its number only, so that a run can resume at any batch.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Indices = npt.NDArray[np.int64]
 class Window(NamedTuple):
     """A batch of pieces of streams, one a row, or one process' share of it.
 
-    read (n, t) uint8: what the model reads, the byte before each of truth, or BOS; truth (n, t) uint8;
-    skipped (n,) int64: columns at each row's beginning that are context only; fresh: the rows' states begin
-    here; else they go on from the batch before.
+    read (n, t) uint8: the model's input, the byte before each of truth, or BOS; truth (n, t) uint8: the bytes
+    to be predicted; skipped (n,) int64: columns at each row's beginning that are context only; fresh: the
+    rows' states begin here; else they continue those of the batch before.
     """
 
     read: Bytes
@@ -33,12 +33,12 @@ class Window(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """No ends; bytes that count; no bytes of a source. As batching.Batch has them."""
+        """Return numbers as batching.Batch does: no sentences; bytes that count; no source bytes."""
         return 0, self.truth.size - int(self.skipped.sum()), 0
 
 
 class Streams:
-    """Texts behind each other, round and round. texts: (size,) uint8 each, at least one byte."""
+    """Texts one after another, as a ring. texts: (size,) uint8 each, at least one byte."""
 
     def __init__(self, texts: Sequence[Bytes]) -> None:
         self.texts = texts
@@ -46,8 +46,10 @@ class Streams:
         self.n_bytes = int(self.ends[-1])
 
     def window(self, starts: Indices, width: int, skipped: Indices, fresh: bool, open_all: bool) -> Window:
-        """The `width` bytes from each of `starts` (n,) on. A text's first byte has BOS before it, and with
-        open_all the first column of every row."""
+        """Return the `width` bytes from each of `starts` (n,) on.
+
+        A text's first byte has BOS before it, and with open_all the first column of every row.
+        """
         rows = [self._bytes(start - 1, width + 1) for start in starts.tolist()]
         both = np.stack(rows) if rows else np.zeros((0, width + 1), np.uint8)
         read, truth = both[:, :-1].copy(), both[:, 1:]
@@ -60,7 +62,7 @@ class Streams:
         return Window(read, truth, skipped, fresh)
 
     def _bytes(self, start: int, n: int) -> Bytes:
-        """n bytes from `start` on, across the texts' ends."""
+        """Return n bytes from `start` on, across the texts' ends."""
         pieces = []
         while n > 0:
             start %= self.n_bytes
@@ -75,11 +77,11 @@ class Streams:
 def contiguous(
     streams: Streams, n_rows: int, own: range, width: int, seed: int, epoch: int, first: int = 0
 ) -> Iterator[Window]:
-    """An epoch for models with a memory: n_rows places, evenly apart and drawn for the epoch, from each of
-    which a row reads on, `width` bytes a batch. Every row opens with BOS: a fresh state always meets it.
+    """Yield an epoch for recurrent models: each row reads on from batch to batch, `width` bytes at a time.
 
-    own: the rows that are wanted of n_rows; first: the batch to begin with. The streams have n_rows * width
-    bytes or more.
+    The n_rows rows begin at positions that are evenly apart and drawn for the epoch, each with BOS and a
+    fresh state. own: the rows that are wanted of n_rows; first: the batch to begin with. The streams have
+    n_rows * width bytes or more.
     """
     each = streams.n_bytes // n_rows
     offset = int(_generator(seed, epoch).integers(streams.n_bytes))
@@ -99,12 +101,13 @@ def windows(
     epoch: int,
     first: int = 0,
 ) -> Iterator[Window]:
-    """An epoch for models that see so far: windows of context + width bytes side by side, from an offset on
-    that is drawn for the epoch, in a drawn order, and one that ends with the text: every byte counts in
-    every epoch. The context counts only at the beginning of a text.
+    """Yield an epoch for convolutional models: windows of context + width bytes side by side, in random
+    order.
 
-    own: the rows that are wanted of a batch's n_rows, of which the last batch may have fewer; first: the
-    batch to begin with. Every text has context + width bytes or more.
+    They begin at an offset that is drawn for the epoch, and one ends with the text: every byte counts in
+    every epoch. The context counts only at the beginning of a text. own: the rows that are wanted of a
+    batch's n_rows, of which the last batch may have fewer; first: the batch to begin with. Every text has
+    context + width bytes or more.
     """
     generator = _generator(seed, epoch)
     found, skipped = [], []

@@ -1,1 +1,1 @@
-"""What becomes of the pairs of a training batch: noise on the source, other things to copy."""
+"""Augmentation of training pairs: noise, copying, placeholders, letter case and empty sources."""

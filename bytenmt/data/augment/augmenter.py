@@ -1,7 +1,7 @@
-"""Training pairs changed anew in every epoch: noise, items to copy, letter case, empty sources.
+"""Change training pairs anew in every epoch: noise, items to copy, letter case, empty sources.
 
-What becomes of a pair depends on the seed, the epoch, its batch and its row there (for placeholders: its
-index in the corpus) and on nothing else: a resumed run and any number of processes see the same.
+The change depends on the seed, the epoch, the batch and the row (for placeholders: the index in the corpus)
+and on nothing else: a resumed run and any number of processes see the same pairs.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Augmenter:
         return batch
 
     def _copy(self, batch: Batch, key: int, rows: npt.NDArray[np.int64]) -> None:
-        """Replace items in place: what is made up has as many bytes."""
+        """Replace items in place; a made-up item has as many bytes."""
         keys = row_keys(np.uint64(key), rows)
         for i in np.flatnonzero(keys >> HALF < chance(self._config.copy)).tolist():
             n_source, n_target = int(batch.source_len[i]) - 1, int(batch.target_len[i]) - 1
@@ -119,7 +119,7 @@ def _with_rows(
     first: bytes,
     round_to: int,
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Rows of a batch of which some have another text, and their lengths with EOS. first: BOS or nothing."""
+    """Return rows of a batch with some texts replaced, and their lengths with EOS. first: BOS or nothing."""
     if not changed:
         return rows, lengths
     lengths = lengths.copy()
@@ -146,7 +146,7 @@ def _empty_sources(batch: Batch, share: float, key: int, rows: npt.NDArray[np.in
 
 
 def _literal_mask(batch: Batch) -> npt.NDArray[np.bool_]:
-    """(n, s): which bytes of the sources belong to placeholders, tags, addresses and escapes."""
+    """Return (n, s) bool: which bytes of the sources belong to placeholders, tags, addresses and escapes."""
     mask = np.zeros(batch.source.shape, np.bool_)
     width, content = batch.source.shape[1], batch.source.tobytes()
     for i, end in enumerate(batch.source_len.tolist()):

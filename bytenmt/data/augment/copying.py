@@ -1,7 +1,7 @@
-"""Other items to copy: what stands unchanged on both sides of a pair, replaced on both by something made up.
+"""Replace items that are identical on both sides of a pair by made-up ones, so that a model learns to copy.
 
-A name, a number, an address, a {placeholder} that nobody has seen before can only be copied, not known.
-What is made up has the shape and as many bytes as what it replaces.
+A name, a number, an address or a {placeholder} that was never seen before can only be copied, not known. A
+made-up item has the shape and the number of bytes of the item it replaces.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Below = Callable[[int], int]  # draws a number from 0 to below another
 
 
 def draws(key: np.uint64) -> Below:
-    """Draws that depend on the key alone."""
+    """Return a function that draws numbers that depend on the key only."""
     state = np.array([key], np.uint64)
     return lambda limit: int(random_below(state, limit))
 
 
 class Item(NamedTuple):
-    """text[begin:end], in characters. kind: one of spans.grammar.CLASSES, or WORD."""
+    """An item of a text, text[begin:end] in characters. kind: one of spans.grammar.CLASSES, or WORD."""
 
     begin: int
     end: int
@@ -97,7 +97,7 @@ def made_up(value: str, kind: str, below: Below) -> str:
 
 
 def _with(text: str, items: list[tuple[tuple[int, int], str]]) -> str:
-    """Return a text with other items at these places."""
+    """Return a text with other items at these positions."""
     parts, end = [], 0
     for (begin, behind), item in sorted(items):
         parts += [text[end:begin], item]

@@ -1,4 +1,4 @@
-"""Text in capitals, in title case and without capitals, for training models on all of them.
+"""Write text in capitals, in title case and in small letters, to train models on all of them.
 
 Placeholders, tags and addresses keep their letters: a program would not find "%S" or "{NAME}".
 """
@@ -27,7 +27,7 @@ def with_case(text: str, case: Case) -> str:
 
 
 def _title(text: str) -> str:
-    """Every word with a capital first letter; the other letters stay, so that "NATO" does."""
+    """Return a text whose words begin with a capital; the other letters stay, as in "NATO"."""
     return _WORD_START.sub(lambda match: match.group().title(), text)
 
 

@@ -1,7 +1,7 @@
-"""Noise in a text, as people make it: typos, case, neighbours swapped, characters dropped and doubled.
+"""Noise in a text as people make it: typos, letter case, swapped neighbours, dropped and doubled characters.
 
-Where something happens is drawn for every character; an ASCII digit, and what stands between two, is left as
-it is: nobody could guess what it said. UTF-8 stays valid. Knows rows of bytes; knows no corpora.
+Each character is disturbed at random; ASCII digits and what is between two of them stay, as nobody could
+guess what they were. UTF-8 stays valid.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ ZERO, NINE = 0x30, 0x39
 class Letters(NamedTuple):
     """The letters of a text, (k,) int32 each.
 
-    codes: code points, rising. cased: the same letter's other case of as many bytes, 0 where there is none.
-    members: code points again, those together that a typo may confuse: of one script, one case and as many
-    bytes. begins, sizes: where each letter's group lies in `members`.
+    codes: code points, ascending. cased: the other letter case with as many bytes, 0 if there is none.
+    members: code points again, grouped by script, case and number of bytes: a typo takes another letter of
+    the group. begins, sizes: the position of each letter's group in `members`.
     """
 
     codes: Codes
@@ -46,7 +46,7 @@ class Letters(NamedTuple):
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Letters:
-        """Those of texts."""
+        """Collect the letters of texts."""
         groups: defaultdict[tuple[int, str, bool], list[int]] = defaultdict(list)
         found = sorted({letter for text in texts for letter in text if letter.isalpha()})
         keys = [_group(letter) for letter in found]
@@ -77,7 +77,7 @@ def _other_case(letter: str) -> int:
 
 
 def chance(share: float) -> np.uint64:
-    """A share as draws are held against it: of 2 ** 32."""
+    """Return a share as a number out of 2 ** 32, to be compared with draws."""
     return np.uint64(round(share * 2**32))
 
 
@@ -92,12 +92,12 @@ def noisy_rows(
     round_to: int = 1,
     kept: Flags | None = None,
 ) -> tuple[Bytes, Indices]:
-    """Rows of a batch with noise, and their lengths.
+    """Return rows of a batch with noise, and their lengths.
 
     lines (n, s) uint8: valid UTF-8, EOS, PAD; ends (n,) int64: bytes with EOS of each row. share: of the
-    characters where something happens. limit: bytes without EOS, which no line grows beyond. The draws of
-    row i depend on the key and the number rows[i] alone. kept (n, s) bool: bytes that stay as they are,
-    whole characters. What is returned is as wide as its longest row, rounded up to a multiple of round_to.
+    characters that are disturbed. limit: bytes without EOS, beyond which no line grows. The draws of row i
+    depend on the key and the number rows[i] only. kept (n, s) bool: bytes that stay as they are, whole
+    characters. The result is as wide as its longest row, rounded up to a multiple of round_to.
     """
     longest = int(ends.max(initial=1)) - 1
     scratch = np.empty((len(lines), max(longest, min(limit, 2 * longest))), np.uint8)
@@ -111,7 +111,7 @@ def noisy_rows(
 
 
 def noisy_lines(lines: Sequence[bytes], share: float, letters: Letters, seed: int = 0) -> list[bytes]:
-    """Lines of valid UTF-8 with noise, which depends on the seed, a line's number and its text alone."""
+    """Return lines of valid UTF-8 with noise that depends on the seed, a line's number and its text only."""
     found = []
     for number, line in enumerate(lines):
         row = np.frombuffer(line + bytes([EOS]), np.uint8)[None]
@@ -125,7 +125,7 @@ def noisy_lines(lines: Sequence[bytes], share: float, letters: Letters, seed: in
 
 @njit
 def row_keys(key: np.uint64, rows: Indices) -> Keys:
-    """A key for each row, (n,) uint64, mixed so that the draws of two rows do not lie side by side."""
+    """Return a key for each row, (n,) uint64, mixed so that the draws of two rows are unrelated."""
     state, keys = np.zeros(1, np.uint64), np.empty(len(rows), np.uint64)
     for i in range(len(rows)):
         state[0] = key + np.uint64(rows[i])
@@ -150,8 +150,10 @@ def disturb(
     out: Bytes,
     out_ends: Indices,
 ) -> None:
-    """Write lines with noise into out (n, w), without EOS, and their bytes with EOS into out_ends (n,); see
-    noisy_rows and Letters. w: room for twice a line's bytes, or for the limit. kept: empty for none."""
+    """Write lines with noise into out (n, w), without EOS, and their bytes with EOS into out_ends (n,).
+
+    See noisy_rows and Letters. w: room for twice a line's bytes, or for the limit. kept: empty for none.
+    """
     state, keys, keeps = np.zeros(1, np.uint64), row_keys(key, rows), kept.size > 0
     for i in range(len(lines)):
         state[0] = keys[i]
@@ -196,7 +198,7 @@ def disturb(
 
 @njit
 def _finish(scratch: Bytes, ends: Indices, out: Bytes) -> None:
-    """The bytes of each row into out (n, width), then EOS and PAD."""
+    """Write the bytes of each row into out (n, width), then EOS and PAD."""
     for i in range(len(out)):
         text, row, rest = scratch[i], out[i], out[i, ends[i] :]
         for place in range(ends[i] - 1):
@@ -208,7 +210,7 @@ def _finish(scratch: Bytes, ends: Indices, out: Bytes) -> None:
 
 @njit
 def n_bytes(first: int) -> int:
-    """Of the character that begins with this byte."""
+    """Return the number of bytes of the character that begins with this byte."""
     return 1 if first < 0x80 else 2 if first < 0xE0 else 3 if first < 0xF0 else 4
 
 
@@ -219,7 +221,7 @@ def is_digit(byte: int) -> bool:
 
 @njit
 def is_kept(line: Bytes, at: int, behind: int, n: int) -> bool:
-    """Whether a character belongs to a number."""
+    """Return whether a character belongs to a number."""
     if is_digit(line[at]):
         return True
     return at > 0 and behind < n and is_digit(line[at - 1]) and is_digit(line[behind])
@@ -227,7 +229,7 @@ def is_kept(line: Bytes, at: int, behind: int, n: int) -> bool:
 
 @njit
 def copy(line: Bytes, at: int, width: int, written: Bytes, end: int) -> int:
-    """One character behind what is written; returns the new end."""
+    """Append a character to the output and return the new end."""
     for k in range(width):
         written[end + k] = line[at + k]
     return end + width
@@ -235,7 +237,7 @@ def copy(line: Bytes, at: int, width: int, written: Bytes, end: int) -> int:
 
 @njit
 def decoded(line: Bytes, at: int, width: int) -> int:
-    """The code point of a character."""
+    """Return the code point of a character."""
     code = int(line[at])
     if width > 1:
         code &= 0x7F >> width
@@ -246,7 +248,7 @@ def decoded(line: Bytes, at: int, width: int) -> int:
 
 @njit
 def encode(code: int, width: int, written: Bytes, end: int) -> int:
-    """A code point of so many bytes behind what is written; returns the new end."""
+    """Append a code point as so many bytes to the output and return the new end."""
     rest = int(code)
     for k in range(width - 1, 0, -1):
         written[end + k] = 0x80 | rest & 0x3F

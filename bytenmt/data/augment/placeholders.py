@@ -1,8 +1,8 @@
-"""Made-up placeholders, tags, addresses and menu accelerators, inserted on both sides of a training pair.
+"""Insert made-up placeholders, tags, addresses and menu accelerators on both sides of a training pair.
 
-Ordinary text holds few of them, and a model that has seen few does not copy them. Without an alignment, the
-place that corresponds to one in the source is known at the ends of a text, before its final punctuation, and
-at words that occur identically on both sides, such as names and numbers.
+Ordinary text has few of them, and a model that has seen few does not copy them. Without an alignment, the
+position in the target that corresponds to one in the source is known at the ends of a text, before its final
+punctuation, and at words that are identical on both sides, such as names and numbers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PairTexts = tuple[str, str]
 
 
 class Tags(NamedTuple):
-    """An opening tag and the one that closes it."""
+    """An opening tag and its closing tag."""
 
     opening: str
     closing: str
@@ -110,7 +110,7 @@ def placeholder_corpus(corpus: ParallelCorpus, share: float, key: int) -> Parall
 
 
 class _ChangedText:
-    """A text file of which some lines are replaced."""
+    """A text file with some lines replaced."""
 
     def __init__(self, text: TextFile) -> None:
         self._text, self._side = text, bytearray(text.side.tobytes())
@@ -130,7 +130,7 @@ def _fits(text: bytes, limit: int | None) -> bool:
 
 
 def _insert_one(source: str, target: str, below: Below) -> PairTexts:
-    """Draw what is inserted, and where."""
+    """Insert one random item at a random position."""
     if below(4) == 0 and (marked := _with_accelerators(source, target, below)):
         return marked
     shared = _shared_tokens(source, target)
@@ -153,7 +153,9 @@ def _insert_one(source: str, target: str, below: Below) -> PairTexts:
 
 
 def _shared_tokens(source: str, target: str) -> list[str]:
-    """Names and numbers that stand once, unchanged, on both sides, outside of placeholders and tags."""
+    """Return names and numbers that occur once, unchanged, on both sides, outside of placeholders and
+    tags.
+    """
     there = {token for token in _TOKEN.findall(target) if token[0].isdigit() or token[0].isupper()}
     if not there:
         return []
@@ -168,7 +170,7 @@ def _shared_tokens(source: str, target: str) -> list[str]:
 
 
 def _same_final(source: str, target: str) -> str:
-    """The punctuation that ends both sides, or nothing."""
+    """Return the punctuation that ends both sides, or an empty text."""
     found = _FINAL.search(source)
     final = found.group() if found else ""
     other = _FINAL.search(target)
@@ -176,14 +178,14 @@ def _same_final(source: str, target: str) -> str:
 
 
 def _around_text(source: str, target: str, tags: Tags, below: Below) -> PairTexts:
-    """Tags around both sides, sometimes without the final punctuation."""
+    """Return both sides between tags, sometimes without the final punctuation."""
     final = _same_final(source, target) if below(2) else ""
     own, other = source.removesuffix(final), target.removesuffix(final)
     return tags.around(own) + final, tags.around(other) + final
 
 
 def _beside_text(source: str, target: str, item: str, below: Below) -> PairTexts:
-    """An item at the beginning, at the end, or before the final punctuation."""
+    """Return both sides with an item at the beginning, at the end, or before the final punctuation."""
     place, final = below(4), _same_final(source, target)
     ended = _FINAL.search(source) or _FINAL.search(target)
     if place == 0:
@@ -197,7 +199,9 @@ def _beside_text(source: str, target: str, item: str, below: Below) -> PairTexts
 
 
 def _with_accelerators(source: str, target: str, below: Below) -> PairTexts | None:
-    """A mark before the first letter of both sides (&File, &Datei), or None where one is no menu entry."""
+    """Return both sides with a mark before the first letter (&File, &Datei), or None if one is no menu
+    entry.
+    """
     mark = "&_"[below(2)]
     for text in (source, target):
         if len(text) > _LONGEST_ENTRY or not text[:1].isalpha() or mark in text or text[-1] in ".!?":
@@ -216,7 +220,9 @@ def _made_up_tags(below: Below) -> Tags:
 
 
 def _made_up_placeholder(source: str, below: Below) -> str:
-    """One of the forms that programs use, with a usual name, a word of the source or a made-up word."""
+    """Return a placeholder in one of the forms that programs use, with a usual name, a word of the
+    source or a made-up word.
+    """
     words = [word for word in source.split() if word.isascii() and word.isalpha() and word.islower()]
     which = below(4)
     name = _NAMES[below(len(_NAMES))]
@@ -259,7 +265,7 @@ def _made_up_address(below: Below) -> str:
 
 
 def _word(below: Below) -> str:
-    """A made-up word of one to three syllables."""
+    """Return a made-up word of one to three syllables."""
     n_syllables = 1 + below(3)
     return "".join(
         _CONSONANTS[below(len(_CONSONANTS))] + _VOWELS[below(len(_VOWELS))] for _ in range(n_syllables)

@@ -1,1 +1,1 @@
-"""Training pairs that do not lie in text files: a stream that need not end, a data set."""
+"""Training pairs from sources that are not text files: an endless stream, a Parquet file."""

@@ -1,7 +1,4 @@
-"""Pairs from two columns of text in a Parquet file, as data sets have them.
-
-Knows the file's columns; does not know what becomes of the pairs. Imports pyarrow where it is asked for them.
-"""
+"""Read pairs from two text columns of a Parquet file. Imports pyarrow on demand."""
 
 from __future__ import annotations
 
@@ -16,11 +13,11 @@ ROWS = 10_000  # that are read at once
 
 
 def pairs(path: Path, columns: tuple[str, str]) -> Iterator[tuple[bytes, bytes]]:
-    """Source and target of the rows that have both, each on one line, with whitespace as single spaces.
+    """Yield source and target of the rows that have both, each on one line, with whitespace as single spaces.
 
     columns: the names of two columns, or of two fields of a struct of them, as `translation` has `en` and
-    `de`. What is in them need not be UTF-8. Raises BytenmtError where pyarrow is missing, DataError for what
-    cannot be read.
+    `de`. They need not be UTF-8. Raises BytenmtError if pyarrow is missing, DataError if the file cannot be
+    read.
     """
     try:
         import pyarrow
@@ -46,7 +43,7 @@ def pairs(path: Path, columns: tuple[str, str]) -> Iterator[tuple[bytes, bytes]]
 
 
 def _leaf(schema: Any, column: str, path: Path) -> str:
-    """The full name of a column, or of the one struct's field that has this name. Raises DataError."""
+    """Return the full name of a column, or of the only struct field that has this name. Raises DataError."""
     leaves = [leaf for field in schema for leaf in _leaves(field)]
     found = [leaf for leaf in leaves if leaf == column] or [
         leaf for leaf in leaves if leaf.rpartition(".")[2] == column
@@ -57,7 +54,7 @@ def _leaf(schema: Any, column: str, path: Path) -> str:
 
 
 def _leaves(field: Any) -> list[str]:
-    """A column's name, or those of a struct's fields."""
+    """Return a column's name, or those of a struct's fields."""
     from pyarrow import types
 
     if not types.is_struct(field.type):

@@ -1,8 +1,7 @@
-"""Pairs from a stream of lines `source TAB target` that need not end: one window of lines after the other.
+"""Pairs from an endless stream of lines `source TAB target`, one window of lines after the other.
 
-A window is a corpus, planned and shuffled as an epoch of a file is: a stream that repeats a text of n lines,
-read in windows of n, is trained on exactly as the file is. Knows bytes, lines and how many of them were used;
-does not know plans, batches or models, nor how processes meet.
+A window is a corpus, planned and shuffled like an epoch of a file: a stream that repeats a text of n lines,
+read in windows of n, is trained on exactly as the file is.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ DIGEST_BYTES = 16
 
 
 class Block(NamedTuple):
-    """text: whole lines, each with its end; place: where they lie."""
+    """Whole lines of a stream, each with its end; place: their position in it."""
 
     text: bytes
     place: StreamPlace
@@ -36,7 +35,7 @@ First = Callable[[Callable[[], Block]], Block]  # what one process makes, for al
 class PairStream:
     """Windows of a stream: the first one when it is made, then one at a time.
 
-    corpus, place: the window that is open, and where it lies.
+    corpus, place: the window that is open, and its position.
     """
 
     def __init__(
@@ -47,16 +46,21 @@ class PairStream:
         errors: str = "replace",
         first: First = lambda make: make(),
     ) -> None:
-        """stream: None in processes that do not read it; window: lines; limits: bytes of a source and of a
-        target; errors: see TextFile.open; first: gives all processes what the one that reads makes. Raises
-        DataError."""
+        """Open the stream and its first window.
+
+        stream: None in processes that do not read it; window: lines; limits: bytes of a source and of a
+        target; errors: see TextFile.open; first: passes a value of the process that reads to all processes.
+        Raises DataError.
+        """
         self._lines = None if stream is None else _Lines(stream)
         self._window, self._limits, self._errors, self._first = window, limits, errors, first
         self._open(self._next())
 
     def windows(self, number: int) -> Iterator[tuple[int, ParallelCorpus, StreamPlace]]:
-        """The open window, which is that of this number, then all that follow until the stream ends. Raises
-        DataError for a whole window of which no pair can be used."""
+        """Yield the open window, which has this number, then all that follow until the stream ends.
+
+        Raises DataError for a window of which no pair can be used.
+        """
         while self.place.lines:
             if self._lines is not None:
                 self._lines.read_ahead(self._window)
@@ -67,8 +71,11 @@ class PairStream:
             number += 1
 
     def go_to(self, place: StreamPlace) -> None:
-        """Open the window at a place of another time, with as many lines as it had then, though more may have
-        come since. Before `windows`. Raises DataError where the stream is another or has ended before."""
+        """Open the window at an earlier position, with as many lines as it had then, though more may have
+        arrived since.
+
+        To be called before `windows`. Raises DataError if the stream differs or has ended before.
+        """
 
         def found() -> Block:
             assert self._lines is not None
@@ -100,7 +107,7 @@ class PairStream:
 
 
 class _Lines:
-    """What a stream gives, counted and digested; the next block may be read by a thread meanwhile."""
+    """The lines of a stream, counted and digested; a thread may read the next block ahead."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._lines: Iterator[bytes] = iter(stream)
@@ -109,7 +116,7 @@ class _Lines:
         self._coming: Future[bytes] | None = None
 
     def take(self, n_lines: int) -> Block:
-        """The next lines, fewer where the stream ends. After read_ahead, those."""
+        """Return the next lines, fewer if the stream ends; after read_ahead, the lines that were read."""
         text = self._read(n_lines) if self._coming is None else self._coming.result()
         self._coming = None
         self._digest.update(text)
@@ -118,7 +125,7 @@ class _Lines:
         return self._taken
 
     def read_ahead(self, n_lines: int) -> None:
-        """Begin to read the next lines. A thread that waits for them does not keep the program alive."""
+        """Start a thread that reads the next lines; it does not keep the program alive."""
         coming = self._coming = Future[bytes]()
 
         def read() -> None:
@@ -130,7 +137,7 @@ class _Lines:
         Thread(target=read, name="stream", daemon=True).start()
 
     def skip(self, n_lines: int, at_once: int) -> None:
-        """Go to the line behind the first n_lines ones, after one block was taken."""
+        """Skip to the line after the first n_lines, after one block was taken."""
         self._lines = chain(io.BytesIO(self._taken.text), self._lines)
         self._taken = Block(b"", StreamPlace())
         self._digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
