@@ -83,7 +83,7 @@ class Page:
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, modifiers=modifiers)
 
     def picture(self, path: Path) -> None:
-        """What is to be seen."""
+        """Save a screenshot of the page."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
 

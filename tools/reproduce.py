@@ -155,7 +155,7 @@ def _log(run: Path) -> list[dict[str, Any]]:
 
 
 def _bytes_seen(log: Sequence[dict[str, Any]]) -> float:
-    """Of source and target in a training, which tells its rate now and then; 0 where it does not."""
+    """Return the source and target bytes of a training that logs its rate; 0 if it does not."""
     trained = [one for one in log if "bytes_per_second" in one]
     before = [0.0, *(one["seconds"] for one in trained)]
     rates = zip(trained, before, strict=False)

@@ -1,4 +1,4 @@
-"""A server in a process of its own, as a user starts it. Knows its log and its API; knows no models."""
+"""Run a server in a process of its own, as a user starts it."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ class Served:
         return host, int(port)
 
     def lines(self) -> list[str]:
-        """Of its log so far."""
+        """Return the lines of its log so far."""
         return self._log.read_text(encoding="utf-8", errors="replace").splitlines()
 
     def text(self, path: str) -> str:
-        """What it answers to a GET."""
+        """Return the answer to a GET."""
         with urlopen(self.url + path, timeout=SECONDS) as answer:
             found: bytes = answer.read()
             return found.decode()
 
     def ask(self, path: str, **fields: Any) -> Any:
-        """What it answers, JSON to JSON."""
+        """Return the answer to a POST, JSON to JSON."""
         request = Request(self.url + path, json.dumps(fields).encode(), {"content-type": "application/json"})
         with urlopen(request, timeout=SECONDS) as answer:
             return json.load(answer)
 
     def resident_bytes(self) -> int:
-        """Of its memory; Linux."""
+        """Return its resident memory; Linux."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
@@ -76,7 +76,7 @@ def served(folder: Path, *arguments: object, program: str = "", core: int | None
 
 
 def _url(process: subprocess.Popen[bytes], log: IO[str]) -> str:
-    """Which the server tells when it answers. Raises RuntimeError where it ends first."""
+    """Return the address that the server prints. Raises RuntimeError if it ends first."""
     told = ""
     while True:
         ended = process.poll() is not None

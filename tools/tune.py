@@ -82,7 +82,7 @@ PROGRAMS = {
 
 
 class Range(NamedTuple):
-    """What an option may be: low to high, drawn by its logarithm; or one of choices."""
+    """The values of an option: low to high, drawn by the logarithm; or one of choices."""
 
     key: str
     low: float = 0.0
@@ -230,7 +230,7 @@ def spent(trials: Sequence[FrozenTrial]) -> float:
 
 
 def ranked(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-    """Those that have been trained, the best first."""
+    """Return the trials that have been trained, the best first."""
     done = [trial for trial in trials if taken(trial) and trial.state != TrialState.FAIL]
     return sorted(done, key=lambda trial: (-len(taken(trial)), taken(trial)[-1].bits))
 

@@ -4,7 +4,7 @@
 
 One thread is measured. Every figure stands beside what it is held against, measured in turns with it in the
 same run, the best of several each. The text is the sample in data/, repeated to --size bytes in a temporary
-folder, and is read once before, so that no disk is measured. Does not know models.
+folder, and is read once before, so that no disk is measured.
 """
 
 import argparse

@@ -78,7 +78,7 @@ DEFAULT = (
 
 
 def groups(options: Any) -> list[Group]:
-    """What the command line asks for; without any of its choices, the default."""
+    """Return the groups of measurements that the command line asks for; the default without any choice."""
     if not (options.preset or options.precision or options.batch or options.beam):
         return list(DEFAULT)
     presets, precisions = options.preset or ["base"], options.precision or ["fp32"]
@@ -112,7 +112,7 @@ def floor_of(case: Case, n_bytes: int) -> dict[str, Callable[[], float]]:
 
 
 def weight_bytes(case: Case) -> int:
-    """What a step reads."""
+    """Return the bytes that a step reads."""
     one = endless(case.arch, case.preset)
     if case.engine == "numba":
         return step_bytes(one.packed(case.precision), case.batch * case.beam)
@@ -132,7 +132,7 @@ class Timed(NamedTuple):
         return max(part.best for part in self.floors.values())
 
     def bytes_per_second(self) -> float:
-        """Of output."""
+        """Return bytes of output per second."""
         return self.case.batch / self.step.best
 
 
@@ -205,8 +205,10 @@ def many_beams(options: Any) -> Iterator[Record]:
 
 
 def growth(timed: Timed, one: Timed) -> Record:
-    """How many times the step of the first beam it takes, over how many times its rows there are: above 1
-    time grows faster than rows."""
+    """Divide how many times the first beam's step a step takes by how many times its rows there are.
+
+    Above 1 time grows faster than rows.
+    """
     times = timed.step.best / one.step.best
     rows = timed.case.beam / one.case.beam
     reference = f"rows over those of beam {one.case.beam}"

@@ -1,5 +1,4 @@
-"""What a draft costs and what it brings, drawn: the price of a pass against its width, bytes a pass against
-the draft's length.
+"""Plot what drafts cost and gain: the price of a pass against its width, bytes per pass against length.
 
     python tools/bench/draft_plot.py RUN ... --src test.en --json draft.json --plot draft.png
     python tools/bench/draft_plot.py --json draft.json --plot draft.png               drawn anew from the file
@@ -7,7 +6,7 @@ the draft's length.
 Left: random weights in the sizes of presets read a given text, so that every drafted byte is right and a pass
 is as wide as it can be, one sentence or, for more columns, several; passes of all widths are timed in turn.
 Right: trained runs translate sentences with so many drafted bytes a pass at most, from the table alone and
-from table and source. All on the numba engine. Knows engines by their makers.
+from table and source. All on the numba engine.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def prices(arch: str, preset: str, precision: str, threads: int, rounds: int) ->
 
 
 def yields(run: Path, lines: Sequence[bytes], threads: int) -> Curves:
-    """Of a run: drafted bytes a pass at most, and the bytes that it brings, EOS counted."""
+    """Yield the maximum of drafted bytes per pass and the bytes that a pass yields, EOS included."""
     one = subject(run, None)
     asked, how = requests_of(one, lines), How("numba", "fp32", TOGETHER, threads)
     tables = {"table": one.table._replace(copy=np.zeros_like(one.table.copy)), "table and source": one.table}

@@ -1,10 +1,10 @@
-"""Decoding with drafts beside decoding without: the same engine and the same sentences, in turn.
+"""Compare decoding with and without drafts: the same engine and the same sentences, in turn.
 
 A run may be made as large as a preset first, see widen.py: its texts, and so what drafts are worth, stay what
 they were, its steps cost what the preset's do. What counts is whole sentences, their encoding included, as a
 translation takes them: longest first, so many side by side. They go in small groups, each once without drafts
 and once with them, and the next time the other way round, so that what disturbs the machine disturbs both. A
-round is all groups; the median of the rounds' ratios counts. Knows engines by their makers; draws nothing.
+round is all groups; the median of the rounds' ratios counts.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Pair(NamedTuple):
     found: list[Hypothesis]
 
     def ratios(self) -> list[float]:
-        """How many times faster drafts make each round."""
+        """Return how many times faster drafts make each round."""
         return [off / on for off, on in zip(self.off, self.on, strict=True)]
 
 
@@ -120,8 +120,10 @@ def make_engine(one: Subject, how: How, speculation: Speculation | None, sample:
 
 
 def requests_of(one: Subject, lines: Sequence[bytes]) -> list[Request]:
-    """What `translate` asks for these lines, longest first; of a run without a source, to go on with their
-    first words."""
+    """Return the requests of `translate` for these lines, longest first.
+
+    For a run without a source, requests to continue their first words.
+    """
     limit = one.contents.config.data.max_source_bytes
     longest = sorted((line[:limit] for line in lines if line), key=len, reverse=True)
     if not one.contents.config.model.source:

@@ -1,8 +1,8 @@
-"""How fast this machine reads memory: the floor of a decode step on a CPU, and the panel kernel beside it.
+"""Measure how fast this machine reads memory, which is the floor of a decode step on a CPU.
 
 `read_rate` is what a benchmark divides a step's weight bytes by. Run as a program it prints that rate over
 sizes, the rate at which one row passes chains of packed matrices, and the arithmetic of many rows beside
-that of OpenBLAS and torch. Does not know models.
+that of OpenBLAS and torch.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def best_seconds(run: Callable[[int], object], tries: int = TRIES) -> float:
 
 
 def bench_memory(n_threads: int) -> list[Record]:
-    """How fast memory is read, over sizes, beside the largest."""
+    """Measure how fast memory is read, over sizes, beside the largest."""
     sizes = (1, 3, 12, 25, 40, 50, 100, 400)
     rates = [read_rate(size * 1_000_000, n_threads) / 1e9 for size in sizes]
     largest = f"of {sizes[-1]} MB"

@@ -2,7 +2,7 @@
 
 The floor of a step is the largest of three times: of reading the weights, of its FLOP at the best matrix
 product in the same precision, and of as many empty nodes of a CUDA graph as the step has kernels, each of
-which waits for the one before. Knows no CPU engine.
+which waits for the one before.
 """
 
 from __future__ import annotations

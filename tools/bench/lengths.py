@@ -2,8 +2,7 @@
 
 One sentence runs to the greatest length. At every length asked for its last bytes are timed in turn with
 those of a fresh sentence that comes to 1,024 bytes, so that what disturbs the machine disturbs both; medians
-are compared. Beside them the non-incremental way: the whole prefix through the model for every byte. Knows
-models and engines by their contracts, and two engines' memory by name.
+are compared. Beside them the non-incremental way: the whole prefix through the model for every byte.
 """
 
 from __future__ import annotations
@@ -65,7 +64,9 @@ def curve(case: Case, lengths: Sequence[int]) -> Curve:
 
 
 def state_bytes(engine: Any) -> int:
-    """What an engine keeps of its sentences between steps: memories and states, not the text."""
+    """Return the bytes that an engine keeps of its sentences between steps: memories and states, not
+    the text.
+    """
     if type(engine) is TorchEngine:
         assert engine._running is not None
         return sum(part.nbytes for part in tensors(engine._running.model_states))
@@ -120,7 +121,7 @@ def of_curve(found: Curve) -> Iterator[Record]:
 def non_incremental(
     arch: str, preset: str, whole: Sequence[tuple[int, float]], drawn: dict[str, list[tuple[int, float]]]
 ) -> Iterator[Record]:
-    """How many times faster a step is than the whole prefix again, in plain PyTorch both."""
+    """Return how many times faster a step is than reading the whole prefix again, both in plain PyTorch."""
     steps = dict(drawn.get(f"{arch} torch fp32", []))
     for length, again_seconds in whole:
         if length in steps:

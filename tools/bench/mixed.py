@@ -52,7 +52,7 @@ def mixed(options: Any) -> Iterator[Record]:
 
 
 def seconds(engine: Engine, lengths: Sequence[int] | np.ndarray) -> float:
-    """Of sentences of random letters to outputs as long."""
+    """Return the seconds for sentences of random letters with outputs as long."""
     draw = np.random.default_rng(2)
     asked = [
         Request(draw.integers(97, 123, n, np.uint8).tobytes(), int(n), number=i)

@@ -1,4 +1,4 @@
-"""What n-gram tables cost: a decode step of the CPU engine and an update of training, with and without them.
+"""Measure what n-gram tables cost a decode step of the CPU engine and an update of training.
 
     python tools/bench/ngrams.py
 

@@ -5,7 +5,7 @@ milliseconds a step; of the peer, the difference of two output lengths over thei
 is not counted. Whole sentences of 100 bytes, text bytes a second, both encoders counted: beside preset base
 what people use today, 6 + 6 layers of 512 on 8,000 subwords of 4.2 bytes each, beside preset fast 6 + 2 of
 them; bytenmt decodes 100 bytes where the peer decodes 24 subwords. Ratios say how many times faster bytenmt
-is. Knows no files but the peer's, which it writes into a temporary folder.
+is.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def sources(shape: Shape, n: int, length: int) -> list[list[str]]:
 
 
 def precisions() -> list[str]:
-    """What the peer can on this processor."""
+    """Return the precisions that CTranslate2 supports on this processor."""
     supported = package("ctranslate2", "bench").get_supported_compute_types("cpu")
     return [name for name, theirs in PEER_TYPES.items() if theirs in supported]
 

@@ -1,4 +1,4 @@
-"""What given text costs: bytes a second of the compiled reader beside plain PyTorch, by architecture.
+"""Compare the speed of predicting given text, in bytes per second: the compiled reader beside plain PyTorch.
 
     python tools/bench/predict.py --presets tiny small
 

@@ -1,7 +1,4 @@
-"""What the benchmarks share: one record a figure, a table for people and a JSON file for programs.
-
-Does not know what is measured.
-"""
+"""Shared parts of the benchmarks: one record per figure, a table for people and a JSON file for programs."""
 
 import json
 from collections.abc import Sequence

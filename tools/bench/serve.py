@@ -44,8 +44,9 @@ print(n_bytes / (time.perf_counter() - began))
 
 
 class Load(NamedTuple):
-    """What clients saw. seconds: of each request; n_bytes: of sources and translations; wrong: answers that
-    were no 200; lasted: seconds in all."""
+    """Measurements of the clients. seconds: of each request; n_bytes: of sources and translations; wrong:
+    answers other than 200; lasted: seconds in all.
+    """
 
     seconds: list[float]
     n_bytes: int

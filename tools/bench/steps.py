@@ -1,7 +1,4 @@
-"""Decode steps that can be timed: presets with random weights whose sentences never end, on every engine.
-
-Knows how a step is repeated and what it must read and multiply; does not know how figures are shown.
-"""
+"""Time decode steps: presets with random weights whose sentences never end, on every engine."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 class Case(NamedTuple):
-    """What is timed."""
+    """A configuration to be timed."""
 
     arch: str
     preset: str
@@ -171,7 +168,7 @@ def multiply_rate(precision: str) -> float:
 
 
 def seconds(action: Callable[[], object], device: torch.device | None = None) -> float:
-    """How long an action takes; with a device, what it has left in that device's queue included."""
+    """Return the seconds an action takes; with a device, including its queued work."""
     queue = device if device and device.type == "cuda" else None
     if queue:
         torch.cuda.synchronize(queue)
@@ -183,7 +180,9 @@ def seconds(action: Callable[[], object], device: torch.device | None = None) ->
 
 
 class Outcome(NamedTuple):
-    """Of several measurements: the least, and the median, which tells how much others disturbed."""
+    """The least and the median of several measurements; the median tells how much other programs
+    disturbed.
+    """
 
     best: float
     median: float
@@ -203,7 +202,7 @@ def contest(actions: Mapping[str, Callable[[], float]], rounds: int) -> dict[str
 
 
 def neighbours() -> str:
-    """Who else is at work: the load average, and the share of the processors' time that was stolen."""
+    """Describe other work on the machine: the load average, and the stolen share of processor time."""
     load = os.getloadavg()[0]
     try:
         with open("/proc/stat", encoding="ascii") as file:

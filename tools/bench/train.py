@@ -89,7 +89,7 @@ def step_flop(config: Config, model: AnyModel, batch: Tensors) -> float:
 
 
 def table(name: str) -> bool:
-    """Whether a parameter of the encoder's side is looked up, not multiplied with."""
+    """Return whether a parameter of the encoder is looked up, not multiplied."""
     return name == "embedding.weight" or "positions" in name
 
 

@@ -6,7 +6,7 @@ For measurements: what a large model of trained quality costs, on real text, wit
 stay what they were, speed and memory become those of the preset. Of ConvS2S new channels are zero, and more
 layers carry on what they are given. ByteNet's layer norm looks at all channels, so each of them is repeated:
 as often as fits in the preset, which is told; more blocks add nothing to what passes them. Half and integer
-precisions round the larger model differently. Knows both models' parameters by their names; trains nothing.
+precisions round the larger model differently.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _misfit(preset: str, has: str, needed: str) -> ConfigError:
 
 
 def _shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Of a model's parameters, by their names."""
+    """Return the shapes of a model's parameters by name."""
     with torch.device("meta"):
         return {name: tuple(part.shape) for name, part in build_model(config).named_parameters()}
 
@@ -221,7 +221,7 @@ def difference(before: StoredWeights, after: StoredWeights, path: Path) -> float
 
 
 def size(contents: StoredWeights) -> str:
-    """Of a model, in words."""
+    """Describe the size of a model in words."""
     model = contents.config.model
     if isinstance(model, ByteNetConfig):
         return f"{len(model.decoder_schedule)} blocks of {model.d_channels} channels"

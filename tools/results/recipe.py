@@ -1,7 +1,4 @@
-"""Tables of results as files: what each row is trained on, by which command, and how it is scored.
-
-Knows the files of tools/recipes and the commands that they stand for; runs nothing.
-"""
+"""Tables of results as files: what each row is trained on, by which command, and how it is scored."""
 
 from __future__ import annotations
 
@@ -93,16 +90,16 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def rows(self) -> Mapping[str, Row]:
-        """By name, in the table's order."""
+        """Return the rows by name, in the table's order."""
         return {row.name: row for row in self.row}
 
     @property
     def language(self) -> bool:
-        """Whether it is of byte language models."""
+        """Return whether the table is of byte language models."""
         return "text" in self.test
 
     def training(self, row: str, corpora: Path, folder: Path) -> list[str]:
-        """What stands behind the program's name to train a row. folder: of the table's rows."""
+        """Return the arguments of the command that trains a row. folder: of the table's rows."""
         one = self.rows[row]
         words = [*self._training(row, corpora, folder, folder / row / "run")]
         if one.minutes:
@@ -111,7 +108,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return words
 
     def timed_training(self, row: str, corpora: Path, folder: Path, minutes: float) -> list[str]:
-        """The same for a training of so many CPU minutes that shows how many updates a row makes."""
+        """Return the arguments of a training of so many CPU minutes that shows how many updates a row
+        makes.
+        """
         words = self._training(row, corpora, folder, self.timing_run(row, folder))
         quick = ["--set", "train.valid_lines=0"] if self.rows[row].program == TRANSLATOR else []
         return [*words, *quick, "--max-updates", "0", "--max-cpu-minutes", f"{minutes:g}"]
@@ -153,14 +152,15 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return _each((self.texts | self.rows[row].texts)["src"])
 
     def distilled(self, row: str, folder: Path) -> list[Path]:
-        """Where the pairs stand that a row learns from its teachers, and others from the same ones: a file
-        for each source file."""
+        """Return the files of pairs that a row and others learn from the same teachers: one for each
+        source file.
+        """
         name = f"distilled-{'+'.join(Path(name).name for name in self.rows[row].distil)}"
         n = len(self.sources(row))
         return [folder / (f"{name}.tsv" if n == 1 else f"{name}-{i + 1}.tsv") for i in range(n)]
 
     def needed(self, rows: Sequence[str]) -> Iterator[str]:
-        """These rows and those that must be there before, in the table's order."""
+        """Return these rows and those they depend on, in the table's order."""
         wanted = set(rows)
         for row in reversed(self.row):
             wanted.update(row.after if row.name in wanted else ())
@@ -172,7 +172,7 @@ def _each(files: Files) -> tuple[str, ...]:
 
 
 def _seeded(row: Row, seed: int) -> Row:
-    """The same row, trained with a seed of its own."""
+    """Return a row that is trained with another seed."""
 
     def own(names: Sequence[str]) -> tuple[str, ...]:
         return tuple(name if "/" in name else f"{name}@{seed}" for name in names)

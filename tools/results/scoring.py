@@ -1,7 +1,4 @@
-"""What a trained row is worth: its scores on the test text, its speed, its size, what noise leaves of it.
-
-Knows recipes, runs and test texts; does not train, and does not know tables.
-"""
+"""Measure a trained row: scores on the test text, speed, size, and scores with disturbed sources."""
 
 from __future__ import annotations
 
@@ -79,7 +76,7 @@ def text_scores(hypotheses: Path, reference: Path, tokenize: str) -> dict[str, d
 
 
 def _measured(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:
-    """Of bytenmt's runs, which their own engine decodes."""
+    """Measure runs of bytenmt by its own engine."""
     from bytenmt.analysis.measurements import measure
     from bytenmt.data.text_file import TextFile
     from bytenmt.decoding.interface import AUTO, EngineSpec
@@ -103,7 +100,7 @@ def _measured(recipe: Recipe, runs: list[Path], source: Path, reference: Path, f
 
 
 def _rival_measured(recipe: Recipe, runs: list[Path], source: Path, reference: Path, folder: Path) -> Any:
-    """Of the rival, which CTranslate2 decodes."""
+    """Measure the rival by CTranslate2."""
     written = folder / "rival.json"
     words = (str(runs[0]), "--precision", PRECISION, "--beam", str(recipe.beam), "--json", str(written))
     _rival("score.py", *words, "--src", str(source), "--ref", str(reference))
@@ -119,5 +116,5 @@ def _rival(tool: str, *words: str, **streams: Any) -> None:
 
 
 def _output(*words: str) -> str:
-    """What a command of the program prints. Raises CalledProcessError."""
+    """Return the output of a command. Raises CalledProcessError."""
     return subprocess.run([*PROGRAM, *words], check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout

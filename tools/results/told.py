@@ -1,4 +1,4 @@
-"""The rows of a table as Markdown and as pictures. Knows what was found; measures nothing."""
+"""Write the rows of a table as Markdown and as pictures."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _by_seed(recipe: Recipe) -> dict[str, list[str]]:
 
 
 def _cells(recipe: Recipe, seeds: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What stands behind a row's name."""
+    """Return the cells of a row after its name."""
 
     def told(form: str, value: Callable[[Mapping[str, Any]], float]) -> str:
         values = [value(one) for one in seeds]
@@ -130,7 +130,7 @@ def _score(key: str, one: Mapping[str, Any]) -> float:
 
 
 def _bits(which: int, one: Mapping[str, Any]) -> float:
-    """Of the lines that predict printed: the stream's bits per byte first, those in windows last."""
+    """Return the bits per byte that predict printed: of the stream (first) or in windows (last)."""
     lines = [line for line in one["scores"]["predict"] if line.startswith("bits per byte")]
     return float(lines[which].rpartition(": ")[2].split()[0])
 

@@ -2,8 +2,7 @@
 
 Vaswani et al. 2017, but each sublayer reads a normalised input and a last norm stands behind either stack
 (pre-norm). One table embeds sources and targets and is the output layer. Positions are those of
-CTranslate2, which runs the trained model: counted from 1, sines before cosines. Knows ids; does not know
-text, files or training.
+CTranslate2, which runs the trained model: counted from 1, sines before cosines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a rival is made by, the folder of its run, and the model in there. Does not know training."""
+"""The recipe of a rival, its run folder, and the model in it."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class Recipe(NamedTuple):
         )
 
     def data(self) -> DataConfig:
-        """What becomes of the training pairs in every epoch: bytenmt's augmentation."""
+        """Return the augmentation of the training pairs as bytenmt's configuration."""
         return DataConfig(**{name: getattr(self, name) for name in AUGMENTATIONS})
 
     def shape(self, n_pieces: int) -> Shape:
-        """Of the model; n_pieces: those that SentencePiece has found."""
+        """Return the shape of the model. n_pieces: found by SentencePiece."""
         heads = self.heads or max(1, self.d_model // 64)
         if self.d_model % (2 * heads):
             raise BytenmtError(
@@ -119,7 +119,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Stored(NamedTuple):
-    """What config.json holds: the recipe, how many pieces there are, how many parameters."""
+    """The content of config.json: the recipe, the number of pieces, the number of parameters."""
 
     recipe: Recipe
     n_pieces: int
@@ -137,7 +137,7 @@ class Stored(NamedTuple):
             raise CheckpointError(f"{folder / CONFIG} cannot be used: {error}") from None
 
     def text(self) -> str:
-        """As it stands in the file."""
+        """Return the text of the file."""
         return json.dumps(self._asdict() | {"recipe": self.recipe._asdict()}, indent=1) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What a rival is worth: quality, speed, size, and what noise in the source leaves of the quality.
+"""Measure a rival: quality, speed, size, and quality with disturbed sources.
 
     python tools/rival/score.py runs/rival --src test.en --ref test.de --json rival.json
 
@@ -87,7 +87,7 @@ def scores(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _learnt(run: Path) -> dict[str, float]:
-    """Of the last validation: minutes, updates and bits per byte. Raises DataError."""
+    """Return minutes, updates and bits per byte of the last validation. Raises DataError."""
     records = [json.loads(line) for line in read_lines(run / METRICS)]
     validated = [record for record in records if "valid_bits_per_byte" in record]
     if not validated:

@@ -106,7 +106,7 @@ class Pieces:
 
     @classmethod
     def load(cls, folder: Path) -> Pieces:
-        """Those of a run folder. Raises DataError."""
+        """Load the pieces of a run folder. Raises DataError."""
         try:
             return cls((folder / PIECES).read_bytes())
         except OSError as error:

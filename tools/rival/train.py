@@ -75,7 +75,7 @@ def loss_of(model: Transformer, data: Batch, smoothing: float) -> tuple[Tensor, 
 
 @torch.no_grad()
 def bits_per_byte(model: Transformer, pairs: Pairs) -> float:
-    """Of all targets, EOS included, over their UTF-8 bytes; in fp32."""
+    """Return the bits of all targets, EOS included, per UTF-8 byte; in fp32."""
     plan = epoch_plan(*pairs.lengths(), VALID_TOKENS, seed=0, epoch=0, shuffle=False)
     nats = sum(
         float(loss_of(model, batch(pairs, plan.batch(i).tolist()), 0.0)[1]) for i in range(plan.n_batches)
@@ -191,7 +191,7 @@ class Run:
 
     @contextmanager
     def _stopped_clocks(self) -> Iterator[None]:
-        """What is done inside is not counted."""
+        """Stop the clocks inside the block."""
         wall, cpu = time.monotonic(), time.process_time()
         yield
         self.started = (
@@ -204,7 +204,7 @@ class Run:
         self.progress.cpu_seconds = self.started[1] + time.process_time()
 
     def _write_record(self) -> None:
-        """What was learnt since the last one. Raises BytenmtError where training has diverged."""
+        """Write a record of the updates since the last one. Raises BytenmtError if training has diverged."""
         bits = float(torch.stack(self.nats).double().sum()) / math.log(2) / max(1, self.n_bytes)
         if not math.isfinite(bits):
             raise BytenmtError("training has diverged (the loss is not a number): lower --lr")

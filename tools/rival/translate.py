@@ -1,8 +1,6 @@
 """Translates stdin by an exported rival, through CTranslate2.
 
-    python tools/rival/translate.py runs/rival --precision int8 --beam 5 <test.en >test.de
-
-Knows text, pieces and CTranslate2's folder; does not know the model's form, nor training.
+python tools/rival/translate.py runs/rival --precision int8 --beam 5 <test.en >test.de
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ EOS_PIECE = "</s>"
 
 
 def folder_of(run: Path, precision: str) -> Path:
-    """Where a run's exported model stands."""
+    """Return the folder of a run's exported model."""
     return run / f"ctranslate2-{precision}"
 
 
@@ -80,7 +78,7 @@ class Translator:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Those of a Translator."""
+    """Add the options of a Translator."""
     parser.add_argument("folder", type=Path, help="of the run, exported")
     parser.add_argument("--precision", choices=PRECISIONS, default="int8")
     parser.add_argument("--beam", type=int, default=1)

@@ -1,7 +1,7 @@
-"""How Korean and English write a date, a time, an amount: the words, the numerals, the forms.
+"""The ways to write a date, a time or an amount in Korean and English: words, numerals, forms.
 
 A form takes a value and gives its line in both languages, or None where nobody writes it so. Each form of
-one language has exactly one counterpart in the other. Knows nothing of sets and splits.
+one language has exactly one counterpart in the other.
 """
 
 from datetime import date

@@ -1,10 +1,10 @@
-"""Whether a wider beam is any worse than a narrower one, on trained runs and real sentences.
+"""Check that a wider beam is not worse than a narrower one, on trained runs and real sentences.
 
 What no beam search should do, whoever wrote it, is to lose to greedy search by its own criterion: on at most
 LOST lines in a hundred may the best hypothesis score less than the greedy text. And on a model that is right
 about most lines greedily, PEAKED percent or more, the exact matches may not fall by more than FALL points as
 the beam grows. These hold an engine to something that shares nothing with it, where comparing two engines
-only shows that they agree. Knows engines and runs; see engines.py, which prints this.
+only shows that they agree.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ CAPACITY = 32  # sentences side by side
 
 
 class Searched(NamedTuple):
-    """What a beam found: the best hypothesis of each line; steps of the search a line (None where the engine
-    does not count them) and seconds in all."""
+    """The result of a beam: the best hypothesis of each line; steps of the search per line (None if the
+    engine does not count them) and seconds in all.
+    """
 
     found: list[Hypothesis]
     steps: float | None
@@ -62,7 +63,7 @@ def searched(engine: Engine, asked: Sequence[Request]) -> Searched:
 
 
 def requests_of(lines: Sequence[bytes]) -> list[Request]:
-    """What `translate` asks for these lines."""
+    """Return the requests of `translate` for these lines."""
     return [Request(line, 3 * len(line) + 100, number=number) for number, line in enumerate(lines)]
 
 

@@ -55,7 +55,7 @@ def read_rows(folder: Path) -> Iterator[tuple[int, str, str | None]]:
 
 
 def same(folder: Path, lines: Sequence[str], translations: Sequence[str]) -> bool:
-    """Whether a data set has each row once, in order, with the translation of its line; says what differs."""
+    """Check that a data set has each row once, in order, with its translation; prints differences."""
     n_rows = 0
     for expected, row in enumerate(read_rows(folder)):
         n_rows += 1
@@ -68,7 +68,7 @@ def same(folder: Path, lines: Sequence[str], translations: Sequence[str]) -> boo
 
 
 def seconds_of(command: Sequence[str]) -> float:
-    """How long a command takes that nobody disturbs. Raises RuntimeError where it fails."""
+    """Return the seconds a command takes undisturbed. Raises RuntimeError if it fails."""
     started = time.monotonic()
     child = started_child(command)
     _, said = child.communicate()
@@ -90,7 +90,7 @@ def watched(command: Sequence[str], out: Path) -> tuple[float, float]:
 
 
 def started_child(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """In a session of its own: Ray ends the group of a driver that has died."""
+    """Start a command in a session of its own, as Ray ends the group of a driver that has died."""
     return subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     )
@@ -212,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def check(folder: Path, lines: Sequence[str], options: argparse.Namespace, more: Sequence[str]) -> bool:
-    """Whether all ways give the same rows. more: options of every command."""
+    """Check that all ways give the same rows. more: options of every command."""
     write_rows(folder / "in", lines)
     few, many, whole = folder / "few", folder / "many", folder / "whole"
     few.write_text(f"{lines[0]}\n", encoding="utf-8")

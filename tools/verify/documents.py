@@ -69,12 +69,14 @@ def rewritten(document: Document, values: list[Parts | None]) -> bytes:
 
 
 def words(values: Sequence[Parts | None]) -> list[str]:
-    """Of plain text, whose lines say what a unit is: a paragraph wrapped anew may be read as lines."""
+    """Return the words of plain text, whose line breaks define units: a rewrapped paragraph may be read
+    as lines.
+    """
     return " ".join(flat(value or ()) for value in values).split()
 
 
 def outside(document: Document) -> list[str]:
-    """What stands between the units."""
+    """Return the text between the units."""
     ends = [0, *(unit.end for unit in document.units)]
     starts = [*(unit.start for unit in document.units), len(document.text)]
     return [document.text[end:start] for end, start in zip(ends, starts, strict=True)]
@@ -96,7 +98,7 @@ def faults(data: bytes, name: str, path: Path, more: Wanted) -> tuple[int, list[
 
 
 def _anew(document: Document, name: str, path: Path, more: Wanted) -> Iterator[str]:
-    """What is wrong where every unit is written, whatever stood there."""
+    """Return the faults of a file in which every unit is written anew."""
     there = [unit.target for unit in document.units]
     again = read(rewritten(document, there), name, path, more)
     if name == "text":
@@ -114,7 +116,7 @@ def _anew(document: Document, name: str, path: Path, more: Wanted) -> Iterator[s
 
 
 def _filled(document: Document, name: str, path: Path, more: Wanted) -> Iterator[str]:
-    """What is wrong where every unit is translated."""
+    """Return the faults of a file in which every unit is translated."""
     values = [(translated(unit.source), number % 2 > 0) for number, unit in enumerate(document.units)]
     filled = read(document.with_units(values), name, path, more)
     if name == "text":
@@ -130,7 +132,9 @@ def _filled(document: Document, name: str, path: Path, more: Wanted) -> Iterator
 
 
 class Kept(NamedTuple):
-    """Of translated files: how many units have spans, whose spans are others, and whose tags are mangled."""
+    """Counts over translated files: units with spans, units whose spans differ, and units with mangled
+    tags.
+    """
 
     n_units: int
     other: list[str]
@@ -138,7 +142,9 @@ class Kept(NamedTuple):
 
 
 def kept(data: bytes, name: str, path: Path, more: Wanted, translator: Translator) -> Kept:
-    """What a model's translation of a file keeps: by unit, by cue, or in all. Raises DataError."""
+    """Count the spans that a model's translation of a file keeps: by unit, by cue, or in all. Raises
+    DataError.
+    """
     document = read(data, name, path, more)
     n_units = sum(bool(spans(flat(unit.source))) for unit in document.units)
     if not n_units:

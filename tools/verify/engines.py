@@ -1,4 +1,4 @@
-"""Whether every engine decodes what plain PyTorch decodes, on trained runs and real sentences.
+"""Check that every engine decodes the same text as plain PyTorch, on trained runs and real sentences.
 
     python tools/verify/engines.py runs/mine runs/other --src data/test.ko --ref data/test.en --lines 200
 
@@ -18,8 +18,7 @@ fp32 near-ties are counted as above; draws and bf16 are only counted.
 
     python tools/verify/engines.py runs/mine --src data/test.ko --ref data/test.en --lines 500 --quality
 
-With --quality the engines are held against greedy search instead of each other, by beam: see beams.py. Knows
-engines and runs; does not train.
+With --quality the engines are held against greedy search instead of each other, by beam: see beams.py.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ AnyModel = Model[Any, Any]
 
 
 class Verdict(NamedTuple):
-    """Of sentences: bytes equal, near-ties, and the margins of those that are neither."""
+    """Counts of sentences: equal bytes, near-ties, and the margins of all others."""
 
     equal: int
     near: list[float]
@@ -73,7 +72,7 @@ class Verdict(NamedTuple):
 
 
 def requests_of(lines: Sequence[bytes], runtime: Runtime) -> list[Request]:
-    """What `translate` asks for these lines; of runs without a source their one text."""
+    """Return the requests of `translate` for these lines; for runs without a source their only text."""
     if not runtime.source:
         return [Request(None, 300)]
     return [Request(line[: runtime.max_source_bytes], 3 * len(line) + 100) for line in lines]
@@ -125,7 +124,7 @@ def between(model: AnyModel, request: Request, expected: bytes, got: bytes) -> f
 
 @torch.no_grad()
 def logits(model: AnyModel, request: Request, text: bytes) -> Tensor:
-    """What PyTorch computes after every byte of a text, BOS first: (bytes + 1, 256) on the CPU."""
+    """Return PyTorch's logits after every byte of a text, BOS first: (bytes + 1, 256) on the CPU."""
     device = model.embedding.weight.device
     src, src_len = (part.to(device) for part in source_tensors([request]))
     memory = model.encode(src, src_len)
@@ -234,7 +233,7 @@ def check(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
 
 
 def tokens_record(case: str, verdict: Verdict, n: int, note: str = "torch fp32") -> Record:
-    """How many sentences are the reference's to the byte."""
+    """Return a record of the number of sentences that equal the reference."""
     if verdict.near:
         note += f", {len(verdict.near)} near-ties (margin up to {max(map(abs, verdict.near)):.1e})"
     if verdict.wrong:

@@ -1,7 +1,7 @@
-"""What a fuzzer makes of run folders and weights files: the same each time for a seed and a number.
+"""Mutate run folders and weights files: the same mutation each time for a seed and a number.
 
 A folder is a dictionary of names and bytes. Some changes are of single bytes; others are written with care,
-so that sizes and SHA-256 agree and only the meaning is wrong. Knows the formats; asks nothing of the program.
+so that sizes and SHA-256 agree and only the meaning is wrong.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def config_changed(files: Folder, name: str, chance: random.Random) -> None:
 
 
 def metadata_changed(data: bytes, chance: random.Random) -> bytes:
-    """What a file tells of itself."""
+    """Change the metadata of a file."""
     header, rest = parsed(data)
     told = header["__metadata__"]
     key = chance.choice([*told, "precision", "facts", "facts"])

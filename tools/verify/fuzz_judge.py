@@ -1,4 +1,4 @@
-"""Whether a weights file holds what it says, judged by other means than the program's own.
+"""Judge whether a weights file holds what it says, by other means than the program's own.
 
 The safetensors library reads it, and PyTorch builds the model that its configuration describes, without
 memory.
@@ -40,7 +40,7 @@ def fits(file: Path) -> str:
 
 @lru_cache(maxsize=200)
 def _kinds(model: str, precision: str) -> Kinds:
-    """What a file of a model holds."""
+    """Return the shapes and types of a file of a model."""
     with torch.device("meta"):
         built = build_model(parse_config({"model": json.loads(model)}).model)
     tables = {name for name, _ in built.named_parameters() if name.split(".")[-2] in TABLES}

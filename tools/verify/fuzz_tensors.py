@@ -1,7 +1,7 @@
 """Changes of single files of tensors: bytes, headers, numbers; and models that fit, of sizes at the edge.
 
 Some leave a file that cannot be read; others are written with care, so that sizes agree and only the meaning
-is wrong. Knows the safetensors format; asks nothing of the program but which tensors a configuration has.
+is wrong.
 """
 
 from __future__ import annotations

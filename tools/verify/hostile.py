@@ -1,11 +1,10 @@
-"""Requests that nobody should send, by the hundred: what is strange but valid is translated, what is not is
-refused, and the server stays what it was.
+"""Send hundreds of hostile requests: strange but valid ones are translated, invalid ones refused.
 
     python tools/verify/hostile.py RUN [--requests 1000] [--seed 0]
 
 Starts `bytenmt serve` of the run, sends requests over sixteen connections at a time, and ends with 1 where an
 answer was anything else than 200 for a valid request and 4xx for others, where the server's log tells of a
-failure, or where a text is translated otherwise than before. Knows HTTP by sockets alone.
+failure, or where a text is translated otherwise than before.
 """
 
 from __future__ import annotations
@@ -160,7 +159,7 @@ def huge(chance: random.Random) -> Sent:
 
 
 def odd(chance: random.Random) -> Sent:
-    """What is hardly HTTP, and forms that are none."""
+    """Return bytes that are hardly HTTP, or forms that are invalid."""
     noise = bytes(chance.randrange(256) for _ in range(chance.randrange(1, 300)))
     body = fields("a")
     return chance.choice(
@@ -205,7 +204,7 @@ KINDS: tuple[tuple[int, Callable[[random.Random], Sent]], ...] = (
 
 
 def status_of(server: Served, sent: Sent) -> int:
-    """Of the answer; CLOSED where none came."""
+    """Return the status of the answer; CLOSED if none came."""
     with socket.create_connection(server.address, timeout=SECONDS) as asked:
         try:
             asked.sendall(sent.data)
@@ -222,7 +221,7 @@ def status_of(server: Served, sent: Sent) -> int:
 
 
 def due(sent: Sent, status: int) -> bool:
-    """Whether a status is one of those that a request may get."""
+    """Return whether a status is one that the request may get."""
     refused = 400 <= status < 500 or (
         status == CLOSED and (sent.slow or sent.kind in ("noise", "a long head"))
     )
@@ -230,7 +229,7 @@ def due(sent: Sent, status: int) -> bool:
 
 
 def hostile(server: Served, n_requests: int, seed: int) -> tuple[Counter[tuple[str, int]], list[str]]:
-    """How often each kind got which status, and what should not be."""
+    """Return how often each kind of request got which status, and the answers that were wrong."""
     chance = random.Random(seed)
     weights = [weight for weight, _ in KINDS]
     makers = [make for _, make in KINDS]

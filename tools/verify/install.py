@@ -1,4 +1,4 @@
-"""Whether an installation that only translates does what it promises, in fresh environments without PyTorch.
+"""Check an installation without PyTorch in fresh environments.
 
     python tools/verify/install.py --python python3.11 python3.12 --language-model runs/text
 
@@ -57,7 +57,7 @@ def built(folder: Path) -> Path:
 
 
 def checked(python: str, wheel: Path, folder: Path, model: Path, language_model: Path | None) -> bool:
-    """Whether one Python's installation does as it should."""
+    """Return whether the installation of one Python works."""
     place = folder / Path(python).name
     subprocess.run([python, "-m", "venv", str(place)], check=True)
     own = str(place / "bin" / "python")
@@ -113,7 +113,7 @@ def steps(model: Path, language_model: Path | None) -> Iterator[Step]:
 
 
 def sizes(place: Path) -> Sequence[str]:
-    """Of an environment: all of it, and its largest packages; without what Python brings."""
+    """Return the size of an environment and of its largest packages, without Python's own."""
     packages = next(place.glob("lib/python*/site-packages"))
     found = {one.name: size(one) for one in packages.iterdir() if not one.name.startswith("pip")}
     largest = sorted(found, key=lambda name: -found[name])[:LARGEST]

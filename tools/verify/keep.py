@@ -42,7 +42,7 @@ def spans(text: str) -> Counter[bytes]:
 
 
 def balanced(text: str) -> bool:
-    """Whether each element that is opened is closed, the last first."""
+    """Return whether each opened element is closed, the last one first."""
     open_elements: list[str] = []
     for end, name, alone in ELEMENT.findall(text):
         if end:
@@ -54,7 +54,7 @@ def balanced(text: str) -> bool:
 
 
 def told(sources: list[str], found: list[str], references: list[str], tokenize: str) -> str:
-    """What a way of translating keeps, and how good it is."""
+    """Describe how many spans a way of translating keeps, and how good it is."""
     n_same = sum(map(eq, map(spans, sources), map(spans, found)))
     of_balanced = [balanced(text) for source, text in zip(sources, found, strict=True) if balanced(source)]
     scores = text_scores(found, references, tokenize)

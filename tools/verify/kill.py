@@ -54,7 +54,7 @@ def input_of(command: Sequence[str]) -> BinaryIO | None:
 
 
 def seconds_of(command: Sequence[str]) -> float:
-    """How long a command takes that nobody disturbs. Raises CalledProcessError."""
+    """Return the seconds a command takes undisturbed. Raises CalledProcessError."""
     started, quiet = time.monotonic(), subprocess.DEVNULL
     subprocess.run(command, check=True, stdin=input_of(command), stdout=quiet, stderr=quiet)
     return time.monotonic() - started
@@ -110,7 +110,7 @@ def check(
 def check_translation(
     folder: Path, run: Path, source: Path, n_lines: int, n_kills: int, more: list[str]
 ) -> bool:
-    """Whether a killed translation has the bytes of a whole one."""
+    """Return whether a killed translation has the bytes of an uninterrupted one."""
     lines = source.read_bytes().splitlines()
     few, many, whole, out = (folder / name for name in ("few", "many", "whole", "out"))
     few.write_bytes(lines[0] + b"\n")
@@ -136,7 +136,7 @@ def check_translation(
 
 
 def check_training(folder: Path, n_updates: int, n_kills: int, stream: bool) -> bool:
-    """Whether the last checkpoint of a killed training has the bytes of a whole one's."""
+    """Return whether the last checkpoint of a killed training has the bytes of an uninterrupted one."""
     command = [
         *PROGRAM,
         "train",

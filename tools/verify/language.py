@@ -111,7 +111,7 @@ MODULES = {
     "keeping": "a noun",
 }
 FIRST_WORDS = re.compile(
-    r"(What|Those|That|These|Which|Whether|Who|Whom|Whose|How|Where|When|The same|Of|As|By|It|In|To|Such|Here)\b"
+    r"(What|Those|That|These|Which|Whether|Who|Whose|How|Where|When|The same|Of|As|By|It|In|To|Such)\b"
 )
 KNOWS = re.compile(r"\b(Knows|Does not know)\b")
 
@@ -173,6 +173,7 @@ def _docstring(
 
 
 def main() -> int:
+    """Print what there is to report about the folders of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument(
         "paths", nargs="*", type=Path, help="folders or files; default: those known to be clean"

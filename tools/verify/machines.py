@@ -86,7 +86,7 @@ def phase(folder: Path, name: str, number: int, last: int, given: Sequence[str])
 
 
 def learnt(folder: Path, name: str) -> Counter[bytes]:
-    """How often each pair was learnt; by whom is told."""
+    """Count how often each pair was trained on, and print by whom."""
     seen: Counter[bytes] = Counter()
     for notes in sorted(folder.glob(f"{name}.*.*-of-*")):
         lines = notes.read_bytes().splitlines()
@@ -96,7 +96,7 @@ def learnt(folder: Path, name: str) -> Counter[bytes]:
 
 
 def updates(run: Path) -> int:
-    """Those of a run."""
+    """Return the updates of a run."""
     from bytenmt.storage.manifest import read_pointer
 
     return read_pointer(run).last

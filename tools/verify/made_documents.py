@@ -1,7 +1,4 @@
-"""A text's lines as documents of every format, for tools/verify/documents.py --lines.
-
-Knows how each format writes a text; shares nothing with the readers that are looked at.
-"""
+"""Write a text's lines as documents of every format, for tools/verify/documents.py --lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a stream costs what the whole text costs, however it is cut, and in how much memory.
+"""Check that a stream costs the same however it is cut, in bounded memory.
 
     python tools/verify/predict.py runs/text runs/other --text big.txt
 
@@ -39,7 +39,9 @@ CPU = torch.device("cpu")
 
 
 class Told(NamedTuple):
-    """Of a `bytenmt predict`: its first line, the peak of its resident memory in MiB, its seconds."""
+    """The output of a `bytenmt predict`: its first line, the peak of its resident memory in MiB, its
+    seconds.
+    """
 
     line: str
     memory: float
@@ -87,14 +89,14 @@ def cut_anyhow(run: Path, text: bytes) -> list[Record]:
 
 
 def bits_per_byte(model: Model[Any, Any], text: bytes, chunk: int) -> float:
-    """Of a whole text, read in chunks."""
+    """Return the bits per byte of a text, read in chunks."""
     return sum(float(found.bits.sum()) for found in stream(TorchReader([model], CPU), [text], chunk)) / len(
         text
     )
 
 
 def streamed(run: Path, text: bytes, threads: int) -> list[Record]:
-    """What the program says of a file and of stdin, and its memory."""
+    """Return the program's output for a file and for stdin, and its memory."""
     with tempfile.TemporaryDirectory() as folder:
         part, whole = Path(folder, "part"), Path(folder, "whole")
         part.write_bytes(text[: len(text) // 5])

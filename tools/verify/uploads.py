@@ -66,14 +66,15 @@ HOSTILE: dict[str, list[tuple[str, str, str]]] = {
 
 @dataclass
 class Figures:
-    """What the clients of one phase have seen: seconds of each answer, and how often each status came; 0 for
-    a connection that was lost."""
+    """Measurements of the clients of one phase: seconds of each answer, and the number of each status; 0 for
+    a lost connection.
+    """
 
     seconds: list[float] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)
 
     def percentile(self, share: float) -> float:
-        """Of the times of the answers, in seconds; infinite without an answer."""
+        """Return a percentile of the answers' times in seconds; infinite without an answer."""
         ordered = sorted(self.seconds)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("inf")
 
