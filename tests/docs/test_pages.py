@@ -24,7 +24,7 @@ from bytenmt.config import schema
 
 WITH_COMMANDS = [page for page in PAGES if guide_pages.commands(page)]
 MATCH = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-N_LINES = 40  # of each text of the sample that the commands find
+N_LINES = 10  # of each text of the sample that the commands find
 PORT = 5000  # of a server in the pages
 
 
@@ -95,19 +95,23 @@ def test_the_commands_of_a_page_print_what_it_says(page: Path, programs: Path, c
             Path(f"{kind}.{number}").read_text(errors="replace") for kind in ("code", "out", "err")
         )
         as_shown = command.output is None or checker.check_output(command.output, out, MATCH)
-        if code != "0\n" or not as_shown:
+        ended_by_head = code == "141\n" and "| head" in command.line  # SIGPIPE
+        if not (code == "0\n" or ended_by_head) or not as_shown:
             wrong.append(f"$ {command.line}\nexit code {code}{out}{err[-2000:]}")
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_the_python_examples_of_a_page_run(page: Path, clone: Path) -> None:
-    examples = "".join(
+def python_examples(page: Path) -> str:
+    """Return the doctests of a page, which follow one another."""
+    return "".join(
         block.text for block in guide_pages.blocks(page) if block.info == "python" and ">>>" in block.text
     )
-    if not examples:
-        pytest.skip("no examples")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if python_examples(page)], ids=page_name)
+def test_the_python_examples_of_a_page_run(page: Path, clone: Path) -> None:
+    examples = python_examples(page)
     for name, text in guide_pages.files(page).items():
         (clone / name).write_text(text, encoding="utf-8")
     test = doctest.DocTestParser().get_doctest(examples, {}, page.name, str(page), 0)

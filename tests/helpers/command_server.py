@@ -39,8 +39,8 @@ def shortened(arguments: list[str]) -> list[str]:
         return arguments
     if "--resume" in arguments:
         return [*arguments, "--max-updates", "4"]
-    settings = "train.max_updates=2", "train.max_tokens=300", "train.valid_lines=2", "train.valid_bytes=500"
-    return [*arguments, *(word for setting in settings for word in ("--set", setting))]
+    settings = ["--set", "train.valid_lines=2", "--set", "train.valid_bytes=500"]
+    return [*arguments, "--max-updates", "2", "--max-tokens", "300", *settings]
 
 
 def write_client(path: Path, address: str) -> None:
