@@ -1,4 +1,4 @@
-"""What every test shares: its place in the order, one thread, the number of examples, pairs to train on."""
+"""Fixtures and settings of all tests: their order, one thread, the number of examples, pairs to train on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from suite import FIRST, WITHOUT_ENGINE, is_slow
+
+# Tests in these folders need no compiled kernels. With an empty kernel cache one process compiles them, which
+# takes a minute, while another runs these tests.
+WITHOUT_ENGINE = ("training/", "models/", "layers/", "config/", "data/", "test_utf8.py", "test_imports.py")
 
 # Before any test imports PyTorch, which reads it, and for the programs that tests start: their threads would
 # spin. No import of PyTorch here: the process that only hands out tests needs none.
@@ -26,25 +29,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks what is slow; the file that compiles the CPU engine goes first, so that one process does it while
-    another runs the files that do not need it, which come next. Among both kinds files with slow tests go
-    before others, so that all processes end with short ones, at about the same time."""
+    """Order the tests: first the file marked compiles_kernels, then the folders that need no kernels.
+
+    Within each group, files with slow tests come first, so that all processes end at about the same time.
+    """
     names = {item: item.path.relative_to(Path(__file__).parent).as_posix() for item in items}
-    for item in items:
-        if is_slow(names[item], getattr(item, "originalname", item.name)):
-            item.add_marker(pytest.mark.slow)
     seed = config.getoption("--shuffle")
     if seed is not None:
         random.Random(seed).shuffle(items)
-    else:
-        slow = {names[item] for item in items if item.get_closest_marker("slow")}
-        items.sort(
-            key=lambda item: (
-                names[item] != FIRST,
-                not names[item].startswith(WITHOUT_ENGINE),
-                names[item] not in slow,
-            )
+        return
+    slow = {names[item] for item in items if item.get_closest_marker("slow")}
+    items.sort(
+        key=lambda item: (
+            item.get_closest_marker("compiles_kernels") is None,
+            not names[item].startswith(WITHOUT_ENGINE),
+            names[item] not in slow,
         )
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,6 +19,8 @@ from bytenmt.cli.main import main
 from bytenmt.distributed import SINGLE_PROCESS, Group, LostProcess, local_device, process_group
 from bytenmt.errors import BytenmtError, DataError, DeviceError
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 
 

@@ -292,6 +292,7 @@ def start_cold(barrier: Barrier, path: Path, results: Any) -> None:
     results.put(compiled(14))
 
 
+@pytest.mark.slow
 def test_processes_that_start_together_do_not_meet(tmp_path: Path) -> None:
     barrier, results = FORKSERVER.Barrier(3), FORKSERVER.SimpleQueue()
     path = tmp_path / "kernels"

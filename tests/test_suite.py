@@ -1,4 +1,4 @@
-"""The suite's own rules: what its lists name is there, and test modules do not import each other."""
+"""Rules of the test suite: test modules do not import each other, and docstrings name existing files."""
 
 from __future__ import annotations
 
@@ -6,28 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-import suite
-
 TESTS = Path(__file__).parent
-
-
-def test_what_is_called_slow_is_there() -> None:
-    for file, names in suite.slow():
-        text = (TESTS / file).read_text(encoding="utf-8")
-        defined = set(re.findall(r"^def (test_\w+)", text, re.MULTILINE))
-        assert names <= defined, f"{file}: {sorted(names - defined)}"
-
-
-def test_a_whole_file_or_some_of_it_is_slow() -> None:
-    assert suite.is_slow("training/test_kill.py", "test_anything")
-    assert suite.is_slow("storage/test_admission.py", "test_every_command_asks")
-    assert not suite.is_slow("storage/test_admission.py", "test_another")
-    assert not suite.is_slow("data/test_corpus.py", "test_every_command_asks")
-
-
-def test_the_order_names_what_is_there() -> None:
-    assert (TESTS / suite.FIRST).is_file()
-    assert all((TESTS / name).exists() for name in suite.WITHOUT_ENGINE)
 
 
 def test_test_modules_do_not_import_each_other() -> None:

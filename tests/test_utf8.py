@@ -61,6 +61,7 @@ def test_automaton_accepts_what_python_decodes() -> None:
     assert mismatches(UTF8_NEXT, UTF8_COST) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "state, byte, target",
     [(4, 0x9F, 1), (5, 0xA0, 1), (6, 0x8F, 2), (7, 0x90, 2), (8, 0xC0, 0), (0, 0xC1, 1)],

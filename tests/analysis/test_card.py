@@ -52,6 +52,7 @@ def front_matter(card: str) -> dict[str, Any]:
     return {key: json.loads(value) for key, _, value in pairs}
 
 
+@pytest.mark.slow
 def test_a_measured_card(made: Path, tmp_path: Path) -> None:
     """chrF without noise is evaluate's; with noise it is that of lines disturbed by the training's own."""
     given = ["--engine", "torch", "--src", made / "text|1", "--ref", made / "text|1", "--language", "de"]

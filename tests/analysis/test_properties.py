@@ -39,6 +39,7 @@ def products(model: AnyModel, s: int, t: int) -> int:
     return counter.get_total_flops() // 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 def test_operations_grow_as_claimed(name: str) -> None:
     """With both lengths doubled and doubled again: linear in each alone; in their product as well where S·T
@@ -63,6 +64,7 @@ def test_operations_grow_as_claimed(name: str) -> None:
     assert (together > 0) == (claimed.time == "S·T")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_SOURCE)
 def test_paths_are_as_long_as_claimed(name: str) -> None:
     """Longer lengths make the longest shortest way longer as the letters say; c is its length."""

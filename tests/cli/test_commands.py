@@ -731,6 +731,7 @@ def test_what_is_shown_while_decoded_is_the_same(place: Path) -> None:
     assert accepted(f"{TRANSLATE} {SHORT} -i src --stream") == accepted(f"{TRANSLATE} {SHORT} -i src")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -778,6 +779,7 @@ def test_a_missing_package_is_one_line(place: Path, missing: str, command: str) 
     assert run.stderr == f"bytenmt: this needs {missing}: pip install 'bytenmt[train]'\n"
 
 
+@pytest.mark.slow
 def test_closed_standard_streams_are_told_of(place: Path) -> None:
     """`<&-` and `>&-`."""
     program = f"{sys.executable} -m bytenmt {TRANSLATE}"

@@ -104,6 +104,7 @@ def test_stream_and_file_read_the_same_lines(parts: list[bytes]) -> None:
     assert lines == list(TextFile.from_bytes(content, "x"))
 
 
+@pytest.mark.slow
 def test_stream_and_file_answer_the_same() -> None:
     """Whatever the buffer, drawn or not."""
     text = rubbish(30)
@@ -113,6 +114,7 @@ def test_stream_and_file_answer_the_same() -> None:
         assert output.getvalue().split(b"\n")[:-1] == answers(make(**options), text, buffer_size=4)
 
 
+@pytest.mark.slow
 def test_shown_while_decoded_it_is_the_same() -> None:
     text = rubbish(30)
     output = io.BytesIO()
@@ -321,6 +323,7 @@ def ask(process: subprocess.Popen[bytes], line: bytes) -> bytes:
     return answer[:-1]
 
 
+@pytest.mark.slow
 def test_a_line_alone_is_answered_at_once_and_ctrl_c_is_quiet(place: Path) -> None:
     """A coprocess waits for each answer; then an interrupt while the program waits for a line."""
     with coprocess(place) as process:
@@ -336,6 +339,7 @@ def test_a_line_alone_is_answered_at_once_and_ctrl_c_is_quiet(place: Path) -> No
         assert (out.split(b"\n")[:-1] == found, err, process.returncode) == (True, b"", 0)
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_middle_is_quiet(place: Path) -> None:
     """While lines are decoded and others wait."""
     with coprocess(place) as process:
@@ -349,6 +353,7 @@ def test_ctrl_c_in_the_middle_is_quiet(place: Path) -> None:
         assert (err, process.returncode) == (b"", 130)
 
 
+@pytest.mark.slow
 def test_strict_ends_while_the_input_is_open(place: Path) -> None:
     """One line on stderr, though the reading thread still waits."""
     with coprocess(place, "--errors", "strict") as process:
@@ -362,6 +367,7 @@ def test_strict_ends_while_the_input_is_open(place: Path) -> None:
         assert told.startswith(b"bytenmt: standard input, line 2, byte offset 4: 0xFF")
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_quiet(place: Path) -> None:
     """As under `| head -1`."""
     with coprocess(place, "--stream") as process:
@@ -391,6 +397,7 @@ def shared(group: Group, arch: str) -> bytes:
     return output.getvalue()
 
 
+@pytest.mark.slow
 def test_processes_answer_as_one() -> None:
     first, second = results(shared, "luong")
     alone = b"\n".join([*answers(make(), rubbish(32)), b""])
@@ -420,6 +427,7 @@ def one_by_one(group: Group, pause: float) -> bool:
     return output.getvalue().count(b"\n") == 3
 
 
+@pytest.mark.slow
 def test_processes_answer_a_line_at_once() -> None:
     assert results(one_by_one, 0.0) == [True, False]
 
@@ -429,6 +437,7 @@ def patient(group: Group) -> bool:
     return one_by_one(group, 1.2)
 
 
+@pytest.mark.slow
 def test_processes_wait_for_a_late_line() -> None:
     """However long: longer than the time after which a silent process counts as lost."""
     assert results(patient, timeout=0.8) == [True, False]

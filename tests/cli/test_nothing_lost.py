@@ -45,6 +45,8 @@ from bytenmt.storage.lock import LOCK, one_training
 from bytenmt.storage.manifest import CONFIG
 from bytenmt.training.run import train
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(bytenmt.__file__).parent.parent)}
 

@@ -24,6 +24,8 @@ from bytenmt.language.html_report import Page
 from bytenmt.training.language_model_task import Text
 from bytenmt.training.translation_task import TranslationTask
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = "e\x1b[31mvil\x9b2J\x7f\x00\nname\r"
 SHOWN = r"e\x1b[31mvil\x9b2J\x7f\x00\nname\r"
 A_FILE = HOSTILE.replace("\x00", "")

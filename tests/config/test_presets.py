@@ -59,6 +59,7 @@ def test_presets_of_convs2s_alone() -> None:
     assert alone.receptive_field() == 127
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", NOMINAL)
 def test_decoder_weights(preset: str) -> None:
     """All five within 20 % of each other and of the preset's nominal size; tiny never above a million."""
@@ -79,6 +80,7 @@ def test_fast_has_the_encoder_of_base(arch: str) -> None:
     assert fast == pytest.approx(base, rel=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", NOMINAL)
 def test_decoder_weights_without_a_source(preset: str) -> None:
     """The same number, within 20 % of the preset's size; base has at most 11 million in all."""
@@ -253,6 +255,7 @@ def test_convs2s_needs_an_encoder_with_a_source() -> None:
         load_config("convs2s", "tiny", "", ["model.encoder_layers=[]"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
 def test_one_embedding_width(preset: str) -> None:
     """A preset's byte embedding fits all five architectures, and can be tied with the output."""
@@ -263,6 +266,7 @@ def test_one_embedding_width(preset: str) -> None:
         assert model.decoder.output.weight is model.embedding.weight  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", NOMINAL)
 @pytest.mark.parametrize("arch", ["convs2s", "bytenet"])
 def test_receptive_field_is_wide_enough_for_bytes(arch: str, preset: str) -> None:

@@ -427,6 +427,7 @@ NOISY = (
 )
 
 
+@pytest.mark.slow
 def test_resume_is_bit_identical(texts: dict[str, Any], tmp_path: Path) -> None:
     """Stopped in the middle of an epoch and resumed; and it is not what is learnt without."""
     for name, settings in (("whole", NOISY), ("plain", NOISY[7:])):
@@ -444,6 +445,7 @@ def _as_one(group: Group, texts: dict[str, Any], run: Path) -> None:
     train(run, config("convs2s", *settings), **texts, device=CPU, group=group)
 
 
+@pytest.mark.slow
 def test_processes_learn_the_same(texts: dict[str, Any], tmp_path: Path) -> None:
     import json
 

@@ -93,6 +93,7 @@ def test_large_random_texts(n_faults: int) -> None:
         check(b"".join(pieces))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [*FAULTS, "한".encode(), "😀".encode(), b"\n", b"\r\n"])
 def test_chunk_borders(fault: bytes) -> None:
     """Every alignment of a piece to the borders of chunks, of what is compared at once and of the file."""

@@ -58,6 +58,7 @@ def test_what_was_packed_comes_out(tmp_path: Path, kind: str) -> None:
         assert same
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_lines_are_read_as_they_are_unpacked(tmp_path: Path, kind: str) -> None:
     """A stream of the same bytes; of a file that is packed a thousandfold little is in memory at once."""

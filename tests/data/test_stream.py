@@ -206,6 +206,7 @@ def learnt(group: Group, folder: Path, n_updates: int) -> list[list[bytes]]:
     return seen
 
 
+@pytest.mark.slow
 def test_the_number_of_processes_may_change(texts: dict[str, Any], tmp_path: Path) -> None:
     """Two begin, one goes on, two end: the leading process reads for both, and every pair of the stream is
     learnt exactly once."""

@@ -145,6 +145,7 @@ def texts(tmp_path: Path) -> dict[str, Any]:
     return {"files": files, "valid": PairFiles(tgt=tmp_path / "valid")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("arch", MODELS)
 def test_resume_is_bit_identical(arch: str, precision: str, texts: dict[str, Any], tmp_path: Path) -> None:
@@ -171,6 +172,7 @@ def train_as_one(group: Group, arch: str, run: Path, texts: dict[str, Any], sett
         torch.set_default_dtype(torch.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["luong", "bytenet"])
 def test_processes_share_one_run(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
     """Two processes, whose run one finishes, have the weights, states and validation of one."""
@@ -185,6 +187,7 @@ def test_processes_share_one_run(arch: str, texts: dict[str, Any], tmp_path: Pat
     assert best[0] == pytest.approx(best[1], abs=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", MODELS)
 def test_a_model_learns_a_text(arch: str, tmp_path: Path) -> None:
     """A text in which nearly every byte tells the next one."""
@@ -250,6 +253,7 @@ def test_a_split_window_is_the_whole(texts: dict[str, Any], tmp_path: Path) -> N
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "n"), rotated([*WITHOUT_SOURCE], [1, 700, 5000, 2047]))
 def test_validation_is_prediction(name: str, n: int) -> None:
     """Read side by side a text costs what it costs as one stream."""

@@ -132,6 +132,7 @@ def test_a_wide_beam_finds_the_best_of_all(
     check_exhaustive(make, n_models, length_penalty, n_best, prefix, seed)
 
 
+@pytest.mark.slow
 @each_engine
 @pytest.mark.parametrize(
     ("beam", "how"), rotated([2, 3, 5, 12], [(0.6, 1), (1.0, 1), (1.4, 3), (0.6, 3), (1.0, 3), (1.4, 1)], 2)

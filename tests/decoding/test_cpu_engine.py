@@ -21,6 +21,8 @@ from bytenmt.errors import BytenmtError
 from bytenmt.storage.rounding import quantise
 from bytenmt.utf8 import BOS, EOS
 
+pytestmark = pytest.mark.compiles_kernels
+
 
 def agree(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], tolerance: float = 1e-4) -> None:
     assert [[h.text for h in of] for of in found] == [[h.text for h in of] for of in expected]

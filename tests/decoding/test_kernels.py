@@ -271,6 +271,7 @@ def test_a_number_has_the_same_bits_wherever_it_stands() -> None:
         assert same_bits(span(function, x, in_place=True), whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", (1, 16, 45))
 def test_spans_compute_what_they_are_called_for(n: int) -> None:
     a, b, c = (numbers(n, seed=seed) for seed in range(3))
@@ -428,6 +429,7 @@ MACHINES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not simd.X86, reason="the machines are kinds of x86")
 @pytest.mark.skipif("NUMBA_CPU_NAME" in os.environ, reason="is such a machine already")
 @pytest.mark.parametrize("machine", MACHINES)

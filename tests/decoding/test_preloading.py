@@ -9,6 +9,10 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "data/models/en-de"
 TEXT = "Where is the station?"

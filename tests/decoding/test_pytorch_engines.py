@@ -104,17 +104,20 @@ def check_captured(name: str, options: Options, capture: Capture, drafts: Specul
         assert_equal(results(engine, requests), results(TorchEngine([model], options, 2, CPU), requests))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), PAIRS[1::2])
 def test_the_captured_step_equals_plain_pytorch(name: str, options: Options) -> None:
     """Recorded once, repeated without Python."""
     check_captured(name, options, traced)
 
 
+@pytest.mark.slow
 def test_the_captured_pass_equals_plain_steps() -> None:
     """The same with drafts against an engine without them."""
     check_captured("convs2s", DRAFTED[1][1], traced, speculation())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), rotated(WITH_SOURCE, MANY_OPTIONS, 1))
 def test_fixed_places_equal_plain_pytorch(name: str, options: Options) -> None:
     """All but the recording, with all options and all models."""

@@ -91,6 +91,7 @@ def probabilities(log_p: np.ndarray, options: Options) -> np.ndarray:
     return p
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "seed"), rotated(SHAPES, range(2), 1))
 def test_bytes_are_drawn_with_their_probabilities(options: Options, seed: int) -> None:
     """40,000 draws: what should never come never does, the rest within chance (chi-squared, five sigma)."""
@@ -156,6 +157,7 @@ def sampled(
     return [found[i] for i in range(len(requests))]
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(
     seed=st.integers(0, 1000),

@@ -176,6 +176,7 @@ def test_greedy_is_the_naive_loop(seed: int, limit: int, end: float, grain: floa
 LETTERS_OF_MANY_BYTES = "ab é한환👍👎".encode()
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10_000),
     limit=st.integers(10, 30),

@@ -238,6 +238,7 @@ def rehearsed(step: Callable[[], None]) -> Callable[[], None]:
     return step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), list(zip(CONVOLUTIONAL, cycle(MANY_OPTIONS), strict=False)))
 def test_drafts_change_nothing_at_fixed_places(name: str, options: Options, monkeypatch: Any) -> None:
     """With a longer source and a longer output that come while others run."""
@@ -405,6 +406,7 @@ ENGINES: list[Callable[..., Engine]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make_engine", ENGINES)
 @pytest.mark.parametrize(("steep", "width"), [(0.01, 8), (0.2, 2), (10.0, 0)])
 def test_a_price_is_measured_once(
@@ -544,6 +546,7 @@ def likely_drafts(cells: dict[bytes, float]) -> Table:
     return table_of(chains, 1 << 16)
 
 
+@pytest.mark.slow
 def test_drafts_leave_the_distribution_as_it_is() -> None:
     """The first three bytes of many draws against their exact probabilities, by chi-square."""
     n, options = 5_000, Options(sample=True, seed=3)

@@ -70,6 +70,7 @@ def plainly(found: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
     return [[hypothesis._replace(passes=0) for hypothesis in of] for of in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("name", ["bytenet", "convs2s", "convs2s-uneven", "bytenet-multiplicative-alone"])
 def test_texts_and_scores_are_to_the_last_bit_those_without_drafts(name: str, search: str) -> None:
@@ -114,6 +115,7 @@ def test_models_that_vote_check_the_same_drafts() -> None:
         assert plainly(found) == expected
 
 
+@pytest.mark.slow
 def test_what_is_drafted_is_what_the_table_says() -> None:
     """The compiled look-up and copying against Table.draft; a small table, so that slots are fought for."""
     draw = random.Random(1)

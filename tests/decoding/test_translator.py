@@ -44,6 +44,7 @@ def make(arch: str = "luong", **options: Any) -> Translator:
 # Lists of lines.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arch", "beam"), rotated([*MODELS], [1, 3], 1))
 def test_order_is_kept_and_mates_change_nothing(arch: str, beam: int) -> None:
     """However many are decoded side by side, each one's answer is that of the line alone."""
@@ -423,6 +424,7 @@ def shared(group: Group, arch: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch, size", [("luong", 2), ("convs2s", 3)])
 def test_processes_answer_as_one(arch: str, size: int) -> None:
     """All of them get all; each sentence is decoded by one of them, and none has nothing to do."""

@@ -34,6 +34,7 @@ HOSTILE = [
 SIZE, LIMIT_SECONDS = 200_000, 15.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", HOSTILE, ids=Case.name)
 def test_hostile_documents_take_no_minutes(case: Case) -> None:
     with growth.cpu_limit(LIMIT_SECONDS):

@@ -60,6 +60,7 @@ def shared(group: Group, folders: list[Path]) -> list[list[float]]:
     return [log_probabilities(TorchReader([model], CPU), corpus, group).tolist() for corpus in corpora]
 
 
+@pytest.mark.slow
 def test_processes_score_as_one(tmp_path: Path) -> None:
     """Every bit of every value, in every process; also where two of them have nothing to do."""
     folders = [tmp_path / "many", tmp_path / "one"]

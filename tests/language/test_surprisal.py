@@ -63,6 +63,7 @@ def check_any_cut(
         assert abs(cut.mean() - whole[:n].mean()) < tolerance
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 def test_stream_equals_whole(name: str) -> None:
     """In float64 and in float32."""
@@ -244,12 +245,14 @@ def test_windows_are_read_anew(name: str, size: int, monkeypatch: pytest.MonkeyP
         assert f"{bits_of(model, text, 100).mean():.4f}" == f"{bits:.4f}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITHOUT_SOURCE)
 def test_random_bytes_cost_eight_bits(name: str) -> None:
     """A model that had a look at what it predicts would pay less."""
     assert bits_of_random_bytes(trainable(name)) >= LEAK_BITS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["seq2seq", "bytenet"])
 def test_a_leak_is_noticed(name: str) -> None:
     """The same model that reads one byte too far."""

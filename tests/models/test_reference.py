@@ -148,6 +148,7 @@ def refreshes(norm: WeightNorm) -> None:
     assert torch.equal(folded, norm()), "a stale folded weight"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [{"foreach": True}, {"foreach": False}, {"fused": True}])
 def test_weight_norm_memo_after_an_optimizer_step(kind: dict[str, bool]) -> None:
     """The folded weight follows every step of the optimizer."""

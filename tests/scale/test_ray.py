@@ -15,6 +15,8 @@ import bytenmt
 from bytenmt.decoding.translator import Translator
 from bytenmt.scale import ray_data
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("ray")
 # One start of Ray for all; in a process of its own, because Ray ends what it has started by its group.
 PROGRAM = """

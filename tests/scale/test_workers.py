@@ -106,6 +106,7 @@ def test_threads_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
         assert nobody is None
 
 
+@pytest.mark.slow
 def test_the_output_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Real processes, also with what a search owes and draws."""
     monkeypatch.chdir(tmp_path)

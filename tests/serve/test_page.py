@@ -13,6 +13,8 @@ from bytenmt.serve.http.page import page
 from bytenmt.serve.http.server import listening, run
 from tools.browser import CHROMIUM, Page, browser
 
+pytestmark = pytest.mark.slow
+
 TARGET = "document.getElementById('target')"
 DONE = f"!{TARGET}.classList.contains('old') && {TARGET}.textContent"
 

@@ -30,6 +30,8 @@ from tools.verify import uploads
 from tools.verify.hostile import AT_ONCE, LIMITS, hostile
 from tools.verify.never_reading import KINDS, measure, until_ready
 
+pytestmark = pytest.mark.slow
+
 # The command, and whether PyTorch was imported, when it has ended.
 WATCHED = """
 import sys

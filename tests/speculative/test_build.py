@@ -126,6 +126,7 @@ def test_what_a_draft_may_be(place: Path, value: str) -> None:
         EngineSpec("numba", "cpu", draft=value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["numba", "torch"])
 def test_drafts_change_nothing_but_the_passes(place: Path, engine: str) -> None:
     """The same texts whatever is drafted; jsonl tells bytes a pass where some were, between 1 and N + 1."""
@@ -161,6 +162,7 @@ def drafts(command: str, told: str = "") -> bool:
     return found.pop()
 
 
+@pytest.mark.slow
 def test_whose_table_is_taken(place: Path) -> None:
     """Of several runs that of the first which has one; of a weights file that of its run folder."""
     weights = "checkpoints/update-00000070.safetensors"

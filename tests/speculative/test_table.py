@@ -128,6 +128,7 @@ def slot_of(context: bytes, slots: int) -> int:
 # What the table says.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "ended"), [(1, True), (2, False)])
 def test_it_says_what_dictionaries_count(seed: int, ended: bool) -> None:
     """Behind every text: the chain of the longest context that says more than the shorter ones do, with its

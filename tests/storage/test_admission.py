@@ -362,6 +362,7 @@ def test_a_text_of_gigabytes_is_not_read(made: dict[str, Path], tmp_path: Path, 
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_every_command_asks(made: dict[str, Path], tmp_path: Path) -> None:
     """A file whose bias is too short is refused by each command that reads weights."""
     arrays, told = weights_of(made["seq2seq"])
@@ -427,6 +428,7 @@ def test_training_what_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "training this model needs 5 MB of memory, this machine has 1 MB" in result.stderr
 
 
+@pytest.mark.slow
 def test_many_hypotheses_are_counted(made: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Rings of a convolutional model, a row each: of 8 channels the last 11 and 21 inputs, float32."""
     from bytenmt.decoding.interface import EngineSpec, Options

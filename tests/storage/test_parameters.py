@@ -29,6 +29,7 @@ def test_names_and_shapes_are_those_of_the_model(name: str) -> None:
     check_parameters(parse_config({"model": OPTIONS[name]}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("source", ["true", "false"])
 def test_presets_too(preset: str, source: str) -> None:

@@ -47,6 +47,7 @@ def test_a_step_reads_one_row_of_each_ngram_table_for_each_row():
     assert with_tables - plain == 32 * 3 * 64 * 4  # orders, width of the embedding, bytes of a float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", PRESETS["tiny"])
 def test_random_sentences_never_end(arch):
     model = steps.endless(arch, "tiny").model

@@ -29,6 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_teachers_and_their_pairs(made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """What both say together, one pair a line; the command for a student."""
     output = tmp_path / "pairs.tsv"

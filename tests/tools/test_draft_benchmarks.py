@@ -100,6 +100,7 @@ def test_figures() -> None:
     assert drafts.bytes_per_pass(plain) == 1.0
 
 
+@pytest.mark.slow
 def test_a_run_is_measured_with_and_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_run_without_drafts_is_told_in_a_line(tmp_path: Path) -> None:
         bench_decode.main(["--draft", str(run), "--src", str(source(tmp_path))])
 
 
+@pytest.mark.slow
 def test_an_engine_is_compared_with_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

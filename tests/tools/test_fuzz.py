@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bytenmt.cli.main import main
 from tools.verify import fuzz_options
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 # A process of its own, because one with threads must not fork; the same one for all, because it imports much.

@@ -23,6 +23,8 @@ from bytenmt.storage.quantize import convert
 from bytenmt.training.run import train
 from tools import length_penalty
 
+pytestmark = pytest.mark.slow
+
 SHORT = {"max_len_a": 0.5, "max_len_b": 4}
 
 

@@ -71,6 +71,7 @@ def given(folder: Path, *rows: str) -> argparse.Namespace:
     return argparse.Namespace(output=folder / "out", corpora=folder, row=list(rows), minutes=math.inf)
 
 
+@pytest.mark.slow
 def test_rows_are_trained_scored_and_told(recipe: Recipe, tmp_path: Path) -> None:
     """An ensemble's members are done before it, and nothing is done twice."""
     assert not reproduce.make(recipe, given(tmp_path, "both"))

@@ -25,6 +25,8 @@ from tools.rival.model import BOS, EOS, Shape, Transformer, sinusoids  # noqa: E
 from tools.rival.recipe import Recipe, Stored, load_model  # noqa: E402
 from tools.rival.text import Pairs, Pieces, TrainingText, batch, read_pairs, train_pieces  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 SMALL = {
     "--vocabulary": 300,
     "--d-model": 32,

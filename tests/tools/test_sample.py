@@ -68,6 +68,7 @@ def values_in_digits(line: str) -> set[tuple[str, ...]]:
     return found
 
 
+@pytest.mark.slow
 def test_no_held_out_date_or_time_is_written_in_training():
     """The same split, read back from the text itself rather than from the recorded values."""
     kinds = {"year", "day", "time"}
@@ -161,6 +162,7 @@ def test_nobody_writes_some_forms():
     assert make.won_myriads(9000) is None
 
 
+@pytest.mark.slow
 def test_copying_the_nearest_pair_is_no_answer(sample):
     train = [(pair.korean, pair.english) for pair in sample["train"]]
     test = [(pair.korean, pair.english) for pair in sample["test"][:100]]

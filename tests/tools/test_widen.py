@@ -57,6 +57,7 @@ def logits(model: Model[Any, Any]) -> np.ndarray:
     return model(torch.tensor([[BOS, *TEXT]] * 2, dtype=torch.uint8), memory, model.start(memory))[0].numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_wider_model_computes_what_it_did(tmp_path: Path, kind: str, capsys: Any) -> None:
     """Random weights, biases and norms, through the file that it writes."""

@@ -24,6 +24,8 @@ from bytenmt.storage.manifest import METRICS
 from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -122,6 +122,7 @@ def _as_one(group: Group, folder: Path, texts: dict[str, Any], first: Path) -> N
     begun(texts, folder / "run", *STILL, init_from=start, group=group)
 
 
+@pytest.mark.slow
 def test_processes_begin_with_the_same(first: Path, texts: dict[str, Any], tmp_path: Path) -> None:
     results(_as_one, tmp_path, texts, first)
     assert_same(best(first), best(tmp_path / "run"))

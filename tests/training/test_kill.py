@@ -6,10 +6,13 @@ from pathlib import Path
 
 import killed_runs
 import numpy as np
+import pytest
 import torch
 from processes import FORKSERVER, SECONDS
 
 from bytenmt.storage.checkpoint import load_checkpoint
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:

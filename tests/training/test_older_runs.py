@@ -25,6 +25,8 @@ from bytenmt.storage.manifest import read_pointer
 from bytenmt.storage.weights import read_config, read_run
 from bytenmt.training.run import train
 
+pytestmark = pytest.mark.slow
+
 FILES = Path(__file__).parents[1] / "files"
 
 

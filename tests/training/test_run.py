@@ -25,6 +25,8 @@ from bytenmt.training.run import train
 from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation_task import TranslationTask
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("arch", MODELS)
 def test_resume_is_bit_identical(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:

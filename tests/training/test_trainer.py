@@ -54,6 +54,7 @@ def rows(batch: Batch, begin: int, end: int) -> Batch:
     return Batch(*(part[begin:end] for part in batch))
 
 
+@pytest.mark.slow
 def test_summed_batches_are_one(batch: Batch) -> None:
     """Under update_freq two halves have the gradient of the whole, though their lengths differ."""
     whole = gradients(still(), batch)
@@ -139,6 +140,7 @@ def losses(run: Path, name: str = "train_bits_per_byte") -> list[float]:
     return [record[name] for record in records if name in record]
 
 
+@pytest.mark.slow
 def test_the_average_is_validated_saved_and_resumed(texts: dict[str, Any], tmp_path: Path) -> None:
     """With train.ema the saved weights are the average's; resumed, the run goes on from the weights
     themselves, bit for bit."""
@@ -153,6 +155,7 @@ def test_the_average_is_validated_saved_and_resumed(texts: dict[str, Any], tmp_p
     assert one.keys() == other.keys() and all(torch.equal(t, other[name]) for name, t in one.items())
 
 
+@pytest.mark.slow
 def test_patience_and_plateau(texts: dict[str, Any], tmp_path: Path) -> None:
     """A run that gets no better ends, with its bar at the end; on a plateau its learning rate falls first."""
     heard = Heard()
@@ -182,6 +185,7 @@ def test_patience_and_plateau(texts: dict[str, Any], tmp_path: Path) -> None:
     np.testing.assert_allclose(sorted(set(losses(tmp_path / "plateau", "lr"))), [1e-15, 1e-14, 1e-13, 1e-12])
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_nothing(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +266,7 @@ def test_several_corpora_and_a_listing(texts: dict[str, Any], tmp_path: Path) ->
     assert load_run(run, CPU).facts.pairs == 40 + 5
 
 
+@pytest.mark.slow
 def test_pictures_and_tensorboard(
     texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawing: Callable[..., bytes]
 ) -> None:

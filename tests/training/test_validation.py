@@ -32,6 +32,8 @@ from bytenmt.training.trainer import Trainer
 from bytenmt.training.translation_task import TranslationTask
 from bytenmt.training.validation import ALWAYS, FEWEST, SHARE, LiveDecoder, limit_clock, seconds_left, steps
 
+pytestmark = pytest.mark.slow
+
 LINES = [b"one", b"two", b"three", b"four", "다섯".encode(), b"six"] * 4
 
 
