@@ -1,13 +1,14 @@
 """Measure how the time to read a document grows with its length, for hostile repeated pieces of text.
 
-    python tools/verify/growth.py [--format NAME]... [--write] [--show N]
+    python tools/verify/growth.py [--format NAME]... [--write] [--part K/N] [--show N]
 
 Every format is given documents that consist of one piece of text repeated: brackets that are never closed,
 quotes, blanks, carriage returns, nested elements and so on. Each is read at 40 kB and at 160 kB, and the
 process CPU time (the least of three measurements) may grow at most eightfold: linear time grows fourfold,
 quadratic time sixteenfold. Readings below 100 ms are too short to be compared; 160 kB and 640 kB are compared
 instead, or nothing where that is as short. --write measures also the segmentation and the writing of the
-translated document, with a translator that returns its input.
+translated document, with a translator that returns its input. --part 1/10 takes every tenth piece, from the
+first one on.
 
 Prints a line for every format and for every piece that fails; the exit code is 1 if one does.
 """
@@ -525,16 +526,29 @@ def measure(case: Case, write: bool = False) -> Reading:
     return reading
 
 
+def _part(text: str) -> tuple[int, int]:
+    """Parse K/N, 1 <= K <= N."""
+    first, _, step = text.partition("/")
+    if not 1 <= int(first) <= int(step):
+        raise ValueError(text)
+    return int(first), int(step)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--format", action="append", choices=CASES, help="these alone")
     parser.add_argument("--write", action="store_true", help="also segment and write the documents")
+    parser.add_argument(
+        "--part", type=_part, default=(1, 1), metavar="K/N", help="every N-th piece, from the K-th"
+    )
     parser.add_argument("--show", type=int, default=40, help="failures of a format that are printed, at most")
     options = parser.parse_args()
     failed = False
     for name in options.format or CASES:
         begin = time.process_time()
-        readings = [(case, measure(case, options.write)) for case in dict.fromkeys(CASES[name]())]
+        first, step = options.part
+        cases = list(dict.fromkeys(CASES[name]()))[first - 1 :: step]
+        readings = [(case, measure(case, options.write)) for case in cases]
         bad = [(case, one) for case, one in readings if not one.is_linear]
         slowest = max(one.large for _, one in readings)
         print(
