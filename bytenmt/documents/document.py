@@ -36,9 +36,11 @@ LINES = re.compile(r"([^\r\n]*)((?<!\r)\r*+\n|\r|$)")
 
 
 class Part(NamedTuple):
-    """A stretch of a unit. kind: TEXT, or a code, which a translation has as it is: one that stands ALONE
-    (a placeholder, a line break), or one that OPENs or CLOSEs a pair. text: of a code as the unit has it, of
-    TEXT as a reader sees it."""
+    """A piece of a unit: text, or an inline code (a tag or a placeholder) that a translation keeps.
+
+    text: as a reader sees it; of a code as the file has it. kind: TEXT; OPEN or CLOSE for a code that opens
+    or closes a pair; ALONE for any other code, such as a placeholder or a line break.
+    """
 
     text: str
     kind: str = TEXT
@@ -55,8 +57,8 @@ class Edit(NamedTuple):
     text: str
 
 
-class Malformed(BytenmtError):  # noqa: N818 - it is told with its place as DataError
-    """A text that is not in its format. at: the place of the mistake in it, in characters."""
+class MalformedError(BytenmtError):  # formats.read turns it into a DataError with its place
+    """A text that is not in its format. at: the position of the mistake, in characters."""
 
     def __init__(self, message: str, at: int) -> None:
         super().__init__(message)
@@ -104,7 +106,7 @@ class Languages(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a reader finds in a text.
+    """What the reader of a format finds in a text.
 
     language_edits: edits that declare the target language; they are made as soon as a translation is put in.
     """
@@ -116,8 +118,11 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """text: of the whole file. lead: the byte order mark. encoding: Python's name of it. charref: whether a
-    character that the encoding lacks can be written as a reference. languages, language_edits: see Content.
+    """The text of a file and its units.
+
+    text: of the whole file. lead: its byte order mark, or empty. encoding: Python's name of it. charref:
+    whether a character that the encoding lacks can be written as a reference. languages, language_edits: see
+    Content.
     """
 
     text: str
@@ -129,18 +134,20 @@ class Document:
     language_edits: tuple[Edit, ...] = ()
 
     def place(self, at: int) -> str:
-        """Line and column, from 1, of a character."""
+        """Return line and column of a character, both from 1."""
         line = bisect_right(self._lines, at)
         return f"line {line}, column {at - self._lines[line - 1] + 1}"
 
     @cached_property
     def _lines(self) -> list[int]:
-        """Where each line begins."""
+        """The position of the first character of every line."""
         return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def replaced(self, edits: Iterable[Edit]) -> bytes:
-        """The bytes of the file with these places replaced; equal edits count once. Raises BytenmtError where
-        the encoding has no place for a character."""
+        """Return the bytes of the file with edits applied; equal edits count once.
+
+        Raises BytenmtError where the encoding lacks a character.
+        """
         pieces, last = [], 0
         for edit in sorted(dict.fromkeys(edits)):
             if edit.start < last:
@@ -174,8 +181,8 @@ class Document:
         return self.replaced([*edits, *self.language_edits] if edits else [])
 
 
-def flat(parts: Iterable[Part]) -> str:
-    """The parts one behind the other, as a translator sees them."""
+def joined_text(parts: Iterable[Part]) -> str:
+    """Return the texts of all parts as one string."""
     return "".join(part.text for part in parts)
 
 

@@ -13,10 +13,10 @@ from bytenmt.documents import html, markdown, markup, plain, po, strings, subtit
 from bytenmt.documents.document import (
     Content,
     Document,
-    Malformed,
+    MalformedError,
     Parts,
     decode,
-    flat,
+    joined_text,
     lookup_encoding,
     marked,
     wide_encoding,
@@ -25,10 +25,14 @@ from bytenmt.documents.segments import utf8
 from bytenmt.errors import BytenmtError, DataError
 
 
-class Wanted(NamedTuple):
-    """What the caller knows of a file. pair: source and target language, the latter of which the file then
-    declares; column, into: of a table, those of the source and of the translations. encoding: of the file.
-    strict: whether bytes that are not UTF-8 are an error."""
+class ReadOptions(NamedTuple):
+    """How a file is read.
+
+    pair: source and target language; the file declares the target language afterwards. column: of a table,
+    the name or number of the column to translate. into: the column for the translations, the same one if
+    None. encoding: of the file, None for the one that it declares. strict: whether bytes that are not UTF-8
+    are an error.
+    """
 
     pair: tuple[str, str] | None = None
     column: str | None = None
@@ -37,19 +41,23 @@ class Wanted(NamedTuple):
     strict: bool = False
 
 
-class Format(NamedTuple):
-    """suffixes: of files. read: what is in a text. encoding: what the bytes say of theirs. charref: whether
-    any character can be written in ASCII. options: of Wanted, those that mean something here."""
+class DocumentFormat(NamedTuple):
+    """A format of documents.
+
+    suffixes: of its files. read: returns the units of a text. encoding: returns the encoding that the bytes
+    of a file declare, or None. charref: whether any character can be written as a reference in ASCII.
+    options: the fields of ReadOptions that this format uses.
+    """
 
     suffixes: tuple[str, ...]
-    read: Callable[[str, Wanted], Content]
+    read: Callable[[str, ReadOptions], Content]
     encoding: Callable[[bytes], str | None] = lambda _: None
     charref: bool = False
     options: tuple[str, ...] = ()
 
 
 def _declared(data: bytes) -> str | None:
-    """The encoding in the declaration of an XML file."""
+    """Return the encoding in the declaration of an XML file."""
     declared = markup.DECLARED.match(data)
     return None if declared is None else html.ascii_based(declared[1].decode())
 
@@ -57,35 +65,35 @@ def _declared(data: bytes) -> str | None:
 _TABLE = ("column", "into")
 
 
-def _table(text: str, wanted: Wanted, tabs: bool) -> Content:
-    return Content(plain.read_table(text, wanted.column, wanted.into, tabs))
+def _table(text: str, options: ReadOptions, tabs: bool) -> Content:
+    return Content(plain.read_table(text, options.column, options.into, tabs))
 
 
 _XLIFF = (".xlf", ".xliff", ".xlif", ".mxliff", ".sdlxliff")
 _PAIR = ("pair",)
-FORMATS: dict[str, Format] = {
-    "tmx": Format((".tmx",), lambda text, w: Content(tmx.read(text, w.pair)), _declared, True, _PAIR),
-    "xliff": Format(_XLIFF, lambda text, w: xliff.read(text, w.pair), _declared, True, _PAIR),
-    "po": Format((".po", ".pot"), lambda text, w: po.read(text, w.pair), po.charset, options=_PAIR),
-    "srt": Format((".srt",), lambda text, _: Content(subtitles.read_srt(text))),
-    "vtt": Format((".vtt",), lambda text, _: Content(subtitles.read_vtt(text))),
-    "html": Format(
+FORMATS: dict[str, DocumentFormat] = {
+    "tmx": DocumentFormat((".tmx",), lambda text, w: Content(tmx.read(text, w.pair)), _declared, True, _PAIR),
+    "xliff": DocumentFormat(_XLIFF, lambda text, w: xliff.read(text, w.pair), _declared, True, _PAIR),
+    "po": DocumentFormat((".po", ".pot"), lambda text, w: po.read(text, w.pair), po.charset, options=_PAIR),
+    "srt": DocumentFormat((".srt",), lambda text, _: Content(subtitles.read_srt(text))),
+    "vtt": DocumentFormat((".vtt",), lambda text, _: Content(subtitles.read_vtt(text))),
+    "html": DocumentFormat(
         (".html", ".htm", ".xhtml"), lambda text, w: html.read(text, w.pair), html.charset, True, _PAIR
     ),
-    "markdown": Format((".md", ".markdown", ".mdown"), lambda text, _: Content(markdown.read(text))),
-    "json": Format((".json", ".arb"), lambda text, _: Content(strings.read_json(text))),
-    "properties": Format(
+    "markdown": DocumentFormat((".md", ".markdown", ".mdown"), lambda text, _: Content(markdown.read(text))),
+    "json": DocumentFormat((".json", ".arb"), lambda text, _: Content(strings.read_json(text))),
+    "properties": DocumentFormat(
         (".properties",), lambda text, _: Content(strings.read_properties(text)), strings.properties_encoding
     ),
-    "csv": Format((".csv",), lambda text, w: _table(text, w, tabs=False), options=_TABLE),
-    "tsv": Format((".tsv", ".tab"), lambda text, w: _table(text, w, tabs=True), options=_TABLE),
-    "text": Format((".txt", ".text"), lambda text, _: Content(plain.read_text(text))),
+    "csv": DocumentFormat((".csv",), lambda text, w: _table(text, w, tabs=False), options=_TABLE),
+    "tsv": DocumentFormat((".tsv", ".tab"), lambda text, w: _table(text, w, tabs=True), options=_TABLE),
+    "text": DocumentFormat((".txt", ".text"), lambda text, _: Content(plain.read_text(text))),
 }
 OPTIONS = {"pair": "--pair", "column": "--column", "into": "--to-column"}
 
 
 def format_of(path: Path) -> str:
-    """The format of a file by its suffix. Raises BytenmtError."""
+    """Return the name of the format of a file, by its suffix. Raises BytenmtError."""
     suffix = path.suffix.lower()
     for name, one in FORMATS.items():
         if suffix in one.suffixes:
@@ -95,33 +103,33 @@ def format_of(path: Path) -> str:
     )
 
 
-def check(name: str, wanted: Wanted) -> None:
-    """Raise BytenmtError for what would be ignored in a format, or is missing."""
+def check_options(name: str, options: ReadOptions) -> None:
+    """Raise BytenmtError for options that a format would ignore, and for one that is missing."""
     for option, written in OPTIONS.items():
-        if getattr(wanted, option) is not None and option not in FORMATS[name].options:
+        if getattr(options, option) is not None and option not in FORMATS[name].options:
             raise BytenmtError(f"{written} would be ignored: --format {name} has no use for it")
-    if wanted.into is not None and wanted.column is None:
+    if options.into is not None and options.column is None:
         raise BytenmtError("--to-column without --column: say which column is translated")
 
 
-def read(data: bytes, name: str, path: Path, wanted: Wanted | None = None) -> Document:
-    """A file's bytes as a document. path: for messages. Raises DataError with the place of a mistake."""
-    wanted = wanted or Wanted()
+def read(data: bytes, name: str, path: Path, options: ReadOptions | None = None) -> Document:
+    """Parse the bytes of a file. path: for messages. Raises DataError with the place of a mistake."""
+    options = options or ReadOptions()
     one = FORMATS[name]
     try:
-        text, lead, encoding = decode(data, wanted.encoding or one.encoding(data))
+        text, lead, encoding = decode(data, options.encoding or one.encoding(data))
     except BytenmtError as error:
         raise DataError(f"{path}: {error}") from None
     document = Document(text, lead, encoding, (), one.charref)
-    lost = re.search("[\udc80-\udcff]", text) if wanted.strict else None
+    lost = re.search("[\udc80-\udcff]", text) if options.strict else None
     if lost is not None:
         raise DataError(
             f"{path}, {document.place(lost.start())}: 0x{ord(lost[0]) - 0xDC00:02X} is not valid UTF-8 there:"
             " give --encoding NAME, or use --errors replace"
         )
     try:
-        content = one.read(text, wanted)
-    except Malformed as error:
+        content = one.read(text, options)
+    except MalformedError as error:
         raise DataError(f"{path}, {document.place(error.at)}: {error.message}") from None
     return replace(
         document,
@@ -134,16 +142,16 @@ def read(data: bytes, name: str, path: Path, wanted: Wanted | None = None) -> Do
 def pairs(
     pieces: Iterable[bytes], name: str, path: Path, pair: tuple[str, str] | None, strict: bool
 ) -> Iterator[tuple[str, str]]:
-    """Source and target of the units of a file that are translated and not doubted, each on one line.
+    """Yield source and target, each as one line, of the units that are translated and not doubted.
 
-    pieces: the bytes of the file; of a TMX they may be more than the memory holds. path: for messages.
-    strict: see Wanted. Raises DataError.
+    pieces: the bytes of the file; a TMX may be larger than the memory. path: for messages. strict: see
+    ReadOptions. Raises DataError.
     """
     found: Iterable[tuple[Parts, Parts]]
     if name == "tmx" and pair is not None:
         found = tmx.pairs(_decoded(pieces, path), pair)
     else:
-        document = read(b"".join(pieces), name, path, Wanted(pair, strict=strict))
+        document = read(b"".join(pieces), name, path, ReadOptions(pair, strict=strict))
         found = (
             (unit.source, unit.target)
             for unit in document.units
@@ -151,7 +159,7 @@ def pairs(
         )
     try:
         for parts in found:
-            source, target = (" ".join(utf8(flat(one)).decode().split()) for one in parts)
+            source, target = (" ".join(utf8(joined_text(one)).decode().split()) for one in parts)
             if source and target:
                 yield source, target
     except DataError as error:
@@ -159,7 +167,7 @@ def pairs(
 
 
 def _decoded(pieces: Iterable[bytes], path: Path) -> Iterator[str]:
-    """The text of an XML file in pieces, in the encoding that its byte order mark or its first line names."""
+    """Yield the text of an XML file, decoded as its byte order mark or its declaration says."""
     decoder: codecs.IncrementalDecoder | None = None
     for piece in pieces:
         if decoder is None:

@@ -14,7 +14,6 @@ from html import escape, unescape
 from itertools import accumulate
 from typing import NamedTuple
 
-from bytenmt.documents.codes import escaped_tags, partners
 from bytenmt.documents.document import (
     ALONE,
     CLOSE,
@@ -28,6 +27,7 @@ from bytenmt.documents.document import (
     Unit,
     lookup_encoding,
 )
+from bytenmt.documents.inline_tags import escaped_tags, partners
 from bytenmt.errors import BytenmtError
 
 OPAQUE_INLINE = frozenset(["code", "kbd", "samp", "var", "tt", "math", "svg", "script", "style"])

@@ -12,8 +12,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from bytenmt.documents.codes import apart, kind_of_tag, paired
-from bytenmt.documents.document import ALONE, CLOSE, LINES, OPEN, TEXT, Part, Parts, Unit, flat
+from bytenmt.documents.document import ALONE, CLOSE, LINES, OPEN, TEXT, Part, Parts, Unit, joined_text
+from bytenmt.documents.inline_tags import kind_of_tag, paired, separate_tags
 from bytenmt.spans.grammar import TAG
 
 QUOTES = re.compile(r"(?:[ ]{0,3}>[ ]?)*+")
@@ -144,7 +144,7 @@ class _Reader:
         heading = HEADING.match(bare)
         if heading:
             self._end()
-            self._add([(at + heading.end(), at + _heading_end(bare, heading.end()))], flat)
+            self._add([(at + heading.end(), at + _heading_end(bare, heading.end()))], joined_text)
         elif RULE.match(bare) or (DEFINITION.match(bare) and not bare.lstrip().startswith("[^")):
             self._end()
         elif self._table or ("|" in bare and DIVIDER.match(following) and "-" in following):
@@ -175,7 +175,7 @@ class _Reader:
         self._table = False
         if self._block.lines:
             marked = MARK.match(self.text, self._block.lines[0][0])
-            self._add(self._block.lines, flat if marked else _paragraph)
+            self._add(self._block.lines, joined_text if marked else _paragraph)
             self._block = _Block()
 
     def _add(self, lines: list[tuple[int, int]], write: Callable[[Parts], str]) -> None:
@@ -184,7 +184,7 @@ class _Reader:
         source = paired(_parts(raw, self.labels))
 
         def written(parts: Parts, _: bool) -> str:
-            return write(apart(parts, lambda text: _parts(text, self.labels), _escaped))
+            return write(separate_tags(parts, lambda text: _parts(text, self.labels), _escaped))
 
         if any(part.kind == TEXT and part.text.strip() for part in source):
             self.units.append(Unit(start, "", source, start, end, source, written))
@@ -284,4 +284,4 @@ def _paragraph(parts: Parts) -> str:
         first = parts[0].text.lstrip()
         first = NUMBER.sub(r"\1\\\2", first, count=1) if NUMBER.match(first) else first
         parts = (Part("\\" + first if BEGINNING.match(first) else first), *parts[1:])
-    return flat(parts)
+    return joined_text(parts)

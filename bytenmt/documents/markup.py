@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from bytenmt.documents.codes import PLACEHOLDERS, escaped_tags, find_codes, kind_of_tag, paired
-from bytenmt.documents.document import ALONE, TEXT, Malformed, Part, Parts
+from bytenmt.documents.document import ALONE, TEXT, MalformedError, Part, Parts
 from bytenmt.documents.html import unescape_text
+from bytenmt.documents.inline_tags import PLACEHOLDERS, escaped_tags, find_tags, kind_of_tag, paired
 
 # Possessive (++, *+): a pattern that may backtrack remembers every character of a long tag.
 TAG = re.compile(r"<(?:[^<>\"']++|\"[^\"]*+\"|'[^']*+')*+>")
@@ -83,25 +83,25 @@ class Scanner:
         self._parser.DefaultHandler = lambda _: None  # then no entity is expanded
 
     def feed(self, text: str, last: bool = True) -> None:
-        """Take the next piece of the text. Raises Malformed with its place in the whole text."""
+        """Take the next piece of the text. Raises MalformedError with its place in the whole text."""
         n_bytes, n_chars = self._seen
         held = next((one.start for one in self._open if one is not None), n_chars)
         self._pass(held)
         self._text += text
         if "\0" in text:  # as of UTF-16 that was decoded as Latin-1: expat would take it for UTF-16 again
             at = self._first + len(self._text) - len(text) + text.index("\0")
-            raise Malformed("not XML: a zero byte", at)
+            raise MalformedError("not XML: a zero byte", at)
         try:
             data = text.encode()
         except UnicodeEncodeError as error:
             at = self._first + len(self._text) - len(text) + error.start
-            raise Malformed("bytes that are not UTF-8", at) from None
+            raise MalformedError("bytes that are not UTF-8", at) from None
         self._data, self._first_byte = self._data[n_bytes - self._first_byte :] + data, n_bytes
         try:
             self._parser.Parse(data, last)
         except expat.ExpatError as error:
             at = self._at(max(self._seen[0], self._parser.ErrorByteIndex))
-            raise Malformed(f"not XML: {expat.ErrorString(error.code)}", at) from None
+            raise MalformedError(f"not XML: {expat.ErrorString(error.code)}", at) from None
 
     def _pass(self, held: int) -> None:
         """Let go of the text before this character."""
@@ -160,7 +160,7 @@ class Scanner:
 
 
 def root_of(text: str, kept: Iterable[str]) -> Element | None:
-    """The outermost of these elements, with the others in it. Raises Malformed."""
+    """The outermost of these elements, with the others in it. Raises MalformedError."""
     scanner = Scanner(kept)
     scanner.feed(text)
     return scanner.root
@@ -215,7 +215,7 @@ def with_placeholders(raw: str, opaque: frozenset[str], preserve: bool) -> Parts
     """The same where placeholders in the text are codes too."""
     parts: list[Part] = []
     for part in content(raw, opaque, preserve):
-        parts += find_codes(part.text, PLACEHOLDERS) if part.kind == TEXT else [part]
+        parts += find_tags(part.text, PLACEHOLDERS) if part.kind == TEXT else [part]
     return paired(parts)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bytenmt.documents.document import LINES, Malformed, Part, Parts, Unit, flat
+from bytenmt.documents.document import LINES, MalformedError, Part, Parts, Unit, joined_text
 
 QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"')
 LINE_END = re.compile(r"\r\n|\n|\r|$")
@@ -25,9 +25,9 @@ class Cell(NamedTuple):
 
 def read_table(text: str, column: str | None, into: str | None, tabs: bool) -> list[Unit]:
     """The units of a column, by its name in the first row or its number from 1; into: the column that takes
-    the translations, else the same. tabs: of a TSV, which has no quotes. Raises Malformed."""
+    the translations, else the same. tabs: of a TSV, which has no quotes. Raises MalformedError."""
     if column is None:
-        raise Malformed("a table has columns: give --column NAME or --column NUMBER", 0)
+        raise MalformedError("a table has columns: give --column NAME or --column NUMBER", 0)
     delimiter = "\t" if tabs else _delimiter(text)
     rows = _rows(text, delimiter, quotes=not tabs)
     if not rows:
@@ -39,10 +39,12 @@ def read_table(text: str, column: str | None, into: str | None, tabs: bool) -> l
         if len(row) <= max(source, target):
             if len(row) == 1 and not row[0].value:  # an empty line
                 continue
-            raise Malformed(f"{len(row)} columns, expected {max(source, target) + 1} or more", row[0].start)
+            raise MalformedError(
+                f"{len(row)} columns, expected {max(source, target) + 1} or more", row[0].start
+            )
         value, begun = (_parts(row[at].value) for at in (source, target))
         write = _tsv if tabs else _csv(delimiter, text[row[target].start : row[target].end].startswith('"'))
-        done = into is not None and bool(flat(begun).strip())
+        done = into is not None and bool(joined_text(begun).strip())
         start, end = row[target].start, row[target].end
         units.append(Unit(row[source].start, "", value, start, end, begun, write, done))
     return units
@@ -60,7 +62,7 @@ def _column(header: list[Cell], wanted: str, option: str) -> tuple[int, bool]:
     if wanted.isdigit() and int(wanted) > 0:
         return int(wanted) - 1, False
     known = ", ".join(name[:MAX_NAME] for name in names[:20])
-    raise Malformed(f"{option} {wanted} is none of the columns {known}", 0)
+    raise MalformedError(f"{option} {wanted} is none of the columns {known}", 0)
 
 
 def _delimiter(text: str) -> str:
@@ -75,20 +77,20 @@ def _is_even(text: str, delimiter: str) -> bool:
     """Whether the rows, but for empty lines, have as many cells as each other."""
     try:
         rows = _rows(text, delimiter, quotes=True)
-    except Malformed:
+    except MalformedError:
         return False
     return len({len(row) for row in rows if len(row) > 1 or row[0].value}) == 1
 
 
 def _rows(text: str, delimiter: str, quotes: bool) -> list[list[Cell]]:
-    """The cells of each row. Raises Malformed."""
+    """The cells of each row. Raises MalformedError."""
     bare = re.compile(f"[^{re.escape(delimiter)}\r\n]*")
     rows, row, at = list[list[Cell]](), list[Cell](), 0
     while at < len(text) or row:
         if quotes and text.startswith('"', at):
             match = QUOTED.match(text, at)
             if match is None:
-                raise Malformed("a quote that is not closed", at)
+                raise MalformedError("a quote that is not closed", at)
             value = match[1].replace('""', '"')
         else:
             match = bare.match(text, at)
@@ -101,7 +103,7 @@ def _rows(text: str, delimiter: str, quotes: bool) -> list[list[Cell]]:
             continue
         ended = LINE_END.match(text, at)
         if ended is None:
-            raise Malformed("expected the end of a cell behind its quotes", at)
+            raise MalformedError("expected the end of a cell behind its quotes", at)
         rows.append(row)
         row, at = [], ended.end()
     return rows
@@ -109,7 +111,7 @@ def _rows(text: str, delimiter: str, quotes: bool) -> list[list[Cell]]:
 
 def _csv(delimiter: str, quoted: bool) -> Callable[[Parts, bool], str]:
     def write(parts: Parts, _: bool) -> str:
-        value = flat(parts)
+        value = joined_text(parts)
         if quoted or any(one in value for one in (delimiter, '"', "\n", "\r")):
             doubled = value.replace('"', '""')
             return f'"{doubled}"'
@@ -119,7 +121,7 @@ def _csv(delimiter: str, quoted: bool) -> Callable[[Parts, bool], str]:
 
 
 def _tsv(parts: Parts, _: bool) -> str:
-    return re.sub(r"[\t\r\n]+", " ", flat(parts))
+    return re.sub(r"[\t\r\n]+", " ", joined_text(parts))
 
 
 def read_text(text: str) -> list[Unit]:
@@ -143,7 +145,7 @@ def _paragraph(text: str, lines: list[tuple[int, int]]) -> list[Unit]:
     if wrapped and min(widths[:-1]) >= FULL * widest:
         newline = text[lines[0][1] : lines[1][0]]
         return [_unit(text, lines[0][0], lines[-1][1], _wrapper(newline + indents.pop(), widest))]
-    return [_unit(text, start, end, lambda parts, _: flat(parts)) for start, end in lines]
+    return [_unit(text, start, end, lambda parts, _: joined_text(parts)) for start, end in lines]
 
 
 def _unit(text: str, start: int, end: int, write: Callable[[Parts, bool], str]) -> Unit:
@@ -161,7 +163,7 @@ def _folded(blanks: re.Match[str]) -> str:
 def _wrapper(newline: str, width: int) -> Callable[[Parts, bool], str]:
     def write(parts: Parts, _: bool) -> str:
         lines, length = [list[str]()], 0
-        for word in flat(parts).split(" "):
+        for word in joined_text(parts).split(" "):
             if length and length + 1 + len(word) > width:
                 lines.append([])
                 length = 0

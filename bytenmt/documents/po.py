@@ -14,18 +14,18 @@ from functools import cached_property
 from gettext import c2py
 from typing import NamedTuple
 
-from bytenmt.documents.codes import string_of, strings
 from bytenmt.documents.document import (
     LINES,
     TEXT,
     Content,
     Edit,
     Languages,
-    Malformed,
+    MalformedError,
     Parts,
     Unit,
 )
 from bytenmt.documents.html import ascii_based
+from bytenmt.documents.inline_tags import format_string, parse_string
 
 CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([A-Za-z0-9._:-]+)', re.IGNORECASE)
 LINE = re.compile(
@@ -56,7 +56,7 @@ class _String:
 
     @cached_property
     def parts(self) -> Parts:
-        return strings(self.value)
+        return parse_string(self.value)
 
 
 @dataclass(eq=False)
@@ -84,7 +84,7 @@ def charset(data: bytes) -> str | None:
 def read(text: str, pair: tuple[str, str] | None = None) -> Content:
     """Return the units; the header and what is obsolete are none. pair: source and target language.
 
-    Raises Malformed.
+    Raises MalformedError.
     """
     entries = _entries(text)
     header = next((entry.strings["msgstr"] for entry in entries if _is_header(entry)), None)
@@ -141,14 +141,16 @@ def _form_of_one(header: str) -> _One:
 
 
 def _entries(text: str) -> list[_Entry]:
-    """What the lines of the file say. Raises Malformed."""
+    """What the lines of the file say. Raises MalformedError."""
     entries, entry, word = list[_Entry](), _Entry(), ""
     for line in LINES.finditer(text):
         if not line[1].strip():
             continue
         match = LINE.fullmatch(line[1].rstrip())
         if match is None:
-            raise Malformed("expected a comment, or a word like msgid and a string in quotes", line.start())
+            raise MalformedError(
+                "expected a comment, or a word like msgid and a string in quotes", line.start()
+            )
         if entry.translated and (match["string"] is None or match["word"] in ("msgctxt", "msgid")):
             entries.append(_whole(entry))
             entry, word = _Entry(), ""
@@ -171,18 +173,18 @@ def _add(entry: _Entry, match: re.Match[str], word: str, start: int) -> str:
     whole = STRING.fullmatch(quoted)
     at = start + match.start("string")
     if whole is None:
-        raise Malformed("a string that is not closed, or goes on behind its end", at)
+        raise MalformedError("a string that is not closed, or goes on behind its end", at)
     begin, end = at, at + len(quoted)
     value = ESCAPE.sub(_unescaped, whole[1])
     if match["word"]:
         word = match["word"]
         if word in entry.strings:
-            raise Malformed(f"a second {word}", start)
+            raise MalformedError(f"a second {word}", start)
         if len(entry.strings) > MOST_STRINGS:
-            raise Malformed("more plural forms than any language has", start)
+            raise MalformedError("more plural forms than any language has", start)
         entry.strings[word] = _String(begin, end, [value])
     elif word not in entry.strings:
-        raise Malformed("a string without a word like msgid before it", at)
+        raise MalformedError("a string without a word like msgid before it", at)
     else:
         string = entry.strings[word]
         string.end = end
@@ -191,12 +193,12 @@ def _add(entry: _Entry, match: re.Match[str], word: str, start: int) -> str:
 
 
 def _whole(entry: _Entry) -> _Entry:
-    """Raise Malformed where something is missing."""
+    """Raise MalformedError where something is missing."""
     at = min(string.start for string in entry.strings.values())
     if "msgid" not in entry.strings:
-        raise Malformed("an entry without msgid", at)
+        raise MalformedError("an entry without msgid", at)
     if not entry.translated:
-        raise Malformed("an entry without msgstr", at)
+        raise MalformedError("an entry without msgstr", at)
     return entry
 
 
@@ -245,7 +247,7 @@ def _units(text: str, entry: _Entry, one: _One) -> list[Unit]:
 
 def _writer(lead: str, newline: str) -> Callable[[Parts, bool], str]:
     """lead: the word of a form that the entry has not yet, on a line of its own."""
-    return lambda parts, _: lead + _quoted(string_of(parts), newline)
+    return lambda parts, _: lead + _quoted(format_string(parts), newline)
 
 
 def _codes(string: _String) -> list[str]:

@@ -1,10 +1,10 @@
-"""Cut a unit into the lines that are translated, and put their translations together again.
+"""Split a unit into segments: the lines that are translated.
 
-A unit is cut at its line ends and tabs and, where a line is longer than the models know, at ends of
-sentences, never in a code or a span. What has no translatable text is copied: blanks, signs such as a note,
-codes around a line, and lines of addresses, numbers and codes alone. A code that a search cannot keep as it
-is, as the two halves of [a link](of Markdown) or the times inside a cue, is shown to the translator as a tag:
-<g1>a link</g1>. The mark of a menu's shortcut, as in &File, is taken out and set again.
+A unit is split at line ends and tabs and, where a line is longer than models accept, at ends of sentences,
+never inside a tag or a span. What has no translatable text is copied: white space, symbols such as a note,
+tags around a line, and lines of addresses, numbers and placeholders alone. A code that a search cannot keep
+as it is, such as the two halves of [a link](of Markdown) or the times inside a cue, is replaced by a tag for
+the translator: <g1>a link</g1>. The mark of a keyboard shortcut, as in &File, is removed and set again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from bytenmt.decoding.names import KEPT, KEPT_OF_DOCUMENTS
-from bytenmt.documents.codes import partners
-from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, flat
+from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, joined_text
+from bytenmt.documents.inline_tags import partners
 from bytenmt.spans.extractor import span_extractor
 
 LINE_END = re.compile(r"(\r\n|[\n\r\t])")
@@ -28,39 +28,38 @@ SENTENCE_END = re.compile(
 )
 BLANKS = re.compile(r"\s+")
 NUMBERED_TAG = re.compile(r"<[gx](\d{1,9})")
-# What a translation ends with where its source does; the signs of a line mean the same.
+# Ends that a translation must have if its source has them; the two forms of a line are equivalent.
 ENDS = ((":", "\uff1a"), ("\u2026", "..."))
-# The mark before the letter of a menu's shortcut: &File, _Open, and inside a word as in E&xit.
+# The mark before the letter of a keyboard shortcut: &File, _Open, and inside a word as in E&xit.
 SHORTCUT = re.compile(r"(?<![\w&])[&_](?=[^\W\d_])|(?<=[A-Za-z])&(?=[a-z])")
 ENTITY = re.compile(r"&\w+;")
-MAX_SHORTCUT = 80  # characters of a text that may have one
+MAX_SHORTCUT = 80  # characters of a text that may have a shortcut
 
 
 class Segment(NamedTuple):
     """A line of UTF-8 for a translator.
 
-    keep: the codes in it, in their order, as often as they come; a translator that can should have them in
-    its output so often, and pairs in each other. instead: tags in it, and the codes that they stand for.
-    shortcut: the mark of a menu's shortcut and its letter, which stood in the text, or empty.
+    keep: the codes in it, in order, with repetitions; a translation should have the same ones, properly
+    nested. replaced: the tags that stand for other codes, each with its code. shortcut: the mark of a
+    keyboard shortcut and its letter, which were removed from the text, or empty.
     """
 
     text: bytes
     keep: tuple[bytes, ...] = ()
-    instead: tuple[tuple[str, str], ...] = ()
+    replaced: tuple[tuple[str, str], ...] = ()
     shortcut: str = ""
 
-    def restored(self, translation: str) -> str:
-        """Return a translation with the codes themselves, the shortcut, and the end of the source.
+    def restore(self, translation: str) -> str:
+        """Return a translation with the original codes, the shortcut, and the end of the source.
 
-        A blank is set where what touches a code that stands alone would be no span to keep any more, as the
-        number in _3 behind the code _.
+        A space is added where text that touches a code would change a span, as in _3 after the code _.
         """
         translation = _with_end(self.text.decode(), translation)
         if self.shortcut:
             translation = _with_shortcut(translation, self.shortcut)
-        if not self.instead:
+        if not self.replaced:
             return translation
-        codes = dict(self.instead)
+        codes = dict(self.replaced)
         tags = re.split(f"({'|'.join(map(re.escape, codes))})", translation)
         pieces = [codes.get(one, one) for one in tags]
         for index in range(1, len(tags)):
@@ -118,7 +117,7 @@ def _spans(text: str) -> list[bytes]:
 
 
 def has_words(parts: Sequence[Part]) -> bool:
-    """Return whether there is a letter in the texts outside their spans: addresses, placeholders, numbers."""
+    """Return whether there is a letter outside of spans (addresses, placeholders, tags, numbers)."""
     for part in parts:
         if part.kind == TEXT and any(map(str.isalpha, part.text)):
             last = 0
@@ -130,44 +129,44 @@ def has_words(parts: Sequence[Part]) -> bool:
 
 
 def utf8(text: str) -> bytes:
-    """With U+FFFD for bytes of the file that are no UTF-8."""
+    """Encode a text; bytes of the file that are not UTF-8 become U+FFFD."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").encode()
 
 
-def segments(source: Parts, limit: int) -> list[str | Segment]:
-    """Return a unit as segments, which are translated, and the texts between them, which are copied.
+def split_unit(source: Parts, limit: int) -> list[str | Segment]:
+    """Return the segments of a unit, and as str the texts between them, which are copied.
 
     limit: bytes of a segment.
     """
     made: list[str | Segment] = []
     for line in _lines(source):
-        before, core, behind = _core(line)
+        before, core, after = _core(line)
         if not has_words(core):
-            made.append(flat(line))
+            made.append(joined_text(line))
             continue
         made.append(before)
         for piece in _cut(core, limit):
             if not has_words(piece):
-                made.append(flat(piece))
+                made.append(joined_text(piece))
                 continue
-            instead = _tags(piece)
-            shown = [Part(instead.get(index, part.text), part.kind) for index, part in enumerate(piece)]
-            text = flat(shown)
+            tags = _tags(piece)
+            shown = [Part(tags.get(index, part.text), part.kind) for index, part in enumerate(piece)]
+            text = joined_text(shown)
             bare = text.strip()
             at = text.index(bare)
             keep = tuple(utf8(part.text) for part in shown if part.kind != TEXT)
-            codes = tuple((tag, piece[index].text) for index, tag in instead.items())
+            codes = tuple((tag, piece[index].text) for index, tag in tags.items())
             plain, shortcut = _without_shortcut(bare)
             made += [text[:at], Segment(utf8(plain), keep, codes, shortcut), text[at + len(bare) :]]
-        made.append(behind)
+        made.append(after)
     return [one for one in made if one]
 
 
 def _tags(piece: Sequence[Part]) -> dict[int, str]:
-    """Tags for a translator, by the places of the codes that a search cannot keep as they are."""
+    """Map the index of every code that a search cannot keep as it is to the tag that replaces it."""
     extractor = span_extractor(KEPT_OF_DOCUMENTS)
     partner = partners(piece)
-    used = {int(number) for number in NUMBERED_TAG.findall(flat(piece))}
+    used = {int(number) for number in NUMBERED_TAG.findall(joined_text(piece))}
     ends: dict[int, str] = {}
     number = 0
     for index, part in enumerate(piece):
@@ -188,7 +187,7 @@ def _tags(piece: Sequence[Part]) -> dict[int, str]:
 
 
 def _lines(source: Parts) -> list[list[Part]]:
-    """Lines, and the line ends between them as lines."""
+    """Split at line ends and tabs; every separator is a line of its own."""
     lines: list[list[Part]] = [[]]
     for part in source:
         pieces = LINE_END.split(part.text) if part.kind == TEXT else [part.text]
@@ -201,7 +200,10 @@ def _lines(source: Parts) -> list[list[Part]]:
 
 
 def _core(line: Sequence[Part]) -> tuple[str, list[Part], str]:
-    """A line without the blanks, the signs, the codes that stand alone and the pairs about it."""
+    """Split off the white space, symbols, single codes and pairs around a line.
+
+    Returns the text before the rest of the line, the rest, and the text after it.
+    """
     partner = partners(line)
     low, high = 0, len(line)
 
@@ -226,7 +228,7 @@ def _core(line: Sequence[Part]) -> tuple[str, list[Part], str]:
         text = core[-1].text
         end = next(at for at in range(len(text), 0, -1) if _is_text(text[at - 1]))
         core[-1], behind = Part(text[:end]), text[end:]
-    return flat(line[:low]) + before, core, behind + flat(line[high:])
+    return joined_text(line[:low]) + before, core, behind + joined_text(line[high:])
 
 
 def _is_text(sign: str) -> bool:
@@ -235,18 +237,19 @@ def _is_text(sign: str) -> bool:
 
 
 def _cut(core: Sequence[Part], limit: int) -> list[list[Part]]:
-    """Pieces of at most `limit` bytes: cut behind a sentence where one ends early enough, else at a blank,
-    else between characters; a code or a span that is longer is a piece of its own.
+    """Split a line into pieces of at most `limit` bytes.
 
-    Places are kept in arrays: as lists of Python's integers they would take a hundred bytes a character.
+    A piece ends after a sentence if one ends within the limit, else after white space, else between two
+    characters; a code or span that is longer is a piece of its own. Positions are kept in arrays: as lists of
+    Python integers they would take a hundred bytes a character.
     """
-    text = flat(core)
+    text = joined_text(core)
     sizes: Sequence[int] = range(len(text) + 1)  # bytes of the first characters
     if not text.isascii():
         sizes = array("L", accumulate(map(_utf8_len, text), initial=0))
     if sizes[-1] <= limit:
         return [list(core)]
-    inside = bytearray(len(text) + 1)  # 1 at places within a code or a span
+    inside = bytearray(len(text) + 1)  # 1 at positions inside a code or a span
     begin = 0
     for part in core:
         spans: Iterable[tuple[int, int]] = [(0, len(part.text))]
@@ -277,13 +280,13 @@ def _utf8_len(letter: str) -> int:
 
 
 def _last(ends: Sequence[int], start: int, most: int) -> int | None:
-    """The last of these places behind `start`, and `most` at most."""
+    """Return the last of these positions that is after `start` and not after `most`, or None."""
     index = bisect_right(ends, most) - 1
     return ends[index] if index >= 0 and ends[index] > start else None
 
 
 def _at_places(core: Sequence[Part], places: Sequence[int]) -> list[list[Part]]:
-    """Parts cut at these characters of their text."""
+    """Cut parts at these positions, counted in characters of their joined text."""
     pieces: list[list[Part]] = [[]]
     begin, left = 0, list(reversed(places))
     for part in core:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from bytenmt.documents.codes import string_of, strings
-from bytenmt.documents.document import LINES, Malformed, Parts, Unit, wide_encoding
+from bytenmt.documents.document import LINES, MalformedError, Parts, Unit, wide_encoding
+from bytenmt.documents.inline_tags import format_string, parse_string
 
 JSON_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]')
 SENTENCE_RULES = re.compile(
@@ -24,26 +24,26 @@ LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 def read_json(text: str) -> list[Unit]:
     """Return the units: string values. Of Chrome's messages only the `message` is one, and of ARB nothing
-    about the strings (keys with @). Raises Malformed."""
+    about the strings (keys with @). Raises MalformedError."""
     try:
         json.loads(text, parse_int=str)  # as numbers, integers of more than 4,300 digits are refused
     except json.JSONDecodeError as error:
-        raise Malformed(f"not JSON: {error.msg}", error.pos) from None
+        raise MalformedError(f"not JSON: {error.msg}", error.pos) from None
     except RecursionError:
-        raise Malformed("values within values without an end", 0) from None
+        raise MalformedError("values within values without an end", 0) from None
     ascii_only = text.isascii()
     units = []
     for path, start, end in _json_values(text):
         value = json.loads(text[start:end])
         if SENTENCE_RULES.search(value) or any("\ud800" <= one <= "\udfff" for one in value):
             continue
-        source = strings(value)
+        source = parse_string(value)
         units.append(Unit(start + 1, path, source, start, end, source, _json_writer(ascii_only)))
     return units
 
 
 def _json_writer(ascii_only: bool) -> Callable[[Parts, bool], str]:
-    return lambda parts, _: json.dumps(string_of(parts), ensure_ascii=ascii_only)
+    return lambda parts, _: json.dumps(format_string(parts), ensure_ascii=ascii_only)
 
 
 @dataclass(eq=False)
@@ -116,7 +116,7 @@ def properties_encoding(data: bytes) -> str:
 
 
 def read_properties(text: str) -> list[Unit]:
-    """The units. Raises Malformed."""
+    """The units. Raises MalformedError."""
     units = []
     # A file in ASCII or Latin-1 stays so; escapes serve for the rest.
     most = next((last for last in "~\xff" if max(text, default="") <= last), "\U0010ffff")
@@ -131,7 +131,7 @@ def read_properties(text: str) -> list[Unit]:
             apostrophes = bool(re.search(r"\{\d", value)) and ("''" in value or "'" not in value)
             if SENTENCE_RULES.search(value) or re.search(r"\{\d+,choice,", value):
                 continue
-            source = strings(value.replace("''", "'") if apostrophes else value)
+            source = parse_string(value.replace("''", "'") if apostrophes else value)
             name = _property(key[0], start)
             units.append(Unit(begin, name, source, begin, end, source, _property_writer(apostrophes, most)))
     return units
@@ -159,13 +159,13 @@ def _logical_lines(text: str) -> list[tuple[int, int]]:
 
 
 def _property(raw: str, at: int) -> str:
-    """A key or a value without its escapes. Raises Malformed."""
+    """A key or a value without its escapes. Raises MalformedError."""
 
     def letter(match: re.Match[str]) -> str:
         if match[1]:
             return chr(int(match[1], 16))
         if match[2] == "u":
-            raise Malformed("expected four digits behind \\u", at + match.start())
+            raise MalformedError("expected four digits behind \\u", at + match.start())
         return LETTERS.get(match[2], match[2])
 
     plain = PROPERTY_ESCAPE.sub(letter, JOINT.sub("", raw))
@@ -174,7 +174,7 @@ def _property(raw: str, at: int) -> str:
 
 def _property_writer(apostrophes: bool, most: str) -> Callable[[Parts, bool], str]:
     def write(parts: Parts, _: bool) -> str:
-        value = string_of(parts)
+        value = format_string(parts)
         value = value.replace("'", "''") if apostrophes else value
         value = value.replace("\\", "\\\\")
         for letter, character in LETTERS.items():

@@ -12,9 +12,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from bytenmt.documents.codes import kind_of_tag, paired
-from bytenmt.documents.document import ALONE, LINES, TEXT, Malformed, Part, Parts, Unit, flat
+from bytenmt.documents.document import ALONE, LINES, TEXT, MalformedError, Part, Parts, Unit, joined_text
 from bytenmt.documents.html import unescape_text
+from bytenmt.documents.inline_tags import kind_of_tag, paired
 
 # Possessive quantifiers: a pattern must not try a long run of blanks or digits again at each of its places.
 SRT_TIME = re.compile(r"\s*+-?\d++:\d++:\d++[,.:]\d++\s*+-->\s*+-?\d++:\d++:\d++[,.:]\d++.*+")
@@ -38,14 +38,14 @@ class _Line(NamedTuple):
 
 
 def read_srt(text: str) -> list[Unit]:
-    """The units of SubRip text. Raises Malformed."""
+    """The units of SubRip text. Raises MalformedError."""
     units: list[Unit] = []
     for number, block in enumerate(_cut_at_times(_blocks(text), SRT_TIME, numbered=True)):
         at = _times(block, SRT_TIME)
         lines = block if at is None else block[at + 1 :]  # no times: a blank line was in the text of a cue
         wrong = block[0] if at is None and number == 0 else _times_within(lines, SRT_ARROW)
         if wrong is not None:
-            raise Malformed("expected a number and times as 00:00:01,000 --> 00:00:02,000", wrong.start)
+            raise MalformedError("expected a number and times as 00:00:01,000 --> 00:00:02,000", wrong.start)
         if at is None and len(block) == 1 and block[0].text.strip().isdigit():
             continue  # a number without a cue, as at the end of a file that was cut off
         units += _cues(text, lines, block[0].text.strip() if at == 1 else str(number + 1), entities=False)
@@ -53,9 +53,9 @@ def read_srt(text: str) -> list[Unit]:
 
 
 def read_vtt(text: str) -> list[Unit]:
-    """The units of WebVTT. Raises Malformed."""
+    """The units of WebVTT. Raises MalformedError."""
     if not re.match(r"WEBVTT(?:[ \t].*)?(?:[\r\n]|$)", text):
-        raise Malformed("expected WEBVTT at the beginning", 0)
+        raise MalformedError("expected WEBVTT at the beginning", 0)
     units: list[Unit] = []
     for number, block in enumerate(_cut_at_times(_blocks(text, blank=""), VTT_TIME, numbered=False)):
         if NOT_A_CUE.match(block[0].text):
@@ -63,7 +63,7 @@ def read_vtt(text: str) -> list[Unit]:
         at = _times(block, VTT_TIME)
         wrong = _times_within(block if at is None else block[at + 1 :], VTT_ARROW)
         if wrong is not None:
-            raise Malformed("expected times as 00:01.000 --> 00:02.000", wrong.start)
+            raise MalformedError("expected times as 00:01.000 --> 00:02.000", wrong.start)
         if at is not None:
             name = block[0].text.strip() if at else str(number)
             units += _cues(text, block[at + 1 :], name, entities=True)
@@ -151,7 +151,7 @@ def _parts(raw: str, entities: bool) -> Parts:
 def _escaped(parts: Parts, entities: bool) -> str:
     """A line for the file: an arrow would be taken for times."""
     if not entities:
-        return flat(parts).replace("-->", "->")
+        return joined_text(parts).replace("-->", "->")
     return "".join(
         part.text.replace("&", "&amp;").replace("<", "&lt;").replace("-->", "--&gt;")
         if part.kind == TEXT

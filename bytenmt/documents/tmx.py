@@ -1,7 +1,4 @@
-"""TMX: translation units with a variant (tuv) for each language; a missing one is made behind the source's.
-
-Knows this format; knows no translator.
-"""
+"""TMX: translation units with a variant (tuv) for each language; a missing one is added."""
 
 from __future__ import annotations
 
@@ -9,23 +6,23 @@ import re
 from collections.abc import Iterable, Iterator
 
 from bytenmt.documents import markup
-from bytenmt.documents.document import Malformed, Parts, Unit, flat
+from bytenmt.documents.document import MalformedError, Parts, Unit, joined_text
 from bytenmt.documents.markup import Element
 from bytenmt.errors import DataError
 
 KEPT = ("tmx", "header", "body", "tu", "tuv", "seg")
 OPAQUE = frozenset(("bpt", "ept", "ph", "it", "ut"))
-INDENT = 200  # characters before a variant that are looked at for its indentation
+INDENT = 200  # characters before a variant in which its indentation is looked for
 REVIEW = '<prop type="x-state">needs-review-translation</prop>'
 
 
 def read(text: str, pair: tuple[str, str] | None) -> list[Unit]:
-    """The units of a pair of languages. Raises Malformed, also where the pair is needed and not given."""
+    """Return the units of a pair of languages. Raises MalformedError, also without a pair."""
     root = markup.root_of(text, KEPT)
     if root is None or root.local != "tmx":
-        raise Malformed("no <tmx> element", 0)
+        raise MalformedError("no <tmx> element", 0)
     if pair is None:
-        raise Malformed(
+        raise MalformedError(
             "a translation memory has texts in several languages: give --pair, as en-de", root.start
         )
     body = root.child("body")
@@ -34,7 +31,7 @@ def read(text: str, pair: tuple[str, str] | None) -> list[Unit]:
 
 
 def variant(unit: Element, language: str) -> Element | None:
-    """The segment of a unit in a language: of just this one, else of one of its countries."""
+    """Return the variant of a unit in a language: this one, or else one of its regions (de-AT)."""
     wanted, near = _folded(language), None
     for tuv in unit.children:
         given = _folded(tuv.attributes.get("xml:lang", tuv.attributes.get("lang", "")))
@@ -46,7 +43,7 @@ def variant(unit: Element, language: str) -> Element | None:
 
 
 def parts_of(raw: str, preserve: bool = False) -> Parts:
-    """The content of a segment: tags and placeholders are codes."""
+    """Return the content of a segment as text, tags and placeholders."""
     return markup.with_placeholders(raw, OPAQUE, preserve)
 
 
@@ -70,7 +67,7 @@ def _unit(text: str, one: Element, pair: tuple[str, str]) -> Unit | None:
             note = REVIEW if review and REVIEW not in text[other.start : other.end] else ""
             return f"{note}{tag}{markup.escaped(translation)}</{target.name}>"
 
-        done = bool(flat(begun).strip())
+        done = bool(joined_text(begun).strip())
         return Unit(seg.inside, name, source, target.start, target.end, begun, fill, done)
     lead = re.search(r"\s*$", text[max(0, tuv.start - INDENT) : tuv.start])
     lang = "lang" if "lang" in tuv.attributes else "xml:lang"
@@ -84,8 +81,10 @@ def _unit(text: str, one: Element, pair: tuple[str, str]) -> Unit | None:
 
 
 def pairs(pieces: Iterable[str], pair: tuple[str, str]) -> Iterator[tuple[Parts, Parts]]:
-    """The source and target of each unit that has both, of a memory that comes in pieces: in little memory,
-    however long it is. Raises DataError with the place of a mistake in it."""
+    """Yield source and target of each unit that has both.
+
+    pieces: the text of the file; it is never held as a whole. Raises DataError with the place of a mistake.
+    """
     found: list[tuple[Parts, Parts]] = []
 
     def ended(one: Element) -> bool:
@@ -104,6 +103,6 @@ def pairs(pieces: Iterable[str], pair: tuple[str, str]) -> Iterator[tuple[Parts,
             yield from found
             found.clear()
         scanner.feed("")
-    except Malformed as error:
+    except MalformedError as error:
         raise DataError(f"{scanner.place(error.at)}: {error.message}") from None
     yield from found

@@ -1,7 +1,4 @@
-"""A document translated: each segment once, by whatever translates lines, and the units put together again.
-
-Knows units and segments; knows no format, and an engine only as what is asked.
-"""
+"""Translate a document: every distinct segment once, and the units put together from their segments."""
 
 from __future__ import annotations
 
@@ -10,128 +7,140 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from bytenmt.documents.codes import put_back
 from bytenmt.documents.document import Document, Parts, Unit
-from bytenmt.documents.segments import Segment, segments
+from bytenmt.documents.inline_tags import restore_tags
+from bytenmt.documents.segments import Segment, split_unit
 from bytenmt.reporter import Bar
 
 if TYPE_CHECKING:
     from bytenmt.decoding.translator import Translator
 
-TOGETHER = 1000  # segments that are translated together
-# Bits per byte of a translation from which on it wants a review. Of the sample's 500 test lines, as a
+BATCH = 1000  # segments that are translated together
+# A translation with more bits per byte needs a review. Of the sample's 500 test lines, as a
 # model that has 398 right translates them, 46 are above it, 35 of them wrong; above 0.1 there are 144 and 79.
 FLAG_ABOVE = 0.2
 
 
-class Found(NamedTuple):
-    """The translation of a segment. log_probability: natural, of all its bytes and its end."""
+class SegmentResult(NamedTuple):
+    """The translation of a segment. log_probability: natural, of all its bytes and EOS."""
 
     text: bytes
     log_probability: float
 
     @property
     def bits_per_byte(self) -> float:
-        """Its end paid for too; of an empty one without bound."""
+        """Negative log2-probability per byte, including EOS; infinite for an empty text."""
         return -self.log_probability / math.log(2) / len(self.text) if self.text else math.inf
 
 
-Ask = Callable[[Sequence[Segment]], Sequence[Found]]
+TranslateSegments = Callable[[Sequence[Segment]], Sequence[SegmentResult]]
 
 
 @dataclass
-class Told:
-    """What was done. kept: units that were translated already; review: the places of those that want one, and
-    why; empty: of those that were left because nothing was found for them."""
+class TranslationReport:
+    """What was done with the units of a document.
 
-    translated: int = 0
-    kept: int = 0
+    n_translated: units with a new translation. n_kept: units that were translated already. review: line and
+    column of every translation that needs a review, and why. empty: line and column of every unit that was
+    left as it was because its translation is empty.
+    """
+
+    n_translated: int = 0
+    n_kept: int = 0
     review: list[tuple[str, str]] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
 
 
-def asking(translator: Translator) -> Ask:
-    """What asks a translator, in a group that leads the others; they follow as for lines. What is kept of
-    every line its own settings say; codes that they do not know are put back afterwards."""
-    n_asked = 0
+def segment_translator(translator: Translator) -> TranslateSegments:
+    """Return a function that has a Translator translate segments.
 
-    def ask(wanted: Sequence[Segment]) -> list[Found]:
-        nonlocal n_asked
-        lines = [segment.text for segment in wanted]
+    In a group of processes only the leader calls it; it sends the lines to the others. The translator's
+    settings say which spans are kept; tags that they do not cover are restored afterwards.
+    """
+    n_lines = 0
+
+    def translate_segments(segments: Sequence[Segment]) -> list[SegmentResult]:
+        nonlocal n_lines
+        lines = [segment.text for segment in segments]
         if translator.group is not None:
-            translator.group.broadcast((lines, n_asked))
-        answers = translator.answer(lines, n_asked)
-        n_asked += len(lines)
-        return [Found(best.text, best.log_probability) for best in (one.hypotheses[0] for one in answers)]
+            translator.group.broadcast((lines, n_lines))
+        answers = translator.answer(lines, n_lines)
+        n_lines += len(lines)
+        return [
+            SegmentResult(best.text, best.log_probability) for best in (one.hypotheses[0] for one in answers)
+        ]
 
-    return ask
+    return translate_segments
 
 
 def translate(
     document: Document,
-    ask: Ask,
+    translate_segments: TranslateSegments,
     *,
     limit: int,
     overwrite: bool = False,
     flag_above: float = FLAG_ABOVE,
     bar: Bar | None = None,
-) -> tuple[bytes, Told]:
-    """The bytes of the document with its units translated, and what was done.
+) -> tuple[bytes, TranslationReport]:
+    """Return the bytes of the document with its units translated, and a report.
 
-    limit: bytes of a segment. overwrite: also those that are translated already. flag_above: bits per byte.
-    bar: is advanced by segments, see wanted. Raises BytenmtError where the file's encoding lacks a character.
+    limit: bytes of a segment. overwrite: translate units that are translated already, too. flag_above: bits
+    per byte of a translation above which it needs a review. bar: is advanced by segments, of which there are
+    as many as segments_to_translate returns. Raises BytenmtError where the file's encoding lacks a character.
     """
-    told = Told()
-    cut = [segments(unit.source, limit) if overwrite or not unit.done else None for unit in document.units]
-    found: dict[Segment, Found] = {}
-    for together in _batches(_different(cut)):
-        found.update(zip(together, ask(together), strict=True))
-        (bar or Bar()).advance(len(together))
-    values = [
-        None if pieces is None else _joined(document, unit, pieces, found, flag_above, told)
-        for unit, pieces in zip(document.units, cut, strict=True)
+    report = TranslationReport()
+    split = [
+        split_unit(unit.source, limit) if overwrite or not unit.done else None for unit in document.units
     ]
-    told.kept = cut.count(None)
-    return document.with_units(values), told
+    results: dict[Segment, SegmentResult] = {}
+    for batch in _batches(_distinct(split)):
+        results.update(zip(batch, translate_segments(batch), strict=True))
+        (bar or Bar()).advance(len(batch))
+    values = [
+        None if pieces is None else _join_unit(document, unit, pieces, results, flag_above, report)
+        for unit, pieces in zip(document.units, split, strict=True)
+    ]
+    report.n_kept = split.count(None)
+    return document.with_units(values), report
 
 
-def wanted(document: Document, limit: int, overwrite: bool) -> list[Segment]:
-    """The different segments that there are to translate, in their order; see translate."""
-    return _different(segments(unit.source, limit) for unit in document.units if overwrite or not unit.done)
+def segments_to_translate(document: Document, limit: int, overwrite: bool) -> list[Segment]:
+    """Return the distinct segments of a document, in order. limit, overwrite: see translate."""
+    return _distinct(split_unit(unit.source, limit) for unit in document.units if overwrite or not unit.done)
 
 
-def _different(pieces: Iterable[list[str | Segment] | None]) -> list[Segment]:
+def _distinct(pieces: Iterable[list[str | Segment] | None]) -> list[Segment]:
     every = (piece for some in pieces for piece in some or () if isinstance(piece, Segment))
     return list(dict.fromkeys(every))
 
 
-def _batches(different: list[Segment]) -> Iterator[list[Segment]]:
-    """So many at once."""
-    for first in range(0, len(different), TOGETHER):
-        yield different[first : first + TOGETHER]
+def _batches(segments: list[Segment]) -> Iterator[list[Segment]]:
+    """Yield the segments in batches."""
+    for first in range(0, len(segments), BATCH):
+        yield segments[first : first + BATCH]
 
 
-def _joined(
+def _join_unit(
     document: Document,
     unit: Unit,
     pieces: Sequence[str | Segment],
-    found: dict[Segment, Found],
+    results: dict[Segment, SegmentResult],
     flag_above: float,
-    told: Told,
+    report: TranslationReport,
 ) -> tuple[Parts, bool] | None:
-    """The translation of a unit and whether it wants a review; None where there is none."""
+    """Return the translation of a unit and whether it needs a review; None if there is none."""
     if not any(isinstance(piece, Segment) for piece in pieces):  # numbers, signs and codes alone
         return (unit.source, False) if "".join(map(str, pieces)).strip() else None
-    answers = [found[piece] for piece in pieces if isinstance(piece, Segment)]
-    if not all(answer.text.strip() for answer in answers):
-        told.empty.append(document.place(unit.at))
+    segments = [results[piece] for piece in pieces if isinstance(piece, Segment)]
+    if not all(segment.text.strip() for segment in segments):
+        report.empty.append(document.place(unit.at))
         return None
-    output = "".join(p.restored(found[p].text.decode()) if isinstance(p, Segment) else p for p in pieces)
-    parts, whole = put_back(unit.source, output)
-    bits = max(answer.bits_per_byte for answer in answers)
+    output = "".join(p.restore(results[p].text.decode()) if isinstance(p, Segment) else p for p in pieces)
+    parts, whole = restore_tags(unit.source, output)
+    bits = max(segment.bits_per_byte for segment in segments)
     review = not whole or bits > flag_above
     if review:
         why = f"{bits:.2f} bits per byte" if whole else "tags or placeholders were lost"
-        told.review.append((document.place(unit.at), why))
-    told.translated += 1
+        report.review.append((document.place(unit.at), why))
+    report.n_translated += 1
     return parts, review

@@ -14,7 +14,6 @@ from functools import partial
 from typing import NamedTuple
 
 from bytenmt.documents import markup
-from bytenmt.documents.codes import paired
 from bytenmt.documents.document import (
     ALONE,
     CLOSE,
@@ -22,12 +21,13 @@ from bytenmt.documents.document import (
     Content,
     Edit,
     Languages,
-    Malformed,
+    MalformedError,
     Part,
     Parts,
     Unit,
     Value,
 )
+from bytenmt.documents.inline_tags import paired
 from bytenmt.documents.markup import Element
 from bytenmt.errors import BytenmtError
 
@@ -61,10 +61,13 @@ class _File(NamedTuple):
 
 
 def read(text: str, pair: tuple[str, str] | None = None) -> Content:
-    """Return the units. pair: source and target language, which the file then declares. Raises Malformed."""
+    """Return the units. Raises MalformedError.
+
+    pair: source and target language, which the file declares afterwards.
+    """
     root = markup.root_of(text, KEPT)
     if root is None or root.local != "xliff":
-        raise Malformed("no <xliff> element", 0)
+        raise MalformedError("no <xliff> element", 0)
     is_version_2 = root.attributes.get("version", "1").startswith("2")
     if is_version_2:
         declaring, source, target, holder = [root], "srcLang", "trgLang", "segment"
@@ -100,7 +103,7 @@ def _language_edits(
 
 
 def _to_translate(file: _File, root: Element, name: str) -> Iterator[Element]:
-    """Yield the elements of a name that are to be translated, in their order, however deep they stand."""
+    """Yield all elements of a name that are to be translated, in document order."""
     within = ("xliff", "file", "body", "group", "unit")
     stack = [root]
     while stack:
@@ -114,7 +117,7 @@ def _to_translate(file: _File, root: Element, name: str) -> Iterator[Element]:
 
 
 def _parts(file: _File, element: Element) -> Parts:
-    """The content of a source, a target or a segment of one: tags and placeholders are codes."""
+    """Return the content of a source, a target or one of their segments as text, tags and placeholders."""
     raw, preserve = file.text[element.inside : element.outside], markup.preserved(element)
     if not file.phrase or "<" in raw:
         return markup.with_placeholders(raw, OPAQUE, preserve)
@@ -129,12 +132,12 @@ def _parts(file: _File, element: Element) -> Parts:
 
 
 def _has_content(parts: Parts) -> bool:
-    """Whether there is anything besides blanks and the marks of segments."""
+    """Whether there is anything besides white space and the tags of segments."""
     return any(part.text.strip() and markup.local_name(part.text) != "mrk" for part in parts)
 
 
 def _units(file: _File, holder: Element) -> Iterator[Unit]:
-    """holder: a trans-unit, or a segment of version 2."""
+    """Yield the units of a holder: a trans-unit, or a segment of version 2."""
     source, target, segmented = (holder.child(name) for name in ("source", "target", "seg-source"))
     if source is None:
         return
@@ -188,9 +191,9 @@ def _is_confirmed(file: _File, holder: Element) -> bool:
 def _whole_unit(
     file: _File, holder: Element, source: Element, target: Element | None, behind: Element
 ) -> Unit:
-    """The unit of a trans-unit or segment that is translated as a whole.
+    """Return the unit of a trans-unit or segment that is translated as a whole.
 
-    behind: the element behind which a missing target is made.
+    behind: the element after which a missing target is added.
     """
     parts = _parts(file, source)
     begun = None if target is None else _parts(file, target)
@@ -234,7 +237,7 @@ def _indentation(text: str, holder: Element, source: Element) -> str:
 
 
 def _mark_segment(file: _File, segment: Element) -> Callable[[bool], Sequence[Edit]]:
-    """The state of a segment of version 2: translated, or initial with a sub-state of its own."""
+    """Return what sets the state of a segment of version 2: translated, or initial with a sub-state."""
 
     def mark(review: bool) -> Sequence[Edit]:
         if file.target_language is None:
@@ -249,7 +252,7 @@ def _mark_segment(file: _File, segment: Element) -> Callable[[bool], Sequence[Ed
 
 
 def _mark_phrase(file: _File, holder: Element) -> Callable[[bool], Sequence[Edit]] | None:
-    """In Phrase a translation that no person has looked at is not confirmed, and it has an origin."""
+    """Return what marks a translation in Phrase as not confirmed and as made by a machine."""
     if not file.phrase:
         return None
 
@@ -314,7 +317,7 @@ class _SegmentedUnit:
                 yield self._with_target(unit, there, state)
 
     def _with_target(self, unit: Unit, there: Element, state: Element | None) -> Unit:
-        """The unit of a segment that the target has. state: what Trados says of it."""
+        """Return the unit of a segment that the target has. state: its element in Trados' definitions."""
         if state is None:
             declared = (self._target or self._holder).attributes.get("state", "")
             doubted = declared.startswith("needs-")
@@ -331,7 +334,7 @@ class _SegmentedUnit:
         return f"{tag}{markup.escaped(translation)}</{segment.name}>"
 
     def _insert_target(self, values: Sequence[Value | None]) -> Sequence[Edit]:
-        """Make the target: what the seg-source is, with translations in its segments."""
+        """Return the edit that adds the target: the seg-source with translations in its segments."""
         text, target = self._file.text, self._target
         translations = {id(segment): value for (segment, _), value in zip(self._missing, values, strict=True)}
         pieces, last = list[str](), self._segmented.inside
@@ -348,7 +351,7 @@ class _SegmentedUnit:
         return [Edit(at, at, _indentation(text, self._holder, self._segmented) + filled)]
 
     def _insert_segments(self, values: Sequence[Value | None]) -> Sequence[Edit]:
-        """Put segments into a target that has others, each behind the one that is before it."""
+        """Return the edits that add segments to a target that has others, each after its predecessor."""
         pieces: dict[int, list[str]] = {}
         for (segment, place), value in zip(self._missing, values, strict=True):
             if value is not None:
@@ -356,14 +359,14 @@ class _SegmentedUnit:
         return [Edit(place, place, "".join(filled)) for place, filled in pieces.items()]
 
     def _mark_target(self, review: bool) -> Sequence[Edit]:
-        """The state of a target that stays."""
+        """Return the edit that sets the state of an existing target."""
         assert self._target is not None
         tag = self._file.text[self._target.start : self._target.inside]
         marked = markup.attribute(tag, "state", DOUBTED if review else "translated")
         return [Edit(self._target.start, self._target.inside, marked)]
 
     def _mark_of(self, state: Element) -> Callable[[bool], Sequence[Edit]]:
-        """The state of a segment in Trados, where a machine translation has an origin but no match."""
+        """Return what sets the state of a segment in Trados: origin `mt`, and no match of a memory."""
 
         def mark(review: bool) -> Sequence[Edit]:
             tag = self._file.text[state.start : state.inside]

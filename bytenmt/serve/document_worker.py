@@ -24,7 +24,7 @@ import msgspec
 from bytenmt.documents import formats
 from bytenmt.documents.document import Document
 from bytenmt.documents.segments import Segment
-from bytenmt.documents.translation import Found, translate, wanted
+from bytenmt.documents.translation import SegmentResult, segments_to_translate, translate
 from bytenmt.errors import BytenmtError
 
 SEGMENT_BYTES = 1000  # of a line at most; a model that takes shorter ones splits it again
@@ -86,7 +86,7 @@ class DocumentResult(msgspec.Struct, frozen=True, array_like=True):
 def read_document(source: DocumentSource) -> Document:
     """Parse a file. Raises BytenmtError where it is not in its format."""
     options = formats.FORMATS[source.format].options
-    read_options = formats.Wanted(
+    read_options = formats.ReadOptions(
         pair=source.pair if "pair" in options else None,
         column=source.column if "column" in options else None,
         into=source.into if "into" in options else None,
@@ -98,14 +98,14 @@ def read_document(source: DocumentSource) -> Document:
 
 def lines_to_translate(document: Document) -> list[Segment]:
     """Return the distinct segments of a document that have no translation yet."""
-    return wanted(document, SEGMENT_BYTES, overwrite=False)
+    return segments_to_translate(document, SEGMENT_BYTES, overwrite=False)
 
 
 def write_document(document: Document, translations: Sequence[LineTranslation]) -> bytes:
     """Return the file with translations in place of `lines_to_translate`, in the same order."""
     segments = lines_to_translate(document)
     found = {
-        segment: Found(line.text.encode(), line.log_probability)
+        segment: SegmentResult(line.text.encode(), line.log_probability)
         for segment, line in zip(segments, translations, strict=True)
     }
     return translate(document, lambda asked: [found[one] for one in asked], limit=SEGMENT_BYTES)[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bytenmt.documents.document import decode, wide_encoding
-from bytenmt.documents.formats import Wanted, pairs, read
+from bytenmt.documents.formats import ReadOptions, pairs, read
 from bytenmt.documents.translation import translate
 from bytenmt.errors import BytenmtError, DataError
 from tools.verify.sample_documents import SAMPLES, recording_translator
@@ -77,9 +77,9 @@ def test_what_no_file_is_in(name: str, encoding: str) -> None:
         "tmx": f'<?xml version="1.0" encoding="{encoding}"?><tmx/>',
         "text": "text",
     }
-    wanted = Wanted(encoding=encoding if name == "text" else None)
+    options = ReadOptions(encoding=encoding if name == "text" else None)
     with pytest.raises(DataError, match=f"^a.file: unknown encoding {encoding}: give --encoding NAME$"):
-        read(texts[name].encode(), name, Path("a.file"), wanted)
+        read(texts[name].encode(), name, Path("a.file"), options)
     if name == "tmx":
         with pytest.raises(BytenmtError, match=f"unknown encoding {encoding}"):
             list(pairs([texts[name].encode()], name, Path("a.file"), ("en", "de"), strict=False))

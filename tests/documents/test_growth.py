@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bytenmt.documents.formats import FORMATS, Wanted, read
+from bytenmt.documents.formats import FORMATS, ReadOptions, read
 from bytenmt.errors import DataError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -112,5 +112,5 @@ def test_what_is_too_deep_or_too_much_is_one_line() -> None:
         ("xliff", f'<xliff version="1.2"><file><source>&#{"9" * 9000};</source></file></xliff>', "not XML"),
     ):
         with pytest.raises(DataError, match=f"^a.file, line .*{told}") as error:
-            read(text.encode(), name, Path("a.file"), Wanted())
+            read(text.encode(), name, Path("a.file"), ReadOptions())
         assert "\n" not in str(error.value)

@@ -6,7 +6,7 @@ import polib
 import pytest
 
 from bytenmt.documents.document import Languages
-from bytenmt.documents.formats import Wanted
+from bytenmt.documents.formats import ReadOptions
 from bytenmt.documents.translation import translate
 from tools.verify.sample_documents import HTML, PAIR, PO, SAMPLES, XLIFF_2, Sample, recording_translator
 
@@ -75,7 +75,7 @@ def test_version_2_changes_its_language() -> None:
 )
 def test_the_header_of_a_catalogue(text: str) -> None:
     """All else in it stays; a region is written as gettext has it."""
-    pair = Wanted(pair=("en", "pt-BR"))
+    pair = ReadOptions(pair=("en", "pt-BR"))
     before, after = (polib.pofile(one).metadata for one in (text, written(Sample("po", text.encode(), pair))))
     assert after == {**before, "Language": "pt_BR"}
     assert list(after)[: len(before)] == list(before)
@@ -83,6 +83,6 @@ def test_the_header_of_a_catalogue(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["html", "po", "xliff 1.2"])
 def test_nothing_is_declared_where_nothing_is_translated(name: str) -> None:
-    sample = SAMPLES[name]._replace(wanted=Wanted(pair=("en", "fr")))
+    sample = SAMPLES[name]._replace(options=ReadOptions(pair=("en", "fr")))
     document = sample.document()
     assert document.with_units([None] * len(document.units)) == sample.data

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bytenmt.documents.formats import Wanted, check, format_of, read
+from bytenmt.documents.formats import ReadOptions, check_options, format_of, read
 from bytenmt.errors import BytenmtError, DataError
 from tools.verify.sample_documents import HTML, PO
 
@@ -56,41 +56,51 @@ XML = '<xliff version="1.2">\n <file><body>\n'
     ],
 )
 def test_the_place_is_told(name: str, data: str, told: str) -> None:
-    wanted = Wanted(column="b") if name == "csv" else Wanted()
+    options = ReadOptions(column="b") if name == "csv" else ReadOptions()
     with pytest.raises(DataError) as error:
-        read(data.encode("utf-8", "surrogatepass"), name, Path("a.file"), wanted)
+        read(data.encode("utf-8", "surrogatepass"), name, Path("a.file"), options)
     assert str(error.value).startswith(f"a.file, {told}") and str(error.value).isprintable()
     assert len(str(error.value)) < 200
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "wanted", "told"),
+    ("name", "data", "options", "told"),
     [
-        ("text", b"\xff\xfe\0", Wanted(), "a.file: byte 2 is not utf-16-le (truncated data)"),
-        ("po", PO.replace("UTF-8", "KLINGON").encode(), Wanted(), "a.file: unknown encoding KLINGON"),
-        ("html", HTML.replace("utf-8", "ascii").encode() + b"\xe4", Wanted(), "is not ascii"),
-        ("text", b"one\ntw\xe4o\n", Wanted(strict=True), "a.file, line 2, column 3: 0xE4 is not valid UTF-8"),
-        ("text", b"+AGEAYg-", Wanted(encoding="utf-7"), "cannot be given back byte for byte"),
-        ("xliff", XML.encode() + b"\xff", Wanted(), "a.file, line 3, column 1: bytes that are not UTF-8"),
-        ("csv", b"a,b\n", Wanted(column="x"), "--column x is none of the columns a, b"),
-        ("csv", b"a,b\n", Wanted(), "give --column"),
+        ("text", b"\xff\xfe\0", ReadOptions(), "a.file: byte 2 is not utf-16-le (truncated data)"),
+        ("po", PO.replace("UTF-8", "KLINGON").encode(), ReadOptions(), "a.file: unknown encoding KLINGON"),
+        ("html", HTML.replace("utf-8", "ascii").encode() + b"\xe4", ReadOptions(), "is not ascii"),
+        (
+            "text",
+            b"one\ntw\xe4o\n",
+            ReadOptions(strict=True),
+            "a.file, line 2, column 3: 0xE4 is not valid UTF-8",
+        ),
+        ("text", b"+AGEAYg-", ReadOptions(encoding="utf-7"), "cannot be given back byte for byte"),
+        (
+            "xliff",
+            XML.encode() + b"\xff",
+            ReadOptions(),
+            "a.file, line 3, column 1: bytes that are not UTF-8",
+        ),
+        ("csv", b"a,b\n", ReadOptions(column="x"), "--column x is none of the columns a, b"),
+        ("csv", b"a,b\n", ReadOptions(), "give --column"),
     ],
 )
-def test_what_cannot_be_read_is_told(name: str, data: bytes, wanted: Wanted, told: str) -> None:
+def test_what_cannot_be_read_is_told(name: str, data: bytes, options: ReadOptions, told: str) -> None:
     with pytest.raises(DataError) as error:
-        read(data, name, Path("a.file"), wanted)
+        read(data, name, Path("a.file"), options)
     assert told in str(error.value) and "\n" not in str(error.value)
 
 
 def test_options_that_would_be_ignored() -> None:
-    for name, wanted, told in [
-        ("po", Wanted(column="x"), "--column would be ignored: --format po"),
-        ("srt", Wanted(pair=("a", "b")), "--pair would be ignored"),
-        ("tmx", Wanted(into="x"), "--to-column would be ignored"),
-        ("csv", Wanted(into="x"), "--to-column without --column"),
+    for name, options, told in [
+        ("po", ReadOptions(column="x"), "--column would be ignored: --format po"),
+        ("srt", ReadOptions(pair=("a", "b")), "--pair would be ignored"),
+        ("tmx", ReadOptions(into="x"), "--to-column would be ignored"),
+        ("csv", ReadOptions(into="x"), "--to-column without --column"),
     ]:
         with pytest.raises(BytenmtError, match=told):
-            check(name, wanted)
+            check_options(name, options)
     with pytest.raises(BytenmtError, match="no format has the suffix '.doc': give --format"):
         format_of(Path("a.doc"))
     assert format_of(Path("a.PO")) == "po"

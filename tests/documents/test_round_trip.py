@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bytenmt.documents import html, markup, plain, po, strings, subtitles
-from bytenmt.documents.document import Parts, flat
+from bytenmt.documents.document import Parts, joined_text
 from bytenmt.documents.formats import FORMATS
 from tools.verify.sample_documents import SAMPLES, Sample
 
@@ -17,7 +17,7 @@ from tools.verify import documents as verify  # noqa: E402
 
 
 def wrong(sample: Sample) -> list[str]:
-    return verify.faults(sample.data, sample.name, Path("sample"), sample.wanted)[1]
+    return verify.faults(sample.data, sample.name, Path("sample"), sample.options)[1]
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -43,7 +43,7 @@ def test_a_wrong_escape_is_noticed(
     name: str, module: object, function: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def raw(value: str | Parts, *_: object) -> str:
-        return value if isinstance(value, str) else flat(value)
+        return value if isinstance(value, str) else joined_text(value)
 
     monkeypatch.setattr(module, function, raw)
     assert wrong(SAMPLES[name])
@@ -52,7 +52,7 @@ def test_a_wrong_escape_is_noticed(
 @pytest.mark.parametrize(("name", "function"), [("csv", "_csv"), ("properties", "_property_writer")])
 def test_a_wrong_writer_is_noticed(name: str, function: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = plain if name == "csv" else strings
-    monkeypatch.setattr(module, function, lambda *_: lambda parts, review: flat(parts))
+    monkeypatch.setattr(module, function, lambda *_: lambda parts, review: joined_text(parts))
     assert wrong(SAMPLES[name])
 
 

@@ -7,26 +7,26 @@ import tracemalloc
 
 import pytest
 
-from bytenmt.documents.codes import strings
-from bytenmt.documents.document import ALONE, CLOSE, OPEN, Part, Parts, flat
-from bytenmt.documents.formats import Wanted, read
-from bytenmt.documents.segments import Segment, segments
-from bytenmt.documents.translation import Found, translate
+from bytenmt.documents.document import ALONE, CLOSE, OPEN, Part, Parts, joined_text
+from bytenmt.documents.formats import ReadOptions, read
+from bytenmt.documents.inline_tags import parse_string
+from bytenmt.documents.segments import Segment, split_unit
+from bytenmt.documents.translation import SegmentResult, translate
 
 
 def cut(text: str, limit: int = 1000) -> list[str]:
     """The pieces of a string; segments between < and >."""
     return [
         f"<{piece.text.decode()}>" if isinstance(piece, Segment) else piece
-        for piece in segments(strings(text), limit)
+        for piece in split_unit(parse_string(text), limit)
     ]
 
 
 def translated(text: str, translation: str) -> str:
     """A string whose one segment is translated so."""
-    pieces = segments(strings(text), 1000)
+    pieces = split_unit(parse_string(text), 1000)
     assert sum(isinstance(piece, Segment) for piece in pieces) == 1
-    return "".join(one.restored(translation) if isinstance(one, Segment) else one for one in pieces)
+    return "".join(one.restore(translation) if isinstance(one, Segment) else one for one in pieces)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,11 @@ def test_what_has_no_words_is_copied(text: str) -> None:
 def test_a_unit_of_an_address_alone_is_copied() -> None:
     """And is not sent to the translator."""
     data = json.dumps({"a": "https://x.org", "b": "info@x.org"}).encode()
-    document = read(data, "json", None, Wanted(None))
-    made, told = translate(document, lambda wanted: pytest.fail(str(wanted)) if wanted else [], limit=100)
-    assert made == data and told.translated == 0
+    document = read(data, "json", None, ReadOptions(None))
+    made, told = translate(
+        document, lambda segments: pytest.fail(str(segments)) if segments else [], limit=100
+    )
+    assert made == data and told.n_translated == 0
 
 
 def test_signs_and_tabs_stay_where_they_are() -> None:
@@ -86,7 +88,7 @@ def test_the_end_is_that_of_the_source(text: str, translation: str, expected: st
     ],
 )
 def test_a_shortcut_is_set_again(text: str, shown: str, translation: str, expected: str) -> None:
-    (segment,) = (piece for piece in segments(strings(text), 1000) if isinstance(piece, Segment))
+    (segment,) = (piece for piece in split_unit(parse_string(text), 1000) if isinstance(piece, Segment))
     assert segment.text.decode() == shown
     assert translated(text, translation) == expected
 
@@ -95,7 +97,7 @@ def test_a_shortcut_is_set_again(text: str, shown: str, translation: str, expect
     "text", ["AT&T", "R&D costs", "a && b", "Fish &amp; Chips", "my_name", "A & B", "see http://a.b/?x=y&z=1"]
 )
 def test_what_is_no_shortcut_stays(text: str) -> None:
-    assert all(not one.shortcut for one in segments(strings(text), 1000) if isinstance(one, Segment))
+    assert all(not one.shortcut for one in split_unit(parse_string(text), 1000) if isinstance(one, Segment))
 
 
 def test_a_span_is_not_cut() -> None:
@@ -118,7 +120,9 @@ def test_many_codes_take_no_quadratic_time() -> None:
             ("\\*", ALONE),
         )
     )
-    assert flat(parts) and len([one for one in segments(parts, 10**6) if isinstance(one, Segment)]) == 1
+    assert (
+        joined_text(parts) and len([one for one in split_unit(parts, 10**6) if isinstance(one, Segment)]) == 1
+    )
 
 
 @pytest.mark.parametrize("name", ["xliff", "html", "tmx"])
@@ -132,12 +136,12 @@ def test_escaped_tags_beside_inline_tags_are_kept(name: str) -> None:
         f"<seg>{inside}</seg></tuv></tu></body></tmx>",
     }[name]
 
-    def ask(wanted: list[Segment]) -> list[Found]:
+    def ask(segments: list[Segment]) -> list[SegmentResult]:
         """Upper case, tags as they are."""
-        return [Found(_upper(one.text.decode()).encode(), -0.1) for one in wanted]
+        return [SegmentResult(_upper(one.text.decode()).encode(), -0.1) for one in segments]
 
     pair = ("en", "de") if name == "tmx" else None
-    document = read(before.encode(), name, None, Wanted(pair))
+    document = read(before.encode(), name, None, ReadOptions(pair))
     (unit,) = document.units
     assert [part.text for part in unit.source if part.kind in (OPEN, CLOSE)] == [
         "&lt;b&gt;",
@@ -161,7 +165,7 @@ def test_a_long_text_takes_little_memory_and_linear_time() -> None:
     text = "One word after the other. " * 40_000
     tracemalloc.start()
     try:
-        found = segments((Part(text),), 1000)
+        found = split_unit((Part(text),), 1000)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

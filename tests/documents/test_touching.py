@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from bytenmt.documents.codes import ESCAPE, put_back, strings
-from bytenmt.documents.document import TEXT, Document, Parts, flat
-from bytenmt.documents.formats import Wanted, read
+from bytenmt.documents.document import TEXT, Document, Parts, joined_text
+from bytenmt.documents.formats import ReadOptions, read
+from bytenmt.documents.inline_tags import ESCAPE, parse_string, restore_tags
 from bytenmt.documents.segments import Segment
 
 COMMON_MARK = MarkdownIt("commonmark")
 
 
 def document(name: str, text: str) -> Document:
-    return read(text.encode(), name, Path("file"), Wanted(column="1"))
+    return read(text.encode(), name, Path("file"), ReadOptions(column="1"))
 
 
 def codes(parts: Parts) -> list[str]:
@@ -36,7 +36,7 @@ def inline(text: str) -> list[Token]:
 def written(name: str, text: str, output: str) -> str:
     """The document with its unit translated."""
     (unit,) = (of := document(name, text)).units
-    return of.with_units([(put_back(unit.source, output)[0], False)]).decode()
+    return of.with_units([(restore_tags(unit.source, output)[0], False)]).decode()
 
 
 @pytest.mark.parametrize(
@@ -106,12 +106,12 @@ def test_a_sign_before_a_placeholder(name: str, text: str) -> None:
 @given(st.lists(st.sampled_from(["%", "%s", "{", "{n}", "}", "%%", "$", " ", "x", "<b>", "<"]), max_size=8))
 def test_strings_are_read_again(pieces: list[str]) -> None:
     """As often as in the source, wherever a text may begin a code without ending it."""
-    source = strings("%s of {n}")
-    parts, _ = put_back(source, "".join(pieces))
+    source = parse_string("%s of {n}")
+    parts, _ = restore_tags(source, "".join(pieces))
     text = document("json", '{"k": "%s of {n}"}').with_units([(parts, False)]).decode()
     (again,) = document("json", text).units
-    if not codes(strings("".join(part.text for part in parts if part.kind == TEXT))):
-        assert sorted(codes(again.source)) == sorted(codes(parts)), flat(parts)
+    if not codes(parse_string("".join(part.text for part in parts if part.kind == TEXT))):
+        assert sorted(codes(again.source)) == sorted(codes(parts)), joined_text(parts)
 
 
 @pytest.mark.parametrize(
@@ -124,19 +124,19 @@ def test_strings_are_read_again(pieces: list[str]) -> None:
 )
 def test_a_code_in_place_of_its_tag_hides_no_span(translation: str, expected: str) -> None:
     codes = ("<x1/>", "_"), ("<x2/>", "%y"), ("<g3>", "**"), ("</g3>", "**")
-    assert Segment(b"", (), codes).restored(translation) == expected
+    assert Segment(b"", (), codes).restore(translation) == expected
 
 
 def test_an_arrow_in_subtitles() -> None:
     (unit,) = document("srt", "1\n0:0:1,0 --> 0:0:2,0\nStart --> Programs\n").units
-    assert flat(unit.source) == "Start --> Programs"
+    assert joined_text(unit.source) == "Start --> Programs"
 
 
 def test_the_delimiter_by_which_rows_are_even() -> None:
     text = 'one; two; three,kept\n"four; five",kept\nsix,kept\n'
-    assert [flat(unit.source) for unit in document("csv", text).units] == [
+    assert [joined_text(unit.source) for unit in document("csv", text).units] == [
         "one; two; three",
         "four; five",
         "six",
     ]
-    assert [flat(unit.source) for unit in document("csv", "a,b;c;d\n1;2;3\n").units] == ["a,b", "1"]
+    assert [joined_text(unit.source) for unit in document("csv", "a,b;c;d\n1;2;3\n").units] == ["a,b", "1"]

@@ -10,11 +10,17 @@ import pytest
 from made_up_engine import made_up_translator
 
 from bytenmt.decoding.interface import Request
-from bytenmt.documents.codes import strings
-from bytenmt.documents.document import Part, flat
-from bytenmt.documents.formats import Wanted
-from bytenmt.documents.segments import Segment, segments
-from bytenmt.documents.translation import TOGETHER, Found, asking, translate, wanted
+from bytenmt.documents.document import Part, joined_text
+from bytenmt.documents.formats import ReadOptions
+from bytenmt.documents.inline_tags import parse_string
+from bytenmt.documents.segments import Segment, split_unit
+from bytenmt.documents.translation import (
+    BATCH,
+    SegmentResult,
+    segment_translator,
+    segments_to_translate,
+    translate,
+)
 from bytenmt.errors import BytenmtError
 from tools.verify.sample_documents import (
     PAIR,
@@ -174,7 +180,7 @@ def test_a_cue_has_as_many_lines_as_before() -> None:
 def test_what_stands_where_it_is_not_expected(name: str, before: str, after: str) -> None:
     """Cues without a blank line between them, values that begin like what stands before one."""
     text = made(Sample(name, before.encode()))
-    parts = [flat(unit.source) for unit in Sample(name, text.encode()).document().units]
+    parts = [joined_text(unit.source) for unit in Sample(name, text.encode()).document().units]
     assert " ".join(parts) == after
     assert text.lower().replace("&lt;", "&lt") == before.lower()
 
@@ -190,7 +196,7 @@ def test_equal_segments_are_asked_for_once_and_numbers_never(name: str) -> None:
     document = SAMPLES[name].document()
     ask, noted = recording_translator()
     translate(document, ask, limit=1000, overwrite=True)
-    assert len(noted) == len(set(noted)) == len(wanted(document, 1000, overwrite=True))
+    assert len(noted) == len(set(noted)) == len(segments_to_translate(document, 1000, overwrite=True))
     for segment in noted:
         text = segment.text
         for code in segment.keep:
@@ -200,17 +206,17 @@ def test_equal_segments_are_asked_for_once_and_numbers_never(name: str) -> None:
 
 
 def test_a_segment_that_comes_again_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bytenmt.documents.translation.TOGETHER", 2)
-    assert TOGETHER > 2
+    monkeypatch.setattr("bytenmt.documents.translation.BATCH", 2)
+    assert BATCH > 2
     lines = ["a", "b", "a", "c", "a", "d", "e"]
     ask, noted = recording_translator()
     text, told = translate(Sample("text", "\n".join(lines).encode()).document(), ask, limit=1000)
     assert text.decode().split("\n") == [line.upper() for line in lines]
-    assert [segment.text for segment in noted] == [b"a", b"b", b"c", b"d", b"e"] and told.translated == 7
+    assert [segment.text for segment in noted] == [b"a", b"b", b"c", b"d", b"e"] and told.n_translated == 7
 
 
 def as_it_was(piece: str | Segment) -> str:
-    return piece.restored(piece.text.decode()) if isinstance(piece, Segment) else piece
+    return piece.restore(piece.text.decode()) if isinstance(piece, Segment) else piece
 
 
 CODES = [
@@ -239,11 +245,11 @@ SENTENCE = "Ein kurzer Satz mit <a href='x. y. z'>einer Adresse. Und</a> mehr, z
 
 def test_long_units_are_cut_at_ends_of_sentences() -> None:
     """And never in a code; the pieces and what stands between them are the unit."""
-    source = strings(SENTENCE * 40)
-    pieces = segments(source, 200)
+    source = parse_string(SENTENCE * 40)
+    pieces = split_unit(source, 200)
     asked = [piece for piece in pieces if isinstance(piece, Segment)]
     whole = "".join(map(as_it_was, pieces))
-    assert whole == flat(source) and all(len(piece.text) <= 200 for piece in asked)
+    assert whole == joined_text(source) and all(len(piece.text) <= 200 for piece in asked)
     assert len(asked) > 10
     for piece in asked:
         assert piece.text.endswith(b".") and piece.text.count(b"<a ") == piece.text.count(b"'>")
@@ -258,21 +264,21 @@ def test_any_text_is_cut_somewhere() -> None:
     generator = random.Random(5)
     for _ in range(200):
         letters = "".join(generator.choices("ab \uac00\u3002.?<b>%s", k=generator.randrange(1, 120)))
-        source = strings(letters)
+        source = parse_string(letters)
         limit = generator.randrange(4, 40)
-        pieces = segments(source, limit)
-        assert "".join(map(as_it_was, pieces)) == flat(source)
+        pieces = split_unit(source, limit)
+        assert "".join(map(as_it_was, pieces)) == joined_text(source)
         for piece in pieces:
             if isinstance(piece, Segment):
                 longest = max([len(code) for code in piece.keep], default=0)
-                longest = max([longest, *(len(code.encode()) for _, code in piece.instead)])
+                longest = max([longest, *(len(code.encode()) for _, code in piece.replaced)])
                 assert len(as_it_was(piece).encode()) <= max(limit, longest)
 
 
 def test_without_blanks_it_is_cut_at_ideographic_stops() -> None:
     source = (Part("\u6f22\u5b57\u3002" * 30),)
-    asked = [piece.text.decode() for piece in segments(source, 50) if isinstance(piece, Segment)]
-    assert "".join(asked) == flat(source) and all(piece.endswith("\u3002") for piece in asked)
+    asked = [piece.text.decode() for piece in split_unit(source, 50) if isinstance(piece, Segment)]
+    assert "".join(asked) == joined_text(source) and all(piece.endswith("\u3002") for piece in asked)
 
 
 def test_lost_codes_follow_and_are_told() -> None:
@@ -291,16 +297,18 @@ def test_what_nothing_was_found_for_stays() -> None:
     for name in ("po", "html", "xliff 1.2", "srt"):
         document = SAMPLES[name].document()
         text, told = translate(document, ask, limit=1000)
-        assert told.empty and not told.translated
+        assert told.empty and not told.n_translated
         if name in ("po", "html", "srt"):
             assert text == SAMPLES[name].data
 
 
 def test_confidence_is_bits_per_byte_of_the_worst_segment() -> None:
-    def ask(wanted):  # type: ignore[no-untyped-def]
+    def ask(segments):  # type: ignore[no-untyped-def]
         return [
-            Found(upper_cased(one), -math.log(2) * len(one.text) * (0.6 if b"wo" in one.text else 0.4))
-            for one in wanted
+            SegmentResult(
+                upper_cased(one), -math.log(2) * len(one.text) * (0.6 if b"wo" in one.text else 0.4)
+            )
+            for one in segments
         ]
 
     document = Sample("properties", b"a=one\nb=one\\ntwo\nc=three").document()
@@ -319,7 +327,7 @@ def test_a_character_that_the_encoding_lacks() -> None:
         assert translate(Sample("properties", before).document(), ask, limit=999)[0] == after
     with pytest.raises(BytenmtError, match="iso8859-1, which has no '\uac00' of a translation"):
         translate(SAMPLES["po, Latin-1"].document(), ask, limit=999)
-    pick = Sample("text", "gr\xfcn".encode("cp1252"), Wanted(encoding="cp1252"))
+    pick = Sample("text", "gr\xfcn".encode("cp1252"), ReadOptions(encoding="cp1252"))
     ask, _ = recording_translator()
     assert translate(pick.document(), ask, limit=999)[0] == "GR\xdcN".encode("cp1252")
 
@@ -335,7 +343,7 @@ def test_a_translator_is_asked_in_the_order_of_the_file() -> None:
     """Each line once, with its number, which its draws depend on; without tags it is what it was."""
     admitted: list[list[Request]] = []
     translator = made_up_translator(admitted)
-    text, _ = translate(Sample("text", b"b\n\na\nb").document(), asking(translator), limit=1000)
+    text, _ = translate(Sample("text", b"b\n\na\nb").document(), segment_translator(translator), limit=1000)
     assert text == b"B0\n\nA0\nB0"
     assert {request.source for requests in admitted for request in requests} == {b"a", b"b"}
 
@@ -345,8 +353,8 @@ def test_one_doubtful_form_makes_an_entry_fuzzy() -> None:
     for doubtful in (b"%d file", b"%d files"):
         core = doubtful.removeprefix(b"%d ")
 
-        def ask(wanted: Sequence[Segment], core: bytes = core) -> list[Found]:
-            return [Found(upper_cased(one), -1000.0 if one.text == core else 0.0) for one in wanted]
+        def ask(segments: Sequence[Segment], core: bytes = core) -> list[SegmentResult]:
+            return [SegmentResult(upper_cased(one), -1000.0 if one.text == core else 0.0) for one in segments]
 
         text = translate(SAMPLES["po"].document(), ask, limit=1000)[0].decode()
         assert '#, fuzzy, c-format\nmsgid "%d file"' in text

@@ -32,9 +32,9 @@ if __name__ == "__main__":
 
 from bytenmt.decoding.names import KEPT
 from bytenmt.decoding.translator import Translator
-from bytenmt.documents.document import TEXT, Document, Edit, Part, Parts, flat
-from bytenmt.documents.formats import FORMATS, Wanted, read
-from bytenmt.documents.translation import asking, translate
+from bytenmt.documents.document import TEXT, Document, Edit, Part, Parts, joined_text
+from bytenmt.documents.formats import FORMATS, ReadOptions, read
+from bytenmt.documents.translation import segment_translator, translate
 from bytenmt.errors import DataError
 from tools.verify.keep import balanced, spans
 from tools.verify.made_documents import made
@@ -45,12 +45,14 @@ MARKED_UP = "html", "markdown"  # whose codes at the end of a unit are no part o
 PAIRS = [("en", "fr"), ("en-us", "de"), ("en", "ko")]
 
 
-def wanted(name: str, data: bytes) -> Wanted:
+def wanted(name: str, data: bytes) -> ReadOptions:
     if name == "tmx":
-        return Wanted(pair=next((p for p in PAIRS if f'lang="{p[1]}'.encode() in data.lower()), ("en", "fr")))
+        return ReadOptions(
+            pair=next((p for p in PAIRS if f'lang="{p[1]}'.encode() in data.lower()), ("en", "fr"))
+        )
     if name == "xliff":
-        return Wanted(pair=("en", "fr"))
-    return Wanted(column="1") if name in ("csv", "tsv") else Wanted()
+        return ReadOptions(pair=("en", "fr"))
+    return ReadOptions(column="1") if name in ("csv", "tsv") else ReadOptions()
 
 
 def translated(parts: Parts) -> Parts:
@@ -72,7 +74,7 @@ def words(values: Sequence[Parts | None]) -> list[str]:
     """Return the words of plain text, whose line breaks define units: a rewrapped paragraph may be read
     as lines.
     """
-    return " ".join(flat(value or ()) for value in values).split()
+    return " ".join(joined_text(value or ()) for value in values).split()
 
 
 def outside(document: Document) -> list[str]:
@@ -82,7 +84,7 @@ def outside(document: Document) -> list[str]:
     return [document.text[end:start] for end, start in zip(ends, starts, strict=True)]
 
 
-def faults(data: bytes, name: str, path: Path, more: Wanted) -> tuple[int, list[str]]:
+def faults(data: bytes, name: str, path: Path, more: ReadOptions) -> tuple[int, list[str]]:
     """The number of units of a file, and what is wrong with it. Raises DataError."""
     document = read(data, name, path, more)
     same = document.with_units([None if u.target is None else (u.target, False) for u in document.units])
@@ -97,7 +99,7 @@ def faults(data: bytes, name: str, path: Path, more: Wanted) -> tuple[int, list[
     return len(document.units), found
 
 
-def _anew(document: Document, name: str, path: Path, more: Wanted) -> Iterator[str]:
+def _anew(document: Document, name: str, path: Path, more: ReadOptions) -> Iterator[str]:
     """Return the faults of a file in which every unit is written anew."""
     there = [unit.target for unit in document.units]
     again = read(rewritten(document, there), name, path, more)
@@ -115,7 +117,7 @@ def _anew(document: Document, name: str, path: Path, more: Wanted) -> Iterator[s
         yield "written anew, something else differs"
 
 
-def _filled(document: Document, name: str, path: Path, more: Wanted) -> Iterator[str]:
+def _filled(document: Document, name: str, path: Path, more: ReadOptions) -> Iterator[str]:
     """Return the faults of a file in which every unit is translated."""
     values = [(translated(unit.source), number % 2 > 0) for number, unit in enumerate(document.units)]
     filled = read(document.with_units(values), name, path, more)
@@ -126,7 +128,7 @@ def _filled(document: Document, name: str, path: Path, more: Wanted) -> Iterator
     if len(filled.units) != len(values):
         yield f"translated, it has {len(filled.units)} units, not {len(values)}"
     for unit, (value, _) in zip(filled.units, values, strict=False):
-        if flat(unit.target or ()).split() != flat(value).split():
+        if joined_text(unit.target or ()).split() != joined_text(value).split():
             yield f"translated, {value!r} is read as {unit.target!r}"
             return
 
@@ -141,16 +143,16 @@ class Kept(NamedTuple):
     mangled: list[str]
 
 
-def kept(data: bytes, name: str, path: Path, more: Wanted, translator: Translator) -> Kept:
+def kept(data: bytes, name: str, path: Path, more: ReadOptions, translator: Translator) -> Kept:
     """Count the spans that a model's translation of a file keeps: by unit, by cue, or in all. Raises
     DataError.
     """
     document = read(data, name, path, more)
-    n_units = sum(bool(spans(flat(unit.source))) for unit in document.units)
+    n_units = sum(bool(spans(joined_text(unit.source))) for unit in document.units)
     if not n_units:
         return Kept(0, [], [])
     limit = translator.max_source_bytes
-    written, _ = translate(document, asking(translator), limit=limit, overwrite=True)
+    written, _ = translate(document, segment_translator(translator), limit=limit, overwrite=True)
     again = read(written, name, path, more)
     if name in CUES:
         cues = [unescape(one.text).replace("\r\n", "\n").split("\n\n") for one in (document, again)]
@@ -161,7 +163,9 @@ def kept(data: bytes, name: str, path: Path, more: Wanted, translator: Translato
         return Kept(n_units, [f"{path}: {len(document.units)} units, then {len(again.units)}"], [])
     else:
         units = zip(document.units, again.units, strict=True)
-        told = [(flat(before.source), flat(after.target)) for before, after in units if after.target]
+        told = [
+            (joined_text(before.source), joined_text(after.target)) for before, after in units if after.target
+        ]
     other = [f"{path}: {difference(one, two)}" for one, two in told if spans(one) != spans(two)]
     mangled = [f"{one!r} became {two!r}" for one, two in told if balanced(one) and not balanced(two)]
     return Kept(n_units, other, mangled)

@@ -267,7 +267,7 @@ class Fuzzer:
 
     def _run_document(self, chance: random.Random) -> tuple[str, str]:
         sample = mutated_document(chance)
-        self._show([f"{sample.name}, {sample.wanted}", repr(sample.data[:3000])])
+        self._show([f"{sample.name}, {sample.options}", repr(sample.data[:3000])])
         return read_and_translate(sample, chance)
 
     def _run_request(self, chance: random.Random) -> tuple[str, str]:
@@ -311,10 +311,10 @@ class Fuzzer:
         path.write_bytes(sample.data)
         words = valid_line("translate-file", self._paths._replace(document=path))
         options = {
-            "--pair": "-".join(sample.wanted.pair or ()),
-            "--column": sample.wanted.column,
-            "--to-column": sample.wanted.into,
-            "--encoding": sample.wanted.encoding,
+            "--pair": "-".join(sample.options.pair or ()),
+            "--column": sample.options.column,
+            "--to-column": sample.options.into,
+            "--encoding": sample.options.encoding,
         }
         return words + [word for name, value in options.items() if value for word in (name, value)]
 

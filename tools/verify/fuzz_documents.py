@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bytenmt.documents.document import Document
-from bytenmt.documents.formats import FORMATS, Wanted, read
+from bytenmt.documents.formats import FORMATS, ReadOptions, read
 from bytenmt.documents.segments import Segment
-from bytenmt.documents.translation import Ask, Found, translate
+from bytenmt.documents.translation import SegmentResult, TranslateSegments, translate
 from bytenmt.errors import DataError
 from tools.verify.fuzz_tensors import bytes_changed
 from tools.verify.growth import PIECES
@@ -39,18 +39,18 @@ def mutated_document(chance: random.Random) -> Sample:
     data = sample.data
     for _ in range(chance.choice([1, 1, 2, 4])):
         data = chance.choice(CHANGES)(data, chance)[:MAX_BYTES]
-    name, wanted = sample.name, sample.wanted
+    name, options = sample.name, sample.options
     if chance.random() < 0.1:
         name = chance.choice(list(FORMATS))
     if chance.random() < 0.2:
-        wanted = Wanted(
+        options = ReadOptions(
             pair=chance.choice([None, *LANGUAGES]),
             column=chance.choice(COLUMNS),
             into=chance.choice(COLUMNS),
             encoding=chance.choice([None, None, *ENCODINGS]),
             strict=chance.random() < 0.3,
         )
-    return Sample(name, data, wanted)
+    return Sample(name, data, options)
 
 
 def read_and_translate(sample: Sample, chance: random.Random) -> tuple[str, str]:
@@ -76,10 +76,10 @@ def read_and_translate(sample: Sample, chance: random.Random) -> tuple[str, str]
 
 
 def _read(sample: Sample) -> Document:
-    return read(sample.data, sample.name, Path("document"), sample.wanted)
+    return read(sample.data, sample.name, Path("document"), sample.options)
 
 
-def _translator(chance: random.Random) -> Ask:
+def _translator(chance: random.Random) -> TranslateSegments:
     """Return a stand-in that copies, loses tags, finds nothing, or writes the syntax of some format."""
     hostile = chance.choice(PIECES) * chance.choice([1, 1, 3, 200])
     ways: list[Callable[[Segment], bytes]] = [
@@ -92,9 +92,9 @@ def _translator(chance: random.Random) -> Ask:
     ]
     way = chance.choice(ways)
 
-    def ask(segments: Sequence[Segment]) -> list[Found]:
+    def ask(segments: Sequence[Segment]) -> list[SegmentResult]:
         nats = chance.choice([0.0, 5.0, 500.0])
-        return [Found(_as_line(way(segment)), -nats) for segment in segments]
+        return [SegmentResult(_as_line(way(segment)), -nats) for segment in segments]
 
     return ask
 

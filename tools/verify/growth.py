@@ -30,9 +30,9 @@ from typing import NamedTuple
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout, before what is installed
 
-from bytenmt.documents.formats import Wanted, read
+from bytenmt.documents.formats import ReadOptions, read
 from bytenmt.documents.segments import Segment
-from bytenmt.documents.translation import Found, translate
+from bytenmt.documents.translation import SegmentResult, translate
 from bytenmt.errors import BytenmtError
 
 SMALL, LARGE = 40_000, 160_000  # bytes of a document
@@ -478,7 +478,7 @@ def cpu_limit(seconds: float) -> Iterator[None]:
 
 def work(data: bytes, name: str, write: bool) -> None:
     """Read a document and, where asked for, write it again with every segment translated as it is."""
-    options = Wanted(
+    options = ReadOptions(
         pair=("en", "de") if name in ("tmx", "xliff") else None,
         column="1" if name in ("csv", "tsv") else None,
         encoding="utf-8" if name == HTML_TEXT else None,
@@ -491,8 +491,8 @@ def work(data: bytes, name: str, write: bool) -> None:
         pass  # a document that is not in its format must be refused as quickly
 
 
-def _copied(segments: Sequence[Segment]) -> list[Found]:
-    return [Found(segment.text, 0.0) for segment in segments]
+def _copied(segments: Sequence[Segment]) -> list[SegmentResult]:
+    return [SegmentResult(segment.text, 0.0) for segment in segments]
 
 
 def cpu_seconds(data: bytes, name: str, write: bool) -> float:

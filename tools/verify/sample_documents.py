@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bytenmt.documents.document import Document
-from bytenmt.documents.formats import Wanted, read
+from bytenmt.documents.formats import ReadOptions, read
 from bytenmt.documents.segments import Segment
-from bytenmt.documents.translation import Ask, Found
+from bytenmt.documents.translation import SegmentResult, TranslateSegments
 
-PAIR = Wanted(pair=("en", "de"))
+PAIR = ReadOptions(pair=("en", "de"))
 
 XLIFF_1 = """<?xml version="1.0" encoding="UTF-8"?>
 <!-- a comment with <source>no unit</source> -->
@@ -306,14 +306,14 @@ three
 
 
 class Sample(NamedTuple):
-    """A document. name: its format, of documents.formats.FORMATS; wanted: the options it is read with."""
+    """A document. name: its format, of documents.formats.FORMATS; options: the options it is read with."""
 
     name: str
     data: bytes
-    wanted: Wanted = Wanted()
+    options: ReadOptions = ReadOptions()
 
     def document(self) -> Document:
-        return read(self.data, self.name, Path("sample"), self.wanted)
+        return read(self.data, self.name, Path("sample"), self.options)
 
 
 def _all() -> dict[str, Sample]:
@@ -331,8 +331,8 @@ def _all() -> dict[str, Sample]:
         "markdown": Sample("markdown", MARKDOWN.encode()),
         "json": Sample("json", JSON.encode()),
         "properties": Sample("properties", PROPERTIES.encode()),
-        "csv": Sample("csv", CSV.encode(), Wanted(column="text", into="translation")),
-        "tsv": Sample("tsv", TSV.encode(), Wanted(column="2", into="3")),
+        "csv": Sample("csv", CSV.encode(), ReadOptions(column="text", into="translation")),
+        "tsv": Sample("tsv", TSV.encode(), ReadOptions(column="2", into="3")),
         "text": Sample("text", TEXT.encode()),
     }
     for name, sample in list(made.items()):
@@ -366,15 +366,15 @@ def upper_cased(segment: Segment) -> bytes:
 
 def recording_translator(
     translate: Callable[[Segment], bytes] = upper_cased, nats: float = 0.0
-) -> tuple[Ask, list[Segment]]:
+) -> tuple[TranslateSegments, list[Segment]]:
     """Return a stand-in for a translator, and the list to which it appends every segment.
 
     nats: the cost of each translation, that is, its negative log-probability.
     """
     noted: list[Segment] = []
 
-    def ask(segments: Sequence[Segment]) -> list[Found]:
+    def ask(segments: Sequence[Segment]) -> list[SegmentResult]:
         noted.extend(segments)
-        return [Found(translate(segment), -nats) for segment in segments]
+        return [SegmentResult(translate(segment), -nats) for segment in segments]
 
     return ask, noted

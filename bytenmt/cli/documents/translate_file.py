@@ -22,7 +22,7 @@ from bytenmt.documents.translation import FLAG_ABOVE
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
-    from bytenmt.documents.translation import Told
+    from bytenmt.documents.translation import TranslationReport
 
 MOST_BITS = 1e6
 
@@ -79,41 +79,40 @@ def translate_file(
     from bytenmt.decoding.choice import choose, processes
     from bytenmt.decoding.translator import Translator
     from bytenmt.documents import formats
-    from bytenmt.documents.translation import asking, translate
-    from bytenmt.documents.translation import wanted as segments_of
+    from bytenmt.documents.translation import segment_translator, segments_to_translate, translate
 
     if decoding["keep"] is None:
         decoding["keep"] = ",".join(KEPT_OF_DOCUMENTS)
     settings = decoding_args.settings(decoding)
-    wanted = decoding_args.engine_spec(decoding, device, threads)
+    spec = decoding_args.engine_spec(decoding, device, threads)
     name = form or formats.format_of(input)
-    given = formats.Wanted(
+    options = formats.ReadOptions(
         None if pair is None else language_pair(pair), column, into, encoding, errors == "strict"
     )
-    formats.check(name, given)
-    with processes(choose(wanted).device) as group:
+    formats.check_options(name, options)
+    with processes(choose(spec).device) as group:
         leads = group is None or group.is_leader
         check_output(output, input)
-        document = formats.read(read_bytes(input).tobytes(), name, input, given) if leads else None
-        runtime = loaded_runs(runs, wanted, leads, at_once=True)
+        document = formats.read(read_bytes(input).tobytes(), name, input, options) if leads else None
+        runtime = loaded_runs(runs, spec, leads, at_once=True)
         if not runtime.source:
             raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
         translator = Translator.of_runtime(runtime, settings, group=group)
         if document is None:
             follow(translator)
             return
-        declared = given.pair or document.languages
+        declared = options.pair or document.languages
         corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
         for side, language, trained in language_mismatches(declared, model_languages(corpora)):
-            where = "--pair" if given.pair else str(input)
+            where = "--pair" if options.pair else str(input)
             Console().warn(
                 f"{where} declares {language} as the {side} language, and {runs[0]} was trained on {trained}"
             )
         limit = translator.max_source_bytes
-        with progress(len(segments_of(document, limit, overwrite)), " segments") as (bar, _):
-            made, told = translate(
+        with progress(len(segments_to_translate(document, limit, overwrite)), " segments") as (bar, _):
+            written, report = translate(
                 document,
-                asking(translator),
+                segment_translator(translator),
                 limit=limit,
                 overwrite=overwrite,
                 flag_above=flag_above,
@@ -122,18 +121,18 @@ def translate_file(
         if group is not None:
             group.broadcast(None)
     with writer(output) as out:
-        out.write(made)
-    _tell(told, len(document.units))
+        out.write(written)
+    _print_report(report, len(document.units))
 
 
-def _tell(told: Told, n_units: int) -> None:
+def _print_report(report: TranslationReport, n_units: int) -> None:
     """Print a summary on stderr, and with -v each place that needs a review."""
-    empty = f", {len(told.empty)} without a translation left as they were" if told.empty else ""
+    empty = f", {len(report.empty)} without a translation left as they were" if report.empty else ""
     say(
-        f"{n_units} units: {told.translated} translated, {told.kept} were already,"
-        f" {len(told.review)} to review{empty}"
+        f"{n_units} units: {report.n_translated} translated, {report.n_kept} were already,"
+        f" {len(report.review)} to review{empty}"
     )
-    for place, why in told.review:
+    for place, why in report.review:
         detail(f"to review: {place}: {why}")
-    for place in told.empty:
+    for place in report.empty:
         detail(f"without a translation: {place}")

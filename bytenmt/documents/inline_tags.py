@@ -11,14 +11,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
-from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, flat
+from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, joined_text
 from bytenmt.spans import tags
 from bytenmt.spans.extractor import span_extractor
 
 PLACEHOLDERS, TAGS = ("placeholders",), ("tags",)  # classes of spans, see spans.grammar
 IN_STRINGS = PLACEHOLDERS + TAGS
 ESCAPE = re.compile(r"\\[!-/:-@\[-`{-~]")
-WORK = 5_000_000  # characters that are read again, at most, to set what touches apart
+WORK = 5_000_000  # characters that are read again, at most, to separate tags
 NAME = re.compile(r"(?:<|&lt;)/?([A-Za-z][^\s/>&]*)")
 # {1&gt;bold&lt;1}, as XLIFF of Phrase has it
 PHRASE_TAG = re.compile(r"\{([^{}<>&\s]+)(?:>|&gt;)|&lt;([^{}<>&\s]+)\}")
@@ -31,7 +31,7 @@ def kind_of_tag(tag: str) -> str:
     return ALONE if tag.endswith("/>") else OPEN
 
 
-def find_codes(text: str, classes: tuple[str, ...]) -> list[Part]:
+def find_tags(text: str, classes: tuple[str, ...]) -> list[Part]:
     """Return a string as text and codes: its spans of some classes, of which tags open and close."""
     parts, last = list[Part](), 0
     for begin, end, of in span_extractor(classes).spans_of_text(text):
@@ -52,7 +52,7 @@ def escaped_tags(parts: Iterable[Part], escape: Callable[[str], str]) -> Parts:
         if part.kind != TEXT or "<" not in part.text:
             split.append(part)
             continue
-        for one in find_codes(part.text, TAGS):
+        for one in find_tags(part.text, TAGS):
             split.append(one if one.kind == TEXT else Part(escape(one.text), one.kind))
     return paired(split)
 
@@ -88,17 +88,17 @@ def _name(code: str) -> str:
     return "[" if code.startswith(("]", "![")) else code
 
 
-def strings(text: str) -> Parts:
+def parse_string(text: str) -> Parts:
     """Return the string of a program as text and codes: tags and placeholders."""
-    return paired(find_codes(text, IN_STRINGS))
+    return paired(find_tags(text, IN_STRINGS))
 
 
-def string_of(parts: Parts) -> str:
+def format_string(parts: Parts) -> str:
     """The string of a program from text and codes, so that they are read from it again."""
-    return flat(apart(parts, strings))
+    return joined_text(separate_tags(parts, parse_string))
 
 
-def put_back(source: Parts, output: str) -> tuple[Parts, bool]:
+def restore_tags(source: Parts, output: str) -> tuple[Parts, bool]:
     """A translation as text and codes, with all codes of its source, and whether it had them so.
 
     A code that the source has not so often, or that would close what is not open, is left out. A pair that
@@ -138,7 +138,9 @@ def put_back(source: Parts, output: str) -> tuple[Parts, bool]:
     return paired(parts), whole
 
 
-def apart(parts: Parts, read: Callable[[str], Iterable[Part]], escaped: Callable[[str], str] = str) -> Parts:
+def separate_tags(
+    parts: Parts, read: Callable[[str], Iterable[Part]], escaped: Callable[[str], str] = str
+) -> Parts:
     """The same, written so that it is read as these codes: with a blank, or escaped text, where what touches
     would be read as something else, as %s behind a % would. escaped: a text in which there are no codes but
     escapes; what it is read as does not count. Where nothing helps, the codes are there all the same."""
@@ -150,12 +152,12 @@ def apart(parts: Parts, read: Callable[[str], Iterable[Part]], escaped: Callable
 
     def right(some: Sequence[Part]) -> tuple[int, int]:
         """How many codes are read before the first other one, and how few others."""
-        found = codes(read(flat(some)))
+        found = codes(read(joined_text(some)))
         same = next((n for n, pair in enumerate(zip(found, wanted, strict=False)) if len({*pair}) > 1), None)
         return min(len(found), len(wanted)) if same is None else same, -len(found)
 
     every, reached = (len(wanted), -len(wanted)), right(best)
-    tries = WORK // (1 + len(flat(parts)))
+    tries = WORK // (1 + len(joined_text(parts)))
     for index, part in enumerate(parts):
         texts = [part.text, escaped(part.text)] if part.kind == TEXT else [part.text]
         for text in dict.fromkeys([*texts, *(" " + text for text in texts if index)]):

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from bytenmt.documents.codes import put_back, strings
-from bytenmt.documents.document import TEXT, Parts, flat
+from bytenmt.documents.document import TEXT, Parts, joined_text
+from bytenmt.documents.inline_tags import parse_string, restore_tags
 from bytenmt.documents.markup import content, escaped
 
 
@@ -37,8 +37,8 @@ def codes(parts: Parts) -> list[str]:
     ],
 )
 def test_codes_are_put_back(source: str, output: str, expected: str, whole: bool) -> None:
-    parts, complete = put_back(strings(source), output)
-    assert (flat(parts), complete) == (expected, whole)
+    parts, complete = restore_tags(parse_string(source), output)
+    assert (joined_text(parts), complete) == (expected, whole)
 
 
 MARKUP = ['<g id="1">', "</g>", '<g id="2">', "</g>", '<x id="3"/>', "&brand;"]
@@ -49,22 +49,22 @@ SOURCE = 'a <g id="1">b <g id="2">c</g></g> <x id="3"/> &brand; d &amp; e'
 def test_whatever_comes_out_is_well_formed(pieces: list[str]) -> None:
     """By lxml; with each code of the source once and none besides."""
     source = content(SOURCE)
-    parts, whole = put_back(source, "".join(pieces))
+    parts, whole = restore_tags(source, "".join(pieces))
     written = escaped(parts)
     document = f'<!DOCTYPE r [<!ENTITY brand "B">]><r>{written}</r>'
     root = etree.fromstring(document, etree.XMLParser(resolve_entities=False))
     assert Counter(codes(parts)) == Counter(codes(source))
     assert Counter(root.xpath("//g/@id")) == Counter(["1", "2"]) and len(root.xpath("//x")) == 1
     if whole:
-        assert flat(parts) == "".join(pieces)
+        assert joined_text(parts) == "".join(pieces)
 
 
 @given(
     st.lists(st.sampled_from(["<b>", "</b>", "<i>", "</i>", "<br/>", "%s", "{x}", "text", " "]), max_size=10)
 )
 def test_codes_of_any_string_survive_a_translator_that_keeps_them(pieces: list[str]) -> None:
-    source = strings("".join(pieces))
-    parts, whole = put_back(source, flat(source))
+    source = parse_string("".join(pieces))
+    parts, whole = restore_tags(source, joined_text(source))
     assert whole and parts == source
 
 
@@ -72,9 +72,9 @@ def test_codes_of_any_string_survive_a_translator_that_keeps_them(pieces: list[s
     st.lists(st.sampled_from(["<b>", "</b>", "<i>", "</i>", "<br/>", "%s", "{x}", "text", " "]), max_size=10)
 )
 def test_none_is_lost_whatever_a_translator_does(pieces: list[str]) -> None:
-    source = strings("".join(pieces))
-    for output in ("", "word", flat(source)[::-1], flat(source)[3:], flat(source) * 2):
-        assert Counter(codes(put_back(source, output)[0])) == Counter(codes(source))
+    source = parse_string("".join(pieces))
+    for output in ("", "word", joined_text(source)[::-1], joined_text(source)[3:], joined_text(source) * 2):
+        assert Counter(codes(restore_tags(source, output)[0])) == Counter(codes(source))
 
 
 def test_many_codes_are_put_back_in_linear_time() -> None:
@@ -82,12 +82,12 @@ def test_many_codes_are_put_back_in_linear_time() -> None:
     seconds = []
     for n in (2000, 8000):
         names = [f"{{a{number}}}" for number in range(n)]
-        source = strings(" word ".join(names))
+        source = parse_string(" word ".join(names))
         took = []
         for _ in range(3):
             began = time.process_time()
             for output in (" word ".join(names), " word ".join(reversed(names))):
-                parts, whole = put_back(source, output)
+                parts, whole = restore_tags(source, output)
                 assert whole and len(parts) == 2 * n - 1
             took.append(time.process_time() - began)
         seconds.append(min(took))
@@ -97,12 +97,12 @@ def test_many_codes_are_put_back_in_linear_time() -> None:
 def test_placeholders_of_many_kinds() -> None:
     text = "%s %1$s %(name)s %5.2f %-10ld %r {0} {name} ${user} {{count}} %% 100 % {} <a href='x>y'>"
     expected = "%s|%1$s|%(name)s|%5.2f|%-10ld|%r|{0}|{name}|${user}|{{count}}|%%|{}|<a href='x>y'>"
-    assert "|".join(codes(strings(text))) == expected
-    assert not codes(strings("5 < 6 > 4, a} b {, 7 %"))
-    assert codes(strings("$t(menu.open) { name } %st3 [X7X]")) == [
+    assert "|".join(codes(parse_string(text))) == expected
+    assert not codes(parse_string("5 < 6 > 4, a} b {, 7 %"))
+    assert codes(parse_string("$t(menu.open) { name } %st3 [X7X]")) == [
         "$t(menu.open)",
         "{ name }",
         "%st3",
         "[X7X]",
     ]
-    assert not re.search("%", "".join(codes(strings("100 % of it"))))
+    assert not re.search("%", "".join(codes(parse_string("100 % of it"))))
