@@ -7,6 +7,8 @@ So a constant that kernels need stands here, and the modules that it belongs to 
 from __future__ import annotations
 
 PRECISIONS = ("fp32", "bf16", "int8", "w8a8")  # of matrices; the last two are the CPU engine's
+PANEL = 64  # outputs of a packed matrix that stand together
+FOLD_CASE = 64  # in k of Op.NGRAMS, beside the bits of a row's number: hash A to Z as a to z
 
 # Search. A beam search goes on while its best open text would win if it grew to so many times its bytes at no
 # loss. With 1, three lines in 500 of a middling model ended below greedy search; with no bound but the length

@@ -14,7 +14,15 @@ from hypothesis import settings
 
 # Tests in these folders need no compiled kernels. With an empty kernel cache one process compiles them, which
 # takes a minute, while another runs these tests.
-WITHOUT_ENGINE = ("training/", "models/", "layers/", "config/", "data/", "test_utf8.py", "test_imports.py")
+WITHOUT_ENGINE = (
+    "training/",
+    "architectures/",
+    "layers/",
+    "config/",
+    "data/",
+    "test_utf8.py",
+    "test_imports.py",
+)
 
 # Before any test imports PyTorch, which reads it, and for the programs that tests start: their threads would
 # spin. No import of PyTorch here: the process that only hands out tests needs none.

@@ -48,7 +48,11 @@ def test_the_drawing_is_the_house() -> None:
 
 @pytest.mark.parametrize(
     ("importer", "imported"),
-    [("models.luong", "decoding.scheduler"), ("data.corpus", "training.run"), ("errors", "config.schema")],
+    [
+        ("architectures.luong.model", "decoding.scheduler"),
+        ("data.corpus", "training.run"),
+        ("errors", "config.schema"),
+    ],
 )
 def test_another_arrow_is_noticed(importer: str, imported: str) -> None:
     """What the drawing does not have is not let in."""
@@ -63,10 +67,21 @@ def test_no_file_reaches_itself() -> None:
         tuple(TopologicalSorter(graph).static_order())
 
 
-def test_models_do_not_know_each_other() -> None:
-    for name in ARCHITECTURES:
-        known = {imported.rpartition(".")[2] for imported in IMPORTS[f"models.{name}"]}
-        assert not known & (ARCHITECTURES - {name})
+def test_architectures_do_not_know_each_other() -> None:
+    """Each has a folder that imports none of the others', and no shared file imports a folder."""
+    folders = {name: f"architectures.{name}" for name in ARCHITECTURES}
+    for module, imported in IMPORTS.items():
+        if module.split(".")[0] == "architectures":
+            own = {folder for folder in folders.values() if module.startswith(f"{folder}.")}
+            others = tuple(f"{folder}." for folder in set(folders.values()) - own)
+            assert not [name for name in imported if name.startswith(others)], module
+
+
+@pytest.mark.parametrize("name", [f"architectures.{name}.config" for name in sorted(ARCHITECTURES)])
+def test_a_configuration_does_not_import_pytorch(name: str) -> None:
+    """Nor NumPy: `train --help` and the errors of a configuration are told at once."""
+    program = f"import sys, bytenmt.{name}; sys.exit(not {{'torch', 'numpy'}}.isdisjoint(sys.modules))"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @pytest.mark.parametrize("name", ["decoding.scheduler", "decoding.translator", "decoding.cpu.engine"])

@@ -8,47 +8,12 @@ decoder and the link between them. No model is run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
-from bytenmt.config.schema import (
-    BahdanauConfig,
-    ByteNetConfig,
-    ConvS2SConfig,
-    LuongConfig,
-    ModelConfig,
-    Seq2SeqConfig,
-    architecture,
-)
-from bytenmt.storage.needs import receptive_field, step_cost
+from bytenmt.architectures.costs import receptive_field, step_cost
+from bytenmt.architectures.section import ModelSection, Net, Nets
 
 FAR = 1 << 22  # bytes of source that no window of an attention covers
-
-# What the decoder gets of the source: a vector it starts from, one it also reads at every step, the encoder's
-# column of its own position, or a sum over columns.
-Link = Literal["start", "every step", "column", "attention"]
-
-
-class Net(NamedTuple):
-    """An encoder or a decoder. n_layers: its depth, 0 for a mean without weights; field: bytes that a column
-    depends on at most, None for a recurrent net; reads: the direction of a recurrent net.
-    """
-
-    n_layers: int
-    field: int | None
-    reads: Literal["forwards", "backwards", "both ways"] = "forwards"
-
-
-class Nets(NamedTuple):
-    """Encoder, decoder and their link; without a source there is neither encoder nor link.
-
-    passed: convolutional layers that a source byte passes beside an attention on the shortest way: those of
-    the encoder if its embedding is no value, and those of the decoder above its last attention.
-    """
-
-    encoder: Net | None
-    decoder: Net
-    link: Link | None
-    passed: int = 0
 
 
 class Path(NamedTuple):
@@ -93,93 +58,39 @@ class Properties(NamedTuple):
     target_field: str
 
 
-def properties(config: ModelConfig) -> Properties | None:
-    """Return the properties of a configured model; None if its architecture is not one of the five."""
-    if architecture(config) not in NETS:
+def properties(config: ModelSection) -> Properties | None:
+    """Return the properties of a configured model; None if its architecture does not tell."""
+    nets = nets_of(config)
+    if nets is None:
         return None
-    nets = NETS[architecture(config)](config)
     return Properties(
-        nets=f"{_kind(nets.encoder)}/{_kind(nets.decoder)}",
+        nets=f"{_kind(nets.encoder) if config.source else '–'}/{_kind(nets.decoder)}",
         time=_time(nets, config),
-        resolution=None if nets.link is None else nets.link in ("column", "attention"),
+        resolution=None if not config.source else nets.link in ("column", "attention"),
         path_s=_source_path(nets, config),
         path_t=_own_path(nets.decoder, "T"),
-        source_field="" if nets.encoder is None else _told(nets.encoder, "source"),
+        source_field=_told(nets.encoder, "source") if config.source else "",
         target_field=_told(nets.decoder, "target"),
     )
 
 
-def _seq2seq(config: Seq2SeqConfig) -> Nets:
-    link: Link = "every step" if config.context == "every_step" else "start"
-    return _nets(config, _stacked(config), Net(config.decoder_depth, None), link)
+def nets_of(config: ModelSection) -> Nets | None:
+    """Return the nets that a configuration describes, with the decoder's field counted."""
+    nets = config.nets()
+    return nets and nets._replace(decoder=nets.decoder._replace(field=receptive_field(config)))
 
 
-def _bahdanau(config: BahdanauConfig) -> Nets:
-    return _nets(config, Net(config.n_encoder_layers, None, "both ways"), Net(1, None), "attention")
-
-
-def _luong(config: LuongConfig) -> Nets:
-    attends = step_cost(config, FAR) > step_cost(config, 0)
-    link: Link = "attention" if attends else "start"
-    return _nets(config, _stacked(config), Net(config.decoder_depth, None), link)
-
-
-def _stacked(config: Seq2SeqConfig | LuongConfig) -> Net:
-    """Return the encoder of seq2seq and Luong models; reversed, it still reads EOS last."""
-    return Net(config.encoder_depth, None, "backwards" if config.reverse_source else "forwards")
-
-
-def _bytenet(config: ByteNetConfig) -> Nets:
-    schedule = config.encoder_schedule  # no blocks in a recurrent net
-    reach = (config.kernel_width - 1) * sum(schedule) + config.ngram_reach
-    field = 1 + reach if schedule else None
-    encoder = Net(len(schedule) or config.n_encoder_sets or config.n_sets, field)
-    n_layers = len(config.decoder_schedule) or config.n_decoder_sets or config.n_sets
-    return _nets(config, encoder, Net(n_layers, receptive_field(config)), "column")
-
-
-def _convs2s(config: ConvS2SConfig) -> Nets:
-    pooling = ((config.d_embedding, config.pooling_width, 1),)
-    keys = pooling if config.encoder == "pooling" else config.encoder_stack
-    stacks = [keys, config.value_stack] if config.encoder == "conv" else [keys]
-    # Each convolution looks half of its reach to the left, and of an odd one the longer half to the right.
-    reaches = [[(width - 1) * dilation for _, width, dilation in stack] for stack in stacks]
-    left = max(sum(reach // 2 for reach in stack) for stack in reaches)
-    right = max(sum(reach - reach // 2 for reach in stack) for stack in reaches)
-    n_layers = 0 if config.encoder == "pooling" else max(map(len, stacks))
-    below = min(map(len, stacks)) if config.encoder == "conv" else 0  # others have values of the embedding
-    decoder = Net(len(config.decoder_layers), receptive_field(config))
-    above = config.attends[::-1].index(True) if config.source else 0
-    field = left + 1 + right + config.ngram_reach
-    return _nets(config, Net(n_layers, field), decoder, "attention", below + above)
-
-
-NETS: Mapping[str, Callable[[Any], Nets]] = {
-    "seq2seq": _seq2seq,
-    "bahdanau": _bahdanau,
-    "luong": _luong,
-    "bytenet": _bytenet,
-    "convs2s": _convs2s,
-}
-
-
-def _nets(config: ModelConfig, encoder: Net, decoder: Net, link: Link, passed: int = 0) -> Nets:
-    return Nets(encoder, decoder, link, passed) if config.source else Nets(None, decoder, None)
-
-
-def _kind(net: Net | None) -> str:
-    if net is None:
-        return "–"
+def _kind(net: Net) -> str:
     return "RNN" if net.field is None else "CNN" if net.n_layers else "mean"
 
 
-def _time(nets: Nets, config: ModelConfig) -> str:
+def _time(nets: Nets, config: ModelSection) -> str:
     """Return the cost in terms of S and T; every encoder here costs the same for each source byte."""
     if step_cost(config, 2 * FAR) > step_cost(config, FAR):
         return "S·T"
-    window = nets.link == "attention"
+    window = config.source and nets.link == "attention"
     decoder = "cT" if nets.decoder.field is not None or window else "T"
-    if nets.encoder is None:
+    if not config.source:
         return decoder
     return f"{'S' if nets.encoder.field is None else 'cS'} + {decoder}"
 
@@ -189,10 +100,10 @@ def _own_path(net: Net, letter: str) -> Path:
     return Path(letter) if net.field is None else Path("c", net.n_layers)
 
 
-def _source_path(nets: Nets, config: ModelConfig) -> Path | None:
+def _source_path(nets: Nets, config: ModelSection) -> Path | None:
     """Return the path from a source byte through the link to a prediction."""
     encoder, decoder, link = nets.encoder, nets.decoder, nets.link
-    if encoder is None or link is None:
+    if not config.source:
         return None
     if link == "attention":
         if step_cost(config, 2 * FAR) == step_cost(config, FAR):
@@ -223,7 +134,7 @@ on it. Fields: bytes that a column of the encoder and a prediction depend on; pa
 has a path to a prediction."""
 
 
-def table(models: Sequence[tuple[str, ModelConfig]]) -> str:
+def table(models: Sequence[tuple[str, ModelSection]]) -> str:
     """Return the table of named models, a row each, with an explanation of the letters."""
     rows = [HEAD, *(_row(name, properties(config)) for name, config in models)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
+from bytenmt.architectures.presets import PRESETS
 from bytenmt.atomic_file import read_limited
 from bytenmt.config.facts import CorpusFact
-from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import (
     Config,
     architecture,

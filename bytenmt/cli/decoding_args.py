@@ -17,7 +17,7 @@ from bytenmt.cli.console import say, writer
 from bytenmt.cli.line_filter import OutputFormat, plain
 from bytenmt.cli.output_formats import Align, Flagged, JsonLines, WithPage, n_best_list
 from bytenmt.config.fingerprint import fingerprint
-from bytenmt.config.schema import architecture, tells_alignment
+from bytenmt.config.schema import architecture
 from bytenmt.decoding.choice import precision_of
 from bytenmt.decoding.constraints.rules import Rules
 from bytenmt.decoding.engines import n_threads
@@ -142,7 +142,7 @@ def with_alignment(shape: OutputFormat | None, runtime: Runtime, wanted: bool | 
 
 def aligner(runtime: Runtime) -> Align | None:
     """Return a function that aligns lines with their translations, or None if no run has attention."""
-    if not any(tells_alignment(run.config.model) for run in runtime.runs):
+    if not any(run.config.model.has_attention for run in runtime.runs):
         return None
     from bytenmt.evaluation.alignment import Aligner
 

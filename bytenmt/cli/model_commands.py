@@ -185,11 +185,11 @@ def card(
     is disturbed, and the speed of --threads. RUN is a run folder or a weights file.
     """
     from bytenmt.analysis import card as cards
+    from bytenmt.architectures.parameters import n_parameters
     from bytenmt.cli.decoding_args import provenance
     from bytenmt.decoding.interface import AUTO, EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.storage.manifest import read_pointer
-    from bytenmt.storage.parameters import n_parameters
     from bytenmt.storage.weights import is_weights_file, resolved
 
     if (src is None) != (ref is None):

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
+from bytenmt.architectures.presets import PRESETS
 from bytenmt.cli.console import all_runs, any_runs, completing, one_run
 from bytenmt.config.bounds import BEAM, MOST, MOST_DRAFTED, N_BYTES, THREADS, WEIGHT, Bounds
 from bytenmt.config.bounds import DECODING as OF
-from bytenmt.config.presets import PRESETS
 from bytenmt.decoding.names import AUTO, DEVICES, ENGINES, OFF, PRECISIONS
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -1,31 +1,26 @@
 """Typed, frozen configuration: a preset, under a TOML file, under `--set key=value`.
 
-Everything that a run depends on stands here with its default, the architectures' sections in
-model_sections.py and convolutional_sections.py; an unknown key, a wrong type or a value out of range fails
-with its path.
-Knows no tensors and no files but the TOML text that it is given.
+Everything that a run depends on has its default here or, for the model, in the config.py of its architecture.
+An unknown key, a wrong type or a value out of range fails with its path.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, get_args
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast
 
 import msgspec
 import tomli_w
 from msgspec import Meta, Struct
 
+from bytenmt.architectures.presets import PRESETS
+from bytenmt.architectures.registry import ARCHITECTURES, BUILT_IN
+from bytenmt.architectures.section import Dropout, Section
+from bytenmt.architectures.section import ModelSection as ModelSection
+from bytenmt.architectures.section import architecture as architecture
 from bytenmt.config.advice import explained, unknown_architecture
 from bytenmt.config.bounds import MOST, TRAINING
-from bytenmt.config.convolutional_sections import ByteNetConfig as ByteNetConfig
-from bytenmt.config.convolutional_sections import ConvLayer as ConvLayer
-from bytenmt.config.convolutional_sections import ConvS2SConfig as ConvS2SConfig
-from bytenmt.config.model_sections import BahdanauConfig as BahdanauConfig
-from bytenmt.config.model_sections import Dropout, Section
-from bytenmt.config.model_sections import LuongConfig as LuongConfig
-from bytenmt.config.model_sections import ModelSection as ModelSection
-from bytenmt.config.model_sections import Seq2SeqConfig as Seq2SeqConfig
-from bytenmt.config.presets import PRESETS
 from bytenmt.config.spacing import AUTO, check_spacing
 from bytenmt.config.tree import assign, merge, not_finite, preset_tree
 from bytenmt.config.untrusted import parse_toml, printable
@@ -43,36 +38,11 @@ def _as_option(name: str) -> Meta:
     return Meta(gt=low, le=high) if above else Meta(ge=low, le=high)
 
 
-CONVOLUTIONAL = ("bytenet", "convs2s")  # architectures whose training has no loop over time
-ATTENTIVE = ("bahdanau", "luong", "convs2s")  # those with attention, which tells an alignment
-ModelConfig = Seq2SeqConfig | BahdanauConfig | LuongConfig | ByteNetConfig | ConvS2SConfig
-ARCHITECTURE_TAGS = tuple(str(section.__struct_config__.tag) for section in get_args(ModelConfig))
-REGISTERED: dict[str, type[Config]] = {}  # a whole run's configuration, by the name of its architecture
-
-
-def tells_alignment(config: ModelConfig) -> bool:
-    """Whether a model has attention, which tells an alignment."""
-    return architecture(config) in ATTENTIVE and not (isinstance(config, LuongConfig) and not config.attends)
-
-
-def architecture(config: ModelConfig) -> str:
-    """The name of a model's architecture, as --arch has it."""
-    return str(config.__struct_config__.tag)
-
-
-def is_serial(config: ModelConfig) -> bool:
-    """Whether training loops over time: a state then cannot take drafted bytes back, and is carried on."""
-    recurrent = isinstance(config, ByteNetConfig) and config.recurrent != "none"
-    return recurrent or architecture(config) not in CONVOLUTIONAL
-
-
-def full_name(config: ModelConfig) -> str:
-    """The name of a model's architecture, and what makes it serial where that is an option."""
-    name = architecture(config)
-    if isinstance(config, ByteNetConfig) and config.recurrent != "none":
-        return f'{name} with recurrent = "{config.recurrent}"'
-    return name
-
+if TYPE_CHECKING:
+    ModelConfig = ModelSection
+else:  # what msgspec validates: the section of each architecture of the package, told apart by `arch`
+    ModelConfig = Union[tuple(ARCHITECTURES[name].section for name in BUILT_IN)]  # noqa: UP007
+CONVOLUTIONAL = tuple(name for name in BUILT_IN if ARCHITECTURES[name].section.is_convolutional)
 
 # Keys of DataConfig that change training pairs; each needs a source.
 AUGMENTATIONS = ("noise", "copy", "placeholders", "upper_case", "title_case", "lower_case", "empty_source")
@@ -235,30 +205,41 @@ def parse_config(tree: Mapping[str, Any]) -> Config:
     try:
         return _converted(tree)
     except msgspec.ValidationError as error:
-        arch = _given_arch(tree)
-        if isinstance(arch, str) and arch not in ARCHITECTURE_TAGS and arch not in REGISTERED:
-            raise ConfigError(unknown_architecture(arch, ARCHITECTURE_TAGS)) from None
+        arch = _named_architecture(tree)
+        if isinstance(arch, str) and arch not in ARCHITECTURES:
+            raise ConfigError(unknown_architecture(arch, BUILT_IN)) from None
         raise ConfigError(explained(str(error), _sections(tree))) from None
 
 
-def _given_arch(tree: object) -> object:
-    """The name of the architecture in a nested dictionary of any kind; None where there is none."""
+def _named_architecture(tree: object) -> object:
+    """Return model.arch of a nested dictionary of any kind; None where there is none."""
     model = tree.get("model") if isinstance(tree, Mapping) else None
     return model.get("arch") if isinstance(model, Mapping) else None
 
 
 def _sections(tree: Mapping[str, Any]) -> dict[str, type[Struct]]:
-    """The sections of a configuration, that of its architecture's model among them."""
-    arch = _given_arch(tree)
-    models = {one.__struct_config__.tag: one for one in get_args(ModelConfig)}
-    known: dict[str, type[Struct]] = {"data": DataConfig, "train": TrainConfig}
-    return known | ({"model": models[arch]} if isinstance(arch, str) and arch in models else {})
+    """Return the sections that a configuration has, its architecture's model section among them."""
+    arch = _named_architecture(tree)
+    sections: dict[str, type[Struct]] = {"data": DataConfig, "train": TrainConfig}
+    if isinstance(arch, str) and arch in ARCHITECTURES:
+        sections["model"] = ARCHITECTURES[arch].section
+    return sections
 
 
 def _converted(tree: Mapping[str, Any]) -> Config:
-    """See parse_config. Raises msgspec.ValidationError."""
-    arch = _given_arch(tree)
-    return msgspec.convert(tree, REGISTERED.get(arch, Config) if isinstance(arch, str) else Config)
+    """Return the configuration of a nested dictionary. Raises msgspec.ValidationError."""
+    arch = _named_architecture(tree)
+    registered = isinstance(arch, str) and arch in ARCHITECTURES and arch not in BUILT_IN
+    return msgspec.convert(tree, _config_type(ARCHITECTURES[str(arch)].section) if registered else Config)
+
+
+@lru_cache
+def _config_type(section: type[ModelSection]) -> type[Config]:
+    """Return the class of configurations whose model is of an architecture that a program has registered."""
+    kind = msgspec.defstruct(
+        "Config", [("model", section)], bases=(Config,), frozen=True, forbid_unknown_fields=True, kw_only=True
+    )
+    return cast(type[Config], kind)
 
 
 def config_tree(config: Config) -> dict[str, Any]:

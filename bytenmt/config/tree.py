@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from bytenmt.config.presets import PRESETS, WITHOUT_SOURCE
+from bytenmt.architectures.presets import PRESETS, WITHOUT_SOURCE
 from bytenmt.errors import ConfigError
 
 LONGEST_SETTING, DEEPEST_KEY = 20_000, 8  # characters of a `--set`; names in its key

@@ -11,20 +11,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bytenmt.config.schema import tells_alignment
+from bytenmt.architectures.costs import state_bytes
 from bytenmt.decoding.choice import n_cores, precision_of
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Options
 from bytenmt.decoding.reading import Attention, Reader
 from bytenmt.reporter import Reporter
 from bytenmt.speculative.table import Speculation
-from bytenmt.storage.needs import require, state_bytes
+from bytenmt.storage.needs import require
 from bytenmt.storage.weights import StoredWeights, restored
 
 if TYPE_CHECKING:
+    from bytenmt.architectures.base import Model
     from bytenmt.decoding.cpu.compilation import Compilation
-    from bytenmt.decoding.cpu.program.packed_model import PackedModel
+    from bytenmt.decoding.cpu.packing import PackedModel
     from bytenmt.decoding.cpu.session import Run
-    from bytenmt.models.base import Model
 
 MOST_THREADS = 2  # of the numba engine unless told otherwise: more than that wait for the memory
 FEW = 16  # sentences side by side until the engine is compiled
@@ -70,7 +70,7 @@ def compiled(
     for."""
     from bytenmt.decoding.cpu.compilation import Compilation, load_or_compile
     from bytenmt.decoding.cpu.interpreter import run
-    from bytenmt.decoding.cpu.program.programs import pack_model
+    from bytenmt.decoding.cpu.packing import pack_model
     from bytenmt.decoding.cpu.uncompiled import run_in_numpy
 
     def packed_in(precision: str, one: StoredWeights) -> PackedModel:
@@ -112,7 +112,7 @@ def _of_packed(
 
     def attention() -> list[Attention]:
         models = zip(exactly(), read, strict=True)
-        attend = [model for model, (_, one) in models if tells_alignment(one.config.model)]
+        attend = [model for model, (_, one) in models if one.config.model.has_attention]
         return [CpuAttention(model, threads, run) for model in attend]
 
     return Made(
@@ -179,7 +179,7 @@ def in_pytorch(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec) -> 
 
     def attention() -> list[Attention]:
         given = zip(read_exactly(), read, strict=True)
-        attentive: Any = [model for model, (_, one) in given if tells_alignment(one.config.model)]
+        attentive: Any = [model for model, (_, one) in given if one.config.model.has_attention]
         return [TorchAttention(model, device) for model in attentive]
 
     def reader() -> TorchReader:

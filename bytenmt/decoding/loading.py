@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.config.facts import Facts, SearchDefaults
-from bytenmt.config.schema import Config, architecture, is_serial
+from bytenmt.config.schema import Config, architecture
 from bytenmt.decoding.choice import choose
 from bytenmt.decoding.engines import EngineMaker, Made, Maker, compiled, in_pytorch
 from bytenmt.decoding.interface import AUTO, OFF, EngineSpec, Options
@@ -28,7 +28,7 @@ from bytenmt.utf8 import LONGEST_CHARACTER
 if TYPE_CHECKING:
     import torch
 
-    from bytenmt.models.base import Model
+    from bytenmt.architectures.base import Model
 
 
 FEW_SENTENCES = 16  # that NumPy decodes sooner than the kernels are compiled
@@ -113,7 +113,7 @@ def _able(spec: EngineSpec, runs: Sequence[Run], reporter: Reporter) -> EngineSp
     chosen = choose(spec)
     if chosen.engine != "numba":
         return chosen
-    from bytenmt.decoding.cpu.program.programs import has_program
+    from bytenmt.architectures.registry import has_program
 
     unknown = sorted({architecture(run.config.model) for run in runs if not has_program(run.config.model)})
     if not unknown:
@@ -137,7 +137,7 @@ def _speculation(
     if most is not None:
         for path, run in zip(paths, runs, strict=True):
             check_serial(run.config.model, f"--draft {most}: {path}")
-    elif any(is_serial(run.config.model) for run in runs):
+    elif any(run.config.model.is_serial for run in runs):
         return None
     folders = [path.resolve().parent.parent if is_weights_file(path) else path for path in paths]
     damaged = False

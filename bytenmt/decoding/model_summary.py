@@ -7,19 +7,19 @@ from pathlib import Path
 
 import msgspec
 
+from bytenmt.architectures.costs import decoder_weights, receptive_field, state_bytes, step_cost
+from bytenmt.architectures.parameters import n_parameters
+from bytenmt.architectures.presets import PRESETS
+from bytenmt.architectures.registry import has_program
 from bytenmt.config.facts import Facts
-from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import Config, architecture, config_toml, load_config
-from bytenmt.decoding.cpu.program.listing import listing
-from bytenmt.decoding.cpu.program.packed_model import PackedModel
-from bytenmt.decoding.cpu.program.programs import has_program, pack_model
+from bytenmt.decoding.cpu.listing import listing
+from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.errors import BytenmtError, CheckpointError, printable
 from bytenmt.speculative.build import told
 from bytenmt.speculative.table import FILE, read
 from bytenmt.storage import search_defaults
 from bytenmt.storage.manifest import has_checkpoint, read_pointer
-from bytenmt.storage.needs import decoder_weights, receptive_field, state_bytes, step_cost
-from bytenmt.storage.parameters import n_parameters
 from bytenmt.storage.weights import is_weights_file, read_config, read_run, read_weights, resolved, restored
 
 SOURCE_BYTES = 100  # the source at which a step's cost is told

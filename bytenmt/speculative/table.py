@@ -21,13 +21,7 @@ import numpy.typing as npt
 from bytenmt.atomic_file import replace_synced
 from bytenmt.config.facts import TEXT_COUNTS, Facts
 from bytenmt.config.fingerprint import distinguishing_values
-from bytenmt.config.schema import (
-    CONVOLUTIONAL,
-    Config,
-    ModelConfig,
-    full_name,
-    is_serial,
-)
+from bytenmt.config.schema import CONVOLUTIONAL, Config, ModelConfig
 from bytenmt.config.untrusted import shown
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.kernel_constants import LONGEST_MATCH as LONGEST_MATCH
@@ -156,9 +150,9 @@ def empty(slots: int = 2) -> Table:
 
 def check_serial(config: ModelConfig, what: str) -> None:
     """Raise BytenmtError, which begins with `what`, for a model that cannot verify several bytes at once."""
-    if is_serial(config):
+    if config.is_serial:
         raise BytenmtError(
-            f"{what}: the steps of {full_name(config)} are serial; drafts are for"
+            f"{what}: the steps of {config.full_name} are serial; drafts are for"
             f" {' and '.join(CONVOLUTIONAL)}: drop it"
         )
 

@@ -22,12 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bytenmt.architectures.base import Model
+from bytenmt.architectures.parameters import NGRAM_TABLES
+from bytenmt.architectures.registry import build_model
 from bytenmt.atomic_file import replace_synced, sync_folder, temporary
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config
 from bytenmt.errors import CheckpointError
-from bytenmt.models import build_model
-from bytenmt.models.base import Model
 from bytenmt.storage.manifest import (
     FOLDER,
     Kept,
@@ -40,7 +41,6 @@ from bytenmt.storage.manifest import (
     write_pointer,
 )
 from bytenmt.storage.manifest import has_checkpoint as has_checkpoint
-from bytenmt.storage.parameters import NGRAM_TABLES
 from bytenmt.storage.tensor_file import (
     Array,
     Entry,

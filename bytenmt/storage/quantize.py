@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from bytenmt.architectures.parameters import TABLES
 from bytenmt.atomic_file import replace_synced
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.storage.admission import SCALE
-from bytenmt.storage.parameters import TABLES
 from bytenmt.storage.rounding import quantise, round_to_bf16
 from bytenmt.storage.tensor_file import Array, entry, serialised
 from bytenmt.storage.weights import check_output, metadata, read_run, restored, without_zero_rows

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
+from bytenmt.architectures.parameters import NGRAM_TABLES
 from bytenmt.atomic_file import make_folder_of, read_limited
 from bytenmt.config.facts import Facts, facts_tree, parse_facts
 from bytenmt.config.schema import Config, architecture, config_tree, parse_config
@@ -34,7 +35,6 @@ from bytenmt.storage.manifest import (
     read_pointer,
 )
 from bytenmt.storage.needs import require, weight_bytes
-from bytenmt.storage.parameters import NGRAM_TABLES
 from bytenmt.storage.tensor_file import Array, Stored, damage, read_arrays
 
 PUBLISHED = "model.safetensors"

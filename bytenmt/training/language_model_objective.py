@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bytenmt.config.schema import Config, is_serial
+from bytenmt.architectures.base import Model
+from bytenmt.architectures.tensor_tree import concatenate, map_tensors, select, tensors
+from bytenmt.config.schema import Config
 from bytenmt.data.windows import Bytes, Window
 from bytenmt.distributed import SINGLE_PROCESS, Group
-from bytenmt.models.base import Model
-from bytenmt.models.tree import concatenate, map_tensors, select, tensors
 from bytenmt.training.losses import drop_bytes, masked_loss
 from bytenmt.training.objective import autocast, compiled
 from bytenmt.utf8 import BOS
@@ -37,7 +37,7 @@ class LanguageModelObjective:
     ) -> None:
         self.model, self.train, self.device, self.group = model, config.train, device, group
         self.loss = compiled(self.plain_loss, config)
-        self._carries = is_serial(config.model)
+        self._carries = config.model.is_serial
         self.carried: Any = None
 
     def gradients(

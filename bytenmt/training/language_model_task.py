@@ -13,15 +13,15 @@ from typing import Any
 
 import torch
 
+from bytenmt.architectures.base import Model
 from bytenmt.config.facts import Facts, TextFact
-from bytenmt.config.schema import Config, full_name, is_serial
+from bytenmt.config.schema import Config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.suspicions import of_texts
 from bytenmt.data.text_file import check_whole, read_bytes, stored_path
 from bytenmt.data.windows import Streams, contiguous, windows
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import ConfigError, DataError
-from bytenmt.models.base import Model
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.speculative.build import of_streams
 from bytenmt.speculative.table import Table
@@ -85,10 +85,10 @@ class LanguageModelTask:
         self.config = config
         train = self._settings = config.train
         self._device, self._group = device, group
-        self._memory = is_serial(config.model)
+        self._memory = config.model.is_serial
         if self._memory and train.context:
             raise ConfigError(
-                f"train.context would be ignored: {full_name(config.model)} carries its state from window"
+                f"train.context would be ignored: {config.model.full_name} carries its state from window"
                 " to window; set it to 0"
             )
         if train.teacher_forcing < 1:

@@ -20,11 +20,11 @@ from typing import Any
 import msgspec
 import torch
 
+from bytenmt.architectures.base import Model
 from bytenmt.config.facts import Ancestor
 from bytenmt.config.schema import TrainConfig
 from bytenmt.config.spacing import AUTO, Spacing, Timer, spacing
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
-from bytenmt.models.base import Model
 from bytenmt.reporter import Bar, Reporter
 from bytenmt.training.losses import true_share
 from bytenmt.training.metrics import Log, Meter

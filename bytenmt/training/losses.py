@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bytenmt.architectures.base import Model, normalised, of_bytes
 from bytenmt.config.schema import TrainConfig
-from bytenmt.models.base import Model, normalised, of_bytes
 from bytenmt.utf8 import N_IDS, PAD
 
 N_BYTES_OF_UTF8 = 243  # 0x00 to 0xBF and, after the two that begin nothing, 0xC2 to 0xF4

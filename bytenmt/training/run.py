@@ -14,18 +14,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from bytenmt.config.facts import Ancestor, Progress
 from bytenmt.config.fingerprint import fingerprint
 from bytenmt.config.schema import (
-    ByteNetConfig,
     Config,
     TrainConfig,
     architecture,
     config_toml,
-    full_name,
-    is_serial,
 )
 from bytenmt.data.corpus import PairFiles
 from bytenmt.decoding.choice import n_cores
@@ -183,8 +180,8 @@ def _settled(config: Config, device: torch.device, saved: Path | None) -> Config
 
 
 def _found_before(config: Config, saved: Path) -> Config:
-    """With the numbers that unfolding = "fit" found when the run began."""
-    if isinstance(config.model, ByteNetConfig) and config.model.unfolding == "fit":
+    """Return the configuration with the options of the model that were found when the run began."""
+    if config.model.needs_fit:
         return replace(config, model=read_config(saved).model)
     return config
 
@@ -260,19 +257,18 @@ def _ended(run: Path, trainer: Trainer, reason: str) -> str:
 def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume: bool) -> None:
     """Settings that do not go together. Raises BytenmtError."""
     train, model = config.train, config.model
-    if isinstance(model, ByteNetConfig) and model.unfolding == "fit" and not resume:
-        for field in fields(model):
-            if field.name in FITTED and getattr(model, field.name) != field.default:
-                raise ConfigError(
-                    f'model.{field.name} would be ignored with model.unfolding = "fit": drop one'
-                )
+    if not resume:
+        try:
+            model.check_fit()
+        except ValueError as error:
+            raise ConfigError(f"model.{error}") from None
     require(training_bytes(config.model), "training this model", "take a smaller preset, or lower its sizes")
     if train.draft:
         check_serial(config.model, "train.draft")
         if any(one.stream is not None for one in files):
             raise ConfigError("--draft counts a text that stays, and --tsv - is a stream: leave --draft off")
-    if train.compile and is_serial(model):
-        raise ConfigError(f"train.compile would unroll the steps of {full_name(model)}: leave it off")
+    if train.compile and model.is_serial:
+        raise ConfigError(f"train.compile would unroll the steps of {model.full_name}: leave it off")
     if config.model.source != files[0].has_source:
         raise ConfigError(
             f"model.source is {str(config.model.source).lower()}, but the text has"

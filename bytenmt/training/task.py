@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from bytenmt.architectures.base import Model
 from bytenmt.config.facts import CorpusFact, Facts, StreamPlace
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.text_file import stored_path
 from bytenmt.errors import BytenmtError
-from bytenmt.models.base import Model
 from bytenmt.speculative.table import Table
 
 CACHE, LEFT_OUT = "cache", "left_out.tsv"  # in the run folder: unpacked texts, pairs that are not used

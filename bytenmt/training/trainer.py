@@ -18,17 +18,17 @@ import msgspec
 import torch
 from torch import Tensor
 
+from bytenmt.architectures.base import Model
+from bytenmt.architectures.parameters import NGRAM_TABLES
+from bytenmt.architectures.registry import build_model
 from bytenmt.config.facts import Facts, Progress
 from bytenmt.config.schema import Config
 from bytenmt.config.untrusted import printable
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, CheckpointError
-from bytenmt.models import build_model
-from bytenmt.models.base import Model
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.storage.checkpoint import load_checkpoint, load_embedding, load_weights, save_checkpoint, weights
 from bytenmt.storage.manifest import read_pointer
-from bytenmt.storage.parameters import NGRAM_TABLES
 from bytenmt.training.language_model_objective import LanguageModelObjective
 from bytenmt.training.objective import Objective
 from bytenmt.training.optim import (

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bytenmt.architectures.base import Model
 from bytenmt.config.schema import Config
 from bytenmt.data.batches import Batch
 from bytenmt.data.device import to_device
 from bytenmt.distributed import SINGLE_PROCESS, Group
-from bytenmt.models.base import Model
 from bytenmt.training.losses import byte_loss, draw_inputs, drop_bytes, true_share, without_dropout
 from bytenmt.training.objective import autocast, compiled
 

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from msgspec.structs import replace
 
+from bytenmt.architectures.base import Model
 from bytenmt.config.facts import TEXT_COUNTS, Facts, StreamPlace
-from bytenmt.config.schema import ByteNetConfig, Config
+from bytenmt.config.schema import Config
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.batches import batches
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
@@ -29,8 +30,6 @@ from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
-from bytenmt.models.base import Model
-from bytenmt.models.unfolding import fitted
 from bytenmt.reporter import Reporter
 from bytenmt.speculative.build import of_corpus
 from bytenmt.speculative.table import Table
@@ -67,7 +66,7 @@ def open_pairs(
             reporter.say(line)
         for line in of_pairs(corpus, valid_corpus):
             reporter.warn(line)
-    config = _unfolded(config, corpus, reporter)
+    config = _fit(config, corpus, reporter)
     task = TranslationTask(config, corpus, valid_corpus, files, device, group, stream, valid)
     if group.is_leader and stream is None:
         reporter.say(f"{task.multi_sentence_share:.1%} of the training lines hold several sentences")
@@ -95,16 +94,13 @@ def open_stream(
     return PairStream(files[0].stream if group.is_leader else None, window, limits, errors, group.on_leader)
 
 
-def _unfolded(config: Config, corpus: ParallelCorpus, reporter: Reporter) -> Config:
-    """With the a and b that unfolding = "fit" stands for; what was found is told. They are written down as
-    given ones, so that the run stays what it is whatever it is shown later."""
-    model = config.model
-    if not isinstance(model, ByteNetConfig) or model.unfolding != "fit":
+def _fit(config: Config, corpus: ParallelCorpus, reporter: Reporter) -> Config:
+    """Return the configuration with the options of the model that are found in the training pairs."""
+    if not config.model.needs_fit:
         return config
-    found = fitted(corpus.source_lengths, corpus.target_lengths)
-    reporter.say(f"unfolding: {found}")
-    given = {"unfolding": "given", "unfolding_factor": found.factor, "unfolding_offset": found.offset}
-    return replace(config, model=replace(model, **given))
+    model, line = config.model.fit(corpus.source_lengths, corpus.target_lengths)
+    reporter.say(line)
+    return replace(config, model=model)
 
 
 class TranslationTask:

@@ -17,17 +17,17 @@ from typing import Any
 
 import torch
 
+from bytenmt.architectures.base import Model
+from bytenmt.architectures.registry import has_program
 from bytenmt.config.facts import Progress
 from bytenmt.config.schema import Config, TrainConfig
 from bytenmt.decoding.cpu.meanwhile import Relay
-from bytenmt.decoding.cpu.program.packed_model import PackedModel
-from bytenmt.decoding.cpu.program.programs import has_program, pack_model
+from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.decoding.engines import n_threads
 from bytenmt.decoding.interface import Engine, EngineSpec, Options
 from bytenmt.decoding.loading import Runtime, of_models
 from bytenmt.decoding.translator import Translator
 from bytenmt.distributed import SINGLE_PROCESS, Group
-from bytenmt.models.base import Model
 
 SHARE = 0.05  # of the training time that decoding for validations may take, and as much again for scoring
 ALWAYS = 2.0  # seconds that decoding may take in any training: the share of 40 seconds

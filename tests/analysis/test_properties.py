@@ -12,7 +12,8 @@ from invariants import VARIANTS, WITH_SOURCE, AnyModel, build, encode, some_inpu
 from path_probe import longest_paths, path_lengths, seen_by_column, seen_by_prediction
 from torch.utils.flop_counter import FlopCounterMode
 
-from bytenmt.analysis.properties import GROWTH, IN_FIELD, IN_WINDOW, NETS, properties
+from bytenmt.analysis.properties import GROWTH, IN_FIELD, IN_WINDOW, nets_of, properties
+from bytenmt.architectures.costs import step_cost
 from bytenmt.cli.main import main
 from bytenmt.config.schema import parse_config
 from bytenmt.utf8 import BOS, EOS
@@ -60,7 +61,7 @@ def test_operations_grow_as_claimed(name: str) -> None:
         assert claimed.time != "S·T"
         return  # this form of the model computes what lies outside as well, and throws it away
     together = products(model, 80, 12) - in_s[2] - in_t[1] + in_t[0]
-    assert together == 6 * (model.step_cost(80) - model.step_cost(6))
+    assert together == 6 * (step_cost(model.config, 80) - step_cost(model.config, 6))
     assert (together > 0) == (claimed.time == "S·T")
 
 
@@ -138,15 +139,14 @@ def test_fields_are_as_wide_as_claimed(name: str) -> None:
     reach = max(VARIANTS[name].get("ngrams", [1])) - 1
     plain = {key: value for key, value in VARIANTS[name].items() if not key.startswith("ngram")}
     model = build(plain)
-    config: Any = model.config
-    nets, full = (NETS[config.__struct_config__.tag](build(one).config) for one in (plain, VARIANTS[name]))
+    nets, full = (nets_of(build(one).config) for one in (plain, VARIANTS[name]))
     for net, wider in ((nets.encoder, full.encoder), (nets.decoder, full.decoder)):
-        if net is not None and net.field is not None:
+        if net.field is not None:
             assert wider.field == net.field + reach
     width = (nets.decoder.field or 12) + 5
     seen = seen_by_prediction(model, width)
     assert (seen[0], seen[-1]) == (0 if nets.decoder.field is None else 5, width - 1)
-    if nets.encoder is None:
+    if not model.config.source:
         return
     width = 2 * (nets.encoder.field or 5) + 3
     at = width // 2

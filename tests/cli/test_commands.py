@@ -22,15 +22,15 @@ from made_up_engine import warm_up
 
 import bytenmt
 from bytenmt import __version__
+from bytenmt.architectures.presets import PRESETS
+from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.cli.console import writer
 from bytenmt.cli.main import main
 from bytenmt.cli.progress import Console
 from bytenmt.config.facts import CorpusFact, Facts
-from bytenmt.config.presets import PRESETS
 from bytenmt.config.schema import CONVOLUTIONAL, Config, config_toml, load_config, parse_config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS
-from bytenmt.models import MODELS, build_model
 from bytenmt.storage.checkpoint import save_checkpoint, weights
 from bytenmt.storage.manifest import CONFIG
 from bytenmt.training import run as training
@@ -399,7 +399,7 @@ def test_score_tells_of_every_pair(place: Path) -> None:
     assert f"bits per byte: {whole:.4f}" in said
 
 
-@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_info_is_a_configuration(arch: str) -> None:
     """Facts, then TOML that parses to the preset; quick for the largest too."""
     said = accepted(f"info {arch} --preset paper")

@@ -25,6 +25,7 @@ from made_up_engine import make_run, small_model, warm_up
 from processes import job, results
 
 import bytenmt
+from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.cli import line_filter as module
 from bytenmt.cli.line_filter import Filter, Line, Waiting, follow
 from bytenmt.data.text_file import TextFile
@@ -33,7 +34,6 @@ from bytenmt.decoding.loading import of_models
 from bytenmt.decoding.translator import Translator
 from bytenmt.distributed import Group
 from bytenmt.errors import DataError
-from bytenmt.models import MODELS
 
 CPU = torch.device("cpu")
 # So that a child in another folder finds the package under test.
@@ -82,7 +82,7 @@ def answers(translator: Translator, text: bytes, buffer_size: int = 1000, **opti
 # What is read and written.
 
 
-@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_rubbish_gives_a_valid_line_for_each(arch: str) -> None:
     """200 lines of all that can be wrong with a text."""
     found = answers(make(arch), rubbish())

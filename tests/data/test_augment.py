@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from processes import results
 from small_runs import CPU, assert_same, config, weights
 
-from bytenmt.config.presets import PRESETS
+from bytenmt.architectures.presets import PRESETS
 from bytenmt.config.schema import AUGMENTATIONS, DataConfig
 from bytenmt.data.augment.augmenter import Augmenter
 from bytenmt.data.augment.copying import SPAN_MARKERS, draws, find_items, other_items

@@ -16,6 +16,7 @@ from processes import results
 from rotation import rotated
 from small_runs import SMALL, assert_same, weights
 
+from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.config.schema import CONVOLUTIONAL, Config, load_config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.windows import Streams, Window, contiguous, windows
@@ -23,7 +24,6 @@ from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError, DataError
 from bytenmt.language.surprisal import stream
-from bytenmt.models import MODELS, build_model
 from bytenmt.storage.checkpoint import load_run
 from bytenmt.training.language_model_objective import LanguageModelObjective, text_bits
 from bytenmt.training.run import train
@@ -147,7 +147,7 @@ def texts(tmp_path: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_resume_is_bit_identical(arch: str, precision: str, texts: dict[str, Any], tmp_path: Path) -> None:
     """Stopped in the middle of an epoch and resumed, the carried states are there too."""
     settings = ["train.schedule='constant'", "train.ema=0.9", "train.update_freq=2"]
@@ -188,7 +188,7 @@ def test_processes_share_one_run(arch: str, texts: dict[str, Any], tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_a_model_learns_a_text(arch: str, tmp_path: Path) -> None:
     """A text in which nearly every byte tells the next one."""
     draw = np.random.default_rng(1)

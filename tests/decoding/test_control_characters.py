@@ -12,7 +12,7 @@ from made_up import Distribution, FakeDecoder, few_bytes
 from made_up_engine import small_config, small_model
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.program.programs import pack_model
+from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.loading import Runtime
 from bytenmt.decoding.pytorch.engine import TorchEngine

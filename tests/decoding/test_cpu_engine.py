@@ -12,12 +12,12 @@ from rotation import rotated
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.kernels import elementwise
 from bytenmt.decoding.cpu.kernels.in_numpy import STAND_INS
-from bytenmt.decoding.cpu.program.instructions import Column, Op
 from bytenmt.decoding.cpu.search.slots import RUNNING
 from bytenmt.decoding.cpu.uncompiled import run_in_numpy
 from bytenmt.decoding.interface import PRECISIONS, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.errors import BytenmtError
+from bytenmt.program.instructions import Column, Op
 from bytenmt.storage.rounding import quantise
 from bytenmt.utf8 import BOS, EOS
 

@@ -12,10 +12,10 @@ from cpu_engines import ALL, model, packed
 from invariants import VARIANTS, build
 
 from bytenmt.cli.main import main
+from bytenmt.decoding.cpu.listing import listing
 from bytenmt.decoding.cpu.profile import profile, told_profile
-from bytenmt.decoding.cpu.program.instructions import Column, Op
-from bytenmt.decoding.cpu.program.listing import listing
 from bytenmt.decoding.interface import PRECISIONS
+from bytenmt.program.instructions import Column, Op
 
 
 @pytest.mark.parametrize(("name", "precision"), list(zip(ALL, cycle(PRECISIONS), strict=False)))

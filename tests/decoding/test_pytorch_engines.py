@@ -17,6 +17,7 @@ from rotation import rotated
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from bytenmt.architectures.tensor_tree import concatenate, map_tensors, place, select, tensors
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch import cuda_graph
 from bytenmt.decoding.pytorch.beam_search import Search
@@ -24,7 +25,6 @@ from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaCapture, CudaGraphE
 from bytenmt.decoding.pytorch.drafter import Drafter
 from bytenmt.decoding.pytorch.engine import TorchEngine, begin, step, width_of
 from bytenmt.decoding.scheduler import decode
-from bytenmt.models.tree import concatenate, map_tensors, place, select, tensors
 from bytenmt.speculative.table import Speculation, empty
 
 CPU = torch.device("cpu")

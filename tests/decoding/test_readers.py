@@ -10,8 +10,7 @@ import torch
 from invariants import VARIANTS, WITH_SOURCE, WITHOUT_SOURCE, AnyModel, build
 
 from bytenmt.config.schema import parse_config
-from bytenmt.decoding.cpu.program.packed_model import PackedModel
-from bytenmt.decoding.cpu.program.programs import pack_model
+from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.decoding.cpu.reader import CpuAttention, CpuReader
 from bytenmt.decoding.cpu.uncompiled import run_in_numpy
 from bytenmt.decoding.pytorch.reader import TorchAttention, TorchReader

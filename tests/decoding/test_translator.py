@@ -22,6 +22,7 @@ from processes import results
 from rotation import rotated
 
 import bytenmt
+from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.decoding.constraints.glossary import Glossary, Term
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.loading import of_models
@@ -29,7 +30,6 @@ from bytenmt.decoding.pieces import cut
 from bytenmt.decoding.translator import Translation, Translator
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError, DataError, SettingError
-from bytenmt.models import MODELS
 
 CPU = torch.device("cpu")
 SHORT: dict[str, Any] = {"max_len_a": 0.01, "max_len_b": 9}
@@ -45,7 +45,7 @@ def make(arch: str = "luong", **options: Any) -> Translator:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("arch", "beam"), rotated([*MODELS], [1, 3], 1))
+@pytest.mark.parametrize(("arch", "beam"), rotated([*ARCHITECTURES], [1, 3], 1))
 def test_order_is_kept_and_mates_change_nothing(arch: str, beam: int) -> None:
     """However many are decoded side by side, each one's answer is that of the line alone."""
     draw = random.Random(5)
@@ -227,11 +227,11 @@ def test_the_prefix_begins_the_first_piece_alone() -> None:
         "so: ON TWO0",
         "so: ABCDE0 FGHIJ0",
     ]
-    for arch in MODELS:
+    for arch in ARCHITECTURES:
         assert all(text.startswith("é") for text in make(arch, prefix="é").translate(["one", "two three"]))
 
 
-@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_without_a_source_the_line_is_not_seen(arch: str) -> None:
     """A language model says the same whatever the line, an empty one included."""
     translator = make(arch, source=False, max_len_a=1.0)
@@ -300,7 +300,7 @@ def test_a_line_comes_in_whole_characters() -> None:
     line = "한글 \U0001f600 é"
     parts = list(made_up(max_source_bytes=8).stream(line))
     assert parts == list("한글0 \U0001f600 é0")
-    for arch in MODELS:
+    for arch in ARCHITECTURES:
         translator = make(arch)
         assert "".join(translator.stream("one two")) == translator.translate(["one two"])[0] != ""
     sampled = make(sample=True, seed=4)

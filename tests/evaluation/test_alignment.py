@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from invariants import VARIANTS, WITH_SOURCE, build
 from made_up_engine import make_run, small_model
 
+from bytenmt.architectures.bahdanau import model as bahdanau
+from bytenmt.architectures.convs2s import model as convs2s
+from bytenmt.architectures.luong import model as luong
 from bytenmt.cli.main import main
-from bytenmt.config.schema import ATTENTIVE
+from bytenmt.config.schema import parse_config
 from bytenmt.decoding.pytorch.reader import TorchAttention
 from bytenmt.evaluation.alignment import Aligner, Link, fold
-from bytenmt.models import bahdanau, convs2s, luong
 from bytenmt.utf8 import BOS, EOS
 
 CPU = torch.device("cpu")
@@ -32,7 +34,7 @@ PAIRS = [
 CASES = {
     name: VARIANTS[name]
     for name in WITH_SOURCE
-    if VARIANTS[name]["arch"] in ATTENTIVE and VARIANTS[name].get("attention") != "off"
+    if parse_config({"model": VARIANTS[name]}).model.has_attention
 }
 CASES["luong-reversed"] = {**VARIANTS["luong"], "reverse_source": True}
 IN_THE_TEXTS_ORDER = [

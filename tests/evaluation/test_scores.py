@@ -8,6 +8,7 @@ import pytest
 import torch
 from processes import results
 
+from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.decoding.pytorch.reader import TorchReader
@@ -15,13 +16,12 @@ from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.evaluation import likelihood
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
-from bytenmt.models import MODELS, build_model
 from bytenmt.utf8 import BOS, EOS
 
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("cells", [30, 10_000])
 def test_log_probabilities_one_sentence_at_a_time(
     arch: str, cells: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -15,13 +15,14 @@ import torch
 from reference import REFERENCES
 from torch import Tensor
 
+from bytenmt.architectures.base import Model
+from bytenmt.architectures.costs import receptive_field
+from bytenmt.architectures.registry import build_model
+from bytenmt.architectures.tensor_tree import concatenate, place, select, tensors
 from bytenmt.config.schema import parse_config
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
-from bytenmt.models import build_model
-from bytenmt.models.base import Model
-from bytenmt.models.tree import concatenate, place, select, tensors
 from bytenmt.utf8 import BOS, EOS
 
 AnyModel = Model[Any, Any]
@@ -459,7 +460,7 @@ def check_state_kept(model: AnyModel) -> None:
 
 def check_receptive_field(model: AnyModel) -> None:
     """Probing each input byte finds exactly the receptive field that the model claims."""
-    claimed = model.receptive_field()
+    claimed = receptive_field(model.config)
     assert claimed is not None
     t = claimed + 4
     src, src_len = some_sources([4])

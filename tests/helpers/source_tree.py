@@ -11,7 +11,7 @@ PACKAGE = Path(bytenmt.__file__).parent
 
 
 def module_name(path: Path) -> str:
-    """data/corpus.py -> "data.corpus", models/__init__.py -> "models"."""
+    """data/corpus.py -> "data.corpus", layers/__init__.py -> "layers"."""
     parts = path.relative_to(PACKAGE).with_suffix("").parts
     return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
 
@@ -51,7 +51,7 @@ def _names(node: ast.AST) -> list[str]:
 
 
 def resolve(name: str) -> str:
-    """bytenmt.models.base.Model -> "models.base": the longest part that is a file or folder."""
+    """bytenmt.architectures.base.Model -> "architectures.base": the longest part that is a file or folder."""
     parts = name.split(".")[1:]
     while parts and not (
         (PACKAGE.joinpath(*parts)).is_dir() or PACKAGE.joinpath(*parts).with_suffix(".py").is_file()

@@ -17,6 +17,7 @@ from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, build, make
 from rotation import rotated
 from torch import Tensor
 
+from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import parse_config
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
@@ -27,7 +28,6 @@ from bytenmt.language.html_report import SHOWN, Page, visible
 from bytenmt.language.scripts import ESCAPED, Splitter, script
 from bytenmt.language.summary import ENDS, Figures, WholeCharacters, json_lines
 from bytenmt.language.surprisal import Surprise, Windowed, recut, stream, translations
-from bytenmt.models import build_model
 from bytenmt.utf8 import BOS
 
 CPU = torch.device("cpu")

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import load_config
 from bytenmt.layers import fused_additive
 from bytenmt.layers.attention import AdditiveScore
 from bytenmt.layers.deferred_matmul import deferred, plain
 from bytenmt.layers.dropout import drop
-from bytenmt.models import build_model
 
 
 def gradients(run: Callable[[], Tensor], of: list[Tensor]) -> list[Tensor]:

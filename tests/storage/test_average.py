@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from bytenmt.architectures.registry import build_model
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.decoding.loading import of_models
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import CheckpointError
-from bytenmt.models import build_model
 from bytenmt.storage.average import average
 from bytenmt.storage.checkpoint import (
     load_checkpoint,

@@ -18,10 +18,11 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from bytenmt.architectures.parameters import parameter_shapes
+from bytenmt.architectures.registry import build_model
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
 from bytenmt.errors import CheckpointError
-from bytenmt.models import build_model
 from bytenmt.storage import checkpoint, manifest, tensor_file
 from bytenmt.storage import weights as weights_module
 from bytenmt.storage.checkpoint import (
@@ -34,7 +35,6 @@ from bytenmt.storage.checkpoint import (
     write_atomically,
     write_weights,
 )
-from bytenmt.storage.parameters import parameter_shapes
 from bytenmt.training.metrics import append_metrics, cut_metrics
 
 CPU = torch.device("cpu")

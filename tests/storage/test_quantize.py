@@ -11,12 +11,12 @@ import torch
 from click.testing import CliRunner
 from made_up_engine import make_run
 
+from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.cli.main import main
 from bytenmt.config.facts import CorpusFact, Facts, TextFact
-from bytenmt.decoding.cpu.program.programs import pack_model
+from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
-from bytenmt.models import MODELS
 from bytenmt.storage.average import average
 from bytenmt.storage.checkpoint import load_run, save_checkpoint, weights
 from bytenmt.storage.quantize import rounded
@@ -46,7 +46,7 @@ def folded(tensors: dict[str, Any]) -> dict[str, np.ndarray]:
     return whole
 
 
-@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("precision", ["bf16", "int8", "fp32"])
 def test_every_number_is_the_nearest(tmp_path: Path, arch: str, precision: str) -> None:
     """Matrices to half a step of their type, an output's largest weight decides the step of int8; all else
@@ -88,7 +88,7 @@ def test_the_file_is_smaller(tmp_path: Path) -> None:
     assert kinds["keys.weight"] == np.int8
 
 
-@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_it_is_packed_as_the_run_would_be(tmp_path: Path, arch: str, precision: str) -> None:
     """The engine for the CPU gets the numbers that it would have rounded itself, to a step at most where it

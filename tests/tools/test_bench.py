@@ -5,14 +5,14 @@ import sys
 import pytest
 import torch
 
-from bytenmt.config.presets import PRESETS
+from bytenmt.architectures.presets import PRESETS
+from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import load_config
-from bytenmt.decoding.cpu.program.programs import pack_model
+from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.interface import PRECISIONS, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import BytenmtError
-from bytenmt.models import build_model
 from bytenmt.utf8 import EOS
 from tools.bench import decode as bench_decode  # noqa: E402
 from tools.bench import floor, mixed, peer, steps  # noqa: E402

@@ -10,6 +10,7 @@ import pytest
 import torch
 from made_up_engine import make_run, small_config, small_model
 
+from bytenmt.architectures.base import Model
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import (
     parse_config,
@@ -17,7 +18,6 @@ from bytenmt.config.schema import (
 from bytenmt.config.tree import (
     preset_tree,
 )
-from bytenmt.models.base import Model
 from bytenmt.storage.checkpoint import load_run, weights, write_weights
 from bytenmt.utf8 import BOS, EOS
 from tools.bench import widen  # noqa: E402

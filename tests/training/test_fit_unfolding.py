@@ -10,9 +10,10 @@ from heard import Heard
 from small_runs import CPU, assert_same, config, weights
 
 from bytenmt.api.training_arguments import configuration
-from bytenmt.config.schema import ByteNetConfig, load_config
+from bytenmt.architectures.bytenet.config import ByteNetConfig
+from bytenmt.architectures.bytenet.unfolding import fit_unfolding
+from bytenmt.config.schema import load_config
 from bytenmt.errors import ConfigError
-from bytenmt.models.unfolding import fitted
 from bytenmt.storage.weights import read_config
 from bytenmt.training.run import train
 from bytenmt.training.translation_task import ParallelCorpus
@@ -31,7 +32,7 @@ def test_a_fitted_run_is_that_of_given_numbers(texts: dict[str, Any], tmp_path: 
     heard, parts = Heard(), tmp_path / "parts"
     train(parts, config("bytenet", FIT, "train.max_updates=5"), **texts, device=CPU, reporter=heard)
     corpus = ParallelCorpus.open_all(texts["files"], "replace", 1000, 1000)
-    found = fitted(corpus.source_lengths, corpus.target_lengths)
+    found = fit_unfolding(corpus.source_lengths, corpus.target_lengths)
     assert numbers(parts) == ("given", found.factor, found.offset) != ("given", 1.2, 0)
     assert f"unfolding: {found}" in heard.lines
     for n_updates, settings in ((6, (FIT,)), (8, ())):

@@ -163,7 +163,7 @@ def test_its_model_comes_from_there(first: Path, texts: dict[str, Any], tmp_path
 
 def test_a_preset_is_known_by_its_sizes(texts: dict[str, Any], tmp_path: Path) -> None:
     """A run of the tiny preset, whatever its dropout, goes on at the tiny preset's rate."""
-    from bytenmt.models import build_model
+    from bytenmt.architectures.registry import build_model
     from bytenmt.storage.checkpoint import save_checkpoint
     from bytenmt.storage.checkpoint import weights as of
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from bytenmt.config.presets import PRESETS
+from bytenmt.architectures.presets import PRESETS
+from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import TrainConfig, load_config
-from bytenmt.models import build_model
 from bytenmt.training.optim import (
     MovingAverage,
     Progress,

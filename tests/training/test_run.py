@@ -12,10 +12,10 @@ import torch
 from heard import Heard
 from small_runs import CPU, assert_same, config, contents, weights
 
+from bytenmt.architectures.registry import ARCHITECTURES, build_model
 from bytenmt.config.schema import load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError, DataError
-from bytenmt.models import MODELS, build_model
 from bytenmt.storage.checkpoint import load_checkpoint, load_run
 from bytenmt.storage.manifest import METRICS
 from bytenmt.storage.weights import read_config
@@ -28,7 +28,7 @@ from bytenmt.training.translation_task import TranslationTask
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_resume_is_bit_identical(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
     """Stopped after 5 updates and resumed, 8 updates end with the weights of 8 at one go: weights,
     optimiser, random states and the place in the plan are all there."""
@@ -178,7 +178,7 @@ def test_bf16(arch: str, texts: dict[str, Any], tmp_path: Path) -> None:
     assert bits["bf16"] == pytest.approx(bits["fp32"], rel=0.05)
 
 
-@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_bf16_is_resumed_to_the_bit(
     arch: str, texts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,7 +214,7 @@ def test_auto_is_the_quicker_precision(
     assert precision_of(CPU, load_config(arch, preset, "", ()).model) == "fp32"
 
 
-@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_a_model_learns_to_copy(arch: str, tmp_path: Path) -> None:
     """Every architecture, with its source, gets well below what one can reach that sees nothing of it."""
     generator = np.random.default_rng(1)
@@ -259,7 +259,7 @@ def test_byte_loss_against_numpy() -> None:
     assert float(byte_loss(logits, target, target_len, 0.0)[0]) == pytest.approx(nats, rel=1e-5)
 
 
-@pytest.mark.parametrize("arch", MODELS)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_drawn_inputs(arch: str) -> None:
     """Ratio 1 keeps the true bytes; ratio 0 feeds back what the model itself says, step by step."""
     torch.manual_seed(3)

@@ -15,6 +15,7 @@ import torch
 from heard import Heard
 from small_runs import CPU, config
 
+from bytenmt.architectures.registry import build_model
 from bytenmt.data.corpus import PairFiles
 from bytenmt.decoding.cpu import compilation
 from bytenmt.decoding.cpu.compilation import compile_all
@@ -23,7 +24,6 @@ from bytenmt.decoding.loading import of_models
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.translator import Translator
 from bytenmt.jit import KernelNotCached
-from bytenmt.models import build_model
 from bytenmt.storage.manifest import METRICS
 from bytenmt.training import validation
 from bytenmt.training.metrics import SAMPLES

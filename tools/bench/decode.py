@@ -34,7 +34,7 @@ if __name__ == "__main__":
 
 import torch
 
-from bytenmt.config.presets import PRESETS
+from bytenmt.architectures.presets import PRESETS
 from bytenmt.config.schema import CONVOLUTIONAL
 from bytenmt.data.device import pick_device
 from bytenmt.errors import BytenmtError

@@ -24,7 +24,7 @@ if __name__ == "__main__":
 
 import numpy as np
 
-from bytenmt.config.presets import PRESETS
+from bytenmt.architectures.presets import PRESETS
 from bytenmt.config.schema import CONVOLUTIONAL
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.interface import Options, Request

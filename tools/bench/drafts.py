@@ -17,11 +17,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bytenmt.config.schema import CONVOLUTIONAL, architecture, is_serial
+from bytenmt.config.schema import CONVOLUTIONAL, architecture
 from bytenmt.data.device import pick_device
 from bytenmt.data.text_file import read_bytes
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.program.programs import pack_model
+from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
@@ -84,7 +84,7 @@ def subject(run: Path, preset: str | None) -> Subject:
     """A run, as it is or made as large as a preset. Raises BytenmtError."""
     file, contents = read_run(run)
     name = architecture(contents.config.model)
-    if is_serial(contents.config.model):
+    if contents.config.model.is_serial:
         raise BytenmtError(f"{run} is a {name}, whose steps are serial: give {' or '.join(CONVOLUTIONAL)}")
     table = table_of(run, contents)
     label = run.stem if name in run.stem else f"{run.stem} {name}"

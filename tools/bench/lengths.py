@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from bytenmt.architectures.tensor_tree import tensors
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine, source_tensors
-from bytenmt.models.tree import tensors
 from bytenmt.utf8 import BOS
 from tools.bench.records import Record
 from tools.bench.steps import BENCH, Case, Steps, endless, make_engine, requests, seconds

@@ -22,7 +22,8 @@ if __name__ == "__main__":
 
 import torch
 
-from bytenmt.config.presets import PRESETS
+from bytenmt.architectures.parameters import n_parameters
+from bytenmt.architectures.presets import PRESETS
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import load_runs
@@ -30,7 +31,6 @@ from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.storage.manifest import METRICS
-from bytenmt.storage.parameters import n_parameters
 
 DATA = Path(__file__).parents[2] / "data"
 COLUMNS = (

@@ -22,12 +22,12 @@ if __name__ == "__main__":
 import numpy as np
 import torch
 
+from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import Config, load_config
 from bytenmt.data.batches import Batch
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.program.programs import pack_model
+from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.interface import Options
-from bytenmt.models import build_model
 from bytenmt.training.trainer import Trainer
 from bytenmt.utf8 import BOS, EOS
 from tools.bench.records import Record, show, write_json

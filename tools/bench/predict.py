@@ -22,14 +22,14 @@ if __name__ == "__main__":
 
 import torch
 
-from bytenmt.config.presets import PRESETS
+from bytenmt.architectures.presets import PRESETS
+from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import load_config
-from bytenmt.decoding.cpu.program.programs import pack_model
+from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.cpu.reader import CpuReader
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.decoding.reading import Reader
 from bytenmt.language.surprisal import CHUNK
-from bytenmt.models import build_model
 from tools.bench.records import Record, show, write_json
 
 CPU = torch.device("cpu")

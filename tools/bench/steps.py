@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from bytenmt.architectures.base import Model
+from bytenmt.architectures.costs import step_cost
+from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import Config, load_config
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.program.instructions import Column, Op
-from bytenmt.decoding.cpu.program.packed_model import PackedModel
-from bytenmt.decoding.cpu.program.programs import pack_model
+from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.decoding.interface import Engine, Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
-from bytenmt.models import build_model
-from bytenmt.models.base import Model
+from bytenmt.program.instructions import Column, Op
 from bytenmt.utf8 import EOS
 
 BENCH = "bench/decode"
@@ -153,8 +153,8 @@ def step_bytes(packed: PackedModel, n_rows: int = 1) -> int:
 
 def step_flop(case: Case) -> float:
     """FLOP of the matrix products and the attention of a step of all rows."""
-    model = endless(case.arch, case.preset).model
-    return 2.0 * case.batch * case.beam * model.step_cost(SOURCE_BYTES + 1)
+    config = endless(case.arch, case.preset).model.config
+    return 2.0 * case.batch * case.beam * step_cost(config, SOURCE_BYTES + 1)
 
 
 def multiply_rate(precision: str) -> float:

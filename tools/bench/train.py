@@ -24,11 +24,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bytenmt.config.presets import PRESETS
-from bytenmt.config.schema import ByteNetConfig, Config, load_config
+from bytenmt.architectures.bytenet.config import ByteNetConfig
+from bytenmt.architectures.costs import step_cost
+from bytenmt.architectures.presets import PRESETS
+from bytenmt.architectures.registry import build_model
+from bytenmt.config.schema import Config, load_config
 from bytenmt.data.device import Tensors, pick_device
 from bytenmt.layers.recurrent import GRU, LSTM
-from bytenmt.models import build_model
 from bytenmt.training.losses import byte_loss
 from bytenmt.utf8 import BOS, EOS, PAD
 from tools.bench.records import Record, show, write_json
@@ -84,7 +86,7 @@ def step_flop(config: Config, model: AnyModel, batch: Tensors) -> float:
         unfolded = config.model.unfolding_factor * columns + config.model.unfolding_offset
         columns = torch.maximum(columns, unfolded.ceil().long())
     pairs = zip(batch.source_len.tolist(), batch.target_len.tolist(), strict=True)
-    products = encoder * int(columns.sum()) + sum(t * model.step_cost(s) for s, t in pairs)
+    products = encoder * int(columns.sum()) + sum(t * step_cost(config.model, s) for s, t in pairs)
     return 6.0 * float(products)
 
 

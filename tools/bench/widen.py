@@ -24,22 +24,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from bytenmt.architectures.bytenet.config import ByteNetConfig
+from bytenmt.architectures.convs2s.config import ConvS2SConfig
+from bytenmt.architectures.presets import PRESETS
+from bytenmt.architectures.registry import build_model
 from bytenmt.atomic_file import replace_synced
-from bytenmt.config.presets import PRESETS
-from bytenmt.config.schema import (
-    CONVOLUTIONAL,
-    ByteNetConfig,
-    ConvS2SConfig,
-    ModelConfig,
-    architecture,
-    is_serial,
-    parse_config,
-)
+from bytenmt.config.schema import CONVOLUTIONAL, ModelConfig, architecture, parse_config
 from bytenmt.config.tree import (
     preset_tree,
 )
 from bytenmt.errors import BytenmtError, ConfigError
-from bytenmt.models import build_model
 from bytenmt.storage.checkpoint import build
 from bytenmt.storage.tensor_file import Array, entry, serialised
 from bytenmt.storage.weights import StoredWeights, check_output, metadata, read_run, restored
@@ -60,7 +54,7 @@ def widened(contents: StoredWeights, preset: str) -> StoredWeights:
     config = contents.config
     arrays: Arrays = restored(contents.arrays)
     name, own = architecture(config.model), config.model
-    if is_serial(own):
+    if own.is_serial:
         raise ConfigError(f"a {name} cannot be made wider: give a run of {' or '.join(CONVOLUTIONAL)}")
     wanted = parse_config(preset_tree(name, preset, own.source)).model
     model: ModelConfig

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from bytenmt.data.device import pick_device
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.program.programs import pack_model
+from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.interface import Engine, EngineSpec, Hypothesis, Options, Request
 from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.scheduler import decode

@@ -39,6 +39,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bytenmt.architectures.base import Model
 from bytenmt.data.device import pick_device
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.interface import Engine, EngineSpec, Hypothesis, Options, Request
@@ -47,7 +48,6 @@ from bytenmt.decoding.pytorch.engine import source_tensors
 from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.scores import text_scores
-from bytenmt.models.base import Model
 from bytenmt.speculative.table import CHAIN, Speculation
 from bytenmt.storage.checkpoint import load_run
 from bytenmt.utf8 import BOS, EOS

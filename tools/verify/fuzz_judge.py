@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 
+from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import parse_config
-from bytenmt.models import build_model
 
 MATRICES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
 Kinds = dict[str, tuple[torch.dtype, tuple[int, ...]]]

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from bytenmt.architectures.parameters import n_parameters, parameter_shapes
 from bytenmt.config.schema import parse_config
 from bytenmt.errors import ConfigError
-from bytenmt.storage.parameters import n_parameters, parameter_shapes
 from bytenmt.storage.tensor_file import NAMES, TYPES, Array
 
 DEEP = 5_000  # levels of nesting

@@ -24,14 +24,14 @@ if __name__ == "__main__":
 
 import torch
 
+from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import parse_config
 from bytenmt.decoding.constraints.rules import LIMIT, UNMET, Rules
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.program.programs import pack_model
+from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.interface import Engine, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
-from bytenmt.models import build_model
 from bytenmt.spans.grammar import CLASSES
 from bytenmt.speculative.table import CHAIN, Speculation, empty
 from bytenmt.utf8 import EOS, N_IDS

@@ -25,9 +25,9 @@ if __name__ == "__main__":
 
 import torch
 
+from bytenmt.architectures.base import Model
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.language.surprisal import stream
-from bytenmt.models.base import Model
 from bytenmt.storage.checkpoint import load_run
 from tools.bench.records import Record, show, write_json
 

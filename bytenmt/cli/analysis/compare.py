@@ -139,13 +139,13 @@ def _scored(
 ) -> tuple[Scored, list[str]]:
     """Translate the test text with one run and return its row of the table and its translations."""
     from bytenmt.analysis.comparison import Scored
+    from bytenmt.architectures.parameters import n_parameters
     from bytenmt.cli import decoding_args, inputs
     from bytenmt.cli.translation_commands import loaded_runs
     from bytenmt.config.schema import architecture
     from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
     from bytenmt.evaluation.scores import text_scores
-    from bytenmt.storage.parameters import n_parameters
 
     runtime = loaded_runs((run,), decoding_args.engine_spec(decoding, device, threads), leads=True)
     inputs.check_pairs(run, runtime.source, src)

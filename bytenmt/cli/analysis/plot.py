@@ -106,7 +106,7 @@ def _attention(
 ) -> HeatMaps:
     from bytenmt.analysis.heat_map import HeatMaps
     from bytenmt.cli.decoding_args import utf8
-    from bytenmt.config.schema import architecture, tells_alignment
+    from bytenmt.config.schema import architecture
     from bytenmt.decoding.interface import AUTO, OFF, EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.decoding.settings import Settings
@@ -114,7 +114,7 @@ def _attention(
 
     runtime = load_runs([run], EngineSpec(AUTO, device, "fp32", threads, OFF))
     (loaded,) = runtime.runs
-    if not runtime.source or not tells_alignment(loaded.config.model):
+    if not runtime.source or not loaded.config.model.has_attention:
         raise BytenmtError(f"{run} has no attention to draw: {architecture(loaded.config.model)}")
     if target is None:
         translator = Translator.of_runtime(runtime, Settings.of({} if beam is None else {"beam": beam}))

@@ -21,17 +21,16 @@ from time import monotonic, sleep
 
 import numpy as np
 
+from bytenmt.architectures.parameters import parameter_shapes
 from bytenmt.config.schema import load_config
 from bytenmt.decoding.cpu import interpreter
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.program.packed_model import PackedModel
-from bytenmt.decoding.cpu.program.programs import pack_model
+from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.scheduler import decode
 from bytenmt.jit import KernelNotCached, cached_kernels_only
 from bytenmt.kernel_cache import PACKAGE, digest, folders
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.storage.parameters import parameter_shapes
 
 NICENESS = 5  # of the child that compiles: what this process does comes first
 # The child imports this very package, whatever else Python would find under its name: in the current folder,

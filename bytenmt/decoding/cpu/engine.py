@@ -14,7 +14,7 @@ import numpy as np
 
 from bytenmt.decoding.constraints.constraint import Size
 from bytenmt.decoding.cpu.interpreter import run
-from bytenmt.decoding.cpu.program.packed_model import PackedModel
+from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.search.drafter import AS_MANY_AS_PAY, AS_THEY_STAND, MOST_ROWS, Drafter, PassInputs
 from bytenmt.decoding.cpu.search.slots import DONE, FREE, Rules, SearchState
 from bytenmt.decoding.cpu.session import Run, WorkingModel

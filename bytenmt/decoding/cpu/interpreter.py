@@ -49,12 +49,12 @@ from bytenmt.decoding.cpu.kernels.ngrams import add_ngrams
 from bytenmt.decoding.cpu.kernels.recurrences import gru_new, gru_reset, gru_scan, lstm_scan
 from bytenmt.decoding.cpu.kernels.simd import compiled, inlined
 from bytenmt.decoding.cpu.pass_rows import begin_pass, first_rows
-from bytenmt.decoding.cpu.program.instructions import Base, Column, Op, RowKind
 from bytenmt.decoding.cpu.search.beam_search import choose_bytes
 from bytenmt.decoding.cpu.search.drafter import Drafter, draft_all
 from bytenmt.decoding.cpu.search.given import keep_attention, look_ahead, read_bytes
 from bytenmt.decoding.cpu.search.slots import Rules, SearchState
 from bytenmt.jit import njit_borrowing
+from bytenmt.program.instructions import Base, Column, Op, RowKind
 
 EPSILON = 1e-5  # of PyTorch's layer norm
 # As plain numbers, which is what compiled code compares with.

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.program.instructions import Column, Op, RowKind
-from bytenmt.decoding.cpu.program.listing import instruction_lines
-from bytenmt.decoding.cpu.program.packed_model import PackedModel
+from bytenmt.decoding.cpu.listing import instruction_lines
+from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.interface import Options, Request
+from bytenmt.program.instructions import Column, Op, RowKind
 
 SOURCE = b"Where is the nearest station, and when does the next train leave?"
 TOGETHER = 8  # steps of a call

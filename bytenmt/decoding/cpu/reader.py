@@ -13,8 +13,7 @@ from functools import partial
 import numpy as np
 
 from bytenmt.decoding.cpu.interpreter import run
-from bytenmt.decoding.cpu.program.instructions import Column, Op
-from bytenmt.decoding.cpu.program.packed_model import PackedModel
+from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.search.drafter import Drafter, PassInputs
 from bytenmt.decoding.cpu.search.slots import FREE, RUNNING, Given, Rules, SearchState
 from bytenmt.decoding.cpu.session import Run, WorkingModel
@@ -22,6 +21,7 @@ from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.interface import Options
 from bytenmt.decoding.reading import Reading, Weights
 from bytenmt.ngram_hash import START
+from bytenmt.program.instructions import Column, Op
 from bytenmt.utf8 import BOS
 
 # Texts side by side, and rows of a pass: of recurrent models, whose weights go round by every byte, and of

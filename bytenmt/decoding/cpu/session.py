@@ -17,12 +17,12 @@ from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows
 from bytenmt.decoding.cpu.kernels.kept import FLAT, KEYS, VALUES
 from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
 from bytenmt.decoding.cpu.kernels.panels import PANEL
-from bytenmt.decoding.cpu.program.instructions import ALIGNMENT, Column, Op, padded
-from bytenmt.decoding.cpu.program.packed_model import PackedModel
+from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.search.drafter import PassInputs
 from bytenmt.decoding.cpu.thread_team import Barrier
 from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.ngram_hash import N_BYTES
+from bytenmt.program.instructions import ALIGNMENT, Column, Op, padded
 from bytenmt.utf8 import BOS, EOS
 
 Array = npt.NDArray[np.float32]

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from bytenmt.architectures.tensor_tree import map_tensors
 from bytenmt.decoding.constraints.constraint import Constraint, Size
 from bytenmt.decoding.interface import CLOSING_COST, Options, Request
 from bytenmt.decoding.pytorch.beams import Beams, Chosen, Finished, History
@@ -22,7 +23,6 @@ from bytenmt.decoding.pytorch.constrained_choice import chances, firm, kept, ran
 from bytenmt.decoding.pytorch.constraints import Bytes, Owing, Rulebook, View, along
 from bytenmt.decoding.pytorch.ngram_blocking import Guard, banned
 from bytenmt.decoding.pytorch.sampling import draw
-from bytenmt.models.tree import map_tensors
 from bytenmt.splitmix import draw_key, signed
 from bytenmt.utf8 import ACCEPT, BOS, EOS, LONGEST_CHARACTER, N_IDS, UTF8_NEXT, allowed_bytes
 

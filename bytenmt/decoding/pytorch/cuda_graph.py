@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from bytenmt.architectures.tensor_tree import map_tensors, tensors
 from bytenmt.decoding.constraints.constraint import NOTHING, Size
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.beam_search import Search
@@ -21,7 +22,6 @@ from bytenmt.decoding.pytorch.constraints import Owing
 from bytenmt.decoding.pytorch.drafter import Drafter, Sources, best_width, check, drafter_of, seconds
 from bytenmt.decoding.pytorch.engine import Decoder, ModelState, Running, begin, n_passes, put, step, width_of
 from bytenmt.decoding.pytorch.hypotheses import harvest, sure
-from bytenmt.models.tree import map_tensors, tensors
 from bytenmt.speculative.table import CHAIN, Speculation
 
 SOURCE_COLUMNS = 64  # source capacities are multiples of this, EOS counted

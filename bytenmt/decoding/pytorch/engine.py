@@ -14,19 +14,19 @@ from typing import Any, NamedTuple, Protocol, cast
 import torch
 from torch import Tensor
 
+from bytenmt.architectures.base import Drafting, normalised
+from bytenmt.architectures.tensor_tree import concatenate, place, select
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.beam_search import Search
 from bytenmt.decoding.pytorch.beams import Beams
 from bytenmt.decoding.pytorch.drafter import WIDTHS, Drafter, Sources, best_width, check, drafter_of, seconds
 from bytenmt.decoding.pytorch.hypotheses import harvest, sure
-from bytenmt.models.base import Drafting, normalised
-from bytenmt.models.tree import concatenate, place, select
 from bytenmt.speculative.table import CHAIN, Speculation
 from bytenmt.utf8 import EOS, PAD
 
 
 class Decoder(Protocol):
-    """What is asked of a model; see models.base."""
+    """What is asked of a model; see architectures.base."""
 
     def encode(self, src: Tensor, src_len: Tensor) -> Any: ...
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bytenmt.architectures.base import Attentive, Model, normalised, of_bytes
 from bytenmt.decoding.reading import Reading, Weights
-from bytenmt.models.base import Attentive, Model, normalised, of_bytes
 from bytenmt.utf8 import BOS, EOS, PAD
 
 CELLS = 1 << 14  # bytes of texts and sources that are read side by side, padding counted

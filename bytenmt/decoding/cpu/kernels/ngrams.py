@@ -11,19 +11,19 @@ import numpy as np
 
 from bytenmt.decoding.cpu.kernels.elementwise import add
 from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.kernel_constants import FOLD_CASE
 from bytenmt.ngram_hash_compiled import fold_case, hash_ngram_compiled
 
 LONGEST = 8  # bytes of an n-gram
-FOLDED = 64  # in an instruction's k, beside the bits of a row's number: hash A to Z as a to z
-BITS = FOLDED - 1
+BITS = FOLD_CASE - 1
 
 
 @compiled
 def add_ngrams(d: int, tables: int, word: Any, n: int, orders: int, k: int) -> None:
     """d += the row of each table; word: the last eight bytes read, uint64; n: numbers of a row; orders: bit i
-    is set where there is a table of i-grams; k: see FOLDED."""
+    is set where there is a table of i-grams; k: see FOLD_CASE."""
     n_bits = k & BITS
-    key = fold_case(word) if k & FOLDED else word
+    key = fold_case(word) if k & FOLD_CASE else word
     table = tables
     for order in range(2, LONGEST + 1):
         if (orders >> order) & 1:

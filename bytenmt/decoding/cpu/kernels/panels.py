@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bytenmt.kernel_constants import PANEL as PANEL
 from bytenmt.kernel_constants import PRECISIONS
 
 Array = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 
-PANEL = 64  # outputs that stand together: the weights of one input are contiguous
+# PANEL outputs stand together: the weights of one input are contiguous.
 STEP_BYTES = 4 * PANEL  # of as many inputs as a product takes at once, in every precision
 # A precision's code. w8a8 has the weights of int8, and inputs of 8 bits where the machine multiplies bytes.
 FP32, BF16, INT8, W8A8 = (PRECISIONS.index(name) for name in ("fp32", "bf16", "int8", "w8a8"))

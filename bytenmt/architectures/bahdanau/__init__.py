@@ -1,0 +1,1 @@
+"""Additive attention: Bahdanau et al. 2015."""

@@ -1,0 +1,30 @@
+"""The configuration of additive attention."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from bytenmt.architectures.section import Layers, ModelSection, Net, Nets, Width
+
+
+class BahdanauConfig(ModelSection, frozen=True, kw_only=True, tag="bahdanau"):
+    """Additive attention (Bahdanau et al. 2015)."""
+
+    d_hidden: Width
+    d_attention: Width
+    d_maxout: Width
+    n_encoder_layers: Layers = 1  # each both ways; the decoder has one
+    read_out: Literal["previous", "current"] = "previous"  # the state that the read-out sees
+    init: Literal["scaled", "paper"] = "scaled"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.source and self.n_encoder_layers > 1:
+            raise ValueError("n_encoder_layers would be ignored without a source: leave it out")
+
+    @property
+    def has_attention(self) -> bool:
+        return self.source
+
+    def nets(self) -> Nets:
+        return Nets(Net(self.n_encoder_layers, reads="both ways"), Net(1), "attention")

@@ -1,0 +1,185 @@
+"""Additive attention: Bahdanau et al. 2015 (1409.0473), equations of the appendix.
+
+    h_j = [h->_j ; h<-_j]                     forward and backward GRU, one shared embedding E
+    s_0 = tanh(W_s h<-_1)
+    e_ij = v^T tanh(W_a s_{i-1} + U_a h_j),  alpha_i = softmax_j(e_ij),  c_i = sum_j alpha_ij h_j
+    s_i = GRU([E y_{i-1} ; c_i], s_{i-1})     z takes the new state
+    t_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i, pairs maxed;  p(y_i) = softmax(W_o max(t_i))
+
+Further layers of the encoder (n_encoder_layers), each both ways over the h_j of the one below, are ours; h_j
+and h<-_1 are the top one's. The paper reads out of s_{i-1}; read_out = "current" reads out of s_i. Without a
+source there is no c_i, and s_0 = 0.
+init = "paper" (appendix B.1): recurrent matrices orthogonal, W_a and U_a N(0, 0.001^2), v and biases 0, the
+rest N(0, 0.01^2); v starts at 0 either way, so that attention begins as the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bytenmt.architectures.bahdanau.config import BahdanauConfig
+from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
+from bytenmt.layers.attention import AdditiveScore, attend, source_mask
+from bytenmt.layers.deferred_matmul import deferred
+from bytenmt.layers.dropout import drop
+from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.ngram_tables import RecentBytes
+from bytenmt.layers.recurrent import GRU, initialise, reverse
+
+
+class BahdanauMemory(NamedTuple):
+    """annotations (n, s, 2 d_hidden): h_j; keys (n, s, d_attention): U_a h_j; source_len (n,) int64;
+    first (n, d_hidden): h<-_1, zero without a source."""
+
+    annotations: Tensor
+    keys: Tensor
+    source_len: Tensor
+    first: Tensor
+
+
+class BahdanauState(NamedTuple):
+    """hidden (rows, d_hidden): s_{i-1}; recent: the last bytes read, see ByteEmbedding."""
+
+    hidden: Tensor
+    recent: RecentBytes = ()
+
+
+class BothWays(nn.Module):
+    """A layer of the encoder."""
+
+    def __init__(self, n_in: int, d: int) -> None:
+        super().__init__()
+        self.d = d
+        self.forwards = GRU(n_in, d, update="take")
+        self.backwards = GRU(n_in, d, update="take")
+
+    def forward(self, x: Tensor, src_len: Tensor) -> Tensor:
+        """x (n, s, n_in), src_len (n,) int64 -> h_j (n, s, 2 d)."""
+        zero = x.new_zeros(len(x), self.d)
+        backwards = reverse(self.backwards(reverse(x, src_len), zero), src_len)
+        return torch.cat([self.forwards(x, zero), backwards], dim=-1)
+
+
+class BahdanauEncoder(BothWays):
+    """The encoder's weights."""
+
+    def __init__(self, config: BahdanauConfig) -> None:
+        d = config.d_hidden
+        super().__init__(config.d_embedding, d)
+        self.above: Sequence[BothWays] = module_list(
+            BothWays(2 * d, d) for _ in range(config.n_encoder_layers - 1)
+        )
+        self.keys = nn.Linear(2 * config.d_hidden, config.d_attention, bias=False)  # U_a
+
+
+class BahdanauDecoder(nn.Module):
+    """The decoder's weights."""
+
+    def __init__(self, config: BahdanauConfig, embedding: ByteEmbedding) -> None:
+        super().__init__()
+        d, d_embedding = config.d_hidden, config.d_embedding
+        d_context = 2 * d if config.source else 0
+        self.start = nn.Linear(d, d) if config.source else None  # W_s
+        self.score = AdditiveScore(d, config.d_attention) if config.source else None
+        self.cell = GRU(d_embedding + d_context, d, update="take")
+        self.maxout = nn.Linear(d + d_embedding + d_context, 2 * config.d_maxout)  # U_o, V_o, C_o
+        self.output = OutputLayer(config.d_maxout, embedding, config.tie_embedding)
+
+
+class Bahdanau(Model[BahdanauMemory, BahdanauState]):
+    """Bahdanau: the equations stand in the module's docstring."""
+
+    config: BahdanauConfig
+
+    def __init__(self, config: BahdanauConfig) -> None:
+        super().__init__()
+        self.config = config
+        paper = config.init == "paper"
+        self.embedding = byte_embedding(config, 1.0)
+        self.encoder = BahdanauEncoder(config) if config.source else None
+        self.decoder: BahdanauDecoder = BahdanauDecoder(config, self.embedding)
+        initialise(self, partial(nn.init.normal_, std=0.01) if paper else None)
+        if paper and self.encoder is not None and self.decoder.score is not None:
+            nn.init.normal_(self.encoder.keys.weight, std=0.001)
+            nn.init.normal_(self.decoder.score.query.weight, std=0.001)
+
+    def encode(self, src: Tensor, src_len: Tensor) -> BahdanauMemory:
+        n = len(src)
+        zero = self.embedding.weight.new_zeros(n, self.config.d_hidden)
+        if no_source(self.config.source, src) or self.encoder is None:
+            annotations = zero.new_zeros(n, 0, 2 * self.config.d_hidden)
+            return BahdanauMemory(annotations, zero.new_zeros(n, 0, self.config.d_attention), src_len, zero)
+        annotations = self.encoder(self._drop(self.embedding(src)), src_len)
+        for layer in self.encoder.above:
+            annotations = layer(self._drop(annotations), src_len)
+        first = annotations[:, 0, self.config.d_hidden :]
+        return BahdanauMemory(annotations, self.encoder.keys(annotations), src_len, first)
+
+    def start(self, memory: BahdanauMemory, beam: int = 1) -> BahdanauState:
+        hidden = memory.first
+        if self.decoder.start is not None:
+            hidden = torch.tanh(self.decoder.start(hidden))
+        recent = self.embedding.begin(len(hidden) * beam, hidden.device)
+        return BahdanauState(hidden.repeat_interleave(beam, dim=0), recent)
+
+    def forward(
+        self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState
+    ) -> tuple[Tensor, BahdanauState]:
+        return self._read(tgt, memory, state)[:2]
+
+    def alignment(self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState) -> Tensor:
+        return torch.stack(self._read(tgt, memory, state)[2], dim=1)
+
+    def alignments(self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState) -> dict[int, Tensor]:
+        """See architectures.base.Attentive."""
+        return {1: self.alignment(tgt, memory, state)}
+
+    def _read(
+        self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState
+    ) -> tuple[Tensor, BahdanauState, list[Tensor]]:
+        """forward, and each column's attention weights (rows, s)."""
+        n = len(memory.keys)
+        d, d_embedding = self.config.d_hidden, self.config.d_embedding
+        mask = source_mask(memory.source_len, memory.keys.shape[1])
+        cell = self.decoder.cell
+        x = self._drop(self.embedding(tgt, state.recent))
+        recent = self.embedding.advance(state.recent, tgt)
+        if self.decoder.score is None:
+            after = cell(x, state.hidden)
+            before = torch.cat([state.hidden[:, None], after[:, :-1]], dim=1)
+            return self._written(before, after, [x]), BahdanauState(after[:, -1], recent), []
+        input_share = F.linear(x.transpose(0, 1), cell.input.weight[:, :d_embedding], cell.input.bias)
+        context_share = deferred(cell.input.weight[:, d_embedding:])
+        values = deferred(memory.annotations.mT)
+        step, score = cell.stepper(), self.decoder.score.stepper(memory.keys)
+        h = state.hidden
+        states, contexts, alphas = list[Tensor](), list[Tensor](), list[Tensor]()
+        for x_t in input_share:
+            context, alpha = attend(score(h.view(n, -1, d)), values, mask)
+            context = context.reshape(len(h), 2 * d)
+            alphas.append(alpha.flatten(0, 1))
+            h = step(x_t + context_share(context), h)
+            states.append(h)
+            contexts.append(context)
+        after, seen = torch.stack(states, dim=1), [x, torch.stack(contexts, dim=1)]
+        before = torch.cat([state.hidden[:, None], after[:, :-1]], dim=1)
+        return self._written(before, after, seen), BahdanauState(h, recent), alphas
+
+    def _written(self, before: Tensor, after: Tensor, seen: list[Tensor]) -> Tensor:
+        """Logits (rows, t, 256) from s_{i-1} and s_i (rows, t, d_hidden) and what else the read-out sees."""
+        read = before if self.config.read_out == "previous" else after
+        maxout = self.decoder.maxout(torch.cat([read, *seen], dim=-1)).unflatten(-1, (-1, 2)).amax(dim=-1)
+        logits: Tensor = self.decoder.output(self._drop(maxout))
+        return logits
+
+    def reorder(self, state: BahdanauState, parents: Tensor) -> BahdanauState:
+        return BahdanauState(state.hidden[parents], self.embedding.reorder(state.recent, parents))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return drop(x, self.config.dropout, self.training)

@@ -1,0 +1,64 @@
+"""Additive attention as programs of the CPU engine: model.py has the equations, and the names of the
+parameters."""
+
+from __future__ import annotations
+
+from bytenmt.architectures.bahdanau.config import BahdanauConfig
+from bytenmt.architectures.model_program import ModelProgram, ModelWriter
+from bytenmt.program.instructions import Gru, Op, RowKind
+from bytenmt.program.layers import gru_scan, gru_step, maxout
+
+
+def write_program(config: BahdanauConfig, writer: ModelWriter) -> ModelProgram:
+    """Write the encoder and the decode step."""
+    d, d_embedding = config.d_hidden, config.d_embedding
+    if config.source:
+        _write_encoder(config, writer)
+
+    step = writer.begin_step()
+    d_context = 2 * d if config.source else 0
+    seen = step.register(d + d_embedding + d_context)  # s, e(y), c: what the maxout reads
+    before = seen.part(0, d)
+    x = seen.part(d, d_embedding + d_context)
+    writer.embed(step, x.part(0, d_embedding))
+    if config.source:
+        step.emit(Op.READ_STATE, before, k=0)
+        query = step.register(config.d_attention)
+        step.linear(query, before, "decoder.score.query.weight")
+        v = step.vector("decoder.score.v", config.d_attention)
+        step.emit(Op.ATTEND_ADDITIVE, x.part(d_embedding, d_context), query, w=v, m=0, v=1)
+    after = step.register(d)
+    gru_step(step, after, before, x, "decoder.cell", Gru.UPDATE_TAKES, None if config.source else 0)
+    step.emit(Op.WRITE_STATE, a=after, k=0)
+    if config.read_out == "current":
+        step.emit(Op.COPY, before, after)
+    maxed = maxout(step, seen, "decoder.maxout", config.d_maxout)
+    return writer.program(
+        writer.output(maxed),
+        states=(d,),
+        items=(config.d_attention, 2 * d) if config.source else (),
+    )
+
+
+def _write_encoder(config: BahdanauConfig, writer: ModelWriter) -> None:
+    """Write the encoder, up to keys, annotations and the decoder's first state."""
+    encode, d = writer.encode, config.d_hidden
+    x = encode.register(config.d_embedding)
+    writer.embed(encode, x)
+    for layer in range(config.n_encoder_layers):
+        name = f"encoder.above.{layer - 1}" if layer else "encoder"
+        annotations = encode.register(2 * d)
+        forwards, backwards = annotations.part(0, d), annotations.part(d, d)
+        gru_scan(encode, x, f"{name}.forwards", d, Gru.UPDATE_TAKES, states=forwards)
+        _, first_state = gru_scan(
+            encode, x, f"{name}.backwards", d, Gru.UPDATE_TAKES, states=backwards, backwards=True
+        )
+        x = annotations
+    keys = encode.register(config.d_attention)
+    encode.linear(keys, annotations, "encoder.keys.weight")
+    encode.emit(Op.KEEP_EXPONENTIAL, a=keys, k=0)
+    encode.emit(Op.KEEP, a=annotations, k=1)
+    hidden = encode.register(d)
+    encode.linear(hidden, first_state, "decoder.start.weight", "decoder.start.bias", rows=RowKind.SENTENCES)
+    encode.emit(Op.TANH, hidden, rows=RowKind.SENTENCES)
+    encode.emit(Op.KEEP_STATE, a=hidden, k=0, rows=RowKind.SENTENCES)

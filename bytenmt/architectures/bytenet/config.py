@@ -1,0 +1,158 @@
+"""The configuration of ByteNet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+
+from msgspec import Meta
+from msgspec.structs import fields, replace
+
+from bytenmt.architectures.section import (
+    MOST_LAYERS,
+    Dilations,
+    Kernel,
+    Layers,
+    ModelSection,
+    Net,
+    Nets,
+    OwnLayers,
+    Width,
+    check_receptive_field,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+FITTED = ("unfolding_factor", "unfolding_offset")  # the options that unfolding = "fit" finds
+
+
+class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
+    """Dilated convolutions stacked on the encoder (Kalchbrenner et al. 2016)."""
+
+    is_convolutional: ClassVar[bool] = True
+
+    d_channels: Width  # the paper's d: inside a block; 2d between blocks
+    n_sets: Layers  # of both sides, where they have no number of their own
+    n_encoder_sets: OwnLayers = 0
+    n_decoder_sets: OwnLayers = 0
+    # Layers of gated recurrent units, 2d wide and as many as there would be sets, in place of the blocks.
+    recurrent: Literal["none", "decoder", "both"] = "none"
+    dilations: Dilations = (1, 2, 4, 8, 16)  # []: where no net is convolutional
+    encoder_dilations: Dilations = ()  # []: dilations
+    kernel_width: Kernel = 3
+    block: Literal["relu", "multiplicative"] = "relu"
+    # "fit": a and b are found in the training pairs, and stand below in the run's own configuration.
+    unfolding: Literal["given", "fit"] = "given"
+    unfolding_factor: Annotated[float, Meta(gt=0.0, le=16.0)] = 1.2  # a of |t^| = a|s| + b
+    unfolding_offset: Annotated[int, Meta(ge=0, le=1 << 12)] = 0  # b, in bytes
+    # How the encoder's column joins the decoder's input: d channels beside d, or 2d added to 2d.
+    stacking: Literal["concat", "add"] = "concat"
+    # Times which the columns are as large when training starts; part of the first weights alone.
+    encoder_scale: Annotated[float, Meta(gt=0.0, le=100.0)] = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.source:
+            ignored = {
+                "n_encoder_sets": self.n_encoder_sets,
+                "encoder_dilations": self.encoder_dilations,
+                "unfolding": self.unfolding != "given",
+                "stacking": self.stacking != "concat",
+                "encoder_scale": self.encoder_scale != 1,
+            }
+            for name in (name for name, given in ignored.items() if given):
+                raise ValueError(f"{name} would be ignored without a source: leave it out")
+        self._check_recurrent()
+        for side, schedule in (("encoder", self.encoder_schedule), ("decoder", self.decoder_schedule)):
+            if len(schedule) > MOST_LAYERS:
+                raise ValueError(
+                    f"n_sets times the dilations are {len(schedule)} blocks in the {side}:"
+                    f" expected {MOST_LAYERS} or fewer"
+                )
+            check_receptive_field((self.kernel_width - 1) * sum(schedule))
+
+    def _check_recurrent(self) -> None:
+        """Raise ValueError for options of convolutions where no net has some."""
+        if self.recurrent == "both" and not self.source:
+            raise ValueError('recurrent = "both" has but a decoder without a source: set "decoder"')
+        if self.recurrent == "none" or self.recurrent == "decoder" and self.source:
+            if not self.dilations:
+                raise ValueError("dilations is empty: give one or more")
+            return
+        where = f'with recurrent = "{self.recurrent}"' + ("" if self.source else " and without a source")
+        if self.dilations:
+            raise ValueError(f"dilations would be ignored {where}: set it to []")
+        for name, told, default in (
+            ("encoder_dilations", "[]", ()),
+            ("kernel_width", "3", 3),
+            ("block", '"relu"', "relu"),
+        ):
+            if getattr(self, name) != default:
+                raise ValueError(f"{name} would be ignored {where}: set it to {told}")
+
+    @property
+    def encoder_recurrence(self) -> int:
+        """Recurrent layers of the encoder."""
+        return (self.n_encoder_sets or self.n_sets) if self.recurrent == "both" else 0
+
+    @property
+    def decoder_recurrence(self) -> int:
+        """Recurrent layers of the decoder."""
+        return 0 if self.recurrent == "none" else self.n_decoder_sets or self.n_sets
+
+    @property
+    def encoder_schedule(self) -> tuple[int, ...]:
+        """The dilation of each block of the encoder; empty without a source, and where it is recurrent."""
+        n_sets = (self.n_encoder_sets or self.n_sets) if self.source and self.recurrent != "both" else 0
+        return (self.encoder_dilations or self.dilations) * n_sets
+
+    @property
+    def decoder_schedule(self) -> tuple[int, ...]:
+        """The dilation of each block of the decoder; empty where it is recurrent."""
+        return () if self.recurrent != "none" else self.dilations * (self.n_decoder_sets or self.n_sets)
+
+    @property
+    def d_column(self) -> int:
+        """Channels of an encoder column."""
+        return self.d_channels * (2 if self.stacking == "add" else 1)
+
+    @property
+    def d_read(self) -> int:
+        """Channels of what the decoder reads of a byte, 2d together with the column that stands beside it."""
+        return self.d_channels * (1 if self.source and self.stacking == "concat" else 2)
+
+    @property
+    def is_serial(self) -> bool:
+        return self.recurrent != "none"
+
+    @property
+    def full_name(self) -> str:
+        return f'bytenet with recurrent = "{self.recurrent}"' if self.is_serial else "bytenet"
+
+    @property
+    def needs_fit(self) -> bool:
+        return self.unfolding == "fit"
+
+    def check_fit(self) -> None:
+        for field in fields(self):
+            if self.needs_fit and field.name in FITTED and getattr(self, field.name) != field.default:
+                raise ValueError(f'{field.name} would be ignored with model.unfolding = "fit": drop one')
+
+    def fit(
+        self, source_lengths: npt.NDArray[np.generic], target_lengths: npt.NDArray[np.generic]
+    ) -> tuple[Self, str]:
+        """Replace unfolding = "fit" by the a and b that it stands for, as given ones: so the run stays the
+        same whatever text it is shown later."""
+        from bytenmt.architectures.bytenet.unfolding import fit_unfolding  # here: it imports NumPy
+
+        line = fit_unfolding(source_lengths, target_lengths)
+        given = {"unfolding_factor": line.factor, "unfolding_offset": line.offset}
+        return replace(self, unfolding="given", **given), f"unfolding: {line}"
+
+    def nets(self) -> Nets:
+        schedule = self.encoder_schedule  # empty where the encoder is recurrent
+        reach = (self.kernel_width - 1) * sum(schedule) + self.ngram_reach
+        encoder = Net(len(schedule) or self.n_encoder_sets or self.n_sets, 1 + reach if schedule else None)
+        n_layers = len(self.decoder_schedule) or self.n_decoder_sets or self.n_sets
+        return Nets(encoder, Net(n_layers), "column")

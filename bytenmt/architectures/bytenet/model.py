@@ -1,0 +1,276 @@
+"""ByteNet: Kalchbrenner et al. 2016 (1610.10099).
+
+Blocks of 2d channels, LN over the channels of one position:
+
+    x + W_3 ReLU(LN(conv(ReLU(LN(W_1 ReLU(LN(x)))))))         1x1 2d->d, 1xk dilation r d->d, 1x1 d->2d
+    x + W_3 MU(LN(MU_r(LN(W_1 ReLU(LN(x))))))             the language model's: block = "multiplicative"
+    MU(h) = g_1 tanh(g_2 h + g_3 u),  g_i = sigma(W_i * h),  u = tanh(W_4 * h)   MU_r: 1xk, dilation r
+
+centred in the encoder, causal in the decoder, dilations repeated in sets. What is certain of the paper's
+multiplicative block is the order of its maps; the places of its second and third LN are ours. The decoder is
+stacked on the encoder: position i reads [e(y_{i-1}) ; encoder column i], d channels each, or their sum in 2d
+channels (stacking = "add"); the paper leaves open which. Dynamic unfolding (section 3.2): the encoder emits
+|t^| = ceil(a |s| + b) columns for a source of |s| bytes, EOS counted, reading EOS where the source has ended;
+past |t^| the decoder reads zero. Two-layer head: W_o ReLU(W x). Without a source position i reads e(y_{i-1})
+alone, mapped to all 2d channels.
+
+Recurrent ByteNets (the paper's first version): in the decoder, or in both nets, layers of 2d gated recurrent
+units from a state of zero take the place of the blocks; column i still stands over position i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
+from bytenmt.architectures.bytenet.config import ByteNetConfig
+from bytenmt.layers.attention import source_mask
+from bytenmt.layers.convolution import Clock, Convolution, Taps, ring_capacity
+from bytenmt.layers.dropout import drop
+from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.fused_norm import norm_relu
+from bytenmt.layers.ngram_tables import RecentBytes
+from bytenmt.layers.recurrent import GRU, initialise
+from bytenmt.utf8 import EOS
+
+
+class ByteNetMemory(NamedTuple):
+    """columns (n, u + 1, d or 2d): encoder columns, zero from a row's |t^| on, (n, 0, d) in a model without a
+    source; unfolded_len (n,) int64: |t^|."""
+
+    columns: Tensor
+    unfolded_len: Tensor
+
+
+class ByteNetState(NamedTuple):
+    """clock: positions and ancestors; rings: one (rows, capacity, d) a block, inputs of its convolution;
+    hidden: one (rows, 2d) a recurrent layer; recent: the last bytes read, see ByteEmbedding."""
+
+    clock: Clock
+    rings: tuple[Tensor, ...]
+    hidden: tuple[Tensor, ...]
+    recent: RecentBytes = ()
+
+
+class ResidualBlock(nn.Module):
+    """The residual block with ReLUs (section 3.5, figure 3 left)."""
+
+    def __init__(self, d: int, kernel_width: int, dilation: int, dropout: float) -> None:
+        super().__init__()
+        self.norm_in = nn.LayerNorm(2 * d)
+        self.reduce = nn.Linear(2 * d, d)
+        self.norm_mid = nn.LayerNorm(d)
+        self.convolution = Convolution(d, d, kernel_width, dilation)
+        self.norm_out = nn.LayerNorm(d)
+        self.expand = nn.Linear(d, 2 * d)
+        self.dropout = dropout
+
+    def centred(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x (n, s, 2d), mask (n, s) bool -> (n, s, 2d)."""
+        return x + self._after(self.convolution.centred(self._before(x), mask))
+
+    def causal(self, x: Tensor, ring: Tensor, taps: Taps) -> tuple[Tensor, Tensor]:
+        """x (rows, t, 2d), ring (rows, capacity, d) -> (rows, t, 2d) and the ring after."""
+        h, ring = self.convolution.causal(self._before(x), ring, taps)
+        return x + self._after(h), ring
+
+    def _before(self, x: Tensor) -> Tensor:
+        return norm_relu(self.norm_mid, self.reduce(norm_relu(self.norm_in, x)))
+
+    def _after(self, h: Tensor) -> Tensor:
+        h = self.expand(norm_relu(self.norm_out, h))
+        return drop(h, self.dropout, self.training)
+
+
+class MultiplicativeBlock(nn.Module):
+    """The residual block with multiplicative units (figure 3 right)."""
+
+    STACKED: ClassVar = {"convolution": 4, "unit": 4}  # maps that stand on one another in a weight
+
+    def __init__(self, d: int, kernel_width: int, dilation: int, dropout: float) -> None:
+        super().__init__()
+        self.norm_in = nn.LayerNorm(2 * d)
+        self.reduce = nn.Linear(2 * d, d)
+        self.norm_mid = nn.LayerNorm(d)
+        std = (1 / (kernel_width * d)) ** 0.5
+        self.convolution = Convolution(d, 4 * d, kernel_width, dilation, std=std)
+        self.norm_out = nn.LayerNorm(d)
+        self.unit = nn.Linear(d, 4 * d)
+        self.expand = nn.Linear(d, 2 * d)
+        self.dropout = dropout
+
+    def centred(self, x: Tensor, mask: Tensor) -> Tensor:
+        """x (n, s, 2d), mask (n, s) bool -> (n, s, 2d)."""
+        h = self._before(x)
+        return x + self._after(h, self.convolution.centred(h, mask))
+
+    def causal(self, x: Tensor, ring: Tensor, taps: Taps) -> tuple[Tensor, Tensor]:
+        """x (rows, t, 2d), ring (rows, capacity, d) -> (rows, t, 2d) and the ring after."""
+        h = self._before(x)
+        gates, ring = self.convolution.causal(h, ring, taps)
+        return x + self._after(h, gates), ring
+
+    def _before(self, x: Tensor) -> Tensor:
+        normed: Tensor = self.norm_mid(self.reduce(norm_relu(self.norm_in, x)))
+        return normed
+
+    def _after(self, h: Tensor, gates: Tensor) -> Tensor:
+        """h (rows, t, d) and the first unit's maps of it, (rows, t, 4d) -> (rows, t, 2d)."""
+        h = self.norm_out(multiplicative(h, gates))
+        h = self.expand(multiplicative(h, self.unit(h)))
+        return drop(h, self.dropout, self.training)
+
+
+def multiplicative(h: Tensor, gates: Tensor) -> Tensor:
+    """h (..., d) and gates (..., 4d), g_1, g_2, g_3 and u before their functions -> (..., d)."""
+    d = h.shape[-1]
+    g_1, g_2, g_3 = torch.sigmoid(gates[..., : 3 * d]).chunk(3, dim=-1)
+    return g_1 * torch.tanh(g_2 * h + g_3 * torch.tanh(gates[..., 3 * d :]))
+
+
+Block = ResidualBlock | MultiplicativeBlock
+BLOCKS: dict[str, type[Block]] = {"relu": ResidualBlock, "multiplicative": MultiplicativeBlock}
+
+
+def _blocks(config: ByteNetConfig, dilations: Sequence[int]) -> Sequence[Block]:
+    return module_list(
+        BLOCKS[config.block](config.d_channels, config.kernel_width, r, config.dropout) for r in dilations
+    )
+
+
+def _recurrent(config: ByteNetConfig, n_layers: int) -> Sequence[GRU]:
+    """Layers in place of the blocks."""
+    layers = module_list(GRU(2 * config.d_channels, 2 * config.d_channels) for _ in range(n_layers))
+    for layer in layers:
+        initialise(layer)
+    return layers
+
+
+class ByteNetEncoder(nn.Module):
+    """The encoder's weights."""
+
+    def __init__(self, config: ByteNetConfig) -> None:
+        super().__init__()
+        self.input = nn.Linear(config.d_embedding, 2 * config.d_channels)
+        self.blocks = _blocks(config, config.encoder_schedule)
+        self.layers = _recurrent(config, config.encoder_recurrence)
+        self.output = nn.Linear(2 * config.d_channels, config.d_column)
+        with torch.no_grad():
+            for part in self.output.parameters():
+                part.mul_(config.encoder_scale)
+
+
+class ByteNetDecoder(nn.Module):
+    """The decoder's weights."""
+
+    def __init__(self, config: ByteNetConfig, embedding: ByteEmbedding) -> None:
+        super().__init__()
+        self.input = nn.Linear(config.d_embedding, config.d_read)
+        self.blocks = _blocks(config, config.decoder_schedule)
+        self.layers = _recurrent(config, config.decoder_recurrence)
+        self.head = nn.Linear(2 * config.d_channels, 2 * config.d_channels)
+        self.output = OutputLayer(2 * config.d_channels, embedding, config.tie_embedding)
+
+
+class ByteNet(Model[ByteNetMemory, ByteNetState]):
+    """ByteNet: the equations stand in the module's docstring."""
+
+    config: ByteNetConfig
+
+    def __init__(self, config: ByteNetConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.dilations = config.decoder_schedule
+        # Of the encoder columns' size: beside them a smaller embedding drowns in the first layer norm.
+        self.embedding = byte_embedding(config, std=1.0)
+        self.encoder = ByteNetEncoder(config) if config.source else None
+        self.decoder: ByteNetDecoder = ByteNetDecoder(config, self.embedding)
+
+    def unfolded_len(self, src_len: Tensor) -> Tensor:
+        """|t^| of each sentence: (n,) int64 -> (n,) int64. A function of the sentence alone."""
+        config = self.config
+        columns = config.unfolding_factor * src_len.double() + config.unfolding_offset
+        # A hair less, so that 1.2 * 15 in binary is 18 columns, not 19.
+        return torch.where(src_len > 0, (columns - 1e-9).ceil().long(), 0)
+
+    def encode(self, src: Tensor, src_len: Tensor) -> ByteNetMemory:
+        n, s = src.shape
+        unfolded_len = self.unfolded_len(src_len)
+        if self.encoder is None:
+            no_source(self.config.source, src)
+            nothing = self.embedding.weight.new_zeros(n, 0, self.config.d_channels)
+            return ByteNetMemory(nothing, unfolded_len)
+        if s == 0:
+            zero = self.embedding.weight.new_zeros(n, 1, self.config.d_column)
+            return ByteNetMemory(zero, unfolded_len)
+        real_len = torch.maximum(src_len, unfolded_len)
+        width = max(s, int(real_len.max()))
+        src = F.pad(src, (0, width - s), value=EOS)
+        src = torch.where(source_mask(src_len, width), src, EOS)
+        mask = source_mask(real_len, width)
+        x = self.encoder.input(self.embedding(src))
+        for block in self.encoder.blocks:
+            x = block.centred(x, mask)
+        for layer in self.encoder.layers:
+            x = self._drop(layer(x, x.new_zeros(n, x.shape[2])))
+        columns = self.encoder.output(x) * source_mask(unfolded_len, width)[:, :, None]
+        return ByteNetMemory(F.pad(columns, (0, 0, 0, 1)), unfolded_len)
+
+    def start(self, memory: ByteNetMemory, beam: int = 1, drafted: int = 0) -> ByteNetState:
+        config, columns = self.config, memory.columns
+        rows, d, n_layers = len(columns) * beam, config.d_channels, config.decoder_recurrence
+        if n_layers and drafted:
+            raise ValueError(f"{drafted} drafted columns: a recurrent decoder takes none back")
+        sizes = [ring_capacity(config.kernel_width, r) + drafted for r in self.dilations]
+        clock = Clock.start(rows, max(sizes, default=1), columns.device)
+        rings = tuple(columns.new_zeros(rows, size, d) for size in sizes)
+        hidden = tuple(columns.new_zeros(rows, 2 * d) for _ in range(n_layers))
+        recent = self.embedding.begin(rows, columns.device, drafted)
+        return ByteNetState(clock, rings, hidden, recent)
+
+    def forward(self, tgt: Tensor, memory: ByteNetMemory, state: ByteNetState) -> tuple[Tensor, ByteNetState]:
+        rows, t = tgt.shape
+        clock = state.clock
+        x = self.decoder.input(self.embedding(tgt, state.recent))
+        if self.config.source:
+            columns = self._columns(memory, clock.positions(t)).to(x.dtype)
+            x = x + columns if self.config.stacking == "add" else torch.cat([x, columns], dim=-1)
+        k, rings, hidden = self.config.kernel_width, [], []
+        drafted = state.rings[0].shape[1] - ring_capacity(k, self.dilations[0]) if state.rings else 0
+        taps = {r: Taps.of(clock, t, k, r, drafted) for r in dict.fromkeys(self.dilations)}
+        for block, ring in zip(self.decoder.blocks, state.rings, strict=True):
+            x, ring = block.causal(x, ring, taps[block.convolution.dilation])
+            rings.append(ring)
+        for layer, h in zip(self.decoder.layers, state.hidden, strict=True):
+            x = layer(x, h)
+            hidden.append(x[:, -1])
+            x = self._drop(x)
+        logits: Tensor = self.decoder.output(torch.relu(self.decoder.head(x)))
+        recent = self.embedding.advance(state.recent, tgt)
+        return logits, ByteNetState(clock.advance(t), tuple(rings), tuple(hidden), recent)
+
+    def reorder(self, state: ByteNetState, parents: Tensor) -> ByteNetState:
+        hidden = tuple(h[parents] for h in state.hidden)
+        recent = self.embedding.reorder(state.recent, parents)
+        return state._replace(clock=state.clock.reorder(parents), hidden=hidden, recent=recent)
+
+    def rewind(self, state: ByteNetState, columns: Tensor) -> ByteNetState:
+        """See base.Drafting."""
+        recent = self.embedding.rewind(state.recent, columns)
+        return state._replace(clock=state.clock.rewind(columns), recent=recent)
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return drop(x, self.config.dropout, self.training)
+
+    def _columns(self, memory: ByteNetMemory, positions: Tensor) -> Tensor:
+        """The encoder column of each position: positions (rows, t) int64 -> (rows, t, d or 2d)."""
+        n = len(memory.columns)
+        rows, t = positions.shape
+        index = torch.minimum(positions.view(n, -1), memory.unfolded_len[:, None])
+        sentence = torch.arange(n, device=index.device)[:, None]
+        return memory.columns[sentence, index].view(rows, t, -1)

@@ -1,0 +1,163 @@
+"""The configuration of convolutional sequence-to-sequence models."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from bytenmt.architectures.section import (
+    MOST_LAYERS,
+    Dilations,
+    Kernel,
+    ModelSection,
+    Net,
+    Nets,
+    Width,
+    check_receptive_field,
+)
+
+ConvLayer = tuple[Width, Kernel]  # channels, kernel width
+ConvLayers = Annotated[tuple[ConvLayer, ...], Meta(max_length=MOST_LAYERS)]
+AttentionLayers = Annotated[
+    tuple[Annotated[int, Meta(ge=0, lt=MOST_LAYERS)], ...], Meta(max_length=MOST_LAYERS)
+]
+LARGEST_TABLE = 1 << 25  # numbers of a table that no weights file holds
+
+
+class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
+    """Gated convolutions with attention in the decoder's layers (Gehring et al. 2017), and the encoders of
+    Gehring et al. 2016 in place of the gated one."""
+
+    is_convolutional: ClassVar[bool] = True
+
+    encoder_layers: ConvLayers = ()  # of "conv" those that make the keys
+    decoder_layers: Annotated[ConvLayers, Meta(min_length=1)]
+    encoder_dilations: Dilations = ()  # one a layer of encoder_layers; []: none is dilated
+    decoder_dilations: Dilations = ()  # one a layer of decoder_layers; []: none is dilated
+    # "pooling": the mean of each byte's neighbours, without weights; "conv": two stacks of tanh layers, one
+    # that makes keys and one that makes values.
+    encoder: Literal["gated", "pooling", "conv"] = "gated"
+    value_layers: ConvLayers = ()  # of "conv", those that make the values
+    pooling_width: Kernel = 5  # bytes that "pooling" takes the mean of
+    positions: Literal["learned", "sinusoidal", "off"] = "learned"
+    n_positions: Annotated[int, Meta(ge=0, le=1 << 20)] = (
+        4096  # rows of the position tables, the last one shared by all beyond; 0: none
+    )
+    # The layers of the decoder that attend, the lowest one is 0; []: all of them.
+    attention_layers: AttentionLayers = ()
+    attention_scaling: Literal["sqrt", "none"] = "sqrt"  # times the root of the source's bytes
+    weight_norm: bool = True  # weights as direction and length, everywhere but in tables
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.source:
+            self._check_encoder()
+        elif self.encoder_layers:
+            raise ValueError("encoder_layers would be ignored without a source: set it to []")
+        for name, ignored in self._ignored().items():
+            if ignored is not None:
+                raise ValueError(f"{name} would be ignored {ignored}: leave it out")
+        for side, layers in (("encoder", self.encoder_layers), ("decoder", self.decoder_layers)):
+            dilations = self.encoder_dilations if side == "encoder" else self.decoder_dilations
+            if dilations and len(dilations) != len(layers):
+                raise ValueError(
+                    f"{side}_dilations has {len(dilations)} numbers for {len(layers)} {side}_layers:"
+                    " give one a layer, or [] for none"
+                )
+        self._check_attention()
+        if self.positions == "sinusoidal" and not self.n_positions:
+            raise ValueError('n_positions = 0 leaves no row for positions = "sinusoidal": raise it')
+        if self.positions == "sinusoidal" and self.n_positions * self.d_embedding > LARGEST_TABLE:
+            raise ValueError(
+                f"n_positions times d_embedding is over {LARGEST_TABLE:,}: lower one of them,"
+                ' positions = "sinusoidal" are computed in advance'
+            )
+        check_receptive_field(sum((k - 1) * r for _, k, r in self.decoder_stack))
+        if self.encoder_dilations:
+            check_receptive_field(sum((k - 1) * r for _, k, r in self.encoder_stack))
+
+    def _check_encoder(self) -> None:
+        """Raise ValueError where an encoder lacks its layers, or has some that it would ignore."""
+        if self.encoder == "pooling":
+            if self.encoder_layers:
+                raise ValueError('encoder_layers would be ignored with encoder = "pooling": set it to []')
+            return
+        if not self.encoder_layers:
+            raise ValueError("encoder_layers is empty: give a layer or more")
+        if self.encoder == "conv" and not self.value_layers:
+            raise ValueError('value_layers is empty: encoder = "conv" needs a layer or more')
+
+    def _ignored(self) -> dict[str, str | None]:
+        """Where options would be ignored that are given, by their names; None of others."""
+        alone = None if self.source else "without a source"
+        elsewhere = alone or f'with encoder = "{self.encoder}"'
+        return {
+            "encoder": alone if self.encoder != "gated" else None,
+            "attention_layers": alone if self.attention_layers else None,
+            "attention_scaling": alone if self.attention_scaling != "sqrt" else None,
+            "value_layers": elsewhere if self.value_layers and self.encoder != "conv" else None,
+            "pooling_width": elsewhere if self.pooling_width != 5 and self.encoder != "pooling" else None,
+            "encoder_dilations": elsewhere if self.encoder_dilations and not self.encoder_layers else None,
+        }
+
+    def _check_attention(self) -> None:
+        """Raise ValueError for layers that are not there, or not in order."""
+        for one in self.attention_layers:
+            if one >= len(self.decoder_layers):
+                raise ValueError(
+                    f"attention_layers has {one}, but decoder_layers are 0 to {len(self.decoder_layers) - 1}"
+                )
+        if list(self.attention_layers) != sorted(set(self.attention_layers)):
+            raise ValueError("attention_layers: expected each layer once, the lowest first")
+
+    @property
+    def encoder_stack(self) -> tuple[tuple[int, int, int], ...]:
+        """Channels, kernel width and dilation of each layer of the encoder, or of its keys."""
+        return _stack(self.encoder_layers, self.encoder_dilations)
+
+    @property
+    def value_stack(self) -> tuple[tuple[int, int, int], ...]:
+        """The same of the layers that make the values."""
+        return _stack(self.value_layers, ())
+
+    @property
+    def decoder_stack(self) -> tuple[tuple[int, int, int], ...]:
+        """The same of the decoder."""
+        return _stack(self.decoder_layers, self.decoder_dilations)
+
+    @property
+    def attends(self) -> tuple[bool, ...]:
+        """Of each layer of the decoder, whether it attends."""
+        chosen = self.attention_layers or range(len(self.decoder_layers))
+        return tuple(self.source and one in chosen for one in range(len(self.decoder_layers)))
+
+    @property
+    def position_kind(self) -> Literal["learned", "sinusoidal", "off"]:
+        """Of the positions, a table without rows taken for none."""
+        return self.positions if self.n_positions else "off"
+
+    @property
+    def has_attention(self) -> bool:
+        return self.source
+
+    def nets(self) -> Nets:
+        pooling = ((self.d_embedding, self.pooling_width, 1),)
+        keys = pooling if self.encoder == "pooling" else self.encoder_stack
+        stacks = [keys, self.value_stack] if self.encoder == "conv" else [keys]
+        # Each convolution looks half of its reach to the left, of an odd one the longer half to the right.
+        reaches = [[(width - 1) * dilation for _, width, dilation in stack] for stack in stacks]
+        left = max(sum(reach // 2 for reach in stack) for stack in reaches)
+        right = max(sum(reach - reach // 2 for reach in stack) for stack in reaches)
+        n_layers = 0 if self.encoder == "pooling" else max(map(len, stacks))
+        # Other encoders than "conv" pass the embeddings on as values.
+        below = min(map(len, stacks)) if self.encoder == "conv" else 0
+        above = self.attends[::-1].index(True) if self.source else 0
+        encoder = Net(n_layers, left + 1 + right + self.ngram_reach)
+        return Nets(encoder, Net(len(self.decoder_layers)), "attention", below + above)
+
+
+def _stack(layers: tuple[ConvLayer, ...], dilations: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+    """Each layer together with its dilation."""
+    each = dilations or (1,) * len(layers)
+    return tuple((width, kernel, dilation) for (width, kernel), dilation in zip(layers, each, strict=True))

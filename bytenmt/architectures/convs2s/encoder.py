@@ -1,0 +1,122 @@
+"""The three encoders of a ConvS2S: gated convolutions (Gehring et al. 2017, section 3.1), a pooling one and
+two stacks of convolutions, one for keys and one for values (Gehring et al. 2016, section 3).
+
+    gated:    z^0 = Lin(e);  z^l = (GLU(conv(z^{l-1})) + z^{l-1}) sqrt(1/2);  z = Lin(z^L);  keys z,
+              values (z + e) sqrt(1/2)
+    pooling:  z_j = (1/k) sum_{|t| <= k/2} e_{j+t};  keys z, values e
+    conv:     y^l = tanh(conv(y^{l-1}) + y^{l-1}), y^0 = e;  keys CNN-a(e), values CNN-c(e)
+
+e comes with its position. Of "conv" a width that is not the embedding's is reached and left by a linear map.
+Knows no decoder.
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+
+from bytenmt.architectures.base import module_list
+from bytenmt.architectures.convs2s.config import ConvS2SConfig
+from bytenmt.layers.convolution import scaled_linear
+from bytenmt.layers.embedding import PositionEmbedding, SinusoidalPositions
+from bytenmt.layers.residual_convolution import HALF, GatedLayer, TanhLayer, pooled
+
+Layers = tuple[tuple[int, int, int], ...]  # channels, kernel width, dilation
+
+
+class GatedEncoder(nn.Module):
+    """The encoder's weights."""
+
+    def __init__(self, config: ConvS2SConfig) -> None:
+        super().__init__()
+        f, keep, norm = config.d_embedding, 1 - config.dropout, config.weight_norm
+        self.positions = position_table(config)
+        widths = [config.encoder_layers[0][0], *(width for width, _ in config.encoder_layers)]
+        self.input = scaled_linear(f, widths[0], math.sqrt(keep / f), norm)
+        self.layers = module_list(
+            GatedLayer(d_input, width, kernel_width, config.dropout, dilation, norm)
+            for d_input, (width, kernel_width, dilation) in zip(widths, config.encoder_stack, strict=False)
+        )
+        self.output = scaled_linear(widths[-1], f, math.sqrt(1 / widths[-1]), norm)
+
+    def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
+        """e (n, s, d_embedding), mask (n, s) bool, true on real columns -> keys and values, each as e.
+        gradient: the factor of that into the stack."""
+        z = self.input(e)
+        for layer in self.layers:
+            z = layer.centred(z, mask)
+        z = scale_gradient(self.output(z), gradient)
+        return z, (z + e) * HALF
+
+
+class PoolingEncoder(nn.Module):
+    """The mean of the neighbours: no weights but positions."""
+
+    def __init__(self, config: ConvS2SConfig) -> None:
+        super().__init__()
+        self.positions = position_table(config)
+        self.width = config.pooling_width
+
+    def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
+        """See GatedEncoder; there is no stack whose gradient would be scaled."""
+        return pooled(e, mask, self.width), e
+
+
+class TanhStack(nn.Module):
+    """CNN-a or CNN-c."""
+
+    def __init__(self, config: ConvS2SConfig, layers: Layers) -> None:
+        super().__init__()
+        f, keep, norm = config.d_embedding, 1 - config.dropout, config.weight_norm
+        first, last = layers[0][0], layers[-1][0]
+        self.input = None if first == f else scaled_linear(f, first, math.sqrt(keep / f), norm)
+        widths = [first, *(width for width, _, _ in layers)]
+        self.layers = module_list(
+            TanhLayer(d_input, width, kernel_width, config.dropout, dilation, norm)
+            for d_input, (width, kernel_width, dilation) in zip(widths, layers, strict=False)
+        )
+        self.output = None if last == f else scaled_linear(last, f, math.sqrt(1 / last), norm)
+
+    def forward(self, e: Tensor, mask: Tensor) -> Tensor:
+        """e (n, s, d_embedding), mask (n, s) bool -> as e."""
+        y = e if self.input is None else self.input(e)
+        for layer in self.layers:
+            y = layer.centred(y, mask)
+        return y if self.output is None else self.output(y)
+
+
+class TwoStackEncoder(nn.Module):
+    """A stack for the keys and one for the values."""
+
+    def __init__(self, config: ConvS2SConfig) -> None:
+        super().__init__()
+        self.positions = position_table(config)
+        self.keys = TanhStack(config, config.encoder_stack)
+        self.values = TanhStack(config, config.value_stack)
+
+    def forward(self, e: Tensor, mask: Tensor, gradient: float) -> tuple[Tensor, Tensor]:
+        """See GatedEncoder; the gradients into both stacks are scaled."""
+        keys, values = self.keys(e, mask), self.values(e, mask)
+        return scale_gradient(keys, gradient), scale_gradient(values, gradient)
+
+
+Encoder = GatedEncoder | PoolingEncoder | TwoStackEncoder
+ENCODERS: dict[str, type[Encoder]] = {
+    "gated": GatedEncoder,
+    "pooling": PoolingEncoder,
+    "conv": TwoStackEncoder,
+}
+
+
+def position_table(config: ConvS2SConfig) -> PositionEmbedding | SinusoidalPositions | None:
+    """What is added to a side's embeddings."""
+    if config.position_kind == "off":
+        return None
+    kind = PositionEmbedding if config.position_kind == "learned" else SinusoidalPositions
+    return kind(config.n_positions, config.d_embedding)
+
+
+def scale_gradient(x: Tensor, factor: float) -> Tensor:
+    """x itself, its gradient multiplied by factor."""
+    return x.detach() + (x - x.detach()) * factor

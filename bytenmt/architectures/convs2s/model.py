@@ -1,0 +1,192 @@
+"""Convolutional sequence-to-sequence: Gehring et al. 2017 (1705.03122), and its authors' code where the
+text is silent. Without a source h goes on as it is: the gated language model of Dauphin et al. 2017.
+
+    e_j = w_j + p_j,  g_i the same of the target;  GLU([A ; B]) = A * sigma(B)
+    encoder: z_j, see encoder.py
+    decoder layer: h = GLU(causal conv(x));  d_i = (W_d h_i + b_d + g_i) sqrt(1/2)
+        a_ij = softmax_j(d_i . z_j);  c_i = sqrt(m) sum_j a_ij (z_j + e_j) sqrt(1/2),  m source bytes
+        h <- (h + W_c c_i + b_c) sqrt(1/2);  x <- (h + x) sqrt(1/2)
+    p(y_i) = softmax(W_o Lin(x_i) + b_o)
+
+Attention looks at the GLU's output before the residual is added (the authors' code, not the text); a layer
+that is not to attend goes on with h. Weight normalisation everywhere but in the tables; the gradient into the
+encoder's stack is divided by twice the number of attentions, the path through e_j is not. With the encoders
+of Gehring et al. 2016 (1611.02344, section 3.1) the keys and values are the encoder's own,
+
+        d_i = W_d h_i + b_d + g_i;  c_i = sqrt(m) sum_j a_ij v_j
+
+and what has no stack has no gradient to be scaled. Weight normalisation, sqrt(m) and positions can be left
+out, and kernels dilated.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
+from bytenmt.architectures.convs2s.config import ConvS2SConfig
+from bytenmt.architectures.convs2s.encoder import ENCODERS, Encoder, position_table
+from bytenmt.layers.attention import attend, dot_scores, source_mask
+from bytenmt.layers.convolution import Clock, Taps, ring_capacity, scaled_linear
+from bytenmt.layers.dropout import drop
+from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.ngram_tables import RecentBytes
+from bytenmt.layers.residual_convolution import HALF, GatedLayer
+from bytenmt.utf8 import N_IDS
+
+
+class ConvS2SMemory(NamedTuple):
+    """keys (n, s, d_embedding): z_j; values (n, s, d_embedding): (z_j + e_j) sqrt(1/2), or the encoder's
+    own; source_len (n,) int64: m."""
+
+    keys: Tensor
+    values: Tensor
+    source_len: Tensor
+
+
+class ConvS2SState(NamedTuple):
+    """clock: positions and ancestors; rings: one (rows, capacity, channels) a layer, inputs of its
+    convolution; recent: the last bytes read, see ByteEmbedding."""
+
+    clock: Clock
+    rings: tuple[Tensor, ...]
+    recent: RecentBytes = ()
+
+
+class DecoderLayer(GatedLayer):
+    """A gated layer with its attention's two maps, or without them."""
+
+    def __init__(
+        self, config: ConvS2SConfig, d_input: int, size: tuple[int, int, int], attends: bool
+    ) -> None:
+        """size: channels, kernel width and dilation."""
+        (width, kernel_width, dilation), f, norm = size, config.d_embedding, config.weight_norm
+        super().__init__(d_input, width, kernel_width, config.dropout, dilation, norm)
+        self.query = scaled_linear(width, f, math.sqrt(1 / width), norm) if attends else None  # W_d
+        self.context = scaled_linear(f, width, math.sqrt(1 / f), norm) if attends else None  # W_c
+        self.halves_query = config.encoder == "gated"
+        self.by_root = config.attention_scaling == "sqrt"
+
+    def attend(
+        self, h: Tensor, g: Tensor, memory: ConvS2SMemory, mask: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """h (rows, t, d_output), g (rows, t, d_embedding) -> h with the source's context added, and the
+        weights (rows, t, s); None of a layer that does not attend."""
+        if self.query is None or self.context is None:
+            return h, None
+        query = self.query(h) + g
+        if self.halves_query:
+            query = query * HALF
+        n, rows_t = len(memory.keys), query.shape[:2]
+        scores = dot_scores(query.reshape(n, -1, query.shape[-1]), memory.keys)
+        context, weights = attend(scores, memory.values, mask)
+        if self.by_root:
+            context = context * memory.source_len.to(context.dtype).sqrt()[:, None, None]
+        projected: Tensor = self.context(context.reshape(*rows_t, -1))
+        return (h + projected) * HALF, weights.reshape(*rows_t, weights.shape[2])
+
+
+class ConvS2SDecoder(nn.Module):
+    """The decoder's weights."""
+
+    def __init__(self, config: ConvS2SConfig, embedding: ByteEmbedding) -> None:
+        super().__init__()
+        f, keep, norm = config.d_embedding, 1 - config.dropout, config.weight_norm
+        sizes, attends = config.decoder_stack, config.attends
+        widths = [sizes[0][0], *(width for width, _, _ in sizes)]
+        self.input = scaled_linear(f, widths[0], math.sqrt(keep / f), norm)
+        self.layers = module_list(
+            DecoderLayer(config, *layer) for layer in zip(widths, sizes, attends, strict=False)
+        )
+        self.last = scaled_linear(widths[-1], f, math.sqrt(1 / widths[-1]), norm)
+        self.output = (
+            OutputLayer(f, embedding, tie=True)
+            if config.tie_embedding
+            else scaled_linear(f, N_IDS, math.sqrt(keep / f), norm)
+        )
+
+
+class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
+    """ConvS2S: the equations stand in the module's docstring."""
+
+    config: ConvS2SConfig
+
+    def __init__(self, config: ConvS2SConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = byte_embedding(config)
+        self.target_positions = position_table(config)
+        self.encoder: Encoder | None = ENCODERS[config.encoder](config) if config.source else None
+        self.decoder: ConvS2SDecoder = ConvS2SDecoder(config, self.embedding)
+
+    def encode(self, src: Tensor, src_len: Tensor) -> ConvS2SMemory:
+        n, s = src.shape
+        if no_source(self.config.source, src) or self.encoder is None:
+            nothing = self.embedding.weight.new_zeros(n, 0, self.config.d_embedding)
+            return ConvS2SMemory(nothing, nothing, src_len)
+        e = self.embedding(src)
+        if self.encoder.positions is not None:
+            e = e + self.encoder.positions(torch.arange(s, device=src.device)).to(e.dtype)
+        e = self._drop(e)
+        n_attentions = sum(self.config.attends)
+        keys, values = self.encoder(e, source_mask(src_len, s), 0.5 / n_attentions)
+        return ConvS2SMemory(keys, values, src_len)
+
+    def start(self, memory: ConvS2SMemory, beam: int = 1, drafted: int = 0) -> ConvS2SState:
+        layers, keys = self.config.decoder_stack, memory.keys
+        rows = len(keys) * beam
+        sizes = [ring_capacity(kernel_width, dilation) + drafted for _, kernel_width, dilation in layers]
+        widths = [layers[0][0], *(channels for channels, _, _ in layers)]
+        rings = tuple(keys.new_zeros(rows, size, width) for size, width in zip(sizes, widths, strict=False))
+        recent = self.embedding.begin(rows, keys.device, drafted)
+        return ConvS2SState(Clock.start(rows, max(sizes), keys.device), rings, recent)
+
+    def forward(self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState) -> tuple[Tensor, ConvS2SState]:
+        return self._read(tgt, memory, state)[:2]
+
+    def alignments(self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState) -> dict[int, Tensor]:
+        """See architectures.base.Attentive."""
+        attending = (number for number, layer in enumerate(self.decoder.layers, 1) if layer.query is not None)
+        return dict(zip(attending, self._read(tgt, memory, state)[2], strict=True))
+
+    def _read(
+        self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState
+    ) -> tuple[Tensor, ConvS2SState, list[Tensor]]:
+        """forward, and the attention weights (rows, t, s) of each layer that attends."""
+        t = tgt.shape[1]
+        clock = state.clock
+        g = self.embedding(tgt, state.recent)
+        if self.target_positions is not None:
+            g = g + self.target_positions(clock.positions(t)).to(g.dtype)
+        g = self._drop(g)
+        mask = source_mask(memory.source_len, memory.keys.shape[1])
+        shapes = [(kernel_width, dilation) for _, kernel_width, dilation in self.config.decoder_stack]
+        drafted = state.rings[0].shape[1] - ring_capacity(*shapes[0])
+        taps = {shape: Taps.of(clock, t, *shape, drafted) for shape in dict.fromkeys(shapes)}
+        x = self.decoder.input(g)
+        rings, weights = [], []
+        for layer, ring, shape in zip(self.decoder.layers, state.rings, shapes, strict=True):
+            h, ring = layer.causal(x, ring, taps[shape])
+            h, a = layer.attend(h, g, memory, mask)
+            weights += [] if a is None else [a]
+            x = (h + layer.carried(x)) * HALF
+            rings.append(ring)
+        logits: Tensor = self.decoder.output(self._drop(self.decoder.last(x)))
+        recent = self.embedding.advance(state.recent, tgt)
+        return logits, ConvS2SState(clock.advance(t), tuple(rings), recent), weights
+
+    def reorder(self, state: ConvS2SState, parents: Tensor) -> ConvS2SState:
+        recent = self.embedding.reorder(state.recent, parents)
+        return state._replace(clock=state.clock.reorder(parents), recent=recent)
+
+    def rewind(self, state: ConvS2SState, columns: Tensor) -> ConvS2SState:
+        """See base.Drafting."""
+        recent = self.embedding.rewind(state.recent, columns)
+        return state._replace(clock=state.clock.rewind(columns), recent=recent)
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return drop(x, self.config.dropout, self.training)

@@ -1,0 +1,83 @@
+"""The configuration of stacked LSTMs with global or local attention."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from bytenmt.architectures.section import Layers, Link, Net, Nets, StackedSection, refuse_ignored
+
+LOCAL_WINDOW = 50  # bytes to either side: the paper's ten words are five or six times as many bytes
+
+
+class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
+    """Stacked LSTM with attention and input feeding (Luong et al. 2015)."""
+
+    n_layers: Layers = 2
+    # Over the whole source; over a window around a position that moves on with the target (m), or that is
+    # predicted (p); or none: the encoder's last states are all that the decoder knows.
+    attention: Literal["global", "local-m", "local-p", "off"] = "global"
+    # Of the decoder's state and one of the encoder's; location is of the decoder's state alone.
+    score: Literal["dot", "general", "concat", "location"] = "general"
+    n_locations: Annotated[int, Meta(ge=0, le=1 << 16)] = 0  # location: source bytes with a score, EOS one
+    location_softmax: Literal["once", "twice"] = "once"  # twice: the score is a softmax already
+    attention_window: Annotated[int, Meta(ge=0, le=1 << 20)] = 0  # local: bytes to either side; 0: 50
+    # Local: weights or scores times a Gaussian around the position. after: the softmax, so that they do not
+    # add up to 1; inside: the scores; auto: after in local-p, none in local-m.
+    gaussian: Literal["auto", "after", "inside"] = "auto"
+    input_feeding: bool = True
+    reverse_source: bool = False
+    init: Literal["scaled", "paper"] = "scaled"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.source and self.input_feeding:
+            raise ValueError("input_feeding is of the attention's outcome: without a source set it to false")
+        off, by_location = self.attention == "off", self.score == "location"
+        if off and self.input_feeding:
+            raise ValueError(
+                'input_feeding is of the attention\'s outcome: with attention = "off" set it to false'
+            )
+        attention, score = f'attention = "{self.attention}"', f'score = "{self.score}"'
+        given = {attention: self.attention != "global", score: by_location}
+        refuse_ignored(not self.source, given, "would be ignored without a source")
+        refuse_ignored(off, {score: self.score != "general"}, f"would be ignored with {attention}")
+        given = {"n_locations": self.n_locations > 0, "location_softmax": self.location_softmax != "once"}
+        refuse_ignored(not by_location, given, f'is of score = "location", not of {score}')
+        given = {"attention_window": self.attention_window > 0, "gaussian": self.gaussian != "auto"}
+        refuse_ignored(not self.local, given, f"is of local attention, not of {attention}")
+        if by_location and not self.n_locations:
+            raise ValueError(
+                'score = "location" has a weight for each place of a source: set n_locations to the bytes of'
+                " the longest, its end counted"
+            )
+
+    @property
+    def has_attention(self) -> bool:
+        return self.source and self.attention != "off"
+
+    @property
+    def local(self) -> bool:
+        return self.attention in ("local-m", "local-p")
+
+    @property
+    def by_place(self) -> bool:
+        """Whether it matters to attention where in the source a byte stands."""
+        return self.local or self.score == "location"
+
+    @property
+    def window(self) -> int:
+        """D, in bytes to either side; 0: the whole source."""
+        return (self.attention_window or LOCAL_WINDOW) if self.local else 0
+
+    @property
+    def bell(self) -> Literal["none", "after", "inside"]:
+        """Where the Gaussian is."""
+        if self.gaussian == "auto":
+            return "after" if self.attention == "local-p" else "none"
+        return self.gaussian
+
+    def nets(self) -> Nets:
+        link: Link = "attention" if self.has_attention else "start"
+        return Nets(self.encoder_net(self.reverse_source), Net(self.decoder_depth), link)

@@ -1,0 +1,266 @@
+"""Global and local attention with input feeding: Luong et al. 2015 (1508.04025).
+
+    h-_s: top-layer states of a stacked LSTM over the source; its last h and c start the decoder's layers,
+        the two stacks top to top; a decoder's layer below the encoder's lowest starts from that one
+    h_t = LSTM([e(y_{t-1}) ; h~_{t-1}])        input feeding, h~_0 = 0; without it e(y_{t-1}) alone
+    a_t = softmax_s(score(h_t, h-_s)),  c_t = sum_s a_t(s) h-_s
+    h~_t = tanh(W_c [c_t ; h_t]),  p(y_t) = softmax(W_s h~_t)          no biases in these two
+    score: dot h_t . h-_s | general h_t . (W_a h-_s) | concat v^T tanh(W_a [h_t ; h-_s])
+        | location (W_a h_t)_s, where bytes of the source for which W_a has no row are not seen (footnote 6);
+        location_softmax = "twice": softmax_s(W_a h_t), in the softmax of a_t once more
+    attention: global, over all S bytes; or local, over the bytes s with |s - p_t| <= D (section 3.2):
+        local-m p_t = min(t, S - 1) | local-p p_t = S sigma(v_p . tanh(W_p h_t)), which is no whole number
+    gaussian: a_t(s) or the score times exp(-(s - p_t)^2 / (2 sigma^2)), sigma = D / 2; after the softmax the
+        weights are not normalised again. Only through it is p_t learnt.
+
+t and s count from 0, s in the order of the text even where the encoder reads it backwards. Without a source,
+or with attention = "off", h~_t = h_t; without a source the layers start at zero, too.
+init = "paper" (section 4.1): uniform in [-0.1, 0.1], biases 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
+from bytenmt.architectures.luong.config import LuongConfig
+from bytenmt.layers.attention import AdditiveScore, PredictedPosition, attend, bell, source_mask, weigh
+from bytenmt.layers.deferred_matmul import Product, deferred
+from bytenmt.layers.dropout import drop
+from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
+from bytenmt.layers.ngram_tables import RecentBytes
+from bytenmt.layers.recurrent import LSTM, initialise, last, reverse
+
+
+class LuongMemory(NamedTuple):
+    """states (n, s, d_hidden): h-_s, no columns without attention; keys (n, s, d_hidden): the source's share
+    of the score; source_len (n,) int64; hidden, cell (n, layers of the decoder, d_hidden): the encoder's last
+    that each starts from, zero without a source."""
+
+    states: Tensor
+    keys: Tensor
+    source_len: Tensor
+    hidden: Tensor
+    cell: Tensor
+
+
+class LuongState(NamedTuple):
+    """hidden, cell (rows, layers of the decoder, d_hidden); attentional (rows, d_hidden): h~ of the step
+    before, no columns without input feeding; position (rows, 1) int64: t, no column but in local-m; recent:
+    the last bytes read, see ByteEmbedding."""
+
+    hidden: Tensor
+    cell: Tensor
+    attentional: Tensor
+    position: Tensor
+    recent: RecentBytes = ()
+
+
+class LuongDecoder(nn.Module):
+    """The decoder's weights."""
+
+    def __init__(self, config: LuongConfig, embedding: ByteEmbedding) -> None:
+        super().__init__()
+        d = config.d_hidden
+        d_first = config.d_embedding + (d if config.input_feeding else 0)
+        self.layers = module_list(LSTM(d if layer else d_first, d) for layer in range(config.decoder_depth))
+        attends, by_location = config.has_attention, config.score == "location"
+        self.score = AdditiveScore(d, d) if attends and config.score == "concat" else None
+        self.location = nn.Linear(d, config.n_locations, bias=False) if by_location else None  # W_a
+        self.position = PredictedPosition(d) if config.attention == "local-p" else None
+        self.combine = nn.Linear(2 * d, d, bias=False) if attends else None  # W_c
+        self.output = OutputLayer(d, embedding, config.tie_embedding, bias=False)  # W_s
+
+
+class Luong(Model[LuongMemory, LuongState]):
+    """Luong: the equations stand in the module's docstring."""
+
+    config: LuongConfig
+
+    def __init__(self, config: LuongConfig) -> None:
+        super().__init__()
+        self.config = config
+        d = config.d_hidden
+        paper = config.init == "paper"
+        self.embedding = byte_embedding(config, 1.0)
+        self.encoder = module_list(
+            LSTM(d if layer else config.d_embedding, d) for layer in range(config.encoder_depth)
+        )
+        # W_a (general) or its half that meets h-_s (concat): the same for every step, so the encoder's.
+        keys = config.has_attention and config.score in ("general", "concat")
+        self.keys = nn.Linear(d, d, bias=False) if keys else None
+        self.decoder: LuongDecoder = LuongDecoder(config, self.embedding)
+        initialise(self, partial(nn.init.uniform_, a=-0.1, b=0.1) if paper else None)
+        for part in (self.decoder.score, self.decoder.position):
+            if part is not None:
+                nn.init.uniform_(part.v, -0.1, 0.1)
+
+    def encode(self, src: Tensor, src_len: Tensor) -> LuongMemory:
+        n = len(src)
+        zero = self.embedding.weight.new_zeros(n, self.config.d_hidden)
+        if no_source(self.config.source, src):
+            nothing = zero.new_zeros(n, 0, self.config.d_hidden)
+            start = zero[:, None].repeat(1, self.config.decoder_depth, 1)
+            return LuongMemory(nothing, nothing, src_len, start, start)
+        if self.config.reverse_source:
+            src = reverse(src, src_len - 1)  # EOS stays at the end
+        x = self.embedding(src)
+        hidden, cell = [], []
+        for layer in self.encoder:
+            x, cells = layer(self._drop(x), zero, zero)
+            hidden.append(last(x, src_len))
+            cell.append(last(cells, src_len))
+        first = (
+            torch.stack([part[layer] for layer in self.config.starts_from], dim=1) for part in (hidden, cell)
+        )
+        if not self.config.has_attention:
+            x = x[:, :0]
+        elif self.config.reverse_source and self.config.by_place:
+            x = reverse(x, src_len - 1)
+        keys = x if self.keys is None else self.keys(x)
+        return LuongMemory(x, keys, src_len, *first)
+
+    def start(self, memory: LuongMemory, beam: int = 1) -> LuongState:
+        hidden, cell = (part.repeat_interleave(beam, dim=0) for part in (memory.hidden, memory.cell))
+        attentional = hidden.new_zeros(len(hidden), self.config.d_hidden if self.config.input_feeding else 0)
+        by_step = self.config.attention == "local-m"
+        position = torch.zeros(len(hidden), int(by_step), dtype=torch.int64, device=hidden.device)
+        recent = self.embedding.begin(len(hidden), hidden.device)
+        return LuongState(hidden, cell, attentional, position, recent)
+
+    def forward(self, tgt: Tensor, memory: LuongMemory, state: LuongState) -> tuple[Tensor, LuongState]:
+        return self._read(tgt, memory, state)[:2]
+
+    def alignment(self, tgt: Tensor, memory: LuongMemory, state: LuongState) -> Tensor:
+        weights = torch.stack(self._read(tgt, memory, state)[2], dim=1)
+        if not self.config.reverse_source or self.config.by_place:
+            return weights
+        lengths = memory.source_len.repeat_interleave(len(weights) // len(memory.source_len)) - 1
+        return reverse(weights.mT, lengths).mT
+
+    def alignments(self, tgt: Tensor, memory: LuongMemory, state: LuongState) -> dict[int, Tensor]:
+        """See architectures.base.Attentive."""
+        return {1: self.alignment(tgt, memory, state)}
+
+    def _read(
+        self, tgt: Tensor, memory: LuongMemory, state: LuongState
+    ) -> tuple[Tensor, LuongState, list[Tensor]]:
+        """forward, and each column's attention weights (rows, s), over the source as the memory has it."""
+        if not self.config.input_feeding:
+            return self._read_at_once(tgt, memory, state)
+        first, upper = self.decoder.layers[0], self.decoder.layers[1:]
+        d_embedding = self.config.d_embedding
+        x = self._drop(self.embedding(tgt, state.recent))
+        input_share = F.linear(x.transpose(0, 1), first.input.weight[:, :d_embedding], first.input.bias)
+        feeding_share = deferred(first.input.weight[:, d_embedding:])
+        steps = [layer.stepper() for layer in self.decoder.layers]
+        shares = [deferred(layer.input.weight) for layer in upper]
+        attend_to = self._attention(memory)
+        hidden, cell = list(state.hidden.unbind(1)), list(state.cell.unbind(1))
+        attentional, position = state.attentional, state.position
+        outputs, weights = [], []
+        for x_t in input_share:
+            hidden[0], cell[0] = steps[0](x_t + feeding_share(attentional), hidden[0], cell[0])
+            for i, layer in enumerate(upper, start=1):
+                share = shares[i - 1](self._drop(hidden[i - 1])) + layer.input.bias
+                hidden[i], cell[i] = steps[i](share, hidden[i], cell[i])
+            attentional, a_t = attend_to(self._drop(hidden[-1]), position)
+            position = position + 1
+            outputs.append(attentional)
+            weights.append(a_t)
+        logits: Tensor = self.decoder.output(self._drop(torch.stack(outputs, dim=1)))
+        recent = self.embedding.advance(state.recent, tgt)
+        after = LuongState(
+            torch.stack(hidden, dim=1), torch.stack(cell, dim=1), attentional, position, recent
+        )
+        return logits, after, weights
+
+    def _read_at_once(
+        self, tgt: Tensor, memory: LuongMemory, state: LuongState
+    ) -> tuple[Tensor, LuongState, list[Tensor]]:
+        """_read without input feeding: layer after layer over all columns, then attention from all."""
+        (rows, t), layers = tgt.shape, self.decoder.layers
+        x, hidden, cell = self._drop(self.embedding(tgt, state.recent)), [], []
+        for layer, h, c in zip(layers, state.hidden.unbind(1), state.cell.unbind(1), strict=True):
+            x, cells = layer(x if layer is layers[0] else self._drop(x), h, c)
+            hidden.append(x[:, -1])
+            cell.append(cells[:, -1])
+        weights = list[Tensor]()
+        if self.config.has_attention:
+            columns = torch.arange(t, device=tgt.device) if state.position.shape[1] else 0
+            tops = self._drop(x).flatten(0, 1)
+            combined, each = self._attention(memory)(tops, state.position + columns)
+            x, weights = combined.view(rows, t, -1), list(each.view(rows, t, each.shape[1]).unbind(dim=1))
+        logits: Tensor = self.decoder.output(self._drop(x))
+        first = torch.stack(hidden, dim=1), torch.stack(cell, dim=1)
+        recent = self.embedding.advance(state.recent, tgt)
+        return logits, LuongState(*first, state.attentional, state.position + t, recent), weights
+
+    def reorder(self, state: LuongState, parents: Tensor) -> LuongState:
+        hidden, cell, attentional, position = (part[parents] for part in state[:4])
+        recent = self.embedding.reorder(state.recent, parents)
+        return LuongState(hidden, cell, attentional, position, recent)
+
+    def _attention(self, memory: LuongMemory) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """The attention as a function, for one run of a loop: h_t of q queries a sentence (n * q, d_hidden),
+        and t of each, or no numbers but in local-m -> h~_t (n * q, d_hidden), its weights a_t (n * q, s)."""
+        config, n_columns = self.config, memory.keys.shape[1]
+        source_len = memory.source_len
+        if config.score == "location":
+            source_len = source_len.clamp(max=config.n_locations)
+        mask = source_mask(source_len, n_columns)
+        scores_of, centre_of = self._scores(memory.keys), self._centres(source_len)
+        assert self.decoder.combine is not None
+        values, combine = deferred(memory.states.mT), deferred(self.decoder.combine.weight)
+
+        def attend_to(top: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
+            query = top.view(len(mask), -1, config.d_hidden)
+            scores, seen, factors = scores_of(query), mask, list[Tensor]()
+            if config.local:
+                centres = centre_of(query, position)
+                distance = torch.arange(n_columns, device=top.device) - centres[:, :, None]
+                seen = mask[:, None] & (distance.detach().abs() <= config.window)
+                factors = [bell(distance, config.window)] if config.bell != "none" else []
+            if config.location_softmax == "twice":
+                scores = weigh(scores, seen)
+            if config.bell == "inside":
+                scores = scores * factors.pop().to(scores.dtype)
+            context, weights = attend(scores, values, seen, *factors)
+            combined = torch.cat([context.reshape(top.shape), top], dim=-1)
+            return torch.tanh(combine(combined)), weights.flatten(0, 1)
+
+        return attend_to
+
+    def _scores(self, keys: Tensor) -> Product:
+        """keys (n, s, d_hidden) -> the score as a function: h_t (n, q, d_hidden) -> scores (n, q, s)."""
+        if self.decoder.location is None:
+            return deferred(keys) if self.decoder.score is None else self.decoder.score.stepper(keys)
+        product = deferred(self.decoder.location.weight[: keys.shape[1]])
+        behind = max(0, keys.shape[1] - self.config.n_locations)
+
+        def by_location(query: Tensor) -> Tensor:
+            padded = F.pad(product(query.flatten(0, 1)), (0, behind))
+            return padded.view(*query.shape[:2], keys.shape[1])
+
+        return by_location
+
+    def _centres(self, source_len: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+        """source_len (n,) int64 -> local attention's p_t as a function: h_t (n, q, d_hidden), t -> (n, q)."""
+        if self.decoder.position is not None:
+            predict = self.decoder.position.stepper(source_len)
+            return lambda query, position: predict(query)
+
+        def monotonic(query: Tensor, position: Tensor) -> Tensor:
+            centres = torch.minimum(position.view(query.shape[:2]), source_len[:, None] - 1)
+            return centres.to(torch.promote_types(query.dtype, torch.float32))
+
+        return monotonic
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return drop(x, self.config.dropout, self.training)

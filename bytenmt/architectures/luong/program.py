@@ -1,0 +1,112 @@
+"""Stacked LSTMs with Luong's attention as programs of the CPU engine: model.py has the equations, and the
+names of the parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bytenmt.architectures.luong.config import LuongConfig
+from bytenmt.architectures.model_program import ModelProgram, ModelWriter, Source
+from bytenmt.program.instructions import Bell, Op, Register, RowKind
+from bytenmt.program.layers import lstm_scan, lstm_step
+from bytenmt.program.writer import Writer
+
+
+def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
+    """Write the encoder and the decode step. States: h and c of each layer, then, with input feeding, h~; all
+    start at zero."""
+    d, d_embedding, n_layers = config.d_hidden, config.d_embedding, config.decoder_depth
+    if config.source:
+        _write_encoder(config, writer)
+
+    step = writer.begin_step()
+    x = step.register(d_embedding + (d if config.input_feeding else 0))
+    writer.embed(step, x.part(0, d_embedding))
+    if config.input_feeding:
+        step.emit(Op.READ_STATE, x.part(d_embedding, d), k=2 * n_layers)
+    for layer in range(n_layers):
+        h, c = step.register(d), step.register(d)
+        lstm_step(step, h, c, x, f"decoder.layers.{layer}", (2 * layer, 2 * layer + 1))
+        x = h
+    if config.has_attention:
+        x = _write_attentional(step, x, config)
+    if config.input_feeding:
+        step.emit(Op.WRITE_STATE, a=x, k=2 * n_layers)
+    return writer.program(
+        writer.output(x, bias=False),
+        states=(d,) * (2 * n_layers + int(config.input_feeding)),
+        items=((d, d) if config.score in ("general", "concat") else (d,)) if config.has_attention else (),
+        source=Source(reverse=config.reverse_source),
+    )
+
+
+def _write_encoder(config: LuongConfig, writer: ModelWriter) -> None:
+    """Write the encoder, up to the top states, their keys and the decoder's first states."""
+    encode, d = writer.encode, config.d_hidden
+    x = encode.register(config.d_embedding)
+    writer.embed(encode, x)
+    last = []
+    for layer in range(config.encoder_depth):
+        x, *states = lstm_scan(encode, x, f"encoder.{layer}", d)
+        last.append(states)
+    for layer, (h, c) in enumerate(last[first] for first in config.starts_from):
+        encode.emit(Op.KEEP_STATE, a=h, k=2 * layer, rows=RowKind.SENTENCES)
+        encode.emit(Op.KEEP_STATE, a=c, k=2 * layer + 1, rows=RowKind.SENTENCES)
+    if config.has_attention:
+        _keep_source(encode, x, config)
+
+
+def _keep_source(encode: Writer, x: Register, config: LuongConfig) -> None:
+    """Keep the top states x, in the order of the text where that matters, and their keys."""
+    turned = int(config.reverse_source and config.by_place)
+    encode.emit(Op.KEEP, a=x, k=0, m=turned)
+    if config.score in ("general", "concat"):
+        keys = encode.register(x.width)
+        encode.linear(keys, x, "keys.weight")
+        keep = Op.KEEP_EXPONENTIAL if config.score == "concat" else Op.KEEP
+        encode.emit(keep, a=keys, k=1, m=turned)
+
+
+def _write_attentional(step: Writer, top: Register, config: LuongConfig) -> Register:
+    """Write h~ = tanh(W_c [c ; h]), where `top` is h; return its register."""
+    d = top.width
+    combined = step.register(2 * d)  # c_t, h_t
+    _write_context(step, combined.part(0, d), top, config)
+    step.emit(Op.COPY, combined.part(d, d), top)
+    attentional = step.register(d)
+    step.linear(attentional, combined, "decoder.combine.weight")
+    step.emit(Op.TANH, attentional)
+    return attentional
+
+
+def _write_context(step: Writer, context: Register, top: Register, config: LuongConfig) -> None:
+    """Write the attention: dot products with the states or their keys, the additive score, or a score for
+    each position of the source."""
+    centre = _write_centre(step, top, config) if config.local else None
+    where: dict[str, Any] = {"s": config.window, "t": int(Bell[config.bell.upper()])}
+    if config.score == "location":
+        scores = step.register(config.n_locations)
+        step.linear(scores, top, "decoder.location.weight")
+        twice = int(config.location_softmax == "twice")
+        step.emit(Op.ATTEND_LOCATION, context, scores, centre, m=config.n_locations, k=twice, **where)
+    elif config.score == "concat":
+        query = step.register(top.width)
+        step.linear(query, top, "decoder.score.query.weight")
+        v = step.vector("decoder.score.v", top.width)
+        step.emit(Op.ATTEND_ADDITIVE, context, query, centre, w=v, m=1, v=0, **where)
+    else:
+        step.emit(Op.ATTEND_DOT, context, top, centre, m=0 if config.score == "dot" else 1, v=0, **where)
+
+
+def _write_centre(step: Writer, top: Register, config: LuongConfig) -> Register:
+    """Write p_t, the centre of the window; return its register."""
+    centre = step.register(1)
+    if config.attention == "local-m":
+        step.emit(Op.CENTRE, centre, m=config.n_locations)
+        return centre
+    hidden = step.register(top.width)
+    step.linear(hidden, top, "decoder.position.hidden.weight")
+    step.emit(Op.TANH, hidden)
+    v = step.vector("decoder.position.v", top.width)
+    step.emit(Op.PREDICT_CENTRE, centre, hidden, w=v, n=top.width, m=config.n_locations)
+    return centre

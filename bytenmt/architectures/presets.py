@@ -1,0 +1,195 @@
+"""The presets: sizes of the five architectures, equal in decoder weights within 20 %.
+
+tiny has about 0.6 M decoder weights, small 3 M, base 10 M, large 25 M; paper is each paper's own size; fast
+has base's encoder, which runs over all bytes at once, and a decoder a third as large. Three are of ConvS2S
+alone: fairseq, the sizes that its authors' code gives to the paper's English-German; iwslt, that code's sizes
+for German-English of IWSLT 2014; dilated, as many weights as small, for bytes.
+One byte embedding width a preset, so that a table can be handed from one model to another (in "paper",
+ConvS2S' 512 stands for the 620, 1000 and 1600 of the others). tests/architectures/test_presets.py counts weights.
+"""
+
+from typing import Any
+
+_TRAIN: dict[str, dict[str, Any]] = {
+    "tiny": {"lr": 2e-3, "max_tokens": 2_500, "warmup_updates": 100},
+    "small": {"lr": 1e-3, "max_tokens": 12_000},
+    "base": {"lr": 7e-4, "max_tokens": 16_000, "label_smoothing": 0.1, "warmup_updates": 400},
+    "large": {"lr": 5e-4, "max_tokens": 25_000, "label_smoothing": 0.1, "warmup_updates": 1_000},
+    "paper": {"lr": 3e-4, "max_tokens": 25_000, "label_smoothing": 0.1, "warmup_updates": 2_000},
+}
+# What each learns best with, as far as it has been tried: tools/EXPERIMENTS.md.
+_TRIED: dict[str, dict[str, dict[str, Any]]] = {
+    "tiny": {
+        "seq2seq": {"lr": 4e-3},
+        "luong": {"optimizer": "muon", "lr": 8e-3},
+        "bytenet": {"optimizer": "muon"},
+        "convs2s": {"optimizer": "muon", "lr": 8e-3},
+    }
+}
+_SHARED: dict[str, dict[str, Any]] = {
+    "tiny": {"d_embedding": 64, "dropout": 0.0},
+    "small": {"d_embedding": 128, "dropout": 0.1},
+    "base": {"d_embedding": 256, "dropout": 0.2},
+    "large": {"d_embedding": 512, "dropout": 0.2},
+    "paper": {"d_embedding": 512, "dropout": 0.2},
+}
+
+
+_TRAIN["fast"], _SHARED["fast"] = _TRAIN["base"], _SHARED["base"]
+
+
+def _convs2s(channels: int, kernel_width: int, n_layers: int) -> dict[str, Any]:
+    layers = [[channels, kernel_width]] * n_layers
+    return {"encoder_layers": layers, "decoder_layers": layers}
+
+
+# English-German of Gehring et al. 2017, section 4.2: 15 layers, width growing, the last two of kernel 1.
+_CONVS2S_PAPER = [[512, 3]] * 10 + [[768, 3]] * 3 + [[2048, 1]] * 2
+
+# fairseq's fconv_wmt_en_de and fconv_iwslt_de_en.
+_CONVS2S_FAIRSEQ = [[512, 3]] * 9 + [[1024, 3]] * 4 + [[2048, 1]] * 2
+_CONVS2S_IWSLT = {"encoder_layers": [[256, 3]] * 4, "decoder_layers": [[256, 3]] * 3}
+# A receptive field of 127 bytes, where small has 67.
+_CONVS2S_DILATED = _convs2s(192, 3, 11)
+_DILATIONS = [1, 2, 4, 8, 16, 1, 2, 4, 8, 16, 1]
+
+_SIZES: dict[str, dict[str, dict[str, Any]]] = {
+    "seq2seq": {
+        "tiny": {"d_hidden": 384},
+        "small": {"d_hidden": 528, "n_layers": 2},
+        "base": {"d_hidden": 1000, "n_layers": 2},
+        "fast": {"d_hidden": 840, "n_encoder_layers": 3, "n_decoder_layers": 1},
+        "large": {"d_hidden": 1536, "n_layers": 2},
+        "paper": {"d_hidden": 1000, "context": "every_step", "init": "paper"},
+    },
+    "bahdanau": {
+        "tiny": {"d_hidden": 192, "d_attention": 192, "d_maxout": 96},
+        "small": {"d_hidden": 448, "d_attention": 448, "d_maxout": 224},
+        "base": {"d_hidden": 832, "d_attention": 832, "d_maxout": 416},
+        "fast": {"d_hidden": 448, "d_attention": 448, "d_maxout": 224, "n_encoder_layers": 2},
+        "large": {"d_hidden": 1312, "d_attention": 1312, "d_maxout": 656},
+        "paper": {"d_hidden": 1000, "d_attention": 1000, "d_maxout": 500, "init": "paper"},
+    },
+    "luong": {
+        "tiny": {"d_hidden": 168},
+        "small": {"d_hidden": 368},
+        "base": {"d_hidden": 688},
+        "fast": {"d_hidden": 480, "n_encoder_layers": 4, "n_decoder_layers": 1},
+        "large": {"d_hidden": 1072},
+        "paper": {"d_hidden": 1000, "n_layers": 4, "reverse_source": True, "init": "paper"},
+    },
+    "bytenet": {
+        # Few and wide blocks learn sooner, as few and wide layers do in convs2s.
+        "tiny": {"d_channels": 112, "n_sets": 1, "dilations": [1, 2, 4], "kernel_width": 11},
+        "small": {"d_channels": 160, "n_sets": 3},
+        "base": {"d_channels": 256, "n_sets": 4},
+        "fast": {"d_channels": 256, "n_sets": 1, "dilations": [1, 2, 4, 8, 16, 32]}
+        | {"n_encoder_sets": 4, "encoder_dilations": [1, 2, 4, 8, 16]},
+        "large": {"d_channels": 336, "n_sets": 6},
+        "paper": {"d_channels": 800, "n_sets": 6},
+    },
+    "convs2s": {
+        "tiny": _convs2s(96, 7, 4) | {"positions": "sinusoidal"},
+        "small": _convs2s(128, 7, 11),
+        "base": _convs2s(256, 7, 10),
+        "fast": _convs2s(256, 7, 10) | {"decoder_layers": [[256, 7]] * 3, "decoder_dilations": [1, 3, 9]},
+        "large": _convs2s(384, 7, 10),
+        "paper": {"encoder_layers": _CONVS2S_PAPER, "decoder_layers": _CONVS2S_PAPER},
+    },
+}
+
+# What differs without a source: as many decoder weights, though there is no attention; nothing that ends a
+# stream; ByteNet's own language model.
+_ALONE: dict[str, dict[str, dict[str, Any]]] = {
+    "seq2seq": {"fast": {"n_encoder_layers": 0}, "paper": {"context": "start"}},
+    "bahdanau": {
+        "tiny": {"d_hidden": 344, "d_attention": 1, "d_maxout": 172},
+        "small": {"d_hidden": 784, "d_attention": 1, "d_maxout": 392},
+        "base": {"d_hidden": 1424, "d_attention": 1, "d_maxout": 712},
+        "fast": {"d_hidden": 760, "d_attention": 1, "d_maxout": 380, "n_encoder_layers": 1},
+        "large": {"d_hidden": 2208, "d_attention": 1, "d_maxout": 1104},
+    },
+    "luong": {
+        "tiny": {"d_hidden": 200},
+        "small": {"d_hidden": 464},
+        "base": {"d_hidden": 848},
+        "fast": {"d_hidden": 700, "n_encoder_layers": 0},
+        "large": {"d_hidden": 1344},
+    },
+    "bytenet": {
+        "tiny": {"d_channels": 56, "n_sets": 2, "dilations": [1, 2, 4, 8], "kernel_width": 3},
+        "small": {"d_channels": 96},
+        "base": {"d_channels": 152},
+        "fast": {"d_channels": 152, "n_encoder_sets": 0, "encoder_dilations": []},
+        "large": {"d_channels": 200},
+        "paper": {"d_channels": 512},
+    },
+    "convs2s": {
+        "tiny": _convs2s(88, 7, 5),
+        "small": _convs2s(136, 7, 11),
+        "base": _convs2s(264, 7, 10),
+        "large": _convs2s(416, 7, 10),
+        "paper": {},
+    },
+}
+_ALONE_ALWAYS: dict[str, dict[str, Any]] = {
+    "seq2seq": {},
+    "bahdanau": {"read_out": "current"},
+    "luong": {"input_feeding": False},
+    "bytenet": {"block": "multiplicative"},
+    "convs2s": {"encoder_layers": [], "positions": "learned", "n_positions": 0},
+}
+_WINDOWS: dict[str, Any] = {"context": 100, "window": 400}  # the paper's 500 bytes
+_ALONE_TRAIN: dict[str, dict[str, Any]] = {
+    "seq2seq": {},
+    "bahdanau": {},
+    "luong": {},
+    "bytenet": _WINDOWS,
+    "convs2s": _WINDOWS,
+}
+# For one thread of a CPU and a megabyte of text.
+_ALONE_TINY: dict[str, dict[str, Any]] = {
+    "seq2seq": {"lr": 4e-3, "max_tokens": 4_096, "window": 128},
+    "bahdanau": {"lr": 4e-3, "max_tokens": 4_096, "window": 128},
+    "luong": {"lr": 4e-3, "max_tokens": 4_096, "window": 128},
+    "bytenet": {"lr": 3e-3, "max_tokens": 4_000},
+    "convs2s": {"lr": 8e-3, "max_tokens": 4_000},
+}
+# Of ConvS2S alone: the preset of the other settings, d_embedding, and the sizes.
+_OF_CONVS2S: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "fairseq": ("paper", 768, {"encoder_layers": _CONVS2S_FAIRSEQ, "decoder_layers": _CONVS2S_FAIRSEQ}),
+    "iwslt": ("base", 256, _CONVS2S_IWSLT),
+    "dilated": (
+        "small",
+        128,
+        _CONVS2S_DILATED | {"encoder_dilations": _DILATIONS, "decoder_dilations": _DILATIONS},
+    ),
+}
+WITHOUT_SOURCE: dict[str, dict[str, dict[str, Any]]] = {
+    preset: {
+        arch: {
+            "model": {"source": False} | sizes.get(preset, {}) | _ALONE_ALWAYS[arch],
+            "train": {"optimizer": "adamw"}
+            | _ALONE_TRAIN[arch]
+            | (_ALONE_TINY[arch] if preset == "tiny" else {}),
+        }
+        for arch, sizes in _ALONE.items()
+    }
+    for preset in _TRAIN
+}
+
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    preset: {
+        arch: {
+            "model": _SHARED[preset] | sizes[preset],
+            "train": train | _TRIED.get(preset, {}).get(arch, {}),
+        }
+        for arch, sizes in _SIZES.items()
+    }
+    for preset, train in _TRAIN.items()
+}
+for _preset, (_like, _width, _sizes) in _OF_CONVS2S.items():
+    _section = _SHARED[_like] | {"d_embedding": _width} | _sizes
+    PRESETS[_preset] = {"convs2s": {"model": _section, "train": _TRAIN[_like]}}
+    _section = {"source": False, "encoder_dilations": []} | _ALONE_ALWAYS["convs2s"]
+    WITHOUT_SOURCE[_preset] = {"convs2s": {"model": _section, "train": _ALONE_TRAIN["convs2s"]}}

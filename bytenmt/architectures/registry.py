@@ -1,0 +1,138 @@
+"""The architectures by name: where each has its configuration, its module and its program.
+
+To add an architecture to the package, add its folder and its line in ARCHITECTURES, and sizes in presets.py.
+A program that uses the package adds its own by `register`. Importing this module imports neither PyTorch nor
+NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from bytenmt.architectures.presets import PRESETS
+from bytenmt.architectures.section import ModelSection, architecture
+
+if TYPE_CHECKING:  # they import PyTorch and NumPy
+    from bytenmt.architectures.base import Model
+    from bytenmt.architectures.model_program import ModelProgram, ModelWriter
+
+ProgramWriter = Callable[[Any, "ModelWriter"], "ModelProgram"]
+
+
+class Architecture:
+    """An architecture of the package: a folder of its name with config.py, model.py and program.py."""
+
+    def __init__(self, name: str, config_class: str, model_class: str) -> None:
+        """name: of the folder; config_class, model_class: names of the classes in config.py and model.py."""
+        self.name = name
+        self._config_class, self._model_class = config_class, model_class
+        self._folder = f"{__package__}.{name}"
+
+    @property
+    def section(self) -> type[ModelSection]:
+        """The class of its configuration."""
+        section: type[ModelSection] = getattr(import_module(f"{self._folder}.config"), self._config_class)
+        return section
+
+    @property
+    def build(self) -> Callable[[Any], Model[Any, Any]]:
+        """The class of its module, which is made from a configuration. Imports PyTorch."""
+        model: Callable[[Any], Model[Any, Any]]
+        model = getattr(import_module(f"{self._folder}.model"), self._model_class)
+        return model
+
+    @property
+    def write_program(self) -> ProgramWriter | None:
+        """The function that writes its programs for the CPU engine; None where there is none."""
+        write: ProgramWriter = import_module(f"{self._folder}.program").write_program
+        return write
+
+
+class RegisteredArchitecture(Architecture):
+    """An architecture that a program has registered."""
+
+    def __init__(
+        self,
+        section: type[ModelSection],
+        build: Callable[[Any], Model[Any, Any]],
+        write_program: ProgramWriter | None,
+    ) -> None:
+        self.name = str(section.__struct_config__.tag)
+        self._section, self._build, self._write_program = section, build, write_program
+
+    @property
+    def section(self) -> type[ModelSection]:
+        return self._section
+
+    @property
+    def build(self) -> Callable[[Any], Model[Any, Any]]:
+        return self._build
+
+    @property
+    def write_program(self) -> ProgramWriter | None:
+        return self._write_program
+
+
+ARCHITECTURES: dict[str, Architecture] = {
+    one.name: one
+    for one in (
+        Architecture("seq2seq", "Seq2SeqConfig", "Seq2Seq"),
+        Architecture("bahdanau", "BahdanauConfig", "Bahdanau"),
+        Architecture("luong", "LuongConfig", "Luong"),
+        Architecture("bytenet", "ByteNetConfig", "ByteNet"),
+        Architecture("convs2s", "ConvS2SConfig", "ConvS2S"),
+    )
+}
+# The union of these is a type of the configuration's schema; one registered later is validated on its own.
+BUILT_IN = tuple(ARCHITECTURES)
+
+
+def register(
+    section: type[ModelSection],
+    model: Callable[[Any], Model[Any, Any]],
+    presets: Mapping[str, Mapping[str, Any]],
+    write_program: ProgramWriter | None = None,
+) -> None:
+    """Add an architecture, for configurations, training, checkpoints, scores and the decode loop alike.
+
+    Without a program it is decoded by PyTorch; the CPU engine needs one.
+
+    section: its configuration, a frozen ModelSection whose tag is the architecture's name; model: makes the
+    module of a configuration; presets: the sections "model" and "train" by the name of a preset, "small" and
+    what else there is; write_program: as in the folders of the package. Raises ValueError for a name that is
+    taken.
+    """
+    new = RegisteredArchitecture(section, model, write_program)
+    if (name := new.name) in ARCHITECTURES:
+        raise ValueError(f"there is an architecture {name!r} already")
+    if "small" not in presets or not presets.keys() <= PRESETS.keys():
+        raise ValueError(f"presets {', '.join(presets)}: expected small, and others of {', '.join(PRESETS)}")
+    ARCHITECTURES[name] = new
+    for preset, sections in presets.items():
+        PRESETS[preset][name] = {part: dict(sections.get(part, {})) for part in ("model", "train")}
+
+
+def unregister(name: str) -> None:
+    """Remove an architecture that was registered."""
+    if name in BUILT_IN:
+        raise ValueError(f"{name} is part of the package")
+    ARCHITECTURES.pop(name, None)
+    for sizes in PRESETS.values():
+        sizes.pop(name, None)
+
+
+def of_config(config: ModelSection) -> Architecture:
+    """Return the architecture of a model's configuration."""
+    return ARCHITECTURES[architecture(config)]
+
+
+def has_program(config: ModelSection) -> bool:
+    """Whether the CPU engine can run a model."""
+    return of_config(config).write_program is not None
+
+
+def build_model(config: ModelSection) -> Model[Any, Any]:
+    """Build a freshly initialised model of the configured architecture. Imports PyTorch."""
+    return of_config(config).build(config)

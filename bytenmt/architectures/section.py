@@ -1,0 +1,191 @@
+"""The base class of the architectures' configurations, the types of their options, and how their nets are
+linked. Imports no PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Self
+
+from msgspec import Meta, Struct
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+Dropout = Annotated[float, Meta(ge=0.0, lt=1.0)]
+# Bounds of a model's sizes, far beyond what anybody trains: a configuration may come from a stranger, and
+# what is counted or built from it must end.
+Width = Annotated[int, Meta(ge=1, le=1 << 16)]
+Layers = Annotated[int, Meta(ge=1, le=256)]
+OwnLayers = Annotated[int, Meta(ge=0, le=256)]  # of one side; 0: as many as are given for both
+Reset = Literal["before", "after"]  # the product with the state before
+OwnReset = Literal["shared", "before", "after"]  # of one side; shared: as is given for both
+NGRAM_ROWS = 1 << 13  # of each table of n-grams, unless told otherwise
+Kernel = Annotated[int, Meta(ge=1, le=1 << 10)]
+Dilation = Annotated[int, Meta(ge=1, le=1 << 12)]
+MOST_LAYERS = 256  # of a stack of convolutions
+LONGEST_FIELD = 1 << 14  # bytes before it that a convolutional prediction depends on: each is kept
+Dilations = Annotated[tuple[Dilation, ...], Meta(max_length=MOST_LAYERS)]
+
+# What the decoder gets of the source: a vector it starts from, one it also reads at every step, the encoder's
+# column of its own position, or a sum over columns.
+Link = Literal["start", "every step", "column", "attention"]
+
+
+class Net(NamedTuple):
+    """An encoder or decoder. n_layers: one above the other, 0 for a mean without weights; field: the most
+    bytes that one of its columns depends on, None in a recurrent net; reads: a recurrent net's direction."""
+
+    n_layers: int
+    field: int | None = None
+    reads: Literal["forwards", "backwards", "both ways"] = "forwards"
+
+
+class Nets(NamedTuple):
+    """Encoder, decoder and their link.
+
+    The decoder's field is left to costs.receptive_field. passed: convolutional layers that a source byte
+    passes beside an attention on its shortest way: those of the encoder where its embedding is no value, and
+    those of the decoder above its last attention.
+    """
+
+    encoder: Net
+    decoder: Net
+    link: Link
+    passed: int = 0
+
+
+def refuse_ignored(is_ignored: bool, is_set: Mapping[str, bool], why: str) -> None:
+    """Raise ValueError for the first option that is set, if such options are ignored here."""
+    for name in (name for name, one in is_set.items() if one and is_ignored):
+        raise ValueError(f"{name} {why}: leave it out")
+
+
+def check_receptive_field(reach: int) -> None:
+    """Raise ValueError where a prediction depends on more bytes before it than can be kept."""
+    if reach > LONGEST_FIELD:
+        raise ValueError(
+            f"the receptive field is {reach + 1:,} bytes: expected {LONGEST_FIELD + 1:,} or fewer"
+        )
+
+
+class Section(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A part of the configuration: immutable, no unknown keys."""
+
+
+class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
+    """The options of every architecture. A subclass adds its own; its tag is the architecture's name."""
+
+    # Whether training has no loop over time, and decoding can verify drafted bytes.
+    is_convolutional: ClassVar[bool] = False
+
+    d_embedding: Width
+    source: bool = True  # false: a byte language model, without an encoder and without attention
+    dropout: Dropout = 0.1
+    tie_embedding: bool = False  # the output layer uses the byte embedding's table
+    # Tables of hashed byte n-grams, added to the byte embedding: the n of each, growing; []: none.
+    ngrams: tuple[Annotated[int, Meta(ge=2, le=8)], ...] = ()
+    ngram_rows: Annotated[int, Meta(ge=0, le=1 << 20)] = 0  # of each table, a power of two; 0: 8192
+    ngram_dropout: Dropout = 0.0  # chance that a look-up (an n at a position) reads zero in training
+    ngram_case: Literal["kept", "folded"] = "kept"  # folded: A to Z are hashed as a to z
+
+    def __post_init__(self) -> None:
+        self._check_ngrams()
+
+    def _check_ngrams(self) -> None:
+        """Raise ValueError for options of n-gram tables that do not go together."""
+        if any(n >= after for n, after in pairwise(self.ngrams)):
+            raise ValueError(f"ngrams = {list(self.ngrams)}: expected growing numbers from 2 to 8, each once")
+        rows = self.ngram_rows
+        if rows & (rows - 1) or 0 < rows < 8:
+            raise ValueError(f"ngram_rows = {rows}: expected a power of two, 8 or more (or 0: {NGRAM_ROWS})")
+        given = {"ngram_rows": rows > 0, "ngram_dropout": self.ngram_dropout > 0}
+        given["ngram_case"] = self.ngram_case != "kept"
+        refuse_ignored(not self.ngrams, given, "would be ignored without ngrams")
+
+    @property
+    def ngram_reach(self) -> int:
+        """Bytes before a byte that its embedding depends on: one less than the longest n-gram has."""
+        return max(self.ngrams, default=1) - 1
+
+    @property
+    def n_ngram_rows(self) -> int:
+        """Rows of each table of n-grams."""
+        return self.ngram_rows or NGRAM_ROWS
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether training loops over time: such a state cannot take drafted bytes back, and is carried from
+        one window of a text to the next."""
+        return not self.is_convolutional
+
+    @property
+    def has_attention(self) -> bool:
+        """Whether the model has attention, and so an alignment: a module with `alignments`."""
+        return False
+
+    @property
+    def full_name(self) -> str:
+        """The architecture's name for messages, with the option that makes it serial, if there is one."""
+        return architecture(self)
+
+    @property
+    def needs_fit(self) -> bool:
+        """Whether some of its options are found in the training pairs, by `fit`, when a run begins."""
+        return False
+
+    def check_fit(self) -> None:
+        """Raise ValueError for options that are set although `fit` finds them."""
+
+    def fit(
+        self, source_lengths: npt.NDArray[np.generic], target_lengths: npt.NDArray[np.generic]
+    ) -> tuple[Self, str]:
+        """Return the configuration with all options found, and a line that tells them. lengths: of each
+        training pair, in bytes without EOS."""
+        return self, ""
+
+    def nets(self) -> Nets | None:
+        """Describe encoder and decoder for `bytenmt info`; None where nobody has described them."""
+        return None
+
+
+def architecture(config: ModelSection) -> str:
+    """Return the name of a model's architecture, as --arch takes it."""
+    return str(config.__struct_config__.tag)
+
+
+class StackedSection(ModelSection, frozen=True, kw_only=True):
+    """The options of architectures that are stacks of recurrent layers."""
+
+    d_hidden: Width
+    n_layers: Layers = 1  # of both sides, where they have no number of their own
+    n_encoder_layers: OwnLayers = 0
+    n_decoder_layers: OwnLayers = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.source and self.n_encoder_layers:
+            raise ValueError("n_encoder_layers would be ignored without a source: leave it out")
+
+    @property
+    def encoder_depth(self) -> int:
+        """Layers of the encoder; 0 without a source."""
+        return (self.n_encoder_layers or self.n_layers) if self.source else 0
+
+    @property
+    def decoder_depth(self) -> int:
+        """Layers of the decoder."""
+        return self.n_decoder_layers or self.n_layers
+
+    @property
+    def starts_from(self) -> tuple[int, ...]:
+        """The layer of the encoder from whose last state each of the decoder's starts: the two stacks stand
+        top to top, and a layer below the encoder's lowest starts from that one. Empty without a source."""
+        below = self.encoder_depth - self.decoder_depth
+        return tuple(max(0, layer + below) for layer in range(self.decoder_depth)) if self.source else ()
+
+    def encoder_net(self, reverse_source: bool) -> Net:
+        """Describe the encoder. With the source reversed it still reads EOS last."""
+        return Net(self.encoder_depth, reads="backwards" if reverse_source else "forwards")

@@ -1,0 +1,1 @@
+"""The GRU or LSTM encoder-decoder of Cho et al. 2014 and Sutskever et al. 2014."""

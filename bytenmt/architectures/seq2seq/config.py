@@ -1,0 +1,68 @@
+"""The configuration of the recurrent encoder-decoder."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from bytenmt.architectures.section import Link, Net, Nets, OwnReset, Reset, StackedSection
+
+
+class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
+    """GRU or LSTM encoder-decoder (Cho et al. 2014, Sutskever et al. 2014)."""
+
+    cell: Literal["gru", "lstm"] = "gru"
+    context: Literal["start", "every_step"] = "start"
+    gru_reset: Reset = "before"  # of both sides, where they have none of their own
+    encoder_reset: OwnReset = "shared"
+    decoder_reset: OwnReset = "shared"
+    reset_context: bool = False  # the decoder's reset gate acts on the context as well: r * (U h + C c)
+    read_out_kind: Literal["auto", "linear", "maxout"] = "auto"  # auto: maxout with context = "every_step"
+    reverse_source: bool = True
+    init: Literal["scaled", "paper"] = "scaled"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.source and self.context == "every_step":
+            raise ValueError('context = "every_step" shows a source at every step: without one set "start"')
+        if not self.source and self.encoder_reset != "shared":
+            raise ValueError("encoder_reset would be ignored without a source: leave it out")
+        if self.cell == "lstm":
+            own = {"encoder_reset": self.encoder_reset, "decoder_reset": self.decoder_reset}
+            resets = {"gru_reset": self.gru_reset != "before"}
+            resets |= {name: value != "shared" for name, value in own.items()}
+            for name in (name for name, given in resets.items() if given):
+                raise ValueError(f'{name} would be ignored with cell = "lstm": leave it out')
+        if self.reset_context and self.context != "every_step":
+            raise ValueError('reset_context = true resets what context = "every_step" shows: set that too')
+        if self.reset_context and (self.cell == "lstm" or self.resets[1] == "before"):
+            needed = 'cell = "gru"' if self.cell == "lstm" else 'decoder_reset = "after"'
+            raise ValueError(f"reset_context = true resets after the product: set {needed} with it")
+        if self.d_hidden == 1 and self.has_maxout:
+            raise ValueError(
+                'd_hidden = 1 leaves nothing to read out with context = "every_step" or'
+                ' read_out_kind = "maxout": set 2 or more'
+            )
+
+    @property
+    def resets(self) -> tuple[Reset, Reset]:
+        """Where the reset stands in the encoder's and in the decoder's gated recurrent units."""
+        encoder, decoder = (
+            self.gru_reset if own == "shared" else own for own in (self.encoder_reset, self.decoder_reset)
+        )
+        return encoder, decoder
+
+    @property
+    def has_maxout(self) -> bool:
+        """Whether the read-out takes the larger of each pair of units."""
+        return self.read_out_kind == "maxout" or (
+            self.read_out_kind == "auto" and self.context == "every_step"
+        )
+
+    @property
+    def n_states(self) -> int:
+        """Vectors of d_hidden numbers that the decoder hands on: a layer's h, and its c in an LSTM."""
+        return self.decoder_depth * (2 if self.cell == "lstm" else 1)
+
+    def nets(self) -> Nets:
+        link: Link = "every step" if self.context == "every_step" else "start"
+        return Nets(self.encoder_net(self.reverse_source), Net(self.decoder_depth), link)

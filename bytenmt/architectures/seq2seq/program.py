@@ -1,0 +1,109 @@
+"""The recurrent encoder-decoder as programs of the CPU engine: model.py has the equations, and the names of
+the parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bytenmt.architectures.model_program import ModelProgram, ModelWriter, Source
+from bytenmt.architectures.seq2seq.config import Seq2SeqConfig
+from bytenmt.program.instructions import Gru, Op, Register, RowKind
+from bytenmt.program.layers import gru_scan, gru_step, lstm_scan, lstm_step, maxout
+from bytenmt.program.writer import Array, Shapes, Values, Writer
+
+FIRST = "decoder.layers.0"  # the layer that sees the context
+CONTEXT, GATES, INSIDE = 0, 1, 2  # the memory's fixed parts: c; its shares of the gates, and of g's inside
+
+
+def write_program(config: Seq2SeqConfig, writer: ModelWriter) -> ModelProgram:
+    """Write the encoder and the decode step. States: h of each layer, then, with LSTMs, c of each."""
+    d, n_layers = config.d_hidden, config.decoder_depth
+    every_step = config.context == "every_step"
+    _write_encoder(config, writer)
+
+    step = writer.begin_step()
+    d_embedding = config.d_embedding
+    seen = step.register(d + d_embedding + (d if every_step else 0))  # h, e(y), c: what the maxout reads
+    x = seen.part(d, seen.width - d)  # e(y), c: what the first layer reads
+    writer.embed(step, x.part(0, d_embedding))
+    if every_step:
+        step.emit(Op.FIXED, x.part(d_embedding, d), k=CONTEXT)
+    if config.reset_context:
+        x = x.part(0, d_embedding)
+    for layer in range(n_layers):
+        x = _write_layer(step, x, layer, config)
+    if config.has_maxout:
+        step.emit(Op.COPY, seen.part(0, d), x)
+        x = maxout(step, seen, "decoder.maxout", d // 2)
+    return writer.program(
+        writer.output(x),
+        states=(d,) * config.n_states,
+        fixed=((d, 3 * d, d) if config.reset_context else (d,)) if every_step else (),
+        source=Source(reverse=config.reverse_source),
+    )
+
+
+def _write_encoder(config: Seq2SeqConfig, writer: ModelWriter) -> None:
+    """Write the encoder, up to the decoder's first states and the context."""
+    encode, d, n_states = writer.encode, config.d_hidden, config.n_states
+    x = encode.register(config.d_embedding)
+    writer.embed(encode, x)
+    last = []
+    for layer in range(config.encoder_depth):
+        if config.cell == "lstm":
+            x, *parts = lstm_scan(encode, x, f"encoder.{layer}", d)
+        else:
+            x, *parts = gru_scan(encode, x, f"encoder.{layer}", d, _flags(config.resets[0]))
+        last.append(parts)
+    finals = [part for parts in zip(*(last[i] for i in config.starts_from), strict=True) for part in parts]
+    if config.context == "every_step":
+        context, hidden = encode.register(d), encode.register(n_states * d)
+        encode.linear(
+            context, finals[config.decoder_depth - 1], "decoder.context.weight", rows=RowKind.SENTENCES
+        )
+        encode.emit(Op.TANH, context, rows=RowKind.SENTENCES)
+        encode.emit(Op.KEEP_FIXED, a=context, k=CONTEXT, rows=RowKind.SENTENCES)
+        encode.linear(hidden, context, "decoder.start.weight", rows=RowKind.SENTENCES)
+        encode.emit(Op.TANH, hidden, rows=RowKind.SENTENCES)
+        finals = [hidden.part(state * d, d) for state in range(n_states)]
+        if config.reset_context:
+            _write_context_shares(encode, context, config)
+    for state, final in enumerate(finals):
+        encode.emit(Op.KEEP_STATE, a=final, k=state, rows=RowKind.SENTENCES)
+
+
+def _write_context_shares(encode: Writer, context: Register, config: Seq2SeqConfig) -> None:
+    """Write C c, the same at every step: its share of r and z, and its share inside of g's reset."""
+    d, name = config.d_hidden, f"{FIRST}.input.weight"
+    full: Shapes = {name: (3 * d, config.d_embedding + d)}
+
+    def of_gates(weight: Array) -> Array:
+        shares: Array = np.zeros((3 * d, d), weight.dtype)  # g's stay zero
+        shares[: 2 * d] = weight[: 2 * d, config.d_embedding :]
+        return shares
+
+    def of_inside(weight: Array) -> Array:
+        return weight[2 * d :, config.d_embedding :]
+
+    gates, inside = encode.register(3 * d), encode.register(d)
+    encode.linear(gates, context, Values(f"{name}:gates", (3 * d, d), full, of_gates), rows=RowKind.SENTENCES)
+    encode.linear(inside, context, Values(f"{name}:inside", (d, d), full, of_inside), rows=RowKind.SENTENCES)
+    encode.emit(Op.KEEP_FIXED, a=gates, k=GATES, rows=RowKind.SENTENCES)
+    encode.emit(Op.KEEP_FIXED, a=inside, k=INSIDE, rows=RowKind.SENTENCES)
+
+
+def _write_layer(step: Writer, x: Register, layer: int, config: Seq2SeqConfig) -> Register:
+    """Write a layer of the decoder, its state read and written back; return its output."""
+    name, hidden = f"decoder.layers.{layer}", step.register(config.d_hidden)
+    if config.cell == "lstm":
+        cell = step.register(config.d_hidden)
+        lstm_step(step, hidden, cell, x, name, (layer, config.decoder_depth + layer))
+    else:
+        fixed = (GATES, INSIDE) if config.reset_context and layer == 0 else None
+        gru_step(step, hidden, hidden, x, name, _flags(config.resets[1]), layer, fixed)
+        step.emit(Op.WRITE_STATE, a=hidden, k=layer)
+    return hidden
+
+
+def _flags(reset: str) -> int:
+    return Gru.RESET_AFTER if reset == "after" else 0

@@ -1,0 +1,114 @@
+"""Pack a model for the CPU engine: its programs, and its weights as one block in the engine's precision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.architectures.model_program import ModelWriter, Ring, Source
+from bytenmt.architectures.registry import of_config
+from bytenmt.architectures.section import ModelSection
+from bytenmt.decoding.cpu.kernels.panels import INTEGERS, pack
+from bytenmt.kernel_constants import PRECISIONS
+from bytenmt.program.instructions import ALIGNMENT, Matrix, Program, Register, padded
+from bytenmt.program.writer import Array, Values
+from bytenmt.storage.rounding import quantise
+
+Bytes = npt.NDArray[np.uint8]
+Tensors = Mapping[str, Array]  # a model's weights by the names of its parameters
+
+
+class PackedModel(NamedTuple):
+    """A model ready to run, in one precision.
+
+    weights: the block, aligned to a cache line; names: of what begins at an offset of it, for listings. The
+    other fields are those of ModelProgram.
+    """
+
+    weights: Bytes
+    encode: Program
+    step: Program
+    logits: Register
+    precision: str
+    first_step_byte: int
+    names: Mapping[int, str]
+    states: tuple[int, ...] = ()
+    rings: tuple[Ring, ...] = ()
+    items: tuple[int, ...] = ()
+    fixed: tuple[int, ...] = ()
+    source: Source = Source()
+    attending: tuple[int, ...] = (1,)
+
+
+def pack_model(tensors: Tensors, config: ModelSection, precision: str) -> PackedModel:
+    """Pack a model's weights (float32, by parameter name) in one of kernel_constants.PRECISIONS.
+
+    Raises ValueError where the architecture has no program, or a tensor another shape than its parameter.
+    """
+    write_program = of_config(config).write_program
+    if write_program is None:
+        raise ValueError("the architecture has no program for the CPU engine")
+    weights = PackedWeights(tensors, precision)
+    program = write_program(config, ModelWriter(config, weights))
+    return PackedModel(weights=weights.block(), precision=precision, names=weights.names, **program._asdict())
+
+
+class PackedWeights:
+    """The block of weights while it is filled, a WeightSink; every entry begins on a cache line."""
+
+    def __init__(self, tensors: Tensors, precision: str) -> None:
+        if precision not in PRECISIONS:
+            raise ValueError(f"precision is {precision!r}, expected one of {', '.join(PRECISIONS)}")
+        self.precision = precision
+        self.names: dict[int, str] = {}
+        self.n_bytes = 0
+        self._tensors = tensors
+        self._parts: list[Bytes] = []
+
+    def vector(self, values: Values) -> int:
+        """Keep float32 numbers as they are, padded with zeros to whole panels; return their offset."""
+        return self._add_vector(self._array(values), values.name)
+
+    def matrix(self, values: Values) -> Matrix:
+        """Pack a matrix in the block's precision."""
+        array = self._array(values)
+        array = array.reshape(len(array), -1)
+        n_output, n_input = array.shape
+        scales = 0
+        if self.precision in INTEGERS:
+            scales = self._add_vector(quantise(array)[1], f"{values.name}:scale")
+        return Matrix(self._add(pack(array, self.precision), values.name), scales, n_output, n_input)
+
+    def block(self) -> Bytes:
+        """Return all entries as one array that begins on a cache line."""
+        space = np.empty(self.n_bytes + ALIGNMENT, np.uint8)
+        first = -space.ctypes.data % ALIGNMENT
+        whole = space[first : first + self.n_bytes]
+        at = 0
+        for part in self._parts:
+            whole[at : at + part.size] = part
+            at += -(-part.size // ALIGNMENT) * ALIGNMENT
+        return whole
+
+    def _array(self, values: Values) -> Array:
+        """The array that values stand for. Raises ValueError for a parameter of another shape."""
+        arrays = [self._tensors[name] for name in values.parameters]
+        for array, (name, shape) in zip(arrays, values.parameters.items(), strict=True):
+            if array.shape != shape:
+                raise ValueError(f"{name} has the shape {array.shape}, expected {shape}")
+        return values.compute(*arrays)
+
+    def _add_vector(self, array: Array, name: str) -> int:
+        flat = np.zeros(padded(array.size), np.float32)
+        flat[: array.size] = array.ravel()
+        return self._add(flat.view(np.uint8), name)
+
+    def _add(self, part: Bytes, name: str) -> int:
+        offset = self.n_bytes
+        self.names[offset] = name
+        self._parts.append(part)
+        self.n_bytes += -(-part.size // ALIGNMENT) * ALIGNMENT
+        return offset

@@ -1,1 +1,0 @@
-"""A model's decode step as a program over packed weights."""

@@ -1,0 +1,170 @@
+"""Write a program from shapes alone: registers, instructions, and the weights that the instructions read.
+
+A program is written without any weights. It names the parameters that it reads and their shapes; what becomes
+of them is up to the WeightSink: decoding/cpu/packing.py packs the numbers of a trained model, ParameterShapes
+only collects the shapes. So one description of an architecture gives its program, the parameters that a
+weights file must hold, and what a decode step costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.kernel_constants import PANEL
+from bytenmt.program.instructions import Base, Column, Matrix, Op, Program, Register, RowKind, padded
+
+Array = npt.NDArray[np.float32]
+Shapes = dict[str, tuple[int, ...]]  # of a model's parameters, by their names
+
+
+class Values(NamedTuple):
+    """Numbers that a program reads: a parameter of the model, or an array computed from parameters.
+
+    name: shown in listings of the program; parameters: name and shape of each parameter that is needed;
+    compute: returns the array, of the shape `shape`, given the arrays of these parameters in their order.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    parameters: Shapes
+    compute: Callable[..., Array]
+
+
+def parameter(name: str, *shape: int) -> Values:
+    """Refer to a parameter of the model as it is."""
+    return Values(name, shape, {name: shape}, lambda array: array)
+
+
+class WeightSink(Protocol):
+    """The receiver of the weights that a program reads."""
+
+    n_bytes: int  # received so far
+
+    def vector(self, values: Values) -> int:
+        """Take numbers that stay float32; return their offset in bytes."""
+
+    def matrix(self, values: Values) -> Matrix:
+        """Take a matrix (n_output, ...), stored in the engine's precision; all axes but the first are its
+        inputs."""
+
+
+class ParameterShapes:
+    """A WeightSink that collects the names and shapes of parameters, and nothing else.
+
+    >>> weights = ParameterShapes()
+    >>> writer = Writer(weights)
+    >>> writer.linear(writer.register(64), writer.register(16), "hidden.weight", "hidden.bias")
+    >>> weights.shapes
+    {'hidden.weight': (64, 16), 'hidden.bias': (64,)}
+    """
+
+    n_bytes = 0
+
+    def __init__(self) -> None:
+        self.shapes: Shapes = {}
+
+    def vector(self, values: Values) -> int:
+        self._add(values)
+        return 0
+
+    def matrix(self, values: Values) -> Matrix:
+        self._add(values)
+        return Matrix(0, 0, values.shape[0], math.prod(values.shape[1:]))
+
+    def _add(self, values: Values) -> None:
+        for name, shape in values.parameters.items():
+            if self.shapes.setdefault(name, shape) != shape:
+                raise ValueError(f"{name} is read as {shape} and as {self.shapes[name]}")
+
+
+class Writer:
+    """Write one program, instruction by instruction."""
+
+    def __init__(self, weights: WeightSink) -> None:
+        self.weights = weights
+        self._rows: list[list[int]] = []
+        self._row_floats = 0
+        self._shared: dict[str, Register] = {}
+
+    def register(self, width: int) -> Register:
+        """Return a new register of `width` floats."""
+        stride = padded(width)
+        new = Register(self._row_floats, stride, width)
+        self._row_floats += stride
+        return new
+
+    def shared(self, use: str, width: int) -> Register:
+        """Return the register that all layers share for one use; it is allocated at the first call."""
+        if use not in self._shared:
+            self._shared[use] = self.register(width)
+        return self._shared[use]
+
+    def vector(self, name: str, *shape: int) -> int:
+        """Keep a parameter in float32; return its offset in bytes."""
+        return self.weights.vector(parameter(name, *shape))
+
+    def matrix(self, name: str, n_output: int, n_input: int) -> Matrix:
+        """Pack a parameter as a matrix."""
+        return self.weights.matrix(parameter(name, n_output, n_input))
+
+    def emit(
+        self,
+        op: Op,
+        d: Register | None = None,
+        a: Register | None = None,
+        b: Register | None = None,
+        rows: RowKind = RowKind.ALL,
+        **numbers: int,
+    ) -> None:
+        """Append an instruction. numbers: its other columns in lower case; n, unless given, is the width of
+        the first of its registers."""
+        row = {"OP": int(op), "ROWS": int(rows), "N": (d or a or Register(0, 0, 0)).width}
+        row |= {name.upper(): number for name, number in numbers.items()}
+        for name, register in (("D", d), ("A", a), ("B", b)):
+            if register is not None:
+                row |= {
+                    f"{name}_START": register.start,
+                    f"{name}_STRIDE": register.stride,
+                    f"{name}_COLUMN": register.column,
+                }
+        self._rows.append([row.get(column.name, 0) for column in Column])
+
+    def linear(
+        self,
+        d: Register,
+        a: Register,
+        matrix: str | Values,
+        bias: str | None = None,
+        *,
+        add: bool = False,
+        rows: RowKind = RowKind.ALL,
+    ) -> None:
+        """Append d = W a + bias, or d += W a + bias with `add`.
+
+        matrix: a parameter's name, of the shape (d.width, a.width), or values; bias: a parameter's name. d is
+        filled up to whole panels, so that no part behind it may have been written already.
+        """
+        values = parameter(matrix, d.width, a.width) if isinstance(matrix, str) else matrix
+        packed = self.weights.matrix(values)
+        if (packed.n_output, packed.n_input) != (d.width, a.width) or d.column % PANEL:
+            raise ValueError(f"{values.name} is {packed.n_output} x {packed.n_input}, d {d}, a {a}")
+        base = Base.OWN if add else Base.ZERO if bias is None else Base.BIAS
+        v = self.vector(bias, d.width) if base == Base.BIAS and bias is not None else 0
+        self.emit(Op.LINEAR, d, a, rows=rows, w=packed.place, s=packed.scales, v=v, k=base, m=packed.n_input)
+        if add and bias is not None:
+            self.emit(Op.ADD_VECTOR, d, rows=rows, v=self.vector(bias, d.width))
+
+    def program(self) -> Program:
+        """Return all instructions written so far. Those from the first read of a recurrent state to its last
+        write are marked as serial."""
+        table = np.array(self._rows, np.int64).reshape(-1, len(Column))
+        op, state = table[:, Column.OP], table[:, Column.K]
+        for first in np.flatnonzero(op == Op.READ_STATE):
+            written = np.flatnonzero((op == Op.WRITE_STATE) & (state == state[first]))
+            table[first : written.max(initial=0) + 1, Column.ROWS] = RowKind.SERIAL
+        return Program(table, self._row_floats)

@@ -1,0 +1,223 @@
+"""What is particular to Luong's attention: locations, windows, Gaussians, all columns at once, and none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import invariants
+import pytest
+import torch
+from invariants import VARIANTS, assert_same, build
+from torch import Tensor
+
+from bytenmt.architectures.costs import step_cost
+from bytenmt.architectures.luong import model as luong
+
+SMALL = VARIANTS["luong-local-p"] | {"score": "general"}
+LENGTHS = [14, 3, 9]
+T = 10  # target bytes
+
+
+def inputs() -> tuple[Tensor, Tensor, Tensor]:
+    """Three sources of LENGTHS and as many targets."""
+    return (*invariants.some_sources(LENGTHS), invariants.some_inputs(3, T))
+
+
+def model_with(**options: Any) -> Any:
+    """A model with these options beside those of SMALL, and large weights."""
+    return build(SMALL | options, seed=6, scale=1.0)
+
+
+def given_the_same(other: Any, **options: Any) -> Any:
+    """Another model with the weights that it shares with a given one."""
+    model = model_with(**options)
+    model.load_state_dict(other.state_dict(), strict=False)
+    return model
+
+
+@torch.no_grad()
+def weights_of(model: Any) -> Tensor:
+    """Attention's weights (3, T, longest source), in the text's order."""
+    src, src_len, tgt = inputs()
+    memory = model.encode(src, src_len)
+    found: Tensor = model.alignment(tgt, memory, model.start(memory))
+    return found
+
+
+def by_location(**options: Any) -> Any:
+    return model_with(
+        attention="global", attention_window=0, **{"score": "location", "n_locations": 7} | options
+    )
+
+
+def test_locations_are_one_softmax() -> None:
+    """The rows add up to 1, over the source's bytes that there is a score for; a softmax of a softmax is
+    nearly even: no weight is e times another."""
+    once, twice = by_location(), by_location(location_softmax="twice")
+    for weights in map(weights_of, (once, twice)):
+        assert_same(weights.sum(dim=-1), torch.ones(3, T).double(), "sums")
+        for row, length in zip(weights, LENGTHS, strict=True):
+            assert bool((row[:, : min(7, length)] > 0).all()) and not bool(row[:, min(7, length) :].any())
+    ratios = [(row.max() / row.min()).item() for row in (weights_of(m)[0, :, :7] for m in (once, twice))]
+    assert ratios[0] > 20 and ratios[1] < 2.719
+
+
+def test_locations_do_not_see_what_stands_in_them() -> None:
+    """The weights of the first step, before any byte of the source is fed back, are of h_t alone."""
+    model = by_location(input_feeding=False)
+    src, src_len, tgt = inputs()
+    memory = model.encode(src, src_len)
+    other = memory._replace(states=torch.randn_like(memory.states), keys=torch.randn_like(memory.keys))
+    with torch.no_grad():
+        one, changed = (model.alignment(tgt, m, model.start(m)) for m in (memory, other))
+    assert torch.equal(one, changed)
+
+
+@pytest.mark.parametrize("reverse_source", [False, True])
+def test_a_window_moves_on_with_the_target(reverse_source: bool) -> None:
+    """local-m has no Gaussian: the weights at t are those of global attention, from t - D to t + D or around
+    the end, normalised there. Without input feeding h_t is the same."""
+    options = {"input_feeding": False, "reverse_source": reverse_source}
+    everywhere = model_with(attention="global", attention_window=0, **options)
+    near = given_the_same(everywhere, attention="local-m", attention_window=2, **options)
+    expected, found = weights_of(everywhere).clone(), weights_of(near)
+    for i, length in enumerate(LENGTHS):
+        for t in range(T):
+            centre = min(t, length - 1)
+            for s in range(max(LENGTHS)):
+                if not centre - 2 <= s <= centre + 2:
+                    expected[i, t, s] = 0
+    assert_same(found, expected / expected.sum(dim=-1, keepdim=True), "windows")
+
+
+@pytest.mark.parametrize("score", ["dot", "general", "concat", "location"])
+def test_a_window_that_holds_every_source_is_global_attention(score: str) -> None:
+    """local-m with D >= S: to the last bit."""
+    options = {"score": score} | ({"n_locations": 20} if score == "location" else {})
+    everywhere = model_with(attention="global", attention_window=0, **options)
+    wide = given_the_same(everywhere, attention="local-m", attention_window=13, **options)
+    narrow = given_the_same(everywhere, attention="local-m", attention_window=4, **options)
+    one, other, third = (invariants.whole(model, *inputs()) for model in (everywhere, wide, narrow))
+    assert torch.equal(one, other)
+    assert not torch.equal(one, third)
+
+
+def test_a_gaussian_after_the_softmax_is_another_one_than_inside() -> None:
+    """After it the weights fade and are not normalised again: the same softmax times exp(-2 x^2 / D^2) of the
+    distance x. Inside a distant byte's score goes to 0, and they add up to 1."""
+    plain = model_with(gaussian="inside", input_feeding=False)
+    after = given_the_same(plain, gaussian="after", input_feeding=False)
+    auto = given_the_same(plain, input_feeding=False)
+    assert torch.equal(weights_of(after), weights_of(auto))
+    inside, faded = weights_of(plain), weights_of(after)
+    assert_same(inside.sum(dim=-1), torch.ones(3, T).double(), "sums inside")
+    sums = faded.sum(dim=-1)
+    assert bool((sums < 0.999).any()) and bool((sums > 0).all()) and bool((sums <= 1 + 1e-12).all())
+    assert float((inside - faded).abs().max()) > 0.05
+
+
+def test_a_gaussian_of_local_m_is_asked_for() -> None:
+    """auto has none there; after is the weights of none times it."""
+    none = model_with(attention="local-m", input_feeding=False)
+    after = given_the_same(none, attention="local-m", gaussian="after", input_feeding=False)
+    t, s = torch.arange(T), torch.arange(max(LENGTHS))
+    centres = torch.minimum(t[None], torch.tensor(LENGTHS)[:, None] - 1)
+    x = (s - centres[:, :, None]).double()
+    assert_same(weights_of(after), weights_of(none) * torch.exp(-2 * x**2 / 9), "faded")
+
+
+LOCATION = {"score": "location", "n_locations": 7, "attention": "local-m"}
+
+
+@pytest.mark.parametrize(
+    ("options", "learnt"),
+    [
+        ({"gaussian": "after"}, ["position.hidden.weight", "position.v"]),
+        ({"gaussian": "inside"}, ["position.hidden.weight", "position.v"]),
+        (LOCATION, ["location.weight"]),
+        (LOCATION | {"location_softmax": "twice", "input_feeding": False}, ["location.weight"]),
+    ],
+)
+def test_where_to_look_is_learnt(options: dict[str, Any], learnt: list[str]) -> None:
+    """The gradients are the change of the loss; W_p's and v_p's, where no byte enters or leaves a window, are
+    through the Gaussian alone."""
+    model = model_with(**{"attention_window": 4} | options)
+    src, src_len, tgt = inputs()
+
+    def loss() -> Tensor:
+        memory = model.encode(src, src_len)
+        return model(tgt, memory, model.start(memory))[0].log_softmax(dim=-1)[..., 70].sum()
+
+    loss().backward()
+    for parameter in map(model.decoder.get_parameter, learnt):
+        assert float(parameter.grad.abs().max()) > 1e-3
+        flat, gradient = parameter.data.view(-1), parameter.grad.view(-1)
+        for i in range(0, len(flat), 5):
+            values = []
+            for step in (1e-6, -1e-6):
+                flat[i] += step
+                with torch.no_grad():
+                    values.append(float(loss()))
+                flat[i] -= step
+            assert float(gradient[i]) == pytest.approx((values[0] - values[1]) / 2e-6, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["luong", "luong-concat", "luong-inside", "luong-local-m"])
+def test_without_input_feeding_attention_is_one_product(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all bytes of the target at once; fed back, it is one a byte."""
+    calls: list[Tensor] = []
+    attend = luong.attend
+
+    def noting(scores: Tensor, *more: Any) -> Any:
+        calls.append(scores)
+        return attend(scores, *more)
+
+    monkeypatch.setattr(luong, "attend", noting)
+    for feeding in (True, False):
+        calls.clear()
+        invariants.whole(build(VARIANTS[name] | {"input_feeding": feeding}), *inputs())
+        assert [scores.shape[1] for scores in calls] == ([1] * T if feeding else [T])
+
+
+def test_additive_scores_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all sums at once were too many: the same scores."""
+    model = build(VARIANTS["luong-concat"])
+    expected = invariants.whole(model, *inputs())
+    monkeypatch.setattr("bytenmt.layers.attention.NUMBERS", 1)
+    assert_same(invariants.whole(model, *inputs()), expected, "parts")
+
+
+def test_without_attention_the_last_states_are_all_that_is_known() -> None:
+    """A memory holds nothing else, and there is no weight of attention."""
+    model: Any = build(VARIANTS["luong-off"])
+    memory = model.encode(*inputs()[:2])
+    assert memory.states.shape[1] == memory.keys.shape[1] == 0
+    assert {name.split(".")[1] for name, _ in model.decoder.named_parameters() if "." in name} >= {"0", "1"}
+    assert not any(
+        word in name for name, _ in model.named_parameters() for word in ("combine", "keys", "score")
+    )
+    assert step_cost(model.config, 1000) == step_cost(model.config, 1)
+
+
+@pytest.mark.parametrize("attention", ["local-m", "local-p"])
+def test_a_window_bounds_the_cost_of_a_step(attention: str) -> None:
+    model = model_with(attention=attention, attention_window=4)
+    assert step_cost(model.config, 8) < step_cost(model.config, 9) == step_cost(model.config, 1000)
+
+
+def test_the_paper_initialises_every_weight_alike() -> None:
+    """Uniform in [-0.1, 0.1], the new ones of locations and positions too; biases 0."""
+    options = {
+        "score": "location",
+        "n_locations": 500,
+        "attention": "local-p",
+        "init": "paper",
+        "d_hidden": 40,
+    }
+    torch.manual_seed(1)
+    config = invariants.parse_config({"model": SMALL | options}).model
+    for name, parameter in luong.Luong(config).named_parameters():  # type: ignore[arg-type]
+        if name.endswith("bias"):
+            assert not bool(parameter.any()), name
+        else:
+            assert float(parameter.detach().abs().max()) <= 0.1 and parameter.detach().std() > 0.04, name

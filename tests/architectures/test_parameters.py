@@ -1,0 +1,106 @@
+"""The parameters told from a configuration are those of the model that PyTorch builds, and what they need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from variants import OPTIONS
+
+from bytenmt.architectures.costs import decoder_weights, state_bytes, step_cost
+from bytenmt.architectures.parameters import is_matrix, n_parameters, parameter_shapes
+from bytenmt.architectures.presets import PRESETS
+from bytenmt.architectures.registry import build_model
+from bytenmt.architectures.tensor_tree import tensors
+from bytenmt.config.schema import Config, architecture, load_config, parse_config
+from bytenmt.decoding.cpu.packing import pack_model
+from bytenmt.program.writer import ParameterShapes, parameter
+
+
+def check_parameters(config: Config) -> None:
+    with torch.device("meta"):
+        model = build_model(config.model)
+    built = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    assert parameter_shapes(config.model) == built
+    assert n_parameters(config.model) == sum(parameter.numel() for parameter in model.parameters())
+    assert not model.state_dict().keys() - built.keys() - {"decoder.output.weight"}  # a tied one
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_names_and_shapes_are_those_of_the_model(name: str) -> None:
+    """Every architecture with every option."""
+    check_parameters(parse_config({"model": OPTIONS[name]}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("source", ["true", "false"])
+def test_presets_too(preset: str, source: str) -> None:
+    """Of every size, with a source and without."""
+    for arch in PRESETS[preset]:
+        check_parameters(load_config(arch, preset, "", ["model.source=false"] if source == "false" else []))
+
+
+def attention_products(config: Any, source_bytes: int) -> int:
+    """The multiply-accumulates of a step's attentions, by the papers' equations: a score of each column that
+    is seen, and a sum of as many values."""
+    arch = architecture(config)
+    if arch == "bahdanau":
+        return source_bytes * (config.d_attention + 2 * config.d_hidden)
+    if arch == "convs2s":
+        return 2 * source_bytes * config.d_embedding * sum(config.attends)
+    if arch != "luong" or config.attention == "off":
+        return 0
+    seen = min(source_bytes, 2 * config.window + 1) if config.local else source_bytes
+    if config.score == "location":  # its scores are a product of the decoder's
+        return min(seen, config.n_locations) * config.d_hidden
+    return 2 * seen * config.d_hidden
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_step_multiplies_with_the_decoders_matrices_and_attends(name: str) -> None:
+    """At sources of any length."""
+    config = parse_config({"model": OPTIONS[name]}).model
+    with torch.device("meta"):
+        model = build_model(config)
+    assert decoder_weights(config) == model.decoder_weights()
+    matrices = sum(part.numel() for part in model.decoder.parameters() if part.dim() > 1)
+    for source_bytes in (0, 1, 7, 100, 10_000):
+        attention = attention_products(config, source_bytes) if config.source else 0
+        assert step_cost(config, source_bytes) == matrices + attention
+
+
+def test_a_program_that_contradicts_itself_is_refused() -> None:
+    """A parameter has one shape, and a tensor that is packed has its parameter's."""
+    weights = ParameterShapes()
+    weights.vector(parameter("bias", 3))
+    with pytest.raises(ValueError, match="bias is read as"):
+        weights.matrix(parameter("bias", 3, 1))
+    config = load_config("seq2seq", "tiny", "", []).model
+    tensors = {name: np.zeros(shape, np.float32) for name, shape in parameter_shapes(config).items()}
+    tensors["decoder.output.bias"] = np.zeros(3, np.float32)
+    with pytest.raises(ValueError, match=r"decoder\.output\.bias has the shape \(3,\)"):
+        pack_model(tensors, config, "fp32")
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_state_is_as_large_as_it_says(name: str) -> None:
+    """All that a row's state keeps as numbers."""
+    config = parse_config({"model": OPTIONS[name]})
+    model = build_model(config.model)
+    ids = torch.zeros(1, 0 if not config.model.source else 1, dtype=torch.uint8)
+    state = model.start(model.encode(ids, torch.full((1,), ids.shape[1])))
+    numbers = sum(part.numel() for part in tensors(state) if part.is_floating_point())
+    assert state_bytes(config.model) == 4 * numbers
+
+
+def test_tables_and_vectors_are_no_matrices() -> None:
+    """What stays float32 in a converted file."""
+    shapes = parameter_shapes(load_config("convs2s", "small", "", []).model)
+    others = {name for name, shape in shapes.items() if not is_matrix(name, shape)}
+    assert {"embedding.weight", "target_positions.weight", "encoder.positions.weight"} <= others
+    assert all(
+        len(shapes[name]) == 1 or name.endswith(("embedding.weight", "positions.weight")) for name in others
+    )

@@ -1,0 +1,238 @@
+"""The recurrent encoder-decoders beside PyTorch's layers and beside each other, and how they start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import invariants
+import numpy as np
+import pytest
+import reference
+import torch
+from invariants import VARIANTS, AnyModel, Variant, assert_differ, assert_same, build
+from torch import Tensor, nn
+from variants import SEQ2SEQ
+
+from bytenmt.architectures.registry import build_model
+from bytenmt.config.schema import parse_config
+from bytenmt.layers.recurrent import GRU
+
+LENGTHS = [5, 9, 1, 3]
+DEEP: Variant = SEQ2SEQ | {"n_layers": 4, "reverse_source": True}
+
+
+def of_layer(layers: Any, index: int, name: str) -> Any:
+    """A parameter of a torch.nn.GRU or LSTM."""
+    return getattr(layers, f"{name}_l{index}")
+
+
+def taken_over(theirs: nn.GRU | nn.LSTM, ours: Any) -> None:
+    """Copy the weights of PyTorch's layers, which have two biases a gate, into ours, which have one."""
+    d = theirs.hidden_size
+    for index, layer in enumerate(ours):
+        own = {
+            name: of_layer(theirs, index, name) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        }
+        layer.input.weight.copy_(own["weight_ih"])
+        layer.input.bias.copy_(own["bias_ih"] + own["bias_hh"])
+        if isinstance(theirs, nn.LSTM):
+            layer.recurrent.weight.copy_(own["weight_hh"])
+        else:
+            layer.gates.weight.copy_(own["weight_hh"][: 2 * d])
+            layer.candidate.weight.copy_(own["weight_hh"][2 * d :])
+
+
+def of_torch(model: AnyModel, kind: Any, tgt: Tensor) -> Tensor:
+    """Logits by two of PyTorch's stacks, with weights of their own that the model takes over; sentence by
+    sentence, each turned round before its EOS."""
+    torch.manual_seed(2)
+    width, d, depth = 5, model.config.d_hidden, model.config.decoder_depth  # type: ignore[union-attr]
+    encoder, decoder = (kind(width, d, depth, batch_first=True).double() for _ in range(2))
+    if kind is nn.GRU:  # no place for g's second bias, which its reset scales
+        for stack in (encoder, decoder):
+            for index in range(depth):
+                of_layer(stack, index, "bias_hh").data[2 * d :] = 0
+    taken_over(encoder, model.encoder)
+    taken_over(decoder, model.decoder.layers)  # type: ignore[union-attr]
+    src, src_len = invariants.some_sources(LENGTHS)
+    logits = []
+    for row, length, read in zip(src, src_len.tolist(), tgt, strict=True):
+        turned = torch.cat([row[: length - 1].flip(0), row[length - 1 : length]])
+        _, last = encoder(model.embedding(turned[None]))
+        logits.append(model.decoder.output(decoder(model.embedding(read[None]), last)[0]))  # type: ignore[operator]
+    return torch.cat(logits)
+
+
+@pytest.mark.parametrize(("cell", "kind"), [("gru", nn.GRU), ("lstm", nn.LSTM)])
+def test_a_deep_reversed_model_of_pytorchs_layers(cell: str, kind: Any) -> None:
+    """Four layers of torch.nn.LSTM, or of torch.nn.GRU with gru_reset = "after", whose last states start the
+    decoder's (Sutskever et al. 2014): the same logits, a padded batch against single sentences."""
+    after = {} if cell == "lstm" else {"gru_reset": "after"}
+    model, tgt = build(DEEP | {"cell": cell} | after), invariants.some_inputs(4, 8)
+    with torch.no_grad():
+        expected = of_torch(model, kind, tgt)
+        assert_same(invariants.whole(model, *invariants.some_sources(LENGTHS), tgt), expected, cell)
+
+
+def test_all_biases_of_torchs_gru_have_a_place() -> None:
+    """The second bias of g stands inside of the reset, as the context does in Cho's decoder: an input that is
+    always 1."""
+    torch.manual_seed(4)
+    theirs, ours = nn.GRU(4, 6, batch_first=True).double(), GRU(5, 6, "after", d_inside=1).double()
+    x, h = torch.randn(3, 7, 4).double(), torch.randn(3, 6).double()
+    with torch.no_grad():
+        second = theirs.bias_hh_l0
+        ours.input.weight.copy_(torch.cat([theirs.weight_ih_l0, second[:, None]], dim=1))
+        ours.input.bias.copy_(theirs.bias_ih_l0)
+        ours.gates.weight.copy_(theirs.weight_hh_l0[:12])
+        ours.candidate.weight.copy_(theirs.weight_hh_l0[12:])
+        found = ours(torch.cat([x, torch.ones(3, 7, 1).double()], dim=-1), h)
+        assert_same(found, theirs(x, h[None])[0], "torch.nn.GRU")
+        ours.d_inside = 0
+        other = ours(torch.cat([x, torch.ones(3, 7, 1).double()], dim=-1), h)
+        assert_differ(other.flatten(1), found.flatten(1), "the bias outside of the reset")
+
+
+def logits_of(options: Variant) -> Tensor:
+    """Of the same weights whatever the resets; no source is of one byte, which no reset touches."""
+    src, src_len = invariants.some_sources([5, 9, 2, 3])
+    return invariants.whole(build(SEQ2SEQ | options), src, src_len, invariants.some_inputs(4, 8))
+
+
+@pytest.mark.parametrize("shared", ["before", "after"])
+def test_gru_reset_is_of_both_sides(shared: str) -> None:
+    """gru_reset alone means both; a side's own goes before it."""
+    other = "after" if shared == "before" else "before"
+    both = {"encoder_reset": shared, "decoder_reset": shared}
+    plain = logits_of({"gru_reset": shared})
+    assert torch.equal(plain, logits_of({"gru_reset": other} | both))
+    sides = [logits_of({"gru_reset": shared, f"{side}_reset": other}) for side in ("encoder", "decoder")]
+    for one, beside in ((plain, sides[0]), (plain, sides[1]), (sides[0], sides[1])):
+        assert_differ(one.flatten(1), beside.flatten(1), "another reset")
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_resetting_the_context_matters_where_the_gate_is_not_open(pinned: bool) -> None:
+    """With r = 1 it is nothing but another order of additions."""
+    cho = build(VARIANTS["seq2seq-cho"])
+    plain = build(VARIANTS["seq2seq-cho"] | {"reset_context": False})
+    src, src_len = invariants.some_sources(LENGTHS)
+    tgt, found = invariants.some_inputs(4, 8), []
+    for model in (cho, plain):
+        if pinned:
+            with torch.no_grad():
+                model.decoder.layers[0].input.bias[:7] = 1000.0  # type: ignore[index, union-attr]
+        found.append(invariants.whole(model, src, src_len, tgt))
+    check = assert_same if pinned else assert_differ
+    check(found[0].flatten(1), found[1].flatten(1), "context inside and outside")
+
+
+# ---- Bahdanau's decoder with a fixed context is the RNN encoder-decoder's
+
+
+@pytest.mark.parametrize("read_out", ["previous", "current"])
+def test_a_fixed_context_is_the_encoder_decoder(read_out: str) -> None:
+    """c_i fixed to the last forward state (appendix of Bahdanau et al. 2015): the equations of the recurrent
+    encoder-decoder, written out in NumPy."""
+    model: Any = build(VARIANTS["bahdanau"] | {"read_out": read_out})
+    d = 7
+    with torch.no_grad():
+        for weight in (model.decoder.cell.input.weight, model.decoder.maxout.weight):
+            weight[:, -d:] = 0  # of the backward states, which c has not
+    source = bytes([65, 200, 99, 7, reference.EOS])
+    src, tgt = torch.tensor([list(source)], dtype=torch.uint8), invariants.some_inputs(1, 9)
+    with torch.no_grad():
+        memory = model.encode(src, torch.tensor([5]))
+        fixed = memory._replace(
+            annotations=memory.annotations[:, -1:],
+            keys=memory.keys[:, -1:],
+            source_len=torch.tensor([1]),
+        )
+        found = model(tgt, fixed, model.start(fixed))[0]
+        free = model(tgt, memory, model.start(memory))[0]
+
+    p = {name: q.detach().numpy() for name, q in model.named_parameters()}
+    table, gru = p["embedding.weight"], reference.gru
+    c, backwards = np.zeros(d), np.zeros(d)
+    for byte in source:
+        c = gru(p, "encoder.forwards", table[byte], c, "before", "take")
+    for byte in reversed(source):
+        backwards = gru(p, "encoder.backwards", table[byte], backwards, "before", "take")
+    s = np.tanh(reference.affine(p, "decoder.start", backwards))
+    padded = np.concatenate([c, np.zeros(d)])
+    expected = []
+    for byte in tgt[0].tolist():
+        new = gru(p, "decoder.cell", np.concatenate([table[byte], padded]), s, "before", "take")
+        read = s if read_out == "previous" else new
+        t = reference.maxout(
+            reference.affine(p, "decoder.maxout", np.concatenate([read, table[byte], padded]))
+        )
+        expected.append(p["decoder.output.weight"] @ t + p["decoder.output.bias"])
+        s = new
+    assert_same(found[0], torch.from_numpy(np.array(expected)), "a fixed context")
+    assert_differ(free[0, 1:], found[0, 1:], "attention")
+
+
+def test_the_two_models_meet() -> None:
+    """One column of memory, the context of a model that shows it at every step: attention can read nothing
+    else, and both decoders write the same; z taking is 1 - z keeping."""
+    ours: Any = build(SEQ2SEQ | {"context": "every_step"})
+    theirs: Any = build(VARIANTS["bahdanau"] | {"read_out": "current"})
+    (src, src_len), tgt = invariants.some_sources(LENGTHS), invariants.some_inputs(4, 9)
+    with torch.no_grad():
+        memory, d = ours.encode(src, src_len), 7
+        c = torch.tanh(ours.decoder.context(memory.final[:, -1]))
+        cell, own = theirs.decoder.cell, ours.decoder.layers[0]
+        theirs.embedding.weight.copy_(ours.embedding.weight)
+        for weight, given in ((cell.input, own.input), (theirs.decoder.maxout, ours.decoder.maxout)):
+            weight.weight.copy_(torch.cat([given.weight, torch.zeros(len(given.weight), d).double()], dim=1))
+            weight.bias.copy_(given.bias)
+        cell.gates.weight.copy_(own.gates.weight)
+        cell.candidate.weight.copy_(own.candidate.weight)
+        for part in (cell.input.weight, cell.input.bias, cell.gates.weight):
+            part[d : 2 * d] *= -1
+        theirs.decoder.start.weight.copy_(ours.decoder.start.weight)
+        theirs.decoder.start.bias.zero_()
+        theirs.decoder.output.load_state_dict(ours.decoder.output.state_dict())
+        nothing = torch.full((4, 1, d), 9.0).double()  # of backward states, which nobody reads
+        annotations = torch.cat([c[:, None], nothing], dim=2)
+        one = torch.ones(4, dtype=torch.int64)
+        column = type(theirs.encode(src, src_len))(annotations, theirs.encoder.keys(annotations), one, c)
+        found = theirs(tgt, column, theirs.start(column))[0]
+        assert_same(found, invariants.whole(ours, src, src_len, tgt), "a fixed context")
+
+
+# ---- init = "paper"
+
+LARGE = {"d_embedding": 60, "d_hidden": 64, "init": "paper"}
+PAPERS: dict[str, Variant] = {
+    "cho": VARIANTS["seq2seq-cho"] | LARGE,
+    "maxout at the start": SEQ2SEQ | LARGE | {"read_out_kind": "maxout", "tie_embedding": True},
+    "sutskever": DEEP | LARGE | {"cell": "lstm"},
+    "lstm at every step": DEEP | LARGE | {"cell": "lstm", "context": "every_step"},
+    "bahdanau": VARIANTS["bahdanau"] | LARGE | {"d_attention": 50, "d_maxout": 30},
+    "luong": VARIANTS["luong-concat"] | LARGE,
+}
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_every_parameter_starts_as_the_paper_says(name: str) -> None:
+    """Cho and Bahdanau: recurrent matrices orthogonal, biases and v zero, W_a and U_a N(0, 0.001^2), the rest
+    N(0, 0.01^2). Sutskever: everything uniform in [-0.08, 0.08]. Luong: in [-0.1, 0.1], biases zero."""
+    torch.manual_seed(1)
+    model, options = build_model(parse_config({"model": PAPERS[name]}).model), PAPERS[name]
+    uniform = 0.08 if options.get("cell") == "lstm" else 0.1 if options["arch"] == "luong" else 0.0
+    for key, parameter in model.named_parameters():
+        weight, message = parameter.detach(), f"{name}: {key}"
+        if uniform and not (uniform == 0.1 and key.endswith("bias")):
+            assert 0.9 * uniform < weight.abs().max() <= uniform, message
+            assert float(weight.std()) == pytest.approx(uniform / 3**0.5, rel=0.2), message
+        elif key.endswith(("bias", ".v")):
+            assert not weight.any(), message
+        elif key.endswith(("gates.weight", "candidate.weight")):
+            for block in weight.split(64):
+                torch.testing.assert_close(block @ block.T, torch.eye(64), atol=1e-5, rtol=0)
+        else:
+            std = 0.001 if key in ("encoder.keys.weight", "decoder.score.query.weight") else 0.01
+            assert float(weight.std()) == pytest.approx(std, rel=0.1), message
+            assert abs(float(weight.mean())) < 0.1 * std, message

@@ -1,0 +1,293 @@
+"""Models against NumPy (reference.py), layers against PyTorch, ConvS2S' initialisation."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import invariants
+import pytest
+import torch
+from invariants import VARIANTS, WITHOUT_SOURCE, assert_same, build, make
+from torch import Tensor, nn
+from variants import OPTIONS
+
+from bytenmt.architectures.registry import build_model
+from bytenmt.config.schema import parse_config
+from bytenmt.layers.convolution import WeightNorm
+from bytenmt.layers.recurrent import GRU, LSTM
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIONS if name not in WITHOUT_SOURCE])
+def test_model_equals_numpy(name: str) -> None:
+    """A padded batch of unequal lengths agrees with the equations, sentence by sentence."""
+    invariants.check_reference(build(OPTIONS[name], seed=3))
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_model_equals_numpy_without_source(name: str) -> None:
+    """A byte language model agrees with the equations."""
+    invariants.check_reference_without_source(make(name, seed=4))
+
+
+@pytest.mark.parametrize("name", ["bytenet", "bytenet-short", "bytenet-offset"])
+def test_bytenet_past_its_columns(name: str) -> None:
+    """Targets longer than |t^| read zero columns; |t^| shorter than the source cuts it."""
+    model = build(OPTIONS[name])
+    invariants.check_reference(model, lengths=(1, 9, 4), t=23)
+
+
+@pytest.mark.parametrize(("length", "columns"), [(1, 2), (5, 6), (15, 18), (25, 30), (26, 32)])
+def test_bytenet_unfolding(length: int, columns: int) -> None:
+    """|t^| = ceil(1.2 |s|), where 1.2 * 15 is 18 and not a hair more."""
+    model: Any = make("bytenet")
+    assert int(model.unfolded_len(torch.tensor([length]))[0]) == columns
+
+
+@pytest.mark.parametrize("stacking", ["concat", "add"])
+def test_bytenet_columns_at_the_start(stacking: str) -> None:
+    """encoder_scale is a factor of the first columns, through the weights alone: all other weights are drawn
+    as without it."""
+    options = VARIANTS["bytenet"] | {"stacking": stacking}
+    models = []
+    for scale in (1.0, 3.0):
+        torch.manual_seed(8)
+        models.append(build_model(parse_config({"model": options | {"encoder_scale": scale}}).model).eval())
+    (plain, larger), (src, src_len) = models, invariants.some_sources([6, 4])
+    found, expected = larger.encode(src, src_len), plain.encode(src, src_len)
+    torch.testing.assert_close(found.columns, 3 * expected.columns)
+    names = [name for name, p in larger.named_parameters() if not torch.equal(p, plain.get_parameter(name))]
+    assert names == ["encoder.output.weight", "encoder.output.bias"]
+
+
+# ---- the recurrences
+
+
+def random_gru(reset: Any, update: Any, r_is_one: bool = False) -> GRU:
+    """A GRU with random weights; r_is_one: its reset gate pinned open."""
+    torch.manual_seed(5)
+    gru = GRU(4, 6, reset, update).double()
+    with torch.no_grad():
+        for parameter in gru.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.5)
+        if r_is_one:
+            gru.input.bias[:6] = 1000.0
+    return gru
+
+
+def torch_gru(gru: GRU) -> nn.GRU:
+    """nn.GRU with the weights of ours: same gate order r, z, n, its second biases zero."""
+    theirs = nn.GRU(4, 6, batch_first=True).double()
+    with torch.no_grad():
+        theirs.weight_ih_l0.copy_(gru.input.weight)
+        theirs.weight_hh_l0.copy_(torch.cat([gru.gates.weight, gru.candidate.weight]))
+        theirs.bias_ih_l0.copy_(gru.input.bias)
+        theirs.bias_hh_l0.zero_()
+    return theirs
+
+
+@pytest.mark.parametrize(
+    ("reset", "r_is_one", "same"),
+    [("after", False, True), ("before", True, True), ("before", False, False)],
+)
+def test_gru_against_torch(reset: str, r_is_one: bool, same: bool) -> None:
+    """nn.GRU is reset after and z keeps; reset before agrees with it only where r is 1."""
+    gru = random_gru(reset, "keep", r_is_one)
+    x, h = torch.randn(3, 5, 4).double(), torch.randn(3, 6).double()
+    expected = torch_gru(gru)(x, h[None])[0]
+    assert torch.allclose(gru(x, h), expected, rtol=0, atol=1e-12) is same
+
+
+@pytest.mark.parametrize("reset", ["before", "after"])
+def test_gru_update_conventions(reset: str) -> None:
+    """Update "take" is "keep" with z turned into 1 - z: the sign of z's weights turned."""
+    keep, take = random_gru(reset, "keep"), random_gru(reset, "take")
+    with torch.no_grad():
+        for part in (take.input.weight, take.input.bias, take.gates.weight):
+            part[6:12] *= -1
+    x, h = torch.randn(3, 5, 4).double(), torch.randn(3, 6).double()
+    with torch.no_grad():
+        assert_same(take(x, h), keep(x, h), "GRU conventions")
+        assert not torch.allclose(random_gru(reset, "take")(x, h), keep(x, h))
+
+
+def test_lstm_against_torch() -> None:
+    """Gates i, f, g, o as in nn.LSTM, with one bias a gate."""
+    torch.manual_seed(6)
+    ours, theirs = LSTM(4, 6).double(), nn.LSTM(4, 6, batch_first=True).double()
+    with torch.no_grad():
+        ours.input.weight.copy_(theirs.weight_ih_l0)
+        ours.recurrent.weight.copy_(theirs.weight_hh_l0)
+        ours.input.bias.copy_(theirs.bias_ih_l0 + theirs.bias_hh_l0)
+    x, h, c = (torch.randn(*shape).double() for shape in ((3, 5, 4), (3, 6), (3, 6)))
+    with torch.no_grad():
+        states, cells = ours(x, h, c)
+        expected, (_, last_cell) = theirs(x, (h[None], c[None]))
+    assert_same(states, expected, "LSTM states")
+    assert_same(cells[:, -1], last_cell[0], "LSTM cells")
+
+
+# ---- ConvS2S: weight normalisation, initialisation, gradients
+
+
+def test_weight_norm_starts_as_v() -> None:
+    """g starts at |v|: the first map is v itself; the length is per output channel."""
+    v = torch.randn(4, 3, 2).double()
+    norm = WeightNorm(v.clone()).double()
+    lengths = torch.arange(1.0, 5.0).double()
+    with torch.no_grad():
+        assert_same(norm(), v, "first weight")
+        norm.g.copy_(lengths)
+        assert_same(norm().flatten(1).norm(dim=1), lengths, "lengths")
+
+
+def refreshes(norm: WeightNorm) -> None:
+    """The weight without gradients is the one with them."""
+    with torch.no_grad():
+        folded = norm()
+    assert torch.equal(folded, norm()), "a stale folded weight"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [{"foreach": True}, {"foreach": False}, {"fused": True}])
+def test_weight_norm_memo_after_an_optimizer_step(kind: dict[str, bool]) -> None:
+    """The folded weight follows every step of the optimizer."""
+    norm = WeightNorm(torch.randn(4, 3))
+    optimizer = torch.optim.AdamW(norm.parameters(), lr=0.1, **kind)
+    for _ in range(3):
+        norm.train()
+        norm()[0].sum().backward()
+        optimizer.step()
+        norm.eval()
+        refreshes(norm)
+
+
+def test_weight_norm_memo_after_load_cast_and_copy() -> None:
+    """The folded weight follows loads, casts and assignments, and is kept between calls."""
+    norm, other = WeightNorm(torch.randn(4, 3)).eval(), WeightNorm(torch.randn(4, 3))
+    refreshes(norm)
+    norm.load_state_dict(other.state_dict())
+    refreshes(norm)
+    norm.double()
+    refreshes(norm)
+    norm.float()
+    refreshes(norm)
+    norm.load_state_dict(WeightNorm(torch.randn(4, 3)).state_dict(), assign=True)
+    refreshes(norm)
+    with torch.no_grad():
+        norm.g.mul_(2)
+        refreshes(norm)
+        assert norm() is norm(), "folded twice"
+
+
+def convs2s_at_init(d: int, n_layers: int, dropout: float = 0.0) -> Any:
+    torch.manual_seed(7)
+    layers = [[d, 3]] * n_layers
+    options = {"arch": "convs2s", "d_embedding": d, "dropout": dropout, "n_positions": 0}
+    tree = {"model": options | {"encoder_layers": layers, "decoder_layers": layers}}
+    return build_model(parse_config(tree).model).double()
+
+
+def test_convs2s_keeps_the_variance() -> None:
+    """At initialisation each encoder layer's output has about its input's variance."""
+    encoder = convs2s_at_init(128, 8).encoder
+    x = 0.1 * torch.randn(4, 200, 128).double()  # as wide as the embeddings
+    mask = torch.ones(4, 200, dtype=torch.bool)
+    first = float(x.var())
+    with torch.no_grad():
+        for layer in encoder.layers:
+            y = layer.centred(x, mask)
+            assert 0.85 < float(y.var() / x.var()) < 1.15
+            x = y
+    assert 0.75 < float(x.var()) / first < 1.33
+
+
+def test_convs2s_initial_widths() -> None:
+    """Maps into a GLU are N(0, sqrt(4p/n)), the others N(0, sqrt(p/n)); tables N(0, 0.1)."""
+    model = convs2s_at_init(128, 2, dropout=0.25)
+    layer = model.decoder.layers[1]
+    expected = {
+        layer.convolution.normed.v: math.sqrt(4 * 0.75 / (3 * 128)),
+        layer.query.weight.v: math.sqrt(1 / 128),
+        layer.context.weight.v: math.sqrt(1 / 128),
+        model.encoder.input.weight.v: math.sqrt(0.75 / 128),
+        model.decoder.last.weight.v: math.sqrt(1 / 128),
+        model.embedding.weight: 0.1,
+    }
+    for weight, std in expected.items():
+        assert float(weight.detach().std()) == pytest.approx(std, rel=0.05)
+    biases = [p for name, p in model.named_parameters() if name.endswith("bias")]
+    assert not any(bool(bias.any()) for bias in biases)
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "n_attentions"),
+    [
+        ("convs2s", "layers.0", 2),
+        ("convs2s-one-attention", "layers.0", 1),
+        ("convs2s-conv", "keys.layers.1", 2),
+        ("convs2s-conv", "values.layers.0", 2),
+    ],
+)
+def test_convs2s_encoder_gradient_factor(name: str, layer: str, n_attentions: int) -> None:
+    """The gradient into the encoder's stack is the true one over twice the number of attentions.
+
+    Only the stack has these weights on its path, so a finite difference gives the true gradient.
+    """
+    model = make(name)
+    src, src_len = invariants.some_sources([6, 4])
+    tgt = invariants.some_inputs(2, 7)
+    bias = model.get_parameter(f"encoder.{layer}.convolution.bias")
+
+    def loss() -> Tensor:
+        memory = model.encode(src, src_len)
+        logits = model(tgt, memory, model.start(memory))[0]
+        return logits.log_softmax(dim=-1)[..., 70].sum()
+
+    loss().backward()
+    assert bias.grad is not None
+    step = 1e-5
+    for i in range(len(bias)):
+        values = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                bias[i] += sign * step
+                values.append(float(loss()))
+                bias[i] -= sign * step
+        true = (values[0] - values[1]) / (2 * step)
+        assert float(bias.grad[i]) == pytest.approx(true / (2 * n_attentions), rel=1e-5, abs=1e-8)
+
+
+def test_convs2s_embedding_path_is_not_scaled() -> None:
+    """The path through e_j keeps its whole gradient: table = scaled stack + whole e + target."""
+    model: Any = make("convs2s")
+    src, src_len = invariants.some_sources([6])
+    row = model.encoder.positions.weight  # only the source has these
+
+    def loss() -> Tensor:
+        memory = model.encode(src, src_len)
+        logits = model(invariants.some_inputs(1, 7), memory, model.start(memory))[0]
+        return logits.log_softmax(dim=-1)[..., 70].sum()
+
+    loss().backward()
+    found = row.grad[:6].clone()
+    memory = model.encode(src, src_len)
+    keys = memory.keys.detach().requires_grad_()
+    values = memory.values.detach().requires_grad_()
+    cut = memory._replace(keys=keys, values=values)
+    logits = model(invariants.some_inputs(1, 7), cut, model.start(cut))[0]
+    logits.log_softmax(dim=-1)[..., 70].sum().backward()
+    through_e = values.grad[0] * math.sqrt(0.5)
+    true = torch.zeros_like(found)  # by finite differences: stack and e together
+    step = 1e-5
+    for i in range(6):
+        for j in range(found.shape[1]):
+            with torch.no_grad():
+                row[i, j] += step
+                up = float(loss())
+                row[i, j] -= 2 * step
+                down = float(loss())
+                row[i, j] += step
+            true[i, j] = (up - down) / (2 * step)
+    expected = (true - through_e) / 4 + through_e
+    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-7)
