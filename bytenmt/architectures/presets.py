@@ -5,7 +5,8 @@ has base's encoder, which runs over all bytes at once, and a decoder a third as 
 alone: fairseq, the sizes that its authors' code gives to the paper's English-German; iwslt, that code's sizes
 for German-English of IWSLT 2014; dilated, as many weights as small, for bytes.
 One byte embedding width a preset, so that a table can be handed from one model to another (in "paper",
-ConvS2S' 512 stands for the 620, 1000 and 1600 of the others). tests/architectures/test_presets.py counts weights.
+ConvS2S' 512 stands for the 620, 1000 and 1600 of the others). tests/architectures/test_presets.py counts
+weights.
 """
 
 from typing import Any
