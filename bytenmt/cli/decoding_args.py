@@ -23,6 +23,7 @@ from bytenmt.decoding.constraints.rules import Rules
 from bytenmt.decoding.engines import n_threads
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import Run, Runtime
+from bytenmt.decoding.setting_table import LINES, TABLE
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
@@ -48,7 +49,6 @@ class Answers(NamedTuple):
 
 
 OF_THE_ENGINE = ("engine", "precision", "draft")
-AS_OPTION = {"beam": "--beam-size"}  # whose name is not that of its setting
 
 
 def engine_spec(decoding: Mapping[str, Any], device: str, threads: int | None) -> EngineSpec:
@@ -62,7 +62,7 @@ def settings(decoding: Mapping[str, Any], answers: Answers | None = None) -> Set
     Raises BytenmtError for options that contradict each other or would be ignored.
     """
     given = named_settings(decoding, answers)
-    return Settings.of(given, lambda name: AS_OPTION.get(name, f"--{name.replace('_', '-')}"))
+    return Settings.of(given, lambda name: TABLE[name].option)
 
 
 def named_settings(decoding: Mapping[str, Any], answers: Answers | None = None) -> dict[str, Any]:
@@ -196,11 +196,9 @@ def made_with(
             **({"flag-above": shape.flag_above} if isinstance(shape, JsonLines) and shape.flag_above else {}),
             "buffer-size": buffer_size,
             "errors": errors,
+            **{name.replace("_", "-"): getattr(asked.settings, name) for name in LINES},
             "prefix": asked.settings.prefix.decode(),
-            "max-len-a": asked.settings.max_len_a,
-            "max-len-b": asked.settings.max_len_b,
             "max-source-bytes": asked.max_source_bytes,
-            "max-tokens": asked.settings.max_tokens,
             **_kept(asked.settings.rules),
         } | {
             name.replace("_", "-"): value

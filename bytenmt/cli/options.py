@@ -11,9 +11,9 @@ import click
 
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.cli.console import all_runs, any_runs, completing, one_run
-from bytenmt.config.bounds import BEAM, MOST, MOST_DRAFTED, N_BYTES, THREADS, WEIGHT, Bounds
-from bytenmt.config.bounds import DECODING as OF
+from bytenmt.config.bounds import MOST, MOST_DRAFTED, N_BYTES, THREADS, WEIGHT, Bounds
 from bytenmt.decoding.names import AUTO, DEVICES, ENGINES, OFF, PRECISIONS
+from bytenmt.decoding.setting_table import TABLE, Setting
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -207,70 +207,26 @@ ENGINE = options(
         " many as pay. The text stays the same.",
     ),
 )
-# Left out, they are None, and the defaults of interface.Options and of the Translator hold.
-SAMPLING = options(
-    click.option(
-        "--temperature",
-        type=within(OF["temperature"]),
-        help="Of the draws; below 1 for likelier bytes, default 1.",
-    ),
-    click.option("--top-k", type=within(OF["top_k"]), help="Draw from the K likeliest bytes; 0: all."),
-    click.option(
-        "--top-p",
-        type=within(OF["top_p"]),
-        help="Draw from the fewest bytes of which the probabilities sum to it; default 1.",
-    ),
-    click.option("--seed", type=within(OF["seed"]), help="Of the draws; default 0."),
-)
-DECODING = options(
-    ENGINE,
-    click.option(
-        "-b",
-        "--beam-size",
-        "--beam",
-        "beam",
-        type=within(BEAM),
-        help="Hypotheses kept; 1, the default, is greedy search.",
-    ),
-    click.option(
-        "--length-penalty",
-        "--lenpen",
-        "length_penalty",
-        type=within(OF["length_penalty"]),
-        help="Hypotheses are ranked by log p / length ** this; default: as tuned for the run, else 1.",
-    ),
-    click.option(
-        "--no-repeat-ngram-size",
-        type=within(OF["no_repeat_ngram_size"]),
-        metavar="N",
-        help="No N characters come twice in a text; 0, the default, is off.",
-    ),
-    click.option(
-        "--sample", is_flag=True, help="Draw every byte; --beam-size is the number of independent texts."
-    ),
-    SAMPLING,
-    click.option(
-        "--max-len-a",
-        type=within(OF["max_len_a"]),
-        help="Output of at most a * |source| + b bytes; a is 3 by default.",
-    ),
-    click.option("--max-len-b", type=within(OF["max_len_b"]), help="b of the same; 100 by default."),
-    click.option(
-        "--max-source-bytes",
-        type=within(OF["max_source_bytes"]),
-        help="A longer line is translated in pieces; default: as trained.",
-    ),
-    click.option(
-        "--max-tokens",
-        type=within(OF["max_tokens"]),
-        help="Source bytes side by side, padding and each beam counted; default 16000.",
-    ),
-)
+
+
+def setting_option(row: Setting) -> Callable[[Command], Command]:
+    """Return the option of a setting. Left out it is None, and the setting's default holds."""
+    names = *(row.flags or (row.option,)), row.name
+    if row.is_flag:
+        return click.option(*names, is_flag=True, help=row.help)
+    kind = str if row.bounds is None else within(row.bounds)
+    return click.option(*names, type=kind, metavar=row.metavar, help=row.help)
+
+
+def setting_options(*groups: str) -> Callable[[Command], Command]:
+    """Return the options of the settings of these groups, see setting_table.Setting."""
+    return options(*(setting_option(row) for row in TABLE.values() if row.group in groups))
+
+
+SAMPLING = options(*(setting_option(row) for row in TABLE.values() if row.needs_sample))
+DECODING = options(ENGINE, setting_options("search", "sampling"))
 ANSWERS = options(
-    click.option(
-        "--n-best", type=within(OF["n_best"]), help="Translations of each line; at most --beam-size."
-    ),
-    click.option("--prefix", help="What every translation begins with."),
+    setting_options("output"),
     click.option(
         "--format",
         "form",

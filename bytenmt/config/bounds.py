@@ -46,21 +46,6 @@ BATCH = Bounds(1, 1024)  # sentences side by side, where a step is measured
 LENGTH_PENALTY = real(0, 10)
 WEIGHT = real(0.001, 1000)  # of a corpus; with less an epoch is empty
 
-# By the names of interface.Options and settings.Settings, which are those of the commands' options.
-DECODING: Mapping[str, Bounds] = {
-    "beam": BEAM,
-    "n_best": BEAM,
-    "length_penalty": LENGTH_PENALTY,
-    "temperature": real(0.001, 1000),
-    "top_k": Bounds(0, 256),
-    "top_p": real(0, 1, open=True),
-    "seed": Bounds(0, MOST_SEED),
-    "no_repeat_ngram_size": Bounds(0, MOST),
-    "max_len_a": real(0, 1000),
-    "max_len_b": Bounds(0, 10**6),
-    "max_source_bytes": Bounds(4, MOST),  # one character
-    "max_tokens": Bounds(1, MOST),
-}
 N_BYTES = Bounds(0, 10**7)  # of a text that is drawn
 
 # By the names of schema.TrainConfig, for those that are options too.

@@ -18,6 +18,7 @@ from bytenmt.decoding.names import DEVICES as DEVICES
 from bytenmt.decoding.names import ENGINES as ENGINES
 from bytenmt.decoding.names import OFF as OFF
 from bytenmt.decoding.names import PRECISIONS as PRECISIONS
+from bytenmt.decoding.setting_table import BOUNDS, SearchSettings
 from bytenmt.kernel_constants import CLOSING_COST as CLOSING_COST
 from bytenmt.kernel_constants import LOOK_AHEAD as LOOK_AHEAD
 from bytenmt.kernel_constants import MOST_DRAFTED as MOST_DRAFTED
@@ -50,37 +51,21 @@ class EngineSpec:
 
 
 @dataclass(frozen=True)
-class Options:
-    """How the search chooses.
+class Options(SearchSettings):
+    """What an engine is told of a search: the settings of a user, and what the program adds.
 
-    beam: hypotheses kept of a sentence, 1 is greedy. n_best: how many are wanted, at most `beam`.
-    length_penalty: hypotheses are ranked by log_probability / (bytes + 1) ** length_penalty.
-    sample: draw every byte instead; `beam` is then the number of independent texts. temperature divides the
-    logits, then top_k keeps the likeliest bytes (0: all) and top_p the fewest whose probabilities, after
-    the temperature, reach that sum. seed: of the draws, which depend on it, the request's number, the text's
-    and the byte's, on nothing else.
-    no_repeat_ngram_size: no n characters come twice in a text where that leaves a choice; 0 is off.
     endless: a text, not a line: line ends are allowed, and it goes on as long as its limit lets it.
     byte_scores: every byte's own log-probability is kept, for Hypothesis.byte_scores.
     tracker: of the spans that are kept, where requests carry constraints; None: they do not.
-    Raises ValueError for a number outside bounds.DECODING.
+    Raises ValueError for a number outside its bounds.
     """
 
-    beam: int = 1
-    n_best: int = 1
-    length_penalty: float = 1.0
-    sample: bool = False
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 0
-    no_repeat_ngram_size: int = 0
     endless: bool = False
     byte_scores: bool = False
     tracker: SpanTracker | None = None
 
     def __post_init__(self) -> None:
-        bounds.check(vars(self), bounds.DECODING)
+        bounds.check(vars(self), BOUNDS)
         if self.n_best > self.beam:
             raise ValueError(f"n_best {self.n_best}, beam {self.beam}: expected 1 <= n_best <= beam")
 

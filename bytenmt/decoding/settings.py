@@ -7,40 +7,30 @@ Knows names and numbers; knows no engines and no lines.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bytenmt.config import bounds
 from bytenmt.config.facts import SearchDefaults
 from bytenmt.decoding.constraints.rules import Rules
 from bytenmt.decoding.interface import Options
+from bytenmt.decoding.setting_table import BOUNDS, LINES, SEARCH, LineSettings
 from bytenmt.errors import DataError, SettingError
 from bytenmt.utf8 import first_invalid
 
-MAX_TOKENS = 16_000  # source bytes side by side, padding counted, each beam counted
 OF_RULES = {"keep", "keep_pattern", "glossary"}
-OF_SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How lines are translated.
+class Settings(LineSettings):
+    """How lines are translated: the settings of lines, and the search with its own.
 
-    search: how the search chooses. The output has at most max_len_a * (source bytes) + max_len_b bytes.
-    prefix: what it begins with, except where the line is empty; it may be longer than that. A line of more
-    than max_source_bytes is translated in pieces; None: as the runs were trained. max_tokens: source bytes
-    side by side, EOS and padding counted, times the beam; a line that costs more is decoded alone. rules:
-    what must stand in a translation, as search.tracker reads it; None: nothing.
-    left_to_runs: the length penalty is that of the runs where they have one, in place of search's.
-    Raises SettingError for a value outside bounds.DECODING.
+    search: how the search chooses. rules: what must stand in a translation, as search.tracker reads it; None:
+    nothing. left_to_runs: the length penalty is that of the runs where they have one, in place of search's.
+    Raises SettingError for a value outside its bounds.
     """
 
     search: Options = field(default_factory=Options)
-    prefix: bytes = b""
-    max_len_a: float = 3.0
-    max_len_b: int = 100
-    max_source_bytes: int | None = None
-    max_tokens: int = MAX_TOKENS
     rules: Rules | None = None
     left_to_runs: bool = field(default=False, compare=False)
 
@@ -48,7 +38,7 @@ class Settings:
         given = dict(vars(self))
         if self.max_source_bytes is None:
             del given["max_source_bytes"]
-        bounds.check(given, bounds.DECODING)
+        bounds.check(given, BOUNDS)
         if not isinstance(self.prefix, bytes) or first_invalid(self.prefix) >= 0:
             raise SettingError(f"the prefix {self.prefix!r} is not valid UTF-8")
         if b"\n" in self.prefix or b"\r" in self.prefix:
@@ -62,14 +52,13 @@ class Settings:
         shown: how a name is written in a message. Raises SettingError for an unknown name, a wrong value, and
         what would be ignored.
         """
-        of_search = {one.name for one in fields(Options)} - {"endless", "tracker"}
-        of_lines = {one.name for one in fields(cls)} - {"search", "rules", "left_to_runs"}
+        of_search = {*SEARCH, "byte_scores"}
         for name in given:
-            if name not in of_search | of_lines | OF_RULES:
-                known = ", ".join(sorted(of_search | of_lines | OF_RULES))
+            if name not in of_search | LINES.keys() | OF_RULES:
+                known = ", ".join(sorted(of_search | LINES.keys() | OF_RULES))
                 raise SettingError(f"unknown setting {name}: expected one of {known}")
         _check_together(given, shown)
-        lines = {name: value for name, value in given.items() if name in of_lines}
+        lines = {name: value for name, value in given.items() if name in LINES}
         if not isinstance(lines.get("prefix", b""), bytes):
             lines["prefix"] = encoded(lines["prefix"], "the prefix")
         rules = Rules.of(**{name: value for name, value in given.items() if name in OF_RULES})
@@ -77,7 +66,7 @@ class Settings:
             **{name: value for name, value in given.items() if name in of_search},
             tracker=None if rules is None else rules.tracker,
         )
-        return cls(search, **lines, rules=rules, left_to_runs="length_penalty" not in given)
+        return cls(search=search, **lines, rules=rules, left_to_runs="length_penalty" not in given)
 
     def with_defaults(self, defaults: SearchDefaults | None) -> Settings:
         """The same with what was left to runs that have these defaults."""
@@ -90,7 +79,7 @@ def _check_together(given: Mapping[str, Any], shown: Callable[[str], str]) -> No
     """Raise SettingError for what does not go together, or would be ignored."""
     beam, n_best, sample = given.get("beam", 1), given.get("n_best", 1), given.get("sample", False)
     numbers = {name: given[name] for name in ("beam", "n_best") if name in given}
-    bounds.check(numbers, bounds.DECODING)
+    bounds.check(numbers, BOUNDS)
     if not isinstance(sample, bool):
         raise SettingError(f"{shown('sample')} is {sample!r}, expected True or False")
     if beam == 1 and "length_penalty" in given:
@@ -102,8 +91,8 @@ def _check_together(given: Mapping[str, Any], shown: Callable[[str], str]) -> No
         raise SettingError(
             f"{shown('n_best')} {n_best} of {shown('beam')} {beam}: give {shown('beam')} {n_best} or more"
         )
-    for name in OF_SAMPLING:
-        if name in given and not sample:
+    for name, row in SEARCH.items():
+        if row.needs_sample and name in given and not sample:
             raise SettingError(f"{shown(name)} would be ignored: give {shown('sample')} with it")
 
 

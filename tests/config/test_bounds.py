@@ -12,11 +12,12 @@ from click.testing import CliRunner
 from made_up_engine import made_up_translator
 
 from bytenmt.cli.main import main
-from bytenmt.config.bounds import DECODING, MOST_SEED, N_BYTES, THREADS, TRAINING, WEIGHT, Bounds, check
+from bytenmt.config.bounds import MOST_SEED, N_BYTES, THREADS, TRAINING, WEIGHT, Bounds, check
 from bytenmt.config.schema import config_tree, load_config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.settings import OF_SAMPLING
+from bytenmt.decoding.setting_table import BOUNDS as DECODING
+from bytenmt.decoding.setting_table import SEARCH
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, ConfigError
 
@@ -54,7 +55,14 @@ def translator(**named: Any) -> Translator:
     """With what a setting needs beside it."""
     if named.keys() & {"length_penalty", "n_best"}:
         named = {"beam": 1000 if "length_penalty" in named else 1} | named
-    return made_up_translator(**named, **({"sample": True} if named.keys() & {*OF_SAMPLING} else {}))
+    return made_up_translator(
+        **named,
+        **(
+            {"sample": True}
+            if any(SEARCH[name].needs_sample for name in named.keys() & SEARCH.keys())
+            else {}
+        ),
+    )
 
 
 @pytest.mark.parametrize("name", DECODING)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bytenmt.cli.console import Command, detail
-from bytenmt.cli.options import COUNT, FILE, options, within
+from bytenmt.cli.options import COUNT, FILE, options, setting_options, within
 from bytenmt.cli.progress import Console
-from bytenmt.config.bounds import BEAM, THREADS, Bounds
-from bytenmt.config.bounds import DECODING as OF
+from bytenmt.config.bounds import THREADS, Bounds
 from bytenmt.decoding.names import AUTO, KEPT, KEPT_BY_SERVER, PRECISIONS
 from bytenmt.errors import BytenmtError
 
@@ -122,19 +121,7 @@ SEARCH = options(
     click.option(
         "--threads", type=within(THREADS), help="CPU threads of each direction; default: as there are cores."
     ),
-    click.option(
-        "-b",
-        "--beam-size",
-        "beam",
-        type=within(BEAM),
-        help="Hypotheses kept; 1, the default, is greedy search.",
-    ),
-    click.option("--length-penalty", type=within(OF["length_penalty"]), help="As of translate."),
-    click.option("--no-repeat-ngram-size", type=within(OF["no_repeat_ngram_size"]), help="As of translate."),
-    click.option("--max-len-a", type=within(OF["max_len_a"]), help="As of translate."),
-    click.option("--max-len-b", type=within(OF["max_len_b"]), help="As of translate."),
-    click.option("--max-source-bytes", type=within(OF["max_source_bytes"]), help="As of translate."),
-    click.option("--max-tokens", type=within(OF["max_tokens"]), help="As of translate."),
+    setting_options("search"),
 )
 
 

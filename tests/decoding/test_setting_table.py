@@ -1,0 +1,105 @@
+"""The table of settings: commands, Python API and server offer what its lines declare, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import click
+import pytest
+from source_tree import PACKAGE
+
+from bytenmt.cli.main import main
+from bytenmt.decoding.interface import Options
+from bytenmt.decoding.setting_table import LINES, SEARCH, TABLE, Setting
+from bytenmt.decoding.settings import Settings
+from bytenmt.errors import SettingError
+
+TRANSLATING = ("translate", "translate-file", "translate-dataset", "evaluate", "compare")
+
+
+def options_of(command: str) -> dict[str, click.Option]:
+    return {
+        one.name: one for one in main.every()[command].params if isinstance(one, click.Option) and one.name
+    }
+
+
+@pytest.mark.parametrize("row", TABLE.values(), ids=lambda row: row.name)
+def test_a_setting_is_an_option_of_the_commands_of_its_group(row: Setting) -> None:
+    expected = {
+        "search": {*TRANSLATING, "serve"},
+        "sampling": {*TRANSLATING} | ({"generate"} if row.needs_sample else set()),
+        "output": {"translate"},
+    }[row.group]
+    offered = {name for name in main.every() if row.name in options_of(name)}
+    assert expected <= offered
+    for command in expected:
+        option = options_of(command)[row.name]
+        assert row.option in option.opts and option.help == row.help
+        assert option.is_flag == row.is_flag
+
+
+def test_defaults_are_those_of_the_classes() -> None:
+    """Every field with a line has its default, and what programs alone set has no line."""
+    settings, search = Settings(), Options()
+    for name, row in SEARCH.items():
+        assert getattr(search, name) == row.default
+    for name, row in LINES.items():
+        assert getattr(settings, name) == row.default
+    without = {one.name for kind in (Options, Settings) for one in fields(kind)} - TABLE.keys()
+    assert without == {"endless", "byte_scores", "tracker", "search", "rules", "left_to_runs"}
+
+
+@pytest.mark.parametrize("name", ["length_penalty", "n_best", "temperature"])
+def test_messages_use_the_names_of_the_caller(name: str) -> None:
+    with pytest.raises(SettingError, match=name):
+        Settings.of({name: 2})
+    with pytest.raises(SettingError, match=TABLE[name].option):
+        Settings.of({name: 2}, lambda one: TABLE[one].option)
+
+
+ADDED = '    coverage: int = setting(7, Bounds(0, 9), "Of a test.", "--coverage-of-test")\n'
+PROGRAM = """
+from click.testing import CliRunner
+from bytenmt.cli.main import main
+from bytenmt.decoding.settings import Settings
+from bytenmt.errors import SettingError
+for command in ("translate", "evaluate", "serve"):
+    help = CliRunner().invoke(main, [command, "--help"], env={"COLUMNS": "200"}).output
+    assert "--coverage-of-test" in help and "Of a test." in help, command
+    told = CliRunner().invoke(main, [command, "--coverage-of-test", "10"])
+    assert told.exit_code == 2 and "0<=x<=9" in told.output, told.output
+from bytenmt.cli.decoding_args import settings
+from bytenmt.cli.workbench.serve_command import serve
+found = {one.name: one for one in serve.params}["coverage"]
+assert found.envvar == "BYTENMT_SERVE_COVERAGE_OF_TEST"
+assert settings({"coverage": 3}).search.coverage == 3 and Settings.of({}).search.coverage == 7
+assert Settings.of({"coverage": 3}).search.coverage == 3
+for wrong in (10, -1, "x", 1.5):
+    try:
+        Settings.of({"coverage": wrong})
+    except SettingError as error:
+        assert "coverage" in str(error)
+    else:
+        raise AssertionError(wrong)
+"""
+
+
+def test_adding_a_setting_is_one_line(tmp_path: Path) -> None:
+    """In a copy of the package with one more line the commands, the API and the server have the setting."""
+    shutil.copytree(PACKAGE, tmp_path / "bytenmt", ignore=shutil.ignore_patterns("__pycache__"))
+    table = tmp_path / "bytenmt/decoding/setting_table.py"
+    text = table.read_text(encoding="utf-8")
+    before = "    beam: int = setting(\n"
+    assert text.count(before) == 1
+    table.write_text(text.replace(before, ADDED + before), encoding="utf-8")
+    subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        check=True,
+    )
