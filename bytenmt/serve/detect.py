@@ -1,5 +1,5 @@
-"""Detection of the language of a text among those that are served: by its script, and among the languages of
-one script by the profiles of byte trigrams that come with the models.
+"""Detect the language of a text among those that are served: by its script, and among languages of one
+script by profiles of byte trigrams, which come with the models.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bytenmt.language.ngram import NGram
 from bytenmt.language.scripts import script
 from bytenmt.language_profile import N_BYTES, LanguageProfile, normalise
 
-LOOKED_AT = 2_000  # characters of a text that is asked about
+SAMPLE_CHARACTERS = 2_000  # of a text, which are looked at
 NO_LETTERS = {"digits", "punctuation", "symbols and others", "markup", "spaces and line ends", "not UTF-8"}
 LATIN = ("Latin",)
 # Each in a script of its own.
@@ -35,7 +35,7 @@ SCRIPTS = {
 
 
 class Guess(NamedTuple):
-    """language: its code; confidence: of 100."""
+    """A language with its probability in percent."""
 
     language: str
     confidence: float
@@ -59,30 +59,32 @@ class Detector:
         }
 
     def guesses(self, text: str) -> list[Guess]:
-        """Every language, the likeliest first; their confidences add up to 100 at most: what is in a script
-        that none has counts for none."""
-        text = text[:LOOKED_AT]
+        """Return every language, the likeliest first.
+
+        The confidences add up to at most 100: letters of a script that no language has count for none.
+        """
+        text = text[:SAMPLE_CHARACTERS]
         share = self._of_scripts(text)
         guesses = []
-        for group in self._alike():
+        for group in self._groups():
             own = share[group[0]]
             for language, part in zip(group, self._shares(group, text), strict=True):
                 guesses.append(Guess(language, round(100 * own * part, 1)))
         order = {language: place for place, language in enumerate(self._languages)}
         return sorted(guesses, key=lambda guess: (-guess.confidence, order[guess.language]))
 
-    def _alike(self) -> list[list[str]]:
-        """The languages by the scripts that they are written in."""
+    def _groups(self) -> list[list[str]]:
+        """Group the languages by their scripts."""
         groups: dict[tuple[str, ...], list[str]] = {}
         for language in self._languages:
             groups.setdefault(_scripts(language), []).append(language)
         return list(groups.values())
 
     def _of_scripts(self, text: str) -> dict[str, float]:
-        """The share of the letters that each language's scripts have; 1 / n of each where there are none."""
+        """Return the share of letters in each language's scripts; the same share for all without letters."""
         letters = Counter(kind for kind in map(script, map(ord, text)) if kind not in NO_LETTERS)
         if not letters:
-            return dict.fromkeys(self._languages, 1 / len(self._alike()))
+            return dict.fromkeys(self._languages, 1 / len(self._groups()))
         chinese = ("Han",) in {_scripts(language) for language in self._languages}
         shares = {}
         for language in self._languages:
@@ -95,7 +97,7 @@ class Detector:
         return shares
 
     def _shares(self, group: Sequence[str], text: str) -> list[float]:
-        """How probable each language of a script is; alike where the n-grams of one lack."""
+        """Return the probability of each language of a group; uniform if one has no profile."""
         if len(group) == 1:
             return [1.0]
         if not text or any(language not in self._ngrams for language in group):

@@ -36,10 +36,10 @@ from bytenmt.serve.limits import UNKNOWN_CLIENT, Client, Limits, Refusal
 CHILD = (
     "import sys; sys.path[:] = {path!r}; from bytenmt.serve.document_worker import main; main({fd}, {memory})"
 )
-MOST_PROCESSES = 4
+MAX_PROCESSES = 4
 SMALL_BYTES = 1 << 14  # tasks up to this size, as most pages, have a child reserved for them, and less time
 SMALL_SECONDS = 3  # of CPU
-LONGEST_WAITING = 32  # so many documents of the longest size may wait to be read
+MAX_WAITING_DOCUMENTS = 32  # so many documents of the longest size may wait to be read
 SHARE_OF_CLIENT = 4  # a client may have a quarter of that
 RETRY_AFTER = 10  # seconds that a client is told to wait
 WALL_SECONDS = 120.0  # a child that has not answered by then, for whatever reason, is killed
@@ -167,7 +167,7 @@ class DocumentPool:
     """
 
     def __init__(self, limits: Limits, n_processes: int | None = None) -> None:
-        n_processes = n_processes or max(2, min(MOST_PROCESSES, os.cpu_count() or 1))
+        n_processes = n_processes or max(2, min(MAX_PROCESSES, os.cpu_count() or 1))
         self._limits = limits
         self._processes: WeakSet[DocumentProcess] = WeakSet()
         self._idle = [self._new_process() for _ in range(n_processes)]
@@ -205,7 +205,7 @@ class DocumentPool:
         """Raise Refusal (429) where there is no room for so many bytes more; small ones always have it."""
         if size <= SMALL_BYTES:
             return
-        most = LONGEST_WAITING * self._limits.body
+        most = MAX_WAITING_DOCUMENTS * self._limits.body
         shares = {"": most} | dict.fromkeys(client.accounts(), most // SHARE_OF_CLIENT)
         if any(self._waiting_bytes[name] + size > share for name, share in shares.items()):
             raise Refusal(429, f"too many files are waiting: try again in {RETRY_AFTER} s", RETRY_AFTER)

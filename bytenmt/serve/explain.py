@@ -1,6 +1,4 @@
-"""What a translation looks like from inside: of which source character each character is, and how surprising
-it was. One thread asks the models for it. Knows runtimes and lines.
-"""
+"""Explain a translation: the bits of every character, and the source characters that it is aligned with."""
 
 from __future__ import annotations
 
@@ -17,11 +15,11 @@ from bytenmt.evaluation.alignment import Aligner
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.limits import Refusal
 
-MOST_BYTES = 2_000  # of a line: an alignment has a weight for every byte of it and every one of the other
+MAX_BYTES = 2_000  # of a line: an alignment has a weight for every pair of bytes
 
 
 class Explainer:
-    """runtimes: of each direction; what reads is made when it is asked for first."""
+    """Explains translations in a thread of its own. runtimes: of each direction."""
 
     def __init__(self, runtimes: Mapping[Direction, Runtime]) -> None:
         self._runtimes = runtimes
@@ -29,16 +27,15 @@ class Explainer:
         self._thread = ThreadPoolExecutor(1)
 
     async def __call__(self, direction: Direction, source: str, text: str) -> dict[str, Any]:
-        """What is known of a line and its translation, see told. Raises Refusal (400) for lines that are too
-        long."""
-        if max(len(source.encode()), len(text.encode())) > MOST_BYTES:
-            raise Refusal(400, f"lines of at most {MOST_BYTES:,} bytes are explained")
+        """Explain a translation, see `explain`. Raises Refusal (400) for lines that are too long."""
+        if max(len(source.encode()), len(text.encode())) > MAX_BYTES:
+            raise Refusal(400, f"lines of at most {MAX_BYTES:,} bytes are explained")
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, partial(self.told, direction, source, text))
+        return await loop.run_in_executor(self._thread, partial(self.explain, direction, source, text))
 
-    def told(self, direction: Direction, source: str, text: str) -> dict[str, Any]:
-        """bits: of each character; alignment: of each, the source characters that it is most of, begin and
-        end; None without attention."""
+    def explain(self, direction: Direction, source: str, text: str) -> dict[str, Any]:
+        """Return {"bits": of each character, "alignment": for each character begin and end of the source
+        characters that it is aligned with most, or None without attention}."""
         line, found = source.encode(), text.encode()
         if not found:
             return {"bits": [], "alignment": None}

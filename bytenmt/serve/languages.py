@@ -1,4 +1,4 @@
-"""Which languages are served and by which steps one becomes another. Knows codes and names; no engines."""
+"""The languages of a server, and the steps that lead from one to another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*")
 
 
 class Direction(NamedTuple):
-    """From one language into another."""
+    """A pair of languages."""
 
     source: str
     target: str
@@ -33,7 +33,7 @@ class Direction(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> Direction:
-        """en-de; with a colon between codes that have hyphens themselves: zh-Hans:en. Raises BytenmtError."""
+        """Parse a pair such as en-de, or zh-Hans:en if a code has a hyphen. Raises BytenmtError."""
         parts = text.split(":" if ":" in text else "-")
         if len(parts) != 2 or not all(CODE.fullmatch(part) for part in parts) or parts[0] == parts[1]:
             raise BytenmtError(f"{text!r} is no pair of languages: expected one as en-de, or zh-Hans:en")
@@ -41,12 +41,15 @@ class Direction(NamedTuple):
 
 
 def name_of(code: str) -> str:
-    """In English; the code where it has no name here."""
+    """Return the English name of a language, or its code if the name is unknown."""
     return NAMES.get(code, NAMES.get(code.partition("-")[0], code))
 
 
 class Languages:
-    """What can be reached from where, over other languages too. directions: those that have a model."""
+    """The languages that can be reached from each other, directly or over others.
+
+    directions: those that have a model.
+    """
 
     def __init__(self, directions: Sequence[Direction]) -> None:
         self.directions = list(directions)
@@ -55,20 +58,23 @@ class Languages:
         self._paths = {source: self._from(source) for source in self.sources}
 
     def path(self, source: str, target: str) -> list[Direction] | None:
-        """The fewest steps from one to the other; no step where they are the same, None: no way."""
+        """Return the shortest path between two languages: empty if they are equal, None if there is none."""
         if source == target and source in self.all:
             return []
         return self._paths.get(source, {}).get(target)
 
     def known(self, code: str) -> str | None:
-        """A code that is served, whatever the case that it is written in; of de-AT, de."""
+        """Return the served code that matches in any letter case, such as de for de-AT; None without one."""
         wanted = code.replace("_", "-").casefold()
         by_case = {own.replace("_", "-").casefold(): own for own in self.all}
         return by_case.get(wanted) or by_case.get(wanted.partition("-")[0])
 
     def listed(self) -> list[dict[str, Any]]:
-        """As LibreTranslate's clients read it; some look for the target among these too. direct: targets that
-        a model translates into without a third language."""
+        """Return the languages in the form of LibreTranslate's GET /languages.
+
+        "direct" lists the targets that need no third language. A source stands among its own targets, as some
+        clients expect.
+        """
         return [
             {
                 "code": code,
@@ -80,7 +86,7 @@ class Languages:
         ]
 
     def _from(self, source: str) -> dict[str, list[Direction]]:
-        """The fewest steps to every language that can be reached."""
+        """Return the shortest path to every language that can be reached."""
         paths: dict[str, list[Direction]] = {source: []}
         waiting = deque([source])
         while waiting:

@@ -1,4 +1,4 @@
-"""Limits of a server: how much it takes on in all and of one client, its deadlines, and API keys."""
+"""Limits of a server, in all and for one client; deadlines; API keys."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ SHORTEST_WAIT, LONGEST_WAIT = 1, 60  # seconds that a client is told to wait
 
 
 class Refusal(Exception):
-    """A request that is not answered. status: of HTTP, 4xx or 503; message: one line for the client;
-    retry_after: seconds until it may be worth while to ask again."""
+    """A request that is refused.
+
+    status: of HTTP, 4xx or 503. message: one line for the client. retry_after: seconds after which the client
+    may try again.
+    """
 
     def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -25,8 +28,10 @@ class Refusal(Exception):
 
 
 class Client(NamedTuple):
-    """Who a request is counted for. address: of the network, see `client_address`; key: names an API key
-    without telling it, None where no key is required."""
+    """The client for which a request is counted.
+
+    address: see `client_address`. key: a digest that names an API key, None if no key is required.
+    """
 
     address: str
     key: str | None = None
@@ -40,8 +45,8 @@ UNKNOWN_CLIENT = Client("unknown")
 
 
 def client_address(host: str) -> str:
-    """Return what counts as one client: an IPv4 address, or the /64 network of an IPv6 address, of which one
-    customer has all; text that is no address as it is."""
+    """Return the address under which a client is counted: an IPv4 address, or the /64 network of an IPv6
+    address, which one customer has for itself. Text that is no address is returned as it is."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -55,14 +60,14 @@ def client_address(host: str) -> str:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a server takes on.
+    """The limits of a server.
 
     body: bytes of a request.
     characters: of the texts of one request; each text counts as one more.
     queue: requests that wait or are decoded, of all clients.
     queue_per_client: the same of one client address, and of one API key. A client has the same share of the
         characters that may wait.
-    alternatives: of a text.
+    alternatives: translations of a text besides the best one.
     patience: seconds that a client has to send a request, its headers and its body.
     send_seconds: in which a client must take what it was sent, or some of it (see http/server.py).
     compute_seconds: that translating a request may take, waiting for its turn included.
@@ -84,22 +89,22 @@ class Limits:
     document_memory: int = 1_000_000_000
 
     def check_texts(self, texts: Sequence[str]) -> int:
-        """Their characters. Raises Refusal (413) where there are too many."""
+        """Return the number of characters plus one for each text. Raises Refusal (413) if there are too many."""
         n_characters = sum(map(len, texts)) + len(texts)
         if n_characters > self.characters:
             raise Refusal(413, f"the texts have {n_characters:,} characters: at most {self.characters:,}")
         return n_characters
 
 
-class Keys:
-    """The keys of those who may ask; without any, everybody may."""
+class ApiKeys:
+    """The API keys of a server; without any, none is required."""
 
     def __init__(self, keys: Sequence[str] = ()) -> None:
         self._digests = [_digest(key) for key in keys]
 
     @classmethod
-    def read(cls, path: Path) -> Keys:
-        """Those of a file, one a line; empty lines and such as begin with # are none. Raises BytenmtError."""
+    def from_file(cls, path: Path) -> ApiKeys:
+        """Read keys, one a line; empty lines and lines that begin with # are skipped. Raises BytenmtError."""
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError:
@@ -109,14 +114,13 @@ class Keys:
             raise BytenmtError(f"{path} holds no API key: give one a line, or leave --api-keys out")
         return cls(keys)
 
-    def replace(self, others: Keys) -> None:
-        """Take the keys of another object instead; whoever holds this one, as an open websocket does, checks
-        by them from now on."""
+    def replace(self, others: ApiKeys) -> None:
+        """Take over the keys of another object, also for those who hold this one, such as websockets."""
         self._digests = others._digests
 
     @property
     def required(self) -> bool:
-        """Whether a request needs one."""
+        """Whether requests need a key."""
         return bool(self._digests)
 
     def check(self, given: str | None) -> str | None:

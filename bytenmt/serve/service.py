@@ -1,7 +1,4 @@
-"""Texts in, translations out, for an event loop: which language, over which steps, by which thread.
-
-Knows workers, layouts and limits; knows no HTTP and no models.
-"""
+"""Translate texts and documents for an event loop: detect the language, find the steps, ask the workers."""
 
 from __future__ import annotations
 
@@ -30,12 +27,12 @@ from bytenmt.serve.worker import Job, Worker
 
 AUTO = "auto"
 
-TEXTS_WAITING = 50  # so many times the characters of a request may wait altogether
+WAITING_REQUESTS_FACTOR = 50  # so many times the characters of a request may wait altogether
 T = TypeVar("T")
 
 
-class Wanted(NamedTuple):
-    """What a client asks for.
+class TranslateParams(NamedTuple):
+    """The parameters of a translation.
 
     source: a code or AUTO. target: a code. html: whether the texts are HTML, or a file. alternatives: of each
     text. keep: classes of spans that are copied, see spans.grammar.CLASSES; None: the server's default.
@@ -52,34 +49,38 @@ class Wanted(NamedTuple):
     client: Client = UNKNOWN_CLIENT
 
 
-class LineFound(NamedTuple):
-    """A line and its best translation; bits_per_byte: how sure the last model was, None of an empty one."""
+class LineResult(NamedTuple):
+    """A line and its best translation. bits_per_byte: of the last model, None for an empty translation."""
 
     source: str
     text: str
     bits_per_byte: float | None
 
 
-class Translated(NamedTuple):
-    """A text's translation. alternatives: up to as many as were wanted; guess: where the source was AUTO;
-    lines: what was asked of models, none where nothing was; direction: the last step."""
+class TextTranslation(NamedTuple):
+    """The translation of a text.
+
+    alternatives: at most as many as the request asked for. guess: the detected language, if the source was
+    AUTO. lines: those that were translated by models.
+    """
 
     text: str
     alternatives: list[str]
     guess: Guess | None
-    lines: list[LineFound]
+    lines: list[LineResult]
 
 
 class Admission:
-    """A request that is in flight until `release` is called or a `with` block ends; the second time, nothing
-    happens."""
+    """A request in flight, until `release` is called or a `with` block ends; a second release does nothing."""
 
     def __init__(self, on_release: Callable[[], None]) -> None:
         self._on_release: Callable[[], None] | None = on_release
 
     def release(self) -> None:
-        """The request needs its place no more: it is computed, refused or abandoned. An answer that is still
-        being sent holds none, so that a client that does not read takes no place from others."""
+        """Count the request as done: it is computed, refused or abandoned.
+
+        An answer that is still being sent does not count, so that clients that do not read hold no places.
+        """
         on_release, self._on_release = self._on_release, None
         if on_release is not None:
             on_release()
@@ -126,18 +127,22 @@ class Service:
         detector: Detector,
         glossaries: Mapping[Direction, Glossary],
     ) -> list[Worker]:
-        """Have requests that come from now on answered by these, of the same directions. Return the former
-        workers, which may still be at work; in the event loop's thread, so that none is asked any more."""
+        """Use other models of the same directions from now on.
+
+        Returns the former workers, which may still be at work. Call it in the event loop's thread.
+        """
         former = list(self.workers.values())
         self.workers, self.detector, self.glossaries = workers, detector, glossaries
         self._rules.clear()
         return former
 
     def admitted(self, n_characters: int, client: Client = UNKNOWN_CLIENT) -> Admission:
-        """Count a request of so many characters as in flight. Raises Refusal (429) where too many are: of all
-        clients, or of this one."""
+        """Count a request of so many characters as in flight.
+
+        Raises Refusal (429) if too many requests of all clients, or of this one, are in flight.
+        """
         limits = self.limits
-        most = TEXTS_WAITING * limits.characters
+        most = WAITING_REQUESTS_FACTOR * limits.characters
         if self.n_requests >= limits.queue or self.n_characters + n_characters > most:
             self._refuse("too many requests are waiting", self.n_requests)
         accounts = client.accounts()
@@ -168,26 +173,26 @@ class Service:
         return Admission(release)
 
     def _refuse(self, why: str, n_requests: int) -> None:
-        """Raise Refusal (429) with the seconds after which as many requests as wait now will be answered."""
+        """Raise Refusal (429) with the seconds in which so many requests will probably be answered."""
         wait = min(max(math.ceil(n_requests * self._seconds_each), SHORTEST_WAIT), LONGEST_WAIT)
         raise Refusal(429, f"{why}: try again in {wait} s", wait)
 
     @property
     def not_ready(self) -> str | None:
-        """Why requests should go to another server just now; None: they may come."""
+        """Why the server is not ready for requests, or None if it is."""
         if self.draining:
             return "the server is about to end"
         if dead := [str(direction) for direction, worker in self.workers.items() if not worker.alive]:
             return f"the model of {', '.join(dead)} is not loaded"
         if (
             self.n_requests >= self.limits.queue
-            or self.n_characters >= TEXTS_WAITING * self.limits.characters
+            or self.n_characters >= WAITING_REQUESTS_FACTOR * self.limits.characters
         ):
             return "too many requests are waiting"
         return None
 
     async def within_deadline(self, work: Awaitable[T]) -> T:
-        """Await work. Raises Refusal (503) and cancels it when it takes longer than the limits allow."""
+        """Await work. Raises Refusal (503) and cancels it after Limits.compute_seconds."""
         try:
             async with asyncio.timeout(self.limits.compute_seconds) as deadline:
                 return await work
@@ -199,49 +204,53 @@ class Service:
                 503, f"the text was not translated within {self.limits.compute_seconds:g} s: send less of it"
             ) from None
 
-    def check(self, wanted: Wanted) -> Wanted:
-        """Return a request with the codes of served languages, and with the default of what is kept. Raises
-        Refusal (400) for a direction that is not served."""
-        target = self.languages.known(wanted.target)
-        source = AUTO if wanted.source.lower() == AUTO else self.languages.known(wanted.source)
-        for code, found in ((wanted.source, source), (wanted.target, target)):
+    def check(self, params: TranslateParams) -> TranslateParams:
+        """Return parameters with the codes of served languages and the defaults of the server.
+
+        Raises Refusal (400) for a direction that is not served.
+        """
+        target = self.languages.known(params.target)
+        source = AUTO if params.source.lower() == AUTO else self.languages.known(params.source)
+        for code, found in ((params.source, source), (params.target, target)):
             if found is None:
                 raise Refusal(400, f"{code[:20]} is not supported: see /languages")
         assert source is not None and target is not None
         path = None if source == AUTO else self.languages.path(source, target)
         if source != AUTO and path is None:
             raise Refusal(400, f"{source} is not translated into {target}: see /languages")
-        if wanted.terms and (path is None or len(path) != 1):
+        if params.terms and (path is None or len(path) != 1):
             raise Refusal(400, "Invalid request: a glossary is for a named source that a model translates")
-        keep = wanted.keep
+        keep = params.keep
         if keep is None:
-            keep = tuple(sorted({*self.keep, *(KEPT_OF_DOCUMENTS if wanted.html else ())}))
-        return wanted._replace(source=source, target=target, keep=keep)
+            keep = tuple(sorted({*self.keep, *(KEPT_OF_DOCUMENTS if params.html else ())}))
+        return params._replace(source=source, target=target, keep=keep)
 
     async def translate(
-        self, texts: Sequence[str], wanted: Wanted, on_part: OnPart | None = None
-    ) -> list[Translated]:
-        """The translation of each text, in their order. wanted: as `check` gives it; on_part: is given a
-        text's number and what its translation goes on with, while it is decoded. Cancelled, it leaves the
-        workers. Raises Refusal where a text's language is found out and not translated into the target, and
-        where it takes too long."""
+        self, texts: Sequence[str], params: TranslateParams, on_part: OnPart | None = None
+    ) -> list[TextTranslation]:
+        """Translate texts; return the translations in the same order.
+
+        params: as `check` returns them. on_part: is called with the number of a text and the next part of its
+        translation while it is decoded. Cancelling it cancels the work. Raises Refusal if the detected
+        language of a text is not translated into the target, and if it takes too long.
+        """
         began = time.monotonic()
-        found = await self.within_deadline(self._translate(texts, wanted, on_part))
+        found = await self.within_deadline(self._translate(texts, params, on_part))
         self.metrics.observe(time.monotonic() - began)
         return found
 
     async def _translate(
-        self, texts: Sequence[str], wanted: Wanted, on_part: OnPart | None
-    ) -> list[Translated]:
+        self, texts: Sequence[str], params: TranslateParams, on_part: OnPart | None
+    ) -> list[TextTranslation]:
         guesses: list[Guess | None] = [None] * len(texts)
-        if wanted.source == AUTO:  # in a thread: ten thousand texts take seconds
-            guesses = await asyncio.to_thread(lambda: [self._guess(text, wanted.target) for text in texts])
+        if params.source == AUTO:  # in a thread: ten thousand texts take seconds
+            guesses = await asyncio.to_thread(lambda: [self._guess(text, params.target) for text in texts])
         groups: dict[str, list[int]] = {}
         for number, guess in enumerate(guesses):
-            groups.setdefault(guess.language if guess else wanted.source, []).append(number)
-        found: dict[int, Translated] = {}
+            groups.setdefault(guess.language if guess else params.source, []).append(number)
+        found: dict[int, TextTranslation] = {}
         asked = [
-            self._group([(n, texts[n], guesses[n]) for n in numbers], source, wanted, on_part)
+            self._group([(n, texts[n], guesses[n]) for n in numbers], source, params, on_part)
             for source, numbers in groups.items()
         ]
         for part in await asyncio.gather(*asked):
@@ -249,8 +258,8 @@ class Service:
         return [found[number] for number in range(len(texts))]
 
     def _guess(self, text: str, target: str) -> Guess:
-        """The likeliest language of those that are translated into the target, or the target's own where
-        none is likelier."""
+        """Return the likeliest language that is translated into the target; the target itself if it is the
+        likeliest of all."""
         for place, guess in enumerate(self.detector.guesses(text)):
             path = self.languages.path(guess.language, target)
             if path or (path == [] and not place and guess.confidence):
@@ -261,24 +270,24 @@ class Service:
         self,
         texts: Sequence[tuple[int, str, Guess | None]],
         source: str,
-        wanted: Wanted,
+        params: TranslateParams,
         on_part: OnPart | None,
-    ) -> dict[int, Translated]:
-        """Texts of one language, by their numbers."""
-        path = self.languages.path(source, wanted.target)
+    ) -> dict[int, TextTranslation]:
+        """Translate texts of one language; return the translations by the numbers of the texts."""
+        path = self.languages.path(source, params.target)
         assert path is not None
         if not path:
             for number, text, _ in texts:
                 if on_part is not None:
                     on_part(number, text)
-            return {number: Translated(text, [], guess, []) for number, text, guess in texts}
+            return {number: TextTranslation(text, [], guess, []) for number, text, guess in texts}
         pages: list[DocumentSource] = []
         plain: list[PlainText] = []
-        if wanted.html:
+        if params.html:
             pages = [
                 DocumentSource(text.encode(), "html", "the text", encoding="utf-8") for _, text, _ in texts
             ]
-            lines = await self.documents.read(pages, wanted.client)
+            lines = await self.documents.read(pages, params.client)
         else:
             plain = [PlainText.from_text(text) for _, text, _ in texts]
             lines = [list(one.lines) for one in plain]
@@ -286,11 +295,11 @@ class Service:
         if on_part is not None and plain:  # pages are passed on as wholes
             stream = PartialTexts(plain, [number for number, _, _ in texts], on_part)
         asked = [line.encode() for some in lines for line in some]
-        rest = iter(await self._over(path, asked, wanted, stream.add if stream else None))
+        rest = iter(await self._over(path, asked, params, stream.add if stream else None))
         if stream:
             stream.finish()
         self.metrics.count(
-            "characters_total", sum(len(text) for _, text, _ in texts), direction=f"{source}-{wanted.target}"
+            "characters_total", sum(len(text) for _, text, _ in texts), direction=f"{source}-{params.target}"
         )
         answers = [[next(rest) for _ in some] for some in lines]
         alternatives = [_alternatives(own) for own in answers]
@@ -307,35 +316,44 @@ class Service:
             texts, answers, lines, translations, strict=True
         ):
             best, *others = dict.fromkeys(variants)
-            found[number] = Translated(best, others, guess, _line_results(own_lines, own))
+            found[number] = TextTranslation(best, others, guess, _line_results(own_lines, own))
             if on_part is not None and stream is None:
                 on_part(number, best)
         return found
 
-    async def read_document(self, document: DocumentSource, wanted: Wanted) -> list[str]:
-        """Return the lines of a file that are to be translated. Raises Refusal where it cannot be read, takes
-        too long or has too much text."""
-        (lines,) = await self.within_deadline(self.documents.read([document], wanted.client))
+    async def read_document(self, document: DocumentSource, params: TranslateParams) -> list[str]:
+        """Return the lines of a file that are to be translated.
+
+        Raises Refusal if it cannot be read, takes too long or has too much text.
+        """
+        (lines,) = await self.within_deadline(self.documents.read([document], params.client))
         self.limits.check_texts(lines)
         return lines
 
-    async def document(self, document: DocumentSource, lines: Sequence[str], wanted: Wanted) -> bytes:
-        """Translate a file. lines: as `read_document` gives them; wanted: as `check` gives it. Raises Refusal
-        where it takes too long."""
+    async def document(
+        self, document: DocumentSource, lines: Sequence[str], params: TranslateParams
+    ) -> bytes:
+        """Return a file with translations of its lines.
+
+        lines: as `read_document` returns them. params: as `check` returns them. Raises Refusal if it takes
+        too long.
+        """
         began = time.monotonic()
-        found = await self.within_deadline(self._document(document, lines, wanted))
+        found = await self.within_deadline(self._document(document, lines, params))
         self.metrics.observe(time.monotonic() - began)
         return found
 
-    async def _document(self, document: DocumentSource, lines: Sequence[str], wanted: Wanted) -> bytes:
-        source = wanted.source
+    async def _document(
+        self, document: DocumentSource, lines: Sequence[str], params: TranslateParams
+    ) -> bytes:
+        source = params.source
         if source == AUTO:
-            source = (await asyncio.to_thread(self._guess, "\n".join(lines), wanted.target)).language
-        path = self.languages.path(source, wanted.target)
+            source = (await asyncio.to_thread(self._guess, "\n".join(lines), params.target)).language
+        path = self.languages.path(source, params.target)
         assert path is not None
         if path:
             asked = [line.encode() for line in lines]
-            answers = await self._over(path, asked, wanted._replace(alternatives=0), None)
+            answers = await self._over(path, asked, params._replace(alternatives=0), None)
             (translations,) = _alternatives(answers)
         else:
             translations = [LineTranslation(line, 0.0) for line in lines]
@@ -346,26 +364,26 @@ class Service:
         self,
         path: Sequence[Direction],
         lines: list[bytes],
-        wanted: Wanted,
+        params: TranslateParams,
         on_part: Callable[[int, bytes], None] | None,
     ) -> list[Answer]:
-        """What the models of all steps find, the last ones' answers."""
-        client = wanted.client.accounts()[-1]
+        """Translate lines over all steps of a path; return the answers of the last step."""
+        client = params.client.accounts()[-1]
         for step in path[:-1]:
-            answers = await self._ask(step, lines, 1, None, self._rules_of(wanted, step), client)
+            answers = await self._ask(step, lines, 1, None, self._rules_of(params, step), client)
             lines = [answer.hypotheses[0].text for answer in answers]
         step = path[-1]
         return await self._ask(
-            step, lines, 1 + wanted.alternatives, on_part, self._rules_of(wanted, step), client
+            step, lines, 1 + params.alternatives, on_part, self._rules_of(params, step), client
         )
 
-    def _rules_of(self, wanted: Wanted, step: Direction) -> Rules | None:
-        """What translations of a step must contain: kept spans, the server's terms and the client's."""
-        keep, server_terms = wanted.keep or (), self.glossaries.get(step)
-        if wanted.terms:
-            own = {term.source for term in wanted.terms}
+    def _rules_of(self, params: TranslateParams, step: Direction) -> Rules | None:
+        """Return the constraints of a step: kept spans, the server's terms and the client's."""
+        keep, server_terms = params.keep or (), self.glossaries.get(step)
+        if params.terms:
+            own = {term.source for term in params.terms}
             others = (term for term in server_terms.terms() if term.source not in own) if server_terms else ()
-            return Rules(keep, (), Glossary.of((*others, *wanted.terms)))
+            return Rules(keep, (), Glossary.of((*others, *params.terms)))
         if (keep, step) not in self._rules:  # it remembers what it has found in lines
             self._rules[keep, step] = Rules(keep, (), server_terms) if keep or server_terms else None
         return self._rules[keep, step]
@@ -379,7 +397,7 @@ class Service:
         rules: Rules | None,
         client: str,
     ) -> list[Answer]:
-        """What a worker finds for lines of a client."""
+        """Have a worker translate lines of a client."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[Answer]] = loop.create_future()
 
@@ -425,9 +443,9 @@ def _alternatives(answers: Sequence[Answer]) -> list[list[LineTranslation]]:
     return found
 
 
-def _line_results(lines: Sequence[str], answers: Sequence[Answer]) -> list[LineFound]:
+def _line_results(lines: Sequence[str], answers: Sequence[Answer]) -> list[LineResult]:
     found = []
     for line, answer in zip(lines, answers, strict=True):
         best = answer.hypotheses[0]
-        found.append(LineFound(line, best.text.decode(), bits_per_byte(best)))
+        found.append(LineResult(line, best.text.decode(), bits_per_byte(best)))
     return found

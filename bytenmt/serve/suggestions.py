@@ -1,7 +1,4 @@
-"""Better translations that users send in, kept as texts to train on: a file of two columns a direction.
-
-Knows files and lines; knows no HTTP.
-"""
+"""Suggested translations, appended to a file of two columns for each direction."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from bytenmt.errors import BytenmtError
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.limits import Refusal
 
-MOST_BYTES = 1 << 28  # of a file: then nobody looks at it
+MAX_BYTES = 1 << 28  # of a file; more are refused
 BREAKS = re.compile(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")  # what would end a column or a line somewhere
 
 
@@ -32,7 +29,7 @@ class Suggestions:
         self._folder = folder
 
     def add(self, direction: Direction, source: str, target: str) -> None:
-        """One more line, on the disk before this returns. Raises Refusal for what is no pair of texts."""
+        """Append a pair of texts. Raises Refusal (400) if one is empty, (403) if the file is full."""
         pair = [BREAKS.sub(" ", side).strip() for side in (source, target)]
         if not all(pair):
             raise Refusal(400, "a suggestion needs a text (q) and its translation (s)")
@@ -41,7 +38,7 @@ class Suggestions:
         # One write at the end of the file: lines of several processes do not mix.
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         try:
-            if os.fstat(file).st_size + len(line) > MOST_BYTES:
+            if os.fstat(file).st_size + len(line) > MAX_BYTES:
                 raise Refusal(403, "no more suggestions are taken")
             os.write(file, line)
         finally:

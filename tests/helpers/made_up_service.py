@@ -22,9 +22,9 @@ from bytenmt.serve.detect import Detector
 from bytenmt.serve.http.app import Server
 from bytenmt.serve.http.logs import Log
 from bytenmt.serve.languages import Direction, Languages
-from bytenmt.serve.limits import Keys, Limits
+from bytenmt.serve.limits import ApiKeys, Limits
 from bytenmt.serve.service import Service
-from bytenmt.serve.worker import Kind, Worker
+from bytenmt.serve.worker import EngineKey, Worker
 
 # Two engines' work: the lines are long and more than one takes at once.
 MANY_LINES = "\n".join(["x" * 200, *(f"{number:03}{'y' * 997}" for number in range(15))])
@@ -77,7 +77,7 @@ class Gate:
     def worker(self) -> Worker:
         return Worker(self.translator)
 
-    def translator(self, kind: Kind) -> Translator:
+    def translator(self, kind: EngineKey) -> Translator:
         settings = Settings.of({"beam": kind.n_best, "n_best": kind.n_best, "keep": kind.keep or ()})
 
         def make(capacity: int) -> Engine:
@@ -124,7 +124,7 @@ def made_up_server(
         keep=tuple(keep),
         glossaries=glossaries or {},
     )
-    return Server(service, Log(heard, "json"), Keys(keys), **more), heard.lines
+    return Server(service, Log(heard, "json"), ApiKeys(keys), **more), heard.lines
 
 
 def wait_for_nothing(service: Service) -> None:

@@ -12,7 +12,7 @@ from made_up_engine import make_run
 
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import load_runs
-from bytenmt.serve.explain import MOST_BYTES, Explainer
+from bytenmt.serve.explain import MAX_BYTES, Explainer
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.limits import Refusal
 from bytenmt.storage.checkpoint import load_run
@@ -45,12 +45,12 @@ def test_a_character_costs_what_its_bytes_cost(tmp_path: Path) -> None:
     """In the precision that was asked for, which gives a hundredth of it away."""
     run = make_run(tmp_path / "run", "bahdanau")
     source, text = "오후 3시", "aé뷁"
-    told = explainer((KO_EN, run)).told(KO_EN, source, text)
+    told = explainer((KO_EN, run)).explain(KO_EN, source, text)
     one, *rest = bits_byte_by_byte(run, source.encode(), text.encode())
     assert told["bits"] == pytest.approx([one, sum(rest[:2]), sum(rest[2:])], rel=0.01)
     assert len(told["alignment"]) == 3
     assert all(0 <= begin < end <= len(source) for begin, end in told["alignment"])
-    assert explainer((KO_EN, run)).told(KO_EN, source, "") == {"bits": [], "alignment": None}
+    assert explainer((KO_EN, run)).explain(KO_EN, source, "") == {"bits": [], "alignment": None}
 
 
 def test_each_is_answered_its_own(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_each_is_answered_its_own(tmp_path: Path) -> None:
         assert (len(one["bits"]), len(one["alignment"])) == (2, 2)
         assert (len(two["bits"]), two["alignment"]) == (1, None)
         with pytest.raises(Refusal, match="at most"):
-            await explain(KO_EN, "a", "b" * (MOST_BYTES + 1))
+            await explain(KO_EN, "a", "b" * (MAX_BYTES + 1))
         assert await explain(KO_EN, "가나", "ab") == one
 
     asyncio.run(ask())

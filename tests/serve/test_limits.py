@@ -13,8 +13,8 @@ import pytest
 from made_up_service import SECONDS, Gate, client, made_up_server, wait_for_nothing
 from starlette.testclient import TestClient
 
-from bytenmt.serve.limits import Client, Keys, Limits, Refusal, client_address
-from bytenmt.serve.service import TEXTS_WAITING, Service
+from bytenmt.serve.limits import ApiKeys, Client, Limits, Refusal, client_address
+from bytenmt.serve.service import WAITING_REQUESTS_FACTOR, Service
 
 HELLO = {"q": "hello", "source": "en", "target": "de"}
 SSE = {"accept": "text/event-stream"}
@@ -39,7 +39,7 @@ def test_a_client_has_a_part_of_the_queue(service: Service) -> None:
 
 
 def test_a_client_has_a_part_of_the_characters(service: Service) -> None:
-    part = TEXTS_WAITING * 100 * 2 // 8
+    part = WAITING_REQUESTS_FACTOR * 100 * 2 // 8
     with service.admitted(part, ALICE):
         with pytest.raises(Refusal, match="of this client"):
             service.admitted(1, ALICE)
@@ -72,9 +72,9 @@ def test_what_counts_as_one_address() -> None:
 
 
 def test_keys_have_names_that_do_not_tell_them() -> None:
-    keys = Keys(["secret", "other"])
+    keys = ApiKeys(["secret", "other"])
     assert keys.check("secret") == keys.check("secret") != keys.check("other")
-    assert "secret" not in str(keys.check("secret")) and Keys().check("any") is None
+    assert "secret" not in str(keys.check("secret")) and ApiKeys().check("any") is None
 
 
 def test_one_address_does_not_shut_out_others() -> None:

@@ -12,19 +12,19 @@ from made_up_service import PROFILES, SECONDS, Gate, made_up_server
 from bytenmt.decoding.constraints.glossary import Glossary, Term
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.detect import Detector
-from bytenmt.serve.http.app import Loaded, Server
+from bytenmt.serve.http.app import LoadedModels, Server
 from bytenmt.serve.languages import Direction
-from bytenmt.serve.limits import Keys, Refusal
-from bytenmt.serve.service import Wanted
+from bytenmt.serve.limits import ApiKeys, Refusal
+from bytenmt.serve.service import TranslateParams
 
 EN_DE = Direction("en", "de")
-ASKED = Wanted("en", "de")
+ASKED = TranslateParams("en", "de")
 
 
-def loaded(gate: Gate, *keys: str) -> Loaded:
+def loaded(gate: Gate, *keys: str) -> LoadedModels:
     glossary = Glossary.of([Term("dog", ("Hund",), ())])
-    return Loaded(
-        {EN_DE: gate.worker()}, Detector(["en", "de"], PROFILES), {EN_DE: glossary}, Keys(keys), None
+    return LoadedModels(
+        {EN_DE: gate.worker()}, Detector(["en", "de"], PROFILES), {EN_DE: glossary}, ApiKeys(keys), None
     )
 
 
@@ -63,7 +63,7 @@ def test_who_is_being_answered_is_answered_by_the_former_model() -> None:
 
 
 def test_what_cannot_be_read_changes_nothing() -> None:
-    def load() -> Loaded:
+    def load() -> LoadedModels:
         raise BytenmtError("no such file")
 
     server, lines = made_up_server("en-de", keys=["old"])

@@ -24,7 +24,7 @@ from websockets.sync.client import connect
 
 from bytenmt.cli.console import Command
 from bytenmt.cli.main import main
-from bytenmt.serve.http.server import MOST_HEAD, listening
+from bytenmt.serve.http.server import MAX_HEAD_BYTES, listening
 from tools.served import SECONDS, Served, served
 from tools.verify import uploads
 from tools.verify.hostile import AT_ONCE, LIMITS, hostile
@@ -143,7 +143,9 @@ def test_slow_and_broken_clients_are_left(run: Path, tmp_path: Path) -> None:
         assert raw(server, b"") == b"" and raw(server, b"POST /translate HTT") == b""
         head = b"POST /translate HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n"
         assert raw(server, head + b"q=").startswith(b"HTTP/1.1 408 ")
-        assert raw(server, b"GET / HTTP/1.1\r\nx: ".ljust(MOST_HEAD + 1, b"a")).startswith(b"HTTP/1.1 400 ")
+        assert raw(server, b"GET / HTTP/1.1\r\nx: ".ljust(MAX_HEAD_BYTES + 1, b"a")).startswith(
+            b"HTTP/1.1 400 "
+        )
         assert raw(server, b"\x16\x03\x01\x02\x00\x01").startswith(b"HTTP/1.1 400 ")
         chunked = b"POST /translate HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
         assert raw(server, chunked + b"7d0\r\n" + b"a" * 2000 + b"\r\n0\r\n\r\n").startswith(b"HTTP/1.1 413 ")

@@ -9,7 +9,7 @@ import pytest
 from made_up_service import SECONDS, Gate
 
 from bytenmt.decoding.translator import Answer
-from bytenmt.serve.worker import MOST_PLACES, SHORT, Job, Worker
+from bytenmt.serve.worker import MAX_SLOTS, SHORT_LINE_BYTES, Job, Worker
 
 
 def job(*lines: str, n_best: int = 1, **more: Any) -> tuple[Job, SimpleQueue[Any]]:
@@ -56,13 +56,13 @@ def test_long_lines_are_cut_and_joined_and_have_places_of_their_own() -> None:
     gate = Gate()
     worker = gate.worker()
     long = "word " * 500 + "end"
-    one, outcomes = job(long, "a" * (SHORT + 1), "a" * SHORT)
+    one, outcomes = job(long, "a" * (SHORT_LINE_BYTES + 1), "a" * SHORT_LINE_BYTES)
     worker.submit(one)
     found = texts(outcomes.get(timeout=SECONDS))
     assert found[0][0].replace("0", "") == long.upper()
-    assert found[1:] == [["A" * (SHORT + 1) + "0"], ["A" * SHORT + "0"]]
+    assert found[1:] == [["A" * (SHORT_LINE_BYTES + 1) + "0"], ["A" * SHORT_LINE_BYTES + "0"]]
     capacities = {short: lane.scheduler._engine.capacity for (_, short), lane in worker._lanes.items()}
-    assert capacities[True] == MOST_PLACES and capacities[False] < MOST_PLACES
+    assert capacities[True] == MAX_SLOTS and capacities[False] < MAX_SLOTS
     worker.stop()
 
 
@@ -88,7 +88,7 @@ def test_who_leaves_gives_its_places_back() -> None:
     worker.drop(one)
     gate.open.set()
     assert texts(others.get(timeout=SECONDS)) == [["OF ANOTHER0"]]
-    assert outcomes.empty() and len(gate.lines()) == MOST_PLACES + 1 and not worker._jobs
+    assert outcomes.empty() and len(gate.lines()) == MAX_SLOTS + 1 and not worker._jobs
     assert not any(lane.jobs for lane in worker._lanes.values())
     worker.stop()
 
@@ -148,6 +148,6 @@ def test_clients_take_turns(n: int) -> None:
     worker.submit(few)
     gate.open.set()
     outcomes.get(timeout=SECONDS)
-    assert gate.lines().index(b"0 of few") < 2 * MOST_PLACES
+    assert gate.lines().index(b"0 of few") < 2 * MAX_SLOTS
     worker.drop(many)
     worker.stop()

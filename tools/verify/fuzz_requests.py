@@ -29,7 +29,7 @@ from bytenmt.serve.languages import Direction
 from bytenmt.serve.limits import Limits
 from bytenmt.serve.service import Service
 from bytenmt.serve.suggestions import Suggestions
-from bytenmt.serve.worker import Kind, Worker
+from bytenmt.serve.worker import EngineKey, Worker
 from tools.verify.fuzz_documents import mutated_document
 from tools.verify.fuzz_tensors import bytes_changed, hostile
 from tools.verify.growth import PIECES
@@ -237,7 +237,7 @@ class FuzzedServer:
             service, Log(self._failures), suggestions=suggestions, explain=Explainer(runtimes)
         ).app()
 
-    def _translator(self, kind: Kind) -> Translator:
+    def _translator(self, kind: EngineKey) -> Translator:
         more: dict[str, Any] = {"beam": kind.n_best, "n_best": kind.n_best}
         if kind.keep is not None:
             more |= {"keep": kind.keep, "glossary": Glossary.of(())}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bytenmt.decoding.translator import Translator
     from bytenmt.language_profile import LanguageProfile
     from bytenmt.serve.languages import Direction
-    from bytenmt.serve.worker import Kind, Worker
+    from bytenmt.serve.worker import EngineKey, Worker
 
 LOOPBACK = "127.0.0.1"
 PACKAGES = ("starlette", "uvicorn", "httptools", "websockets", "python_multipart")
@@ -211,11 +211,11 @@ def serve(
     from bytenmt.serve.detect import Detector
     from bytenmt.serve.explain import Explainer
     from bytenmt.serve.http.access import AccessPolicy, is_loopback
-    from bytenmt.serve.http.app import Loaded, Server
+    from bytenmt.serve.http.app import LoadedModels, Server
     from bytenmt.serve.http.logs import Log
     from bytenmt.serve.http.server import ignore_hang_ups, listening, run
     from bytenmt.serve.languages import Languages
-    from bytenmt.serve.limits import Keys, Limits
+    from bytenmt.serve.limits import ApiKeys, Limits
     from bytenmt.serve.service import Service
     from bytenmt.serve.suggestions import Suggestions
 
@@ -238,13 +238,13 @@ def serve(
     kept = _kept(keep)
     log = Log(Console(), log_format, log_requests)
 
-    def load() -> Loaded:
+    def load() -> LoadedModels:
         """Read all files: models, glossaries and keys. Called again by SIGHUP."""
-        keys = Keys.read(api_keys) if api_keys else Keys()
+        keys = ApiKeys.from_file(api_keys) if api_keys else ApiKeys()
         terms = _glossaries(glossaries, directions)
         workers, runtimes = _workers(directions, precision, threads, search, kept)
         detector = Detector(Languages(list(workers)).all, _profiles(runtimes, texts))
-        return Loaded(workers, detector, terms, keys, Explainer(runtimes))
+        return LoadedModels(workers, detector, terms, keys, Explainer(runtimes))
 
     ignore_hang_ups()
     with listening(host, port) as listener:
@@ -379,13 +379,13 @@ def _workers(
     return workers, runtimes
 
 
-def _maker(runtime: Runtime, given: Mapping[str, Any]) -> Callable[[Kind], Translator]:
+def _maker(runtime: Runtime, given: Mapping[str, Any]) -> Callable[[EngineKey], Translator]:
     """Return a function that makes Translators of a model for a kind of jobs."""
     from bytenmt.cli.decoding_args import settings
     from bytenmt.decoding.constraints.glossary import Glossary
     from bytenmt.decoding.translator import Translator
 
-    def make(kind: Kind) -> Translator:
+    def make(kind: EngineKey) -> Translator:
         more: dict[str, Any] = {}
         if kind.n_best > 1:
             more = {"n_best": kind.n_best, "beam": max(kind.n_best, given.get("beam") or 1)}

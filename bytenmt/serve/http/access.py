@@ -1,5 +1,4 @@
-"""Which sites may use the server: the names that it is reached by (Host), and the pages that may ask it
-(Origin).
+"""Access of websites to the server, checked by the Host and Origin headers.
 
 A browser sends requests of any page on the internet to any address that its machine can reach. What keeps
 such a page from using a server on loopback are two headers that pages cannot forge: Origin, the site of the
@@ -27,17 +26,19 @@ HEADERS = ((b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-pol
 
 @dataclass(frozen=True)
 class AccessPolicy:
-    """allowed_hosts: names that the server is reached by; none: any. loopback_only: the server listens at a
-    loopback address, whose names are allowed besides, and no others where no `allowed_hosts` are given.
-    allowed_origins: sites, as https://example.org, whose pages may use the server; ANY among either allows
-    all."""
+    """The hosts and origins that are allowed.
+
+    allowed_hosts: names of the server; any if empty. loopback_only: the server listens at a loopback address;
+    loopback names are then allowed too, and no others if `allowed_hosts` is empty. allowed_origins: sites,
+    such as https://example.org, whose pages may use the server. ANY in either allows everything.
+    """
 
     allowed_hosts: Sequence[str] = ()
     allowed_origins: Sequence[str] = ()
     loopback_only: bool = False
 
     def allows_host(self, host: str) -> bool:
-        """Whether the server is reached by what a Host header has: a name or address, and a port."""
+        """Whether a Host header (name or address, and port) is one of the server's."""
         if ANY in self.allowed_hosts or not (self.allowed_hosts or self.loopback_only):
             return True
         name = _split(f"//{host}", "")[0]
@@ -46,9 +47,10 @@ class AccessPolicy:
         return name in map(str.lower, self.allowed_hosts) or (self.loopback_only and is_loopback(name))
 
     def allows_origin(self, origin: str, host: str) -> bool:
-        """Whether a page of an origin may use the server that it reaches by a Host header: one of the
-        server's own, or of a site that is allowed. "null", the origin of sandboxed pages and files, is
-        neither."""
+        """Whether a page of this origin may use the server: its own pages and those of allowed sites.
+
+        host: the Host header. "null", the origin of sandboxed pages and of files, is not allowed.
+        """
         if ANY in self.allowed_origins or origin.lower() in map(str.lower, self.allowed_origins):
             return True
         scheme = origin.partition(":")[0].lower()
@@ -57,7 +59,7 @@ class AccessPolicy:
 
 
 def is_loopback(name: str) -> bool:
-    """Whether a name or an address is this machine's own: localhost, names below it, 127.0.0.0/8 and ::1."""
+    """Whether a name or address is a loopback one: localhost, *.localhost, 127.0.0.0/8 or ::1."""
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:
@@ -69,7 +71,7 @@ def is_loopback(name: str) -> bool:
 
 
 def _split(url: str, scheme: str) -> tuple[str | None, int | None]:
-    """The name of a URL, in small letters, and its port; no name where it is no URL."""
+    """Return the host name of a URL in lower case, and its port; None as the name if it is malformed."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -80,9 +82,11 @@ def _split(url: str, scheme: str) -> tuple[str | None, int | None]:
     return parts.hostname.rstrip("."), port or DEFAULT_PORTS.get(scheme)
 
 
-class CheckAccess:
-    """Middleware that refuses requests by their Host and Origin headers, see AccessPolicy. Requests that
-    change nothing pass with a foreign origin: the browser does not show the page what they return."""
+class AccessMiddleware:
+    """Middleware that refuses requests by their Host and Origin headers, see AccessPolicy.
+
+    Safe methods pass with a foreign origin: the browser does not let the page read the answer.
+    """
 
     def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
         self._app, self._policy = app, policy

@@ -1,7 +1,4 @@
-"""The routes: LibreTranslate's API, health and figures, and the page.
-
-Knows requests and the service; knows neither workers nor models.
-"""
+"""The routes of the server: LibreTranslate's API, health and metrics, and the page."""
 
 from __future__ import annotations
 
@@ -24,55 +21,72 @@ from bytenmt.decoding.constraints.glossary import Glossary
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.detect import Detector
 from bytenmt.serve.http import openapi
-from bytenmt.serve.http.access import AccessPolicy, CheckAccess
-from bytenmt.serve.http.asked import Asked, address_of, asked, discard_body
-from bytenmt.serve.http.files import SUFFIXES, Shelf, document_source
+from bytenmt.serve.http.access import AccessMiddleware, AccessPolicy
+from bytenmt.serve.http.files import SUFFIXES, DownloadStore, document_source
 from bytenmt.serve.http.logs import Log
-from bytenmt.serve.http.middleware import Outermost
+from bytenmt.serve.http.middleware import RequestMiddleware
 from bytenmt.serve.http.page import page
-from bytenmt.serve.http.responses import Events, json, refused, unknown, while_connected
-from bytenmt.serve.http.streams import Socket, answer, answers, event, parts
+from bytenmt.serve.http.request import ParsedRequest, address_of, discard_body, parse_request
+from bytenmt.serve.http.responses import (
+    EventStream,
+    http_error_response,
+    json_response,
+    refusal_response,
+    while_connected,
+)
+from bytenmt.serve.http.streams import (
+    WebSocketSession,
+    format_answer,
+    format_answers,
+    format_event,
+    stream_parts,
+)
 from bytenmt.serve.languages import Direction, name_of
-from bytenmt.serve.limits import Client, Keys, Refusal
+from bytenmt.serve.limits import ApiKeys, Client, Refusal
 from bytenmt.serve.metrics import CONTENT_TYPE, CurrentValue
-from bytenmt.serve.service import AUTO, Service, Translated
+from bytenmt.serve.service import AUTO, Service, TextTranslation
 from bytenmt.serve.suggestions import Suggestions
 from bytenmt.serve.worker import Worker
 
 Explain = Callable[[Direction, str, str], Coroutine[Any, Any, dict[str, Any]]]
 
 
-class Loaded(NamedTuple):
-    """What a server reads from files: see Service and Server for the values."""
+class LoadedModels(NamedTuple):
+    """The parts of a server that are read from files, see Service and Server."""
 
     workers: Mapping[Direction, Worker]
     detector: Detector
     glossaries: Mapping[Direction, Glossary]
-    keys: Keys
+    keys: ApiKeys
     explain: Explain | None
 
 
 @dataclass
 class Server:
-    """What the routes share. suggestions: None where none are taken; explain: what is known of a line and its
-    translation besides, None where nothing is; access: which sites may use it; trusted_proxies: addresses and
-    networks whose X-Forwarded-For and X-Forwarded-Proto headers are believed; load: reads models, glossaries
-    and keys again, None where `reload` has no effect."""
+    """The state that the routes share.
+
+    suggestions: None if none are taken. explain: returns bits and alignment of a translation, None if that is
+    not offered. access: which sites may use the server. trusted_proxies: addresses and networks whose
+    X-Forwarded-For and X-Forwarded-Proto headers are believed. load: reads models, glossaries and keys again;
+    None if `reload` has no effect.
+    """
 
     service: Service
     log: Log
-    keys: Keys = field(default_factory=Keys)
+    keys: ApiKeys = field(default_factory=ApiKeys)
     suggestions: Suggestions | None = None
     explain: Explain | None = None
-    shelf: Shelf = field(default_factory=Shelf)
+    shelf: DownloadStore = field(default_factory=DownloadStore)
     access: AccessPolicy = field(default_factory=AccessPolicy)
     trusted_proxies: Sequence[str] = ()
-    load: Callable[[], Loaded] | None = None
+    load: Callable[[], LoadedModels] | None = None
 
     async def reload(self) -> None:
-        """Read models, glossaries and keys again. Requests are answered meanwhile, those that have begun by
-        the models that they began with. What cannot be read is told in the log, and everything stays as it
-        is."""
+        """Read models, glossaries and keys again while requests are answered.
+
+        Requests that have begun keep their models. If something cannot be read, the log says so and
+        everything stays as it is.
+        """
         if self.load is None:
             return
         self.log.say("reloading")
@@ -88,27 +102,27 @@ class Server:
             worker.finish()
         self.log.say("reloaded")
 
-    async def _asked(self, request: Request) -> tuple[Asked, Client]:
-        """What a request that is allowed to asks for, and who is asking."""
-        found = await asked(request, self.service.limits)
-        return found, found.client(request, self.keys)
+    async def _parse(self, request: Request) -> tuple[ParsedRequest, Client]:
+        """Parse a request, and return it with the client that sent it. Raises Refusal."""
+        parsed = await parse_request(request, self.service.limits)
+        return parsed, parsed.client(request, self.keys)
 
     async def translate(self, request: Request) -> Response:
         """POST /translate."""
-        found, client = await self._asked(request)
+        parsed, client = await self._parse(request)
         service = self.service
-        texts, several = found.texts()
-        wanted = service.check(found.wanted(service.limits))._replace(client=client)
+        texts, several = parsed.texts()
+        params = service.check(parsed.translate_params(service.limits))._replace(client=client)
         n_characters = service.limits.check_texts(texts)
-        request.state.told = {
-            "pair": f"{wanted.source}-{wanted.target}",
+        request.state.log_fields = {
+            "pair": f"{params.source}-{params.target}",
             "texts": len(texts),
             "characters": n_characters,
         }
-        details = found.flag("details")
+        details = parsed.flag("details")
 
-        def shown(translated: list[Translated]) -> dict[str, Any]:
-            record = answers(translated, wanted) if several else answer(translated[0], wanted)
+        def shown(translated: list[TextTranslation]) -> dict[str, Any]:
+            record = format_answers(translated, params) if several else format_answer(translated[0], params)
             if details:
                 lines = [[line._asdict() for line in one.lines] for one in translated]
                 record["details"] = lines if several else lines[0]
@@ -119,38 +133,40 @@ class Server:
 
             async def events() -> AsyncIterator[bytes]:
                 try:
-                    async for part in parts(service, texts, wanted, admission):
+                    async for part in stream_parts(service, texts, params, admission):
                         if isinstance(part, tuple):
-                            yield event("part", {"index": part[0], "text": part[1]})
+                            yield format_event("part", {"index": part[0], "text": part[1]})
                         else:
-                            yield event("done", shown(part))
+                            yield format_event("done", shown(part))
                 except (Refusal, BytenmtError) as error:
-                    yield event("error", {"error": str(error)})
+                    yield format_event("error", {"error": str(error)})
 
-            return Events(events(), admission.release)
+            return EventStream(events(), admission.release)
         with service.admitted(n_characters, client):
-            translated = await while_connected(request, service.translate(texts, wanted))
-        return json(shown(translated))
+            translated = await while_connected(request, service.translate(texts, params))
+        return json_response(shown(translated))
 
     async def translate_file(self, request: Request) -> Response:
         """POST /translate_file."""
         await self._check_room_for_file(request)
-        found, client = await self._asked(request)
-        if found.file is None:
+        parsed, client = await self._parse(request)
+        if parsed.file is None:
             raise Refusal(400, "Invalid request: missing file parameter")
         service = self.service
-        name, data = found.file
-        wanted = service.check(found.wanted(service.limits)._replace(html=True))._replace(client=client)
+        name, data = parsed.file
+        params = service.check(parsed.translate_params(service.limits)._replace(html=True))._replace(
+            client=client
+        )
         document = document_source(
-            name, data, wanted.source, wanted.target, found.text("column", ""), found.text("into", "")
+            name, data, params.source, params.target, parsed.text("column", ""), parsed.text("into", "")
         )
         with service.admitted(0, client):  # how much text a file has is known only when it has been read
-            lines = await while_connected(request, service.read_document(document, wanted))
+            lines = await while_connected(request, service.read_document(document, params))
         with service.admitted(service.limits.check_texts(lines), client):
-            translated = await while_connected(request, service.document(document, lines, wanted))
+            translated = await while_connected(request, service.document(document, lines, params))
         stem, _, suffix = name.rpartition(".")
-        path = self.shelf.put(f"{stem}_{wanted.target}.{suffix}", translated)
-        return json({"translatedFileUrl": f"{request.base_url}{path}"})
+        path = self.shelf.put(f"{stem}_{params.target}.{suffix}", translated)
+        return json_response({"translatedFileUrl": f"{request.base_url}{path}"})
 
     async def _check_room_for_file(self, request: Request) -> None:
         """Refuse (429) an upload for which there is no room before it is parsed: that costs more than to read
@@ -177,57 +193,60 @@ class Server:
 
     async def detect(self, request: Request) -> Response:
         """POST /detect."""
-        found, _ = await self._asked(request)
-        text = found.text("q")
+        parsed, _ = await self._parse(request)
+        text = parsed.text("q")
         self.service.limits.check_texts([text])
-        return json([guess._asdict() for guess in self.service.detector.guesses(text)])
+        return json_response([guess._asdict() for guess in self.service.detector.guesses(text)])
 
     async def suggest(self, request: Request) -> Response:
         """POST /suggest."""
-        found, _ = await self._asked(request)
+        parsed, _ = await self._parse(request)
         if self.suggestions is None:
             raise Refusal(403, "suggestions are not taken here")
-        texts = found.text("q"), found.text("s")
+        texts = parsed.text("q"), parsed.text("s")
         self.service.limits.check_texts(texts)
-        wanted = self.service.check(found.wanted(self.service.limits))
-        source = wanted.source
+        params = self.service.check(parsed.translate_params(self.service.limits))
+        source = params.source
         if source == AUTO:
             source = self.service.detector.guesses(texts[0])[0].language
-        await asyncio.to_thread(self.suggestions.add, Direction(source, wanted.target), *texts)
-        return json({"success": True})
+        await asyncio.to_thread(self.suggestions.add, Direction(source, params.target), *texts)
+        return json_response({"success": True})
 
     async def explained(self, request: Request) -> Response:
-        """POST /explain: of a line (q) and its translation (s), what each character is of and its bits."""
-        found, client = await self._asked(request)
+        """POST /explain: bits and alignment of every character of a translation (s) of a line (q)."""
+        parsed, client = await self._parse(request)
         if self.explain is None:
             raise Refusal(404, "translations are not explained here")
-        texts = found.text("q"), found.text("s")
+        texts = parsed.text("q"), parsed.text("s")
         n_characters = self.service.limits.check_texts(texts)
-        wanted = self.service.check(found.wanted(self.service.limits))
-        path = self.service.languages.path(wanted.source, wanted.target) if wanted.source != AUTO else None
+        params = self.service.check(parsed.translate_params(self.service.limits))
+        path = self.service.languages.path(params.source, params.target) if params.source != AUTO else None
         if path is None or len(path) != 1 or any(c in text for text in texts for c in "\r\n"):
             raise Refusal(400, "Invalid request: expected a line, and a direction that has a model")
         with self.service.admitted(n_characters, client):
             explaining = self.service.within_deadline(self.explain(path[0], *texts))
-            return json(await while_connected(request, explaining))
+            return json_response(await while_connected(request, explaining))
 
     async def languages(self, request: Request) -> Response:
         """GET /languages."""
-        return json(self.service.languages.listed())
+        return json_response(self.service.languages.listed())
 
     async def health(self, request: Request) -> Response:
-        """GET /health: whether the process lives."""
-        return json({"status": "ok"})
+        """GET /health: liveness of the process."""
+        return json_response({"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
-        """GET /ready: whether requests should be sent here; 503 where the queue is full, a model is not
-        loaded or the server is about to end."""
+        """GET /ready: readiness; 503 if the queue is full, a model is missing or the server is ending."""
         why = self.service.not_ready
-        return json({"status": "ok"}) if why is None else json({"status": "unavailable", "error": why}, 503)
+        return (
+            json_response({"status": "ok"})
+            if why is None
+            else json_response({"status": "unavailable", "error": why}, 503)
+        )
 
     async def metrics(self, request: Request) -> Response:
-        """GET /metrics; with a key where keys are on, as a bearer token or ?api_key=."""
-        Asked(dict(request.query_params)).client(request, self.keys)
+        """GET /metrics; needs a key if keys are required, as a bearer token or ?api_key=."""
+        ParsedRequest(dict(request.query_params)).client(request, self.keys)
         service = self.service
         current: list[CurrentValue] = [
             ("requests_in_flight", {}, service.n_requests),
@@ -247,7 +266,7 @@ class Server:
         """GET /frontend/settings."""
         languages, limits = self.service.languages, self.service.limits
         first = languages.directions[0]
-        return json(
+        return json_response(
             {
                 "apiKeys": self.keys.required,
                 "keyRequired": self.keys.required,
@@ -267,7 +286,7 @@ class Server:
 
     async def spec(self, request: Request) -> Response:
         """GET /spec."""
-        return json(openapi.description())
+        return json_response(openapi.description())
 
     async def docs(self, request: Request) -> Response:
         """GET /docs."""
@@ -287,10 +306,10 @@ class Server:
 
     async def socket(self, socket: WebSocket) -> None:
         """/ws, and /translate as marian-server has it."""
-        await Socket(socket, self.service, self.keys, socket.url.path == "/translate").serve()
+        await WebSocketSession(socket, self.service, self.keys, socket.url.path == "/translate").serve()
 
     def routes(self) -> list[BaseRoute]:
-        """By path."""
+        """Return all routes."""
         posted = {
             "/translate": self.translate,
             "/translate_file": self.translate_file,
@@ -316,10 +335,10 @@ class Server:
         ]
 
     def app(self) -> Starlette:
-        """The application."""
+        """Return the ASGI application."""
         middleware = [
-            Middleware(Outermost, service=self.service, log=self.log),
-            Middleware(CheckAccess, policy=self.access),
+            Middleware(RequestMiddleware, service=self.service, log=self.log),
+            Middleware(AccessMiddleware, policy=self.access),
         ]
         if self.trusted_proxies:
             middleware.insert(0, Middleware(ProxyHeadersMiddleware, trusted_hosts=list(self.trusted_proxies)))
@@ -330,5 +349,5 @@ class Server:
         return Starlette(
             routes=self.routes(),
             middleware=middleware,
-            exception_handlers={Refusal: refused, HTTPException: unknown},
+            exception_handlers={Refusal: refusal_response, HTTPException: http_error_response},
         )

@@ -1,6 +1,4 @@
-"""Files: read by their suffixes, and, translated, kept for a while under names that nobody guesses. Knows no
-HTTP.
-"""
+"""Uploaded documents, and translated ones that are kept for a while until they are downloaded."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from bytenmt.serve.service import AUTO
 
 KEPT_SECONDS = 600.0
 KEPT_BYTES = 1 << 26  # of all files; the oldest ones go first
-LONGEST_NAME = 100  # characters
+MAX_NAME_CHARACTERS = 100  # characters
 
 
 SUFFIXES = tuple(sorted(suffix for one in FORMATS.values() for suffix in one.suffixes))
@@ -48,17 +46,19 @@ def document_source(
     )
 
 
-class Shelf:
-    """Translated files until they are fetched, for ten minutes at most. For one thread."""
+class DownloadStore:
+    """Translated files, kept for ten minutes under names that cannot be guessed. For one thread."""
 
     def __init__(self) -> None:
         self._files: OrderedDict[str, tuple[float, str, bytes]] = OrderedDict()  # when, name, bytes; by token
         self._n_bytes = 0
 
     def put(self, name: str, data: bytes) -> str:
-        """The path, below the server's address, under which a file can be fetched."""
+        """Store a file and return its path below the server's address."""
         token = secrets.token_urlsafe(16)
-        safe = "".join(c if c.isalnum() and c.isascii() or c in "._-" else "_" for c in name)[-LONGEST_NAME:]
+        safe = "".join(c if c.isalnum() and c.isascii() or c in "._-" else "_" for c in name)[
+            -MAX_NAME_CHARACTERS:
+        ]
         self._files[token] = time.monotonic(), safe, data
         self._n_bytes += len(data)
         while self._n_bytes > KEPT_BYTES and len(self._files) > 1:
@@ -66,7 +66,7 @@ class Shelf:
         return f"download_file/{token}/{safe}"
 
     def get(self, token: str) -> tuple[str, bytes] | None:
-        """Its name and bytes; None: there is none, or no more."""
+        """Return name and bytes of a file, or None if there is none any more."""
         for old in [t for t, (when, _, _) in self._files.items() if when < time.monotonic() - KEPT_SECONDS]:
             self._forget(old)
         found = self._files.get(token)

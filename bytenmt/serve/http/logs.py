@@ -1,6 +1,6 @@
-"""What a server tells while it works: a line for each request and for what goes wrong, as text or as JSON.
+"""The log of a server: a line for every request and every failure, as text or JSON.
 
-Texts and keys are never told. Knows a reporter; writes nothing itself.
+It never contains texts of clients or API keys.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ PLAIN_VALUE = re.compile(r"[!#-<>-\[\]-~]+")  # printable ASCII without space, =
 
 
 class Log:
-    """form: one of FORMATS; requests: whether each request is told of."""
+    """Writes lines to a reporter. form: one of FORMATS. requests: whether requests are logged."""
 
     def __init__(self, reporter: Reporter, form: str = "text", requests: bool = True) -> None:
         self._reporter, self._json, self._requests = reporter, form == "json", requests
 
     def say(self, event: str, level: str = "info", **more: Any) -> None:
-        """An event and what belongs to it."""
+        """Log an event with fields."""
         if self._json:
             line = as_json(event, level, **more)
         else:
@@ -34,7 +34,7 @@ class Log:
             self._reporter.say(line)
 
     def request(self, **more: Any) -> None:
-        """A request that was answered."""
+        """Log a request that was answered."""
         if self._requests:
             self.say("request", **more)
 
@@ -47,7 +47,7 @@ def quoted(value: object) -> str:
 
 
 class FromUvicorn(logging.Handler):
-    """What uvicorn warns of, as lines of this log."""
+    """A handler of Python's logging that writes uvicorn's warnings to this log."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(logging.WARNING)

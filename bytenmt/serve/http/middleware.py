@@ -1,5 +1,6 @@
-"""What holds for every request: it is counted and told of, it has a deadline, an error is one line and JSON,
-and while the server ends, connections are not kept. Knows ASGI; knows no routes.
+"""Middleware for every request: metrics, log, deadline, and errors as one line of JSON.
+
+While the server is ending, connections are closed after the answer.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ KNOWN_PATHS = (
     "ready",
     "metrics",
 )
-GONE = 499  # what is counted for a client that has left
+GONE = 499  # the status that is counted for a client that has left
 
 
-class Abandoned(Exception):
-    """The client has gone."""
+class ClientGoneError(Exception):
+    """The client has gone before it was answered."""
 
 
-class Late(Exception):
-    """A request has not been answered before its deadline."""
+class DeadlineError(Exception):
+    """A request was not answered within Limits.request_seconds."""
 
 
-class Outermost:
-    """Around the whole application."""
+class RequestMiddleware:
+    """The outermost middleware, around the whole application."""
 
     def __init__(self, app: ASGIApp, service: Service, log: Log) -> None:
         self._app, self._service, self._log = app, service, log
@@ -64,12 +65,12 @@ class Outermost:
         try:
             await self._in_time(scope, receive, sent)
         except Exception as error:
-            if not await self._mishap(error, status, sent):
+            if not await self._send_error(error, status, sent):
                 status = GONE
-        self._note(scope, status or GONE, began, n_bytes)
+        self._record(scope, status or GONE, began, n_bytes)
 
     async def _in_time(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have the application answer. Raises Late when that takes longer than a request may."""
+        """Have the application answer. Raises DeadlineError if that takes too long."""
         try:
             async with asyncio.timeout(self._service.limits.request_seconds) as deadline:
                 await self._app(scope, receive, send)
@@ -77,31 +78,31 @@ class Outermost:
             if not deadline.expired():
                 raise
             self._service.metrics.count("deadlines_total", what="request")
-            raise Late(f"not answered within {self._service.limits.request_seconds:g} s") from None
+            raise DeadlineError(f"not answered within {self._service.limits.request_seconds:g} s") from None
 
-    async def _mishap(self, error: Exception, status: int, send: Send) -> bool:
-        """Answer what went wrong; False: there is nobody to answer."""
-        if isinstance(error, ClientDisconnect | Abandoned):
+    async def _send_error(self, error: Exception, status: int, send: Send) -> bool:
+        """Answer with an error. Returns False if the client has gone."""
+        if isinstance(error, ClientDisconnect | ClientGoneError):
             self._service.metrics.count("abandoned_total")
             return False
         message = "the server has failed at this: its log says more"
-        if isinstance(error, Late):
+        if isinstance(error, DeadlineError):
             message = str(error)
         else:
             self._log.say("failed", "error", error=f"{type(error).__name__}: {error}"[:500])
         if not status:
             body = msgspec.json.encode({"error": message})
             headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-            status = 503 if isinstance(error, Late) else 500
+            status = 503 if isinstance(error, DeadlineError) else 500
             await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": body})
         return True
 
-    def _note(self, scope: Scope, status: int, began: float, n_bytes: int) -> None:
+    def _record(self, scope: Scope, status: int, began: float, n_bytes: int) -> None:
         path = scope["path"].strip("/")
         known = path if path in KNOWN_PATHS else "page" if not path else "other"
         self._service.metrics.count("requests_total", path=known, status=str(status))
-        told: dict[str, Any] = scope["state"].get("told", {})
+        log_fields: dict[str, Any] = scope["state"].get("log_fields", {})
         client = scope.get("client")
         self._log.request(
             method=scope["method"],
@@ -110,5 +111,5 @@ class Outermost:
             seconds=round(time.monotonic() - began, 6),
             bytes=n_bytes,
             client=client[0] if client else None,
-            **told,
+            **log_fields,
         )

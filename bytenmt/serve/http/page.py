@@ -1,7 +1,4 @@
-"""The page that a browser is given, and the rules under which it lets it run: nothing but what is in it.
-
-Knows the file beside this one.
-"""
+"""The page of the server and its Content-Security-Policy."""
 
 from __future__ import annotations
 
@@ -12,8 +9,10 @@ from importlib.resources import files
 
 
 def page() -> tuple[str, str]:
-    """The page and its Content-Security-Policy. Its script and its style are allowed by their hashes alone,
-    and it may ask the server that it came from."""
+    """Return the page and its Content-Security-Policy.
+
+    Its own script and style are allowed by their hashes, and requests to its own server; nothing else.
+    """
     text = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
     hashes = {kind: _hash(text, kind) for kind in ("script", "style")}
     policy = (
@@ -31,6 +30,6 @@ def page() -> tuple[str, str]:
 
 
 def _hash(text: str, kind: str) -> str:
-    """Of the one element of a kind, as the policy has it."""
+    """Return the hash of the page's only <script> or <style>, in the syntax of the policy."""
     (inside,) = re.findall(rf"<{kind}>(.*?)</{kind}>", text, re.DOTALL)
     return f"'sha256-{base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()}'"

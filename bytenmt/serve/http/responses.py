@@ -1,7 +1,4 @@
-"""What the routes answer with, and how they wait for it: no longer than the client does.
-
-Knows Starlette's requests and responses; knows no service.
-"""
+"""Responses of the routes, and waiting for them only as long as the client does."""
 
 from __future__ import annotations
 
@@ -14,14 +11,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from bytenmt.serve.http.middleware import Abandoned
+from bytenmt.serve.http.middleware import ClientGoneError
 from bytenmt.serve.limits import Refusal
 
 T = TypeVar("T")
 
 
-class Events(StreamingResponse):
-    """Server-sent events; ended: is called whenever they are over."""
+class EventStream(StreamingResponse):
+    """A response of server-sent events. ended: is called when the response is over, in whatever way."""
 
     def __init__(self, events: AsyncIterator[bytes], ended: Callable[[], object]) -> None:
         super().__init__(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
@@ -34,20 +31,20 @@ class Events(StreamingResponse):
             self._ended()
 
 
-def json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer."""
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a response with a JSON body."""
     return Response(msgspec.json.encode(value), status, headers, media_type="application/json")
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """What the work gives; cancelled, and Abandoned raised, when the client goes first."""
+    """Return the result of `work`; if the client leaves first, cancel it and raise ClientGoneError."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
-        raise Abandoned
+        raise ClientGoneError
     finally:
         task.cancel()
         gone.cancel()
@@ -58,16 +55,16 @@ async def _gone(request: Request) -> None:
         pass
 
 
-async def refused(request: Request, error: Exception) -> Response:
-    """What a Refusal becomes."""
+async def refusal_response(request: Request, error: Exception) -> Response:
+    """Return the response for a Refusal."""
     assert isinstance(error, Refusal)
     headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
     if error.status in (408, 413):
         headers["connection"] = "close"  # what is still to come of it is not read
-    return json({"error": error.message}, error.status, headers)
+    return json_response({"error": error.message}, error.status, headers)
 
 
-async def unknown(request: Request, error: Exception) -> Response:
-    """What the router raises becomes."""
+async def http_error_response(request: Request, error: Exception) -> Response:
+    """Return the response for an error that the router raises."""
     assert isinstance(error, HTTPException)
-    return json({"error": str(error.detail)}, error.status_code, error.headers)
+    return json_response({"error": str(error.detail)}, error.status_code, error.headers)

@@ -1,7 +1,4 @@
-"""A server that listens, has patience with nobody for ever, and ends when it has answered all it accepted.
-
-Knows uvicorn; knows no routes and no models.
-"""
+"""Run the application with uvicorn: deadlines for clients, reloading on SIGHUP, draining on SIGTERM."""
 
 from __future__ import annotations
 
@@ -22,15 +19,14 @@ from bytenmt.errors import BytenmtError
 from bytenmt.serve.http.app import Server
 from bytenmt.serve.http.logs import FromUvicorn
 
-MOST_HEAD = 1 << 16  # bytes of a request's line and headers
-KEPT_OPEN = 30  # seconds that a connection may be idle
-LEAST_TAKEN = 16_384  # bytes of a long answer that a client must take within the time for sending
+MAX_HEAD_BYTES = 1 << 16  # bytes of a request's line and headers
+KEEP_ALIVE_SECONDS = 30  # seconds that a connection may be idle
+MIN_TAKEN_BYTES = 16_384  # bytes of a long answer that a client must take within the time for sending
 BACKLOG = 2048
 
 
 class CountingTransport:
-    """A transport that counts what is written to it, so that one can tell how much of it the client has taken
-    and how long it has taken nothing."""
+    """A transport that counts written bytes, to tell how many the client has taken and when it stalls."""
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
@@ -47,44 +43,46 @@ class CountingTransport:
         self._transport.write(data)
 
     def stalled_seconds(self, now: float) -> float:
-        """For how long bytes have been waiting for a client that took fewer than LEAST_TAKEN. now: of a clock
-        that does not jump."""
+        """Return for how long the client has taken fewer than MIN_TAKEN_BYTES although bytes are waiting.
+
+        now: of a monotonic clock.
+        """
         n_waiting = self._transport.get_write_buffer_size()
         n_taken = self._n_written - n_waiting
         if not n_waiting:
             self._since = None
-        elif self._since is None or n_taken >= self._n_taken + LEAST_TAKEN:
+        elif self._since is None or n_taken >= self._n_taken + MIN_TAKEN_BYTES:
             self._since, self._n_taken = now, n_taken
         return 0.0 if self._since is None else now - self._since
 
 
 class Connection(HttpToolsProtocol):
-    """One whose client has so long, and so many bytes, for a request's head. patience: seconds."""
+    """A connection with limits of time and bytes for the head of a request. patience: seconds."""
 
     patience = 30.0
-    _late: asyncio.TimerHandle | None = None
+    _head_timer: asyncio.TimerHandle | None = None
     _n_head = 0  # bytes of a head that is not whole yet
     _n_fields = 0  # of its parts
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(CountingTransport(transport))  # type: ignore[arg-type]
-        self._wait()
+        self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._have()
+        self._stop_head_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._late is not None:
+        if self._head_timer is not None:
             self._n_head += len(data)
-            if self._n_head > MOST_HEAD and not self.transport.is_closing():
+            if self._n_head > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self.send_400_response("The request's head is too long.")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._n_fields = 0
-        self._wait()
+        self._start_head_timer()
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url))
@@ -95,30 +93,33 @@ class Connection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def _count(self, n_bytes: int) -> None:
-        """Of a head that came at once; what is raised here, the parser makes a 400 of."""
+        """Count bytes of a head. Raises ValueError above the limit, which the parser answers with 400."""
         self._n_fields += n_bytes
-        if self._n_fields > MOST_HEAD:
+        if self._n_fields > MAX_HEAD_BYTES:
             raise ValueError("the request's head is too long")
 
     def on_headers_complete(self) -> None:
-        self._have()
+        self._stop_head_timer()
         super().on_headers_complete()
 
-    def _wait(self) -> None:
-        """A head is to come."""
-        if self._late is None:
+    def _start_head_timer(self) -> None:
+        """Start the timer for the head of a request."""
+        if self._head_timer is None:
             self._n_head = 0
-            self._late = self.loop.call_later(self.patience, self.transport.close)
+            self._head_timer = self.loop.call_later(self.patience, self.transport.close)
 
-    def _have(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
 
-class Graceful(uvicorn.Server):
-    """On SIGTERM or Ctrl-C it stops listening, answers what it has accepted, and ends with exit code 0; at
-    the second one it ends at once. seconds: that the answers may take."""
+class GracefulServer(uvicorn.Server):
+    """A server that drains on SIGTERM or Ctrl-C and reloads on SIGHUP.
+
+    On the first signal it stops listening, answers what it has accepted, and ends with exit code 0; on the
+    second one it ends at once. seconds: the time for the answers.
+    """
 
     def __init__(self, config: uvicorn.Config, server: Server, seconds: float) -> None:
         super().__init__(config)
@@ -138,7 +139,7 @@ class Graceful(uvicorn.Server):
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
 
     def _hang_up(self) -> None:
-        """Reload; once more where it is asked for in the middle."""
+        """Reload, and once more for signals that arrive meanwhile."""
         self._n_hang_ups += 1
         if self._reloading is None:
             self._reloading = asyncio.create_task(self._reload())
@@ -157,7 +158,7 @@ class Graceful(uvicorn.Server):
         return await super().on_tick(counter)
 
     def _drop_stalled(self) -> None:
-        """Cut off who has not read for too long. Closing such a connection would wait for its client."""
+        """Abort connections whose clients have stalled. Closing them would wait for the clients."""
         service, now = self._server.service, time.monotonic()
         for connection in list(self.server_state.connections):
             transport: Any = connection.transport
@@ -180,13 +181,13 @@ class Graceful(uvicorn.Server):
 
 
 def ignore_hang_ups() -> None:
-    """Have SIGHUP do nothing until a server of this process is there to reload, and after it has ended."""
+    """Ignore SIGHUP while no server of this process can reload: before it starts and after it has ended."""
     if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket at an address, which answers when `run` has it; port 0: a free one. Raises BytenmtError."""
+    """Return a socket bound to an address; port 0: a free one. `run` listens at it. Raises BytenmtError."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -205,7 +206,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def raise_file_limit() -> None:
-    """Let the process have as many connections as the system allows; many systems give 1,024 at first."""
+    """Raise the limit of open files to the highest that the system allows; often it is 1,024 at first."""
     try:
         import resource
     except ImportError:  # Windows
@@ -216,7 +217,7 @@ def raise_file_limit() -> None:
 
 
 def run(server: Server, listener: socket.socket, seconds: float = 30.0) -> None:
-    """Serve until a signal ends it. seconds: that a graceful end may take at most."""
+    """Serve until a signal ends the server. seconds: the longest time for draining."""
     limits = server.service.limits
     connection: Any = type("Connection", (Connection,), {"patience": limits.patience})
     for name in ("uvicorn.error", "websockets"):
@@ -233,7 +234,7 @@ def run(server: Server, listener: socket.socket, seconds: float = 30.0) -> None:
         access_log=False,
         server_header=False,
         backlog=BACKLOG,
-        timeout_keep_alive=KEPT_OPEN,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(seconds)),
         proxy_headers=False,
     )
@@ -244,7 +245,7 @@ def run(server: Server, listener: socket.socket, seconds: float = 30.0) -> None:
     shown = f"[{host}]" if ":" in host else host
     server.log.say("serving", url=f"http://{shown}:{port}/")
     try:
-        Graceful(config, server, seconds).run([listener])
+        GracefulServer(config, server, seconds).run([listener])
     finally:
         ignore_hang_ups()  # the event loop has set the default action again, which is to end at once
         server.service.documents.close()

@@ -1,7 +1,4 @@
-"""Translations that are shown while they are decoded: as server-sent events and over a websocket.
-
-Knows the service's parts; knows no workers.
-"""
+"""Translations that are sent while they are decoded: as server-sent events and over a websocket."""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ import msgspec
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from bytenmt.errors import BytenmtError
-from bytenmt.serve.http.asked import Asked, parsed_json
-from bytenmt.serve.limits import Keys, Refusal
-from bytenmt.serve.service import Admission, Service, Translated, Wanted
+from bytenmt.serve.http.request import ParsedRequest, parse_json
+from bytenmt.serve.limits import ApiKeys, Refusal
+from bytenmt.serve.service import Admission, Service, TextTranslation, TranslateParams
 
 PIPELINED = 16  # lines that a client may send before it reads an answer
 LONGEST_ID, LARGEST_ID = 64, 1 << 53  # characters; the first number that JavaScript does not have exactly
@@ -24,14 +21,17 @@ POLICY_VIOLATION = 1008
 Part = tuple[int, str]
 
 
-async def parts(
-    service: Service, texts: Sequence[str], wanted: Wanted, admission: Admission
-) -> AsyncIterator[Part | list[Translated]]:
-    """The number of a text and what its translation goes on with, again and again; then the translations. The
-    request's place is released as soon as all is computed, however slowly the parts are taken."""
+async def stream_parts(
+    service: Service, texts: Sequence[str], params: TranslateParams, admission: Admission
+) -> AsyncIterator[Part | list[TextTranslation]]:
+    """Yield the parts of translations as they are decoded, with the number of their text; at last the list of
+    all translations.
+
+    admission: is released as soon as everything is computed, however slowly the parts are taken.
+    """
     queue: asyncio.Queue[Part | None] = asyncio.Queue()
     task = asyncio.ensure_future(
-        service.translate(texts, wanted, lambda number, part: queue.put_nowait((number, part)))
+        service.translate(texts, params, lambda number, part: queue.put_nowait((number, part)))
     )
     task.add_done_callback(lambda _: admission.release())
     task.add_done_callback(lambda _: queue.put_nowait(None))
@@ -45,21 +45,21 @@ async def parts(
             await task
 
 
-def event(name: str, value: Any) -> bytes:
-    """One of the events of a stream; JSON has no line ends."""
+def format_event(name: str, value: Any) -> bytes:
+    """Return a server-sent event; its JSON has no line ends."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(value))
 
 
-class Socket:
-    """A websocket: texts in; of each, parts as they are decoded and an object at the end. Texts are answered
-    in their order; the query string has what holds for all of them.
+class WebSocketSession:
+    """A websocket that translates messages in order.
 
-    A message is a text, or an object with q and what a translation is asked for besides. The answers:
-    {"id", "part"} with the object's id where it had one, then {"id", "done": true, "translatedText", …} or
-    {"id", "error"}. plain: as marian-server's clients know it: lines in, their translations out.
+    A message is a text, or a JSON object with q and other fields of POST /translate; fields of the query
+    string hold for all messages. The answers to a message: {"id", "part"} while it is decoded, then {"id",
+    "done": true, "translatedText", …} or {"id", "error"}, with the object's id if it has one. plain: the
+    protocol of marian-server: lines in, translations out.
     """
 
-    def __init__(self, socket: WebSocket, service: Service, keys: Keys, plain: bool) -> None:
+    def __init__(self, socket: WebSocket, service: Service, keys: ApiKeys, plain: bool) -> None:
         self._socket, self._service, self._keys, self._plain = socket, service, keys, plain
         fields: dict[str, Any] = dict(socket.query_params)
         if len(service.languages.directions) == 1:
@@ -69,7 +69,7 @@ class Socket:
         self._n_lines = 0  # that came and are not answered
 
     async def serve(self) -> None:
-        """Until the client goes."""
+        """Answer messages until the client leaves."""
         await self._socket.accept()
         inbox: asyncio.Queue[str | None] = asyncio.Queue(PIPELINED)
         reader = asyncio.ensure_future(self._read(inbox))
@@ -82,7 +82,7 @@ class Socket:
         self._service.n_lines -= self._n_lines  # those that it has left
 
     async def _read(self, inbox: asyncio.Queue[str | None]) -> None:
-        """Its end is the client's."""
+        """Put messages into the inbox until the client leaves."""
         with suppress(WebSocketDisconnect, RuntimeError):
             while True:
                 message = await self._socket.receive()
@@ -101,13 +101,13 @@ class Socket:
             try:
                 fields = dict(self._fields)
                 if not self._plain and message.lstrip()[:1] == "{":
-                    fields |= parsed_json(message)
+                    fields |= parse_json(message)
                 else:
                     fields["q"] = message
-                asked = Asked(fields)
+                parsed = ParsedRequest(fields)
                 if "id" in fields:
                     known = {"id": message_id(fields["id"])}
-                await self._answer_in_time(asked, known)
+                await self._answer_in_time(parsed, known)
             except (Refusal, BytenmtError) as error:
                 await self._refused(error, known)
                 if isinstance(error, Refusal) and error.status == 403:
@@ -116,32 +116,32 @@ class Socket:
             self._service.n_lines -= 1
             self._n_lines -= 1
 
-    async def _answer_in_time(self, asked: Asked, known: dict[str, Any]) -> None:
-        """Answer a message. Raises Refusal (503) when that takes longer than a request may."""
+    async def _answer_in_time(self, parsed: ParsedRequest, known: dict[str, Any]) -> None:
+        """Answer a message. Raises Refusal (503) if that takes too long."""
         limits = self._service.limits
         try:
             async with asyncio.timeout(limits.request_seconds) as deadline:
-                await self._answer(asked, known)
+                await self._answer(parsed, known)
         except TimeoutError:
             if not deadline.expired():
                 raise
             self._service.metrics.count("deadlines_total", what="request")
             raise Refusal(503, f"not answered within {limits.request_seconds:g} s") from None
 
-    async def _answer(self, asked: Asked, known: dict[str, Any]) -> None:
-        client = asked.client(self._socket, self._keys)
+    async def _answer(self, parsed: ParsedRequest, known: dict[str, Any]) -> None:
+        client = parsed.client(self._socket, self._keys)
         service = self._service
-        wanted = service.check(asked.wanted(service.limits))._replace(client=client)
-        texts = [asked.text("q")]
+        params = service.check(parsed.translate_params(service.limits))._replace(client=client)
+        texts = [parsed.text("q")]
         with service.admitted(service.limits.check_texts(texts), client) as admission:
-            async for part in parts(service, texts, wanted, admission):
+            async for part in stream_parts(service, texts, params, admission):
                 if isinstance(part, tuple):
                     if not self._plain:
                         await self._send({**known, "part": part[1]})
                 elif self._plain:
                     await self._socket.send_text(part[0].text)
                 else:
-                    await self._send({**known, "done": True, **answer(part[0], wanted)})
+                    await self._send({**known, "done": True, **format_answer(part[0], params)})
 
     async def _refused(self, error: Exception, known: dict[str, Any]) -> None:
         message = error.message if isinstance(error, Refusal) else str(error)
@@ -166,19 +166,19 @@ def message_id(value: object) -> str | int | None:
     raise Refusal(400, f"Invalid request: id is a text of at most {LONGEST_ID} characters, or a whole number")
 
 
-def answer(found: Translated, wanted: Wanted) -> dict[str, Any]:
-    """One text's translation, as LibreTranslate's clients read it."""
+def format_answer(found: TextTranslation, params: TranslateParams) -> dict[str, Any]:
+    """Return the answer for one text, with the fields of LibreTranslate."""
     record: dict[str, Any] = {"translatedText": found.text}
     if found.guess is not None:
         record["detectedLanguage"] = found.guess._asdict()
-    if wanted.alternatives:
+    if params.alternatives:
         record["alternatives"] = found.alternatives
     return record
 
 
-def answers(found: Sequence[Translated], wanted: Wanted) -> dict[str, Any]:
-    """Those of several: each value is a list."""
-    each = [answer(one, wanted) for one in found]
+def format_answers(found: Sequence[TextTranslation], params: TranslateParams) -> dict[str, Any]:
+    """Return the answer for a list of texts: every field is a list."""
+    each = [format_answer(one, params) for one in found]
     names = [
         "translatedText",
         *(name for name in ("detectedLanguage", "alternatives") if each and name in each[0]),

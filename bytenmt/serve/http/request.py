@@ -1,7 +1,4 @@
-"""What a request asks for: read within limits, from JSON, a form, several parts or the query string.
-
-Knows HTTP's bodies and LibreTranslate's names; knows no languages.
-"""
+"""Parse requests within limits: JSON, forms, multipart bodies and query strings."""
 
 from __future__ import annotations
 
@@ -21,24 +18,28 @@ from starlette.requests import HTTPConnection, Request
 from bytenmt.decoding.constraints.glossary import Term, term_of
 from bytenmt.decoding.names import KEPT
 from bytenmt.errors import DataError
-from bytenmt.serve.limits import Client, Keys, Limits, Refusal, client_address
-from bytenmt.serve.service import Wanted
+from bytenmt.serve.limits import ApiKeys, Client, Limits, Refusal, client_address
+from bytenmt.serve.service import TranslateParams
 
-MOST_FIELDS = 10_000
-MOST_TERMS, LONGEST_TERM = 200, 300  # of a glossary; characters of a term and its targets
-DISCARDED = 16  # times the body's limit: read, so that a client that writes first gets to read its answer
+MAX_FIELDS = 10_000
+MAX_TERMS, MAX_TERM_CHARACTERS = 200, 300  # of a glossary; characters of a term and its targets
+DISCARD_FACTOR = 16  # times the limit of a body: read and dropped, so that the client gets the answer
 TRUE = ("1", "true", "yes", "on")
 
 
 @dataclass(frozen=True)
-class Asked:
-    """fields: by name, of the query string and then of the body; file: its name and bytes, where one came."""
+class ParsedRequest:
+    """The fields of a request and its file.
+
+    fields: by name, those of the query string replaced by those of the body. file: name and bytes of an
+    upload, None without one.
+    """
 
     fields: Mapping[str, Any]
     file: tuple[str, bytes] | None = None
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A field that is one text. Raises Refusal (400)."""
+        """Return a field that is one text. Raises Refusal (400)."""
         value = self.fields.get(name)
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
@@ -49,14 +50,14 @@ class Asked:
         return _text(value, name)
 
     def texts(self, name: str = "q") -> tuple[list[str], bool]:
-        """A field that is a text or several; whether it was several."""
+        """Return a field as a list of texts, and whether it was a list. Raises Refusal (400)."""
         value = self.fields.get(name)
         if isinstance(value, list):
             return [_text(one, name) for one in value], True
         return [self.text(name)], False
 
     def number(self, name: str, most: int) -> int:
-        """A field that is a whole number from 0 to most, 0 where there is none."""
+        """Return a field that is a whole number from 0 to most; 0 if it is missing. Raises Refusal (400)."""
         value = self.fields.get(name)
         value = 0 if value is None or value == "" else value
         if isinstance(value, str) and value.isdecimal() and len(value) < 10:
@@ -66,17 +67,16 @@ class Asked:
         return value
 
     def flag(self, name: str) -> bool:
-        """A field that is true or false; false where there is none."""
+        """Return a field that is true or false; false if it is missing."""
         value = self.fields.get(name)
         return value is True or (isinstance(value, str) and value.lower() in TRUE)
 
-    def client(self, connection: HTTPConnection, keys: Keys) -> Client:
-        """Who has sent a request, or opened a websocket. Raises Refusal (403) where a key is required that
-        the request has not."""
+    def client(self, connection: HTTPConnection, keys: ApiKeys) -> Client:
+        """Return who sent a request or opened a websocket. Raises Refusal (403) without a required key."""
         return Client(address_of(connection), keys.check(self.key(connection.headers)))
 
     def key(self, headers: Headers) -> str | None:
-        """The API key, wherever clients put it."""
+        """Return the API key: of the field api_key or apiKey, or a bearer token."""
         for name in ("api_key", "apiKey"):
             value = self.fields.get(name)
             if isinstance(value, str) and value:
@@ -84,13 +84,13 @@ class Asked:
         scheme, _, value = headers.get("authorization", "").partition(" ")
         return value.strip() if scheme.lower() == "bearer" else None
 
-    def wanted(self, limits: Limits) -> Wanted:
-        """What a translation is asked for."""
+    def translate_params(self, limits: Limits) -> TranslateParams:
+        """Return the parameters of a translation. Raises Refusal (400)."""
         shape = self.text("format", "text").lower()
         if shape not in ("text", "html"):
             raise Refusal(400, "Invalid request: format is text or html")
         alternatives = self.number("alternatives", limits.alternatives)
-        return Wanted(
+        return TranslateParams(
             self.text("source", "auto"),
             self.text("target"),
             shape == "html",
@@ -100,8 +100,8 @@ class Asked:
         )
 
     def keep(self) -> tuple[str, ...] | None:
-        """Return the classes of spans to keep, which come as one text with commas or as several; None where
-        the request does not say. Raises Refusal (400)."""
+        """Return the classes of spans to keep, from a text with commas or a list of texts; None if the
+        request has none. Raises Refusal (400)."""
         value = self.fields.get("keep")
         if value is None:
             return None
@@ -112,7 +112,7 @@ class Asked:
         return names
 
     def terms(self) -> tuple[Term, ...]:
-        """The glossary: a JSON object, or the lines of a table, `term TAB target`. Raises Refusal (400)."""
+        """Return the glossary, from a JSON object or lines `term TAB target`. Raises Refusal (400)."""
         value = self.fields.get("glossary")
         value = {} if value is None else value
         if isinstance(value, dict):
@@ -121,33 +121,35 @@ class Asked:
             lines = [line for line in value.splitlines() if line.strip()]
         else:
             raise Refusal(400, "Invalid request: glossary has a target for each term")
-        if len(lines) > MOST_TERMS or any(len(line) > LONGEST_TERM for line in lines):
-            raise Refusal(400, f"a glossary has at most {MOST_TERMS} terms of {LONGEST_TERM} characters")
+        if len(lines) > MAX_TERMS or any(len(line) > MAX_TERM_CHARACTERS for line in lines):
+            raise Refusal(
+                400, f"a glossary has at most {MAX_TERMS} terms of {MAX_TERM_CHARACTERS} characters"
+            )
         try:
             return tuple(term_of(line.encode(), Path("glossary"), n) for n, line in enumerate(lines, 1))
         except DataError as error:
             raise Refusal(400, f"Invalid request: {error}") from None
 
 
-async def asked(request: Request, limits: Limits) -> Asked:
-    """What a request asks for. Raises Refusal: 400 for what is no request, 408 where it does not come, 413
-    for too much of it."""
+async def parse_request(request: Request, limits: Limits) -> ParsedRequest:
+    """Read and parse a request. Raises Refusal: 400 if it is malformed, 408 if it does not arrive in time,
+    413 if it is too long."""
     body = await _body(request, limits)
     fields: dict[str, Any] = dict(_pairs(request.url.query))
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         more, file = await _parts(request.headers, body, limits)
-        return Asked({**fields, **more}, file)
+        return ParsedRequest({**fields, **more}, file)
     if kind == "application/json" or kind.endswith("+json") or body.lstrip()[:1] == b"{":
-        return Asked({**fields, **parsed_json(body)}) if body.strip() else Asked(fields)
+        return ParsedRequest({**fields, **parse_json(body)}) if body.strip() else ParsedRequest(fields)
     try:
-        return Asked({**fields, **_pairs(body.decode())})
+        return ParsedRequest({**fields, **_pairs(body.decode())})
     except UnicodeDecodeError:
         raise Refusal(400, "Invalid request: its body is not UTF-8") from None
 
 
-def parsed_json(body: bytes | str) -> dict[str, Any]:
-    """A JSON object. Raises Refusal (400)."""
+def parse_json(body: bytes | str) -> dict[str, Any]:
+    """Decode a JSON object. Raises Refusal (400)."""
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError, ValueError) as error:
@@ -158,7 +160,10 @@ def parsed_json(body: bytes | str) -> dict[str, Any]:
 
 
 async def _body(request: Request, limits: Limits) -> bytes:
-    """All of it. What is too long is read on for a while, for a client that writes before it reads."""
+    """Return the body of a request. Raises Refusal (408, 413).
+
+    A body that is too long is read on for a while, for a client that writes before it reads.
+    """
     parts: list[bytes] = []
     size = 0
     try:
@@ -167,7 +172,7 @@ async def _body(request: Request, limits: Limits) -> bytes:
                 size += len(part)
                 if size <= limits.body:
                     parts.append(part)
-                elif size > DISCARDED * limits.body:
+                elif size > DISCARD_FACTOR * limits.body:
                     break
     except TimeoutError:
         if size <= limits.body:
@@ -178,7 +183,7 @@ async def _body(request: Request, limits: Limits) -> bytes:
 
 
 def address_of(connection: HTTPConnection) -> str:
-    """What counts as one client of a connection, see `client_address`."""
+    """Return the address under which the client of a connection is counted, see `client_address`."""
     return client_address(connection.client.host) if connection.client else "unknown"
 
 
@@ -190,19 +195,19 @@ async def discard_body(request: Request, limits: Limits) -> None:
         async with asyncio.timeout(limits.patience):
             async for part in request.stream():
                 size += len(part)
-                if size > DISCARDED * limits.body:
+                if size > DISCARD_FACTOR * limits.body:
                     return
 
 
 async def _parts(headers: Headers, body: bytes, limits: Limits) -> tuple[dict[str, Any], Any]:
-    """The fields and the file of a form in several parts."""
+    """Return the fields and the file of a multipart body. Raises Refusal (400)."""
 
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 
     try:
         parser = MultiPartParser(
-            headers, stream(), max_files=1, max_fields=MOST_FIELDS, max_part_size=limits.body
+            headers, stream(), max_files=1, max_fields=MAX_FIELDS, max_part_size=limits.body
         )
         parser.spool_max_size = limits.body + 1  # it is in memory already: no file on disk
         form = await parser.parse()
@@ -217,19 +222,19 @@ async def _parts(headers: Headers, body: bytes, limits: Limits) -> tuple[dict[st
         else:
             pairs.append((name, value))
     await form.close()
-    return _gathered(pairs), file
+    return _collect(pairs), file
 
 
 def _pairs(text: str) -> dict[str, Any]:
-    """name=value&… -> by name."""
+    """Parse name=value&… into a dictionary. Raises Refusal (400)."""
     try:
-        return _gathered(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS))
+        return _collect(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS))
     except ValueError:
-        raise Refusal(400, f"Invalid request: more than {MOST_FIELDS:,} fields") from None
+        raise Refusal(400, f"Invalid request: more than {MAX_FIELDS:,} fields") from None
 
 
-def _gathered(pairs: list[tuple[str, str]]) -> dict[str, Any]:
-    """By name; a list where one comes more than once."""
+def _collect(pairs: list[tuple[str, str]]) -> dict[str, Any]:
+    """Collect pairs by name; a name that occurs more than once has a list of values."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name not in found:
