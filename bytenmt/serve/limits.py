@@ -89,7 +89,7 @@ class Limits:
     document_memory: int = 1_000_000_000
 
     def check_texts(self, texts: Sequence[str]) -> int:
-        """Return the number of characters plus one for each text. Raises Refusal (413) if there are too many."""
+        """Return the number of characters plus one for each text. Raises Refusal (413) above the limit."""
         n_characters = sum(map(len, texts)) + len(texts)
         if n_characters > self.characters:
             raise Refusal(413, f"the texts have {n_characters:,} characters: at most {self.characters:,}")

@@ -71,7 +71,7 @@ class TextTranslation(NamedTuple):
 
 
 class Admission:
-    """A request in flight, until `release` is called or a `with` block ends; a second release does nothing."""
+    """A request in flight until `release` is called or a `with` block ends; later releases do nothing."""
 
     def __init__(self, on_release: Callable[[], None]) -> None:
         self._on_release: Callable[[], None] | None = on_release

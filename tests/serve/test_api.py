@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from bytenmt.decoding.constraints.glossary import Glossary, term_of
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.http import app as app_module
-from bytenmt.serve.http import asked as asked_module
+from bytenmt.serve.http import request as request_module
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.limits import Limits
 from bytenmt.serve.suggestions import Suggestions
@@ -370,9 +370,9 @@ def test_the_description_is_that_of_the_routes() -> None:
     for path, method in described:
         assert f"{method} {path}" in docs.text
         assert spec["paths"][path][method.lower()]["responses"]["200"]["description"]
-    source = Path(str(asked_module.__file__)).read_text() + Path(str(app_module.__file__)).read_text()
+    source = Path(str(request_module.__file__)).read_text() + Path(str(app_module.__file__)).read_text()
     read = set(
-        re.findall(r"(?:fields\.get|self\.text|self\.number|found\.text|found\.flag)\(\"(\w+)\"", source)
+        re.findall(r"(?:fields\.get|self\.text|self\.number|parsed\.text|parsed\.flag)\(\"(\w+)\"", source)
     )
     every = {
         name
