@@ -88,12 +88,12 @@ def translate(
     from bytenmt.decoding.choice import choose, processes
     from bytenmt.decoding.translator import Translator
     from bytenmt.scale.recipe import Recipe
-    from bytenmt.scale.workers import side_by_side, threads_of
+    from bytenmt.scale.workers import threads_per_process, worker_processes
 
     shown = character_bits, flag_above, html
     answers = decoding_args.Answers(form, alignment, with_source, *shown, stream)
     settings = decoding_args.settings(decoding, answers)
-    wanted = decoding_args.engine_spec(decoding, device, threads_of(workers, threads))
+    wanted = decoding_args.engine_spec(decoding, device, threads_per_process(workers, threads))
     with processes(choose(wanted).device) as group:
         leads = group is None or group.is_leader
         shape = decoding_args.form(answers, settings, group)
@@ -120,7 +120,7 @@ def translate(
         with (
             partial_output.keeping_writer(output, made_with, resume) as (out, kept),
             decoding_args.with_page(shape, answers, loaded) as shape,
-            side_by_side(recipe, workers) as pool,
+            worker_processes(recipe, workers) as pool,
         ):
             lines = Filter(translator, out, shape, buffer_size, kept, pool)
             if text is None:

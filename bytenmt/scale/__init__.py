@@ -1,3 +1,3 @@
-"""Much text: data sets on a distributed engine that is there already, and the cores of one machine."""
+"""Translate much text: data sets on Ray or Spark, and lines with all cores of one machine."""
 
 from bytenmt.scale.translate import Translate as Translate

@@ -1,6 +1,6 @@
-"""A data set cut into blocks: what is read, translated, written and, after a kill, done again as one.
+"""Divide the files of a data set into blocks: the units that are read, translated, written and retried.
 
-The same files are cut into the same blocks. Knows files and names; the formats know what is in them.
+The same files always give the same blocks.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ from pathlib import Path
 from msgspec import Struct
 
 from bytenmt.errors import BytenmtError, DataError
-from bytenmt.scale.formats import FORMATS, Format
+from bytenmt.scale.formats import FORMATS, DatasetFormat
 from bytenmt.scale.translate import check_columns
 
 BLOCK_BYTES = 1 << 20  # of the input
 PACKED = (".gz", ".xz", ".zst", ".bz2")
-HIDDEN = (".", "_")  # how names begin that readers of data sets pass over
+HIDDEN = (".", "_")  # first characters of names that readers of data sets ignore
 
 
 class Block(Struct, frozen=True):
-    """number: from 0, in the order of the rows; path: of the file; begin, end: in bytes of it, or in rows of
-    a row group; base: the number of the row group, or the bytes of a table's head; first: the number of the
-    first row in the data set; rows: how many."""
+    """A part of a file.
+
+    number: from 0, in the order of the rows. begin, end: in bytes of the file, or in rows of a row group.
+    base: the number of the row group, or the bytes of a table's header. first: the number of the first row in
+    the data set. rows: the number of rows.
+    """
 
     number: int
     path: str
@@ -34,7 +37,7 @@ class Block(Struct, frozen=True):
 
 
 def files_of(path: Path) -> list[Path]:
-    """A file, or those of a folder and of the folders in it, by name. Raises DataError."""
+    """Return a file, or the files below a folder, sorted by name. Raises DataError."""
     if not path.is_dir():
         if not path.is_file():
             raise DataError(f"{path} is not there: give a file or a folder")
@@ -47,7 +50,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def format_of(files: list[Path], named: str | None) -> str:
-    """The one format of the files, by their suffixes unless it is named. Raises DataError."""
+    """Return the common format of the files, by their suffixes unless it is named. Raises DataError."""
     for file in files:
         if file.suffix in PACKED:
             raise DataError(f"{file} is packed: unpack it, so that its parts can be read on their own")
@@ -64,15 +67,14 @@ def format_of(files: list[Path], named: str | None) -> str:
 
 
 def _format_of(file: Path) -> str:
-    """By its suffix; text where that is none of the others'."""
+    """Return the format of a file by its suffix; text for unknown suffixes."""
     return next((name for name, one in FORMATS.items() if file.suffix.lower() in one.suffixes), "text")
 
 
 def blocks_of(
-    files: list[Path], form: Format, column: str, to: str, block_bytes: int = BLOCK_BYTES
+    files: list[Path], form: DatasetFormat, column: str, to: str, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[Block]:
-    """The blocks of the files, one after another. Raises BytenmtError for a file that is not of the format,
-    or has no such column."""
+    """Yield the blocks of files. Raises BytenmtError for a file of another format or without the column."""
     number = first = 0
     for file in files:
         try:

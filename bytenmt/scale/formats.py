@@ -1,8 +1,7 @@
-"""How rows lie in files: text, JSON lines, CSV, and what parquet has in common with them.
+"""Formats of data sets: text, JSON lines, CSV, and the protocol that they share with parquet.
 
-A block's bytes are read by one process, translated by another and written by a third, and each can do it
-again. Columns stay as they were: a line of CSV and the values of a JSON object byte for byte. Knows bytes;
-knows no engine.
+One process reads the bytes of a block, another translates them and a third writes them; each step can be
+repeated. All columns stay as they were: lines of CSV and values of JSON objects byte for byte.
 """
 
 from __future__ import annotations
@@ -18,38 +17,38 @@ import msgspec
 
 from bytenmt.errors import DataError
 from bytenmt.scale.parquet import Parquet
-from bytenmt.scale.translate import ERROR, Found, Unreadable, readable
+from bytenmt.scale.translate import ERROR, RowResult, Unreadable, readable
 from bytenmt.utf8 import BYTE_ORDER_MARK, repair
 
-LONGEST_LINE = 1 << 26  # bytes
-LOOKED_AT = 100  # lines among which an object is expected, for its columns
+MAX_LINE_BYTES = 1 << 26  # bytes
+HEADER_LINES = 100  # lines among which the first object is looked for, for its columns
 Span = tuple[int, int, int, int]  # begin, end, base and rows, see blocks.Block
 
 
-class Format(Protocol):
-    """suffixes: of files that are read; suffix: of those that are written."""
+class DatasetFormat(Protocol):
+    """A format of data sets. suffixes: of files that are read. suffix: of files that are written."""
 
     suffixes: tuple[str, ...]
     suffix: str
 
     def columns(self, path: Path, column: str) -> list[str]:
-        """Their names. Raises DataError where the file is not of this format."""
+        """Return the names of the columns. Raises DataError if the file is not of this format."""
 
     def spans(self, path: Path, column: str, block_bytes: int) -> Iterator[Span]:
-        """How a file is cut into blocks of about so many bytes."""
+        """Yield the spans of blocks of about so many bytes."""
 
     def read(self, path: Path, begin: int, end: int, base: int) -> bytes:
-        """A block, as `texts` and `written` take it."""
+        """Return the bytes of a block, for `texts` and `write`."""
 
     def texts(self, data: bytes, column: str, errors: str) -> list[bytes | Unreadable]:
-        """The text of each row. errors: as Translate has it."""
+        """Return the text of each row. errors: as for Translate."""
 
-    def written(self, data: bytes, column: str, to: str, found: Sequence[Found]) -> bytes:
-        """A file of a block's rows and of what was found for them."""
+    def write(self, data: bytes, column: str, to: str, results: Sequence[RowResult]) -> bytes:
+        """Return a file with the rows of a block and their translations."""
 
 
-class Text:
-    """A line a row. What is written are JSON lines: a line of text has no room for a reason."""
+class TextLines:
+    """Plain text, a row a line. Output is JSON lines, as a line of text has no room for an error."""
 
     suffixes: tuple[str, ...] = (".txt",)
     suffix = ".jsonl"
@@ -69,8 +68,8 @@ class Text:
     def texts(self, data: bytes, column: str, errors: str) -> list[bytes | Unreadable]:
         return [*self._rows(data)]
 
-    def written(self, data: bytes, column: str, to: str, found: Sequence[Found]) -> bytes:
-        lines = zip(self._rows(data), found, strict=True)
+    def write(self, data: bytes, column: str, to: str, results: Sequence[RowResult]) -> bytes:
+        lines = zip(self._rows(data), results, strict=True)
         return b"".join(_object(self._kept(line, column), to, one) for line, one in lines)
 
     def _rows(self, data: bytes) -> Iterator[bytes]:
@@ -84,20 +83,20 @@ class Text:
         return {column: repair(line).decode()}
 
 
-class JsonLines(Text):
-    """An object a line; empty lines are no rows. A line that is no object stays, as the text of its row."""
+class JsonLines(TextLines):
+    """JSON lines; empty lines are skipped. A line that is no object is kept as the text of its row."""
 
     suffixes: tuple[str, ...] = (".jsonl", ".ndjson", ".json")
     _decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
     def columns(self, path: Path, column: str) -> list[str]:
         with _opened(path) as file:
-            for _, line in zip(range(LOOKED_AT), _lines(file, path), strict=False):
+            for _, line in zip(range(HEADER_LINES), _lines(file, path), strict=False):
                 try:
                     return [*self._decoder.decode(repair(line))]
                 except (msgspec.MsgspecError, RecursionError):
                     continue
-        raise DataError(f"{path}: none of its first {LOOKED_AT} lines is a JSON object: give --format")
+        raise DataError(f"{path}: none of its first {HEADER_LINES} lines is a JSON object: give --format")
 
     def texts(self, data: bytes, column: str, errors: str) -> list[bytes | Unreadable]:
         return [self._text(readable(line, errors), column) for line in self._rows(data)]
@@ -125,9 +124,11 @@ class JsonLines(Text):
             return {column: valid.decode()}
 
 
-class Csv:
-    """A table, as RFC 4180 has it, with names in its first row; empty lines are no rows. A row of too few or
-    too many cells has no translation; it gets as many cells as there are names."""
+class CSV:
+    """Tables of RFC 4180 with a header row; empty lines are skipped.
+
+    A row with too few or too many cells is not translated; it is written with as many cells as the header.
+    """
 
     suffixes: tuple[str, ...] = (".csv",)
     suffix = ".csv"
@@ -160,13 +161,13 @@ class Csv:
             for _, cells in records
         ]
 
-    def written(self, data: bytes, column: str, to: str, found: Sequence[Found]) -> bytes:
+    def write(self, data: bytes, column: str, to: str, results: Sequence[RowResult]) -> bytes:
         records = self._rows(data)
         head, names = next(records)
         rows = [_row(head, names, len(names), (to, to + ERROR))]
         rows += [
             _row(raw, cells, len(names), (one.text, one.why))
-            for (raw, cells), one in zip(records, found, strict=True)
+            for (raw, cells), one in zip(records, results, strict=True)
         ]
         return b"".join(rows)
 
@@ -174,12 +175,17 @@ class Csv:
         return (row for row in _records(_lines(io.BytesIO(data), "a block"), "a block") if row[1])
 
 
-FORMATS: dict[str, Format] = {"parquet": Parquet(), "jsonl": JsonLines(), "csv": Csv(), "text": Text()}
+FORMATS: dict[str, DatasetFormat] = {
+    "parquet": Parquet(),
+    "jsonl": JsonLines(),
+    "csv": CSV(),
+    "text": TextLines(),
+}
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """A file behind its byte order mark."""
+    """Open a file and skip its byte order mark."""
     with open(path, "rb") as file:
         if file.read(len(BYTE_ORDER_MARK)) != BYTE_ORDER_MARK:
             file.seek(0)
@@ -193,17 +199,17 @@ def _part(path: Path, begin: int, end: int) -> bytes:
 
 
 def _lines(file: BinaryIO, name: object) -> Iterator[bytes]:
-    """With their ends. Raises DataError."""
+    """Yield lines with their ends. Raises DataError for a line that is too long."""
     number = 0
-    while line := file.readline(LONGEST_LINE + 1):
+    while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
-        if len(line) > LONGEST_LINE:
-            raise DataError(f"{name}, line {number} has over {LONGEST_LINE:,} bytes: it is no row")
+        if len(line) > MAX_LINE_BYTES:
+            raise DataError(f"{name}, line {number} has over {MAX_LINE_BYTES:,} bytes: it is no row")
         yield line
 
 
 def _spans(rows: Iterable[tuple[int, bool]], begin: int, base: int, block_bytes: int) -> Iterator[Span]:
-    """Cut where there are enough bytes. rows: the bytes of each line or record, and whether it is a row."""
+    """Yield spans of at least block_bytes. rows: the bytes of each line, and whether it is a row."""
     end, n_rows = begin, 0
     for n_bytes, is_row in rows:
         end, n_rows = end + n_bytes, n_rows + is_row
@@ -215,8 +221,7 @@ def _spans(rows: Iterable[tuple[int, bool]], begin: int, base: int, block_bytes:
 
 
 def _records(lines: Iterator[bytes], name: object) -> Iterator[tuple[bytes, list[str]]]:
-    """The records of a CSV: their bytes, and their cells, in which a character stands for a byte. Raises
-    DataError."""
+    """Yield the bytes of each record of a CSV, and its cells decoded as Latin-1. Raises DataError."""
     taken: list[bytes] = []
 
     def characters() -> Iterator[str]:
@@ -224,7 +229,7 @@ def _records(lines: Iterator[bytes], name: object) -> Iterator[tuple[bytes, list
             taken.append(line)
             yield line.decode("latin-1")
 
-    csv.field_size_limit(LONGEST_LINE)
+    csv.field_size_limit(MAX_LINE_BYTES)
     reader = csv.reader(characters())
     try:
         for cells in reader:
@@ -239,7 +244,7 @@ def _utf8(cell: str) -> str:
 
 
 def _row(raw: bytes, cells: Sequence[str], n_cells: int, more: Sequence[str | None]) -> bytes:
-    """A record with two more cells."""
+    """Return a record with two more cells."""
     end = b"\r\n" if raw.endswith(b"\r\n") else b"\n"
     if len(cells) != n_cells or raw.count(b'"') % 2:  # its end is not where more can be said
         cells = [*cells, *[""] * n_cells][:n_cells]
@@ -248,7 +253,7 @@ def _row(raw: bytes, cells: Sequence[str], n_cells: int, more: Sequence[str | No
 
 
 def _cell(text: str | None) -> str:
-    """A null is empty, a text never is."""
+    """Quote a cell; None becomes an empty one, and an empty text two quotes."""
     return "" if text is None else _quoted(text) or '""'
 
 
@@ -257,6 +262,6 @@ def _quoted(cell: str) -> str:
     return f'"{doubled}"' if any(sign in cell for sign in ',"\r\n') else cell
 
 
-def _object(row: Mapping[str, Any], to: str, found: Found) -> bytes:
-    """A line of JSON."""
-    return msgspec.json.encode({**row, to: found.text, to + ERROR: found.why}) + b"\n"
+def _object(row: Mapping[str, Any], to: str, result: RowResult) -> bytes:
+    """Return a row with its translation as a line of JSON."""
+    return msgspec.json.encode({**row, to: result.text, to + ERROR: result.why}) + b"\n"

@@ -1,8 +1,7 @@
-"""A data set translated block by block: read, translated, written, each step by whichever process is free.
+"""Translate a data set block by block: read, translate, write.
 
-Knows what is done for a block and what has been done; who carries it out is given: a Runner, such as
-ray_data.runner's. Nothing is lost or doubled where a step is done twice: its file has the same name and the
-same bytes.
+A Runner, such as that of ray_data, carries out the steps in any process. A step that is repeated writes the
+same file with the same bytes, so that nothing is lost or doubled.
 """
 
 from __future__ import annotations
@@ -22,24 +21,24 @@ from bytenmt.errors import BytenmtError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.scale.blocks import Block
 from bytenmt.scale.formats import FORMATS
-from bytenmt.scale.manifest import Finished, Manifest, part_path
-from bytenmt.scale.translate import Found, Translate, Unreadable
+from bytenmt.scale.manifest import FinishedBlock, Manifest, part_path
+from bytenmt.scale.translate import RowResult, Translate, Unreadable
 from bytenmt.storage.weights import read_run
 
 
-class Steps(NamedTuple):
-    """What is done for a block, one step after another. out: the folder of the parts."""
+class BlockSteps(NamedTuple):
+    """The steps for a block. form: the name of the format. out: the folder of the parts."""
 
     form: str
     out: str
     translate: Translate
 
     def read(self, block: Block) -> bytes:
-        """The block's bytes. Raises OSError."""
+        """Return the bytes of a block. Raises OSError."""
         return FORMATS[self.form].read(Path(block.path), block.begin, block.end, block.base)
 
-    def found(self, block: Block, data: bytes) -> bytes:
-        """What is found for the rows of a block, for `written`. Raises BytenmtError."""
+    def translate_block(self, block: Block, data: bytes) -> bytes:
+        """Translate the rows of a block; return encoded results for `write`. Raises BytenmtError."""
         texts = FORMATS[self.form].texts(data, self.translate.column, self.translate.errors)
         if len(texts) != block.rows:
             raise BytenmtError(
@@ -48,44 +47,47 @@ class Steps(NamedTuple):
         n_bytes = sum(len(text) for text in texts if not isinstance(text, Unreadable))
         return msgspec.msgpack.encode((n_bytes, self.translate.rows(texts, block.first)))
 
-    def given_up(self, block: Block, why: str) -> bytes:
-        """The same of rows that nobody can translate."""
-        return msgspec.msgpack.encode((0, [Found(None, why)] * block.rows))
+    def give_up(self, block: Block, why: str) -> bytes:
+        """Return the encoded results of a block whose rows cannot be translated."""
+        return msgspec.msgpack.encode((0, [RowResult(None, why)] * block.rows))
 
-    def written(self, block: Block, data: bytes, found: bytes) -> Finished:
-        """Write the part of a block. Raises OSError."""
+    def write(self, block: Block, data: bytes, results: bytes) -> FinishedBlock:
+        """Write the part of a block. results: as translate_block returns them. Raises OSError."""
         form = FORMATS[self.form]
-        n_bytes, rows = msgspec.msgpack.decode(found, type=tuple[int, list[Found]])
-        part = form.written(data, self.translate.column, self.translate.to, rows)
+        n_bytes, rows = msgspec.msgpack.decode(results, type=tuple[int, list[RowResult]])
+        part = form.write(data, self.translate.column, self.translate.to, rows)
         path = part_path(Path(self.out), block.number, form.suffix)
         with replacing(path, unique=f".{uuid.uuid4().hex}") as file:
             file.write(part)
         failed = sum(one.text is None for one in rows)
-        return Finished(block.number, len(part), len(rows), failed, n_bytes)
+        return FinishedBlock(block.number, len(part), len(rows), failed, n_bytes)
 
 
 class JobResult(NamedTuple):
-    """n_failed: rows without a translation, also of the job that this one resumed; summary: a line."""
+    """n_failed: rows without a translation, also of the job that was resumed. summary: one line."""
 
     n_failed: int
     summary: str
 
 
-Runner = Callable[[Steps, Sequence[Block]], Iterator[Finished]]
+Runner = Callable[[BlockSteps, Sequence[Block]], Iterator[FinishedBlock]]
 
 
-def alone(steps: Steps, blocks: Sequence[Block]) -> Iterator[Finished]:
-    """A Runner: one block after another, in this process."""
+def run_in_process(steps: BlockSteps, blocks: Sequence[Block]) -> Iterator[FinishedBlock]:
+    """Run the steps of all blocks in this process; a Runner."""
     for block in blocks:
         data = steps.read(block)
-        yield steps.written(block, data, steps.found(block, data))
+        yield steps.write(block, data, steps.translate_block(block, data))
 
 
 def run(
-    steps: Steps, blocks: Sequence[Block], manifest: Manifest, runner: Runner, reporter: Reporter = SILENT
+    steps: BlockSteps,
+    blocks: Sequence[Block],
+    manifest: Manifest,
+    runner: Runner,
+    reporter: Reporter = SILENT,
 ) -> JobResult:
-    """Do the blocks that are not done yet. reporter: is told how far it is, and at which rate. Raises what
-    the runner raises."""
+    """Run the blocks that are not finished yet; raises what the runner raises. reporter: shows progress."""
     left = [block for block in blocks if block.number not in manifest.finished]
     n_rows, n_left = (sum(block.rows for block in some) for some in (blocks, left))
     if manifest.finished:
@@ -109,16 +111,18 @@ def run(
 
 
 def _rates(rows: int, n_bytes: int, seconds: float) -> str:
-    """n_bytes: of their texts."""
+    """Describe how many rows and bytes of text were translated in a time."""
     each = max(seconds, 1e-9)
     return f"{rows:,} rows in {seconds:,.0f} s, {rows / each:,.0f} rows/s, {n_bytes / each / 1e3:,.1f} kB/s"
 
 
-def made_with(
-    steps: Steps, blocks: Sequence[Block], files: Sequence[Path], block_bytes: int
+def job_description(
+    steps: BlockSteps, blocks: Sequence[Block], files: Sequence[Path], block_bytes: int
 ) -> dict[str, Any]:
-    """All that the rows of the parts depend on, as JSON values by their options' names. Raises BytenmtError
-    for a run that cannot translate."""
+    """Return everything that the output depends on, as JSON values by the names of options.
+
+    Raises BytenmtError for a run that cannot translate.
+    """
     recipe = steps.translate.recipe
     models = []
     for run in recipe.runs:

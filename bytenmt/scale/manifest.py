@@ -1,12 +1,11 @@
-"""Which blocks of a data set are done: a folder that a stopped job goes on in.
+"""The manifest of a job: which blocks of a data set are finished, so that a stopped job can resume.
 
     OUT/part-000012.jsonl           the rows of a block, whole or not there
     OUT/_bytenmt/job.json           all that the rows depend on
     OUT/_bytenmt/finished.jsonl     a line for each block that is written, added behind its file
     OUT/_bytenmt/12.tries           a byte for each process that began the block
 
-A block counts when its line is there and its file has the size that the line tells. Knows files; knows no
-rows.
+A block is finished if it has a line and its file has the size that the line states.
 """
 
 from __future__ import annotations
@@ -31,9 +30,11 @@ TRIES = ".tries"
 ANEW = "or give another OUT"
 
 
-class Finished(Struct, frozen=True):
-    """Of a block that is written. bytes: of its file; rows; failed: of them, without a translation;
-    text_bytes: of their texts."""
+class FinishedBlock(Struct, frozen=True):
+    """A block that was written.
+
+    bytes: of its file. rows: their number. failed: rows without a translation. text_bytes: of the texts.
+    """
 
     number: int
     bytes: int
@@ -43,10 +44,10 @@ class Finished(Struct, frozen=True):
 
 
 class Manifest:
-    """finished: the blocks that are done, by their numbers."""
+    """The finished blocks of a job. finished: by their numbers."""
 
     def __init__(self, out: Path, suffix: str) -> None:
-        """suffix: of the parts. What is not whole is forgotten, and what a killed process left is removed."""
+        """Read the manifest, drop incomplete blocks and remove temporary files. suffix: of the parts."""
         self.out, self.suffix = out, suffix
         self._path = out / FOLDER / FINISHED
         self.finished = {one.number: one for one in self._read() if self._is_whole(one)}
@@ -54,8 +55,8 @@ class Manifest:
         replace_synced(self._path, [_line(one) for one in self.finished.values()])
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
-    def add(self, one: Finished) -> None:
-        """A block whose file is there. Raises OSError."""
+    def add(self, one: FinishedBlock) -> None:
+        """Record a block whose file is written. Raises OSError."""
         os.write(self._file, _line(one))
         (self.out / FOLDER / f"{one.number}{TRIES}").unlink(missing_ok=True)
         self.finished[one.number] = one
@@ -66,13 +67,13 @@ class Manifest:
     def part(self, number: int) -> Path:
         return part_path(self.out, number, self.suffix)
 
-    def _read(self) -> Iterator[Finished]:
+    def _read(self) -> Iterator[FinishedBlock]:
         with suppress(FileNotFoundError):
             for line in self._path.read_bytes().split(b"\n"):
                 with suppress(msgspec.MsgspecError):  # the last line of a process that was killed
-                    yield msgspec.json.decode(line, type=Finished)
+                    yield msgspec.json.decode(line, type=FinishedBlock)
 
-    def _is_whole(self, one: Finished) -> bool:
+    def _is_whole(self, one: FinishedBlock) -> bool:
         try:
             return self.part(one.number).stat().st_size == one.bytes
         except OSError:
@@ -80,26 +81,25 @@ class Manifest:
 
 
 def part_path(out: Path, number: int, suffix: str) -> Path:
-    """The file of a block; names are in the order of the rows."""
+    """Return the path of a block's file; the names sort in the order of the rows."""
     return out / f"part-{number:08}{suffix}"
 
 
-def tries_of(out: Path, number: int) -> int:
-    """How often a block has been begun, this time counted. Raises OSError."""
+def count_try(out: Path, number: int) -> int:
+    """Count one more try of a block and return the number of tries. Raises OSError."""
     with open(out / FOLDER / f"{number}{TRIES}", "ab") as file:
         file.write(b".")
         return file.tell()
 
 
 @contextmanager
-def kept(
-    out: Path, suffix: str, made_with: Mapping[str, Any], resume: bool, reporter: Reporter = SILENT
+def open_manifest(
+    out: Path, suffix: str, job_description: Mapping[str, Any], resume: bool, reporter: Reporter = SILENT
 ) -> Iterator[Manifest]:
-    """The manifest of a folder, which is made where it is not there. made_with: JSON values that tell all
-    that the rows depend on.
+    """Open or create the manifest of a folder.
 
-    Raises BytenmtError where another job writes there, where there is one that should be gone on with and
-    resume is not given, and where it is another one.
+    job_description: JSON values of everything that the output depends on. Raises BytenmtError if another
+    process writes there, if there is an unfinished job and `resume` is false, and if that job is another one.
     """
     try:
         (out / FOLDER).mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def kept(
     if file is None:
         raise BytenmtError(f"another job is writing {out}: wait for it, {ANEW}")
     try:
-        _check(out, msgspec.json.decode(msgspec.json.encode(made_with)), resume)
+        _check(out, msgspec.json.decode(msgspec.json.encode(job_description)), resume)
         manifest = Manifest(out, suffix)
         try:
             yield manifest
@@ -120,8 +120,8 @@ def kept(
         os.close(file)
 
 
-def _check(out: Path, made_with: Mapping[str, Any], resume: bool) -> None:
-    """Raise BytenmtError where a job of these things cannot begin or go on in a folder; else note them."""
+def _check(out: Path, job_description: Mapping[str, Any], resume: bool) -> None:
+    """Store the description of a new job. Raises BytenmtError if it cannot begin or resume there."""
     job = out / FOLDER / JOB
     try:
         before = msgspec.json.decode(job.read_bytes(), type=dict[str, Any])
@@ -130,25 +130,25 @@ def _check(out: Path, made_with: Mapping[str, Any], resume: bool) -> None:
             raise BytenmtError(
                 f"{out} has files of something else: give an empty folder, or a new one"
             ) from None
-        replace_synced(job, [msgspec.json.encode(made_with)])
+        replace_synced(job, [msgspec.json.encode(job_description)])
         return
     except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise BytenmtError(f"{job} cannot be read ({error}): remove {out}, {ANEW}") from None
     if not resume:
         raise BytenmtError(f"{out} has been begun: --resume goes on with it; else remove it, {ANEW}")
-    for name in sorted(before.keys() | made_with.keys()):
-        if before.get(name) != made_with.get(name):
-            old, now = before.get(name), made_with.get(name)
+    for name in sorted(before.keys() | job_description.keys()):
+        if before.get(name) != job_description.get(name):
+            old, now = before.get(name), job_description.get(name)
             what = f"another {name}" if isinstance(old, list | dict) else f"{name} {old}, not {now}"
             raise BytenmtError(f"--resume: {out} was begun with {what}: give the same again, {ANEW}")
 
 
-def _line(one: Finished) -> bytes:
+def _line(one: FinishedBlock) -> bytes:
     return msgspec.json.encode(one) + b"\n"
 
 
 def _remove_temporary(out: Path) -> None:
-    """What a killed process was writing, and how often it was begun."""
+    """Remove files that a killed process was writing, and the counts of tries."""
     for path in chain(out.glob(f".part-*{SUFFIX}"), (out / FOLDER).glob(f"*{TRIES}")):
         with suppress(OSError):
             path.unlink()

@@ -1,7 +1,4 @@
-"""Data sets in parquet: a block is a part of a row group. Imports pyarrow where it is used.
-
-Knows Arrow's tables; knows no engine.
-"""
+"""Data sets in parquet: a block is a part of a row group. pyarrow is imported where it is used."""
 
 from __future__ import annotations
 
@@ -11,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from bytenmt.errors import DataError
-from bytenmt.scale.translate import ERROR, Found, Unreadable, check_type, texts_of
+from bytenmt.scale.translate import ERROR, RowResult, Unreadable, check_type, texts_of
 
-LEAST = 16  # bytes of a row: what is stored once may be many rows' text
+MIN_ROW_BYTES = 16  # that a row counts for: a dictionary may store one text for many rows
 
 
 class Parquet:
-    """Of every other format see formats.Format. All columns keep their types."""
+    """The format parquet, see formats.DatasetFormat. All columns keep their types."""
 
     suffixes: tuple[str, ...] = (".parquet", ".pq")
     suffix = ".parquet"
@@ -36,7 +33,7 @@ class Parquet:
             of = metadata.row_group(group)
             chunks = (of.column(at) for at in range(of.num_columns))
             n_bytes = sum(one.total_uncompressed_size for one in chunks if one.path_in_schema == column)
-            n_blocks = max(1, -(-max(n_bytes, of.num_rows * LEAST) // block_bytes))
+            n_blocks = max(1, -(-max(n_bytes, of.num_rows * MIN_ROW_BYTES) // block_bytes))
             for at in range(n_blocks):
                 begin, end = of.num_rows * at // n_blocks, of.num_rows * (at + 1) // n_blocks
                 if begin < end:
@@ -54,7 +51,7 @@ class Parquet:
     def texts(self, data: bytes, column: str, errors: str) -> list[bytes | Unreadable]:
         return texts_of(_table(data), column)
 
-    def written(self, data: bytes, column: str, to: str, found: Sequence[Found]) -> bytes:
+    def write(self, data: bytes, column: str, to: str, found: Sequence[RowResult]) -> bytes:
         import pyarrow as pa
         import pyarrow.parquet as pq
 

@@ -1,9 +1,8 @@
-"""The steps of a data set's blocks on Ray Data: actors that read, that translate and that write.
+"""Run the steps of a job on Ray Data, with actors that read, translate and write.
 
 Ray's own checkpoints (CheckpointConfig, beta) need a column of unique ids, hold all of them in memory and
 read all of the input again, so what is done is noted by blocks (manifest.py), and Ray is given those that are
-left. A block is a row of Ray's, whatever Ray bundles. Ray starts a killed actor again and gives it its blocks
-again. Knows Ray; knows no engine.
+left. A block is a row of Ray's data set. Ray restarts a killed actor and gives it its blocks again.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ import msgspec
 
 from bytenmt.errors import BytenmtError
 from bytenmt.scale.blocks import Block
-from bytenmt.scale.job import Runner, Steps
-from bytenmt.scale.manifest import Finished, tries_of
+from bytenmt.scale.job import BlockSteps, Runner
+from bytenmt.scale.manifest import FinishedBlock, count_try
 
 PER_THREAD = 0.75  # CPUs that an actor asks for: the rest is for what reads and writes
 PER_FILE = 0.1  # CPUs of what reads or writes
@@ -35,14 +34,16 @@ IN_FLIGHT = 2  # blocks that an actor has: one waits while the other is translat
 TRIES = 8  # of a block: actors that died over it all are its own fault
 SHUTDOWN_SECONDS = 10.0  # until what is left of a cluster is killed
 STARTS = 2  # of a cluster of this machine, which may have been busy
-MOST_PIECES = 1000  # into which the list of blocks is cut for Ray
+MAX_PIECES = 1000  # into which the list of blocks is cut for Ray
 PACKAGES = ("ray", "pyarrow")
 Row = dict[str, Any]
 
 
 def _step(call: Callable[[Row], Row], row: Row) -> Row:
-    """What a step makes of a row. What goes wrong in a user's hands travels on in the row: Ray would tell of
-    an exception at length, and try an actor again that cannot begin."""
+    """Run a step on a row. An error for the user is stored in the row.
+
+    Ray would print an exception at length, and restart an actor that cannot load its model.
+    """
     if row["error"]:
         return row
     try:
@@ -51,50 +52,48 @@ def _step(call: Callable[[Row], Row], row: Row) -> Row:
         return row | {"error": str(error)}
 
 
-class Reading:
-    """An actor, too: Ray ends a task's process after a second without one, and the next takes its time."""
+class ReadActor:
+    """An actor that reads blocks. As tasks, they would start a new process after each idle second."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: BlockSteps) -> None:
         self._steps = steps
 
     def __call__(self, row: Row) -> Row:
         return _step(lambda row: {"data": self._steps.read(_block(row))}, row)
 
 
-class Translating:
-    """An actor: one engine, loaded once."""
+class TranslateActor:
+    """An actor that translates blocks with one engine, which is loaded once."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: BlockSteps) -> None:
         self._steps = steps
         with suppress(BytenmtError):  # the first row tells
             steps.translate.load()
 
     def __call__(self, row: Row) -> Row:
-        return _step(self._found, row)
+        return _step(self._translate, row)
 
-    def _found(self, row: Row) -> Row:
+    def _translate(self, row: Row) -> Row:
         block = _block(row)
-        if tries_of(Path(self._steps.out), block.number) > TRIES:
+        if count_try(Path(self._steps.out), block.number) > TRIES:
             return {
-                "found": self._steps.given_up(block, f"{TRIES} processes died over the rows of this block")
+                "found": self._steps.give_up(block, f"{TRIES} processes died over the rows of this block")
             }
-        return {"found": self._steps.found(block, row["data"])}
+        return {"found": self._steps.translate_block(block, row["data"])}
 
 
-class Writing:
-    """An actor that writes; what goes back to the driver is a line."""
+class WriteActor:
+    """An actor that writes blocks; only a line about each goes back to the driver."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: BlockSteps) -> None:
         self._steps = steps
 
     def __call__(self, row: Row) -> Row:
-        done = _step(self._written, row)
+        done = _step(self._write, row)
         return {"finished": done["finished"], "error": done["error"]}
 
-    def _written(self, row: Row) -> Row:
-        return {
-            "finished": msgspec.msgpack.encode(self._steps.written(_block(row), row["data"], row["found"]))
-        }
+    def _write(self, row: Row) -> Row:
+        return {"finished": msgspec.msgpack.encode(self._steps.write(_block(row), row["data"], row["found"]))}
 
 
 def check_packages() -> None:
@@ -105,8 +104,10 @@ def check_packages() -> None:
 
 
 def connect() -> None:
-    """To the cluster that RAY_ADDRESS names or `ray start` began here, else to one of this machine that ends
-    with this process. Raises BytenmtError."""
+    """Connect to the cluster of RAY_ADDRESS or of `ray start`; else start one that ends with this process.
+
+    Raises BytenmtError.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody was asked
     import ray
     import ray.data
@@ -131,10 +132,9 @@ def connect() -> None:
 
 
 def end_cluster() -> None:
-    """End the cluster that this process started, and wait until its agents and actors are gone. A cluster
-    that others started is only left.
+    """End the cluster that this process started and wait for its processes; disconnect from any other.
 
-    Ray alone lets them live on for seconds, and agents that have lost their cluster for more than a minute.
+    Without this, actors live on for seconds, and agents that have lost their cluster for over a minute.
     """
     import ray
 
@@ -149,7 +149,7 @@ def end_cluster() -> None:
 
 
 def descendants(root: int) -> set[tuple[int, str]]:
-    """The processes below one, by their ids and the time that they started; none where there is no /proc."""
+    """Return (id, start time) of all descendants of a process; none if there is no /proc."""
     children: dict[int, list[tuple[int, str]]] = {}
     for file in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has just ended
@@ -172,9 +172,9 @@ def _command_line(pid: int) -> bytes:
 
 
 def runner(actors: int | None, block_bytes: int) -> Runner:
-    """Of so many actors; as many as the cluster has CPUs, or GPUs where those are asked for, by default."""
+    """Return a Runner with so many actors that translate; by default one for each CPU or GPU."""
 
-    def run(steps: Steps, blocks: Sequence[Block]) -> Iterator[Finished]:
+    def run(steps: BlockSteps, blocks: Sequence[Block]) -> Iterator[FinishedBlock]:
         connect()
         from ray.exceptions import RayError
 
@@ -184,7 +184,7 @@ def runner(actors: int | None, block_bytes: int) -> Runner:
                 for done, error in zip(batch["finished"], batch["error"], strict=True):
                     if error:
                         raise BytenmtError(str(error))
-                    yield msgspec.msgpack.decode(done, type=Finished)
+                    yield msgspec.msgpack.decode(done, type=FinishedBlock)
         except RayError as error:
             told = (str(error).strip().splitlines() or [type(error).__name__])[-1]
             raise BytenmtError(f"{told}; what is done is kept: --resume goes on") from None
@@ -192,8 +192,8 @@ def runner(actors: int | None, block_bytes: int) -> Runner:
     return run
 
 
-def _pipeline(steps: Steps, blocks: Sequence[Block], actors: int | None, block_bytes: int) -> Any:
-    """Ray's data set of what is written."""
+def _pipeline(steps: BlockSteps, blocks: Sequence[Block], actors: int | None, block_bytes: int) -> Any:
+    """Return Ray's data set of the written blocks."""
     import ray
 
     context = ray.data.DataContext.get_current()
@@ -209,19 +209,19 @@ def _pipeline(steps: Steps, blocks: Sequence[Block], actors: int | None, block_b
             {"block": msgspec.msgpack.encode(block), "data": b"", "found": b"", "finished": b"", "error": ""}
             for block in blocks
         ],
-        override_num_blocks=min(len(blocks), MOST_PIECES),
+        override_num_blocks=min(len(blocks), MAX_PIECES),
     )
     pool, some = ray.data.ActorPoolStrategy, max(1, n_cpus // PER_READER)
     with_steps: dict[str, Any] = {"fn_constructor_args": [steps]}
-    rows = rows.map(Reading, compute=pool(size=some), num_cpus=PER_FILE, **with_steps)
+    rows = rows.map(ReadActor, compute=pool(size=some), num_cpus=PER_FILE, **with_steps)
     rows = rows.map(
-        Translating,
+        TranslateActor,
         compute=pool(size=size, max_tasks_in_flight_per_actor=IN_FLIGHT),
         num_cpus=PER_THREAD * threads,
         num_gpus=1 if on_gpu else 0,
         **with_steps,
     )
-    return rows.map(Writing, compute=pool(size=some), num_cpus=PER_FILE, **with_steps)
+    return rows.map(WriteActor, compute=pool(size=some), num_cpus=PER_FILE, **with_steps)
 
 
 def _block(row: Row) -> Block:

@@ -1,7 +1,6 @@
-"""A translator as several processes make it, each for itself: on another machine, or on another core.
+"""What a process needs to load a translator: a picklable description, for other cores and machines.
 
-Knows runs and settings by name, because names travel; the kernels of a machine are compiled by one of its
-processes, while the others wait. Knows no rows and no engine for data sets.
+Of the processes of a machine one compiles the kernels, while the others wait.
 """
 
 from __future__ import annotations
@@ -20,15 +19,18 @@ from bytenmt.reporter import SILENT, Reporter
 
 @dataclass(frozen=True)
 class Recipe:
-    """runs: folders or weights files that decide together; spec: of the engine; settings: by their names, as
-    Settings.of takes them."""
+    """The description of a translator.
+
+    runs: run folders or weights files that decide together. spec: the engine. settings: by their names, as
+    for Settings.of.
+    """
 
     runs: tuple[str, ...]
     spec: EngineSpec = field(default_factory=EngineSpec)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def load(self, reporter: Reporter = SILENT) -> Translator:
-        """The translator, in this process. Raises BytenmtError."""
+        """Load the translator in this process. Raises BytenmtError."""
         settings = Settings.of(self.settings)
         runtime = load_runs(self.runs, self.spec, reporter)
         if not runtime.source:

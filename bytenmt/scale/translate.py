@@ -1,7 +1,6 @@
-"""Rows in, the same rows with their translations out: the class for a Ray or Spark job of one's own.
+"""Translate a column of batches of rows, for jobs of Ray or Spark.
 
-A row that cannot be translated has a null, and beside it why; it never ends a job. Knows texts and batches of
-Arrow and NumPy; knows no files and no cluster.
+A row that cannot be translated gets a null and an error message; it never ends a job.
 """
 
 from __future__ import annotations
@@ -21,26 +20,26 @@ from bytenmt.utf8 import first_invalid, repair
 
 BATCH_BYTES = 1 << 18  # of text that is translated together
 LINE_ENDS = re.compile(rb"([\r\n]+)")
-ERROR = "_error"  # what the column of reasons adds to the name of that of translations
+ERROR = "_error"  # suffix of the column with error messages
 
 _loaded: dict[bytes, Translator] = {}  # of this process, by their recipes: a Spark task unpickles its own
 
 
 class Unreadable(NamedTuple):
-    """In place of a row's text. why: for a person."""
+    """A row whose text cannot be used. why: a message for the user."""
 
     why: str
 
 
-class Found(NamedTuple):
-    """Of a row: the translation, or None and why there is none."""
+class RowResult(NamedTuple):
+    """The result of a row: the translation, or None and an error message."""
 
     text: str | None
     why: str | None = None
 
 
 class Translate:
-    """Batches of rows, with a column for the translations and one, NAME_error, that tells why there is none.
+    """Add to batches of rows a column of translations, and one, NAME_error, of error messages.
 
     On Ray Data each actor makes one, with an engine of its own. Two actors for two cores, which leave room
     for what reads and writes:
@@ -101,8 +100,7 @@ class Translate:
         self.column, self.to, self.errors = column, to, errors
 
     def __call__(self, batch: Any) -> Any:
-        """A batch with two more columns: of an Arrow table or record batch another one, of a dict of NumPy
-        arrays, which is Ray's default, another dict."""
+        """Return a batch with two more columns: an Arrow table or record batch, or a dict of NumPy arrays."""
         if isinstance(batch, Mapping):
             return self._of_arrays(batch)
         import pyarrow as pa
@@ -114,7 +112,7 @@ class Translate:
         return batch.append_column(self.to, texts).append_column(self.to + ERROR, reasons)
 
     def batches(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """The same of one after another, as Spark's mapInArrow asks."""
+        """Translate an iterator of batches, for Spark's mapInArrow."""
         return map(self, batches)
 
     def _of_arrays(self, batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,31 +124,31 @@ class Translate:
         return {**batch, self.to: texts, self.to + ERROR: np.array([one.why for one in found], dtype=object)}
 
     def _check(self, names: Sequence[str]) -> None:
-        """Raise SettingError where the columns are not as they should be."""
+        """Raise SettingError if the column is missing or an output column is there already."""
         check_columns(names, self.column, self.to, "the rows")
 
-    def rows(self, texts: Sequence[bytes | Unreadable], first: int = 0) -> list[Found]:
-        """What is found for each text, in their order. first: the number of the first line, for its draws."""
+    def rows(self, texts: Sequence[bytes | Unreadable], first: int = 0) -> list[RowResult]:
+        """Translate texts; return a result for each. first: the number of the first line, for sampling."""
         translator = self.load()
-        found: list[Found | None] = []
+        results: list[RowResult | None] = []
         waiting: list[tuple[int, list[bytes]]] = []
         n_bytes = 0
         for text in texts:
             read = readable(text, self.errors)
             if isinstance(read, Unreadable):
-                found.append(Found(None, read.why))
+                results.append(RowResult(None, read.why))
                 continue
             if n_bytes + len(read) > BATCH_BYTES:
-                first += _put(found, waiting, translator, first)
+                first += _translate_waiting(results, waiting, translator, first)
                 n_bytes = 0
-            waiting.append((len(found), LINE_ENDS.split(read)))
-            found.append(None)
+            waiting.append((len(results), LINE_ENDS.split(read)))
+            results.append(None)
             n_bytes += len(read)
-        _put(found, waiting, translator, first)
-        return [one for one in found if one is not None]
+        _translate_waiting(results, waiting, translator, first)
+        return [one for one in results if one is not None]
 
     def load(self) -> Translator:
-        """The translator of this process, loaded when it is first asked for. Raises BytenmtError."""
+        """Return the translator of this process; it is loaded once. Raises BytenmtError."""
         key = pickle.dumps(self.recipe)
         if key not in _loaded:
             _loaded[key] = self.recipe.load()
@@ -158,8 +156,7 @@ class Translate:
 
 
 def texts_of(batch: Any, column: str) -> list[bytes | Unreadable]:
-    """The texts of an Arrow table or record batch. Raises SettingError where there is no such column of
-    texts."""
+    """Return the texts of an Arrow table or record batch. Raises SettingError without such a column."""
     import pyarrow as pa
 
     if column not in batch.schema.names:
@@ -174,7 +171,7 @@ def texts_of(batch: Any, column: str) -> list[bytes | Unreadable]:
 
 
 def check_type(kind: Any, column: str) -> Any:
-    """The type of a column's values, where they are texts; nulls alone are. Raises SettingError."""
+    """Return the type of a column's values, string for nulls. Raises SettingError if they are no texts."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):
@@ -188,7 +185,7 @@ def check_type(kind: Any, column: str) -> Any:
 
 
 def check_columns(names: Sequence[str], column: str, to: str, where: object) -> None:
-    """Raise SettingError where a column is missing or would be there twice."""
+    """Raise SettingError if the input column is missing or an output column is there already."""
     if column not in names:
         raise missing(column, names, where)
     for name in (to, to + ERROR):
@@ -204,7 +201,7 @@ def missing(column: str, names: Sequence[str], where: object) -> SettingError:
 
 
 def _checked(value: Any) -> bytes | Unreadable:
-    """A value of NumPy's as a text."""
+    """Return a value of a NumPy array as a text."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
     if isinstance(value, bytes):
@@ -214,7 +211,7 @@ def _checked(value: Any) -> bytes | Unreadable:
 
 
 def readable(text: bytes | Unreadable, errors: str) -> bytes | Unreadable:
-    """Valid UTF-8, or why not."""
+    """Return the text as valid UTF-8, or why it cannot be used."""
     if isinstance(text, Unreadable):
         return text
     at = first_invalid(text)
@@ -223,13 +220,16 @@ def readable(text: bytes | Unreadable, errors: str) -> bytes | Unreadable:
     return repair(text) if errors == "replace" else Unreadable(f"not UTF-8: byte {at} is 0x{text[at]:02X}")
 
 
-def _put(
-    found: list[Found | None], waiting: list[tuple[int, list[bytes]]], translator: Translator, first: int
+def _translate_waiting(
+    results: list[RowResult | None],
+    waiting: list[tuple[int, list[bytes]]],
+    translator: Translator,
+    first: int,
 ) -> int:
-    """Translate what waits, into its places; how many lines that were."""
+    """Translate the waiting rows, store their results, and return the number of lines."""
     rows = [row for _, row in waiting]
     for (place, _), one in zip(waiting, _translated(rows, translator, first), strict=True):
-        found[place] = one
+        results[place] = one
     waiting.clear()
     return _n_lines(rows)
 
@@ -238,13 +238,15 @@ def _n_lines(rows: Sequence[list[bytes]]) -> int:
     return sum(len(row[::2]) for row in rows)
 
 
-def _translated(rows: Sequence[list[bytes]], translator: Translator, first: int) -> list[Found]:
-    """What is found for each row, a list of lines with what stands between them. Where it fails with all
-    rows, with each half of them, until the row is found at which it does."""
+def _translated(rows: Sequence[list[bytes]], translator: Translator, first: int) -> list[RowResult]:
+    """Translate rows, each a list of lines and separators.
+
+    If that raises an exception, each half is tried alone, down to the row that causes it.
+    """
     try:
         answers = iter(translator.answer([line for row in rows for line in row[::2]], first))
         return [
-            Found(
+            RowResult(
                 b"".join(
                     part if place % 2 else next(answers).hypotheses[0].text for place, part in enumerate(row)
                 ).decode()
@@ -254,7 +256,7 @@ def _translated(rows: Sequence[list[bytes]], translator: Translator, first: int)
     except Exception as error:
         if len(rows) < 2:
             name = "" if isinstance(error, BytenmtError) else f"{type(error).__name__}: "
-            return [Found(None, printable(f"{name}{error}"))]
+            return [RowResult(None, printable(f"{name}{error}"))]
         half = len(rows) // 2
         rest = first + _n_lines(rows[:half])
         return _translated(rows[:half], translator, first) + _translated(rows[half:], translator, rest)

@@ -1,7 +1,4 @@
-"""The cores of one machine: processes, each with an engine of its own, that answer lines in parts.
-
-Knows processes, a translator's recipe and the order in which was asked; knows no files.
-"""
+"""Translate lines with several processes of one machine, each with an engine of its own."""
 
 from __future__ import annotations
 
@@ -21,41 +18,43 @@ from bytenmt.decoding.translator import Answer, Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.scale.recipe import Recipe
 
-AHEAD = 2  # parts for each process: one waits while the other is answered
-LOOK = 0.02  # seconds after which to look whether something is answered
+PARTS_PER_PROCESS = 2  # that are submitted: one waits while the other is translated
+POLL_SECONDS = 0.02  # between two looks for finished parts
 
-_own: list[Translator] = []  # of a process that answers
+_own: list[Translator] = []  # the translator of a worker process
 
 
 class Workers:
-    """n processes, which end with this one."""
+    """A pool of n translating processes, which end with this one."""
 
     def __init__(self, recipe: Recipe, n: int) -> None:
-        self._most = n * AHEAD
-        self._asked: deque[tuple[Future[list[Answer]], Callable[[list[Answer]], None]]] = deque()
+        self._most = n * PARTS_PER_PROCESS
+        self._submitted: deque[tuple[Future[list[Answer]], Callable[[list[Answer]], None]]] = deque()
         # Spawned: a process with threads must not fork.
         self._pool = ProcessPoolExecutor(n, get_context("spawn"), _begin, (recipe,))
 
     @property
     def patience(self) -> float | None:
-        """Seconds until `ask` should be called again; None where nothing is under way."""
-        return LOOK if self._asked else None
+        """Seconds until `ask` should be called again; None if no part is under way."""
+        return POLL_SECONDS if self._submitted else None
 
     def ask(self, lines: Sequence[bytes], first: int, then: Callable[[list[Answer]], None]) -> None:
-        """Have lines answered, as Translator.answer does; of no lines, see what is answered. then: is called
-        with the answers, in this thread and in the order of asking, by this or a later call. Raises
-        BytenmtError where a process has died."""
+        """Submit lines to be translated as by Translator.answer; without lines, only collect answers.
+
+        then: is called with the answers, in this thread and in the order of submission, by this or a later
+        call. Raises BytenmtError if a process has died.
+        """
         if lines:
             try:
-                self._asked.append((self._pool.submit(_answer, list(lines), first), then))
+                self._submitted.append((self._pool.submit(_answer, list(lines), first), then))
             except BrokenExecutor:
                 raise _lost() from None
         self.settle(self._most)
 
     def settle(self, most: int = 0) -> None:
-        """Take what is answered, and wait until no more than `most` parts are under way. Raises as `ask`."""
-        while self._asked and (len(self._asked) > most or self._asked[0][0].done()):
-            future, then = self._asked.popleft()
+        """Collect answers, and wait until at most `most` parts are under way. Raises as `ask`."""
+        while self._submitted and (len(self._submitted) > most or self._submitted[0][0].done()):
+            future, then = self._submitted.popleft()
             try:
                 answers = future.result()
             except BrokenExecutor:
@@ -72,8 +71,8 @@ class Workers:
 
 
 @contextmanager
-def side_by_side(recipe: Recipe, n: int) -> Iterator[Workers | None]:
-    """So many processes; None where this one does it alone."""
+def worker_processes(recipe: Recipe, n: int) -> Iterator[Workers | None]:
+    """Start n processes; yields None if n is 1 and this process does the work."""
     if n == 1:
         yield None
         return
@@ -81,8 +80,8 @@ def side_by_side(recipe: Recipe, n: int) -> Iterator[Workers | None]:
         yield workers
 
 
-def threads_of(n: int, threads: int | None) -> int | None:
-    """Threads for each of n processes: those that are wanted, else an equal share of the cores."""
+def threads_per_process(n: int, threads: int | None) -> int | None:
+    """Return the threads of each of n processes: as given, else an equal share of the cores."""
     return max(1, min(MOST_THREADS, n_cores() // n)) if threads is None and n > 1 else threads
 
 
@@ -91,14 +90,14 @@ def _lost() -> BytenmtError:
 
 
 def _begin(recipe: Recipe) -> None:
-    """What a process does first."""
+    """Initialize a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the leading process hears it too
     Thread(target=_end_with_parent, daemon=True).start()
     _own.append(recipe.load())
 
 
 def _end_with_parent() -> None:
-    """Where the leading process is killed, nobody else tells its children."""
+    """End this process with its parent, also if the parent is killed."""
     leading = parent_process()
     if leading is not None:
         leading.join()

@@ -13,7 +13,7 @@ import pytest
 from bytenmt.errors import BytenmtError
 from bytenmt.scale.blocks import blocks_of, files_of, format_of
 from bytenmt.scale.formats import FORMATS
-from bytenmt.scale.translate import Found, Unreadable
+from bytenmt.scale.translate import RowResult, Unreadable
 
 # What is in a file, and its rows' texts; a str is why there is none.
 FILES: dict[str, tuple[bytes, list[bytes | str]]] = {
@@ -53,8 +53,8 @@ def cut(path: Path, name: str, block_bytes: int) -> tuple[list[Any], list[bytes]
         data = form.read(Path(block.path), block.begin, block.end, block.base)
         here = form.texts(data, "text", "replace")
         assert len(here) == block.rows
-        found = [Found(f'"{at}",\n', None) for at in range(block.first, block.first + block.rows)]
-        parts.append(form.written(data, "text", "to", found))
+        found = [RowResult(f'"{at}",\n', None) for at in range(block.first, block.first + block.rows)]
+        parts.append(form.write(data, "text", "to", found))
         texts += here
     return texts, parts
 
@@ -108,7 +108,7 @@ def test_columns_of_a_table_stay_as_they_are(tmp_path: Path) -> None:
 
 def test_a_null_is_no_empty_text() -> None:
     data = b"text\na\nb\n"
-    written = FORMATS["csv"].written(data, "text", "to", [Found("", None), Found(None, "why, so")])
+    written = FORMATS["csv"].write(data, "text", "to", [RowResult("", None), RowResult(None, "why, so")])
     assert written == b'text,to,to_error\na,"",\nb,,"why, so"\n'
 
 
@@ -171,9 +171,10 @@ def test_parquet_keeps_its_types(tmp_path: Path) -> None:
         data = form.read(path, block.begin, block.end, block.base)
         here = form.texts(data, "text", "replace")
         found = [
-            Found(None, "why") if isinstance(text, Unreadable) else Found(text.decode()) for text in here
+            RowResult(None, "why") if isinstance(text, Unreadable) else RowResult(text.decode())
+            for text in here
         ]
-        parts.append(pq.read_table(pa.BufferReader(form.written(data, "text", "to", found))))
+        parts.append(pq.read_table(pa.BufferReader(form.write(data, "text", "to", found))))
         read_texts += here
     assert [None if isinstance(text, Unreadable) else text.decode() for text in read_texts] == texts
     whole = pa.concat_tables(parts)

@@ -21,8 +21,8 @@ from bytenmt.errors import BytenmtError
 from bytenmt.scale import Translate, job, ray_data
 from bytenmt.scale.blocks import Block, blocks_of
 from bytenmt.scale.formats import FORMATS
-from bytenmt.scale.job import Steps, alone
-from bytenmt.scale.manifest import FINISHED, FOLDER, Finished, kept, tries_of
+from bytenmt.scale.job import BlockSteps, run_in_process
+from bytenmt.scale.manifest import FINISHED, FOLDER, FinishedBlock, count_try, open_manifest
 
 ROWS = [f"row {number}" for number in range(40)]
 
@@ -53,32 +53,34 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Translate, "load", lambda self: translator)
 
 
-def job_of(place: Path, name: str = "out") -> tuple[Steps, list[Block]]:
+def job_of(place: Path, name: str = "out") -> tuple[BlockSteps, list[Block]]:
     """Ten blocks of four rows."""
     path = place / "in.txt"
     path.write_text("".join(f"{row:<9}\n" for row in ROWS))
-    return Steps("text", str(place / name), Translate("run")), [
+    return BlockSteps("text", str(place / name), Translate("run")), [
         *blocks_of([path], FORMATS["text"], "text", "translation", 40)
     ]
 
 
 def go(
-    place: Path, name: str, dies_after: int | None = None, resume: bool = True, **made_with: Any
+    place: Path, name: str, dies_after: int | None = None, resume: bool = True, **job_description: Any
 ) -> list[int]:
     """Translate, until so many blocks have been written; the numbers of these. The last one's line is not yet
     there when it dies."""
     steps, blocks = job_of(place, name)
     written = []
 
-    def runner(steps: Steps, blocks: Sequence[Block]) -> Iterator[Finished]:
-        for one in alone(steps, blocks[::-1]):  # in no order
+    def runner(steps: BlockSteps, blocks: Sequence[Block]) -> Iterator[FinishedBlock]:
+        for one in run_in_process(steps, blocks[::-1]):  # in no order
             written.append(one.number)
             if dies_after == len(written):
                 raise DeathError
             yield one
 
     try:
-        with kept(place / name, ".jsonl", {"model": "x", "input": [1]} | made_with, resume) as manifest:
+        with open_manifest(
+            place / name, ".jsonl", {"model": "x", "input": [1]} | job_description, resume
+        ) as manifest:
             job.run(steps, blocks, manifest, runner)
     except DeathError:
         pass
@@ -121,7 +123,10 @@ def test_another_job_is_refused(tmp_path: Path) -> None:
         go(tmp_path, "out", input=[2])
     with pytest.raises(BytenmtError, match="has files of something else"):
         go(tmp_path, ".")
-    with kept(tmp_path / "new", "", {}, False), pytest.raises(BytenmtError, match="another job is writing"):
+    with (
+        open_manifest(tmp_path / "new", "", {}, False),
+        pytest.raises(BytenmtError, match="another job is writing"),
+    ):
         go(tmp_path, "new")
     (tmp_path / "out" / FOLDER / "job.json").write_bytes(b"{")
     with pytest.raises(BytenmtError, match="cannot be read"):
@@ -131,10 +136,10 @@ def test_another_job_is_refused(tmp_path: Path) -> None:
 def test_what_does_not_come_back_is_told(tmp_path: Path) -> None:
     steps, blocks = job_of(tmp_path)
     with (
-        kept(tmp_path / "out", ".jsonl", {}, False) as manifest,
+        open_manifest(tmp_path / "out", ".jsonl", {}, False) as manifest,
         pytest.raises(BytenmtError, match="9 of 10 blocks have not come back"),
     ):
-        job.run(steps, blocks, manifest, lambda steps, blocks: alone(steps, blocks[:1]))
+        job.run(steps, blocks, manifest, lambda steps, blocks: run_in_process(steps, blocks[:1]))
 
 
 def test_a_changed_input_is_noticed(tmp_path: Path) -> None:
@@ -142,11 +147,11 @@ def test_a_changed_input_is_noticed(tmp_path: Path) -> None:
     path = Path(blocks[0].path)
     path.write_bytes(path.read_bytes().replace(b"\n", b" ", 2))
     with pytest.raises(BytenmtError, match="has changed while it was read: 2 rows of 4"):
-        [*alone(steps, blocks)]
+        [*run_in_process(steps, blocks)]
 
 
 def test_a_row_that_fails_is_a_null_with_the_reason() -> None:
-    """Found among many, which have their translations; of several lines each is translated."""
+    """RowResult among many, which have their translations; of several lines each is translated."""
     texts = [b"a", b"bad", b"", b"c\xff", b"one\r\n\ntwo\n"] + [b"x%d" % number for number in range(50)]
     found = Translate("run").rows(texts)
     assert found[1] == (None, "MemoryError: too much")
@@ -180,13 +185,13 @@ def test_rows_that_kill_their_process_are_given_up(tmp_path: Path) -> None:
     """After so many deaths, of which each process leaves a byte."""
     steps, blocks = job_of(tmp_path)
     (tmp_path / "out" / FOLDER).mkdir(parents=True)
-    actor = ray_data.Translating(steps)
+    actor = ray_data.TranslateActor(steps)
     row = {"block": msgspec.msgpack.encode(blocks[3]), "data": steps.read(blocks[3]), "error": ""}
     for _ in range(ray_data.TRIES):
-        done = steps.written(blocks[3], row["data"], actor(row)["found"])
+        done = steps.write(blocks[3], row["data"], actor(row)["found"])
         assert done.failed == 0
-    assert tries_of(tmp_path / "out", 3) == ray_data.TRIES + 1
-    done = steps.written(blocks[3], row["data"], actor(row)["found"])
+    assert count_try(tmp_path / "out", 3) == ray_data.TRIES + 1
+    done = steps.write(blocks[3], row["data"], actor(row)["found"])
     assert (done.rows, done.failed) == (4, 4)
     assert (
         b'"translation":null,"translation_error":"8 processes died'
@@ -204,11 +209,11 @@ def test_what_goes_wrong_travels_in_the_row(tmp_path: Path, monkeypatch: pytest.
     steps, blocks = job_of(tmp_path)
     (tmp_path / "out" / FOLDER).mkdir(parents=True)
     row = {"block": msgspec.msgpack.encode(blocks[0]), "finished": b"", "error": ""}
-    read = ray_data.Reading(steps)(row)
-    done = ray_data.Writing(steps)(ray_data.Translating(steps)(read))
+    read = ray_data.ReadActor(steps)(row)
+    done = ray_data.WriteActor(steps)(ray_data.TranslateActor(steps)(read))
     assert done == {"finished": b"", "error": "no such run"}
     Path(blocks[0].path).unlink()
-    assert "No such file" in ray_data.Reading(steps)(row)["error"]
+    assert "No such file" in ray_data.ReadActor(steps)(row)["error"]
 
 
 def test_other_peoples_jobs_have_the_class() -> None:
@@ -249,7 +254,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With another runner than Ray. Its exit code tells whether rows have no translation, also of a job that
     had nothing left to do."""
     monkeypatch.setattr(ray_data, "check_packages", lambda: None)
-    monkeypatch.setattr(ray_data, "runner", lambda actors, block_bytes: alone)
+    monkeypatch.setattr(ray_data, "runner", lambda actors, block_bytes: run_in_process)
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "run")
     Path("in.csv").write_text("n,text\n1,eins\n2,bad\n3,drei\n")

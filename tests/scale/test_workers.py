@@ -20,7 +20,7 @@ from bytenmt.data.text_file import TextFile
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.scale import workers as module
 from bytenmt.scale.recipe import Recipe
-from bytenmt.scale.workers import Workers, side_by_side, threads_of
+from bytenmt.scale.workers import Workers, threads_per_process, worker_processes
 
 
 class Threads(ThreadPoolExecutor):
@@ -100,9 +100,9 @@ def test_a_process_that_dies_is_one_line(pool: Workers, monkeypatch: pytest.Monk
 
 def test_threads_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "n_cores", lambda: 8)
-    assert [threads_of(n, None) for n in (1, 2, 8, 20)] == [None, 2, 1, 1]
-    assert threads_of(3, 5) == 5
-    with side_by_side(Recipe(()), 1) as nobody:
+    assert [threads_per_process(n, None) for n in (1, 2, 8, 20)] == [None, 2, 1, 1]
+    assert threads_per_process(3, 5) == 5
+    with worker_processes(Recipe(()), 1) as nobody:
         assert nobody is None
 
 

@@ -33,7 +33,7 @@ PROGRAM = [sys.executable, "-m", "bytenmt"]
 DATA = Path(__file__).parents[2] / "data"
 FILES = 4  # that the rows lie in
 PATIENCE = 120.0  # seconds until an actor must have begun, and Ray's processes must have gone
-ACTOR = b"Translating"
+ACTOR = b"TranslateActor"
 
 
 def write_rows(folder: Path, lines: Sequence[str]) -> None:

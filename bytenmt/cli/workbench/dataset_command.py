@@ -91,11 +91,11 @@ def translate_dataset(
     out = output.resolve()
     if any(file.is_relative_to(out) for file in files):
         raise BytenmtError(f"{output} holds the input: give another folder for the output")
-    steps = job.Steps(name, str(out), translate)
+    steps = job.BlockSteps(name, str(out), translate)
     of = formats.FORMATS[name]
     cut = [*blocks.blocks_of(files, of, column, to, block_bytes)]
-    told = job.made_with(steps, cut, files, block_bytes)
-    with manifest.kept(out, of.suffix, told, resume, Console()) as done:
+    description = job.job_description(steps, cut, files, block_bytes)
+    with manifest.open_manifest(out, of.suffix, description, resume, Console()) as done:
         result = job.run(steps, cut, done, ray_data.runner(actors, block_bytes), Console())
     say(f"bytenmt: {result.summary}")
     if result.n_failed:
