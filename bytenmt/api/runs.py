@@ -12,6 +12,7 @@ from bytenmt.api.language_model import LanguageModel
 from bytenmt.api.python_names import python_names
 from bytenmt.api.training_arguments import configuration, files_to_train_on
 from bytenmt.config.schema import Config
+from bytenmt.config.tree import assign_value
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, OFF, EngineSpec
@@ -159,6 +160,9 @@ def train(
     for key, value in given.items():
         if value is None:
             raise ConfigError(f"settings[{key!r}] is None: leave it out, or give a value")
+    tree: dict[str, Any] = {}
+    for key, value in given.items():
+        assign_value(tree, key, value)
     texts = [_paths(src), _paths(tgt), _paths(tsv), _paths(text)]
     paths = [None if name is None else Path(name) for name in (valid_src, valid_tgt, valid_tsv, valid_text)]
     files, valid = files_to_train_on(Path(run), resume, texts, weights, *paths)
@@ -169,7 +173,7 @@ def train(
         arch,
         preset,
         None if config is None else Path(config),
-        tuple(f"{key}={json.dumps(value)}" for key, value in given.items()),
+        tree,
         files[0].has_source,
         other,
     )

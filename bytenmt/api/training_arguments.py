@@ -5,7 +5,6 @@ Opens no text; prints nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,14 @@ from bytenmt.config.facts import CorpusFact
 from bytenmt.config.schema import (
     Config,
     architecture,
-    config_toml,
     config_tree,
-    load_config,
     parse_config,
+    resolve_config,
 )
 from bytenmt.config.tree import (
     DEEPEST_KEY,
     assign,
+    assign_value,
     merge,
     preset_tree,
 )
@@ -55,17 +54,18 @@ def configuration(
     arch: str | None,
     preset: str | None,
     file: Path | None,
-    settings: tuple[str, ...],
+    settings: Mapping[str, Any],
     source: bool = True,
     init_from: Path | None = None,
 ) -> Config:
-    """A fresh run's configuration; or that of the run to resume, with which the options must agree. source:
-    whether the texts of a fresh run have one; init_from: the run whose weights a fresh one begins with.
+    """Return a fresh run's configuration, or that of the run to resume, with which the options must agree.
 
+    file: a TOML file; settings: a nested dictionary that goes over it; source: whether the texts of a fresh
+    run have one; init_from: the run whose weights a fresh one begins with.
     A folder without a checkpoint holds nothing that could be lost: it is fresh. Raises BytenmtError where
     `run` is taken, ConfigError for what does not fit.
     """
-    text = "" if file is None else _toml_text(file)
+    given = {} if file is None else _read_toml(file)
     if run.exists() and not run.is_dir():
         raise BytenmtError(f"{run} is a file: give the name of a folder to -o")
     begun = has_checkpoint(run)
@@ -74,17 +74,20 @@ def configuration(
     goes_on = resume and (run / CONFIG).is_file()  # also what stopped before it had saved anything
     if not begun and not goes_on:
         if not source:
-            settings = ("model.source=false", *settings)
+            assign_value(given, "model.source", False)
+        merge(given, settings)
         if init_from is not None:
-            return _of_another(init_from, arch, preset, text, settings)
-        return load_config(arch, preset, text, settings)
+            return _of_another(init_from, arch, preset, given)
+        return resolve_config(arch, preset, given)
     if not resume:
         raise BytenmtError(f"{run} already holds a run: go on with it by --resume, or give -o another folder")
-    own = _leaves(config_tree(read_config(run)))
-    given = {} if preset is None else _leaves(preset_tree(own["model.arch"], preset, own["model.source"]))
-    given |= _leaves(parse_toml(text))
-    as_settings = [f"{key}={json.dumps(value)}" for key, value in given.items()]
-    wanted = load_config(arch, None, config_toml(read_config(run)), [*as_settings, *settings])
+    tree = config_tree(read_config(run))
+    own = _leaves(tree)
+    if preset is not None:
+        merge(tree, preset_tree(own["model.arch"], preset, own["model.source"]))
+    merge(given, settings)
+    merge(tree, given)
+    wanted = resolve_config(arch, None, tree)
     for key, value in _leaves(config_tree(wanted)).items():
         if own.get(key) != value and key not in LIMITS and (key, value) not in FOUND:
             raise ConfigError(
@@ -94,9 +97,7 @@ def configuration(
     return wanted
 
 
-def _of_another(
-    init_from: Path, arch: str | None, preset: str | None, text: str, settings: Sequence[str]
-) -> Config:
+def _of_another(init_from: Path, arch: str | None, preset: str | None, given: Mapping[str, Any]) -> Config:
     """The configuration of a run that begins with another's weights: its model, and for the rest the preset
     that is given, or whose sizes the model has, under what is given. Raises ConfigError for what contradicts
     the model; dropout, which is no weight, may be another."""
@@ -104,18 +105,16 @@ def _of_another(
     named, source = architecture(own.model), own.model.source
     fresh = preset_tree(named, preset or _preset_of(own) or "small", source)
     tree = fresh | {"model": config_tree(own)["model"]}
-    merge(tree, parse_toml(text))
-    for setting in settings:
-        assign(tree, setting)
+    merge(tree, given)
     model = tree["model"]
     told = model if isinstance(model, Mapping) else {}
-    for key, value, given in (
+    for key, value, wanted_value in (
         ("arch", named, arch or named),
         ("arch", named, told.get("arch", named)),
         ("source", source, told.get("source", source)),
     ):
-        if given != value:  # before the rest, which then makes no sense
-            raise _contradicted(init_from, f"model.{key}", given, value)
+        if wanted_value != value:  # before the rest, which then makes no sense
+            raise _contradicted(init_from, f"model.{key}", wanted_value, value)
     wanted = parse_config(tree)
     for config in [wanted] if preset is None else [wanted, parse_config(fresh)]:
         known = config_tree(own)["model"]
@@ -244,9 +243,16 @@ def validation_files(
     return PairFiles(src, tgt, tsv)
 
 
-def named_settings(named: Mapping[str, Any]) -> tuple[str, ...]:
-    """Options like --lr as `--set` would have them."""
-    return tuple(f"train.{name}={json.dumps(value)}" for name, value in named.items() if value is not None)
+def settings_tree(settings: Sequence[str], train: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings `key=value`, and over them those of the section `train` that are not None, as a nested
+    dictionary. Raises ConfigError."""
+    tree: dict[str, Any] = {}
+    for setting in settings:
+        assign(tree, setting)
+    for name, value in train.items():
+        if value is not None:
+            assign_value(tree, f"train.{name}", value)
+    return tree
 
 
 def _leaves(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
@@ -260,13 +266,11 @@ def _leaves(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     return flat
 
 
-def _toml_text(path: Path) -> str:
-    """The text of a TOML file. Raises ConfigError where it cannot be read as one."""
+def _read_toml(path: Path) -> dict[str, Any]:
+    """Return the tree of a TOML file. Raises ConfigError where it cannot be read as one."""
     try:
-        text = read_limited(path, MOST_CONFIG).decode()
-        parse_toml(text)
+        return parse_toml(read_limited(path, MOST_CONFIG).decode())
     except OSError as error:
         raise ConfigError(f"--config {path} cannot be read: {error.strerror}") from None
     except ValueError as error:  # neither UTF-8 nor TOML
         raise ConfigError(f"--config {path} is not TOML: {error}") from None
-    return text

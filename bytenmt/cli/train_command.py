@@ -171,10 +171,18 @@ def train(
         )
         if files[0].tsv == training_args.STREAM:
             files = [PairFiles(stream=standard_input())]
-        settings += training_args.named_settings(named)
         source = files[0].has_source
         config = group.on_leader(
-            lambda: training_args.configuration(run, resume, arch, preset, file, settings, source, init_from)
+            lambda: training_args.configuration(
+                run,
+                resume,
+                arch,
+                preset,
+                file,
+                training_args.settings_tree(settings, named),
+                source,
+                init_from,
+            )
         )
         warning = group.on_leader(lambda: training_args.check_resume(run, resume_from) if resume else None)
         if warning is not None:

@@ -172,7 +172,7 @@ class Config(Section, frozen=True, kw_only=True):
 
 
 def load_config(arch: str | None, preset: str | None, toml: str, settings: Iterable[str]) -> Config:
-    """Resolve a configuration.
+    """Read a configuration from a TOML text and settings over a preset.
 
     arch and preset name the starting point (preset None: "small", where the TOML text does not give a
     whole model); toml is the text of a configuration file or ""; settings are `key.path=value`, values
@@ -184,6 +184,14 @@ def load_config(arch: str | None, preset: str | None, toml: str, settings: Itera
         raise ConfigError(f"the configuration file is not TOML: {error}") from None
     for setting in settings:
         assign(given, setting)
+    return resolve_config(arch, preset, given)
+
+
+def resolve_config(arch: str | None, preset: str | None, given: Mapping[str, Any]) -> Config:
+    """Return the configuration that a nested dictionary gives over a preset.
+
+    arch, preset: as of load_config. Raises ConfigError.
+    """
     model = given.get("model", {})
     if not isinstance(model, dict):
         raise ConfigError(f"configuration model: expected a section, got {model!r}")

@@ -1,7 +1,5 @@
-"""A configuration as a nested dictionary, not checked yet: `--set key=value` over a file over a preset.
-
-Knows dictionaries and the presets; knows no key.
-"""
+"""Merge configurations as nested dictionaries, before they are checked: `--set key=value` over a file over a
+preset."""
 
 from __future__ import annotations
 
@@ -14,18 +12,17 @@ from bytenmt.architectures.presets import PRESETS, WITHOUT_SOURCE
 from bytenmt.errors import ConfigError
 
 LONGEST_SETTING, DEEPEST_KEY = 20_000, 8  # characters of a `--set`; names in its key
+LONGEST_SHOWN = 200  # characters of one in a message
 
 
 def assign(tree: dict[str, Any], setting: str) -> None:
-    """Put one `key.path=value` into the tree."""
+    """Put one `key.path=value` into the tree; the value is TOML or a plain word. Raises ConfigError."""
     path, equals, text = setting.partition("=")
-    keys = path.strip().split(".")
-    if not equals or not all(keys):
+    if not equals:
         raise ConfigError(f"--set {setting!r}: expected key=value, for example train.lr=1e-3")
-    if len(setting) > LONGEST_SETTING or len(keys) > DEEPEST_KEY:
+    if len(setting) > LONGEST_SETTING:
         raise ConfigError(
-            f"--set {setting[:40]!r}… has {len(setting):,} characters and {len(keys):,} names in its key:"
-            f" expected {LONGEST_SETTING:,} and {DEEPEST_KEY} at most"
+            f"--set {setting[:40]!r}… has {len(setting):,} characters: expected {LONGEST_SETTING:,} at most"
         )
     try:
         value = tomllib.loads(f"value = {text}")["value"]
@@ -33,10 +30,24 @@ def assign(tree: dict[str, Any], setting: str) -> None:
         value = text.strip()
     except (ValueError, RecursionError):  # thousands of digits, or of brackets
         raise ConfigError(f"--set {setting[:40]!r}…: the value is too long to read") from None
+    assign_value(tree, path, value, setting)
+
+
+def assign_value(tree: dict[str, Any], path: str, value: Any, setting: str | None = None) -> None:
+    """Put a value into the tree at a key like "train.lr". Raises ConfigError for what is no key.
+
+    setting: the whole of it for messages, where it was a text.
+    """
+    keys, shown = path.strip().split("."), setting or path
+    shown = f"--set {shown!r}" if len(shown) <= LONGEST_SHOWN else f"--set {shown[:40]!r}…"
+    if not all(keys):
+        raise ConfigError(f"{shown}: expected key=value, for example train.lr=1e-3")
+    if len(keys) > DEEPEST_KEY:
+        raise ConfigError(f"{shown} has {len(keys):,} names in its key: expected {DEEPEST_KEY} at most")
     for key in keys[:-1]:
         tree = tree.setdefault(key, {})
         if not isinstance(tree, dict):
-            raise ConfigError(f"--set {setting!r}: {key} is a value, not a section")
+            raise ConfigError(f"{shown}: {key} is a value, not a section")
     tree[keys[-1]] = value
 
 

@@ -9,7 +9,7 @@ import pytest
 from heard import Heard
 from small_runs import CPU, assert_same, config, weights
 
-from bytenmt.api.training_arguments import configuration
+from bytenmt.api.training_arguments import configuration, settings_tree
 from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.architectures.bytenet.unfolding import fit_unfolding
 from bytenmt.config.schema import load_config
@@ -37,7 +37,7 @@ def test_a_fitted_run_is_that_of_given_numbers(texts: dict[str, Any], tmp_path: 
     assert f"unfolding: {found}" in heard.lines
     for n_updates, settings in ((6, (FIT,)), (8, ())):
         more = (*settings, f"train.max_updates={n_updates}")
-        wanted = configuration(parts, True, "bytenet", None, None, more)
+        wanted = configuration(parts, True, "bytenet", None, None, settings_tree(more, {}))
         train(parts, wanted, **texts, device=CPU, resume=True)
     assert numbers(parts) == ("given", found.factor, found.offset)
     given = [f"model.unfolding_factor={found.factor}", f"model.unfolding_offset={found.offset}"]

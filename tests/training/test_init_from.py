@@ -12,7 +12,7 @@ import torch
 from processes import results
 from small_runs import CPU, assert_same, config, weights
 
-from bytenmt.api.training_arguments import configuration
+from bytenmt.api.training_arguments import configuration, settings_tree
 from bytenmt.config.facts import (
     MOST_ANCESTORS,
     MOST_FILES,
@@ -138,7 +138,9 @@ def test_another_model_is_refused(first: Path, texts: dict[str, Any], tmp_path: 
 
 
 def options(first: Path, *settings: str, arch: str | None = None, preset: str | None = None) -> Config:
-    return configuration(first.parent / "new", False, arch, preset, None, settings, True, first)
+    return configuration(
+        first.parent / "new", False, arch, preset, None, settings_tree(settings, {}), True, first
+    )
 
 
 def test_its_model_comes_from_there(first: Path, texts: dict[str, Any], tmp_path: Path) -> None:

@@ -96,11 +96,13 @@ def test_a_folder_begun_by_mistake_is_used(pairs: dict[str, Path], tmp_path: Pat
     wanted = config("luong", "train.max_updates=1")
     (run / CONFIG).write_text(config_toml(wanted), encoding="utf-8")
     (run / METRICS).write_text('{"update":3,"train_bits_per_byte":1}\n')
-    assert configuration(run, True, None, None, None, ()) == wanted
-    fresh = configuration(run, False, "seq2seq", "tiny", None, ("train.max_updates=1", "model.d_hidden=4"))
+    assert configuration(run, True, None, None, None, {}) == wanted
+    fresh = configuration(
+        run, False, "seq2seq", "tiny", None, {"train": {"max_updates": 1}, "model": {"d_hidden": 4}}
+    )
     assert fresh.model != wanted.model
     files = {"files": [PairFiles(pairs["src"], pairs["tgt"])], "valid": PairFiles(pairs["vs"], pairs["vt"])}
     train(run, fresh, **files, device=CPU)
     assert '"update":3' not in (run / METRICS).read_text()
     with pytest.raises(BytenmtError, match="already holds a run"):
-        configuration(run, False, "seq2seq", "tiny", None, ())
+        configuration(run, False, "seq2seq", "tiny", None, {})
