@@ -106,7 +106,7 @@ def _body(told: Told, of: Subject, measured: Measured | None) -> Iterator[str]:
         yield from _section("Speed", _speeds(measured))
     yield from _section("Training", _training(of))
     if of.facts.lineage:
-        lines = [f"- {one.told()}" for one in of.facts.lineage]
+        lines = [f"- {one.describe()}" for one in of.facts.lineage]
         yield from _section("Lineage", ["It began with the weights of these, the nearest first:", "", *lines])
     yield from _section("Limits", _limits(told, of, measured))
 

@@ -1,4 +1,4 @@
-"""A byte language model as a value: what a text costs it, and text drawn from it. Knows runtimes."""
+"""A byte language model for programs: score the bytes of a text, and sample texts."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NOTHING = Surprise(np.zeros(0, np.uint8), np.zeros(0), np.zeros(0, np.int64))
 
 @dataclass(frozen=True, eq=False)
 class LanguageModel:
-    """A run without a source, or several that decide together.
+    """A byte language model: a run that was trained without a source, or an ensemble of such runs.
 
     >>> model = LanguageModel.load("runs/text")
-    >>> found = model.surprisal("a cat")
-    >>> len(found.bits), bool((found.bits > 0).all())
+    >>> costs = model.surprisal("a cat")
+    >>> len(costs.bits), bool((costs.bits > 0).all())
     (5, True)
     >>> text = model.generate("a c", 9, seed=1)
     >>> text.startswith("a c"), text == model.generate("a c", 9, seed=1)
@@ -44,24 +44,49 @@ class LanguageModel:
         threads: int | None = None,
         reporter: Reporter = SILENT,
     ) -> LanguageModel:
-        """Of run folders or weights files; see Translator.load. Raises BytenmtError."""
+        """Load a model from run folders or weights files, on the engine that the arguments name.
+
+        engine, device, precision, threads, reporter: see Translator.load. Raises BytenmtError.
+
+        >>> model = LanguageModel.load("runs/text", threads=1)
+        >>> model.runtime.source
+        False
+        """
         runtime = load_runs(runs, EngineSpec(engine, device, precision, threads, OFF), reporter)
         if runtime.source:
             raise SettingError(f"{runs[0]} was trained with a source: use Translator")
         return cls(runtime)
 
     def surprisal(self, text: str | bytes) -> Surprise:
-        """What each byte costs after all before it: bits, and its rank among the 256."""
+        """Return the cost of each byte given all bytes before it: its bits, and its rank among the 256.
+
+        >>> costs = LanguageModel.load("runs/text").surprisal("é")
+        >>> costs.data.tolist(), costs.bits.shape, costs.rank.shape
+        ([195, 169], (2,), (2,))
+        """
         data = text.encode() if isinstance(text, str) else text
         return Surprise.joined([NOTHING, *self.stream([data])])
 
     def stream(self, pieces: Iterable[bytes], chunk: int = CHUNK) -> Iterator[Surprise]:
-        """The same of a text that may be endless, as it comes; in constant memory."""
+        """Yield the costs of a text that comes in pieces and may be endless, in constant memory.
+
+        chunk: bytes that the model reads at once.
+
+        >>> model = LanguageModel.load("runs/text")
+        >>> sum(len(costs.bits) for costs in model.stream([b"a c", b"at"]))
+        5
+        """
         return stream(self.runtime.reader(), pieces, chunk)
 
     def generate(self, prompt: AnyStr, n_bytes: int = 1000, **sampling: Any) -> AnyStr:
-        """The prompt and n bytes more, drawn byte by byte, whole characters; sampling: temperature, top_k,
-        top_p and seed."""
+        """Return the prompt and up to n_bytes more, sampled byte by byte and ending in a whole character.
+
+        sampling: temperature, top_k, top_p and seed.
+
+        >>> model = LanguageModel.load("runs/text")
+        >>> model.generate(b"a c", 4, temperature=0.5, seed=3)[:3]
+        b'a c'
+        """
         data = prompt.encode() if isinstance(prompt, str) else prompt
         drawn = b"".join(generate(self.runtime, data, n_bytes, **sampling))
         return drawn.decode() if isinstance(prompt, str) else drawn

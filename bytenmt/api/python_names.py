@@ -1,4 +1,4 @@
-"""Messages of errors in the words of a Python caller: arguments where the command line has options."""
+"""Rewrite messages of errors for Python callers: name arguments instead of options of the command line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,15 @@ def in_python_names(message: str) -> str:
 
 
 def python_names(function: Callable[P, R]) -> Callable[P, R]:
-    """Have a function raise its BytenmtErrors with messages in Python's words."""
+    """Decorate a function so that its BytenmtErrors name arguments instead of options.
+
+    >>> @python_names
+    ... def fail() -> None:
+    ...     raise BytenmtError("give --resume")
+    >>> fail()
+    Traceback (most recent call last):
+    bytenmt.errors.BytenmtError: give resume=True
+    """
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""A run folder as a value: trained, scored and asked from a program. Knows folders and what reads them."""
+"""Run folders for programs: train a model, evaluate it, and load it for translation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,14 @@ Texts = Name | Iterable[str]  # a file's name, or the lines themselves
 
 
 class Evaluation(NamedTuple):
-    """scores: chrF, BLEU and exact match; bits_per_byte: of the references; texts: the translations."""
+    """The result of Run.evaluate.
+
+    scores: chrF, BLEU and exact match; bits_per_byte: of the references; texts: the translations.
+
+    >>> result = Run("runs/mine").evaluate(["a"], ["b"], max_len_a=0, max_len_b=4)
+    >>> len(result.texts), result.bits_per_byte > 0, 0 <= result.scores.chrf <= 100
+    (1, True, True)
+    """
 
     scores: TextScores
     bits_per_byte: float
@@ -41,13 +48,13 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder, or a weights file.
+    """A trained model on disk: a run folder or a weights file.
 
     >>> run = Run("runs/mine")
     >>> run.config.model.d_embedding
     8
-    >>> found = run.evaluate(["오후 3시"], ["3 p.m."], beam=4)
-    >>> found.texts == run.translator(beam=4).translate(["오후 3시"])
+    >>> result = run.evaluate(["오후 3시"], ["3 p.m."], beam=4)
+    >>> result.texts == run.translator(beam=4).translate(["오후 3시"])
     True
     """
 
@@ -58,27 +65,54 @@ class Run:
 
     @property
     def config(self) -> Config:
-        """As it was trained. Raises CheckpointError."""
+        """Return the configuration that it was trained with. Raises CheckpointError.
+
+        >>> Run("runs/mine").config.data.max_source_bytes
+        1000
+        """
         return read_config(self.path)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """What training noted, a record now and then: update, seconds, train_bits_per_byte,
-        valid_bits_per_byte, valid_chrf and others."""
+        """Return the records that training has logged, oldest first.
+
+        Each has its update and seconds, and the measurements of that moment: train_bits_per_byte,
+        valid_bits_per_byte, valid_chrf and others.
+
+        >>> run = bytenmt.train("runs/logged", arch="bahdanau", preset="tiny", src="src", tgt="tgt",
+        ...     valid_src="src", valid_tgt="tgt", settings={"model.d_hidden": 8}, max_updates=1, threads=1)
+        >>> [record["update"] for record in run.metrics() if "valid_bits_per_byte" in record]
+        [1]
+        """
         lines = (self.path / METRICS).read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines]
 
     def translator(self, **options: Any) -> Translator:
-        """To translate with; options: as of Translator.load."""
+        """Load the run for translation. options: of Translator.load.
+
+        >>> type(Run("runs/mine").translator(beam=2, max_len_b=4).translate("one"))
+        <class 'str'>
+        """
         return Translator.load(self.path, **options)
 
     def language_model(self, **options: Any) -> LanguageModel:
-        """Of a run without a source; options: as of LanguageModel.load."""
+        """Load a run that was trained without a source. options: of LanguageModel.load.
+
+        >>> len(Run("runs/text").language_model().surprisal("ab").bits)
+        2
+        """
         return LanguageModel.load(self.path, **options)
 
     def log_probabilities(
         self, sources: Texts, targets: Texts, *, device: str = AUTO, threads: int | None = None
     ) -> list[float]:
-        """The natural logarithm of each target's probability, its end paid for too."""
+        """Return the natural log-probability of each target given its source, EOS included.
+
+        sources, targets: lines, or the name of a file of lines.
+
+        >>> one, two = Run("runs/mine").log_probabilities(["a", "a"], ["b", "b c"])
+        >>> one < 0, two < 0
+        (True, True)
+        """
         corpus = _corpus(sources, targets)
         runtime = load_runs([self.path], EngineSpec(AUTO, device, "fp32", threads, OFF))
         return [float(log_p) for log_p in log_probabilities(runtime.reader(), corpus)]
@@ -95,9 +129,14 @@ class Run:
         threads: int | None = None,
         **settings: Any,
     ) -> Evaluation:
-        """Translate and compare with references, line by line.
+        """Translate lines and score the translations against references.
 
-        tokenize: sacreBLEU's name of BLEU's tokenizer; settings: how it is searched, as of Translator.load.
+        sources, references: lines, or the name of a file of lines; tokenize: sacreBLEU's name of BLEU's
+        tokenizer; settings: of the search, as keywords of Translator.load.
+
+        >>> result = Run("runs/mine").evaluate("src", "tgt", beam=2, max_len_b=4)
+        >>> len(result.texts)
+        4
         """
         corpus = _corpus(sources, references)
         runtime = load_runs([self.path], EngineSpec(engine, device, precision, threads))
@@ -137,7 +176,7 @@ def train(
     reporter: Reporter = SILENT,
     **train: Any,
 ) -> Run:
-    """Train a model into the folder `run`, as `bytenmt train` does, and give it back.
+    """Train a model into the folder `run`, as `bytenmt train` does, and return it.
 
     >>> run = bytenmt.train("runs/new", arch="bahdanau", preset="tiny", src="src", tgt="tgt", valid_src="src",
     ...     valid_tgt="tgt", settings={"model.d_hidden": 8}, max_updates=2, threads=1)

@@ -1,7 +1,4 @@
-"""What the options of train mean together: a run's configuration, and the files of its text.
-
-Opens no text; prints nothing.
-"""
+"""Combine the arguments of a training: the configuration of its run, and the files of its texts."""
 
 from __future__ import annotations
 
@@ -64,6 +61,10 @@ def configuration(
     run have one; init_from: the run whose weights a fresh one begins with.
     A folder without a checkpoint holds nothing that could be lost: it is fresh. Raises BytenmtError where
     `run` is taken, ConfigError for what does not fit.
+
+    >>> new = configuration(Path("new"), False, "luong", "tiny", None, {"train": {"lr": 0.5}})
+    >>> new.train.lr, new.model.d_hidden
+    (0.5, 168)
     """
     given = {} if file is None else _read_toml(file)
     if run.exists() and not run.is_dir():
@@ -143,8 +144,12 @@ def _preset_of(config: Config) -> str | None:
 
 
 def check_resume(run: Path, resume_from: int | None) -> str | None:
-    """What to tell a user who wants to go on where nothing was saved. Raises BytenmtError for --resume-from,
-    which names a checkpoint."""
+    """Return a warning for a resumed run that has saved nothing, else None. Raises BytenmtError where
+    resume_from names a checkpoint of such a run.
+
+    >>> check_resume(Path("new"), None)
+    '--resume: new holds no checkpoint to go on from: beginning anew'
+    """
     if has_checkpoint(run):
         return None
     if resume_from is not None:
@@ -154,7 +159,14 @@ def check_resume(run: Path, resume_from: int | None) -> str | None:
 
 def texts_of_run(run: Path) -> tuple[list[PairFiles], PairFiles | None]:
     """Return the files that a run was trained on and those that it was validated on, as its last checkpoint
-    names them; none where it names none, such as those of a stream or of an older run's validation."""
+    names them; none where it names none, such as those of a stream or of an older run's validation.
+
+    >>> run = bytenmt.train("runs/short", arch="bahdanau", preset="tiny", src="src", tgt="tgt",
+    ...     valid_src="src", valid_tgt="tgt", settings={"model.d_hidden": 8}, max_updates=1, threads=1)
+    >>> files, valid = texts_of_run(run.path)
+    >>> files[0].src.name, valid.tgt.name
+    ('src', 'tgt')
+    """
     facts = read_pointer(run).last_facts()
     files = [_corpus_files(one) for one in facts.corpora]
     files += [PairFiles(tgt=restored_path(text.path)) for text in facts.texts]
@@ -173,6 +185,11 @@ def files_to_train_on(
     is given none its own.
 
     texts: src, tgt, tsv and text of training_files; valid: src, tgt, tsv and text of validation_files.
+
+    >>> files, valid = files_to_train_on(
+    ...     Path("new"), False, ([], [], [], [Path("tgt")]), (), None, None, None, Path("tgt"))
+    >>> files[0].has_source, valid.tgt
+    (False, PosixPath('tgt'))
     """
     src, tgt, tsv, text = texts
     own, own_valid = texts_of_run(run) if resume and has_checkpoint(run) else ([], None)
@@ -190,7 +207,11 @@ def training_files(
     text: Sequence[Path],
     weights: Sequence[float],
 ) -> list[PairFiles]:
-    """The corpora that the options name, --tgt first, then --tsv; or the texts. Raises BytenmtError."""
+    """Return the corpora that the arguments name, tgt first, then tsv, or the texts. Raises BytenmtError.
+
+    >>> [pair.tgt.name for pair in training_files([Path("a")], [Path("b")], [], [], [2.0])]
+    ['b']
+    """
     if STREAM in tsv and (src or tgt or text or len(tsv) > 1):
         raise BytenmtError(
             "--tsv - is a stream, and nothing would come after it: drop --src, --tgt, --text and other tables"
@@ -225,7 +246,11 @@ def training_files(
 def validation_files(
     files: Sequence[PairFiles], src: Path | None, tgt: Path | None, tsv: Path | None, text: Path | None
 ) -> PairFiles:
-    """The corpus or text to validate on, with a source as `files` have one. Raises BytenmtError."""
+    """Return the corpus or text to validate on, with a source as `files` have one. Raises BytenmtError.
+
+    >>> validation_files([PairFiles(tgt=Path("text"))], None, None, None, Path("valid")).tgt
+    PosixPath('valid')
+    """
     if not files[0].has_source:
         if text is None or src or tgt or tsv:
             raise BytenmtError("no text to validate on: give --valid-text, and no other")
@@ -245,7 +270,11 @@ def validation_files(
 
 def settings_tree(settings: Sequence[str], train: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings `key=value`, and over them those of the section `train` that are not None, as a nested
-    dictionary. Raises ConfigError."""
+    dictionary. Raises ConfigError.
+
+    >>> settings_tree(["model.d_hidden=8", "train.schedule=constant"], {"lr": 0.5, "seed": None})
+    {'model': {'d_hidden': 8}, 'train': {'schedule': 'constant', 'lr': 0.5}}
+    """
     tree: dict[str, Any] = {}
     for setting in settings:
         assign(tree, setting)
@@ -256,7 +285,7 @@ def settings_tree(settings: Sequence[str], train: Mapping[str, Any]) -> dict[str
 
 
 def _leaves(tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """A nested dictionary flat: {"train.lr": 1e-3, …}."""
+    """Flatten a nested dictionary: {"train.lr": 1e-3, …}."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping) and path.count(".") < DEEPEST_KEY:  # load_config refuses what is deeper

@@ -24,10 +24,10 @@ S = TypeVar("S", bound=NamedTuple)  # a model's State: what its decoder carries,
 
 
 class Drafting(Protocol):
-    """What only convolutional models can: read drafted bytes and take them back."""
+    """The interface of convolutional models, which can read drafted bytes and take them back."""
 
     def start(self, memory: Any, beam: int = 1, drafted: int = 0) -> Any:
-        """As Model.start; the state can take back the last `drafted` columns."""
+        """Return a state as Model.start does, which can take back the last `drafted` columns."""
 
     def rewind(self, state: Any, columns: Tensor) -> Any:
         """The state before its last columns (rows,) int64, at most `drafted` of start, which were read in one
@@ -35,18 +35,18 @@ class Drafting(Protocol):
 
 
 class Attentive(Protocol):
-    """What only models with attention can: tell where it goes."""
+    """The interface of models with attention, which can return their alignment."""
 
     def encode(self, src: Tensor, src_len: Tensor) -> Any:
-        """As Model.encode."""
+        """Encode a source, see Model.encode."""
 
     def start(self, memory: Any, beam: int = 1) -> Any:
-        """As Model.start."""
+        """Return the first state, see Model.start."""
 
     def alignments(self, tgt: Tensor, memory: Any, state: Any) -> dict[int, Tensor]:
-        """Of each layer that attends, by its number, counted from 1: tgt (n, t) uint8, the decoder's input,
-        from `state` on -> (n, t, s): how much the prediction after each byte attends to each source byte, EOS
-        included, in the source's own order; padded columns 0."""
+        """Return the weights of each layer that attends, by its number, counted from 1: tgt (n, t) uint8, the
+        decoder's input, from `state` on -> (n, t, s): how much the prediction after each byte attends to each
+        source byte, EOS included, in the source's own order; padded columns 0."""
 
 
 class Model(nn.Module, ABC, Generic[M, S]):
@@ -106,7 +106,7 @@ def byte_embedding(config: ModelSection, std: float = 0.1) -> ByteEmbedding:
 
 
 def no_source(config_source: bool, src: Tensor) -> bool:
-    """Whether src (n, s) is empty. Raises ValueError where a model without a source is given one."""
+    """Return whether src (n, s) is empty. Raises ValueError where a model without a source is given one."""
     if src.shape[1] and not config_source:
         raise ValueError(f"a source of {src.shape[1]} columns for a model that was made without one")
     return src.shape[1] == 0

@@ -129,7 +129,7 @@ def of_config(config: ModelSection) -> Architecture:
 
 
 def has_program(config: ModelSection) -> bool:
-    """Whether the CPU engine can run a model."""
+    """Return whether the CPU engine can run a model."""
     return of_config(config).write_program is not None
 
 

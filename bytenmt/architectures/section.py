@@ -117,13 +117,13 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
 
     @property
     def is_serial(self) -> bool:
-        """Whether training loops over time: such a state cannot take drafted bytes back, and is carried from
+        """True if training loops over time: such a state cannot take drafted bytes back, and is carried from
         one window of a text to the next."""
         return not self.is_convolutional
 
     @property
     def has_attention(self) -> bool:
-        """Whether the model has attention, and so an alignment: a module with `alignments`."""
+        """True if the model has attention, and so an alignment: a module with `alignments`."""
         return False
 
     @property
@@ -133,7 +133,7 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
 
     @property
     def needs_fit(self) -> bool:
-        """Whether some of its options are found in the training pairs, by `fit`, when a run begins."""
+        """True if some of its options are found in the training pairs, by `fit`, when a run begins."""
         return False
 
     def check_fit(self) -> None:

@@ -1,7 +1,4 @@
-"""Memories and states as trees of tensors: mapped, selected and joined by rows.
-
-Knows tuples of tensors, rows first; knows no models.
-"""
+"""Memories and states as trees of tensors: mapped, selected and joined by rows."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ def map_tensors(function: Callable[..., Tensor], *trees: Tree) -> Tree:
 
 
 def select(tree: Tree, rows: Tensor) -> Tree:
-    """These rows (int64) of a memory or state, in this order; a copy."""
+    """Copy these rows (int64) of a memory or state, in this order."""
     return map_tensors(lambda part: part[rows], tree)
 
 

@@ -1,1 +1,1 @@
-"""What can be set, and the sizes that have names."""
+"""The configuration of a run: its schema, its bounds, and how it is read."""

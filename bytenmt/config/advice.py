@@ -1,7 +1,4 @@
-"""What is wrong with a configuration, and what was probably meant: the nearest key, the values of a key.
-
-Knows what msgspec says of a mistake; knows no section by name.
-"""
+"""Explain what is wrong with a configuration, and suggest the nearest key or the values of a key."""
 
 from __future__ import annotations
 

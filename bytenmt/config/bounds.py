@@ -24,7 +24,7 @@ class Bounds(NamedTuple):
     whole: bool = True
 
     def hold(self, value: object) -> bool:
-        """Whether a number lies in them; what is no number does not."""
+        """Return whether a value is a number within the bounds."""
         if not isinstance(value, int if self.whole else int | float) or isinstance(value, bool):
             return False
         return self.low <= value <= self.high and not (self.open and value == self.low)

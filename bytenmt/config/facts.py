@@ -1,4 +1,4 @@
-"""What a checkpoint tells of its training beside weights and configuration: one typed record.
+"""Facts about a training that a checkpoint keeps beside weights and configuration: one typed record.
 
 It stands as JSON in every weights file and in the run's manifest. What an older file lacks is None or empty
 here, and what it has besides is dropped. Opens no files.
@@ -22,7 +22,7 @@ Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
 
 
 class StreamPlace(Struct, frozen=True):
-    """Where a window of a stream of lines lies. before: the lines that came before it; lines: its own;
+    """The place of a window in a stream of lines. before: the lines that came before it; lines: its own;
     digest: hex digits, of all of them together."""
 
     before: Count = 0
@@ -31,7 +31,7 @@ class StreamPlace(Struct, frozen=True):
 
 
 class Progress(Struct):
-    """How far a run has come: with the tensors, all that a resume needs. What is random in an update is
+    """The progress of a run: with the tensors, all that a resume needs. What is random in an update is
     drawn from (seed, update, process), so that no random state need be kept."""
 
     update: Count = 0
@@ -85,8 +85,8 @@ class Ancestor(Struct, frozen=True, omit_defaults=True, kw_only=True):
     target_bytes: Count | None = None
     files: Annotated[tuple[Name, ...], Meta(max_length=MOST_FILES)] = ()
 
-    def told(self) -> str:
-        """A line for people."""
+    def describe(self) -> str:
+        """Describe the run in one line."""
         update = "" if self.update is None else f", update {self.update:,}"
         known = (
             (self.pairs, "pairs"),
@@ -100,7 +100,7 @@ class Ancestor(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What a search with a run takes where it is told nothing else. length_penalty: see interface.Options;
+    """The defaults of a search with a run. length_penalty: see interface.Options;
     beam: with which it was found."""
 
     length_penalty: Annotated[float, Meta(ge=bounds.LENGTH_PENALTY.low, le=bounds.LENGTH_PENALTY.high)]
@@ -108,7 +108,7 @@ class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What is known is told. Of a run with a source: pairs, the bytes of either side, the files, the digest
+    """The known facts about a run. With a source: pairs, the bytes of either side, the files, the digest
     of each, and the share of pairs with several sentences (see data.corpus_report); without one: texts.
     source_profile, target_profile: the languages of both sides, see language_profile; empty if not counted.
     averaged: the updates of the checkpoints of which these weights are the mean. lineage: the run whose
@@ -133,7 +133,8 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     lineage: Annotated[tuple[Ancestor, ...], Meta(max_length=MOST_ANCESTORS)] = ()
 
     def without_folders(self) -> Facts:
-        """The same for a file that is handed on: it names the training text, and not where it lay."""
+        """Return the facts for a file that is handed on: with the names of the training files, without
+        folders."""
         corpora = [
             CorpusFact(_file_name(one.src), _file_name(one.tgt), _file_name(one.tsv), one.weight)
             for one in self.corpora
@@ -142,7 +143,7 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
         return msgspec.structs.replace(self, corpora=tuple(corpora), texts=tuple(texts), valid=None)
 
     def of_the_text(self) -> Facts:
-        """What these tell of the training text and of what came before it, without folders."""
+        """Return the facts about the training text and about earlier runs, without folders."""
         return msgspec.structs.replace(self.without_folders(), update=None, progress=None, averaged=())
 
     def file_names(self) -> list[str]:

@@ -49,7 +49,7 @@ AUGMENTATIONS = ("noise", "copy", "placeholders", "upper_case", "title_case", "l
 
 
 class DataConfig(Section, frozen=True):
-    """Which training pairs are used, and what becomes of them, anew in every epoch."""
+    """The training pairs that are used, and the changes that are made to them anew in every epoch."""
 
     max_source_bytes: Positive = 1000  # a longer pair is left out and reported
     max_target_bytes: Positive = 1000

@@ -1,7 +1,4 @@
-"""How often a training does what it does now and then: every so many updates, or so many minutes.
-
-Knows numbers and texts such as "2m"; knows no clock and no training.
-"""
+"""The interval of periodic work in training: a number of updates, or of minutes."""
 
 from __future__ import annotations
 
@@ -30,8 +27,8 @@ class Timer:
         self._spacing, self._seen, self._earliest = spacing, seconds, 0.0
 
     def due(self, update: int, seconds: float) -> bool:
-        """Whether it is, after an update: as a multiple of the spacing has passed since it was asked last, so
-        that a run that goes on needs to remember nothing."""
+        """Return whether it is due after an update: a multiple of the spacing has passed since it was asked
+        last, so that a run that goes on needs to remember nothing."""
         if self._spacing.updates:
             return update % self._spacing.updates == 0
         if seconds < self._earliest:
@@ -45,7 +42,7 @@ class Timer:
 
 
 def spacing(given: int | str, auto: Spacing) -> Spacing:
-    """What a configuration gives. auto: what suits the run. Raises ValueError, of one line."""
+    """Return the interval that a configuration gives. auto: the one that suits the run. Raises ValueError."""
     if given == AUTO:
         return auto
     if isinstance(given, int) and given > 0:

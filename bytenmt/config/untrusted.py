@@ -1,7 +1,7 @@
-"""What stands as text in a file beside its numbers: JSON and TOML that anybody may have written.
+"""Read JSON and TOML that anybody may have written.
 
-Nothing here believes a file: what cannot be read, has another type or is nested without end is a ValueError
-of one line. Knows no tensors and opens no files.
+No file is trusted: what cannot be read, has another type or is nested without end is a ValueError
+of one line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def printable(text: str, longest: int = 300) -> str:
 
 
 def shown(text: str | None) -> str:
-    """The same of a name or a value: in quotes, and short; None where there is none."""
+    """Quote and shorten a foreign name or value for a message; None stays "None"."""
     return "None" if text is None else f"'{printable(text, 60)}'"
 
 

@@ -98,7 +98,7 @@ def _drafts(run: Path, config: Config) -> list[str]:
 
 def _history(facts: Facts) -> list[str]:
     """Comments on the runs whose weights this one began with, its training text and its length penalty."""
-    found = [f"# began with:      {one.told()}" for one in facts.lineage]
+    found = [f"# began with:      {one.describe()}" for one in facts.lineage]
     if facts.multi_sentence_share is not None:
         found.append(
             f"# sentences:       {facts.multi_sentence_share:.1%} of the training lines hold several"

@@ -33,7 +33,7 @@ class Setting(NamedTuple):
 
     @property
     def is_flag(self) -> bool:
-        """Whether its option takes no value."""
+        """True if its option takes no value."""
         return isinstance(self.default, bool)
 
     @property
@@ -64,7 +64,7 @@ def drawn(default: Any, bounds: Bounds, help: str) -> Any:
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How the search chooses.
+    """Settings of the search.
 
     beam: hypotheses kept of a sentence, 1 is greedy. n_best: how many are returned, at most `beam`.
     length_penalty: hypotheses are ranked by log_probability / (bytes + 1) ** length_penalty.
@@ -104,7 +104,7 @@ class SearchSettings:
 
 @dataclass(frozen=True)
 class LineSettings:
-    """How lines are cut, batched and limited.
+    """Settings of lines: how they are cut, batched and limited.
 
     The output has at most max_len_a * (source bytes) + max_len_b bytes. prefix: what it begins with, except
     where the line is empty; it may be longer than that. A line of more than max_source_bytes is translated in

@@ -1,6 +1,6 @@
 """Attention of many queries over one source, shared by all beams of a sentence.
 
-A sentence's keys stand once; its beams and steps are just more queries. Knows no model.
+A sentence's keys stand once; its beams and steps are just more queries.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ FEW = 16
 
 
 class Clock(NamedTuple):
-    """Where each row of a decoder with rings stands.
+    """The positions of the rows of a decoder with rings.
 
     position (rows,) int64: columns read so far, the next column's position.
     ancestors (rows, h) int64: [row, q mod h] is how many rows further on the rings stand that hold this
@@ -57,7 +57,7 @@ class Clock(NamedTuple):
 
 
 class Taps(NamedTuple):
-    """Which old columns a chunk of t columns reads from a ring, and where it writes. Same for all rings
+    """The old columns that a chunk of t columns reads from a ring, and where it writes. Same for all rings
     of one kernel width and dilation.
 
     rows, slots (rows, m) int64: the old columns, oldest first; their positions may be before the start,

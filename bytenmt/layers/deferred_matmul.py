@@ -2,8 +2,7 @@
 
 Autograd gives a matrix that is used at t steps t small gradients and t additions of its own size; most of a
 recurrence's backward pass is that. Here each step's backward only notes its input and its output's gradient,
-and one large product over all steps follows. Values and gradients are those of the plain product. Knows no
-model; gradients of gradients are not offered.
+and one large product over all steps follows. Values and gradients are those of the plain product.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Deferred:
         return y
 
     def back(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """Of a step whose function for autograd took the token: what was read, and the product's gradient ->
+        """Note a step whose autograd function took the token: what was read, and the product's gradient ->
         the gradient by x. All three are of the matrix' type."""
         self._notes.append((x, gradient))
         return product(gradient, self.fixed)

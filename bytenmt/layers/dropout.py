@@ -2,7 +2,7 @@
 
 PyTorch draws its mask there one number at a time, up to a fifth of a training step. Here 64 random bits, a
 hash of the word's index under one seed from PyTorch's generator, decide four elements, each with a
-probability exact to 1/65536; the same seed gives the same mask with any number of threads. Knows no model.
+probability exact to 1/65536; the same seed gives the same mask with any number of threads.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def drop(x: Tensor, probability: float, training: bool) -> Tensor:
 
 
 def noise(x: Tensor, parts: int) -> Tensor:
-    """Of x's shape and type: 0 in `parts` of 65536 elements, elsewhere what keeps the mean at 1."""
+    """Return a mask of x's shape and type: 0 in `parts` of 65536 elements, elsewhere the scale that keeps the
+    mean."""
     found = torch.empty(x.numel(), dtype=x.dtype)
     bits = found.view(BITS[x.element_size()])
     kept = torch.tensor([PARTS / (PARTS - parts)], dtype=x.dtype).view(bits.dtype)

@@ -3,8 +3,7 @@
 With E_q = exp(2 q) and E_k = exp(2 k), tanh(q + k) = 1 - 2 / (1 + E_q E_k): the keys' exponentials are taken
 once for all steps, a step costs one division an element, and its backward makes the same from the same
 again instead of keeping it; the gradients by the keys and v wait for the last step. Exact to rounding in
-float32 while |k| stays below LIMIT: where E_q overflows or is zero tanh is 1 or -1 then anyway. Knows no
-weights but v.
+float32 while |k| stays below LIMIT: where E_q overflows or is zero tanh is 1 or -1 then anyway.
 """
 
 from __future__ import annotations
@@ -87,13 +86,14 @@ def add_key_gradients(
 
 
 def applies(keys: Tensor) -> bool:
-    """Whether these keys may take the fused path: float32 or bf16 on a CPU, in range."""
+    """Return whether these keys may take the fused path: float32 or bf16 on a CPU, in range."""
     kind = keys.device.type == "cpu" and keys.dtype in (torch.float32, torch.bfloat16)
     return kind and keys.numel() > 0 and bool(keys.detach().abs().amax() < LIMIT)
 
 
 class FusedScore:
-    """Of keys (n, s, d) and v (d,), for one run of a loop: shares (n, b, d) -> scores (n, b, s) float32."""
+    """The score of keys (n, s, d) and v (d,), for one run of a loop: shares (n, b, d) -> scores (n, b, s)
+    float32."""
 
     def __init__(self, keys: Tensor, v: Tensor) -> None:
         self.exponentials = (2 * keys.detach().float()).exp().contiguous()

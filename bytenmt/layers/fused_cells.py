@@ -25,7 +25,7 @@ ONE = np.float32(1)
 
 
 def fusible(product: Product) -> TypeGuard[Deferred]:
-    """Whether a cell may be fused that has this product: in training on a CPU, in float32 or bf16."""
+    """Return whether a cell with this product may be fused: in training on a CPU, in float32 or bf16."""
     return (
         isinstance(product, Deferred)
         and product.fixed.device.type == "cpu"

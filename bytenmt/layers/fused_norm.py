@@ -1,7 +1,7 @@
 """A layer norm and the ReLU behind it, as one pass over the rows in training on a CPU.
 
 PyTorch's norm under autocast reads and writes float32, and its ReLU comes and goes once more. Here a row is
-read once, computed in float32, and written in the type in which the next product reads it. Knows no model.
+read once, computed in float32, and written in the type in which the next product reads it.
 """
 
 from __future__ import annotations

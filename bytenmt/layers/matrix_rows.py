@@ -1,7 +1,7 @@
 """Few rows against a matrix each on a CPU: an attention's scores, or its context, of one step.
 
 PyTorch's batched product is made for many rows; with one it reads the matrices at a fraction of the memory's
-rate. These read them once, at that rate. Knows no attention.
+rate. These read them once, at that rate.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What kernels in Python need of single numbers: bf16 read and written, and a sigmoid that becomes vectors.
+"""Functions of single numbers for kernels in Python: reading and writing bf16, and a sigmoid for vectors.
 
 NumPy has no bf16: its arrays come as the upper 16 bits of float32 (`as_array`), and `wide` and `narrow` stand
-between them and float32, or do nothing where an array is float32 already. Knows no layer.
+between them and float32, or do nothing where an array is float32 already.
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ class GRU(nn.Module):
         return (self(x, h),)
 
     def _shares(self, x: Tensor) -> tuple[Tensor, ...]:
-        """What stepper's steps take of inputs x (t, rows, d_input): (t, rows, 3 d_hidden), and with d_inside
-        C_g c (t, rows, d_hidden)."""
+        """Return what a stepper's steps take of inputs x (t, rows, d_input): (t, rows, 3 d_hidden), and with
+        d_inside C_g c (t, rows, d_hidden)."""
         if not self.d_inside:
             return (self.input(x),)
         widths, d = [x.shape[-1] - self.d_inside, self.d_inside], self.candidate.weight.shape[0]

@@ -1,7 +1,4 @@
-"""Layers of a convolution and a residual branch around it: gated ones, and those with a tanh.
-
-Knows widths, kernels and dilations; does not know which model is built of them.
-"""
+"""Layers of a convolution and a residual branch around it: gated ones, and those with a tanh."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ HALF = math.sqrt(0.5)
 
 
 class ResidualConvolution(nn.Module):
-    """What both layers are made of: a convolution, and the residual's map where the width changes.
+    """The base of both layers: a convolution, and the residual's map where the width changes.
 
     n_maps: of the convolution, each d_output wide; gain: its weights are N(0, sqrt(gain p/n)), the map's
     N(0, sqrt(1/n)), with n the fan-in and p the share of the input that dropout keeps.

@@ -1,8 +1,7 @@
 """The gate of the weights: are the tensors of a file those of the model that it describes?
 
 Names, shapes, types and numbers are held against the configuration before anything is computed from them, for
-every engine and every command alike. Knows how weights are stored in each precision; reads no files, imports
-no PyTorch.
+every engine and every command alike.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ Kinds = dict[str, tuple[str, tuple[int, ...]]]  # a tensor's type and shape by i
 
 
 def expected(config: ModelConfig, precision: str, whole: str = "F32") -> Kinds:
-    """What a weights file of a model holds, in a precision of STORED. whole: the type of what no conversion
-    has made smaller."""
+    """Return the tensors that a weights file of a model holds, in a precision of STORED. whole: the type of
+    what no conversion has made smaller."""
     kinds: Kinds = {}
     for name, shape in parameter_shapes(config).items():
         matrix = is_matrix(name, shape)
@@ -44,8 +43,8 @@ def expected(config: ModelConfig, precision: str, whole: str = "F32") -> Kinds:
 
 
 def misfit(arrays: Mapping[str, Array], config: ModelConfig, precision: str) -> str | None:
-    """What is wrong with the tensors of a weights file, in words that follow its name; None where they are
-    those of the model, and finite. All of them may be float64, as a training in float64 leaves them.
+    """Describe what is wrong with the tensors of a weights file, in words that follow its name; None where
+    they are those of the model, and finite. All of them may be float64, as a training in float64 leaves them.
 
     arrays: as they are stored, bfloat16 as its bits in uint16; precision: that of STORED that the file
     tells.
@@ -61,7 +60,7 @@ def misfit(arrays: Mapping[str, Array], config: ModelConfig, precision: str) -> 
         count = "1 tensor differs" if len(wrong) == 1 else f"{len(wrong)} tensors differ"
         return (
             f"does not fit the model that it describes: {count}, first {shown(first)},"
-            f" which is {_told(own.get(first))}, expected {_told(kinds.get(first))}"
+            f" which is {_describe_kind(own.get(first))}, expected {_describe_kind(kinds.get(first))}"
         )
     for name, array in arrays.items():
         if not finite(array):
@@ -94,8 +93,8 @@ def finite(array: Array) -> bool:
     return True
 
 
-def _told(kind: tuple[str, tuple[int, ...]] | None) -> str:
-    """A type and a shape for people."""
+def _describe_kind(kind: tuple[str, tuple[int, ...]] | None) -> str:
+    """Write a type and a shape for people."""
     if kind is None:
         return "missing"
     return f"{kind[0]} {' x '.join(map(str, kind[1])) or 'of one number'}"

@@ -1,7 +1,4 @@
-"""The mean of several checkpoints' weights: one weights file, often a little better than any of them.
-
-Knows weights files and run folders; builds no model.
-"""
+"""The mean of several checkpoints' weights: one weights file, often a little better than any of them."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
     checkpoints/update-00000500.trainer.safetensors     what a resume needs besides
 
 A kill at any moment leaves a pointer whose files are whole: a file that it names is never written to,
-and what it does not name is cleared by the next save. Knows nothing of what a trainer keeps.
+and what it does not name is cleared by the next save.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bytenmt.config.schema import Config
 from bytenmt.errors import CheckpointError
 from bytenmt.storage.manifest import (
     FOLDER,
-    Kept,
+    SavedCheckpoint,
     clear,
     in_free_slot,
     nearest,
@@ -123,7 +123,7 @@ def save_checkpoint(
         if not folder.is_dir():
             folder.mkdir(parents=True)
             sync_folder(run)
-        kept = Kept(
+        kept = SavedCheckpoint(
             update,
             weights=write_synced(
                 temporaries[0], serialised(_entries(_stored(weights)), metadata(config, facts, "weights"))

@@ -1,7 +1,4 @@
-"""The weights of another run to begin with, and where they came from.
-
-Knows runs and weights files; knows no trainer.
-"""
+"""The weights of another run to begin with, and where they came from."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from bytenmt.storage.weights import is_weights_file
 
 
 class Start(NamedTuple):
-    """What a run begins with. file: of the weights; lineage: see facts.Facts."""
+    """The weights that a run begins with. file: of the weights; lineage: see facts.Facts."""
 
     file: Path
     tensors: dict[str, Tensor]
@@ -50,7 +47,7 @@ def read_start(path: Path, model: ModelConfig) -> Start:
 
 
 def _name(path: Path) -> str:
-    """Of a run's folder, also where one of its checkpoints is meant; of any other weights file its own."""
+    """Return the name of a run's folder, also for one of its checkpoints, or that of another weights file."""
     whole = path.resolve()
     if is_weights_file(whole) and whole.parent.name == FOLDER:
         whole = whole.parent.parent

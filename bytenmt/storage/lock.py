@@ -1,6 +1,6 @@
 """One writer at a time: locks on files that the operating system lets go when their process dies.
 
-Knows files and processes; does not know what is written. A file system without locks is told of, and trusted.
+A file system without locks is told of, and trusted.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def refuse_if_taken(run: Path) -> None:
 
 
 def taken(run: Path) -> BytenmtError:
-    """What to tell of a run folder into which another training writes."""
+    """Return the message about a run folder into which another training writes."""
     who = b""
     with suppress(OSError), open(run / LOCK, "rb") as file:
         who = file.read(MOST_TOLD)

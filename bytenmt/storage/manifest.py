@@ -1,7 +1,4 @@
-"""What a run folder keeps: checkpoints.json, the names of the files that it stands for, and their rotation.
-
-Knows the files by name, size and SHA-256; not what is in them.
-"""
+"""The index of a run folder: checkpoints.json, the files that it names, and their rotation."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ MOST_POINTER, MOST_CONFIG = 1 << 24, 1 << 20  # bytes of checkpoints.json, and o
 OURS = re.compile(r"update-\d{8,}(-2)?(\.trainer)?\.safetensors|\.update-.*\.tmp")
 
 
-class Kept(Struct, frozen=True, forbid_unknown_fields=True):
+class SavedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True):
     """One checkpoint in the pointer. trainer is None where only the weights stay, which is so of a best
     one that is older than the last few. slot: 1, or 2 where an update is saved again while its older
     files still stand under the first names."""
@@ -52,7 +49,7 @@ class Pointer(Struct, frozen=True, forbid_unknown_fields=True):
     """checkpoints.json: the kept checkpoints by update, the best of them and the last."""
 
     format: str
-    kept: list[Kept]
+    kept: list[SavedCheckpoint]
     best: int | None
     last: int
 
@@ -63,7 +60,7 @@ class Pointer(Struct, frozen=True, forbid_unknown_fields=True):
         if self.best is not None and self.best not in updates:
             raise ValueError("its best update is not kept")
 
-    def find(self, update: int) -> Kept | None:
+    def find(self, update: int) -> SavedCheckpoint | None:
         return next((kept for kept in self.kept if kept.update == update), None)
 
     def last_facts(self) -> Facts:
@@ -83,7 +80,7 @@ def has_checkpoint(run: Path) -> bool:
 
 
 def _runs_inside(folder: Path) -> str:
-    """Which runs a folder holds that is none itself, for a message."""
+    """Name the runs in a folder that is not a run itself, for a message."""
     with contextlib.suppress(OSError):
         runs = sorted(one for one in folder.iterdir() if (one / POINTER).is_file()) if folder.is_dir() else []
         if runs:
@@ -93,7 +90,7 @@ def _runs_inside(folder: Path) -> str:
 
 
 def read_pointer(run: Path) -> Pointer:
-    """What a run folder keeps. Raises CheckpointError."""
+    """Read the index of a run folder. Raises CheckpointError."""
     if not has_checkpoint(run):
         if not (run / CONFIG).is_file():
             raise CheckpointError(f"{run} is not a run folder: it has no {CONFIG}{_runs_inside(run)}")
@@ -123,7 +120,7 @@ def nearest(updates: list[int], update: int) -> int:
     return max((other for other in updates if other < update), default=updates[0])
 
 
-def in_free_slot(before: Pointer | None, new: Kept) -> Kept:
+def in_free_slot(before: Pointer | None, new: SavedCheckpoint) -> SavedCheckpoint:
     """The checkpoint under names where it overwrites nothing that the pointer relies on: the other slot's
     where the same update was saved before with other contents."""
     old = before.find(new.update) if before else None
@@ -134,7 +131,7 @@ def in_free_slot(before: Pointer | None, new: Kept) -> Kept:
     return msgspec.structs.replace(new, slot=old.slot if same else other)
 
 
-def rotated(before: Pointer | None, new: Kept, keep: int, best: bool) -> Pointer:
+def rotated(before: Pointer | None, new: SavedCheckpoint, keep: int, best: bool) -> Pointer:
     """The pointer with a new last checkpoint: the last `keep` stay, and the best one's weights."""
     older = [kept for kept in before.kept if kept.update < new.update] if before else []
     best_update = new.update if best else before.best if before else None

@@ -1,8 +1,7 @@
 """Weights in fewer bytes: a weights file whose matrices are bfloat16, or int8 with a scale for each output.
 
 Vectors and look-up tables stay float32. A weight-normed matrix is folded, rounded, and stored as its own
-direction, whose length is stored anew, so that a model reads it as any other. Knows weights by their names;
-imports no PyTorch.
+direction, whose length is stored anew, so that a model reads it as any other.
 """
 
 from __future__ import annotations

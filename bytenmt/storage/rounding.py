@@ -1,7 +1,4 @@
-"""Weights in fewer bits: to the nearest bfloat16, or to 8 bits with a scale for each output.
-
-Knows arrays; does not know what computes with them.
-"""
+"""Weights in fewer bits: to the nearest bfloat16, or to 8 bits with a scale for each output."""
 
 from __future__ import annotations
 

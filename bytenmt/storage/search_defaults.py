@@ -1,7 +1,4 @@
-"""The defaults of a search that were found for a run, in its folder; convert and average carry them on.
-
-Knows one small file; knows no search.
-"""
+"""The defaults of a search that were found for a run, in its folder; convert and average carry them on."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ MOST_BYTES = 1 << 16
 
 
 def read(run: Path) -> SearchDefaults | None:
-    """Those of a run folder, None where it has none. Raises CheckpointError."""
+    """Read the defaults of a run folder, None where it has none. Raises CheckpointError."""
     path = run / FILE
     if not path.is_file():
         return None

@@ -1,7 +1,7 @@
 """Tensors in files of the safetensors format, each file with its SHA-256.
 
 Tensors are written one at a time, none is held twice, and the same tensors and metadata give the same bytes.
-They are read as NumPy arrays, without PyTorch. Knows no models, no configuration and no run folders.
+They are read as NumPy arrays, without PyTorch.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def entry(array: Array) -> Entry:
 
 
 class Stored(Struct, frozen=True, forbid_unknown_fields=True):
-    """What was written into a file: its SHA-256 in hex digits and its size in bytes."""
+    """A file that was written: its SHA-256 in hex digits and its size in bytes."""
 
     sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
     bytes: Annotated[int, Meta(ge=0)]
@@ -133,7 +133,7 @@ def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
 
 
 def damage(path: Path, stored: Stored) -> str | None:
-    """What is wrong with a file, in a few words; None where it holds what was written."""
+    """Describe what is wrong with a file, in a few words; None where it holds what was written."""
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size

@@ -1,8 +1,7 @@
 """The weights of a run folder or a weights file, read without PyTorch: NumPy arrays by parameter names.
 
 A weights file may be a checkpoint of a run, or a converted one, whose matrices are bfloat16 or int8 with a
-scale for each output; `restored` makes float32 of either. Knows runs and files; knows no models, and
-writes nothing.
+scale for each output; `restored` makes float32 of either.
 """
 
 from __future__ import annotations
@@ -43,7 +42,8 @@ Which = Literal["best", "last"]
 
 
 class StoredWeights(NamedTuple):
-    """Of a file. arrays: as they are stored; precision: of the matrices, "fp32", "bf16" or "int8"."""
+    """The weights of a file. arrays: as they are stored; precision: of the matrices, "fp32", "bf16" or
+    "int8"."""
 
     arrays: dict[str, Array]
     config: Config
@@ -52,7 +52,7 @@ class StoredWeights(NamedTuple):
 
 
 def metadata(config: Config, facts: Facts, holds: str, precision: str = "fp32") -> dict[str, str]:
-    """What a file tells of itself; holds: "weights" or "trainer"."""
+    """Return the metadata of a file; holds: "weights" or "trainer"."""
     told = {"format": FORMAT, "holds": holds}
     told |= {"config": json.dumps(config_tree(config)), "facts": json.dumps(facts_tree(facts))}
     return told if precision == "fp32" else told | {"precision": precision}
@@ -141,7 +141,7 @@ def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> Sto
 
 
 def is_weights_file(path: Path) -> bool:
-    """By its name: a weights file, there or not, and no run folder."""
+    """Return whether a name is that of a weights file, there or not, and not of a run folder."""
     return path.suffix == ".safetensors" and not path.is_dir()
 
 
@@ -191,7 +191,7 @@ def read_weights(path: Path, which: Which = "best") -> tuple[Path, StoredWeights
 
 
 def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
-    """The same with the run folder's own configuration, where it has one. Raises CheckpointError."""
+    """Read weights with the run folder's own configuration, where it has one. Raises CheckpointError."""
     config = read_config(path) if (path / CONFIG).is_file() and not is_weights_file(path) else None
     file, contents = read_weights(path, which)
     if config is None:
@@ -232,7 +232,7 @@ def _read_kept(run: Path, pointer: Pointer, which: Which) -> tuple[Path, StoredW
 
 
 def _with_search(contents: StoredWeights, run: Path) -> StoredWeights:
-    """The same with the run folder's own defaults of a search, where it has some. Raises CheckpointError."""
+    """Add the run folder's own defaults of a search, where it has some. Raises CheckpointError."""
     search = search_defaults.read(run)
     if search is None:
         return contents
@@ -240,7 +240,7 @@ def _with_search(contents: StoredWeights, run: Path) -> StoredWeights:
 
 
 def _stored(path: Path) -> Stored | None:
-    """What a run's pointer, where there is one, says of a weights file."""
+    """Return what a run's index, where there is one, says of a weights file."""
     file = path.resolve()
     with contextlib.suppress(CheckpointError):  # a damaged pointer is no reason to refuse a file
         for kept in read_pointer(file.parent.parent).kept if file.parent.name == FOLDER else []:

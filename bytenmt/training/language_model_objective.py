@@ -1,7 +1,5 @@
 """The objective of streams: the bytes of windows of them, with the state of recurrent models carried from one
 to the next without its gradient (truncated back-propagation through time).
-
-Does not know architectures, nor where the windows come from.
 """
 
 from __future__ import annotations
@@ -95,7 +93,7 @@ class LanguageModelObjective:
         """See Objective."""
         return len(batch.read)
 
-    def carried_tensors(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         """The carried states of all processes' rows, in the order of the rows."""
         if not self._carries:
             return {}
@@ -105,7 +103,7 @@ class LanguageModelObjective:
             return {}
         return {f"{i}": _interleaved(parts) for i, parts in enumerate(zip(*all_own, strict=True))}
 
-    def take_up(self, carried: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, carried: Mapping[str, Tensor]) -> None:
         """See Objective."""
         if not carried:
             return

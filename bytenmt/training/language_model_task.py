@@ -1,7 +1,4 @@
-"""Learning a text as a stream of bytes, without a source: windows of it, and validation by bits per byte.
-
-Does not know trainers, nor when to validate or stop.
-"""
+"""Learning a text as a stream of bytes, without a source: windows of it, and validation by bits per byte."""
 
 from __future__ import annotations
 
@@ -60,7 +57,7 @@ class Text:
         self.path, self.data = path, read_bytes(path, cache, reporter)
 
     def facts(self) -> TextFact:
-        """Where it lies, and what it is."""
+        """Return the path and the digest of the text."""
         digest = hashlib.sha256(self.data.data).hexdigest()
         return TextFact(stored_path(self.path), len(self.data), digest)
 

@@ -127,7 +127,7 @@ class Loop:
             return received[0] if received else int(signal.SIGTERM) * signalled
 
     def ended(self) -> bool:
-        """Whether a limit is reached, or nothing gets better."""
+        """Return whether a limit is reached, or the validation stopped improving."""
         return fraction_done(self.settings, self.progress) >= 1 or bool(
             stopped_early(self.settings, self.progress)
         )
@@ -156,7 +156,7 @@ class Loop:
         return n_signals > 0
 
     def _take(self, shares: Iterator[Share]) -> list[Share]:
-        """Those of an update. Raises _Stopped where a process alone need not wait for them."""
+        """Return the batches of an update. Raises _Stopped where a process alone need not wait for them."""
         try:
             self.waiting = self.group.size == 1 and self.progress.update > 0
             return list(islice(shares, self.settings.update_freq))
@@ -177,7 +177,8 @@ class Loop:
         return totals
 
     def _write_record(self) -> None:
-        """What happened since the last record. Raises BytenmtError where training has diverged."""
+        """Write a record of what happened since the last one. Raises BytenmtError where training has
+        diverged."""
         (nats,) = self._agree(float(torch.stack(self.meter.nats).double().sum()))
         if not math.isfinite(nats):
             raise BytenmtError(
@@ -250,7 +251,7 @@ class Loop:
         return better
 
     def _is_best(self, record: Mapping[str, float | str]) -> bool:
-        """Whether a validation is the best so far, which is noted in the progress."""
+        """Return whether a validation is the best so far, and note it in the progress."""
         progress, metric = self.progress, self.settings.metric
         value, best = record[f"valid_{metric}"], self.progress.best
         assert isinstance(value, float)

@@ -1,4 +1,4 @@
-"""What an update minimises, and what a decoder reads in training instead of the true bytes.
+"""Training losses, and scheduled sampling.
 
 Functions of tensors and a model; they know no batches, optimisers or runs.
 """
@@ -36,7 +36,7 @@ def byte_loss(
 def masked_loss(
     logits: Tensor, target: Tensor, real: Tensor, label_smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """The same where `real` (n, t) is true."""
+    """Return the loss where `real` (n, t) is true."""
     log_p = normalised(logits)
     nats = -of_bytes(log_p, target).masked_fill(~real, 0.0).sum()
     loss = nats
@@ -68,8 +68,9 @@ def without_dropout(model: Model[Any, Any]) -> Iterator[None]:
 
 
 def true_share(train: TrainConfig, update: int) -> float:
-    """How often the decoder reads the true byte behind `update` updates: train.teacher_forcing, or what
-    scheduled sampling's decay has come to (Bengio et al. 2015, section 2.4, epsilon_i with i = update)."""
+    """Return the share of true bytes that the decoder reads after `update` updates: train.teacher_forcing, or
+    what scheduled sampling's decay has come to (Bengio et al. 2015, section 2.4, epsilon_i with i = update).
+    """
     kind, k = train.scheduled_sampling, train.sampling_k
     if kind == "linear":
         share = (k or 1.0) - train.sampling_slope * update

@@ -1,7 +1,4 @@
-"""What a run writes down while it trains: metrics as JSON lines, TensorBoard, a picture, and translations.
-
-Does not know how training works.
-"""
+"""Write metrics while a run trains: JSON lines, TensorBoard, a picture, and translations."""
 
 from __future__ import annotations
 
@@ -58,7 +55,7 @@ GAUGES = {
 
 
 class Meter:
-    """What happened since the last log record, read from the device only there."""
+    """Sums since the last log record, read from the device only when they are logged."""
 
     def __init__(self) -> None:
         self.nats: list[Tensor] = []

@@ -5,8 +5,7 @@
 NS is five steps of a Newton-Schulz iteration, after which all singular values of U lie near 1 (Jordan et al.
 2024, kellerjordan.github.io/posts/muon); the factor gives U the size of AdamW's updates, so that both share
 a rate (Liu et al. 2025, 2502.16982). A kernel is flattened to (outputs, inputs * width), and of maps that
-stand on one another, such as the gates of a GRU, each is made orthogonal by itself. Knows layers by what they
-tell of their maps; does not know models.
+stand on one another, such as the gates of a GRU, each is made orthogonal by itself.
 """
 
 from __future__ import annotations

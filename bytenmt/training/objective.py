@@ -1,7 +1,4 @@
-"""What a trainer asks of an objective: the gradients of batches, and the state that it carries between them.
-
-Knows tensors; knows neither batches nor optimisers.
-"""
+"""The interface of a training objective: gradients of batches, and the state carried between batches."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ WIDE = 256  # units of a recurrent model
 
 
 class Objective(Protocol):
-    """See TranslationObjective and LanguageModelObjective."""
+    """Compute gradients of batches, see TranslationObjective and LanguageModelObjective."""
 
     def gradients(self, batches: Sequence[Any], target_bytes: int, n_splits: int, update: int = 0) -> Tensor:
         """Forward and backward of this process' batches, whose rows go through the model in n_splits parts;
@@ -28,17 +25,21 @@ class Objective(Protocol):
     def n_rows(self, batch: Any) -> int:
         """Rows of a batch."""
 
-    def carried_tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps beside weights and optimiser; in the leading process. Called by all."""
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the tensors that a checkpoint keeps beside weights and optimiser; all processes call it, and
+        the leading one gets them."""
 
-    def take_up(self, carried: Mapping[str, Tensor]) -> None:
-        """Go on from what carried_tensors gave. Raises KeyError or ValueError where it does not fit."""
+    def load_state_dict(self, carried: Mapping[str, Tensor]) -> None:
+        """Continue from the tensors that state_dict returned. Raises KeyError or ValueError where they do not
+        fit."""
 
 
 def precision_of(device: torch.device, model: ModelConfig) -> Literal["fp32", "bf16"]:
-    """What train.precision = "auto" stands for where a run begins on this device: bf16 on a GPU, and on a CPU
-    that multiplies in it, but for recurrent models of less than 256 units, whose products are so small that
-    rounding the numbers takes longer than it saves."""
+    """Return the precision that train.precision = "auto" stands for on a device.
+
+    It is bf16 on a GPU, and on a CPU that multiplies in it, but for recurrent models of less than 256 units,
+    whose products are so small that rounding the numbers takes longer than it saves.
+    """
     if device.type != "cpu":
         return "bf16" if device.type == "cuda" else "fp32"
     if getattr(model, "d_hidden", WIDE) < WIDE:
@@ -53,8 +54,8 @@ def precision_of(device: torch.device, model: ModelConfig) -> Literal["fp32", "b
 
 
 def in_bf16(train: TrainConfig, device: torch.device) -> bool:
-    """Whether the products of a training are of bf16 numbers; auto stands in runs of an earlier version
-    alone, which took bf16 on a GPU."""
+    """Return whether the products of a training are computed in bf16; auto stands in runs of an earlier
+    version alone, which took bf16 on a GPU."""
     return train.precision == "bf16" or (train.precision == "auto" and device.type == "cuda")
 
 

@@ -1,7 +1,4 @@
-"""Optimisers, learning-rate schedules and the moving average of the weights.
-
-Knows parameters and the configuration; does not know models or batches.
-"""
+"""Optimisers, learning-rate schedules and the moving average of the weights."""
 
 from __future__ import annotations
 
@@ -76,7 +73,7 @@ def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Its state as flat names: "3.exp_avg" is exp_avg of parameter 3."""
+    """Return an optimizer's state by flat names: "3.exp_avg" is exp_avg of parameter 3."""
     state = optimizer.state_dict()["state"]
     return {
         f"{index}.{name}": tensor
@@ -115,7 +112,7 @@ def restore_optimizer(
 
 
 def fraction_done(train: TrainConfig, progress: Progress) -> float:
-    """How much of the run's limits is used, 0 to 1; 0 where there is no limit."""
+    """Return the share of the run's limits that is used, 0 to 1; 0 where there is no limit."""
     shares = [0.0]
     if train.max_updates:
         shares.append(progress.update / train.max_updates)

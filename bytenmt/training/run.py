@@ -1,7 +1,6 @@
 """A training run from its files to its end: corpora, trainer, resume, and the loop.
 
-Does not know architectures; prints nothing and does not end the program: it tells a reporter, and returns how
-the run ended.
+Prints nothing: it calls a reporter, and returns how the run ended.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ WIDTHS_TO_COMPILE = 16  # the least train.round_to with which train.compile make
 
 
 class Outcome(NamedTuple):
-    """How a training ended. update: the last one; signal: the number of the one that stopped it, or 0."""
+    """The end of a training. update: the last one; signal: the number of the one that stopped it, or 0."""
 
     update: int
     signal: int = 0
@@ -196,7 +195,7 @@ def _open_task(
     group: Group,
     reporter: Reporter,
 ) -> Task:
-    """That of the files. The leading process opens them first: it unpacks what is packed."""
+    """Open the task of the files. The leading process opens them first: it decompresses them."""
     stream = open_stream(config, files, valid, errors, group, reporter)
     if not group.is_leader:
         group.barrier()
@@ -211,7 +210,7 @@ def _open_task(
 
 
 def _to_go_on(train: TrainConfig, progress: Progress) -> str:
-    """What to change in order that a run that is finished goes on."""
+    """Tell which option to change so that a finished run goes on."""
     reached = [
         f"{key} above {limit:g}"
         for key, limit, used in (

@@ -1,8 +1,7 @@
-"""What a run learns: where its batches come from, and how its validation text is scored.
+"""The interface of a training task: its batches, and the scores of its validation text.
 
-A task yields batches from a place on and tells the place behind each; who trains moves its progress along.
-Does not know architectures, trainers, nor when to validate or stop.
-"""
+A task yields batches from a place on and tells the place behind each; the training loop moves its progress
+there."""
 
 from __future__ import annotations
 
@@ -80,10 +79,10 @@ class Task(Protocol):
         Called by all processes."""
 
     def facts(self) -> Facts:
-        """What a checkpoint tells of the text."""
+        """Return the facts about the text that a checkpoint keeps."""
 
     def drafts(self) -> Table:
-        """Those of the training text."""
+        """Return the draft table of the training text."""
 
     def check(self, run: Path, saved: Facts) -> None:
         """Raise BytenmtError where a run with these facts was trained on other text."""

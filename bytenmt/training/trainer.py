@@ -1,7 +1,6 @@
-"""What a run is made of while it trains: model, optimiser, progress; one update; its checkpoints.
+"""The state of a training: model, optimiser and progress; one update; its checkpoints.
 
-What an update learns from a batch is its objective's affair. Does not know architectures, texts, nor when to
-validate or stop.
+The objective computes what an update learns from a batch.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class Trainer:
     def save(self, run: Path, best: bool, facts: Facts) -> None:
         """A checkpoint, written by the first process alone; facts: of the text. Raises CheckpointError; the
         old ones stand."""
-        kept = self.objective.carried_tensors()
+        kept = self.objective.state_dict()
         if not self.group.is_leader:
             return
         trainer = {f"optimizer.{k}": tensor for k, tensor in optimizer_tensors(self.optimizer).items()}
@@ -154,7 +153,7 @@ class Trainer:
             if self.row_adam is not None:
                 self.row_adam.load_state_dict(parts["ngrams"])
             restore_optimizer(self.optimizer, parts["optimizer"], self.config.train)
-            self.objective.take_up(parts["state"])
+            self.objective.load_state_dict(parts["state"])
         except (KeyError, ValueError, RuntimeError) as error:
             raise CheckpointError(
                 f"the checkpoint of update {saved.update} in {run} does not fit its training"

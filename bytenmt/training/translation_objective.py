@@ -1,7 +1,4 @@
-"""The objective of pairs: each target's bytes after its source, with the true bytes before them read or not.
-
-Does not know architectures, where the batches come from, nor optimisers.
-"""
+"""The objective of pairs: the cost of each target after its source, with teacher forcing or without."""
 
 from __future__ import annotations
 
@@ -54,8 +51,8 @@ class TranslationObjective:
         return byte_loss(logits, target, target_len, self.train.label_smoothing)
 
     def inputs(self, target_in: Tensor, source: Tensor, source_len: Tensor, update: int = 0) -> Tensor:
-        """What the decoder reads: the true bytes, or what train.teacher_forcing or scheduled_sampling and
-        byte_dropout make of them; (n, t) uint8."""
+        """Return the bytes that the decoder reads: the true ones, or what train.teacher_forcing or
+        scheduled_sampling and byte_dropout make of them; (n, t) uint8."""
         train, inputs = self.train, target_in
         share = true_share(train, update)
         if share < 1:
@@ -71,11 +68,11 @@ class TranslationObjective:
         """See Objective."""
         return len(batch.target_len)
 
-    def carried_tensors(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         """See Objective."""
         return {}
 
-    def take_up(self, carried: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, carried: Mapping[str, Tensor]) -> None:
         """See Objective."""
 
 

@@ -1,7 +1,4 @@
-"""Learning to translate: pairs of lines, batch by batch, and validation by bits per byte and decoding.
-
-Does not know architectures, trainers, nor when to validate or stop.
-"""
+"""Learning to translate: pairs of lines, batch by batch, and validation by bits per byte and decoding."""
 
 from __future__ import annotations
 
@@ -81,7 +78,7 @@ def open_stream(
     group: Group,
     reporter: Reporter,
 ) -> PairStream | None:
-    """That of the files where they are one, read by the leading process for all. Raises DataError."""
+    """Open the stream of the files, if there is one; the leading process reads it. Raises DataError."""
     if all(one.stream is None for one in files):
         return None
     if len(files) > 1:
@@ -176,7 +173,7 @@ class TranslationTask:
         return ((epoch, self.corpus, None) for epoch in count(first))
 
     def _augmenter_of(self, corpus: ParallelCorpus) -> Augmenter | None:
-        """What changes its batches, where that is asked for."""
+        """Return the augmenter of the batches, None where the configuration asks for none."""
         data, train = self.config.data, self.config.train
         return Augmenter(corpus, data, train.seed, train.round_to) if data.augmentations else None
 

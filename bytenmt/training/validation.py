@@ -1,7 +1,7 @@
 """Decoding for a validation: with the live weights, and in no more time than there is for it.
 
 On a CPU the compiled engine decodes, whose kernels are compiled beside the training; plain PyTorch elsewhere,
-where there is no program for a model, and until the kernels are there. Does not know when to validate.
+where there is no program for a model, and until the kernels are there.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class LiveDecoder:
 
 
 def steps(n: int, seconds: float) -> list[int]:
-    """How many of n lines are to be there, one after the other: halves of the next, FEWEST or more; all at
+    """Yield the numbers of lines, out of n, after which to look: halves of the next, FEWEST or more; all at
     once where time does not matter."""
     ends = [n]
     while seconds < math.inf and ends[0] >= 2 * FEWEST:

@@ -89,7 +89,7 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
             raise ValueError('value_layers is empty: encoder = "conv" needs a layer or more')
 
     def _ignored(self) -> dict[str, str | None]:
-        """Where options would be ignored that are given, by their names; None of others."""
+        """Return the reason why each option that is set would be ignored, None for those that are not."""
         alone = None if self.source else "without a source"
         elsewhere = alone or f'with encoder = "{self.encoder}"'
         return {
@@ -102,7 +102,7 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
         }
 
     def _check_attention(self) -> None:
-        """Raise ValueError for layers that are not there, or not in order."""
+        """Raise ValueError for attention_layers that do not exist, or are not in order."""
         for one in self.attention_layers:
             if one >= len(self.decoder_layers):
                 raise ValueError(
@@ -118,23 +118,23 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
 
     @property
     def value_stack(self) -> tuple[tuple[int, int, int], ...]:
-        """The same of the layers that make the values."""
+        """Channels, kernel width and dilation of each layer of the values."""
         return _stack(self.value_layers, ())
 
     @property
     def decoder_stack(self) -> tuple[tuple[int, int, int], ...]:
-        """The same of the decoder."""
+        """Channels, kernel width and dilation of each layer of the decoder."""
         return _stack(self.decoder_layers, self.decoder_dilations)
 
     @property
     def attends(self) -> tuple[bool, ...]:
-        """Of each layer of the decoder, whether it attends."""
+        """A flag for each layer of the decoder: it attends."""
         chosen = self.attention_layers or range(len(self.decoder_layers))
         return tuple(self.source and one in chosen for one in range(len(self.decoder_layers)))
 
     @property
     def position_kind(self) -> Literal["learned", "sinusoidal", "off"]:
-        """Of the positions, a table without rows taken for none."""
+        """The kind of positions; a table without rows counts as "off"."""
         return self.positions if self.n_positions else "off"
 
     @property

@@ -7,7 +7,6 @@ two stacks of convolutions, one for keys and one for values (Gehring et al. 2016
     conv:     y^l = tanh(conv(y^{l-1}) + y^{l-1}), y^0 = e;  keys CNN-a(e), values CNN-c(e)
 
 e comes with its position. Of "conv" a width that is not the embedding's is reached and left by a linear map.
-Knows no decoder.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ ENCODERS: dict[str, type[Encoder]] = {
 
 
 def position_table(config: ConvS2SConfig) -> PositionEmbedding | SinusoidalPositions | None:
-    """What is added to a side's embeddings."""
+    """Build the table of positions that is added to a side's embeddings; None where there is none."""
     if config.position_kind == "off":
         return None
     kind = PositionEmbedding if config.position_kind == "learned" else SinusoidalPositions

@@ -63,7 +63,7 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
 
     @property
     def by_place(self) -> bool:
-        """Whether it matters to attention where in the source a byte stands."""
+        """True if the attention depends on the position of a byte in the source."""
         return self.local or self.score == "location"
 
     @property
@@ -73,7 +73,7 @@ class LuongConfig(StackedSection, frozen=True, kw_only=True, tag="luong"):
 
     @property
     def bell(self) -> Literal["none", "after", "inside"]:
-        """Where the Gaussian is."""
+        """The place of the Gaussian: none, after the softmax, or inside, times the scores."""
         if self.gaussian == "auto":
             return "after" if self.attention == "local-p" else "none"
         return self.gaussian

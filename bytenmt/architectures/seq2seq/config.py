@@ -45,7 +45,7 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
 
     @property
     def resets(self) -> tuple[Reset, Reset]:
-        """Where the reset stands in the encoder's and in the decoder's gated recurrent units."""
+        """The place of the reset in the GRUs of the encoder and of the decoder."""
         encoder, decoder = (
             self.gru_reset if own == "shared" else own for own in (self.encoder_reset, self.decoder_reset)
         )
@@ -53,7 +53,7 @@ class Seq2SeqConfig(StackedSection, frozen=True, kw_only=True, tag="seq2seq"):
 
     @property
     def has_maxout(self) -> bool:
-        """Whether the read-out takes the larger of each pair of units."""
+        """True if the read-out takes the larger of each pair of units."""
         return self.read_out_kind == "maxout" or (
             self.read_out_kind == "auto" and self.context == "every_step"
         )
