@@ -1,1 +1,1 @@
-"""Documents: what is text in a file of a known format, and the file again with that text translated."""
+"""Documents: extract the text of a file of a known format, and put translations back into the file."""

@@ -47,7 +47,7 @@ CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([A-Za-z0-9._:-]+)", re
 SPACE = re.compile(r"[ \t\r\n\f]+")
 LONG_REFERENCE = re.compile(r"&#(?:[0-9]{8,}|[xX][0-9a-fA-F]{8,})")
 
-# Where text ends, and what may stand there. None of these patterns backtracks over more than one character.
+# The syntax of markup. None of these patterns backtracks over more than one character.
 MARKUP = re.compile(r"<(?:[A-Za-z!?]|/(?!\Z))")
 TAG_NAME = re.compile(r"</?([A-Za-z][^\t\n\f\r />]*+)")
 ATTRIBUTE = re.compile(
@@ -62,8 +62,11 @@ SCRIPT_MARK = re.compile(r"<!--|-->|<(/?)script(?=[\t\n\f\r />])", re.IGNORECASE
 
 
 class Token(NamedTuple):
-    """A piece of a page. kind: as of a Part, or "" for what is neither text nor a tag. keep: whether it
-    begins an element that is not translated."""
+    """A token of a page.
+
+    kind: as of Part, or "" for comments and the like. keep: whether it begins an element that is not
+    translated.
+    """
 
     kind: str
     name: str

@@ -1,7 +1,5 @@
-"""The codes of a unit: tags and placeholders that a translation must have as they are, found in a string, and
-put back into a translation that may have lost, doubled or crossed some.
-
-Knows strings; knows no format and no translator.
+"""Inline codes of a unit, that is, tags and placeholders: find them in a string, and restore them in a
+translation that may have lost, doubled or crossed some.
 """
 
 from __future__ import annotations
@@ -18,21 +16,21 @@ from bytenmt.spans.extractor import span_extractor
 PLACEHOLDERS, TAGS = ("placeholders",), ("tags",)  # classes of spans, see spans.grammar
 IN_STRINGS = PLACEHOLDERS + TAGS
 ESCAPE = re.compile(r"\\[!-/:-@\[-`{-~]")
-WORK = 5_000_000  # characters that are read again, at most, to separate tags
+MAX_REPARSED = 5_000_000  # characters that are parsed again, at most, to separate tags
 NAME = re.compile(r"(?:<|&lt;)/?([A-Za-z][^\s/>&]*)")
 # {1&gt;bold&lt;1}, as XLIFF of Phrase has it
 PHRASE_TAG = re.compile(r"\{([^{}<>&\s]+)(?:>|&gt;)|&lt;([^{}<>&\s]+)\}")
 
 
 def kind_of_tag(tag: str) -> str:
-    """Of a tag as it is written: <b> opens, </b> closes, <br/> stands alone."""
+    """Return the kind of a tag: <b> opens, </b> closes, <br/> stands alone."""
     if tag.startswith("</"):
         return CLOSE
     return ALONE if tag.endswith("/>") else OPEN
 
 
 def find_tags(text: str, classes: tuple[str, ...]) -> list[Part]:
-    """Return a string as text and codes: its spans of some classes, of which tags open and close."""
+    """Split a string into text and codes: its spans of these classes."""
     parts, last = list[Part](), 0
     for begin, end, of in span_extractor(classes).spans_of_text(text):
         parts.append(Part(text[last:begin]))
@@ -89,20 +87,20 @@ def _name(code: str) -> str:
 
 
 def parse_string(text: str) -> Parts:
-    """Return the string of a program as text and codes: tags and placeholders."""
+    """Split the string of a program into text, tags and placeholders."""
     return paired(find_tags(text, IN_STRINGS))
 
 
 def format_string(parts: Parts) -> str:
-    """The string of a program from text and codes, so that they are read from it again."""
+    """Return the string of a program from its parts, so that parse_string finds the same codes."""
     return joined_text(separate_tags(parts, parse_string))
 
 
 def restore_tags(source: Parts, output: str) -> tuple[Parts, bool]:
-    """A translation as text and codes, with all codes of its source, and whether it had them so.
+    """Return a translation as parts with all codes of its source, and whether it had exactly these.
 
-    A code that the source has not so often, or that would close what is not open, is left out. A pair that
-    was not closed is closed at the end, and the codes that are missing follow there, in their order.
+    Codes that the source has less often, or that would close a pair that is not open, are dropped. Open pairs
+    are closed at the end; missing codes are appended in their order.
     """
     codes = {index: part for index, part in enumerate(source) if part.kind != TEXT}
     if not codes:
@@ -141,23 +139,25 @@ def restore_tags(source: Parts, output: str) -> tuple[Parts, bool]:
 def separate_tags(
     parts: Parts, read: Callable[[str], Iterable[Part]], escaped: Callable[[str], str] = str
 ) -> Parts:
-    """The same, written so that it is read as these codes: with a blank, or escaped text, where what touches
-    would be read as something else, as %s behind a % would. escaped: a text in which there are no codes but
-    escapes; what it is read as does not count. Where nothing helps, the codes are there all the same."""
+    """Change the text beside codes so that `read` finds exactly these codes in the written parts.
+
+    A space is added, or the text escaped, where it would change how a code is read, as % before %s. escaped:
+    escapes a text, whose escapes do not count as codes. If nothing helps, the codes are written anyway.
+    """
 
     def codes(some: Iterable[Part]) -> list[str]:
         return [part.text for part in some if part.kind != TEXT and not ESCAPE.fullmatch(part.text)]
 
     wanted, best = codes(parts), list(parts)
 
-    def right(some: Sequence[Part]) -> tuple[int, int]:
-        """How many codes are read before the first other one, and how few others."""
+    def score(some: Sequence[Part]) -> tuple[int, int]:
+        """Return the number of codes that are read before the first wrong one, and minus that of all."""
         found = codes(read(joined_text(some)))
         same = next((n for n, pair in enumerate(zip(found, wanted, strict=False)) if len({*pair}) > 1), None)
         return min(len(found), len(wanted)) if same is None else same, -len(found)
 
-    every, reached = (len(wanted), -len(wanted)), right(best)
-    tries = WORK // (1 + len(joined_text(parts)))
+    every, reached = (len(wanted), -len(wanted)), score(best)
+    tries = MAX_REPARSED // (1 + len(joined_text(parts)))
     for index, part in enumerate(parts):
         texts = [part.text, escaped(part.text)] if part.kind == TEXT else [part.text]
         for text in dict.fromkeys([*texts, *(" " + text for text in texts if index)]):
@@ -165,13 +165,13 @@ def separate_tags(
             if reached == every or tries == 0:
                 return tuple(best)
             tries -= 1
-            if (there := right(other)) > reached:
+            if (there := score(other)) > reached:
                 best, reached = other, there
     return tuple(best)
 
 
 def _occurrences(codes: set[str], text: str) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of the codes in a text, from left to right, at each place the longest.
+    """Yield begin and end of the codes in a text, from left to right, the longest at each position.
 
     A regular expression of thousands of alternatives would try all of them at each place.
     """
@@ -191,7 +191,7 @@ def _occurrences(codes: set[str], text: str) -> Iterator[tuple[int, int]]:
 
 
 def _fitting(text: str, waiting: dict[tuple[str, str], deque[int]], closing: int | None) -> int | None:
-    """Return which of the source's codes a code of the output is, or None; it waits no more.
+    """Return the index of the code in the source that matches a code of the output, or None.
 
     closing: the code that closes the innermost open pair, where this text may be it. What could close the
     innermost pair as well, as ** does, closes it.

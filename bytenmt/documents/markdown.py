@@ -50,13 +50,13 @@ CODES = re.compile(
 
 @dataclass
 class _Block:
-    """A paragraph. lines: where the text of each begins and ends."""
+    """A paragraph. lines: begin and end of the text of each line."""
 
     lines: list[tuple[int, int]] = field(default_factory=list)
 
 
 class _Reader:
-    """Goes through the lines; `units` are those of the blocks that have ended."""
+    """Reads a text line by line. units: of the blocks that have ended."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -116,7 +116,7 @@ class _Reader:
         self._blank = False
 
     def _opaque(self, bare: str) -> bool:
-        """Whether a line is of what is no text: a fenced block, or one of HTML."""
+        """Whether a line belongs to a fenced block or an HTML block, which are not translated."""
         fence = FENCE.match(bare)
         if self._fence:
             if fence and fence[1].startswith(self._fence) and bare.strip() == fence[1]:
@@ -140,7 +140,7 @@ class _Reader:
         return False
 
     def _content(self, at: int, bare: str, following: str) -> None:
-        """A line of text, its marks taken off."""
+        """Read a line of text without its quote and item marks."""
         heading = HEADING.match(bare)
         if heading:
             self._end()
@@ -171,7 +171,7 @@ class _Reader:
                 self._add([(start, start + len(inner))], _cell)
 
     def _end(self) -> None:
-        """The block is over."""
+        """End the current block."""
         self._table = False
         if self._block.lines:
             marked = MARK.match(self.text, self._block.lines[0][0])
@@ -279,7 +279,7 @@ def _cell(parts: Parts) -> str:
 
 
 def _paragraph(parts: Parts) -> str:
-    """A paragraph on a line, whose beginning is none of the marks of lines."""
+    """Write a paragraph as one line, escaped if it begins like a heading, an item or a quote."""
     if parts and parts[0].kind == TEXT:
         first = parts[0].text.lstrip()
         first = NUMBER.sub(r"\1\\\2", first, count=1) if NUMBER.match(first) else first

@@ -33,8 +33,11 @@ FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 @dataclass(eq=False)
 class Element:
-    """name: as written, with its prefix. start, end: of all of it; inside, outside: of its content.
-    inherited: the attributes that are valid for what is inside too, its own or of the nearest one around."""
+    """An element and its position in the text.
+
+    name: as written, with its prefix. start, end: of the element. inside, outside: of its content. inherited:
+    the attributes of INHERITED that hold for its content, its own or those of the nearest ancestor.
+    """
 
     name: str
     attributes: Mapping[str, str]
@@ -61,10 +64,10 @@ class Element:
 
 
 class Scanner:
-    """Finds elements in text that comes in pieces.
+    """Finds elements in a text that comes in pieces.
 
-    kept: the local names of those that are found; the others are passed over, and what is in them is not.
-    ended: is called with each one that has ended; it is forgotten where that returns True.
+    kept: the local names of the elements to find; others are skipped, but not their content. ended: is called
+    with every element that has ended; if it returns True, the element is removed from its parent.
     """
 
     def __init__(self, kept: Iterable[str], ended: Callable[[Element], bool] = lambda _: False) -> None:
@@ -104,14 +107,14 @@ class Scanner:
             raise MalformedError(f"not XML: {expat.ErrorString(error.code)}", at) from None
 
     def _pass(self, held: int) -> None:
-        """Let go of the text before this character."""
+        """Drop the text before this character."""
         gone = self._text[: held - self._first]
         if "\n" in gone:
             self._passed = self._passed[0] + gone.count("\n"), self._first + gone.rindex("\n") + 1
         self._text, self._first = self._text[held - self._first :], held
 
     def place(self, at: int) -> str:
-        """Line and column, from 1, of a character that is held."""
+        """Return line and column, from 1, of a character that is still held."""
         n_lines, begin = self._passed
         before = self._text[: at - self._first]
         if "\n" in before:
@@ -119,11 +122,11 @@ class Scanner:
         return f"line {n_lines + before.count(chr(10)) + 1}, column {at - begin + 1}"
 
     def slice(self, start: int, end: int) -> str:
-        """Of the text, by places in the whole; of an element that has just ended."""
+        """Return a part of the text, by positions in the whole; of an element that has just ended."""
         return self._text[start - self._first : end - self._first]
 
     def _at(self, byte: int) -> int:
-        """Bytes of the whole text -> characters; never less than before."""
+        """Convert a byte offset into a position in characters; offsets must not decrease."""
         n_bytes, n_chars = self._seen
         between = self._data[n_bytes - self._first_byte : byte - self._first_byte]
         self._seen = byte, n_chars + len(between.decode("utf-8", "ignore"))
@@ -160,22 +163,22 @@ class Scanner:
 
 
 def root_of(text: str, kept: Iterable[str]) -> Element | None:
-    """The outermost of these elements, with the others in it. Raises MalformedError."""
+    """Parse a text; return the outermost of these elements. Raises MalformedError."""
     scanner = Scanner(kept)
     scanner.feed(text)
     return scanner.root
 
 
 def preserved(element: Element) -> bool:
-    """Whether white space is content, by xml:space."""
+    """Whether xml:space says that white space is significant."""
     return element.inherited.get("xml:space") == "preserve"
 
 
 def content(raw: str, opaque: frozenset[str] = frozenset(), preserve: bool = False) -> Parts:
-    """The content of an element as parts: text with its references resolved, tags as codes.
+    """Return the content of an element as parts: text with references resolved, and tags.
 
-    opaque: local names of elements that are one code with all that is in them. preserve: keep line ends;
-    otherwise one with the white space about it is a space, and comments are left out.
+    opaque: local names of elements that are one code, content included. preserve: keep line ends; otherwise a
+    line end and the white space around it become a space, and comments are dropped.
     """
     parts: list[Part] = []
     last, closing, depth, code = 0, "", 0, 0
@@ -212,7 +215,7 @@ def folded(text: str) -> str:
 
 
 def with_placeholders(raw: str, opaque: frozenset[str], preserve: bool) -> Parts:
-    """The same where placeholders in the text are codes too."""
+    """Return the content of an element as parts, with placeholders in the text as codes."""
     parts: list[Part] = []
     for part in content(raw, opaque, preserve):
         parts += find_tags(part.text, PLACEHOLDERS) if part.kind == TEXT else [part]
@@ -236,12 +239,12 @@ def _entity(entity: str) -> Part:
 
 
 def escaped(parts: Iterable[Part]) -> str:
-    """The inverse of content."""
+    """Return parts as XML; the inverse of `content`."""
     return "".join(escape(part.text) if part.kind == TEXT else part.text for part in parts)
 
 
 def escape(text: str) -> str:
-    """Text for the content of an element, without what XML does not have."""
+    """Escape text for the content of an element; characters that XML forbids become U+FFFD."""
     text = FORBIDDEN.sub("\ufffd", text)
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 

@@ -16,7 +16,7 @@ WRAPPED_WIDTH, FULL = 40, 0.6  # of the widest line in a paragraph that is wrapp
 
 
 class Cell(NamedTuple):
-    """start, end: with its quotes."""
+    """A cell of a table. start, end: including its quotes. value: without them."""
 
     start: int
     end: int
@@ -24,8 +24,11 @@ class Cell(NamedTuple):
 
 
 def read_table(text: str, column: str | None, into: str | None, tabs: bool) -> list[Unit]:
-    """The units of a column, by its name in the first row or its number from 1; into: the column that takes
-    the translations, else the same. tabs: of a TSV, which has no quotes. Raises MalformedError."""
+    """Return the units of a column, given by its name in the first row or its number from 1.
+
+    into: the column for the translations, the same one if None. tabs: whether it is a TSV, which has no
+    quotes. Raises MalformedError.
+    """
     if column is None:
         raise MalformedError("a table has columns: give --column NAME or --column NUMBER", 0)
     delimiter = "\t" if tabs else _delimiter(text)
@@ -55,7 +58,7 @@ def _parts(value: str) -> Parts:
 
 
 def _column(header: list[Cell], wanted: str, option: str) -> tuple[int, bool]:
-    """The number of a column from 0, and whether it was found by its name."""
+    """Return the number of a column from 0, and whether it was found by its name."""
     names = [cell.value for cell in header]
     if wanted in names:
         return names.index(wanted), True
@@ -66,7 +69,7 @@ def _column(header: list[Cell], wanted: str, option: str) -> tuple[int, bool]:
 
 
 def _delimiter(text: str) -> str:
-    """What the first line has most of, of those by which the first rows have as many cells as each other."""
+    """Guess the delimiter: the most frequent one of the first line that gives rows of equal length."""
     begin = text[: 1 << 16].rpartition("\n")[0] if len(text) > 1 << 16 else text
     first = re.sub(r'"[^"]*"', "", begin.partition("\n")[0])
     known = sorted(",;\t|", key=first.count, reverse=True)
@@ -74,7 +77,7 @@ def _delimiter(text: str) -> str:
 
 
 def _is_even(text: str, delimiter: str) -> bool:
-    """Whether the rows, but for empty lines, have as many cells as each other."""
+    """Whether all rows except empty lines have the same number of cells."""
     try:
         rows = _rows(text, delimiter, quotes=True)
     except MalformedError:
@@ -83,7 +86,7 @@ def _is_even(text: str, delimiter: str) -> bool:
 
 
 def _rows(text: str, delimiter: str, quotes: bool) -> list[list[Cell]]:
-    """The cells of each row. Raises MalformedError."""
+    """Parse the rows of a table. Raises MalformedError."""
     bare = re.compile(f"[^{re.escape(delimiter)}\r\n]*")
     rows, row, at = list[list[Cell]](), list[Cell](), 0
     while at < len(text) or row:
@@ -125,7 +128,7 @@ def _tsv(parts: Parts, _: bool) -> str:
 
 
 def read_text(text: str) -> list[Unit]:
-    """The units of plain text: lines, and paragraphs that are wrapped at a width, which are wrapped again."""
+    """Return the units of plain text: lines, and hard-wrapped paragraphs, which are wrapped again."""
     units: list[Unit] = []
     paragraph: list[tuple[int, int]] = []
     for match in LINES.finditer(text):

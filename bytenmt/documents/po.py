@@ -1,7 +1,7 @@
 """PO, the catalogues of GNU gettext: a unit for each msgid, or for each plural form of one.
 
 A translation replaces the string behind msgstr. It also clears the flag fuzzy and the previous msgid (#|),
-which tell of what text an older string was the translation; a doubtful translation sets the flag. The
+which show the text that an older string translates; a doubtful translation sets the flag. The
 header's Language is set where the target language is known.
 """
 
@@ -44,7 +44,7 @@ LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v"
 
 @dataclass(eq=False)
 class _String:
-    """start, end: from its first quote to its last; pieces: its lines without quotes and escapes."""
+    """A string. start, end: from its first quote to its last. pieces: its lines, unquoted and unescaped."""
 
     start: int
     end: int
@@ -61,8 +61,11 @@ class _String:
 
 @dataclass(eq=False)
 class _Entry:
-    """strings: by their words, msgstr[1] for instance. begin: of the first line that is no mere comment;
-    flags, previous: beginning and end of the lines with #, and #| (their line ends are theirs)."""
+    """An entry of a catalogue.
+
+    strings: by their keywords, such as msgstr[1]. begin: of the first line that is no plain comment. flags,
+    previous: begin and end, with the line end, of the lines with #, and #|.
+    """
 
     strings: dict[str, _String] = field(default_factory=dict)
     begin: int | None = None
@@ -116,8 +119,11 @@ def _is_header(entry: _Entry) -> bool:
 
 
 class _One(NamedTuple):
-    """The plural form of the number 1; -1: there is one form for all numbers. often: it is the form of many
-    others too, as of 21, so that it must name the number where the plural does. n_forms: of all numbers."""
+    """The plural form of the number 1.
+
+    form: its index; -1 if there is one form for all numbers. often: whether many other numbers have it too,
+    as 21 in Russian, so that it must contain the number if the plural does. n_forms: the number of forms.
+    """
 
     form: int = 0
     often: bool = False
@@ -141,7 +147,7 @@ def _form_of_one(header: str) -> _One:
 
 
 def _entries(text: str) -> list[_Entry]:
-    """What the lines of the file say. Raises MalformedError."""
+    """Parse the entries of a file. Raises MalformedError."""
     entries, entry, word = list[_Entry](), _Entry(), ""
     for line in LINES.finditer(text):
         if not line[1].strip():
@@ -168,7 +174,7 @@ def _entries(text: str) -> list[_Entry]:
 
 
 def _add(entry: _Entry, match: re.Match[str], word: str, start: int) -> str:
-    """Note the string of a line. Returns the word that it belongs to."""
+    """Add the string of a line to an entry; return the keyword that it belongs to."""
     quoted = match["string"]
     whole = STRING.fullmatch(quoted)
     at = start + match.start("string")
@@ -193,7 +199,7 @@ def _add(entry: _Entry, match: re.Match[str], word: str, start: int) -> str:
 
 
 def _whole(entry: _Entry) -> _Entry:
-    """Raise MalformedError where something is missing."""
+    """Return an entry. Raises MalformedError if it is incomplete."""
     at = min(string.start for string in entry.strings.values())
     if "msgid" not in entry.strings:
         raise MalformedError("an entry without msgid", at)
@@ -246,7 +252,7 @@ def _units(text: str, entry: _Entry, one: _One) -> list[Unit]:
 
 
 def _writer(lead: str, newline: str) -> Callable[[Parts, bool], str]:
-    """lead: the word of a form that the entry has not yet, on a line of its own."""
+    """Return a unit's `write`. lead: the keyword, on a new line, of a form that the entry lacks."""
     return lambda parts, _: lead + _quoted(format_string(parts), newline)
 
 
@@ -255,7 +261,7 @@ def _codes(string: _String) -> list[str]:
 
 
 def _mark(text: str, entry: _Entry, newline: str) -> Callable[[bool], Sequence[Edit]]:
-    """The flag fuzzy, which is of the whole entry, and the previous msgid, which a translation outdates."""
+    """Return what sets or clears the flag fuzzy of an entry and removes its previous msgid."""
     assert entry.begin is not None
     begin = entry.begin
 
@@ -285,7 +291,7 @@ def _flags(line: str) -> list[str]:
 
 
 def _quoted(value: str, newline: str) -> str:
-    """A string with its quotes; one that has line ends inside on a line for each."""
+    """Quote a string; one with several lines is written on as many lines."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", value) or [""]
     quoted = [f'"{_escaped(line)}"' for line in lines]
     return quoted[0] if len(quoted) == 1 else newline.join(['""', *quoted])

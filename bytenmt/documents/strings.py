@@ -1,4 +1,4 @@
-"""The string files of programs, JSON and Java's .properties: a unit for each value that is text."""
+"""String files of programs, JSON and Java's .properties: a unit for each value that is text."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def read_json(text: str) -> list[Unit]:
-    """Return the units: string values. Of Chrome's messages only the `message` is one, and of ARB nothing
-    about the strings (keys with @). Raises MalformedError."""
+    """Return the units: string values.
+
+    Of Chrome's messages only `message` is translated, and of ARB no metadata (keys with @). Raises
+    MalformedError.
+    """
     try:
         json.loads(text, parse_int=str)  # as numbers, integers of more than 4,300 digits are refused
     except json.JSONDecodeError as error:
@@ -48,9 +51,12 @@ def _json_writer(ascii_only: bool) -> Callable[[Parts, bool], str]:
 
 @dataclass(eq=False)
 class _JSONLevel:
-    """An object or a list around a value. key: of the value that is read now, or the number of the item.
-    path: of the object or list, its last keys. messages: whether it has a string `message`. is_about: whether
-    what is in it is about other strings. values: its own strings, by key, beginning and end."""
+    """An object or list that is being read.
+
+    path: its last keys. is_about: whether it holds metadata of other strings. key: of the current value, or
+    the index of the item. has_message: whether it has a string `message`. values: key, begin and end of its
+    strings.
+    """
 
     is_object: bool
     path: str
@@ -61,7 +67,7 @@ class _JSONLevel:
 
 
 def _json_values(text: str) -> list[tuple[str, int, int]]:
-    """Return path, beginning and end of each string that is to be translated, in a text that is JSON."""
+    """Return path, begin and end of each string to translate in valid JSON."""
     values = list[tuple[str, int, int]]()
     top = _JSONLevel(False, "", False, 0)
     stack = [top]
@@ -116,7 +122,7 @@ def properties_encoding(data: bytes) -> str:
 
 
 def read_properties(text: str) -> list[Unit]:
-    """The units. Raises MalformedError."""
+    """Return the units. Raises MalformedError."""
     units = []
     # A file in ASCII or Latin-1 stays so; escapes serve for the rest.
     most = next((last for last in "~\xff" if max(text, default="") <= last), "\U0010ffff")
@@ -138,7 +144,7 @@ def read_properties(text: str) -> list[Unit]:
 
 
 def _logical_lines(text: str) -> list[tuple[int, int]]:
-    """Beginning and end of each key and value, lines that go on joined, without blanks before them."""
+    """Return begin and end of each logical line, without leading white space; \\ continues a line."""
     lines: list[tuple[int, int]] = []
     begin: int | None = None
     for match in LINES.finditer(text):
@@ -159,7 +165,7 @@ def _logical_lines(text: str) -> list[tuple[int, int]]:
 
 
 def _property(raw: str, at: int) -> str:
-    """A key or a value without its escapes. Raises MalformedError."""
+    """Unescape a key or value. Raises MalformedError."""
 
     def letter(match: re.Match[str]) -> str:
         if match[1]:

@@ -30,7 +30,7 @@ DASH = re.compile(r"(?:\s++|<[^<>]*+>|\{\\[^{}]*+\})*+[-\u2013\u2014]++\s*+")
 
 
 class _Line(NamedTuple):
-    """end: of the text, without its line end."""
+    """A line. end: without its line end."""
 
     start: int
     end: int
@@ -38,7 +38,7 @@ class _Line(NamedTuple):
 
 
 def read_srt(text: str) -> list[Unit]:
-    """The units of SubRip text. Raises MalformedError."""
+    """Return the units of an SRT file. Raises MalformedError."""
     units: list[Unit] = []
     for number, block in enumerate(_cut_at_times(_blocks(text), SRT_TIME, numbered=True)):
         at = _times(block, SRT_TIME)
@@ -53,7 +53,7 @@ def read_srt(text: str) -> list[Unit]:
 
 
 def read_vtt(text: str) -> list[Unit]:
-    """The units of WebVTT. Raises MalformedError."""
+    """Return the units of a WebVTT file. Raises MalformedError."""
     if not re.match(r"WEBVTT(?:[ \t].*)?(?:[\r\n]|$)", text):
         raise MalformedError("expected WEBVTT at the beginning", 0)
     units: list[Unit] = []
@@ -71,20 +71,22 @@ def read_vtt(text: str) -> list[Unit]:
 
 
 def _times(block: Sequence[_Line], pattern: re.Pattern[str]) -> int | None:
-    """Which line has the times: the first or the second one."""
+    """Return the index of the line with the times, which is the first or second one, or None."""
     return next((index for index, line in enumerate(block[:2]) if pattern.fullmatch(line.text)), None)
 
 
 def _times_within(lines: Sequence[_Line], arrow: re.Pattern[str]) -> _Line | None:
-    """A line that has what stands between times, or begins with a time, and is none with times."""
+    """Return a line that looks like a malformed line of times, or None."""
     return next((line for line in lines if arrow.search(line.text) or TIME.match(line.text)), None)
 
 
 def _cut_at_times(
     blocks: Iterable[list[_Line]], pattern: re.Pattern[str], numbered: bool
 ) -> Iterator[list[_Line]]:
-    """Times begin a cue, also where the blank line before them is missing. numbered: so does the number
-    before them."""
+    """Split blocks at lines of times, for files that lack blank lines between cues.
+
+    numbered: whether the number on the line before belongs to the cue.
+    """
     for block in blocks:
         begin = 0
         for index in range(2, len(block) if not NOT_A_CUE.match(block[0].text) or numbered else 0):
@@ -97,7 +99,7 @@ def _cut_at_times(
 
 
 def _blocks(text: str, blank: str = " \t\0") -> Iterator[list[_Line]]:
-    """Lines up to one that has none but these characters."""
+    """Yield groups of lines that are separated by blank lines. blank: the characters of blank lines."""
     block: list[_Line] = []
     for match in LINES.finditer(text):
         if match[1].strip(blank):
@@ -110,7 +112,7 @@ def _blocks(text: str, blank: str = " \t\0") -> Iterator[list[_Line]]:
 
 
 def _cues(text: str, lines: list[_Line], name: str, entities: bool) -> Iterator[Unit]:
-    """The text of a cue: one unit, or one for each line where speakers take turns."""
+    """Yield the units of a cue: one, or one for each line if speakers take turns."""
     if not lines:
         return
     turns = any(DASH.match(line.text) for line in lines)
@@ -149,7 +151,7 @@ def _parts(raw: str, entities: bool) -> Parts:
 
 
 def _escaped(parts: Parts, entities: bool) -> str:
-    """A line for the file: an arrow would be taken for times."""
+    """Return a line for the file, in which --> must not occur."""
     if not entities:
         return joined_text(parts).replace("-->", "->")
     return "".join(
