@@ -36,7 +36,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,6 +117,7 @@ def main() -> None:
     parser.add_argument("--mutations", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the number of the first mutation")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so many seconds")
     parser.add_argument("--only", type=int, help="try this mutation alone, and show it")
     parser.add_argument("--kind", action="append", choices=KINDS, help="these kinds alone")
     parser.add_argument("--engine", choices=["numba", "torch"], default="numba")
@@ -125,8 +126,8 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as name:
         folder = Path(name)
-        cases = make_cases(folder)
         kinds = tuple(options.kind or (["files"] if options.engine == "torch" else KINDS))
+        cases = [] if kinds == ("documents",) and not options.commands else make_cases(folder)
         fuzzer = Fuzzer(cases, folder, options.seed, options.engine, kinds)
         numbers: Sequence[int] = range(options.first, options.first + options.mutations)
         if options.only is not None:
@@ -139,14 +140,21 @@ def main() -> None:
             outcomes = (Outcome(number, *fuzzer.run_command(number)) for number in numbers)
         else:
             outcomes = run_in_children(fuzzer.run, numbers, folder)
-        n_findings = report(outcomes, folder)
-        print(f"{len(numbers):,} mutations in {time.perf_counter() - began:.0f} s, {n_findings} findings")
+        n_findings = report(until(outcomes, began + options.seconds), folder, began)
     sys.exit(1 if n_findings else 0)
 
 
-def report(outcomes: Iterable[Outcome], folder: Path) -> int:
+def until(outcomes: Iterable[Outcome], end: float) -> Iterator[Outcome]:
+    """Yield outcomes until a time of time.perf_counter()."""
+    for outcome in outcomes:
+        yield outcome
+        if time.perf_counter() > end:
+            return
+
+
+def report(outcomes: Iterable[Outcome], folder: Path, began: float) -> int:
     """Print findings as they come and, at the end, every message with its count. Returns the number of
-    findings."""
+    findings. began: a time of time.perf_counter()."""
     kinds, messages, n_seen = Counter[str](), Counter[str](), Counter[str]()
     for outcome in outcomes:
         kinds[outcome.kind] += 1
@@ -158,7 +166,9 @@ def report(outcomes: Iterable[Outcome], folder: Path) -> int:
         messages[f"{outcome.kind}: {text}"] += 1
     print("\n" + "\n".join(f"{n:8,}  {kind}" for kind, n in kinds.most_common()))
     print("\n" + "\n".join(f"{n:8,}  {text}" for text, n in messages.most_common()) + "\n")
-    return sum(n for kind, n in kinds.items() if Outcome(0, kind, "").is_finding)
+    n_findings = sum(n for kind, n in kinds.items() if Outcome(0, kind, "").is_finding)
+    print(f"{kinds.total():,} mutations in {time.perf_counter() - began:.0f} s, {n_findings} findings")
+    return n_findings
 
 
 def make_cases(folder: Path) -> list[Case]:
