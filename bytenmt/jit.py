@@ -39,6 +39,9 @@ COUNTING: dict[str, Any] = {
     name: True for name in BORROWING
 }  # explicit, since a callee inherits its caller's options
 
+# Of functions that compiled code alone calls.
+INNER: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 _CACHED_ONLY = ContextVar("cached_kernels_only", default=False)
 
@@ -83,12 +86,34 @@ def njit_any_order(function: Function) -> Function:
     return _kept(numba.njit(nogil=True, fastmath={"reassoc", "contract"})(function), function)
 
 
-def uncompiled(function: Function, stand_ins: Mapping[Any, Callable[..., Any]]) -> Function:
-    """Return a compiled function as plain Python, with all compiled functions that it calls.
+def compiled(function: Function) -> Function:
+    """Compile a function that only compiled code calls: entry points for Python and C, a third of all
+    compilation, are left out. It makes no arrays, see BORROWING."""
+    return cast(Function, numba.njit(**INNER, **BORROWING)(function))
 
-    stand_ins: replacements of functions that have no Python source.
+
+def allocating(function: Function) -> Function:
+    """compiled, for a function that makes arrays, or is given some by one that does."""
+    return cast(Function, numba.njit(**INNER, **COUNTING)(function))
+
+
+def inlined(function: Function) -> Function:
+    """compiled, but written out where it is called: a call hands over the arrays of whole records number by
+    number, which for a row would take longer than what it does."""
+    return cast(Function, numba.njit(forceinline=True, **INNER, **BORROWING)(function))
+
+
+def inlined_allocating(function: Function) -> Function:
+    """inlined, for a function that makes arrays."""
+    return cast(Function, numba.njit(forceinline=True, **INNER, **COUNTING)(function))
+
+
+def as_python(function: Function, stand_ins: Mapping[Any, Callable[..., Any]] | None = None) -> Function:
+    """Return a compiled function as the Python that it was compiled from, and all that it calls likewise.
+
+    stand_ins: called in place of functions that have no Python, or too slow one.
     """
-    made = {id(compiled): instead for compiled, instead in stand_ins.items()}
+    made = {id(compiled): instead for compiled, instead in (stand_ins or {}).items()}
 
     def python(value: Any) -> Any:
         source = getattr(value, "py_func", None)

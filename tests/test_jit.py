@@ -393,6 +393,14 @@ def test_the_kernels_depend_on_few_files() -> None:
     outside = {name for name in files if not name.startswith("decoding/cpu/")}
     assert len(files) <= 32, sorted(files)
     assert outside == {
+        "decoding/constraints/state.py",
+        "decoding/constraints/state_machine.py",
+        "decoding/search/beam_search.py",
+        "decoding/search/candidates.py",
+        "decoding/search/drafting.py",
+        "decoding/search/ngram_blocking.py",
+        "decoding/search/sampling.py",
+        "decoding/search/state.py",
         "jit.py",
         "kernel_constants.py",
         "program/instructions.py",
@@ -509,13 +517,13 @@ def without_python(x: int) -> int:
     raise AssertionError
 
 
-def test_uncompiled_is_python_all_the_way_down() -> None:
-    """What a function calls is uncompiled too, and what stands for another function is called instead; the
+def test_as_python_is_python_all_the_way_down() -> None:
+    """What a function calls is Python, too, and what stands for another function is called instead; the
     compiled function is what it was."""
     compiled = jit.njit(outer)
-    plain = jit.uncompiled(compiled, {without_python: lambda x: 10 * x})
+    plain = jit.as_python(compiled, {without_python: lambda x: 10 * x})
     before = len(inner.signatures)  # type: ignore[attr-defined]
     assert plain(2) == 2 + FACTOR + 20
     assert len(inner.signatures) == before and not compiled.signatures  # type: ignore[attr-defined]
     assert outer.__globals__["inner"] is inner
-    assert jit.uncompiled(compiled, {inner: lambda x: 0, without_python: lambda x: 1})(2) == 1
+    assert jit.as_python(compiled, {inner: lambda x: 0, without_python: lambda x: 1})(2) == 1

@@ -7,7 +7,7 @@ runs come from.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bytenmt.decoding.cpu.compilation import Compilation
     from bytenmt.decoding.cpu.packing import PackedModel
     from bytenmt.decoding.cpu.session import Run
+    from bytenmt.decoding.search.host_search import SearchStep
 
 MOST_THREADS = 2  # of the numba engine unless told otherwise: more than that wait for the memory
 FEW = 16  # sentences side by side until the engine is compiled
@@ -153,7 +154,25 @@ def _meanwhile(now: Made, later: Made, ready: Callable[[], bool]) -> Made:
     return Made(maker, lambda: meanwhile.MeanwhileReader(now.reader(), later.reader, ready), attention)
 
 
-def in_pytorch(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec) -> Made:
+def _search_step(reporter: Reporter) -> SearchStep:
+    """Return a step of the search for an engine in PyTorch: compiled, or as Python while a child compiles."""
+    from bytenmt.decoding.cpu.compilation import Compilation, smallest_model
+    from bytenmt.decoding.cpu.compiled_search import compiled_search_step
+    from bytenmt.decoding.search.host_search import SearchStep, python_search_step
+
+    compilation = Compilation(smallest_model(), True, reporter=reporter)
+    compiled = compiled_search_step()
+    if compilation.done():
+        return compiled
+    as_python = python_search_step(compiled.dtype)
+
+    def step(*inputs: Any) -> None:
+        (compiled if compilation.done() else as_python).run(*inputs)
+
+    return SearchStep(step, compiled.dtype)
+
+
+def in_pytorch(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter) -> Made:
     """Models on their device: a graph computes in bf16 unless told otherwise, plain PyTorch in fp32."""
     import torch
 
@@ -185,6 +204,7 @@ def in_pytorch(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec) -> 
     def reader() -> TorchReader:
         return TorchReader(read_exactly(), device)
 
+    search = cache(lambda: _search_step(reporter))
     if spec.engine == "torch":
         from bytenmt.decoding.pytorch.engine import TorchEngine
 
@@ -192,7 +212,14 @@ def in_pytorch(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec) -> 
         row_bytes = sum(state_bytes(one.config.model) for _, one in read) if on_cpu else 0
         return Made(
             lambda options, speculation: partial(
-                sized, TorchEngine, row_bytes, models, options, device=device, speculation=speculation
+                sized,
+                TorchEngine,
+                row_bytes,
+                models,
+                options,
+                device=device,
+                speculation=speculation,
+                search=search(),
             ),
             reader,
             attention,
@@ -201,7 +228,7 @@ def in_pytorch(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec) -> 
 
     return Made(
         lambda options, speculation: partial(
-            CudaGraphEngine, models, options, device=device, speculation=speculation
+            CudaGraphEngine, models, options, device=device, speculation=speculation, search=search()
         ),
         reader,
         attention,

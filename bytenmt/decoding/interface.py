@@ -11,7 +11,7 @@ from os.path import commonprefix
 from typing import NamedTuple, Protocol
 
 from bytenmt.config import bounds
-from bytenmt.decoding.constraints.constraint import NOTHING, Constraint
+from bytenmt.decoding.constraints.constraint import NO_CONSTRAINT, Constraint
 from bytenmt.decoding.constraints.span_tracker import SpanTracker
 from bytenmt.decoding.names import AUTO as AUTO
 from bytenmt.decoding.names import DEVICES as DEVICES
@@ -76,14 +76,14 @@ class Request(NamedTuple):
     source: valid UTF-8 without EOS, None for a model without a source. limit: bytes of output at most, EOS
     not counted. prefix: valid UTF-8 that the output begins with, at most `limit` bytes, a line end only
     where Options.endless; its log-probability is part of the hypothesis'. number: tells its draws from
-    those of other requests. constraint: what the output owes; heeded where Options.tracker is there.
+    those of other requests. constraint: what the output must hold; heeded where Options.tracker is there.
     """
 
     source: bytes | None
     limit: int
     prefix: bytes = b""
     number: int = 0
-    constraint: Constraint = NOTHING
+    constraint: Constraint = NO_CONSTRAINT
 
 
 class Hypothesis(NamedTuple):
@@ -124,8 +124,8 @@ class Engine(Protocol):
         ...
 
     def advance(self, n_steps: int) -> None:
-        """n steps of all sentences that are not done; with drafts n passes, or as many as probably give n
-        bytes. Does not wait for the device."""
+        """Carry out n steps of all sentences that are not done; with drafts n passes, or as many as probably
+        give n bytes."""
         ...
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:

@@ -102,7 +102,7 @@ def load_runs(
     if chosen.engine == "numba":
         made = compiled(read, chosen, reporter, at_once and spec.engine == AUTO)
     else:
-        made = in_pytorch(read, chosen)
+        made = in_pytorch(read, chosen, reporter)
     maker = _drafting(made.maker, speculation, reporter)
     return Runtime(maker, source, limit, runs, chosen, made)
 

@@ -1,6 +1,6 @@
-"""Beam search in PyTorch and on the CPU engine, held against what shares nothing with them: every text there
-is, a search in plain lists, and what must be true of any result. Then faults are planted in both, to see each
-caught.
+"""Beam search held against what shares nothing with it: every text there is, a search in plain lists, and
+what must be true of any result; compiled, and as the Python that it was compiled from. Then faults are
+planted, to see each caught.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from interpreted_search import InterpretedEngine
 from made_up import (
     Distribution,
     FakeDecoder,
@@ -26,31 +25,35 @@ from made_up import (
 )
 from rotation import rotated
 
+from bytenmt.decoding.cpu.compiled_search import compiled_search_step
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
-from bytenmt.decoding.pytorch import beam_search, candidates
-from bytenmt.decoding.pytorch.beams import Finished
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
+from bytenmt.decoding.search import beam_search
+from bytenmt.decoding.search.host_search import SearchStep, python_search_step
+from bytenmt.decoding.search.state import SearchState
+from bytenmt.jit import as_python
 from bytenmt.utf8 import EOS
 
 Models = Sequence[Sequence[Distribution]]  # of each model one distribution a sentence
 Make = Callable[[Models, Options], Engine]
 
 
-def pytorch(models: Models, options: Options) -> Engine:
-    return TorchEngine([FakeDecoder(list(model)) for model in models], options, 3, torch.device("cpu"))
+def uncompiled(models: Models, options: Options, step: SearchStep | None = None) -> Engine:
+    decoders = [FakeDecoder(list(model)) for model in models]
+    return TorchEngine(decoders, options, 3, torch.device("cpu"), search=step)
 
 
-def cpu(models: Models, options: Options) -> Engine:
-    return InterpretedEngine(models, options, 3)
+def compiled(models: Models, options: Options) -> Engine:
+    return uncompiled(models, options, compiled_search_step())
 
 
-ENGINES: dict[str, Make] = {"pytorch": pytorch, "cpu": cpu}
-each_engine = pytest.mark.parametrize("make", ENGINES.values(), ids=ENGINES)
+FORMS: dict[str, Make] = {"compiled": compiled, "python": uncompiled}
+each_form = pytest.mark.parametrize("make", FORMS.values(), ids=FORMS)
 
 
 def float32(log_p: Distribution) -> Distribution:
-    """Numbers that the CPU engine does not round."""
+    """Numbers that the compiled search does not round."""
     return lambda prefix: log_p(prefix).astype(np.float32).astype(np.float64)
 
 
@@ -121,7 +124,7 @@ def check_sound(make: Make, beam: int, seed: int = 0) -> None:
 CASES = [(1, 0.0, 1, b""), (1, 0.6, 5, b"a"), (1, 1.0, 3, b""), (2, 1.0, 4, "é".encode()), (3, 2.0, 2, b"")]
 
 
-@each_engine
+@each_form
 @pytest.mark.parametrize(
     ("n_models", "length_penalty", "n_best", "prefix", "seed"),
     [(*case, seed) for case, seed in rotated(CASES, range(3), 1)],
@@ -133,7 +136,7 @@ def test_a_wide_beam_finds_the_best_of_all(
 
 
 @pytest.mark.slow
-@each_engine
+@each_form
 @pytest.mark.parametrize(
     ("beam", "how"), rotated([2, 3, 5, 12], [(0.6, 1), (1.0, 1), (1.4, 3), (0.6, 3), (1.0, 3), (1.4, 1)], 2)
 )
@@ -142,7 +145,7 @@ def test_no_beam_is_below_greedy_on_a_confident_model(make: Make, beam: int, how
     check_never_below_greedy(make, beam, length_penalty, n_best)
 
 
-@each_engine
+@each_form
 @given(seed=st.integers(0, 10_000), limit=st.integers(0, 12), end=st.sampled_from([-3.0, 5.0, 8.0]))
 def test_beam_1_is_greedy_search(make: Make, seed: int, limit: int, end: float) -> None:
     """It takes the likeliest byte and ends where that is the end, whatever else would score better."""
@@ -152,7 +155,7 @@ def test_beam_1_is_greedy_search(make: Make, seed: int, limit: int, end: float) 
     assert found.text == text and found.log_probability == pytest.approx(total, abs=1e-6)
 
 
-@each_engine
+@each_form
 @pytest.mark.parametrize("beam", [2, 4, 7])
 def test_hypotheses_are_sound(make: Make, beam: int) -> None:
     check_sound(make, beam)
@@ -161,7 +164,7 @@ def test_hypotheses_are_sound(make: Make, beam: int) -> None:
 PREFIXES = [b"", b"a", "é".encode(), "a한".encode()]
 
 
-@each_engine
+@each_form
 @given(
     seed=st.integers(0, 10_000),
     limit=st.integers(0, 9),
@@ -194,7 +197,7 @@ def test_it_is_the_search_in_plain_lists(
         assert h.log_probability == pytest.approx(total, abs=1e-6)
 
 
-# ---- faults, planted in both
+# ---- planted faults
 
 
 def caught(check: Callable[..., None], make: Make, *arguments: Any) -> None:
@@ -203,84 +206,54 @@ def caught(check: Callable[..., None], make: Make, *arguments: Any) -> None:
         check(make, *arguments)
 
 
-def planted(plant: Callable[[Any], None]) -> Make:
-    """A CPU engine with a fault in its search."""
-    return lambda models, options: InterpretedEngine(models, options, 3, plant)
+def with_fault(monkeypatch: pytest.MonkeyPatch, name: str, fault: Callable[[Any], Any]) -> Make:
+    """Return an engine whose search has another function of that name. fault: makes it of the right one."""
+    right = as_python(getattr(beam_search, name))
+    monkeypatch.setattr(beam_search, name, fault(right))
+    step = python_search_step()
+    return lambda models, options: uncompiled(models, options, step)
 
 
 def test_stopping_when_as_many_have_ended_as_there_are_beams_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """SPEC: a confident model's early ends fill the list before the answer ends."""
+    """A confident model's early ends fill the list before the answer ends."""
 
-    def too_early(best: Any, finished: Any, n_bytes: Any, limit: Any, options: Options) -> Any:
-        reachable = best / (limit + 1).double() ** options.length_penalty
-        return (finished.score[:, -1] > -torch.inf) | (reachable <= finished.score[:, options.n_best - 1])
-
-    def plant(module: Any) -> None:
-        is_over = module.search_is_over
-        module.search_is_over = lambda search, rules, place, best: (
-            search.n_finished[place] >= rules.beam or is_over(search, rules, place, best)
+    def too_early(right: Any) -> Any:
+        return lambda search, params, slot, best: (
+            search.n_finished[slot] >= params.beam or right(search, params, slot, best)
         )
 
-    caught(check_never_below_greedy, planted(plant), 3, 1.0, 1)
-    monkeypatch.setattr(candidates, "search_is_over", too_early)
-    caught(check_never_below_greedy, pytorch, 3, 1.0, 1)
+    caught(check_never_below_greedy, with_fault(monkeypatch, "search_is_over", too_early), 3, 1.0, 1)
 
 
 def test_a_dropped_length_penalty_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hypotheses ranked by their log-probability alone."""
 
-    def plant(module: Any) -> None:
-        finish = module.finish
-        module.finish = lambda search, rules, *rest: finish(search, rules._replace(length_penalty=0.0), *rest)
+    def dropped(right: Any) -> Any:
+        return lambda search, params, *rest: right(search, params._replace(length_penalty=0.0), *rest)
 
-    caught(check_exhaustive, planted(plant), 1, 2.0, 3, b"")
-    ended = Finished.ended
-    monkeypatch.setattr(
-        Finished,
-        "ended",
-        lambda total, step, beam, options: ended(total, step, beam, Options(length_penalty=0.0)),
-    )
-    caught(check_exhaustive, pytorch, 1, 2.0, 3, b"")
+    caught(check_exhaustive, with_fault(monkeypatch, "finish", dropped), 1, 2.0, 3, b"")
 
 
 def test_finished_rows_that_are_not_reordered_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hypothesis that remembers its rank, not the beam from which it came."""
 
-    def plant(module: Any) -> None:
-        finish = module.finish
-        module.finish = lambda search, rules, place, total, beam: finish(
-            search, rules, place, total, int(search.n_finished[place]) % rules.beam
+    def by_rank(right: Any) -> Any:
+        return lambda search, params, slot, ranking, total, beam: right(
+            search, params, slot, ranking, total, int(search.n_finished[slot]) % params.beam
         )
 
-    caught(check_sound, planted(plant), 4)
-    ended = Finished.ended
-    monkeypatch.setattr(
-        Finished,
-        "ended",
-        lambda total, step, beam, options: ended(
-            total, step, torch.arange(beam.shape[1]).expand_as(beam), options
-        ),
-    )
-    caught(check_sound, pytorch, 4)
+    caught(check_sound, with_fault(monkeypatch, "finish", by_rank), 4)
 
 
 def test_beams_that_all_begin_alive_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are equal: every hypothesis stands there once for each beam."""
+    begin = SearchState.begin
 
-    class AllAlive(InterpretedEngine):
-        def admit(self, requests: list[Request]) -> list[int]:
-            handles = super().admit(requests)
-            self._search.score[[self._handles[handle] for handle in handles]] = 0.0
-            return handles
+    def all_alive(self: SearchState, slot: int, *rest: Any, **named: Any) -> None:
+        begin(self, slot, *rest, **named)
+        self.score[slot] = 0.0
 
-    caught(check_sound, lambda models, options: AllAlive(models, options, 3), 4)
-    begin = beam_search.Search.begin
-
-    def all_alive(self: Any, requests: Any, history: int = 0) -> Any:
-        beams = begin(self, requests, history)
-        return beams._replace(score=torch.zeros_like(beams.score))
-
-    monkeypatch.setattr(beam_search.Search, "begin", all_alive)
-    caught(check_sound, pytorch, 4)
+    monkeypatch.setattr(SearchState, "begin", all_alive)
+    caught(check_sound, uncompiled, 4)

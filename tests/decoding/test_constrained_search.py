@@ -1,4 +1,4 @@
-"""The search under constraints: both engines' searches over made-up distributions, and random models."""
+"""The search under constraints, compiled and as Python: over made-up distributions, and random models."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections import Counter
 from itertools import product
 from typing import Any
 
+import naive_constraints
 import numpy as np
 import pytest
 import torch
 from cpu_engines import model, packed
 from hypothesis import given
 from hypothesis import strategies as st
-from interpreted_search import InterpretedEngine
 from made_up import Distribution, FakeDecoder, everything, few_bytes, random_distribution
 from rotation import rotated
 
@@ -21,13 +21,15 @@ from bytenmt.decoding.constraints.constraint import Constraint
 from bytenmt.decoding.constraints.glossary import Glossary, Term
 from bytenmt.decoding.constraints.rules import LIMIT, UNMET, Rules
 from bytenmt.decoding.constraints.span_tracker import SpanTracker
+from bytenmt.decoding.cpu.compiled_search import compiled_search_step
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.uncompiled import run_in_numpy
 from bytenmt.decoding.interface import Hypothesis, Options, Request
-from bytenmt.decoding.pytorch.candidates import shared_order
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
+from bytenmt.decoding.search.candidates import share_width
+from bytenmt.jit import as_python
 from bytenmt.spans.grammar import CLASSES
 from bytenmt.speculative.table import CHAIN, Speculation, empty
 from tools.verify.spans import mixture, naive_spans
@@ -74,6 +76,11 @@ def numbered(requests: list[Request]) -> list[Request]:
     return [request._replace(source=b"%d" % i) for i, request in enumerate(requests)]
 
 
+def compiled(made: list[Distribution], how: Options, capacity: int) -> TorchEngine:
+    """An engine whose search is compiled; without that it is Python."""
+    return TorchEngine([FakeDecoder(made)], how, capacity, CPU, search=compiled_search_step())
+
+
 def run(engine: Any, requests: list[Request]) -> list[list[Hypothesis]]:
     found = dict(decode(engine, requests))
     return [found[i] for i in range(len(requests))]
@@ -86,7 +93,7 @@ def check_kept(requests: list[Request], found: list[list[Hypothesis]], rules: Ru
             assert len(one.text) <= request.limit
             assert one.text.startswith(request.prefix)
             assert UNMET not in rules.flags(request, one.text), (request, one.text)
-            for sign in b"" if request.prefix else request.constraint.shut:
+            for sign in b"" if request.prefix else request.constraint.reserved_bytes:
                 assert one.text.count(sign) == (request.source or b"").count(sign), (request, one.text)
 
 
@@ -101,8 +108,7 @@ def test_whatever_the_model_thinks_all_is_kept_and_the_searches_agree(search: st
     requests, made = some_requests(36), distributions(36)
     found = run(TorchEngine([FakeDecoder(made)], options(search), 100, CPU), numbered(requests))
     check_kept(requests, found)
-    with np.errstate(over="ignore"):  # of uint64, which compiled code does not tell of
-        other = run(InterpretedEngine([made], options(search), 100), numbered(requests))
+    other = run(compiled(made, options(search), 100), numbered(requests))
     assert [[one.text for one in of] for of in other] == [[one.text for one in of] for of in found]
 
 
@@ -115,8 +121,7 @@ def test_hostile_lines_lose_nothing_in_silence(search: str) -> None:
     requests = [rules.asked(Request(line.encode(), len(line.encode()) + 60)) for line in lines]
     made = [few_bytes(i, b'<>{}%$@/:.5a s="', end=-1.0, floor=-9.0) for i in range(len(lines))]
     found = run(TorchEngine([FakeDecoder(made)], options(search, rules.tracker), 24, CPU), numbered(requests))
-    with np.errstate(over="ignore"):
-        other = run(InterpretedEngine([made], options(search, rules.tracker), 24), numbered(requests))
+    other = run(compiled(made, options(search, rules.tracker), 24), numbered(requests))
     assert [[one.text for one in of] for of in other] == [[one.text for one in of] for of in found]
     n_unmet = 0
     for line, request, hypotheses in zip(lines, requests, found, strict=True):
@@ -138,7 +143,7 @@ def test_fed_in_turns_and_by_a_graph_it_is_the_same() -> None:
         for engine in (
             TorchEngine([FakeDecoder(made)], options(search), 3, CPU),
             CudaGraphEngine([FakeDecoder(made)], options(search), 3, CPU, capture=lambda step: step),
-            InterpretedEngine([made], options(search), 5),
+            compiled(made, options(search), 5),
         ):
             assert [[one.text for one in of] for of in run(engine, numbered(requests))] == [
                 [one.text for one in of] for of in expected
@@ -237,8 +242,7 @@ def test_what_begins_like_a_span_to_keep_and_is_a_span_itself_is_written_on(sear
         made = [few_bytes(9 * seed + i, b"356.1, bc0", end=-2.0, floor=-9.0) for i in range(len(sources))]
         asked, how = numbered(requests), options(search, rules.tracker)
         check_kept(requests, run(TorchEngine([FakeDecoder(made)], how, 9, CPU), asked), rules)
-        with np.errstate(over="ignore"):
-            check_kept(requests, run(InterpretedEngine([made], how, 9), asked), rules)
+        check_kept(requests, run(compiled(made, how, 9), asked), rules)
 
 
 def test_the_rest_is_written_out_in_order_and_the_limit_yields() -> None:
@@ -302,7 +306,7 @@ def test_a_prefix_may_leave_a_span_open(prefix: str) -> None:
     made = distributions(3)
     for search in ("greedy", "beam"):
         found = run(TorchEngine([FakeDecoder(made)], options(search), 9, CPU), numbered(requests))
-        other = run(InterpretedEngine([made], options(search), 9), numbered(requests))
+        other = run(compiled(made, options(search), 9), numbered(requests))
         assert [[one.text for one in of] for of in other] == [[one.text for one in of] for of in found]
         for hypotheses in found[:2]:
             assert all(part in hypotheses[0].text for part in (b"<b>", b"{x}", b"http://a.b", b"</b>", b"5"))
@@ -320,9 +324,17 @@ def test_contradictions_lose_nothing() -> None:
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=4, max_size=12))
 def test_the_width_is_shared_among_the_banks(candidates: list[tuple[int, int]]) -> None:
     """The best of each number of constraints, then the second best of each, and so on."""
-    left = torch.tensor([[bank for bank, _ in candidates]])
-    total = torch.tensor([[-float(score) for _, score in candidates]], dtype=torch.float64)
-    found = shared_order(total, left, 4)[0].tolist()
+    n = len(candidates)
+    by_bank = [[i for i, (b, _) in enumerate(candidates) if b == bank] for bank in range(4)]
+    best, index = np.full((4, n), -np.inf), np.zeros((4, n), np.int64)
+    for bank, members in enumerate(by_bank):
+        members.sort(key=lambda i: candidates[i][1])
+        best[bank, : len(members)] = [-float(candidates[i][1]) for i in members]
+        index[bank, : len(members)] = members
+    ranking, number = np.zeros(4), np.zeros(4, np.int64)
+    share = as_python(share_width)
+    n_found = share(best[:, :4], index[:, :4], np.minimum([*map(len, by_bank)], 4), ranking, number, 0)
+    found = number[:n_found].tolist()
     ranks = {}
     for i, (bank, score) in enumerate(candidates):
         before = [(s, j) for j, (b, s) in enumerate(candidates) if b == bank and (s, j) < (score, i)]
@@ -407,7 +419,6 @@ def test_what_is_owed_comes_where_the_text_would_end() -> None:
     assert rules.flags(asked, text) == ()
 
 
-@pytest.mark.parametrize("engine", [TorchEngine, InterpretedEngine])
 @pytest.mark.parametrize("search", ["greedy", "beam"])
 @pytest.mark.parametrize(
     ("text", "whole"),
@@ -419,9 +430,7 @@ def test_what_is_owed_comes_where_the_text_would_end() -> None:
         ("", "Eimer {x}"),
     ],
 )
-def test_what_is_owed_at_the_end_stands_behind_a_blank(
-    engine: Any, search: str, text: str, whole: str
-) -> None:
+def test_what_is_owed_at_the_end_stands_behind_a_blank(search: str, text: str, whole: str) -> None:
     """But tags do not, and none comes where one is there already."""
     rules = Rules(("placeholders", "tags"), glossary=Glossary.of([Term("bucket", ("Eimer",), ())]))
     source = b"<b>bucket</b> {x}" if "<" in text else b"bucket {x}"
@@ -429,9 +438,7 @@ def test_what_is_owed_at_the_end_stands_behind_a_blank(
     how, made = options(search, rules.tracker), [sure_of(text.encode(), 0.999)]
     asked = numbered([request, rules.asked(Request(b"<br>", 60))])
     both = [*made, *made]
-    searched = TorchEngine([FakeDecoder(both)], how, 2, CPU) if engine is TorchEngine else None
-    with np.errstate(over="ignore"):
-        found, tagged = run(searched or InterpretedEngine([both], how, 2), asked)
+    found, tagged = run(TorchEngine([FakeDecoder(both)], how, 2, CPU), asked)
     assert found[0].text.decode() == whole
     assert "<b>" in text or tagged[0].text.decode() == f"{text}<br>"
 
@@ -452,8 +459,7 @@ def test_greedy_search_takes_what_is_owed_where_it_is_nearly_the_best() -> None:
     assert greedily(rules, b"{x}", nearly(0.05)).startswith(b"aaaaaaaaa {x}")
 
 
-@pytest.mark.parametrize("engine", [TorchEngine, InterpretedEngine])
-def test_a_term_that_is_begun_too_early_does_not_win(engine: Any) -> None:
+def test_a_term_that_is_begun_too_early_does_not_win() -> None:
     """Its first byte is nearly as likely at the beginning, and the rest of it is not: the text in which it
     stands where it belongs is better, by its log-probability, than the one that begins with it."""
     rules = Rules((), glossary=Glossary.of([Term("x", ("Dok",), ())]))
@@ -470,9 +476,7 @@ def test_a_term_that_is_begun_too_early_does_not_win(engine: Any) -> None:
 
     request = rules.asked(Request(b"x", 40))
     searched = Options(beam=4, n_best=4, tracker=rules.tracker)
-    made = [FakeDecoder([log_p])] if engine is TorchEngine else [[log_p]]
-    last = (CPU,) if engine is TorchEngine else ()
-    (found,) = run(engine(made, searched, 1, *last), numbered([request]))
+    (found,) = run(TorchEngine([FakeDecoder([log_p])], searched, 1, CPU), numbered([request]))
     assert found[0].text == text and all(b"Dok" in one.text for one in found)
     assert found[0].score == found[0].log_probability / (len(text) + 1)
 
@@ -487,3 +491,36 @@ def test_beams_do_not_go_on_to_put_off_what_is_owed() -> None:
     check_kept([request], [found], rules)
     assert found[0].text.startswith(b"well") and len(found[0].text) < 24
     assert found[0].score > found[0].log_probability / (len(found[0].text) + 1)
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+@given(
+    seed=st.integers(0, 10_000),
+    source=st.sampled_from([b"y", b"yy,y", b"y;yyy", b"yy yy,y", b";"]),
+    limit=st.integers(0, 14),
+    end=st.sampled_from([-3.0, 0.0, 3.0]),
+    beam=st.integers(1, 4),
+    length_penalty=st.sampled_from([0.0, 1.0]),
+)
+def test_it_is_the_constrained_search_in_plain_lists(
+    is_compiled: bool, seed: int, source: bytes, limit: int, end: float, beam: int, length_penalty: float
+) -> None:
+    """A search of strings, which shares no code with the package, finds the same texts and scores."""
+    rules = Rules((), ("y+",))
+    full = few_bytes(seed, naive_constraints.ALPHABET, end=end)
+
+    def log_p(prefix: bytes) -> np.ndarray:
+        return full(prefix).astype(np.float32).astype(np.float64)
+
+    request = rules.asked(Request(source, limit))
+    how = Options(beam=beam, length_penalty=length_penalty, tracker=rules.tracker)
+    form = compiled_search_step() if is_compiled else None
+    (found,) = run(TorchEngine([FakeDecoder([log_p])], how, 1, CPU, search=form), numbered([request]))
+    if beam == 1:
+        text, total = naive_constraints.naive_greedy(log_p, source, request.limit)
+    else:
+        text, total, score = naive_constraints.naive_beam(log_p, source, request.limit, beam, length_penalty)[
+            0
+        ]
+        assert found[0].score == pytest.approx(score, abs=1e-5)
+    assert found[0].text == text and found[0].log_probability == pytest.approx(total, abs=1e-5)

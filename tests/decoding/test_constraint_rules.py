@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bytenmt.decoding.constraints.glossary import LONGEST_TEXT, Glossary, Term
 from bytenmt.decoding.constraints.nesting import ANYWHERE, ROOT, Place, places
 from bytenmt.decoding.constraints.rules import LIMIT, UNMET, Rules
-from bytenmt.decoding.constraints.words import ban_of
+from bytenmt.decoding.constraints.words import ban_automaton
 from bytenmt.decoding.interface import Request
 from bytenmt.decoding.pieces import cut
 from bytenmt.errors import DataError, SettingError
@@ -136,7 +136,7 @@ def test_a_line_that_is_none_is_told(tmp_path: Path, line: bytes) -> None:
     st.text(st.sampled_from("ab 가é_"), max_size=12),
 )
 def test_what_is_forbidden_is_found_as_a_word(forbidden: list[str], text: str) -> None:
-    ban, state = ban_of(tuple(one.encode() for one in forbidden)), 0
+    ban, state = ban_automaton(tuple(one.encode() for one in forbidden)), 0
     for byte in (*text.encode(), EOS):
         state = int(ban[state, byte])
         if state < 0:
@@ -167,7 +167,7 @@ def test_terms_and_spans_do_not_overlap() -> None:
 def test_what_the_prefix_has_is_not_owed_again() -> None:
     rules = Rules(("placeholders", "tags"))
     asked = rules.asked(Request(b"<b>{x}</b> {y}", 2, b"<b>{y} "))
-    assert [item.owed for item in asked.constraint.items] == [False, True, True, False]
+    assert [item.pending for item in asked.constraint.items] == [False, True, True, False]
     assert asked.constraint.inside == 0
     assert asked.limit == len("<b>{y} ") + len("{x}") + 1 + len("</b>") + 1 + 2
     assert rules.flags(asked, b"<b>{y} {x}</b>") == (LIMIT,)
@@ -177,8 +177,8 @@ def test_signs_that_stand_in_spans_alone() -> None:
     """They begin no more than is owed; what a text has free besides it may have."""
     rules = Rules(("tags", "placeholders"))
     for source, shut in ((b"<b>x</b>", b"<"), (b"a <b>x</b> < {y}", b"{"), (b"a < b", b""), (b"{ {x}", b"")):
-        assert rules.constraint(source).shut == shut
-    assert Rules(("tags",)).constraint(b"<b>x</b> {y}").shut == b"<"
+        assert rules.constraint(source).reserved_bytes == shut
+    assert Rules(("tags",)).constraint(b"<b>x</b> {y}").reserved_bytes == b"<"
 
 
 def test_flags() -> None:

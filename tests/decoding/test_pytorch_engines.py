@@ -19,11 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bytenmt.architectures.tensor_tree import concatenate, map_tensors, place, select, tensors
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
-from bytenmt.decoding.pytorch import cuda_graph
-from bytenmt.decoding.pytorch.beam_search import Search
 from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaCapture, CudaGraphEngine
-from bytenmt.decoding.pytorch.drafter import Drafter
-from bytenmt.decoding.pytorch.engine import TorchEngine, begin, step, width_of
+from bytenmt.decoding.pytorch.engine import TorchEngine
+from bytenmt.decoding.pytorch.forward import Inputs, begin, forward
 from bytenmt.decoding.scheduler import decode
 from bytenmt.speculative.table import Speculation, empty
 
@@ -156,9 +154,8 @@ def test_a_longer_source_comes_while_others_run(name: str, options: Options) -> 
     )
 
 
-def test_a_longer_output_takes_longer_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_longer_output_takes_longer_buffers() -> None:
     """While sentences run that began in the shorter ones."""
-    monkeypatch.setattr(cuda_graph, "HISTORY", 8)
     model, options = peaky("bytenet"), Options(beam=2, no_repeat_ngram_size=2)
     requests = requests_for([7, 3, 5, 6, 4], [7, 6, 30, 9, 50])
     engine = CudaGraphEngine([model], options, 2, CPU, rehearsed)
@@ -191,15 +188,16 @@ def test_captured_buffers_never_move(name: str, options: Options, drafts: Specul
     engine = CudaGraphEngine([peaky(name)], options, 3, CPU, lambda step: step, drafts)
     waiting = invariants.some_requests([7, 3, 5, 9, 2], [9] * 5)
     engine.admit(waiting[:2])
-    before = engine._running()  # alive, so that nothing else can take its memory
-    kept = [(part.data_ptr(), part.shape, part.stride()) for part in tensors(before)]
+    before = engine._plans[64]  # alive, so that nothing else can take its memory
+    kept = [(part.data_ptr(), part.shape, part.stride()) for part in tensors(before[:3])]
     engine.advance(3)
     engine.admit(waiting[2:3])
     engine.advance(100)
     assert len(engine.finished()) == 3
     engine.admit(waiting[3:])
     engine.advance(2)
-    assert [(part.data_ptr(), part.shape, part.stride()) for part in tensors(engine._running())] == kept
+    now = engine._plans[64][:3]
+    assert [(part.data_ptr(), part.shape, part.stride()) for part in tensors(now)] == kept
 
 
 class OnDevice(TorchDispatchMode):
@@ -219,34 +217,38 @@ class OnDevice(TorchDispatchMode):
     ("name", "options", "source"),
     list(zip(WITH_SOURCE, cycle(MANY_OPTIONS), cycle([None, b"some bytes"]), strict=False)),
 )
-def test_a_step_does_not_touch_the_host(name: str, options: Options, source: bytes | None) -> None:
+def test_a_pass_does_not_touch_the_host(name: str, options: Options, source: bytes | None) -> None:
     """On a device without data any look at a number fails, and a tensor made on the host is seen."""
-    model = invariants.make(name).bfloat16()
-    requests = [Request(source, 20, b"ab"), Request(source, 10)]
-    check_on_device(model, options, requests, None)
+    check_on_device(name, options, source, 0)
 
 
 @pytest.mark.parametrize("source", [None, b"some bytes"])
 @pytest.mark.parametrize(("name", "options"), DRAFTED)
-def test_a_pass_does_not_touch_the_host(name: str, options: Options, source: bytes | None) -> None:
-    requests = [Request(source, 20, b"ab"), Request(source, 10)]
-    drafter = Drafter(speculation(), 3, torch.device("meta"))
-    check_on_device(invariants.make(name).bfloat16(), options, requests, drafter)
-
-
-def check_on_device(
-    model: AnyModel, options: Options, requests: list[Request], drafter: Drafter | None
+def test_a_pass_with_drafts_does_not_touch_the_host(
+    name: str, options: Options, source: bytes | None
 ) -> None:
-    meta = torch.device("meta")
+    check_on_device(name, options, source, 3)
+
+
+def check_on_device(name: str, options: Options, source: bytes | None, width: int) -> None:
+    meta, model = torch.device("meta"), invariants.make(name).bfloat16()
+    requests = [Request(source, 20), Request(source, 10)]
     with torch.no_grad():
-        one = begin([model], Search(options, CPU), requests, drafted=width_of(drafter))
-        one = map_tensors(lambda part: part.to(meta), one)
-        model, choice = model.to(meta), Search(options, meta)
-        running = one._replace(model_states=one.model_states * 2)
+        states = map_tensors(
+            lambda part: part.to(meta), begin([model], requests, options.beam, width, CPU) * 2
+        )
+        models, columns = [model.to(meta)] * 2, 1 + width if width else options.beam
+        inputs = Inputs(
+            torch.zeros(2, columns, dtype=torch.uint8, device=meta),
+            torch.zeros(2, options.beam, dtype=torch.int64, device=meta),
+            torch.zeros(2, dtype=torch.int64, device=meta),
+        )
         with OnDevice():
             for _ in range(2):
-                running = step([model, model], choice, running, drafter)
-    assert [part.shape for part in tensors(running.beams)] == [part.shape for part in tensors(one.beams)]
+                log_p, after = forward(models, states, inputs, options, width > 0)
+                assert log_p.shape == (2, columns, 256)
+                assert [part.shape for part in tensors(after)] == [part.shape for part in tensors(states)]
+                states = after
 
 
 def test_what_touches_the_host_is_seen() -> None:
@@ -387,13 +389,12 @@ def test_rings_stay_while_beams_reorder(name: str) -> None:
     """Between admissions no step copies or moves a ring."""
     engine = TorchEngine([peaky(name)], Options(beam=4), 3, CPU)
     engine.admit(invariants.some_requests([7, 3, 5], [14, 9, 11]))
-    assert engine._running is not None
-    rings = engine._running.model_states[0].state.rings
+    rings = engine._states[0].state.rings
     addresses, moved = [ring.data_ptr() for ring in rings], 0
     for _ in range(9):
         engine.advance(1)
-        moved += int((engine._running.beams.parent != torch.arange(4)).sum())
-        assert [ring.data_ptr() for ring in engine._running.model_states[0].state.rings] == addresses
+        moved += int((engine._search.state.parent != np.arange(4)).sum())
+        assert [ring.data_ptr() for ring in engine._states[0].state.rings] == addresses
     assert moved > 5
 
 

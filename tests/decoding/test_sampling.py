@@ -1,6 +1,8 @@
-"""Sampling and the repetition guard: against the same written with NumPy integers and plain lists."""
+"""Sampling and n-gram blocking: against the same written with NumPy integers and plain lists."""
 
 from __future__ import annotations
+
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,16 +13,26 @@ from made_up import Distribution, FakeDecoder, few_bytes, followers, random_dist
 from reference_draw import naive_draw, naive_text, naive_uniform
 from rotation import rotated
 
-import bytenmt.decoding.pytorch.sampling
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
-from bytenmt.decoding.pytorch.ngram_blocking import Guard, banned
-from bytenmt.decoding.pytorch.sampling import draw, kept, signed, uniform
 from bytenmt.decoding.scheduler import decode
+from bytenmt.decoding.search.host_search import STAND_INS
+from bytenmt.decoding.search.ngram_blocking import block_ngrams
+from bytenmt.decoding.search.sampling import draw_byte, uniform
+from bytenmt.decoding.search.state import SearchParams
+from bytenmt.jit import as_python
 from bytenmt.splitmix import draw_key, mixed
-from bytenmt.utf8 import ACCEPT, EOS, UTF8_NEXT
+from bytenmt.utf8 import ACCEPT, UTF8_NEXT
 
 CPU = torch.device("cpu")
+# The draw as Python, and as the NumPy that takes its place where nothing is compiled.
+DRAWS = [as_python(draw_byte), STAND_INS[draw_byte]]
+draw_uniform = as_python(uniform)
+
+
+def uniform_of(key: int, step: int) -> float:
+    with np.errstate(over="ignore"):  # of uint64
+        return float(draw_uniform(np.uint64(key % 2**64), step))
 
 
 # ---- the hash
@@ -33,9 +45,8 @@ CPU = torch.device("cpu")
     step=st.integers(0, 100_000),
 )
 def test_uniform_numbers_are_splitmix64s(seed: int, number: int, text: int, step: int) -> None:
-    """int64 with its wrap-around and arithmetic shifts gives what uint64 gives."""
-    key = torch.tensor([signed(draw_key(seed, number, text))])
-    found = float(uniform(key, torch.tensor([step])))
+    """The search's hash is the generator's."""
+    found = uniform_of(draw_key(seed, number, text), step)
     assert found == naive_uniform(seed, number, text, step)
 
 
@@ -46,15 +57,15 @@ def test_splitmix64_as_published() -> None:
     golden = 0x9E3779B97F4A7C15
     for k, number in enumerate(published):
         state = (k * golden) % 2**64
-        found = uniform(torch.tensor([state - 2**64 if state >> 63 else state]), torch.tensor([0]))
-        assert float(found) == (number >> 40) / 2**24
+        assert uniform_of(state, 0) == (number >> 40) / 2**24
         assert mixed(state) == number
 
 
 def test_uniform_numbers_are_uniform() -> None:
     """Mean, variance, and no correlation along steps, texts and requests."""
-    keys = torch.tensor([[signed(draw_key(5, number, text)) for text in range(8)] for number in range(500)])
-    u = torch.stack([uniform(keys, torch.full_like(keys, step)) for step in range(50)])
+    keys = [[draw_key(5, number, text) for text in range(4)] for number in range(200)]
+    drawn = [[[uniform_of(key, step) for key in row] for row in keys] for step in range(40)]
+    u = torch.tensor(drawn, dtype=torch.float64)
     assert float(u.min()) >= 0 and float(u.max()) < 1
     n = u.numel()
     assert abs(float(u.mean()) - 0.5) < 5 * (1 / 12 / n) ** 0.5
@@ -100,11 +111,9 @@ def test_bytes_are_drawn_with_their_probabilities(options: Options, seed: int) -
     log_p[np.random.default_rng(seed).random(256) < 0.5] = -np.inf
     expected = n * probabilities(log_p, options)
     found = np.zeros(256, np.int64)
-    rows = torch.from_numpy(log_p).expand(1, 5000, 256)
-    keys = torch.tensor([[signed(draw_key(seed, 0, text)) for text in range(5000)]])
-    for step in range(n // 5000):
-        drawn = draw(rows, keys, torch.tensor([step]), options)
-        found += np.bincount(drawn.flatten().numpy(), minlength=256)
+    allowed, params, draw = log_p > -np.inf, SearchParams.from_options(options), DRAWS[1]
+    for share in np.random.default_rng(seed + 5).random(n):
+        found[draw(log_p, allowed, params, share)] += 1
     assert not found[expected == 0].any(), "a byte that was cut away"
     usual = expected > 20
     squared = ((found - expected)[usual] ** 2 / expected[usual]).sum()
@@ -116,34 +125,28 @@ def test_bytes_are_drawn_with_their_probabilities(options: Options, seed: int) -
 def test_a_draw_is_the_naive_one(seed: int, options: Options, step: int) -> None:
     """The first byte, in their order, at which the running sum exceeds its share of the total."""
     log_p = random_distribution(seed, peak=2.0, grain=0.5)(b"")
-    for text in range(5):
-        key = torch.tensor([[signed(draw_key(seed, 3, text))]])
-        found = int(draw(torch.from_numpy(log_p)[None, None], key, torch.tensor([step]), options))
+    params = SearchParams.from_options(options)
+    for text, draw in product(range(5), DRAWS):
         u = naive_uniform(seed, 3, text, step)
-        assert found == naive_draw(log_p, u, options)
+        assert draw(log_p, log_p > -np.inf, params, u) == naive_draw(log_p, u, options)
 
 
 @pytest.mark.parametrize(("u", "drawn"), [(0.0, 40), (1 - 2**-24, 42)])
-def test_the_ends_of_the_range_draw_what_may_come(
-    u: float, drawn: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_ends_of_the_range_draw_what_may_come(u: float, drawn: int) -> None:
     """Never a byte without probability, at the lowest number nor at the highest."""
-    monkeypatch.setattr(
-        bytenmt.decoding.pytorch.sampling, "uniform", lambda key, step: torch.full(key.shape, u).double()
-    )
-    log_p = torch.full((1, 1, 256), -torch.inf)
-    log_p[0, 0, 40:43] = 0.0
-    assert (
-        int(draw(log_p, torch.zeros(1, 1, dtype=torch.int64), torch.zeros(1), Options(sample=True))) == drawn
-    )
+    log_p = np.full(256, -np.inf)
+    log_p[40:43] = 0.0
+    for draw in DRAWS:
+        assert draw(log_p, log_p > -np.inf, SearchParams.from_options(Options(sample=True)), u) == drawn
 
 
 def test_equal_bytes_are_kept_in_their_order() -> None:
     """Of equal probabilities the lower byte is kept, and top_p keeps as few as reach it."""
-    flat = torch.zeros(1, 1, 256, dtype=torch.float64)
-    assert kept(flat, 5, 1.0)[0, 0].nonzero().flatten().tolist() == [0, 1, 2, 3, 4]
-    assert kept(flat, 0, 0.5)[0, 0].nonzero().flatten().tolist() == list(range(128))
-    assert kept(flat, 10, 0.21)[0, 0].nonzero().flatten().tolist() == [0, 1, 2]
+    flat, allowed = np.zeros(256), np.ones(256, np.bool_)
+    for (top_k, top_p, n), draw in product([(5, 1.0, 5), (0, 0.5, 128), (10, 0.21, 3)], DRAWS):
+        params = SearchParams.from_options(Options(sample=True, top_k=top_k, top_p=top_p))
+        drawn = {draw(flat, allowed, params, share) for share in np.arange(0, 1, 1 / 512)}
+        assert drawn == set(range(n))
 
 
 # ---- whole texts
@@ -210,29 +213,21 @@ def test_a_sample_depends_on_its_number_and_seed_alone() -> None:
     assert not {h.text for some in other for h in some} & {h.text for some in found for h in some}
 
 
-# ---- the guard
+# ---- n-gram blocking
 
 
 @settings(max_examples=100)
 @given(text=st.text(st.sampled_from("ab é한환👍👎"), max_size=25), n=st.integers(1, 5), cut=st.integers(0, 3))
-def test_banned_bytes_are_those_that_repeat(text: str, n: int, cut: int) -> None:
-    """Over random texts, whole or broken off inside a character."""
+def test_blocked_bytes_are_those_that_repeat(text: str, n: int, cut: int) -> None:
+    """Over random texts, whole or broken off inside a character; but bytes that are required."""
     data = text.encode()
     data = data[: max(0, len(data) - cut)]
-    guard = Guard.begin(1, 60 * 2, 2)
-    right = 0
-    for at, byte in enumerate(data):
-        # the text wanders from beam to beam, beside one that goes wrong at every byte
-        before, right = right, at % 3 % 2
-        taken = torch.tensor([[0x40 + at % 3] * 2], dtype=torch.uint8)
-        taken[0, right] = byte
-        guard = guard.go_on(taken, torch.full((1, 2), before), torch.full((1, 1, 2), at))
     state = ACCEPT
     for byte in data:
         state = int(UTF8_NEXT[state, byte])
-    within = torch.tensor([[state != ACCEPT] * 2])
-    completes = torch.from_numpy(UTF8_NEXT[state] == ACCEPT)
-    completes[EOS] = False
-    found = banned(guard, torch.tensor([len(data)]), within, n)[0] & completes
-    expected = [repeats(data, byte, n) for byte in range(256)]
-    assert found[right].tolist() == expected
+    params = SearchParams.from_options(Options(no_repeat_ngram_size=n))
+    expected = np.array([repeats(data, byte, n) for byte in range(256)])
+    for required in (np.zeros(256, np.bool_), np.arange(256) % 2 == 0):
+        allowed = np.ones(256, np.bool_)
+        as_python(block_ngrams)(np.frombuffer(data, np.uint8), params, state, allowed, required)
+        assert (allowed == ~(expected & ~required)).all()

@@ -12,19 +12,17 @@ import pytest
 import torch
 from invariants import CONVOLUTIONAL, VARIANTS, WITH_SOURCE, AnyModel
 from made_up import may_follow
-from torch import Tensor
 
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch import cuda_graph
 from bytenmt.decoding.pytorch import engine as torch_engine
-from bytenmt.decoding.pytorch.beam_search import Search
-from bytenmt.decoding.pytorch.beams import Beams
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
-from bytenmt.decoding.pytorch.drafter import WIDTHS, Drafter, Sources, best_width, seconds
+from bytenmt.decoding.pytorch.draft_width import WIDTHS, best_width, seconds
 from bytenmt.decoding.pytorch.engine import TorchEngine
-from bytenmt.decoding.pytorch.sampling import signed
 from bytenmt.decoding.scheduler import decode
-from bytenmt.ngram_hash import START, hash_ngram, word_of
+from bytenmt.decoding.search.host_search import HostSearch
+from bytenmt.decoding.search.state import RUNNING
+from bytenmt.ngram_hash import hash_ngram, word_of
 from bytenmt.speculative import table as draft
 from bytenmt.speculative.table import CHAIN, ORDERS, Speculation, Table
 from bytenmt.splitmix import draw_key
@@ -116,90 +114,6 @@ def random_table(texts: Sequence[bytes], seed: int, slots: int = 1 << 12) -> Tab
     return table
 
 
-def words_and_sources(seed: int) -> tuple[list[bytes], list[bytes]]:
-    """Texts over few bytes, with sources that repeat them."""
-    generator = np.random.default_rng(seed)
-    letters = np.frombuffer(b"\0ab\xc3\xa9", np.uint8)
-
-    def text(n: int) -> bytes:
-        return letters[generator.integers(0, len(letters), n)].tobytes()
-
-    texts = [text(int(generator.integers(0, 20))) for _ in range(60)]
-    sources = [
-        text(int(generator.integers(0, 6))) + t[-10:] + text(int(generator.integers(0, 9))) for t in texts
-    ]
-    return texts, sources
-
-
-def told(texts: Sequence[bytes], sources: Sequence[bytes] | None) -> tuple[Beams, list[Request]]:
-    """Sentences that have chosen these texts."""
-    requests = [Request(None if sources is None else sources[i], 30, number=i) for i in range(len(texts))]
-    beams = Search(GREEDY, CPU).begin(requests)
-    for i, text in enumerate(texts):
-        beams.step[i] = len(text)
-        beams.history.byte[i, : len(text), 0] = torch.tensor(list(text), dtype=torch.uint8)
-    return beams, requests
-
-
-@pytest.mark.parametrize("slots", [1, 2, 64, 1 << 9, 1 << 12])
-@pytest.mark.parametrize("source", [True, False])
-def test_the_device_drafts_what_the_table_says(slots: int, source: bool) -> None:
-    """Every byte of every draft, of the table's and of the source's."""
-    n_own = n_copied = 0
-    for seed in range(4):
-        texts, sources = words_and_sources(seed)
-        table = random_table(texts[:30], seed, slots)
-        beams, requests = told(texts, sources if source else None)
-        drafter = Drafter(Speculation(table), CHAIN, CPU)
-        found = drafter(beams, Sources.of(requests, CPU)).tolist()
-        for text, request, drafted in zip(texts, requests, found, strict=True):
-            expected = table.draft(word_of(text), request.source)
-            assert bytes(drafted[: len(expected.text)]) == expected.text
-            own = table.continued(word_of(text))
-            n_own += bool(expected.text) and expected == own
-            n_copied += expected != own
-    if slots > 64:
-        assert n_own > 5 and (n_copied > 5) == source, "the test means nothing unless both kinds come"
-
-
-def test_words_of_texts() -> None:
-    """The last 8 bytes behind as many BOS as it takes, as they stand in int64."""
-    texts = [b"", b"a", b"abcdefgh", "ab 한국어 é".encode()]
-    beams, _ = told(texts, None)
-    found = Drafter(Speculation(draft.empty()), 3, CPU).words(beams)[:, 0].tolist()
-    assert [word % 2**64 for word in found] == [word_of(text) for text in texts]
-    assert found[0] % 2**64 == START == int.from_bytes(bytes([BOS]) * 8, "big")
-
-
-def test_what_is_copied_is_the_sources_alone() -> None:
-    """The last of the longest matches; never a padding, though a text may be full of zeros."""
-    table = draft.empty()
-    table.copy[1:] = 9
-    sources = [b"xay xab", b"", b"\0\0\0\0ab", b"aaaa", b"z" * 30]
-    texts = [b"..xa", b"", b"\0" * 9, b"aaaaaaaaaaaa", b"ab"]
-    beams, requests = told(texts, sources)
-    drafter = Drafter(Speculation(table), CHAIN, CPU)
-    packed = Sources.of(requests, CPU)
-    assert isinstance(packed, Sources)
-    copied, worth = drafter.copied(drafter.words(beams), packed)
-    drafts = [int(word) % 2**64 for word in copied[:, 0]]
-    expected = [table.copied(word_of(t), s).text for t, s in zip(texts, sources, strict=True)]
-    assert expected == [b"b", b"", b"ab", b"a", b""]
-    assert worth[:, 0].tolist() == [9 * len(text) for text in expected]
-    for word, text in zip(drafts, expected, strict=True):
-        assert word.to_bytes(8, "little")[: len(text)] == text
-
-
-@pytest.mark.parametrize(("worth", "expected"), [(89, b"t"), (90, b"t"), (91, b"b")])
-def test_a_tie_is_the_tables(worth: int, expected: bytes) -> None:
-    """The source's is taken where it is worth more."""
-    table = table_of({word_of(b"..xa").to_bytes(8, "big"): (b"t", [90])})
-    table.copy[2, 0] = worth
-    beams, requests = told([b"..xa"], [b"xab"])
-    found = Drafter(Speculation(table), 1, CPU)(beams, Sources.of(requests, CPU))
-    assert bytes(found[0].tolist()) == expected == table.draft(word_of(b"..xa"), b"xab").text
-
-
 # ---- the same bytes as without drafts
 
 
@@ -240,9 +154,8 @@ def rehearsed(step: Callable[[], None]) -> Callable[[], None]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), list(zip(CONVOLUTIONAL, cycle(MANY_OPTIONS), strict=False)))
-def test_drafts_change_nothing_at_fixed_places(name: str, options: Options, monkeypatch: Any) -> None:
+def test_drafts_change_nothing_at_fixed_places(name: str, options: Options) -> None:
     """With a longer source and a longer output that come while others run."""
-    monkeypatch.setattr(cuda_graph, "HISTORY", 16)
     model, requests = peaky(name), some_requests(name)
     expected = one_each(TorchEngine([model], options, 6, CPU), requests)
     speculation = Speculation(random_table([h.text for h in expected], seed=3), 5)
@@ -268,14 +181,12 @@ def test_a_sentence_has_its_own_source(fixed: bool) -> None:
         ended += [handle for handle, _ in engine.finished()]
     assert ended == [handles[0], handles[2]], "the test means nothing unless one goes on between two"
     handles += engine.admit(requests[3:])
-    sources = engine._running().sources if fixed else engine._running.sources
-    for which in (1, 3):
-        own = Sources.of([requests[which]], CPU)
-        assert isinstance(own, Sources)
-        row = engine._handles.index(handles[which])
-        for part, expected in zip(sources, own, strict=True):
-            assert torch.equal(part[row, : expected.shape[1]], expected[0])
-        assert not sources.left[row, own.left.shape[1] :].any()
+    state = engine._search.state
+    running = sorted(
+        state.source[slot, : state.n_source[slot]].tobytes()
+        for slot in np.flatnonzero(state.state == RUNNING)
+    )
+    assert running == sorted(requests[which].source or b"" for which in (1, 3))
 
 
 # ---- drafts made to harm
@@ -285,15 +196,16 @@ class Oracle:
     """Drafts by what the text will be: `spoil` makes them of the bytes that come, EOS last, and the step."""
 
     def __init__(self, texts: Sequence[bytes], spoil: Callable[[bytes, int], bytes]) -> None:
-        self.texts = {signed(draw_key(0, i, 0)): text + bytes([EOS]) for i, text in enumerate(texts)}
+        self.texts = {draw_key(0, i, 0): text + bytes([EOS]) for i, text in enumerate(texts)}
         self.spoil = spoil
 
-    def __call__(self, drafter: Drafter, beams: Beams, sources: Any) -> Tensor:
-        rows = []
-        for key, step in zip(beams.key[:, 0].tolist(), beams.step.tolist(), strict=True):
-            coming = self.texts.get(key, b"")[step:]
-            rows.append(list(self.spoil(coming, step).ljust(drafter.width, b"\x80")[: drafter.width]))
-        return torch.tensor(rows)
+    def __call__(self, search: HostSearch) -> None:
+        state, width = search.state, search.drafts.most
+        for slot in np.flatnonzero(state.state == RUNNING):
+            step = int(state.step[slot])
+            coming = self.texts[int(state.draw_keys[slot, 0])][step:]
+            draft = self.spoil(coming, step).ljust(width, b"\x80")[:width]
+            state.drafted[slot, :width], state.n_drafted[slot] = list(draft), width
 
 
 HARM: dict[str, Callable[[bytes, int], bytes]] = {
@@ -315,7 +227,7 @@ def test_no_draft_can_harm(harm: str, name: str, monkeypatch: pytest.MonkeyPatch
     model, requests = peaky(name), some_requests(name)
     expected = one_each(TorchEngine([model], GREEDY, 6, CPU), requests)
     oracle = Oracle([h.text for h in expected], HARM[harm])
-    monkeypatch.setattr(Drafter, "__call__", lambda *args: oracle(*args))
+    monkeypatch.setattr(HostSearch, "draft_bytes", lambda self: oracle(self))
     for m in (2, 8):
         found = one_each(TorchEngine([model], GREEDY, 4, CPU, Speculation(draft.empty(), m)), requests)
         assert_same(found, expected)
@@ -335,7 +247,7 @@ def test_drafts_near_the_limit(limit: int, monkeypatch: pytest.MonkeyPatch) -> N
     expected = one_each(TorchEngine([model], options, 6, CPU), requests)
     for spoil in (lambda coming, step: coming[:-1] + "한국어".encode(), HARM["right"], HARM["ends"]):
         oracle = Oracle([h.text for h in expected], spoil)
-        monkeypatch.setattr(Drafter, "__call__", lambda *args, oracle=oracle: oracle(*args))
+        monkeypatch.setattr(HostSearch, "draft_bytes", lambda self, oracle=oracle: oracle(self))
         found = one_each(TorchEngine([model], options, 6, CPU, Speculation(draft.empty(), 8)), requests)
         assert_same(found, expected)
         assert all(len(h.text) <= limit for h in found)
@@ -395,7 +307,7 @@ def test_the_width_that_pays_between_disturbances() -> None:
 
 def test_a_pass_between_two_ticks_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a process' CPU time is limited: a price of 0 has no yield."""
-    monkeypatch.setattr("bytenmt.decoding.pytorch.drafter.process_time", lambda: 7.0)
+    monkeypatch.setattr("bytenmt.decoding.pytorch.draft_width.process_time", lambda: 7.0)
     accepted = np.array([0.9] * 8, np.float32)
     assert best_width(accepted, lambda m: seconds(lambda: None, CPU)) == 8
 
@@ -435,7 +347,7 @@ def test_a_price_is_measured_once(
     assert_same(found, expected)
     asked = n_measured
     assert_same(one_each(engine, requests), expected)
-    assert n_measured == asked and torch_engine.width_of(engine._drafter) == width
+    assert n_measured == asked and engine._width == width
     assert all((h.passes > 0) == (width > 0) for h in found)
 
 
@@ -476,15 +388,17 @@ def test_a_pass_counts_for_the_bytes_that_it_promises() -> None:
     """So that sentences that are done leave as soon as they do without drafts."""
     table = draft.empty()
     table.accepted[:] = 0.5
-    drafter = Drafter(Speculation(table), 4, CPU)
-    assert [torch_engine.n_passes(drafter, n) for n in (0, 1, 3, 4, 8, 9)] == [0, 1, 1, 2, 3, 3]
-    assert torch_engine.n_passes(None, 8) == 8
+    speculation = Speculation(table)
+    assert [torch_engine.n_passes(speculation, 4, n) for n in (0, 1, 3, 4, 8, 9)] == [0, 1, 1, 2, 3, 3]
+    assert torch_engine.n_passes(None, 0, 8) == torch_engine.n_passes(speculation, 0, 8) == 8
 
 
 @pytest.mark.parametrize("options", [Options(beam=2), Options(no_repeat_ngram_size=3)])
 @pytest.mark.parametrize("make_engine", ENGINES)
-def test_no_drafts_for_beams_nor_a_guard(make_engine: Callable[..., Engine], options: Options) -> None:
-    with pytest.raises(ValueError, match="one beam and no repetition guard"):
+def test_no_drafts_for_beams_nor_n_gram_blocking(
+    make_engine: Callable[..., Engine], options: Options
+) -> None:
+    with pytest.raises(ValueError, match="one beam and no n-gram blocking"):
         make_engine([peaky("bytenet")], options, 2, CPU, Speculation(draft.empty()))
 
 

@@ -13,15 +13,15 @@ from rotation import rotated
 
 from bytenmt.decoding.cpu import engine as numba_cpu
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.search.drafter import (
+from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.search.drafting import (
     AS_MANY_AS_PAY,
-    Drafter,
+    DraftParams,
     draft_all,
     may_pay,
     take_what_pays,
 )
-from bytenmt.decoding.cpu.search.slots import RUNNING, SearchState
-from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.search.state import RUNNING, SearchState
 from bytenmt.ngram_hash import hash_ngram, word_of
 from bytenmt.speculative.lookup import matched
 from bytenmt.speculative.table import CHAIN, ORDERS, Speculation, Table, empty, tag_of
@@ -123,19 +123,19 @@ def test_what_is_drafted_is_what_the_table_says() -> None:
     table = table_of(lines[:20], slots=1 << 9)
     table.reach[:] = np.sort(np.random.default_rng(0).integers(0, 256, table.reach.shape))[:, ::-1]
     table.copy[1:] = np.sort(np.random.default_rng(1).integers(0, 256, (8, CHAIN)))[:, ::-1]
-    drafter = Drafter.of(Speculation(table, CHAIN), 9)
-    search = SearchState.make(1, 1, 1, length=400, prefix=0, source=400, n_rows=9)
+    drafts = DraftParams.from_speculation(Speculation(table, CHAIN), 9)
+    search = SearchState.allocate(1, 1, 1, length=400, prefix=0, source=400, n_rows=9)
     seen, draft = set(), from_python(draft_all)
     for line, source in product(lines, (b"", lines[3], lines[25])):
         at = draw.randrange(len(line))
         search.begin(0, 300, b"", [0], False, source)
         search.step[0] = at
-        search.chosen[0, :at, 0] = list(line[:at])
-        draft(search, drafter)
+        search.history_byte[0, :at, 0] = list(line[:at])
+        draft(search, drafts)
         expected = table.draft(word_of(line[:at]), source)
         n = int(search.n_drafted[0])
         assert search.drafted[0, :n].tobytes() == expected.text
-        assert np.allclose(search.chance[0, :n] * 255, expected.reach)
+        assert np.allclose(search.draft_chance[0, :n] * 255, expected.reach)
         copied, own = table.copied(word_of(line[:at]), source), table.continued(word_of(line[:at]))
         seen.add((expected == copied, expected == own))
     assert {(True, False), (False, True)} <= seen
@@ -157,36 +157,38 @@ def test_so_many_drafted_bytes_are_read_as_give_the_most_bytes_a_second() -> Non
     """Against all ways to take the first few drafted bytes of each of three sentences."""
     draw, take = np.random.default_rng(5), from_python(take_what_pays)
     for trial in range(40):
-        search = SearchState.make(3, 1, 1, 100, 0, n_rows=3 + 3 * CHAIN)
+        search = SearchState.allocate(3, 1, 1, 100, 0, n_rows=3 + 3 * CHAIN)
         search.state[:] = RUNNING
         search.n_drafted[:] = draw.integers(0, 6, 3)
-        search.chance[:] = np.sort(draw.uniform(0.03, 1, (3, CHAIN)), axis=1)[:, ::-1]
-        drafter = Drafter.of(Speculation(empty()), len(search.rows))
-        drafter.price[:] = 1 + np.cumsum(draw.uniform(0, 0.3 if trial % 2 else 1.5, len(drafter.price)))
+        search.draft_chance[:] = np.sort(draw.uniform(0.03, 1, (3, CHAIN)), axis=1)[:, ::-1]
+        drafts = DraftParams.from_speculation(Speculation(empty()), len(search.rows))
+        drafts.price[:] = 1 + np.cumsum(draw.uniform(0, 0.3 if trial % 2 else 1.5, len(drafts.price)))
         candidates = search.n_drafted.tolist()
 
-        def rate(counts: tuple[int, ...], search: SearchState = search, drafter: Drafter = drafter) -> float:
-            expected = sum(search.chance[i, :n].sum() for i, n in enumerate(counts))
-            return float((3 + expected) / drafter.price[3 + sum(counts)])
+        def rate(
+            counts: tuple[int, ...], search: SearchState = search, drafts: DraftParams = drafts
+        ) -> float:
+            expected = sum(search.draft_chance[i, :n].sum() for i, n in enumerate(counts))
+            return float((3 + expected) / drafts.price[3 + sum(counts)])
 
         best = max(product(*(range(n + 1) for n in candidates)), key=rate)
-        take(search, drafter, 3, len(search.rows) - 3)
+        take(search, drafts, 3, len(search.rows) - 3)
         assert abs(rate(tuple(search.n_drafted.tolist())) - rate(best)) < 1e-12
 
 
 def test_where_a_row_costs_as_much_as_any_nothing_is_tried() -> None:
-    search = SearchState.make(2, 1, 1, 100, 0, n_rows=18)
-    search.state[:], search.n_drafted[:], search.chance[:] = RUNNING, CHAIN, 0.95
-    drafter = Drafter.of(Speculation(empty()), 18)
-    assert drafter.most == AS_MANY_AS_PAY
-    drafter.price[:] = np.arange(19)
-    from_python(take_what_pays)(search, drafter, 2, 16)
+    search = SearchState.allocate(2, 1, 1, 100, 0, n_rows=18)
+    search.state[:], search.n_drafted[:], search.draft_chance[:] = RUNNING, CHAIN, 0.95
+    drafts = DraftParams.from_speculation(Speculation(empty()), 18)
+    assert drafts.most == AS_MANY_AS_PAY
+    drafts.price[:] = np.arange(19)
+    from_python(take_what_pays)(search, drafts, 2, 16)
     assert search.n_drafted.tolist() == [0, 0]
     pays = from_python(may_pay)
-    assert not pays(drafter, 2, 16)
-    drafter.price[12:] = 11.0  # a wide pass for little more
-    assert pays(drafter, 2, 16)
-    assert not pays(drafter, 2, 9)
+    assert not pays(drafts, 2, 16)
+    drafts.price[12:] = 11.0  # a wide pass for little more
+    assert pays(drafts, 2, 16)
+    assert not pays(drafts, 2, 9)
 
 
 def test_prices_are_measured_again_when_the_engine_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,9 +198,9 @@ def test_prices_are_measured_again_when_the_engine_is_idle(monkeypatch: pytest.M
     table = drafting([hypotheses[0].text for hypotheses in expected], "right")
     engine = NumbaEngine([one], Options(), 2, speculation=Speculation(table))
     for _ in range(3):
-        engine._drafter.price[:] = 0
+        engine._batch.drafts.price[:] = 0
         assert plainly(run(engine, requests)) == expected
-        assert (np.diff(engine._drafter.price) >= 0).all() and engine._drafter.price[1] > 0
+        assert (np.diff(engine._batch.drafts.price) >= 0).all() and engine._batch.drafts.price[1] > 0
 
 
 def test_beams_and_recurrent_models_are_refused() -> None:

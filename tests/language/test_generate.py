@@ -130,6 +130,6 @@ def test_an_end_before_the_limit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
     """Planted: EOS is allowed between characters, as in a line."""
     early = allowed_bytes(True)
     early[:, ACCEPT, EOS] = True
-    monkeypatch.setattr("bytenmt.decoding.pytorch.beam_search.allowed_bytes", lambda endless: early)
+    monkeypatch.setattr("bytenmt.decoding.search.state.allowed_bytes", lambda endless: early)
     with pytest.raises(AssertionError):
         test_text_is_valid_and_fills_its_limit(n_bytes=40, seed=0)

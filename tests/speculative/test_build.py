@@ -220,7 +220,7 @@ def test_a_run_without_a_table_is_as_ever(place: Path) -> None:
     )
     for loaded, options, speculates, most in made:
         engine: Any = loaded.maker(options)(1)
-        assert (engine._speculates, engine._drafter.most) == (speculates, most)
+        assert (engine._batch._has_drafts, engine._batch.drafts.most) == (speculates, most)
     accepted(f"translate -m bare -i in {SHORT}")
     assert "draft" not in accepted("info bare").partition("[train]")[0]
     lines = (place / "in").read_text().splitlines()

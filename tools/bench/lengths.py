@@ -17,7 +17,8 @@ import torch
 
 from bytenmt.architectures.tensor_tree import tensors
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.pytorch.engine import TorchEngine, source_tensors
+from bytenmt.decoding.pytorch.engine import TorchEngine
+from bytenmt.decoding.pytorch.forward import source_tensors
 from bytenmt.utf8 import BOS
 from tools.bench.records import Record
 from tools.bench.steps import BENCH, Case, Steps, endless, make_engine, requests, seconds
@@ -68,8 +69,7 @@ def state_bytes(engine: Any) -> int:
     the text.
     """
     if type(engine) is TorchEngine:
-        assert engine._running is not None
-        return sum(part.nbytes for part in tensors(engine._running.model_states))
+        return sum(part.nbytes for part in tensors(engine._states))
     assert type(engine) is NumbaEngine
     (model,) = engine._models
     return sum(part.nbytes for part in (model._hidden, model._past, model._ancestors, model._memory))

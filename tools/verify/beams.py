@@ -20,6 +20,7 @@ from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.interface import Engine, EngineSpec, Hypothesis, Options, Request
 from bytenmt.decoding.loading import load_runs
 from bytenmt.decoding.scheduler import decode
+from bytenmt.decoding.search.state import DONE
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.storage.weights import StoredWeights, read_run, restored
 from tools.bench.records import Record
@@ -45,9 +46,10 @@ class Counting(NumbaEngine):
 
     n_steps = 0
 
-    def _hypotheses(self, place: int) -> list[Hypothesis]:
-        self.n_steps += int(self._search.step[place])
-        return super()._hypotheses(place)
+    def finished(self) -> list[tuple[int, list[Hypothesis]]]:
+        state = self._batch.state
+        self.n_steps += int(state.step[state.state == DONE].sum())
+        return super().finished()
 
 
 def searched(engine: Engine, asked: Sequence[Request]) -> Searched:

@@ -44,7 +44,7 @@ from bytenmt.data.device import pick_device
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.interface import Engine, EngineSpec, Hypothesis, Options, Request
 from bytenmt.decoding.loading import Runtime, load_runs
-from bytenmt.decoding.pytorch.engine import source_tensors
+from bytenmt.decoding.pytorch.forward import source_tensors
 from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.scores import text_scores
@@ -157,7 +157,7 @@ def logit_difference(
         steps = []
         while not engine.finished():
             engine.advance(1)
-            steps.append(engine._search.logits[0, 0].copy())
+            steps.append(engine._batch.state.logits[0, 0].copy())
         own = np.stack(steps)[: len(expected.text) + 1]  # what follows the text is the engine's own
         theirs, true = (logits(one, request, expected.text).numpy() for one in (model, exact))
         apart, size = np.abs(own - theirs), np.abs(true)

@@ -6,8 +6,9 @@
     python tools/verify/oracles.py times FOLDER LABEL      start times and rates, never compared
 
 `record` trains small models of all architectures, stores them and all inputs in FOLDER, and writes what the
-package computes from them to FOLDER/outputs.json. `compare` computes the same from the stored models and
-inputs. Both need a few minutes on one core and the same machine: other vector instructions round otherwise.
+package computes from them to FOLDER/SECTION.json; sections that are recorded already are left alone.
+`compare` computes the same from the stored models and inputs. Both need a few minutes on one core, and the
+same machine: other vector instructions round otherwise.
 
 Rules of the comparison: outputs of the CPU engine (compiled and its NumPy fallback), trainings, epoch plans
 and documents must be identical, numbers to the last bit. Of the PyTorch engine texts must be identical, and
@@ -297,7 +298,7 @@ def reading_outputs(folder: Path, engine: str) -> Iterator[tuple[str, Output]]:
         given = sources if model.source else None
         read = runtime.reader().texts(given, [text + b"\xff" for text in texts])
         yield f"{engine} | {name} | scores", [[one.log_p.tolist(), one.rank.tolist()] for one in read]
-        for number, attention in enumerate(runtime.attention()):
+        for number, attention in enumerate(runtime.attention() if model.source else ()):
             layers = attention.layers(list(zip(sources, texts, strict=True)))
             weights = [{str(layer): part.tolist() for layer, part in one.items()} for one in layers]
             yield f"{engine} | {name} | alignment {number}", weights
@@ -318,20 +319,28 @@ def command_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
     jsonl = ["--format", "jsonl", "--with-source", "--character-bits", "--max-len-b", "20", *fixed]
     for name in ("bahdanau", "convs2s"):
         out = run_command("translate", models / name, "-i", inputs / "lines", *jsonl, "--beam-size", "3")
-        yield f"command | {name} | translate", out.splitlines()
+        yield f"command | {name} | translate", without_times(out)
     line = run_command("translate", SHIPPED, "-i", inputs / "sentences", *jsonl, "--keep", "tags,numbers")
-    yield "command | shipped | translate", line.splitlines()
+    yield "command | shipped | translate", without_times(line)
     score = ["score", models / "luong", "--src", inputs / "valid.en", "--tgt", inputs / "valid.de"]
     yield "command | luong | score", run_command(*score, "--threads", "1").splitlines()
-    predict = ["predict", models / "convs2s-text", inputs / "valid.de", "--per-byte", "--no-reference"]
+    predict = ["predict", "-m", models / "convs2s-text", inputs / "valid.de", "--per-byte", "--no-reference"]
     yield "command | convs2s-text | predict", run_command(*predict, "--threads", "1").splitlines()
+
+
+def without_times(lines: str) -> list[Output]:
+    """Return JSON lines as objects without what differs from run to run."""
+    return [
+        {key: value for key, value in json.loads(line).items() if key != "seconds"}
+        for line in lines.splitlines()
+    ]
 
 
 def document_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
     """Translate a document of every format."""
     files = sorted(path for path in (folder / "inputs" / "documents").iterdir())
     for path in files:
-        output = folder / "scratch" / path.name
+        output = scratch_folder(folder) / path.name
         output.parent.mkdir(exist_ok=True)
         options = ["--engine", "numba", "--threads", "1", "--max-len-a", "1", "--max-len-b", "10"]
         options += ["--pair", "en-fr"] if path.suffix in (".tmx", ".xliff", ".po", ".html") else []
@@ -344,6 +353,11 @@ def document_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
 
 
 # ------------------------------------------------------------------------------- Trainings and plans
+
+
+def scratch_folder(folder: Path) -> Path:
+    """Return the folder for files of this process."""
+    return folder / f"scratch-{os.getpid()}"
 
 
 def digest(arrays: Sequence[Any]) -> str:
@@ -372,7 +386,7 @@ def run_digest(run: Path) -> dict[str, str]:
 
 def training_outputs(folder: Path) -> Iterator[tuple[str, Output]]:
     """Train small models; and resume trainings that the recording commit has interrupted."""
-    scratch, inputs = folder / "scratch", folder / "inputs"
+    scratch, inputs = scratch_folder(folder), folder / "inputs"
     for name, model in MODELS.items():
         metrics = train(scratch / name, inputs, model, UPDATES["trainings"])
         bits = [record["train_bits_per_byte"] for record in metrics if "train_bits_per_byte" in record]
@@ -422,39 +436,39 @@ SECTIONS: dict[str, Section] = {
 }
 
 
-def compute(folder: Path, sections: Sequence[str]) -> dict[str, Output]:
-    """Return all outputs by their names, as they come back from JSON."""
-    shutil.rmtree(folder / "scratch", ignore_errors=True)
-    (folder / "scratch").mkdir()
-    outputs: dict[str, Output] = {}
-    for section in sections:
-        begin = time.perf_counter()
-        outputs.update(SECTIONS[section](folder))
-        print(f"{section}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
-    shutil.rmtree(folder / "scratch")
+def compute(folder: Path, section: str) -> dict[str, Output]:
+    """Return the outputs of a section by their names, as they come back from JSON."""
+    shutil.rmtree(scratch_folder(folder), ignore_errors=True)
+    scratch_folder(folder).mkdir()
+    begin = time.perf_counter()
+    outputs = dict(SECTIONS[section](folder))
+    print(f"{section}: {len(outputs)} outputs, {time.perf_counter() - begin:.0f} s", flush=True)
+    shutil.rmtree(scratch_folder(folder))
     return dict(json.loads(json.dumps(outputs)))
 
 
 def record(folder: Path, sections: Sequence[str]) -> None:
-    """Make models and inputs and write their outputs to a folder, which must not hold a recording."""
-    if (folder / "outputs.json").exists():
-        raise SystemExit(f"{folder} holds a recording: remove it first")
-    for name in ("inputs", "models", "interrupted"):
-        shutil.rmtree(folder / name, ignore_errors=True)
+    """Make models and inputs, and write the outputs of the sections that are not recorded yet."""
     inputs = folder / "inputs"
-    write_inputs(inputs)
-    for name, model in MODELS.items():
-        train(folder / "models" / name, inputs, model, UPDATES["models"])
-        train(folder / "interrupted" / name, inputs, model, UPDATES["interrupted"])
-        if name in DRAFTING:
-            run_command("draft", folder / "models" / name)
-    outputs = compute(folder, sections)
-    for name in MODELS if "trainings" in sections else ():
-        if outputs[f"training | {name} | whole"] != outputs[f"training | {name} | resumed"]:
-            raise SystemExit(f"a resumed training of {name} differs from a whole one already")
-    text = json.dumps({"commit": commit(), "outputs": outputs}, indent=0, ensure_ascii=False)
-    (folder / "outputs.json").write_text(text, encoding="utf-8")
-    print(f"{len(outputs)} outputs of {commit()} recorded in {folder}")
+    if not (folder / "commit").exists():
+        for name in ("inputs", "models", "interrupted"):
+            shutil.rmtree(folder / name, ignore_errors=True)
+        write_inputs(inputs)
+        for name, model in MODELS.items():
+            train(folder / "models" / name, inputs, model, UPDATES["models"])
+            train(folder / "interrupted" / name, inputs, model, UPDATES["interrupted"])
+            if name in DRAFTING:
+                run_command("draft", folder / "models" / name)
+        (folder / "commit").write_text(commit() + "\n", encoding="utf-8")
+    for section in sections:
+        path = folder / f"{section}.json"
+        if path.exists():
+            continue
+        outputs = compute(folder, section)
+        for name in MODELS if section == "trainings" else ():
+            if outputs[f"training | {name} | whole"] != outputs[f"training | {name} | resumed"]:
+                raise SystemExit(f"a resumed training of {name} differs from a whole one already")
+        path.write_text(json.dumps(outputs, indent=0, ensure_ascii=False), encoding="utf-8")
 
 
 def commit() -> str:
@@ -469,34 +483,32 @@ def commit() -> str:
 
 def compare(folder: Path, sections: Sequence[str], show: int) -> int:
     """Compare this commit's outputs with those recorded, and return the number that differ."""
-    recorded = json.loads((folder / "outputs.json").read_text(encoding="utf-8"))
-    outputs = compute(folder, sections)
-    expected = recorded["outputs"]
-    missing = sorted(expected.keys() - outputs.keys()) if len(sections) == len(SECTIONS) else []
-    different, ties = [], []
-    for name, output in outputs.items():
-        if name not in expected:
-            different.append((name, "not recorded"))
-            continue
-        exact = not name.startswith("pytorch")
-        difference = first_difference(expected[name], output, exact)
-        if difference and not exact and are_ties(expected[name], output):
-            ties.append((name, difference))
-        elif difference:
-            different.append((name, difference))
+    different, ties, n_outputs = list[tuple[str, str]](), list[tuple[str, str]](), 0
+    for section in sections:
+        expected = json.loads((folder / f"{section}.json").read_text(encoding="utf-8"))
+        outputs = compute(folder, section)
+        n_outputs += len(outputs)
+        for name in sorted(expected.keys() | outputs.keys()):
+            if name not in expected or name not in outputs:
+                different.append((name, "not recorded" if name not in expected else "missing"))
+                continue
+            exact = not name.startswith("pytorch")
+            difference = first_difference(expected[name], outputs[name], exact)
+            if difference and not exact and are_ties(expected[name], outputs[name]):
+                ties.append((name, difference))
+            elif difference:
+                different.append((name, difference))
     for title, found in (("DIFFERENT", different), ("TIE", ties)):
         for name, difference in found[:show]:
             print(f"{title}  {name}\n    {difference}")
         if len(found) > show:
             print(f"{title}  … and {len(found) - show} more")
-    for name in missing:
-        print(f"MISSING  {name}")
-    n = len(different) + len(missing)
+    recorded = (folder / "commit").read_text(encoding="utf-8").strip()
     print(
-        f"{len(outputs)} outputs of {commit()} compared with {recorded['commit']}:"
-        f" {n} different, {len(ties)} ties"
+        f"{n_outputs} outputs of {commit()} compared with {recorded}:"
+        f" {len(different)} different, {len(ties)} ties"
     )
-    return n
+    return len(different)
 
 
 def first_difference(expected: Output, found: Output, exact: bool, where: str = "") -> str | None:

@@ -16,7 +16,7 @@ from bytenmt.decoding.constraints.constraint import SEPARATOR, Constraint, Item
 from bytenmt.decoding.constraints.glossary import Glossary
 from bytenmt.decoding.constraints.nesting import places
 from bytenmt.decoding.constraints.span_tracker import SpanTracker, span_tracker
-from bytenmt.decoding.constraints.walk import Walk
+from bytenmt.decoding.constraints.text_reader import TextReader
 from bytenmt.decoding.constraints.words import begins_wordlike, ends_wordlike
 from bytenmt.errors import SettingError
 from bytenmt.spans.extractor import Span
@@ -80,10 +80,10 @@ class Rules:
         """What a translation of this source owes, that begins with the prefix."""
         spans, terms, forbidden = self._parts(source)
         kept = [source[span.begin : span.end] for span in spans if span.of]
-        shut = self._shut(source, kept)
+        reserved_bytes = self._reserved_bytes(source, kept)
         items, begins = [], [span.begin for span in spans if span.of]
         for group, (text, place) in enumerate(zip(kept, places(kept), strict=True)):
-            binding = 1 if text[0] in shut else self.tracker.first_complete(text)
+            binding = 1 if text[0] in reserved_bytes else self.tracker.first_complete(text)
             begins_at = self.tracker.may_begin(text)
             items.append(Item(text, group, len(text) + SEPARATOR, binding, *place, begins=begins_at))
         for group, (begin, forms) in enumerate(terms, len(items)):
@@ -93,15 +93,15 @@ class Rules:
                 cost = 0 if number else reserved
                 binding, begins_at = self.tracker.first_complete(form), self.tracker.may_begin(form)
                 items.append(Item(form, group, cost, binding, right=ends_wordlike(form), begins=begins_at))
-        constraint = Constraint(_in_order(items, begins), forbidden, shut)
+        constraint = Constraint(_in_order(items, begins), forbidden, reserved_bytes)
         if prefix:
-            constraint = Walk(self.tracker, constraint, len(prefix)).read(prefix).rest()
+            constraint = TextReader(self.tracker, constraint, len(prefix)).read(prefix).rest()
         return constraint
 
     @staticmethod
-    def _shut(source: bytes, kept: Sequence[bytes]) -> bytes:
-        """Bytes that stand in what is kept alone, of those that begin a tag or a placeholder: free in a
-        translation, such a one begins what would be one too many, and has to be left half written."""
+    def _reserved_bytes(source: bytes, kept: Sequence[bytes]) -> bytes:
+        """Return the bytes, of those that begin a tag or a placeholder, that the source has in kept spans
+        alone: in plain text such a byte would begin one span too many, which would be left half written."""
         return bytes(
             sign for sign in BEGINNINGS if 0 < source.count(sign) == sum(text.count(sign) for text in kept)
         )
@@ -110,18 +110,19 @@ class Rules:
         """The request with what it owes, and a limit under which all of that fits."""
         source, limit, prefix = request.source or b"", request.limit, request.prefix
         constraint = self.constraint(source, prefix)
-        least = len(prefix) + constraint.owed_bytes + (2 * SEPARATOR if prefix else 0)
-        if constraint.owed_bytes and least > limit:
-            constraint, limit = constraint._replace(short=True), least
+        least = len(prefix) + constraint.n_pending_bytes + (2 * SEPARATOR if prefix else 0)
+        if constraint.n_pending_bytes and least > limit:
+            constraint, limit = constraint._replace(is_short=True), least
         return request._replace(constraint=constraint, limit=limit)
 
     def flags(self, request: Asked, text: bytes) -> tuple[str, ...]:
         """What is to be told of a translation: LIMIT, its rest was written out because room got short; UNMET,
         something that was asked for is not there, or more than was asked for."""
         constraint, limit = request.constraint, request.limit
-        short = constraint.short
-        if not short and len(text) + constraint.owed_bytes >= limit:  # else there was room for all
-            short = Walk(self.tracker, constraint, limit, len(request.prefix)).read(text).squeezed
+        short = constraint.is_short
+        if not short and len(text) + constraint.n_pending_bytes >= limit:  # else there was room for all
+            reader = TextReader(self.tracker, constraint, limit, len(request.prefix))
+            short = reader.read(text).is_squeezed
         return (LIMIT,) * short + (UNMET,) * (not self.met(request.source or b"", text))
 
     def met(self, source: bytes, text: bytes) -> bool:

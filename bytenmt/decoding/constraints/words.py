@@ -52,7 +52,7 @@ def ends_wordlike(text: bytes) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def ban_of(forbidden: tuple[bytes, ...]) -> Ban:
+def ban_automaton(forbidden: tuple[bytes, ...]) -> Ban:
     """The automaton that stops where one of these texts is complete, as a word where it begins or ends like
     one: (states, 256) int16, -1 for the bytes that may not come; 0xFF is the end of the text."""
     start: tuple[Active, bool] = (frozenset(), False)

@@ -80,12 +80,17 @@ def load_or_compile(packed: Sequence[PackedModel], source: bool, reporter: Repor
         call_all(packed, source)
 
 
+def smallest_model() -> PackedModel:
+    """Return a model for which all kernels are compiled: those of others are the same."""
+    config = load_config("seq2seq", "tiny", "", ["model.d_hidden=16", "model.d_embedding=16"]).model
+    tensors = {name: np.zeros(shape, np.float32) for name, shape in parameter_shapes(config).items()}
+    return pack_model(tensors, config, "fp32")
+
+
 def compile_all(niceness: int = NICENESS) -> None:
     """Compile the kernels of all models, or see that they are there."""
     os.nice(niceness)
-    config = load_config("seq2seq", "tiny", "", ["model.d_hidden=16", "model.d_embedding=16"]).model
-    tensors = {name: np.zeros(shape, np.float32) for name, shape in parameter_shapes(config).items()}
-    load_or_compile([pack_model(tensors, config, "fp32")], True)
+    load_or_compile([smallest_model()], True)
 
 
 def compile_in_child() -> None:

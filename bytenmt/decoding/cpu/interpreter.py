@@ -47,16 +47,16 @@ from bytenmt.decoding.cpu.kernels.instructions import (
 from bytenmt.decoding.cpu.kernels.kept import fixed_at, keep_column, read_column, read_ring, state_at
 from bytenmt.decoding.cpu.kernels.ngrams import add_ngrams
 from bytenmt.decoding.cpu.kernels.recurrences import gru_new, gru_reset, gru_scan, lstm_scan
-from bytenmt.decoding.cpu.kernels.simd import compiled, inlined
 from bytenmt.decoding.cpu.pass_rows import begin_pass, first_rows
-from bytenmt.decoding.cpu.search.beam_search import choose_bytes
-from bytenmt.decoding.cpu.search.drafter import Drafter, draft_all
-from bytenmt.decoding.cpu.search.given import keep_attention, look_ahead, read_bytes
-from bytenmt.decoding.cpu.search.slots import Rules, SearchState
-from bytenmt.jit import njit_borrowing
+from bytenmt.decoding.cpu.scoring import keep_attention, look_ahead, read_bytes, write_log_p
+from bytenmt.decoding.search.beam_search import choose_bytes
+from bytenmt.decoding.search.drafting import DraftParams, draft_all
+from bytenmt.decoding.search.state import SearchParams, SearchState
+from bytenmt.jit import compiled, inlined, njit_borrowing
 from bytenmt.program.instructions import Base, Column, Op, RowKind
 
 EPSILON = 1e-5  # of PyTorch's layer norm
+CHOOSE, DRAFT = -1, -2  # in place of a model's number: a step of the search, or of the drafts, alone
 # As plain numbers, which is what compiled code compares with.
 (EMBED, POSITION, LINEAR, ADD_VECTOR, NORM_RELU, RELU, TANH, COPY, GLU, MEAN, MAXOUT) = map(
     int, list(Op)[:11]
@@ -84,7 +84,7 @@ def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: 
     """Carry out a program over all rows. n_columns: rows of each text, where there may be several: a serial
     part of the program is carried out for the first of all texts, then for the next."""
     # What a row's instruction is given is handed over number by number: a few arrays, not the whole search.
-    step, parent, given = search.step, search.parent, search.given
+    step, parent, forced = search.step, search.parent, search.forced
     layer = 0  # instructions that attend, before this one
     part, part_layer, column = 0, 0, 0  # where a serial part begins, and the column that it is at
     pc, ticks = 0, count(crew.ticks, 0, 0)
@@ -126,10 +126,10 @@ def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: 
                     op, model, rows, step, parent, crew, origin + every * row, d + 4 * row * ds,
                     a + 4 * row * as_, b + 4 * row * bs, one,
                 )  # fmt: skip
-                if given.attention.shape[2] > 0 and ATTEND_DOT <= op <= ATTEND_LOCATION:
+                if forced.attention.shape[2] > 0 and ATTEND_DOT <= op <= ATTEND_LOCATION:
                     bound, rooted = m if op == ATTEND_LOCATION else 0, op == ATTEND_DOT and k != 0
                     keep_attention(
-                        model, rows, given, step, crew, origin + every * row, layer, b + 4 * row * bs,
+                        model, rows, forced, step, crew, origin + every * row, layer, b + 4 * row * bs,
                         one[S], bound, rooted,
                     )  # fmt: skip
             layer += ATTEND_DOT <= op <= ATTEND_LOCATION
@@ -254,28 +254,36 @@ def run(
     model: Model,
     rows: Rows,
     search: SearchState,
-    rules: Rules,
-    drafter: Drafter,
+    params: SearchParams,
+    drafts: DraftParams,
     which: int,
     n_steps: int,
     crew: Crew,
 ) -> None:
-    """n passes of model `which` over all running sentences; the first model's begin with a draft, the
-    last one's choose the bytes, or tell what the given ones cost. None: the program of an encoder, once,
-    over the rows as they are given.
+    """Carry out n passes of model `which` over all running sentences; those of the first model begin with a
+    draft, those of the last one choose the bytes, or score the forced ones.
+
+    No passes: the program of an encoder, once, over the rows as they are given. `which` may be CHOOSE or
+    DRAFT: that part of a pass alone, for engines that compute log-probabilities elsewhere.
 
     logits (3,): start, stride and column of the register that holds them after a step.
     """
+    if which == CHOOSE:
+        choose_bytes(search, params, drafts)
+        return
+    if which == DRAFT:
+        draft_all(search, drafts)
+        return
     ticks = count(crew.ticks, 0, 0)
     if n_steps == 0:
         execute(program, model, rows, search, crew, ONE)
     for _ in range(n_steps):
         if crew.thread == 0:
             if which == 0:
-                if len(search.given.n_text) > 0:
+                if len(search.forced.n_text) > 0:
                     look_ahead(search)
                 else:
-                    draft_all(search, drafter)
+                    draft_all(search, drafts)
             begin_pass(model, rows, search)
         if not meet(crew):
             return
@@ -290,10 +298,11 @@ def run(
                 there = search.logits[which, row]
                 copy(there.ctypes.data, start + 4 * row * logits[1], len(there))
             if which == len(search.logits) - 1:
-                if len(search.given.n_text) > 0:
+                if len(search.forced.n_text) > 0:
                     read_bytes(search)
                 else:
-                    choose_bytes(search, rules, drafter)
+                    write_log_p(search)
+                    choose_bytes(search, params, drafts)
         if not meet(crew):
             return
     count(crew.ticks, len(program), ticks)

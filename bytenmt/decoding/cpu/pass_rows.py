@@ -12,9 +12,9 @@ import numpy as np
 
 from bytenmt.decoding.cpu.kernels.instructions import Model, Rows
 from bytenmt.decoding.cpu.kernels.kept import inherit
-from bytenmt.decoding.cpu.kernels.simd import compiled
-from bytenmt.decoding.cpu.search.drafter import gather_rows
-from bytenmt.decoding.cpu.search.slots import SearchState
+from bytenmt.decoding.search.drafting import gather_rows
+from bytenmt.decoding.search.state import SearchState
+from bytenmt.jit import compiled
 from bytenmt.ngram_hash import N_BYTES, START
 
 BYTE, LOW_BYTE = np.uint64(8), np.uint64(0xFF)
@@ -40,16 +40,16 @@ def begin_pass(model: Model, rows: Rows, search: SearchState) -> int:
 @compiled
 def word_of_row(search: SearchState, place: int, beam: int, column: int) -> Any:
     """The last eight bytes that a row has read with its own, as one integer, the newest lowest."""
-    if len(search.given.n_text) > 0:
-        word = search.given.word[place]
+    if len(search.forced.n_text) > 0:
+        word = search.forced.word[place]
     else:
         word, at, step = np.uint64(START), beam, search.step[place]
         shift = np.uint64(0)
         for back in range(step - 1, max(step - 1 - N_BYTES, -1), -1):
-            byte = np.uint64(search.chosen[place, back, at])
+            byte = np.uint64(search.history_byte[place, back, at])
             word = (word & ~(LOW_BYTE << shift)) | (byte << shift)
             shift += BYTE
-            at = int(search.parents[place, back, at])
+            at = int(search.history_parent[place, back, at])
     for i in range(column):
         word = (word << BYTE) | np.uint64(search.drafted[place, i])
     return word

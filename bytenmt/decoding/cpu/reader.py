@@ -1,4 +1,4 @@
-"""Given texts on the CPU: the engine's programs without a search, no PyTorch.
+"""ForcedText texts on the CPU: the engine's programs without a search, no PyTorch.
 
 A pass reads a byte of each of many texts side by side, or many bytes of few; what waits for a state in a
 recurrent model's program is carried out for one byte after the other then, and the rest at once. Knows packed
@@ -14,12 +14,12 @@ import numpy as np
 
 from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.packing import PackedModel
-from bytenmt.decoding.cpu.search.drafter import Drafter, PassInputs
-from bytenmt.decoding.cpu.search.slots import FREE, RUNNING, Given, Rules, SearchState
 from bytenmt.decoding.cpu.session import Run, WorkingModel
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.interface import Options
 from bytenmt.decoding.reading import Reading, Weights
+from bytenmt.decoding.search.drafting import DraftParams, PassInputs
+from bytenmt.decoding.search.state import FREE, RUNNING, ForcedText, SearchParams, SearchState
 from bytenmt.ngram_hash import START
 from bytenmt.program.instructions import Column, Op
 from bytenmt.utf8 import BOS
@@ -51,7 +51,10 @@ class _Places:
         self._models = [
             WorkingModel(one, n_places, 1, team.max_threads, rows, self._drafted, run) for one in packed
         ]
-        self._rules, self._drafter = Rules.of(Options()), Drafter.of(None, rows)
+        self._params, self._drafts = (
+            SearchParams.from_options(Options()),
+            DraftParams.from_speculation(None, rows),
+        )
         self._team, self._rows = team, rows
         self._search = self._made(0, 0)
 
@@ -59,31 +62,31 @@ class _Places:
         """Read from the start on, a text with each source at the first places."""
         search, n = self._search, len(sources)
         search.step[:n], search.last[:n], search.parent[:n] = 0, BOS, 0
-        search.given.word[:n] = START
+        search.forced.word[:n] = START
         for model in self._models:
             for rows in model.prepare(sources, range(n)):
                 self._team.run(partial(model.encode, rows, self._inputs()))
 
     def read(self, place: int, text: bytes) -> None:
         """What is to be read next there."""
-        self._search.given.begin(place, text)
+        self._search.forced.begin(place, text)
         self._search.state[place] = RUNNING
 
     def make_room(self, length: int, columns: int = 0) -> None:
         """For texts of so many bytes, and sources of so many columns where attention is kept."""
-        if length > self._search.given.text.shape[1] or columns:
+        if length > self._search.forced.text.shape[1] or columns:
             made = self._made(length, columns)
             made.step[:], made.last[:] = self._search.step, self._search.last
-            made.given.word[:] = self._search.given.word
+            made.forced.word[:] = self._search.forced.word
             self._search = made
 
     def run(self) -> None:
         """Passes until all of it is read."""
         search = self._search
-        search.state[search.given.n_text == search.given.n_read] = FREE
-        while (left := (search.given.n_text - search.given.n_read)[search.state == RUNNING]).any():
+        search.state[search.forced.n_text == search.forced.n_read] = FREE
+        while (left := (search.forced.n_text - search.forced.n_read)[search.state == RUNNING]).any():
             most = min(1 + self._drafted, int(left.min()) if self._even else 1 + self._drafted)
-            search.given.most[0] = most
+            search.forced.most[0] = most
             n_passes = int(left.min()) // most if self._even else int(-(-left.max() // most))
             n_now = min(n_passes, PASSES) if len(self._models) == 1 else 1
             for which, model in enumerate(self._models):
@@ -92,25 +95,25 @@ class _Places:
 
     def reading(self, place: int) -> Reading:
         """What has been read there."""
-        given = self._search.given
-        n = int(given.n_text[place])
-        return Reading(given.log_p[place, :n].copy(), given.rank[place, :n].copy())
+        forced = self._search.forced
+        n = int(forced.n_text[place])
+        return Reading(forced.log_p[place, :n].copy(), forced.rank[place, :n].copy())
 
     def attention(self, place: int, columns: int) -> list[Weights]:
         """The weights of each layer over so many columns."""
-        given = self._search.given
-        kept = given.attention[place, : int(given.n_text[place]), :, :columns]
+        forced = self._search.forced
+        kept = forced.attention[place, : int(forced.n_text[place]), :, :columns]
         return [kept[:, layer].copy() for layer in range(self._n_layers)]
 
     def _made(self, length: int, columns: int) -> SearchState:
         n_places, models = self._n_places, len(self._models)
-        given = Given.make(n_places, length, self._n_layers, columns)
-        return SearchState.make(
-            n_places, 1, models, 0, 0, n_rows=self._rows, drafted=self._drafted, given=given
+        forced = ForcedText.allocate(n_places, length, self._n_layers, columns)
+        return SearchState.allocate(
+            n_places, 1, models, 0, 0, n_rows=self._rows, drafted=self._drafted, forced=forced
         )
 
     def _inputs(self) -> PassInputs:
-        return PassInputs(self._search, self._rules, self._drafter)
+        return PassInputs(self._search, self._params, self._drafts)
 
 
 class CpuStream:

@@ -18,9 +18,9 @@ from bytenmt.decoding.cpu.kernels.kept import FLAT, KEYS, VALUES
 from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
 from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.packing import PackedModel
-from bytenmt.decoding.cpu.search.drafter import PassInputs
 from bytenmt.decoding.cpu.thread_team import Barrier
 from bytenmt.decoding.interface import PRECISIONS
+from bytenmt.decoding.search.drafting import PassInputs
 from bytenmt.ngram_hash import N_BYTES
 from bytenmt.program.instructions import ALIGNMENT, Column, Op, padded
 from bytenmt.utf8 import BOS, EOS

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.kernels.in_numpy import STAND_INS
-from bytenmt.jit import uncompiled
+from bytenmt.jit import as_python
 
 
 @cache
@@ -19,7 +19,7 @@ def run_in_numpy() -> Callable[..., None]:
     """interpreter.run for one thread and models in fp32, to the rounding of sums. From here on NumPy's
     products in this process stay in their thread: on more, each would wait for a core that compiles."""
     threadpool_limits(1, "blas")
-    made = uncompiled(run, STAND_INS)
+    made = as_python(run, STAND_INS)
 
     def quietly(*given: Any) -> None:
         with np.errstate(all="ignore"):  # as compiled code is

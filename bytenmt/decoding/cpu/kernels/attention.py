@@ -41,7 +41,7 @@ from bytenmt.decoding.cpu.kernels.kept import (
     whole_panels,
 )
 from bytenmt.decoding.cpu.kernels.panels import INT8, W8A8
-from bytenmt.decoding.cpu.kernels.simd import compiled, inlined
+from bytenmt.jit import compiled, inlined
 
 AFTER, INSIDE = 1, 2  # see program.instructions.Bell
 

@@ -12,7 +12,8 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from bytenmt.decoding.cpu.kernels.simd import INT64, X86, Builder, Value, call, compiled, emitted, pointer
+from bytenmt.decoding.cpu.kernels.simd import INT64, X86, Builder, Value, call, emitted, pointer
+from bytenmt.jit import compiled
 
 COUNTERS = 16  # int64 numbers of a barrier, zero at first: two cache lines, one for each counter
 _ARRIVED, _ROUND = 0, 8  # places of the counters

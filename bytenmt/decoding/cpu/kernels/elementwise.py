@@ -20,10 +20,8 @@ from bytenmt.decoding.cpu.kernels.simd import (
     Builder,
     Value,
     broadcast,
-    compiled,
     emitted,
     fold,
-    inlined,
     load,
     load_first,
     load_first_half,
@@ -38,6 +36,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
     store_half,
     whole,
 )
+from bytenmt.jit import compiled, inlined
 
 
 def span(

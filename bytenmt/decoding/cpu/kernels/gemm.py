@@ -26,7 +26,6 @@ from bytenmt.decoding.cpu.kernels.simd import (
     NATIVE_BF16,
     Builder,
     Value,
-    compiled,
     emitted,
     load,
     loop,
@@ -34,6 +33,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
     store,
     whole,
 )
+from bytenmt.jit import compiled
 
 _VECTORS = PANEL // LANES  # of a panel
 _PANEL_BYTES = STEP_BYTES  # of a panel's outputs, too

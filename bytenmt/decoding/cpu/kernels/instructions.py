@@ -24,7 +24,6 @@ from bytenmt.decoding.cpu.kernels.simd import (
     Builder,
     Value,
     call,
-    compiled,
     emitted,
     loop,
     pointer,
@@ -34,6 +33,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
     whole,
 )
 from bytenmt.decoding.cpu.kernels.simd import to_half as half_bits
+from bytenmt.jit import compiled
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]

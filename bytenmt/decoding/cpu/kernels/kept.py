@@ -24,7 +24,8 @@ from bytenmt.decoding.cpu.kernels.instructions import (
 )
 from bytenmt.decoding.cpu.kernels.microkernels import HEADER
 from bytenmt.decoding.cpu.kernels.panels import BF16, PANEL, STEP_BYTES, W8A8, ZERO
-from bytenmt.decoding.cpu.kernels.simd import INT8, INT64, Builder, Value, compiled, emitted, inlined, pointer
+from bytenmt.decoding.cpu.kernels.simd import INT8, INT64, Builder, Value, emitted, pointer
+from bytenmt.jit import compiled, inlined
 
 # How an item of the memory is kept: number by number, a column after the other; or in bytes, as a matrix of
 # panels.py's int8 that a product takes: the columns are the outputs of one of keys, the inputs of one of

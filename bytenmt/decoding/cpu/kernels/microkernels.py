@@ -28,7 +28,6 @@ from bytenmt.decoding.cpu.kernels.simd import (
     Value,
     broadcast,
     call,
-    compiled,
     fold,
     load,
     load_first,
@@ -41,6 +40,7 @@ from bytenmt.decoding.cpu.kernels.simd import (
     to_half,
     whole,
 )
+from bytenmt.jit import compiled
 
 # Of a machine that multiplies fours of bytes by itself.
 NATIVE_INT8 = FEATURES.get("avx512vnni", False)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bytenmt.decoding.cpu.kernels.elementwise import add
-from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.jit import compiled
 from bytenmt.kernel_constants import FOLD_CASE
 from bytenmt.ngram_hash_compiled import fold_case, hash_ngram_compiled
 

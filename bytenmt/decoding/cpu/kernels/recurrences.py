@@ -21,7 +21,7 @@ from bytenmt.decoding.cpu.kernels.elementwise import (
 )
 from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows, copy, meet, product, share, zero
 from bytenmt.decoding.cpu.kernels.panels import PANEL
-from bytenmt.decoding.cpu.kernels.simd import compiled
+from bytenmt.jit import compiled
 
 NONE: Any = np.int64(0)  # no base; for a plain 0 products would be compiled once more
 

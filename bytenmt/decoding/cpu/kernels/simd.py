@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import llvmlite.binding
 import numba
@@ -16,8 +16,6 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-
-from bytenmt.jit import BORROWING, COUNTING
 
 LANES = 16
 FLOAT = ir.FloatType()
@@ -62,33 +60,8 @@ class _BFloat(ir.Type):  # type: ignore[misc]
 
 _BFLOATS, PAIRS = ir.VectorType(_BFloat(), LANES), ir.VectorType(_BFloat(), 2 * LANES)
 
-INNER: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 Value = Any  # of llvmlite, which has no types
 Builder = Any
-
-
-def compiled(function: Function) -> Function:
-    """Compile with Numba, without the interpreter lock; for compiled code alone, which keeps the whole: ways
-    in from Python and C, a third of all compilation, are left out. Makes no arrays (jit.BORROWING)."""
-    return cast(Function, numba.njit(**INNER, **BORROWING)(function))
-
-
-def allocating(function: Function) -> Function:
-    """compiled, for a function that makes arrays, or is given some by one that does."""
-    return cast(Function, numba.njit(**INNER, **COUNTING)(function))
-
-
-def inlined(function: Function) -> Function:
-    """compiled, but written out where it is called: a call hands over the arrays of whole records number by
-    number, which for a row would take longer than what it does."""
-    return cast(Function, numba.njit(forceinline=True, **INNER, **BORROWING)(function))
-
-
-def inlined_allocating(function: Function) -> Function:
-    """inlined, for a function that makes arrays."""
-    return cast(Function, numba.njit(forceinline=True, **INNER, **COUNTING)(function))
 
 
 def emitted(n_addresses: int, n_floats: int, generate: Callable[..., Value], result: Any = types.void) -> Any:

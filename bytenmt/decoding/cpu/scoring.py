@@ -1,0 +1,138 @@
+"""From the models' logits to log-probabilities: of all bytes, for the search, and of fixed texts.
+
+Compiled as part of interpreter.py.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bytenmt.decoding.cpu.kernels.attention import around, seen
+from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest
+from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows, read
+from bytenmt.decoding.search.state import DONE, RUNNING, ForcedText, Ints, SearchState
+from bytenmt.jit import allocating, compiled
+from bytenmt.utf8 import N_IDS
+
+BYTE = np.uint64(8)
+
+
+@allocating
+def write_log_p(search: SearchState) -> None:
+    """Write the log-probabilities of the next byte for all rows of the pass, the mean over the models."""
+    for row in range(search.n_rows[0]):
+        log_softmax(search.logits, row, search.log_p[row])
+
+
+@allocating
+def log_softmax(logits: Any, row: int, merged: Any) -> None:
+    """Write the logarithm of the mean of the models' probabilities in a row to merged (256,) float32; NaN
+    everywhere if any logit of a model is NaN."""
+    n_models = logits.shape[0]
+    exponentials = np.empty(N_IDS, np.float32)
+    for model in range(n_models):
+        values = logits[model, row]
+        highest = largest(values.ctypes.data, N_IDS)
+        total = exp_sum(exponentials.ctypes.data, values.ctypes.data, N_IDS, highest)
+        shift = np.float32(highest + np.float32(math.log(total)))
+        for byte in range(N_IDS):
+            value = np.float32(values[byte] - shift)
+            if model == 0:
+                merged[byte] = value
+            else:
+                higher, lower = max(merged[byte], value), min(merged[byte], value)
+                merged[byte] = higher + np.float32(math.log1p(math.exp(lower - higher)))
+    if n_models > 1:
+        for byte in range(N_IDS):
+            merged[byte] -= np.float32(math.log(n_models))
+
+
+@compiled
+def look_ahead(search: SearchState) -> None:
+    """Have a pass read as many bytes of each text as there is room for, but for the last, which is only
+    predicted."""
+    forced = search.forced
+    width = min(search.drafted.shape[1], forced.most[0] - 1)
+    for slot in range(len(forced.n_text)):
+        search.n_drafted[slot] = 0
+        if search.state[slot] == RUNNING:
+            read = forced.n_read[slot]
+            n = min(width, forced.n_text[slot] - read - 1)
+            for i in range(n):
+                search.drafted[slot, i] = forced.text[slot, read + i]
+            search.n_drafted[slot] = n
+
+
+@compiled
+def keep_attention(
+    model: Model, rows: Rows, forced: ForcedText, step: Ints, crew: Crew, row: int, layer: int, centre: int,
+    window: int, bound: int, rooted: bool,
+) -> None:  # fmt: skip
+    """Keep a row's weights, which an instruction that attends has just left in the scratch, times the root of
+    the source's bytes where rooted; centre, window, bound: as it had them."""
+    slot = rows.of[row]
+    at = forced.n_read[slot] + rows.position[row] - step[slot]
+    first, last = around(seen(model, slot, bound), centre, window)
+    weights = forced.attention[slot, at, layer]
+    for j in range(len(weights)):
+        weights[j] = np.float32(0)
+    factor = math.sqrt(model.source_len[slot]) if rooted else 1.0
+    for j in range(first, last):
+        weights[j] = np.float32(read(crew.scratch, j - first) / factor)
+
+
+@allocating
+def read_bytes(search: SearchState) -> None:
+    """Score the bytes that follow those of the pass, which become the last bytes read."""
+    forced = search.forced
+    merged = np.empty(N_IDS, np.float32)
+    first = 0
+    while first < search.n_rows[0]:
+        slot = search.rows[first, 0]
+        n, read = 1 + search.n_drafted[slot], forced.n_read[slot]
+        for column in range(n):
+            byte = forced.text[slot, read + column]
+            forced.log_p[slot, read + column] = log_p_of(search.logits, first + column, byte)
+            forced.rank[slot, read + column] = rank_of(search.logits, first + column, byte, merged)
+            forced.word[slot] = (forced.word[slot] << BYTE) | np.uint64(byte)
+        search.last[slot, 0] = forced.text[slot, read + n - 1]
+        search.step[slot] += n
+        forced.n_read[slot] = read + n
+        if read + n == forced.n_text[slot]:
+            search.state[slot] = DONE
+        first += n
+
+
+@allocating
+def log_p_of(logits: Any, row: int, byte: int) -> float:
+    """Return the logarithm of a byte's probability, the mean over the models."""
+    exponentials = np.empty(N_IDS, np.float32)
+    merged = 0.0
+    for model in range(logits.shape[0]):
+        values = logits[model, row]
+        highest = largest(values.ctypes.data, N_IDS)
+        total = np.float64(exp_sum(exponentials.ctypes.data, values.ctypes.data, N_IDS, highest))
+        own = np.float64(values[byte]) - np.float64(highest) - math.log(total)
+        if model == 0:
+            merged = own
+        else:
+            higher, lower = max(merged, own), min(merged, own)
+            merged = higher + math.log1p(math.exp(lower - higher))
+    return merged - math.log(logits.shape[0])
+
+
+@compiled
+def rank_of(logits: Any, row: int, byte: int, merged: Any) -> int:
+    """Return how many bytes are likelier, or as likely and of lower value."""
+    if logits.shape[0] == 1:
+        for other in range(N_IDS):
+            merged[other] = logits[0, row, other]
+    else:
+        log_softmax(logits, row, merged)
+    own, rank = merged[byte], 0
+    for other in range(N_IDS):
+        rank += merged[other] > own or (merged[other] == own and other < byte)
+    return rank

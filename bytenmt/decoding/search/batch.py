@@ -1,0 +1,142 @@
+"""The sentences that an engine decodes side by side: their slots, their handles, and what they yield."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bytenmt.decoding.constraints.constraint import ConstraintSize
+from bytenmt.decoding.interface import Hypothesis, Options, Request, shared_beginning
+from bytenmt.decoding.search.drafting import DraftParams, PassInputs
+from bytenmt.decoding.search.state import DONE, FREE, SearchParams, SearchState
+from bytenmt.errors import BytenmtError
+from bytenmt.speculative.table import Speculation
+from bytenmt.splitmix import draw_key
+
+
+class SearchBatch:
+    """`capacity` slots for sentences, and the search state of those in them.
+
+    state: of the search; it is replaced by a larger one where a sentence needs more room. params, drafts: of
+    the search, for compiled code.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        capacity: int,
+        n_models: int = 0,
+        n_rows: int = 0,
+        speculation: Speculation | None = None,
+        dtype: type[np.floating[Any]] = np.float32,
+    ) -> None:
+        """n_models, n_rows, dtype: see SearchState.allocate. speculation: how bytes are drafted, or None."""
+        self.capacity = capacity
+        self.params = SearchParams.from_options(options)
+        self.state = SearchState.allocate(
+            capacity,
+            options.beam,
+            n_models,
+            0,
+            0,
+            n_rows=n_rows,
+            keeps_scores=options.byte_scores,
+            dtype=dtype,
+        )
+        self.drafts = DraftParams.from_speculation(speculation, max(n_rows, capacity * options.beam))
+        self._options = options
+        self._has_drafts = speculation is not None
+        self._slots: dict[int, int] = {}  # of sentences that have not been handed out, by handle
+        self._n_admitted = 0
+
+    def room(self) -> int:
+        """Return how many sentences `admit` would take now."""
+        return self.capacity - len(self._slots)
+
+    def admit(self, requests: Sequence[Request]) -> tuple[list[int], list[int]]:
+        """Put sentences before their first byte into free slots; return a handle and the slot of each. Raises
+        ValueError where there are not enough."""
+        if len(requests) > self.room():
+            raise ValueError(f"{len(requests)} sentences, but there is room for {self.room()}")
+        if requests:
+            self._enlarge(requests)
+        slots = np.flatnonzero(self.state.state == FREE)[: len(requests)].tolist()
+        options = self._options
+        for slot, request in zip(slots, requests, strict=True):
+            keys = [draw_key(options.seed, request.number, text) for text in range(options.beam)]
+            copied = request.source or b"" if self._has_drafts else b""
+            constraint = None if options.tracker is None else request.constraint
+            self.state.begin(slot, request.limit, request.prefix, keys, options.sample, copied, constraint)
+        handles = list(range(self._n_admitted, self._n_admitted + len(requests)))
+        self._n_admitted += len(requests)
+        self._slots.update(zip(handles, slots, strict=True))
+        return handles, slots
+
+    def finished(self) -> list[tuple[int, list[Hypothesis]]]:
+        """Return handles and hypotheses, best first, of the sentences done since the last call; their slots
+        are free again. Raises BytenmtError where a model's probabilities are not numbers."""
+        done = [(handle, slot) for handle, slot in self._slots.items() if self.state.state[slot] == DONE]
+        found = [(handle, self._hypotheses(slot)) for handle, slot in done]
+        for handle, _ in done:
+            self.drop(handle)
+        return found
+
+    def drop(self, handle: int) -> None:
+        """Free the slot of a sentence."""
+        self.state.state[self._slots.pop(handle)] = FREE
+
+    def so_far(self, handle: int) -> bytes:
+        """Return the bytes that a sentence will surely begin with."""
+        state, slot = self.state, self._slots[handle]
+        if state.state[slot] == DONE:
+            return self._hypotheses(slot)[0].text
+        step = int(state.step[slot])
+        going = np.flatnonzero(state.score[slot] > -np.inf)
+        texts = [state.text(slot, step, int(beam)) for beam in going]
+        return shared_beginning([*texts, *(ended.text for ended in self._ended(slot))] or [b""])
+
+    def pass_inputs(self) -> PassInputs:
+        """Return what a pass needs beside the model."""
+        return PassInputs(self.state, self.params, self.drafts)
+
+    def _enlarge(self, requests: Sequence[Request]) -> None:
+        """Make room for the longest output, prefix and source, and for all constraints."""
+        state = self.state
+        length = max(request.limit for request in requests)
+        prefix = max(len(request.prefix) for request in requests)
+        source = max(len(request.source or b"") for request in requests) if self._has_drafts else 0
+        there = tuple(part.shape[1] for part in (state.history_byte, state.prefix, state.source))
+        size = before = state.constraints.size()
+        if (tracker := self._options.tracker) is not None:
+            constraints = [request.constraint for request in requests]
+            size = size.joined(ConstraintSize.from_constraints(constraints, tracker))
+        if length >= there[0] or prefix > there[1] or source > there[2] or size != before:
+            room = max(length, there[0] - 1), max(prefix, there[1]), max(source, there[2])
+            self.state = state.enlarged(*room, size)
+
+    def _ended(self, slot: int) -> list[Hypothesis]:
+        """Return the finished hypotheses of a sentence, best first."""
+        state = self.state
+        n_passes = int(state.passes[slot]) if self._has_drafts else 0
+        fields = state.finished_score, state.finished_log_p, state.finished_step, state.finished_beam
+        values = [part[slot, : state.n_finished[slot]].tolist() for part in fields]
+        return [
+            Hypothesis(
+                state.text(slot, step, beam),
+                log_p,
+                score,
+                n_passes,
+                state.byte_scores(slot, step, beam, log_p),
+            )
+            for score, log_p, step, beam in zip(*values, strict=True)
+        ]
+
+    def _hypotheses(self, slot: int) -> list[Hypothesis]:
+        """Return what a sentence that is done yields, best first."""
+        ended = self._ended(slot)[: self._options.n_best]
+        if not ended or math.isnan(ended[0].score):
+            raise BytenmtError("the model's probabilities are not numbers: its training has diverged")
+        return ended

@@ -1,0 +1,200 @@
+"""Drafts: bytes that a pass of the decoder reads beside the last chosen one, and how many of them pay.
+
+A draft comes from a table of what followed the same bytes in training, or from the source; see
+speculative/lookup.py. beam_search.py verifies it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.decoding.search.state import RUNNING, SearchParams, SearchState
+from bytenmt.jit import allocating, compiled, inlined
+from bytenmt.kernel_constants import MOST_DRAFTED
+from bytenmt.speculative.lookup import found, matched
+from bytenmt.utf8 import BOS
+
+if TYPE_CHECKING:
+    from bytenmt.speculative.table import Speculation
+
+MOST_ROWS = 64  # drafted bytes of all sentences in one pass; of more sentences than that none is read
+AS_MANY_AS_PAY, AS_GIVEN = -1, -2  # in place of a number of drafted bytes; AS_GIVEN: those in the state
+LEAST_CHANCE = 0.02  # a byte that is accepted less often than that is not read
+LIKELY = 0.8  # as often as good drafts are accepted
+MEMORY = 0.999  # of how many were accepted: what a pass leaves of the earlier ones
+PRIOR = 8.0  # bytes for which the table's own chances hold at first
+
+BYTE, LOW_BYTE = np.uint64(8), np.uint64(0xFF)
+
+
+class DraftParams(NamedTuple):
+    """A draft table for compiled code, and what a pass costs.
+
+    tag, chain, reach, copy: see speculative.table.Table. most: drafted bytes a pass of a sentence, or one of
+    AS_MANY_AS_PAY and AS_GIVEN. price (rows + 1,) float64: seconds of a pass over so many rows. record (2,)
+    float64: drafted bytes of late that were expected to be accepted, and that were.
+    """
+
+    tag: npt.NDArray[np.uint32]
+    chain: npt.NDArray[np.uint64]
+    reach: npt.NDArray[np.uint8]
+    copy: npt.NDArray[np.uint8]
+    most: int
+    price: npt.NDArray[np.float64]
+    record: npt.NDArray[np.float64]
+
+    @staticmethod
+    def from_speculation(speculation: Speculation | None, rows: int) -> DraftParams:
+        """Return the parameters for passes of so many rows at most, which cost the same until measured."""
+        price, record = np.ones(rows + 1), np.zeros(2)
+        if speculation is None:
+            nothing, none = np.zeros((0, MOST_DRAFTED), np.uint8), np.zeros(0, np.uint64)
+            return DraftParams(none.astype(np.uint32), none, nothing, nothing, 0, price, record)
+        table = speculation.table
+        most = AS_MANY_AS_PAY if speculation.most is None else speculation.most
+        return DraftParams(table.tag, table.chain, table.reach, table.copy, most, price, record)
+
+
+class PassInputs(NamedTuple):
+    """What a pass needs beside the model: the sentences, how their bytes are chosen, and the drafts."""
+
+    search: SearchState
+    params: SearchParams
+    drafts: DraftParams
+
+
+@compiled
+def draft_all(search: SearchState, drafts: DraftParams) -> None:
+    """Draft the bytes that may follow in every running sentence."""
+    if drafts.most == AS_GIVEN:
+        return
+    n_running = 0
+    for slot in range(len(search.state)):
+        search.n_drafted[slot] = 0
+        n_running += search.state[slot] == RUNNING
+    room = len(search.rows) - n_running
+    if drafts.most == 0 or room <= 0 or (drafts.most < 0 and not may_pay(drafts, n_running, room)):
+        return
+    for slot in range(len(search.state)):
+        if search.state[slot] == RUNNING:
+            n = draft(search, drafts, slot)
+            search.n_drafted[slot] = n
+            if drafts.most >= 0:
+                search.n_drafted[slot] = min(n, drafts.most, room)
+                room -= search.n_drafted[slot]
+    if drafts.most == AS_MANY_AS_PAY:
+        take_what_pays(search, drafts, n_running, room)
+
+
+@compiled
+def gather_rows(search: SearchState) -> None:
+    """List the rows of the running slots in search.rows."""
+    n = 0
+    for slot in range(len(search.state)):
+        if search.state[slot] == RUNNING:
+            for beam in range(search.last.shape[1]):
+                search.rows[n, 0] = slot
+                search.rows[n, 1] = beam
+                search.rows[n, 2] = 0
+                n += 1
+            for column in range(1, search.n_drafted[slot] + 1):
+                search.rows[n, 0] = slot
+                search.rows[n, 1] = 0
+                search.rows[n, 2] = column
+                n += 1
+    search.n_rows[0] = n
+
+
+@compiled
+def may_pay(drafts: DraftParams, n_running: int, room: int) -> bool:
+    """Return whether a pass whose drafts are mostly accepted gives more bytes a second than one without."""
+    if n_running > MOST_ROWS:
+        return False
+    for n in range(1, room + 1):
+        if (n_running + LIKELY * n) * drafts.price[n_running] > n_running * drafts.price[n_running + n]:
+            return True
+    return False
+
+
+@compiled
+def draft(search: SearchState, drafts: DraftParams, slot: int) -> int:
+    """Draft what comes next in a sentence, each byte with its chance; return how many bytes."""
+    step, forced = search.step[slot], search.n_prefix[slot]
+    room = min(MOST_DRAFTED, search.limit[slot] - step)
+    if step < forced:
+        n = min(room, forced - step)
+        for i in range(n):
+            search.drafted[slot, i] = search.prefix[slot, step + i]
+            search.draft_chance[slot, i] = 1.0
+        return int(n)
+    word = np.uint64(0)
+    for back in range(MOST_DRAFTED, 0, -1):
+        byte = np.uint64(search.history_byte[slot, step - back, 0] if step >= back else BOS)
+        word = (word << BYTE) | byte
+    entry = found(drafts.tag, word)
+    sum_table, sum_source = 0, 0
+    if entry >= 0:
+        for i in range(MOST_DRAFTED):
+            sum_table += drafts.reach[entry, i]
+    at, n_same = matched(search.source[slot, : search.n_source[slot]], word)
+    n_left = min(MOST_DRAFTED, search.n_source[slot] - at)
+    for i in range(n_left):
+        sum_source += drafts.copy[n_same, i]
+    n = 0
+    if sum_source > sum_table:
+        for i in range(min(room, n_left)):
+            search.drafted[slot, i] = search.source[slot, at + i]
+            search.draft_chance[slot, i] = drafts.copy[n_same, i] / 255
+            n += drafts.copy[n_same, i] > 0
+    elif entry >= 0:
+        for i in range(room):
+            search.drafted[slot, i] = np.uint8((drafts.chain[entry] >> (BYTE * np.uint64(i))) & LOW_BYTE)
+            search.draft_chance[slot, i] = drafts.reach[entry, i] / 255
+            n += drafts.reach[entry, i] > 0
+    return int(n)
+
+
+@allocating
+def take_what_pays(search: SearchState, drafts: DraftParams, n_running: int, room: int) -> None:
+    """Keep as many of the likeliest drafted bytes as make the expected bytes of a pass over its price the
+    most."""
+    taken = np.zeros(len(search.state), np.int64)
+    order = np.empty(room, np.int64)
+    better = min(1.25, (drafts.record[1] + PRIOR) / (drafts.record[0] + PRIOR))
+    expected, most, n_best = float(n_running), n_running / drafts.price[n_running], 0
+    for n in range(room):
+        best, highest = -1, LEAST_CHANCE
+        for slot in range(len(search.state)):
+            if taken[slot] < search.n_drafted[slot]:
+                chance = search.draft_chance[slot, taken[slot]]
+                if search.step[slot] >= search.n_prefix[slot]:
+                    chance = min(1.0, chance * better)
+                if chance > highest:
+                    best, highest = slot, chance
+        if best < 0:
+            break
+        taken[best] += 1
+        order[n] = best
+        expected += highest
+        if expected / drafts.price[n_running + n + 1] > most:
+            most, n_best = expected / drafts.price[n_running + n + 1], n + 1
+    for slot in range(len(search.state)):
+        search.n_drafted[slot] = 0
+    for n in range(n_best):
+        search.n_drafted[order[n]] += 1
+
+
+@inlined
+def learn(search: SearchState, drafts: DraftParams, slot: int, began: int) -> None:
+    """Note how many drafted bytes of a pass were accepted that began at a step."""
+    if began < search.n_prefix[slot] or search.n_drafted[slot] == 0 or drafts.most == AS_GIVEN:
+        return
+    expected = 0.0
+    for i in range(search.n_drafted[slot]):
+        expected += search.draft_chance[slot, i]
+    accepted = min(search.step[slot] - began - 1, search.n_drafted[slot])
+    drafts.record[0] = MEMORY * drafts.record[0] + expected
+    drafts.record[1] = MEMORY * drafts.record[1] + accepted

@@ -1,0 +1,163 @@
+"""The search for an engine that computes log-probabilities elsewhere, such as on a GPU.
+
+The engine asks which bytes to read, computes the log-probabilities of what follows, hands them over, and is
+told which rows to continue: a search step runs on the host, and costs the engine one synchronisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.decoding.interface import Options
+from bytenmt.decoding.search.batch import SearchBatch
+from bytenmt.decoding.search.beam_search import choose_bytes
+from bytenmt.decoding.search.candidates import NO_SCORE, consider_all, copy_values
+from bytenmt.decoding.search.drafting import DraftParams, draft_all
+from bytenmt.decoding.search.sampling import draw_byte
+from bytenmt.decoding.search.state import RUNNING, SearchParams, SearchState
+from bytenmt.jit import as_python
+from bytenmt.kernel_constants import MOST_DRAFTED
+from bytenmt.speculative.table import Speculation
+from bytenmt.utf8 import N_IDS
+
+Ints = npt.NDArray[np.int64]
+
+
+class SearchStep(NamedTuple):
+    """A step of the search. run(search, params, drafts, chooses): choose the next bytes of all sentences, or
+    draft them; dtype: of the log-probabilities that it reads."""
+
+    run: Callable[[SearchState, SearchParams, DraftParams, bool], None]
+    dtype: type[np.floating[Any]]
+
+
+def python_search_step(dtype: type[np.floating[Any]] = np.float64) -> SearchStep:
+    """Return a step of the search as Python, with NumPy in the place of its longest loops."""
+    choose, draft = as_python(choose_bytes, STAND_INS), as_python(draft_all)
+
+    def run(search: SearchState, params: SearchParams, drafts: DraftParams, chooses: bool) -> None:
+        with np.errstate(all="ignore"):  # as compiled code does
+            if chooses:
+                choose(search, params, drafts)
+            else:
+                draft(search, drafts)
+
+    return SearchStep(run, dtype)
+
+
+def _consider_all(
+    best: Any, index: Any, n: int, score: float, log_p: Any, allowed: Any, candidate: int
+) -> int:
+    """See candidates.consider_all."""
+    totals = np.where(allowed, score + log_p.astype(np.float64), NO_SCORE)
+    for byte in np.argsort(-totals, kind="stable")[: len(best)].tolist():
+        if not totals[byte] > (best[n - 1] if n == len(best) else NO_SCORE):
+            break
+        at = min(n, len(best) - 1)
+        n = at + 1
+        while at > 0 and totals[byte] > best[at - 1]:
+            best[at], index[at] = best[at - 1], index[at - 1]
+            at -= 1
+        best[at], index[at] = totals[byte], candidate + byte
+    return n
+
+
+def _draw_byte(log_p: Any, allowed: Any, params: SearchParams, share: float) -> int:
+    """See sampling.draw_byte."""
+    may = np.flatnonzero(allowed)
+    order = may[np.argsort(-log_p[may], kind="stable")]
+    if params.top_k > 0:
+        order = order[: params.top_k]
+    kept = np.exp((log_p[order] - log_p[order[0]]) / params.temperature)
+    if params.top_p < 1.0:
+        before = np.concatenate([[0.0], np.cumsum(kept)[:-1]])
+        kept[before >= params.top_p * np.cumsum(kept)[-1]] = 0.0
+    weights = np.zeros(N_IDS)
+    weights[order] = kept
+    running = np.cumsum(weights)
+    total = running[-1] if params.top_p < 1.0 else np.cumsum(kept)[-1]
+    drawn = np.flatnonzero((running > share * total) & (weights > 0.0))
+    return int(drawn[0]) if len(drawn) else int(np.flatnonzero(weights)[-1])
+
+
+STAND_INS: dict[Any, Callable[..., Any]] = {
+    copy_values: np.copyto,
+    consider_all: _consider_all,
+    draw_byte: _draw_byte,
+}
+
+
+class HostSearch(SearchBatch):
+    """A SearchBatch whose log-probabilities an engine hands over, sentence by sentence."""
+
+    def __init__(
+        self,
+        options: Options,
+        capacity: int,
+        speculation: Speculation | None = None,
+        step: SearchStep | None = None,
+    ) -> None:
+        """speculation: how bytes are drafted, see set_draft_width. step: of the search;
+        None: as Python."""
+        n_rows = capacity * (1 + MOST_DRAFTED) if speculation else 0
+        step = step or python_search_step()
+        super().__init__(options, capacity, 0, n_rows, speculation, step.dtype)
+        self._step = step.run
+        self._width = 0
+
+    def is_running(self, slots: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """Return whether the sentence of each slot is not done yet: (n,) bool."""
+        running: npt.NDArray[np.bool_] = self.state.state[list(slots)] == RUNNING
+        return running
+
+    def set_draft_width(self, width: int) -> None:
+        """Have `width` bytes drafted a pass, 0: none; before the first sentence is admitted."""
+        self._width, self._has_drafts = width, width > 0
+        self.drafts = self.drafts._replace(most=width)
+
+    def draft_bytes(self) -> None:
+        """Draft the bytes that the next pass reads beside the last ones."""
+        self._step(self.state, self.params, self.drafts, False)
+
+    def bytes_to_read(self, slots: Sequence[int]) -> npt.NDArray[np.uint8]:
+        """Return the bytes that the next pass reads: (n, b) one of each beam, or (n, 1 + width) one and the
+        drafted ones."""
+        last = self.state.last[list(slots)]
+        if not self._width:
+            return last
+        return np.concatenate([last, self.state.drafted[list(slots), : self._width]], axis=1)
+
+    def parents(self, slots: Sequence[int]) -> Ints:
+        """Return the beam of the pass before that each beam continues: (n, b)."""
+        parents: Ints = self.state.parent[list(slots)]
+        return parents
+
+    def choose(self, slots: Sequence[int], log_p: npt.NDArray[Any]) -> Ints:
+        """Choose the next bytes of the running sentences; return how many columns of each slot have been read
+        in vain, (n,).
+
+        log_p (n, b or 1 + width, 256): of what follows the bytes to read; of other sentences it is ignored.
+        """
+        state, places = self.state, np.array(slots, np.int64)
+        running = np.flatnonzero(self.is_running(slots))
+        which = places[running]
+        n_columns = log_p.shape[1]
+        is_read = np.ones((len(running), n_columns), np.bool_)
+        if self._width:
+            is_read = np.arange(n_columns) <= state.n_drafted[which, None]
+        sentence, column = is_read.nonzero()
+        n_rows = len(sentence)
+        state.rows[:n_rows, 0] = which[sentence]
+        state.rows[:n_rows, 1:] = 0
+        state.rows[:n_rows, 2 if self._width else 1] = column
+        state.n_rows[0] = n_rows
+        state.log_p[:n_rows] = log_p[running[sentence], column]
+        before = state.step[which].copy()
+        self._step(state, self.params, self.drafts, True)
+        in_vain = np.zeros(len(places), np.int64)
+        in_vain[running] = n_columns - (state.step[which] - before) if self._width else 0
+        return in_vain

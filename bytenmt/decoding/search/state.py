@@ -1,0 +1,297 @@
+"""The search state of a batch, as NumPy arrays that compiled code and Python share.
+
+A slot is the place of one sentence in the batch; it is free again when the sentence is done. A beam is one of
+the hypotheses that a sentence follows. A row is what a decoder reads in one pass: a byte of a beam, or a
+drafted byte after it.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.decoding.constraints.state import ConstraintState, SpanTables
+from bytenmt.kernel_constants import MOST_DRAFTED, OPEN_WITHIN
+from bytenmt.ngram_hash import START
+from bytenmt.utf8 import ACCEPT, BOS, N_IDS, UTF8_NEXT, allowed_bytes
+
+if TYPE_CHECKING:
+    from bytenmt.decoding.constraints.constraint import Constraint, ConstraintSize
+    from bytenmt.decoding.interface import Options
+
+Ints = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+Bytes = npt.NDArray[np.uint8]
+
+FREE, RUNNING, DONE = 0, 1, 2  # what a slot's sentence is at
+
+
+class SearchParams(NamedTuple):
+    """interface.Options and the tables of the alphabet, as compiled code takes them.
+
+    ngram: no so many characters come twice, 0 is off. utf8_allowed (5, 10, 256) bool: see utf8.allowed_bytes;
+    utf8_next (10, 256) uint8: the state after a byte. spans: of the constraints, see SpanTables.
+    """
+
+    beam: int
+    n_best: int
+    length_penalty: float
+    sample: bool
+    temperature: float
+    top_k: int
+    top_p: float
+    ngram: int
+    utf8_allowed: npt.NDArray[np.bool_]
+    utf8_next: Bytes
+    spans: SpanTables
+
+    @staticmethod
+    def from_options(options: Options) -> SearchParams:
+        """Return the parameters of a search with these options."""
+        is_greedy = options.beam == 1 and not options.sample
+        return SearchParams(
+            options.beam,
+            options.n_best,
+            options.length_penalty,
+            options.sample,
+            options.temperature,
+            options.top_k,
+            options.top_p,
+            options.no_repeat_ngram_size,
+            allowed_bytes(options.endless),
+            UTF8_NEXT,
+            SpanTables.from_tracker(options.tracker, OPEN_WITHIN if is_greedy else 0.0),
+        )
+
+
+class ForcedText(NamedTuple):
+    """Texts to score instead of a search, one for each of p slots; p is 0 where there is a search.
+
+    text (p, c) uint8, n_text, n_read (p,) int64: bytes, and how many of them are read; most (1,) int64: bytes
+    of a text that one pass reads at most. word (p,) uint64: the last eight bytes read. log_p (p, c) float64,
+    rank (p, c) int64: see reading.Reading. attention (p, c, l, s) float32: where l is not 0, the weights of
+    each of l instructions that attend.
+    """
+
+    text: Bytes
+    n_text: Ints
+    n_read: Ints
+    most: Ints
+    word: npt.NDArray[np.uint64]
+    log_p: Reals
+    rank: Ints
+    attention: npt.NDArray[np.float32]
+
+    @staticmethod
+    def allocate(n_slots: int, length: int, n_layers: int = 0, columns: int = 0) -> ForcedText:
+        """Return room for texts of `length` bytes, and for the attention of n layers over so many columns."""
+        each = (n_slots, length)
+        return ForcedText(
+            np.zeros(each, np.uint8),
+            np.zeros(n_slots, np.int64),
+            np.zeros(n_slots, np.int64),
+            np.ones(1, np.int64),
+            np.full(n_slots, START, np.uint64),
+            np.zeros(each),
+            np.zeros(each, np.int64),
+            np.zeros((*each, n_layers, columns if n_layers else 0), np.float32),
+        )
+
+    def begin(self, slot: int, text: bytes) -> None:
+        """Put a text, or the next part of one, into a slot."""
+        self.text[slot, : len(text)] = np.frombuffer(text, np.uint8)
+        self.n_text[slot], self.n_read[slot] = len(text), 0
+
+
+class SearchState(NamedTuple):
+    """The sentences of p slots with b beams each.
+
+    state (p,) int64: FREE, RUNNING or DONE. step, limit, n_prefix (p,) int64: bytes chosen, at most, and
+    forced; prefix (p, _) uint8.
+    last (p, b) uint8: the byte to read next, BOS first; parent (p, b) int64: the beam of the step before that
+    each beam continues; utf8 (p, b) uint8: state of the UTF-8 automaton; score (p, b) float64: its
+    log-probability so far, -inf for a beam that is not used; bonus (p, b) float64: what a constrained beam is
+    ranked higher by than its score; draw_keys (p, b) uint64: of sampling.
+    n_finished (p,) int64; finished_score, finished_log_p (p, b) float64, finished_step, finished_beam (p, b)
+    int64: finished hypotheses, best first: the score that ranks them, their log-probability, and the step and
+    beam at which EOS was chosen.
+    history_byte (p, t, b) uint8, history_parent (p, t, b) uint16: the byte chosen at every step, and the beam
+    that it continues; history_score (p, t, b) float64: the score then, t is 0 where nobody asks for it.
+    source (p, _) uint8, n_source (p,) int64: bytes to copy from in drafts; drafted (p, 8) uint8: what
+    probably follows `last`, of which n_drafted (p,) int64 bytes are read, and draft_chance (p, 8) float64,
+    that as many of them are accepted; passes (p,) int64 of the decoder. Drafts are for b = 1.
+    rows (r, 3) int64: slot, beam and column of each row of the pass; column 0 reads `last`, the others the
+    drafted bytes; r is p * b or more; n_rows (1,) int64.
+    logits (k, r, 256) float32: what each of k models gives for the rows. log_p (r, 256) float32 or float64:
+    the natural log-probabilities of the next byte, the mean over the models, which the search reads.
+    """
+
+    state: Ints
+    step: Ints
+    limit: Ints
+    n_prefix: Ints
+    prefix: Bytes
+    last: Bytes
+    parent: Ints
+    utf8: Bytes
+    score: Reals
+    bonus: Reals
+    draw_keys: npt.NDArray[np.uint64]
+    n_finished: Ints
+    finished_score: Reals
+    finished_log_p: Reals
+    finished_step: Ints
+    finished_beam: Ints
+    history_byte: Bytes
+    history_parent: npt.NDArray[np.uint16]
+    history_score: Reals
+    source: Bytes
+    n_source: Ints
+    drafted: Bytes
+    n_drafted: Ints
+    draft_chance: Reals
+    passes: Ints
+    rows: Ints
+    n_rows: Ints
+    logits: npt.NDArray[np.float32]
+    log_p: npt.NDArray[Any]
+    constraints: ConstraintState
+    forced: ForcedText
+
+    @staticmethod
+    def allocate(
+        n_slots: int,
+        beam: int,
+        n_models: int,
+        length: int,
+        prefix: int,
+        source: int = 0,
+        n_rows: int = 0,
+        keeps_scores: bool = False,
+        constraints: ConstraintSize | None = None,
+        drafted: int = MOST_DRAFTED,
+        forced: ForcedText | None = None,
+        dtype: type[np.floating[Any]] = np.float32,
+    ) -> SearchState:
+        """Return free slots for outputs of at most `length` bytes, prefixes of `prefix` and sources to copy
+        from of `source` bytes.
+
+        n_models: whose logits are held; 0 where an engine writes log_p itself, in `dtype`. n_rows: rows of a
+        pass at most, if more than slots times beams. keeps_scores: whether every byte's score is kept.
+        constraints: room for them. drafted: bytes a pass of a sentence at most.
+        """
+        each = (n_slots, beam)
+        n_rows = max(n_rows, n_slots * beam)
+        steps = (n_slots, length + 1, beam)
+        return SearchState(
+            state=np.zeros(n_slots, np.int64),
+            step=np.zeros(n_slots, np.int64),
+            limit=np.zeros(n_slots, np.int64),
+            n_prefix=np.zeros(n_slots, np.int64),
+            prefix=np.zeros((n_slots, max(1, prefix)), np.uint8),
+            last=np.full(each, BOS, np.uint8),
+            parent=np.zeros(each, np.int64),
+            utf8=np.zeros(each, np.uint8),
+            score=np.zeros(each),
+            bonus=np.zeros(each),
+            draw_keys=np.zeros(each, np.uint64),
+            n_finished=np.zeros(n_slots, np.int64),
+            finished_score=np.full(each, -np.inf),
+            finished_log_p=np.full(each, -np.inf),
+            finished_step=np.zeros(each, np.int64),
+            finished_beam=np.zeros(each, np.int64),
+            history_byte=np.zeros(steps, np.uint8),
+            history_parent=np.zeros(steps, np.uint16),
+            history_score=np.zeros(steps if keeps_scores else (n_slots, 0, beam)),
+            source=np.zeros((n_slots, max(1, source)), np.uint8),
+            n_source=np.zeros(n_slots, np.int64),
+            drafted=np.zeros((n_slots, drafted), np.uint8),
+            n_drafted=np.zeros(n_slots, np.int64),
+            draft_chance=np.zeros((n_slots, drafted)),
+            passes=np.zeros(n_slots, np.int64),
+            rows=np.zeros((n_rows, 3), np.int64),
+            n_rows=np.zeros(1, np.int64),
+            logits=np.zeros((n_models, n_rows, N_IDS), np.float32),
+            log_p=np.zeros((n_rows, N_IDS), dtype),
+            constraints=ConstraintState.allocate(n_slots, beam, constraints),
+            forced=forced or ForcedText.allocate(0, 0),
+        )
+
+    def enlarged(self, length: int, prefix: int, source: int, constraints: ConstraintSize) -> SearchState:
+        """Return a copy with room for longer outputs, prefixes, sources and constraints."""
+        n_slots, beam = self.last.shape
+        new = SearchState.allocate(
+            n_slots,
+            beam,
+            len(self.logits),
+            length,
+            prefix,
+            source,
+            len(self.rows),
+            self.history_score.shape[1] > 0,
+            constraints,
+            dtype=self.log_p.dtype.type,
+        )
+        for old, copy in zip(arrays(self), arrays(new), strict=True):
+            copy[tuple(slice(n) for n in old.shape)] = old
+        return new
+
+    def begin(
+        self,
+        slot: int,
+        limit: int,
+        prefix: bytes,
+        keys: list[int],
+        sample: bool,
+        source: bytes = b"",
+        constraint: Constraint | None = None,
+    ) -> None:
+        """Put a new sentence into a slot. source: to copy from; constraint: where spans are followed."""
+        self.state[slot], self.step[slot], self.limit[slot] = RUNNING, 0, limit
+        self.prefix[slot, : len(prefix)] = np.frombuffer(prefix, np.uint8)
+        self.n_prefix[slot] = len(prefix)
+        self.last[slot], self.utf8[slot] = BOS, ACCEPT
+        self.parent[slot] = np.arange(self.parent.shape[1]) if sample else 0
+        # All beams begin alike: one of them is enough, but for independent samples.
+        self.score[slot] = 0.0 if sample else -np.inf
+        self.score[slot, 0] = 0.0
+        self.bonus[slot] = 0.0
+        self.draw_keys[slot] = keys
+        self.n_finished[slot] = 0
+        self.source[slot, : len(source)] = np.frombuffer(source, np.uint8)
+        self.n_source[slot] = len(source)
+        self.n_drafted[slot] = self.passes[slot] = 0
+        self.finished_score[slot] = self.finished_log_p[slot] = -np.inf
+        if constraint is not None:
+            self.constraints.begin(slot, constraint)
+
+    def text(self, slot: int, step: int, beam: int) -> bytes:
+        """Return the bytes chosen before a step on the way to a beam."""
+        if self.last.shape[1] == 1:
+            return self.history_byte[slot, :step, 0].tobytes()
+        text = bytearray(step)
+        for at in range(step - 1, -1, -1):
+            text[at] = self.history_byte[slot, at, beam]
+            beam = int(self.history_parent[slot, at, beam])
+        return bytes(text)
+
+    def byte_scores(self, slot: int, step: int, beam: int, total: float) -> tuple[float, ...]:
+        """Return the log-probability of each byte before a step on the way to a beam, and of EOS.
+
+        total: log-probability of the text with EOS. Empty where scores are not kept.
+        """
+        if not self.history_score.shape[1]:
+            return ()
+        totals = [total]
+        for at in range(step - 1, -1, -1):
+            totals.append(float(self.history_score[slot, at, beam]))
+            beam = int(self.history_parent[slot, at, beam])
+        return tuple(after - before for before, after in pairwise([0.0, *reversed(totals)]))
+
+
+def arrays(tree: tuple[Any, ...]) -> list[Any]:
+    """Return the arrays of a record and of the records in it, in order."""
+    return [one for part in tree for one in (arrays(part) if isinstance(part, tuple) else [part])]
