@@ -26,6 +26,7 @@ from bytenmt.atomic_file import read_limited, replace_synced
 from bytenmt.cli.console import writer
 from bytenmt.cli.progress import Console
 from bytenmt.errors import BytenmtError
+from bytenmt.resume_check import check_same_job
 from bytenmt.storage.lock import lock
 
 FORMAT = "bytenmt part 1"
@@ -232,11 +233,7 @@ def _continued(path: Path, file: BinaryIO, size: int, made_with: Mapping[str, An
             f"--resume: {part_path(path)} has {size:,} bytes of {note.bytes:,}: it is damaged; leave out"
             " --resume to begin anew"
         )
-    for name in sorted(note.made_with.keys() | made_with.keys()):
-        before, now = note.made_with.get(name), made_with.get(name)
-        if before != now:
-            what = "another model" if name == "models" else f"{name} {before}, not {now}"
-            raise BytenmtError(f"--resume: {path} was begun with {what}: give the same again, {ANEW}")
+    check_same_job(path, note.made_with, made_with, ANEW)
     if note.written:
         digest = _new_digest()
         _digest_file(digest, file, 0, note.bytes)

@@ -23,6 +23,7 @@ from msgspec import Struct
 from bytenmt.atomic_file import SUFFIX, replace_synced
 from bytenmt.errors import BytenmtError
 from bytenmt.reporter import SILENT, Reporter
+from bytenmt.resume_check import check_same_job
 from bytenmt.storage.lock import lock
 
 FOLDER, JOB, FINISHED, LOCK = "_bytenmt", "job.json", "finished.jsonl", "lock"
@@ -136,11 +137,7 @@ def _check(out: Path, job_description: Mapping[str, Any], resume: bool) -> None:
         raise BytenmtError(f"{job} cannot be read ({error}): remove {out}, {ANEW}") from None
     if not resume:
         raise BytenmtError(f"{out} has been begun: --resume goes on with it; else remove it, {ANEW}")
-    for name in sorted(before.keys() | job_description.keys()):
-        if before.get(name) != job_description.get(name):
-            old, now = before.get(name), job_description.get(name)
-            what = f"another {name}" if isinstance(old, list | dict) else f"{name} {old}, not {now}"
-            raise BytenmtError(f"--resume: {out} was begun with {what}: give the same again, {ANEW}")
+    check_same_job(out, before, job_description, ANEW)
 
 
 def _line(one: FinishedBlock) -> bytes:

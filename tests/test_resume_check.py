@@ -1,0 +1,35 @@
+"""A resumed job must be the one that was begun."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+
+import pytest
+
+from bytenmt import resume_check
+from bytenmt.errors import BytenmtError
+from bytenmt.resume_check import check_same_job
+
+
+def test_the_example_runs() -> None:
+    assert doctest.testmod(resume_check) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("begun", "now", "message"),
+    [
+        ({"beam": 1}, {}, "begun with beam 1, not None"),
+        ({}, {"seed": 3}, "begun with seed None, not 3"),
+        ({"models": ["a", "b"]}, {"models": ["a"]}, "begun with another model:"),
+        ({"b": 1, "a": 1}, {"b": 2, "a": 2}, "begun with a 1, not 2"),
+    ],
+)
+def test_a_difference_is_named(begun: dict[str, object], now: dict[str, object], message: str) -> None:
+    """The first by name; a list is not shown."""
+    with pytest.raises(BytenmtError, match=message):
+        check_same_job(Path("out"), begun, now, "or anew")
+
+
+def test_the_same_job_goes_on() -> None:
+    check_same_job(Path("out"), {"a": 1, "b": [2]}, {"b": [2], "a": 1}, "or anew")
