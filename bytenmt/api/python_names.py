@@ -25,8 +25,8 @@ def in_python_names(message: str) -> str:
     'raise max_minutes= and give resume=True, or run= another folder'
     """
 
-    def argument(found: re.Match[str]) -> str:
-        name = (found[1] or "output").replace("-", "_")
+    def argument(match: re.Match[str]) -> str:
+        name = (match[1] or "output").replace("-", "_")
         return f"{OTHER_NAMES.get(name, name)}={'True' * (name in FLAGS)}"
 
     parts = message.split("`")

@@ -98,7 +98,7 @@ def configuration(
     return wanted
 
 
-def _of_another(init_from: Path, arch: str | None, preset: str | None, given: Mapping[str, Any]) -> Config:
+def _of_another(init_from: Path, arch: str | None, preset: str | None, settings: Mapping[str, Any]) -> Config:
     """The configuration of a run that begins with another's weights: its model, and for the rest the preset
     that is given, or whose sizes the model has, under what is given. Raises ConfigError for what contradicts
     the model; dropout, which is no weight, may be another."""
@@ -106,7 +106,7 @@ def _of_another(init_from: Path, arch: str | None, preset: str | None, given: Ma
     named, source = architecture(own.model), own.model.source
     fresh = preset_tree(named, preset or _preset_of(own) or "small", source)
     tree = fresh | {"model": config_tree(own)["model"]}
-    merge(tree, given)
+    merge(tree, settings)
     model = tree["model"]
     told = model if isinstance(model, Mapping) else {}
     for key, value, wanted_value in (
@@ -125,9 +125,9 @@ def _of_another(init_from: Path, arch: str | None, preset: str | None, given: Ma
     return wanted
 
 
-def _contradicted(init_from: Path, key: str, given: object, own: object) -> ConfigError:
+def _contradicted(init_from: Path, key: str, value: object, own: object) -> ConfigError:
     return ConfigError(
-        f"configuration {key} is {given!r}, but --init-from {init_from} has {own!r}: the model comes"
+        f"configuration {key} is {value!r}, but --init-from {init_from} has {own!r}: the model comes"
         " from there, leave it out"
     )
 

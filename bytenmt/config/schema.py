@@ -187,12 +187,12 @@ def load_config(arch: str | None, preset: str | None, toml: str, settings: Itera
     return resolve_config(arch, preset, given)
 
 
-def resolve_config(arch: str | None, preset: str | None, given: Mapping[str, Any]) -> Config:
-    """Return the configuration that a nested dictionary gives over a preset.
+def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, Any]) -> Config:
+    """Return the configuration that settings, a nested dictionary, give over a preset.
 
     arch, preset: as of load_config. Raises ConfigError.
     """
-    model = given.get("model", {})
+    model = settings.get("model", {})
     if not isinstance(model, dict):
         raise ConfigError(f"configuration model: expected a section, got {model!r}")
     named = model.get("arch", arch)
@@ -201,7 +201,7 @@ def resolve_config(arch: str | None, preset: str | None, given: Mapping[str, Any
     if named is None:
         raise ConfigError(f"no architecture: give --arch, one of {', '.join(PRESETS['small'])}")
     tree = preset_tree(named, preset or "small", model.get("source") is not False)
-    merge(tree, given)
+    merge(tree, settings)
     return parse_config(tree)
 
 

@@ -41,13 +41,13 @@ class Timer:
         self._seen, self._earliest = seconds, seconds + pause
 
 
-def spacing(given: int | str, auto: Spacing) -> Spacing:
+def spacing(value: int | str, auto: Spacing) -> Spacing:
     """Return the interval that a configuration gives. auto: the one that suits the run. Raises ValueError."""
-    if given == AUTO:
+    if value == AUTO:
         return auto
-    if isinstance(given, int) and given > 0:
-        return Spacing(updates=given)
-    text = str(given)
+    if isinstance(value, int) and value > 0:
+        return Spacing(updates=value)
+    text = str(value)
     found = _TIME.fullmatch(text)
     seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
     if not 0 < seconds <= MOST:
@@ -55,9 +55,9 @@ def spacing(given: int | str, auto: Spacing) -> Spacing:
     return Spacing(seconds=seconds)
 
 
-def check_spacing(name: str, given: int | str) -> None:
+def check_spacing(name: str, value: int | str) -> None:
     """Raise ValueError, which begins with the name, where it is none."""
     try:
-        spacing(given, Spacing(1))
+        spacing(value, Spacing(1))
     except ValueError as error:
         raise ValueError(f"{name} is {error}") from None
