@@ -59,7 +59,7 @@ def scores(translate: Translate, direction: str, corpora: Path, n_lines: int | N
     for case in get_args(Case):
         cased = [with_case(line, case) for line in sources]
         found["tatoeba"][case] = _scored(translate(cased), references)
-    letters = Letters.of(sources)
+    letters = Letters.from_texts(sources)
     encoded = [line.encode() for line in sources]
     for share in SHARES[1:]:
         disturbed = [line.decode() for line in noisy_lines(encoded, share, letters, NOISE_SEED)]

@@ -76,7 +76,7 @@ def figure(models: Mapping[str, Sequence[Bucket]]) -> Figure:
 
     from bytenmt.analysis.drawing import Labels
 
-    labels = Labels.of(models)
+    labels = Labels.from_texts(models)
     names = list(next(iter(models.values()))[0].values())
     made = Figure(figsize=(4 * len(names), 4), layout="constrained")
     for place, name in enumerate(names):

@@ -20,8 +20,8 @@ LIBRARY = "bytenmt"
 MARK = f'library_name: "{LIBRARY}"'  # a card of this program has this line
 
 
-class Told(NamedTuple):
-    """What the user says about a model.
+class CardDetails(NamedTuple):
+    """Statements of the user about a model.
 
     languages: codes, source first; license: of the weights; data: names of the training text on hubs; test:
     name of the test text; limits: sentences.
@@ -49,28 +49,28 @@ class Subject(NamedTuple):
     made_with: Sequence[str]
 
 
-def card(told: Told, of: Subject, measured: Measured | None) -> str:
+def card(details: CardDetails, of: Subject, measured: Measured | None) -> str:
     """Return the text of the card."""
-    return "\n".join([*_front_matter(told, of, measured), "", *_body(told, of, measured), ""])
+    return "\n".join([*_front_matter(details, of, measured), "", *_body(details, of, measured), ""])
 
 
-def _front_matter(told: Told, of: Subject, measured: Measured | None) -> Iterator[str]:
+def _front_matter(details: CardDetails, of: Subject, measured: Measured | None) -> Iterator[str]:
     task = "translation" if of.config.model.source else "text-generation"
-    values: dict[str, Any] = {"language": list(told.languages), "license": told.license}
+    values: dict[str, Any] = {"language": list(details.languages), "license": details.license}
     values["tags"] = [task, "byte-level", LIBRARY, architecture(of.config.model)]
-    values |= {"pipeline_tag": task, "datasets": list(told.data), "library_name": LIBRARY}
+    values |= {"pipeline_tag": task, "datasets": list(details.data), "library_name": LIBRARY}
     if measured is not None:
         scores = measured.scores
         values["metrics"] = ["chrf", "bleu"]
         found = {
             "task": {"type": task, "name": task.capitalize()},
-            "dataset": {"name": told.test, "type": told.test},
+            "dataset": {"name": details.test, "type": details.test},
             "metrics": [
                 {"type": "chrf", "name": "chrF", "value": round(scores.chrf, 2)},
                 {"type": "bleu", "name": "BLEU", "value": round(scores.bleu, 2)},
             ],
         }
-        values["model-index"] = [{"name": told.name, "results": [found]}]
+        values["model-index"] = [{"name": details.name, "results": [found]}]
     yield "---"
     for key, value in values.items():
         if value:
@@ -87,11 +87,11 @@ def _printable(value: Any) -> Any:
     return [_printable(one) for one in value] if isinstance(value, list) else value
 
 
-def _body(told: Told, of: Subject, measured: Measured | None) -> Iterator[str]:
+def _body(details: CardDetails, of: Subject, measured: Measured | None) -> Iterator[str]:
     model = of.config.model
     what = "translation model" if model.source else "language model"
-    direction = " to ".join(told.languages) if model.source else ", ".join(told.languages)
-    yield f"# {printable(told.name)}"
+    direction = " to ".join(details.languages) if model.source else ", ".join(details.languages)
+    yield f"# {printable(details.name)}"
     yield ""
     spoken = f", {printable(direction)}" if direction else ""
     size = f"{of.n_parameters:,} parameters, {of.file_bytes / 1e6:.1f} MB in {of.precision}"
@@ -99,23 +99,23 @@ def _body(told: Told, of: Subject, measured: Measured | None) -> Iterator[str]:
     yield ""
     command = "bytenmt translate FOLDER < lines" if model.source else "bytenmt generate -m FOLDER"
     yield f"    {command}"
-    yield from _section("Training text", _text(told, of.facts))
+    yield from _section("Training text", _text(details, of.facts))
     if measured is not None:
-        yield from _section("Scores", _scores(told, of, measured))
+        yield from _section("Scores", _scores(details, of, measured))
         yield from _section("Disturbed sources", _noise(measured))
         yield from _section("Speed", _speeds(measured))
     yield from _section("Training", _training(of))
     if of.facts.lineage:
         lines = [f"- {one.describe()}" for one in of.facts.lineage]
         yield from _section("Lineage", ["It began with the weights of these, the nearest first:", "", *lines])
-    yield from _section("Limits", _limits(told, of, measured))
+    yield from _section("Limits", _limits(details, of, measured))
 
 
 def _section(title: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
     yield from ("", f"## {title}", "", *lines)
 
 
-def _text(told: Told, facts: Facts) -> Iterator[str]:
+def _text(details: CardDetails, facts: Facts) -> Iterator[str]:
     counts = {
         "pairs": facts.pairs,
         "bytes of source": facts.source_bytes,
@@ -129,14 +129,14 @@ def _text(told: Told, facts: Facts) -> Iterator[str]:
         yield f"- Lines with several sentences: {facts.multi_sentence_share:.1%}"
     if facts.file_names():
         yield f"- Files: {printable(', '.join(facts.file_names()))}"
-    if told.data:
-        yield f"- Data sets: {printable(', '.join(told.data))}"
-    yield f"- Licences: {printable('; '.join(told.data_licenses)) or 'not told'}"
+    if details.data:
+        yield f"- Data sets: {printable(', '.join(details.data))}"
+    yield f"- Licences: {printable('; '.join(details.data_licenses)) or 'not told'}"
 
 
-def _scores(told: Told, of: Subject, measured: Measured) -> Iterator[str]:
+def _scores(details: CardDetails, of: Subject, measured: Measured) -> Iterator[str]:
     scores = measured.scores
-    yield f"On {measured.n_lines:,} lines of {printable(told.test)}, {', '.join(of.made_with)}:"
+    yield f"On {measured.n_lines:,} lines of {printable(details.test)}, {', '.join(of.made_with)}:"
     yield ""
     yield f"- chrF {scores.chrf:.2f} `{scores.chrf_signature}`"
     yield f"- BLEU {scores.bleu:.2f} `{scores.bleu_signature}`"
@@ -175,8 +175,8 @@ def _training(of: Subject) -> Iterator[str]:
     yield from ("", "```toml", config_toml(of.config).strip(), "```")
 
 
-def _limits(told: Told, of: Subject, measured: Measured | None) -> Iterator[str]:
-    yield from (f"- {printable(limit)}" for limit in told.limits)
+def _limits(details: CardDetails, of: Subject, measured: Measured | None) -> Iterator[str]:
+    yield from (f"- {printable(limit)}" for limit in details.limits)
     if of.config.model.source:
         longest = of.config.data.max_source_bytes
         yield f"- Longer lines than {longest:,} bytes are translated in pieces, each by itself."

@@ -183,7 +183,7 @@ def curves(runs: Mapping[str, Records]) -> Figure:
 
     from bytenmt.analysis.drawing import Labels
 
-    labels = Labels.of(runs)
+    labels = Labels.from_texts(runs)
     panels = [panel for panel in PANELS if any(panel[1] in one for made in runs.values() for one in made)]
     made = Figure(figsize=(4.6 * max(1, len(panels)), 4.2), layout="constrained")
     for place, (x, y, across, up, unit) in enumerate(panels, 1):

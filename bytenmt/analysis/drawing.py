@@ -46,7 +46,7 @@ class Labels(NamedTuple):
     unknown: frozenset[str]
 
     @classmethod
-    def of(cls, texts: Iterable[str], family: str = SANS) -> Labels:
+    def from_texts(cls, texts: Iterable[str], family: str = SANS) -> Labels:
         """Choose fonts for all characters of these texts, as far as this machine has them."""
         missing = {ord(letter) for text in texts for letter in text if letter > " "}
         families = [family]

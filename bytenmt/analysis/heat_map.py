@@ -42,7 +42,9 @@ class HeatMaps(NamedTuple):
     maps: Mapping[str, Weights]
 
     @classmethod
-    def of(cls, source: bytes, text: bytes, layers: Mapping[int, npt.NDArray[np.float32]]) -> HeatMaps:
+    def from_layers(
+        cls, source: bytes, text: bytes, layers: Mapping[int, npt.NDArray[np.float32]]
+    ) -> HeatMaps:
         """Merge the bytes of attention weights to characters.
 
         layers: see Aligner.by_layer; if there are several, their mean comes first.
@@ -61,7 +63,7 @@ def figure(of: HeatMaps) -> Figure:
     """
     from matplotlib.figure import Figure
 
-    labels = Labels.of((of.source, of.text))
+    labels = Labels.from_texts((of.source, of.text))
     across = [labels.legible(shown(letter)) for letter in of.source] + [END]
     down = [labels.legible(shown(letter)) for letter in of.text]
     width = INCH * (len(across) + max(map(len, down))) + 0.9

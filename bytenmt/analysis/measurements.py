@@ -48,7 +48,7 @@ def measure(
 ) -> Measured:
     """Measure models on a test text, with the threads they were loaded for. tokenize: see text_scores."""
     translator = Translator.of_runtime(runtime, settings)
-    letters = Letters.of(line.decode() for line in sources)
+    letters = Letters.from_texts(line.decode() for line in sources)
     found = []
     for share in SHARES:
         noisy = noisy_lines(sources, share, letters, NOISE_SEED)

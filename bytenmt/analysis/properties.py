@@ -69,8 +69,8 @@ def properties(config: ModelSection) -> Properties | None:
         resolution=None if not config.source else nets.link in ("column", "attention"),
         path_s=_source_path(nets, config),
         path_t=_own_path(nets.decoder, "T"),
-        source_field=_told(nets.encoder, "source") if config.source else "",
-        target_field=_told(nets.decoder, "target"),
+        source_field=_field_in_words(nets.encoder, "source") if config.source else "",
+        target_field=_field_in_words(nets.decoder, "target"),
     )
 
 
@@ -119,11 +119,11 @@ def _source_path(nets: Nets, config: ModelSection) -> Path | None:
     return Path("c" if target.number else IN_FIELD, source.number + decoder.n_layers)
 
 
-def _told(net: Net, side: str) -> str:
+def _field_in_words(net: Net, side: str) -> str:
     if net.field is not None:
         return f"{net.field:,} bytes"
-    told = {"forwards": "all up to its own", "backwards": "all from its own on"}
-    return told.get(net.reads, f"all of the {side}")
+    words = {"forwards": "all up to its own", "backwards": "all from its own on"}
+    return words.get(net.reads, f"all of the {side}")
 
 
 HEAD = ("model", "nets", "time", "RP", "Path_S", "Path_T", "encoder's field", "decoder's field")
@@ -142,10 +142,10 @@ def table(models: Sequence[tuple[str, ModelSection]]) -> str:
     return "\n".join([*lines, "", LEGEND])
 
 
-def _row(name: str, found: Properties | None) -> tuple[str, ...]:
-    if found is None:
+def _row(name: str, row: Properties | None) -> tuple[str, ...]:
+    if row is None:
         return (name, *("?" for _ in HEAD[1:]))
-    kept = "–" if found.resolution is None else "yes" if found.resolution else "no"
-    path_s = "–" if found.path_s is None else str(found.path_s)
-    fields = (found.source_field or "–", found.target_field)
-    return (name, found.nets, found.time, kept, path_s, str(found.path_t), *fields)
+    kept = "–" if row.resolution is None else "yes" if row.resolution else "no"
+    path_s = "–" if row.path_s is None else str(row.path_s)
+    fields = (row.source_field or "–", row.target_field)
+    return (name, row.nets, row.time, kept, path_s, str(row.path_t), *fields)

@@ -27,25 +27,25 @@ INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + 
 QUIET, VERBOSE = "bytenmt.quiet", "bytenmt.verbose"  # in click's meta, which a group and its command share
 
 
-def _how_much_is_told() -> list[click.Parameter]:
+def verbosity_options() -> list[click.Parameter]:
     """Return the options -q and -v, which may stand before or after the name of a command."""
 
-    def note(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
-        def keep(ctx: click.Context, _: click.Parameter, given: bool) -> None:
-            ctx.meta[name] = given or ctx.meta.get(name, False)
+    def callback(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+        def store(ctx: click.Context, _: click.Parameter, is_set: bool) -> None:
+            ctx.meta[name] = is_set or ctx.meta.get(name, False)
 
-        return keep
+        return store
 
-    told = ((QUIET, "Nothing on stderr but errors."), (VERBOSE, "Tell more, as the engine that was chosen."))
+    flags = ((QUIET, "Print only errors on stderr."), (VERBOSE, "Print more, such as the chosen engine."))
     return [
         click.Option(
             [f"-{name[8]}", f"--{name[8:]}"],
             is_flag=True,
             expose_value=False,
-            callback=note(name),
+            callback=callback(name),
             help=help,
         )
-        for name, help in told
+        for name, help in flags
     ]
 
 
@@ -54,7 +54,7 @@ class Command(click.Command):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.params += _how_much_is_told()
+        self.params += verbosity_options()
 
     def invoke(self, ctx: click.Context) -> Any:
         if not ctx.meta[QUIET]:
@@ -73,7 +73,7 @@ class SubGroup(click.Group):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.params += _how_much_is_told()
+        self.params += verbosity_options()
 
 
 class CommandGroup(click.Group):
@@ -86,7 +86,7 @@ class CommandGroup(click.Group):
 
     def __init__(self, *args: Any, modules: Mapping[str, str], **more: Any) -> None:
         super().__init__(*args, **more)
-        self.params += _how_much_is_told()
+        self.params += verbosity_options()
         self._modules = modules
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -294,8 +294,8 @@ def any_runs(command: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def there(given: Any) -> Any:
+def there(runs: Any) -> Any:
     """Return the run or runs. Raises UsageError if there is none."""
-    if not given:
+    if not runs:
         raise click.UsageError("Missing the run: give RUN, or -m RUN.")
-    return given
+    return runs

@@ -92,32 +92,32 @@ def utf8(text: str, option: str) -> bytes:
     return data
 
 
-def form(asked: Answers, settings: Settings, group: Group | None) -> OutputFormat | None:
+def form(answers: Answers, settings: Settings, group: Group | None) -> OutputFormat | None:
     """Return the output format, or None for text that is shown while it is decoded.
 
     Raises BytenmtError for options that contradict each other.
     """
-    if asked.format != "jsonl":
+    if answers.format != "jsonl":
         for option, given in (
-            ("--alignment", asked.alignment is not None),
-            ("--with-source", asked.with_source),
-            ("--character-bits", asked.character_bits),
+            ("--alignment", answers.alignment is not None),
+            ("--with-source", answers.with_source),
+            ("--character-bits", answers.character_bits),
         ):
             if given:
                 raise BytenmtError(f"{option} would be ignored: give --format jsonl with it")
     n_best = settings.search.n_best
-    if not asked.stream:
-        if asked.format == "jsonl":
-            of_lines = asked.with_source, asked.flag_above, asked.character_bits
+    if not answers.stream:
+        if answers.format == "jsonl":
+            of_lines = answers.with_source, answers.flag_above, answers.character_bits
             return JsonLines(n_best, None, *of_lines)
         shape: OutputFormat = n_best_list if n_best > 1 else plain
-        if asked.flag_above is None:
+        if answers.flag_above is None:
             return shape
-        return Flagged(shape, asked.flag_above, lambda told: say(f"bytenmt: {told}"))
-    if asked.format != "text":
-        raise BytenmtError(f"--stream shows plain text: drop it, or --format {asked.format}")
-    if asked.flag_above is not None or asked.html is not None:
-        option = "--html" if asked.flag_above is None else "--flag-above"
+        return Flagged(shape, answers.flag_above, lambda told: say(f"bytenmt: {told}"))
+    if answers.format != "text":
+        raise BytenmtError(f"--stream shows plain text: drop it, or --format {answers.format}")
+    if answers.flag_above is not None or answers.html is not None:
+        option = "--html" if answers.flag_above is None else "--flag-above"
         raise BytenmtError(f"--stream shows a line before it is judged: drop it, or {option}")
     if settings.search.beam > 1:
         raise BytenmtError("--stream shows what is sure to stay: drop it, or --beam-size")
@@ -126,16 +126,18 @@ def form(asked: Answers, settings: Settings, group: Group | None) -> OutputForma
     return None
 
 
-def with_alignment(shape: OutputFormat | None, runtime: Runtime, wanted: bool | None) -> OutputFormat | None:
+def with_alignment(
+    shape: OutputFormat | None, runtime: Runtime, alignment: bool | None
+) -> OutputFormat | None:
     """Return the output format with alignments, if it has a field for them and a run has attention.
 
-    wanted: whether alignments were asked for; None if neither way. Raises BytenmtError if they were asked for
-    and no run has attention.
+    alignment: whether alignments were asked for; None if neither way. Raises BytenmtError if they were asked
+    for and no run has attention.
     """
-    if not isinstance(shape, JsonLines) or wanted is False:
+    if not isinstance(shape, JsonLines) or alignment is False:
         return shape
     align = aligner(runtime)
-    if wanted and align is None:
+    if alignment and align is None:
         raise BytenmtError("--alignment: no run here has attention: drop it")
     return shape if align is None else replace(shape, align=align)
 
@@ -150,17 +152,19 @@ def aligner(runtime: Runtime) -> Align | None:
 
 
 @contextmanager
-def with_page(shape: OutputFormat | None, asked: Answers, runtime: Runtime) -> Iterator[OutputFormat | None]:
+def with_page(
+    shape: OutputFormat | None, answers: Answers, runtime: Runtime
+) -> Iterator[OutputFormat | None]:
     """Return the output format that also writes an HTML page, if one is asked for; the page is complete
     at the end.
     """
-    if asked.html is None or shape is None:
+    if answers.html is None or shape is None:
         yield shape
         return
     from bytenmt.analysis.review_page import ReviewPage
 
-    with writer(asked.html) as file:
-        page = ReviewPage(file, f"bytenmt: {asked.html.stem}", asked.flag_above)
+    with writer(answers.html) as file:
+        page = ReviewPage(file, f"bytenmt: {answers.html.stem}", answers.flag_above)
         align = shape.align if isinstance(shape, JsonLines) else aligner(runtime)
         yield WithPage(shape, page, align)
         page.finish()
@@ -168,7 +172,7 @@ def with_page(shape: OutputFormat | None, asked: Answers, runtime: Runtime) -> I
 
 def made_with(
     runtime: Runtime,
-    asked: Translator,
+    translator: Translator,
     shape: OutputFormat | None,
     buffer_size: int,
     errors: str,
@@ -178,7 +182,7 @@ def made_with(
     The keys are the names of the options; `translate --resume` compares them with those of the first run.
     """
 
-    spec, search = runtime.spec, replace(asked.options, tracker=None)
+    spec, search = runtime.spec, replace(translator.options, tracker=None)
 
     def make() -> dict[str, Any]:
         return {
@@ -189,17 +193,17 @@ def made_with(
             "precision": [precision_of(run.precision, spec) for run in runtime.runs],
             "draft": spec.draft,
             "threads": spec.threads if spec.engine == "torch" else None,  # numba's give the same bits
-            "processes": asked.group.size if asked.group else 1,
+            "processes": translator.group.size if translator.group else 1,
             "format": "stream" if shape is None else "jsonl" if isinstance(shape, JsonLines) else "text",
             "alignment": isinstance(shape, JsonLines) and shape.align is not None,
             **({"with-source": True} if isinstance(shape, JsonLines) and shape.with_source else {}),
             **({"flag-above": shape.flag_above} if isinstance(shape, JsonLines) and shape.flag_above else {}),
             "buffer-size": buffer_size,
             "errors": errors,
-            **{name.replace("_", "-"): getattr(asked.settings, name) for name in LINES},
-            "prefix": asked.settings.prefix.decode(),
-            "max-source-bytes": asked.max_source_bytes,
-            **_kept(asked.settings.rules),
+            **{name.replace("_", "-"): getattr(translator.settings, name) for name in LINES},
+            "prefix": translator.settings.prefix.decode(),
+            "max-source-bytes": translator.max_source_bytes,
+            **_constraint_values(translator.settings.rules),
         } | {
             name.replace("_", "-"): value
             for name, value in asdict(search).items()
@@ -209,7 +213,7 @@ def made_with(
     return make
 
 
-def _kept(rules: Rules | None) -> dict[str, Any]:
+def _constraint_values(rules: Rules | None) -> dict[str, Any]:
     """Return the constraints as JSON values."""
     if rules is None:
         return {}

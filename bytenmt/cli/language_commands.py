@@ -151,7 +151,7 @@ def predict(
 
 
 def _stream(
-    reader: Reader, file: Path | None, chunk: int | None, beside: Sequence[Reference]
+    reader: Reader, file: Path | None, chunk: int | None, baselines: Sequence[Reference]
 ) -> Iterator[Surprise]:
     """Yield the cost of the bytes of a file or of stdin under a model without a source; `beside` reads them
     too.
@@ -171,7 +171,7 @@ def _stream(
     with progress(size, "B") as (bar, reporter):
         pieces = pieces_of(file, reporter=reporter) if file else _stdin()
         for found in stream(reader, pieces, chunk or CHUNK):
-            for one in beside:
+            for one in baselines:
                 one.add(found.data.tobytes())
             yield found
             bar.advance(len(found.data))
@@ -185,7 +185,7 @@ def _translations(
     file: Path | None,
     src: Path,
     errors: str | None,
-    beside: Sequence[Reference],
+    baselines: Sequence[Reference],
 ) -> Iterator[Surprise]:
     """Yield the cost of the lines of a file or of stdin under a translation model; `beside` reads the
     same bytes.
@@ -201,7 +201,7 @@ def _translations(
         target.require_lines()
     else:
         target = inputs.text_file(file, errors or "replace")
-    for one in beside:
+    for one in baselines:
         one.add(target.data.tobytes())
     yield from translations(reader, ParallelCorpus.from_texts(source, target, keep_empty=True))
 

@@ -50,7 +50,7 @@ class OutputFormat(Protocol):
         ...
 
 
-class Kept(Protocol):
+class ResumableOutput(Protocol):
     """An output that a later command can continue; see partial_output.Partial."""
 
     n_answered: int
@@ -65,7 +65,7 @@ def plain(answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> by
     return b"".join(answer.hypotheses[0].text + b"\n" for answer in answers)
 
 
-class Waiting:
+class LineQueue:
     """A bounded, thread-safe queue of input lines between the thread that reads and the one that
     translates.
     """
@@ -128,15 +128,16 @@ class Filter:
 
     form: the output format; None shows the bytes of each line as they are decoded. n_waiting: lines that are
     read ahead, and that are translated together at most. In a group the leading process has a Filter, and the
-    others follow. kept: an output that knows which lines are done; lines are then grouped by their number
-    alone, not by the time of their arrival. workers: processes that translate in place of the translator.
+    others follow. resumable: an output that knows which lines are done; lines are then grouped by their
+    number alone, not by the time of their arrival. workers: processes that translate in place of the
+    translator.
     """
 
     translator: Translator
     output: BinaryIO
     form: OutputFormat | None = plain
     buffer_size: int = BUFFER_SIZE
-    kept: Kept | None = None
+    resumable: ResumableOutput | None = None
     workers: Workers | None = None
 
     def file(self, text: TextFile) -> None:
@@ -164,7 +165,7 @@ class Filter:
         once the lines before it are written. An OSError of the input is raised here too. size: bytes of the
         stream, if known, for a progress bar.
         """
-        waiting = Waiting(self.buffer_size, BUFFER_BYTES)
+        waiting = LineQueue(self.buffer_size, BUFFER_BYTES)
         # A daemon: where this loop fails, the thread may be waiting for a line that never comes.
         Thread(target=_read, args=(input, name, errors, waiting), daemon=True).start()
         n_answered, ended = 0, False
@@ -173,7 +174,7 @@ class Filter:
             while not ended:
                 until = patience if self.workers is None else self.workers.patience
                 try:
-                    lines, ended = waiting.take(self.buffer_size, until, whole=self.kept is not None)
+                    lines, ended = waiting.take(self.buffer_size, until, whole=self.resumable is not None)
                 except (DataError, OSError):
                     if self.workers is not None:
                         self.workers.settle()
@@ -187,10 +188,10 @@ class Filter:
         """Return how many of these lines were done by an earlier command; `first`: number of the first
         one, from 0.
         """
-        if self.kept is None or first >= self.kept.n_answered:
+        if self.resumable is None or first >= self.resumable.n_answered:
             return 0
-        skipped = lines[: self.kept.n_answered - first]
-        self.kept.skip([line.text for line in skipped])
+        skipped = lines[: self.resumable.n_answered - first]
+        self.resumable.skip([line.text for line in skipped])
         bar.advance(sum(line.n_read for line in skipped))
         return len(skipped)
 
@@ -230,8 +231,8 @@ class Filter:
 
     def _done(self, lines: Sequence[Line], bar: Bar) -> None:
         """Record that these lines are written."""
-        if self.kept is not None and lines:
-            self.kept.add([line.text for line in lines])
+        if self.resumable is not None and lines:
+            self.resumable.add([line.text for line in lines])
         bar.advance(sum(line.n_read for line in lines))
 
     def _in_group(self) -> bool:
@@ -279,7 +280,7 @@ def warnings_of_flags(answers: Sequence[Answer], first: int, name: str) -> Itera
             )
 
 
-def _read(input: BinaryIO, name: str, errors: str, waiting: Waiting) -> None:
+def _read(input: BinaryIO, name: str, errors: str, waiting: LineQueue) -> None:
     """Put the lines of a stream into the queue; the body of the reading thread."""
     try:
         number = 0

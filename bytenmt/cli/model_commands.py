@@ -218,7 +218,7 @@ def card(
     name = name or run.resolve().name.removesuffix(".safetensors")
     test = test_name or ("" if ref is None else ref.name)
     with writer(path) as file:
-        file.write(cards.card(cards.Told(name, test=test, **told), subject, measured).encode())
+        file.write(cards.card(cards.CardDetails(name, test=test, **told), subject, measured).encode())
     say(f"{path}: written")
 
 

@@ -69,13 +69,13 @@ class JsonLines:
         if self.with_source:
             record["source"] = source.decode()
         best = answer.hypotheses[0]
-        record |= told(best)
+        record |= hypothesis_record(best)
         record["flags"] = list(flags(source, best, self.flag_above))
         if self.characters:
             bits = bits_of_characters(best) if best.byte_scores else []
             record["characters"] = [[character, round(cost, 6)] for character, cost in bits]
         if self.n_best > 1:
-            record["n_best"] = [told(hypothesis) for hypothesis in answer.hypotheses]
+            record["n_best"] = [hypothesis_record(hypothesis) for hypothesis in answer.hypotheses]
         return record
 
 
@@ -109,7 +109,7 @@ class WithPage:
         return self.form(answers, first, seconds)
 
 
-def told(hypothesis: Hypothesis) -> dict[str, Any]:
+def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:
     """Return a hypothesis as JSON values.
 
     bits_per_byte: of the text including EOS, None for an empty text; bytes_per_pass: including EOS, if bytes

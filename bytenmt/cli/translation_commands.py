@@ -25,7 +25,7 @@ from bytenmt.cli.console import (
 )
 from bytenmt.cli.options import ANSWERS, COUNT, DECODING, FILE, ONLY_ENGINE, RUN, RUNS, RUNTIME
 from bytenmt.cli.progress import Console
-from bytenmt.cli.workbench.keeping import KEEPING
+from bytenmt.cli.workbench.constraint_options import CONSTRAINTS
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     default=1,
     help="Processes that translate side by side, each with --threads; the output stays the same.",
 )
-@KEEPING
+@CONSTRAINTS
 @ANSWERS
 @DECODING
 @RUNTIME
@@ -151,7 +151,9 @@ def score(
     from bytenmt.evaluation.likelihood import log_probabilities
 
     corpus = inputs.all_pairs(src, tgt, errors)
-    loaded = loaded_runs((run,), EngineSpec(engine, device, "fp32", threads, OFF), leads=True, at_once=True)
+    loaded = loaded_runs(
+        (run,), EngineSpec(engine, device, "fp32", threads, OFF), is_leader=True, at_once=True
+    )
     inputs.check_pairs(run, loaded.source, src)
     log_p = log_probabilities(loaded.reader(), corpus)
     for nats, n_bytes in zip(log_p.tolist(), corpus.target_lengths.tolist(), strict=True):
@@ -159,17 +161,17 @@ def score(
         click.echo(f"{nats:.6f}\t{bits:.6f}")
 
 
-def loaded_runs(runs: tuple[Path, ...], wanted: EngineSpec, leads: bool, at_once: bool = False) -> Runtime:
+def loaded_runs(runs: tuple[Path, ...], spec: EngineSpec, is_leader: bool, at_once: bool = False) -> Runtime:
     """Load the models that decide together; warn if their translation directions differ.
 
-    leads: whether this process prints; at_once: see loading.load_runs.
+    is_leader: whether this process prints; at_once: see loading.load_runs.
     """
     from bytenmt.cli import decoding_args
     from bytenmt.decoding.loading import load_runs
 
     began = time.monotonic()
-    runtime = load_runs(runs, wanted, Console(), at_once)
-    if leads:
+    runtime = load_runs(runs, spec, Console(), at_once)
+    if is_leader:
         for warning in decoding_args.opposed(runtime.runs):
             say(f"bytenmt: {warning}")
         for line in decoding_args.described(runtime, time.monotonic() - began):

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from sacrebleu.metrics.chrf import CHRF
 
 
-class Found(NamedTuple):
-    """How well bits per byte find wrong lines.
+class ConfidenceStats(NamedTuple):
+    """Statistics of how well bits per byte find wrong lines.
 
     n_wrong: of n lines that differ from their reference. area: under the ROC curve, the probability that a
     wrong line has more bits than a right one, None if all lines are right or all wrong; correlation:
@@ -24,7 +24,7 @@ class Found(NamedTuple):
     correlation: float | None
 
 
-def confidence(bits: Sequence[float], texts: Sequence[str], references: Sequence[str]) -> Found:
+def confidence(bits: Sequence[float], texts: Sequence[str], references: Sequence[str]) -> ConfidenceStats:
     """Compare bits per byte of each translation with whether it equals its reference."""
     wrong = np.array([text != reference for text, reference in zip(texts, references, strict=True)], bool)
     metric = CHRF()
@@ -39,7 +39,7 @@ def confidence(bits: Sequence[float], texts: Sequence[str], references: Sequence
         area = float((ranks[wrong].sum() - n_wrong * (n_wrong + 1) / 2) / (n_wrong * n_right))
     alike = len(bits) < 2 or not ranks.std() or not of_chrf.std()
     correlation = None if alike else float(np.corrcoef(ranks, of_chrf)[0, 1])
-    return Found(len(bits), n_wrong, area, correlation)
+    return ConfidenceStats(len(bits), n_wrong, area, correlation)
 
 
 def _ranks(values: Sequence[float]) -> npt.NDArray[np.float64]:

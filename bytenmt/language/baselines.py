@@ -75,7 +75,7 @@ class Counted:
                 text[: max(0, NGRAM_BYTES - start)]
                 for text, start in zip(training, starts.tolist(), strict=False)
             ]
-        self._models = {smoothing: NGram.of(training, ORDER, smoothing) for smoothing in NAMES}
+        self._models = {smoothing: NGram.from_texts(training, ORDER, smoothing) for smoothing in NAMES}
         self._bits = dict.fromkeys(NAMES, 0.0)
         self._n_bytes = 0
         self._before = np.zeros(ORDER, np.uint8)

@@ -45,11 +45,11 @@ class Page:
             f'<p class="legend">{"".join(legend())}</p></header>\n<main>'
         )
 
-    def add(self, found: Whole) -> None:
+    def add(self, whole: Whole) -> None:
         """Write the next characters, up to the limit of the page."""
-        self._n_bytes += len(found.surprise.data)
+        self._n_bytes += len(whole.surprise.data)
         if self._n_shown < SHOWN:
-            self._write("".join(self._marked(found)))
+            self._write("".join(self._marked(whole)))
 
     def finish(self, lines: Iterable[str]) -> None:
         """Write the figures and the end of the page."""
@@ -58,10 +58,10 @@ class Page:
         self._write(f"</main>\n<footer><pre>{figures}</pre>\n")
         self._write(f"{left if self._n_shown < self._n_bytes else ''}</footer>\n</html>\n")
 
-    def _marked(self, found: Whole) -> Iterator[str]:
-        data, bits, rank = (part.tolist() for part in found.surprise)
+    def _marked(self, whole: Whole) -> Iterator[str]:
+        data, bits, rank = (part.tolist() for part in whole.surprise)
         start = 0
-        for name, n_bytes in zip(found.characters.names(), found.characters.n_bytes.tolist(), strict=True):
+        for name, n_bytes in zip(whole.characters.names(), whole.characters.n_bytes.tolist(), strict=True):
             if self._n_shown >= SHOWN:
                 return
             own = slice(start, start + n_bytes)

@@ -52,7 +52,7 @@ class NGram(NamedTuple):
     levels: tuple[Level, ...]
 
     @staticmethod
-    def of(texts: Sequence[Bytes], order: int = ORDER, smoothing: Smoothing = "kneser-ney") -> NGram:
+    def from_texts(texts: Sequence[Bytes], order: int = ORDER, smoothing: Smoothing = "kneser-ney") -> NGram:
         """Count texts (uint8, not all empty), each as a stream of its own after zeros."""
         if not 0 <= order <= LONGEST or not any(len(text) for text in texts):
             raise ValueError(f"order {order} of {len(texts)} texts: expected 0 to {LONGEST}, and a byte")
@@ -84,8 +84,8 @@ class NGram(NamedTuple):
         probability = np.full(len(text), 1 / N_IDS)
         for k, level in enumerate(self.levels):
             wanted = _pairs(text, before[order - k :], k)
-            at, there = _found(level.contexts, wanted >> ONE_BYTE)
-            pair_at, pair_there = _found(level.pairs, wanted)
+            at, there = _look_up(level.contexts, wanted >> ONE_BYTE)
+            pair_at, pair_there = _look_up(level.pairs, wanted)
             seen = np.where(pair_there, level.seen[pair_at], 0.0)
             longer = (seen + level.back[at] * probability) / level.total[at]
             probability = np.where(there, longer, probability)
@@ -141,7 +141,7 @@ def _counted(keys: Keys, weights: npt.NDArray[np.int64] | None = None) -> tuple[
     return unique, np.add.reduceat(weights[order], first)
 
 
-def _found(sorted_keys: Keys, wanted: Keys) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+def _look_up(sorted_keys: Keys, keys: Keys) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Return the position of each wanted key, and whether it is there."""
-    at = np.searchsorted(sorted_keys, wanted).clip(max=len(sorted_keys) - 1)
-    return at, sorted_keys[at] == wanted
+    at = np.searchsorted(sorted_keys, keys).clip(max=len(sorted_keys) - 1)
+    return at, sorted_keys[at] == keys

@@ -77,9 +77,9 @@ class Figures:
     by_script: dict[str, Sum] = field(default_factory=dict)
     by_position: dict[str, Sum] = field(default_factory=dict)
 
-    def add(self, found: Whole) -> None:
+    def add(self, whole: Whole) -> None:
         """Add whole characters."""
-        (code, n_bytes), (data, bits, rank) = found
+        (code, n_bytes), (data, bits, rank) = whole
         ends = (data == EOS) & self.line_ends
         self.whole.add(bits, rank, int((~ends).sum()))
         kinds, of_character = np.unique(code, return_inverse=True)
@@ -87,7 +87,7 @@ class Figures:
         order = sorted(set(names))
         index = np.array([order.index(name) for name in names], np.int64)
         of_bytes = np.repeat(index[of_character], n_bytes)
-        of_position = positions(found.characters)
+        of_position = positions(whole.characters)
         for table, labels, of in (
             (self.by_script, order, of_bytes),
             (self.by_position, POSITIONS, of_position),

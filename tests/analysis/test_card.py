@@ -72,7 +72,7 @@ def test_a_measured_card(made: Path, tmp_path: Path) -> None:
     translator = Translator.load(made / "run", engine="torch", threads=1)
     expected = []
     for share in SHARES:
-        noisy = noisy_lines([line.encode() for line in lines], share, Letters.of(lines), NOISE_SEED)
+        noisy = noisy_lines([line.encode() for line in lines], share, Letters.from_texts(lines), NOISE_SEED)
         texts = [text.decode() for text in translator.translate(noisy)]
         expected.append(text_scores(texts, lines))
     assert values == {"chrf": round(expected[0].chrf, 2), "bleu": round(expected[0].bleu, 2)}

@@ -21,17 +21,17 @@ def some_maps(*numbers: int) -> HeatMaps:
     random = np.random.default_rng(1)
     shape = (len(TEXT.encode()), len(SOURCE.encode()) + 1)
     layers = {n: random.dirichlet(np.ones(shape[1]), shape[0]).astype(np.float32) for n in numbers}
-    return HeatMaps.of(SOURCE.encode(), TEXT.encode(), layers)
+    return HeatMaps.from_layers(SOURCE.encode(), TEXT.encode(), layers)
 
 
 def test_bytes_are_merged_to_characters() -> None:
     """The sum over a source character's bytes, the mean over the text's; the layers' mean comes first."""
     layer = np.arange(12, dtype=np.float32).reshape(2, 6)  # é; 가, a, b and the end
-    found = HeatMaps.of("가ab".encode(), "é".encode(), {2: layer, 5: layer + 6})
+    found = HeatMaps.from_layers("가ab".encode(), "é".encode(), {2: layer, 5: layer + 6})
     assert [*found.maps] == ["mean of 2 layers", "layer 2", "layer 5"]
     assert found.maps["layer 2"].tolist() == [[(0 + 1 + 2 + 6 + 7 + 8) / 2, 6, 7, 8]]
     assert found.maps["mean of 2 layers"].tolist() == [[12 + 9, 9, 10, 11]]
-    assert [*HeatMaps.of(b"abcde", b"xy", {1: layer}).maps] == [""]
+    assert [*HeatMaps.from_layers(b"abcde", b"xy", {1: layer}).maps] == [""]
 
 
 def test_a_page_stands_alone() -> None:
@@ -60,14 +60,14 @@ def test_what_no_font_has_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Hangul syllable by its sound, another character by its number; where a font has it, as it is."""
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(drawing, "_fonts", lambda: [])
-    labels = drawing.Labels.of(["한글 abc é", "漢"])
+    labels = drawing.Labels.from_texts(["한글 abc é", "漢"])
     assert labels.unknown == {"한", "글", "漢"} and labels.families == [drawing.SANS]
     assert labels.legible("한글 é漢") == "hangeul é6F22"
     font = drawing._file(drawing.SANS)
     has = drawing._characters(font) | {ord(letter) for letter in "한글"}
     monkeypatch.setattr(drawing, "_fonts", lambda: [("A", "none"), ("B", "b")])
     monkeypatch.setattr(drawing, "_characters", lambda file: has if file == "b" else frozenset(range(0x80)))
-    labels = drawing.Labels.of(["한글 漢"])
+    labels = drawing.Labels.from_texts(["한글 漢"])
     assert labels.families == [drawing.SANS, "B"] and labels.unknown == {"漢"}
 
 

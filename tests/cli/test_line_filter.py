@@ -27,7 +27,7 @@ from processes import job, results
 import bytenmt
 from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.cli import line_filter as module
-from bytenmt.cli.line_filter import Filter, Line, Waiting, follow
+from bytenmt.cli.line_filter import Filter, Line, LineQueue, follow
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import Request
 from bytenmt.decoding.loading import of_models
@@ -188,7 +188,7 @@ def test_a_line_of_a_million_bytes(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_waits_is_bounded() -> None:
     """By lines and by bytes; a line over all bounds waits alone."""
-    waiting = Waiting(most_lines=3, most_bytes=10)
+    waiting = LineQueue(most_lines=3, most_bytes=10)
     arrived: list[int] = []
 
     def put() -> None:

@@ -30,7 +30,7 @@ import bytenmt
 from bytenmt.atomic_file import replacing
 from bytenmt.cli import partial_output as partial_module
 from bytenmt.cli import translation_commands as cli_module
-from bytenmt.cli.line_filter import Line, Waiting
+from bytenmt.cli.line_filter import Line, LineQueue
 from bytenmt.cli.main import main
 from bytenmt.config.schema import Config
 from bytenmt.data.batches import assemble, epoch_plan
@@ -412,7 +412,7 @@ def test_a_stream_goes_on(model: Path, place: Path) -> None:
 
 def test_what_comes_together_is_told_by_the_lines_alone() -> None:
     """However slowly they come: what is decoded side by side is the same when it is begun anew."""
-    waiting = Waiting(4, 100)
+    waiting = LineQueue(4, 100)
 
     def read() -> None:
         for text in [b"x"] * 10 + [b"y" * 60] * 3:

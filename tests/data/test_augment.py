@@ -40,7 +40,7 @@ from bytenmt.utf8 import BOS, EOS, PAD
 
 WORD = (1 << 64) - 1
 SAMPLE = "The Übung größer ist, 서울 부산 대구; Мир — мир. ΑΒγδ 漢字 ij"
-LETTERS = Letters.of([SAMPLE])
+LETTERS = Letters.from_texts([SAMPLE])
 
 
 def splitmix(seed: int) -> Callable[[], int]:
@@ -146,7 +146,7 @@ def test_noise_is_the_plain_one(lines: list[str], share: float, key: int, more: 
 def test_the_share_is_of_characters() -> None:
     """And each kind of noise comes about as often as any other; nothing happens at 0."""
     lines = ["".join(random.Random(n).choices("abcdefgh", k=200)) for n in range(30)]
-    letters = Letters.of(lines)
+    letters = Letters.from_texts(lines)
     same = noisy_lines([line.encode() for line in lines], 0.0, letters)
     assert same == [line.encode() for line in lines]
     noisy = [line.decode() for line in noisy_lines([line.encode() for line in lines], 0.1, letters)]

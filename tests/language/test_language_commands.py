@@ -115,7 +115,7 @@ def test_xz_and_the_n_gram_stand_beside_the_figure(place: Path) -> None:
     told = accepted("predict", "-m", str(tells_its_text(Path("tells"))), "text")
     text, learnt = (np.frombuffer(data, np.uint8) for data in (TEXT, LEARNT))
     for smoothing, name in (("witten-bell", "Witten-Bell"), ("kneser-ney", "modified Kneser-Ney")):
-        expected = NGram.of([learnt], 5, smoothing).bits(text).mean()
+        expected = NGram.from_texts([learnt], 5, smoothing).bits(text).mean()
         assert f"reference, order-5 n-gram, {name}: {expected:.4f}\n" in told
     assert f"reference, xz -9: {8 * len(lzma.compress(TEXT, preset=9)) / len(TEXT):.4f}\n" in told
     assert "reference" not in accepted("predict", "-m", "tells", "text", "--no-reference")

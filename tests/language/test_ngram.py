@@ -55,7 +55,7 @@ def naive(texts: list[bytes], order: int, smoothing: str, context: bytes, byte: 
 def test_it_is_what_its_definition_says(smoothing: str) -> None:
     """Two texts, every context length; the evaluated text has seen and unseen contexts and bytes."""
     texts, order, told = [TEXT, b"a mat on a cat"], 3, b"\0\0the catty mat \xff\xfe on"
-    model = NGram.of([array(text) for text in texts], order, smoothing)
+    model = NGram.from_texts([array(text) for text in texts], order, smoothing)
     padded = bytes(order) + told
     expected = [
         -math.log2(naive(texts, order, smoothing, padded[end - order : end], padded[end]))
@@ -68,7 +68,7 @@ def test_it_is_what_its_definition_says(smoothing: str) -> None:
 @pytest.mark.parametrize("text", [TEXT, b"a", bytes(range(256)) * 2, b"ab" * 50], ids=len)
 def test_the_probabilities_of_all_bytes_sum_to_one(text: bytes, smoothing: str) -> None:
     """After contexts that were seen, half seen and never seen; no byte is impossible."""
-    model = NGram.of([array(text)], smoothing=smoothing)
+    model = NGram.from_texts([array(text)], smoothing=smoothing)
     for context in (text[:5].rjust(5, b"\0"), b"zz" + text[:3].rjust(3, b"\0"), b"\xc1" * 5):
         bits = [model.bits(array(bytes([b])), array(context))[0] for b in range(256)]
         assert math.isclose(sum(2.0**-b for b in bits), 1, rel_tol=1e-9)
@@ -78,7 +78,7 @@ def test_the_probabilities_of_all_bytes_sum_to_one(text: bytes, smoothing: str) 
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 def test_any_cut_of_a_stream_gives_the_same(smoothing: str) -> None:
     """What stands before a piece is all that a piece needs."""
-    model = NGram.of([array(TEXT)], smoothing=smoothing)
+    model = NGram.from_texts([array(TEXT)], smoothing=smoothing)
     whole = model.bits(array(TEXT))
     for cut in (1, 3, 5, 60):
         after = model.bits(array(TEXT[cut:]), array(bytes(5) + TEXT[:cut])[-5:])
@@ -87,8 +87,8 @@ def test_any_cut_of_a_stream_gives_the_same(smoothing: str) -> None:
 
 def test_texts_are_streams_of_their_own() -> None:
     """No context reaches from one text into the next."""
-    apart = NGram.of([array(b"aaaab"), array(b"caaaa")], 1, "witten-bell")
-    joined = NGram.of([array(b"aaaabcaaaa")], 1, "witten-bell")
+    apart = NGram.from_texts([array(b"aaaab"), array(b"caaaa")], 1, "witten-bell")
+    joined = NGram.from_texts([array(b"aaaabcaaaa")], 1, "witten-bell")
     b_then_c = array(b"b"), array(b"c")
     assert joined.bits(b_then_c[1], b_then_c[0])[0] + 0.5 < apart.bits(b_then_c[1], b_then_c[0])[0]
 
@@ -97,7 +97,7 @@ def test_what_is_no_text_is_refused() -> None:
     """No byte, or a context that no key can hold."""
     for texts, order in (([], 5), ([array(b"")], 5), ([array(b"a")], 8)):
         with pytest.raises(ValueError, match="expected 0 to 7, and a byte"):
-            NGram.of(texts, order)
+            NGram.from_texts(texts, order)
 
 
 def test_a_distribution_that_leaks_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def test_order_is_kept(pool: Workers, tmp_path: Path) -> None:
     for read in ("file", "stream"):
         for kept in (None, Kept()):
             output = io.BytesIO()
-            lines_filter = Filter(translator, output, buffer_size=5, kept=kept, workers=pool)
+            lines_filter = Filter(translator, output, buffer_size=5, resumable=kept, workers=pool)
             if read == "file":
                 lines_filter.file(TextFile.open(tmp_path / "in"))
             else:

@@ -50,7 +50,7 @@ def disturbed(lines: Sequence[str], share: float) -> list[str]:
     """The lines with noise on this share of their characters."""
     if not share:
         return list(lines)
-    letters = Letters.of(lines)
+    letters = Letters.from_texts(lines)
     return [
         line.decode() for line in noisy_lines([line.encode() for line in lines], share, letters, NOISE_SEED)
     ]

@@ -147,7 +147,7 @@ def _scored(
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
     from bytenmt.evaluation.scores import text_scores
 
-    runtime = loaded_runs((run,), decoding_args.engine_spec(decoding, device, threads), leads=True)
+    runtime = loaded_runs((run,), decoding_args.engine_spec(decoding, device, threads), is_leader=True)
     inputs.check_pairs(run, runtime.source, src)
     translator = Translator.of_runtime(runtime, decoding_args.settings(decoding))
     texts = [found.text.decode() for found in inputs.hypotheses(translator, corpus)]

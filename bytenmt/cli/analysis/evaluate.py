@@ -16,19 +16,19 @@ from click.core import ParameterSource
 from bytenmt import __version__
 from bytenmt.cli.console import Command, check_output, commit, there, writer
 from bytenmt.cli.options import ANY_RUNS, DECODING, FILE, RUNTIME, TOKENIZE
-from bytenmt.cli.workbench.keeping import KEEPING
+from bytenmt.cli.workbench.constraint_options import CONSTRAINTS
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     from bytenmt.analysis.by_length import Bucket
     from bytenmt.data.corpus import ParallelCorpus
-    from bytenmt.evaluation.confidence import Found as Confidence
+    from bytenmt.evaluation.confidence import ConfidenceStats
     from bytenmt.evaluation.scores import TextScores
 
 OF_A_TEXT = ("src", "ref", "hyp", "tokenize", "errors", "by_length", "plot", "as_json")  # need no model
 
 
-class Found(NamedTuple):
+class ScoredText(NamedTuple):
     """Translations of a corpus and what scored them: the lines, the provenance of the translations, and with
     a model the bits per byte of the references and of each translation (0 for an empty one).
     """
@@ -52,7 +52,7 @@ class Found(NamedTuple):
 @click.option("--confidence", is_flag=True, help="How well bits per byte find the lines that are wrong.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 @DECODING
-@KEEPING
+@CONSTRAINTS
 @RUNTIME
 def evaluate(
     runs: tuple[Path, ...],
@@ -85,7 +85,7 @@ def evaluate(
         _check_needs_no_model(runs)
         found = _of_a_text(src, ref, hyp, errors)
     else:
-        made = _of_runs(there(runs), src, ref, errors, **more)
+        made = _score_runs(there(runs), src, ref, errors, **more)
         if made is None:
             return
         found = made
@@ -106,9 +106,9 @@ def evaluate(
 
         trust = measure.confidence(found.bits_of_each, texts, references)
     if as_json:
-        click.echo(json.dumps(_tree(found, scores, buckets, trust), ensure_ascii=False))
+        click.echo(json.dumps(_as_json(found, scores, buckets, trust), ensure_ascii=False))
     else:
-        _tell(found, scores, buckets, trust)
+        _print_scores(found, scores, buckets, trust)
     if plot is not None and buckets is not None:
         from bytenmt.analysis.by_length import figure
         from bytenmt.analysis.drawing import png
@@ -129,7 +129,7 @@ def _check_needs_no_model(runs: Sequence[Path]) -> None:
             raise BytenmtError(f"{parameter.opts[0]} would be ignored with --hyp: drop it")
 
 
-def _of_a_text(src: Path | None, ref: Path, hyp: Path, errors: str) -> Found:
+def _of_a_text(src: Path | None, ref: Path, hyp: Path, errors: str) -> ScoredText:
     from bytenmt.cli import inputs
     from bytenmt.data.corpus import ParallelCorpus
 
@@ -138,10 +138,10 @@ def _of_a_text(src: Path | None, ref: Path, hyp: Path, errors: str) -> Found:
     reference, text = inputs.text_file(ref, errors), inputs.text_file(hyp, errors)
     corpus = ParallelCorpus.from_texts(source, reference, keep_empty=True)
     ParallelCorpus.from_texts(text, reference, keep_empty=True)  # raises where the line counts differ
-    return Found(corpus, list(text), [str(hyp)])
+    return ScoredText(corpus, list(text), [str(hyp)])
 
 
-def _of_runs(
+def _score_runs(
     runs: tuple[Path, ...],
     src: Path | None,
     ref: Path,
@@ -149,7 +149,7 @@ def _of_runs(
     device: str,
     threads: int | None,
     **decoding: Any,
-) -> Found | None:
+) -> ScoredText | None:
     """Translate and score a corpus with runs; return None in processes other than the leading one."""
     from bytenmt.cli import decoding_args, inputs
     from bytenmt.cli.translation_commands import loaded_runs
@@ -170,7 +170,7 @@ def _of_runs(
         return None
     bits = bits_per_byte(log_p, corpus.target_lengths)
     texts, each = [one.text for one in hypotheses], [of_one(one) or 0.0 for one in hypotheses]
-    return Found(corpus, texts, decoding_args.provenance(runtime), bits, each)
+    return ScoredText(corpus, texts, decoding_args.provenance(runtime), bits, each)
 
 
 def _buckets(
@@ -182,15 +182,15 @@ def _buckets(
     return by_length([len(line) for line in corpus.src], texts, references, tokenize)
 
 
-def _tell(
-    found: Found, scores: TextScores, buckets: Sequence[Bucket] | None, trust: Confidence | None
+def _print_scores(
+    scored: ScoredText, scores: TextScores, buckets: Sequence[Bucket] | None, trust: ConfidenceStats | None
 ) -> None:
     """Print the scores in a form that scripts can read, then the table by length."""
     click.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
     click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
     click.echo(f"exact match: {scores.exact_match:.1f} %")
-    if found.bits_per_byte is not None:
-        click.echo(f"bits per byte: {found.bits_per_byte:.4f}")
+    if scored.bits_per_byte is not None:
+        click.echo(f"bits per byte: {scored.bits_per_byte:.4f}")
     if trust is not None:
         area = "–" if trust.area is None else f"{trust.area:.4f}"
         correlation = "–" if trust.correlation is None else f"{trust.correlation:.4f}"
@@ -198,23 +198,23 @@ def _tell(
             f"confidence: area under the curve {area} ({trust.n_wrong:,} of {trust.n:,} lines are not their"
             f" reference), rank correlation of bits with chrF {correlation}"
         )
-    click.echo(", ".join([f"bytenmt {__version__}", *found.made_with, *commit()]))
+    click.echo(", ".join([f"bytenmt {__version__}", *scored.made_with, *commit()]))
     if buckets is not None:
         from bytenmt.analysis.by_length import table
 
         click.echo("\n".join(["", *table(buckets)]))
 
 
-def _tree(
-    found: Found, scores: TextScores, buckets: Sequence[Bucket] | None, trust: Confidence | None
+def _as_json(
+    scored: ScoredText, scores: TextScores, buckets: Sequence[Bucket] | None, trust: ConfidenceStats | None
 ) -> dict[str, Any]:
     """Return the scores as JSON values."""
-    tree: dict[str, Any] = {"lines": len(found.hypotheses), **scores._asdict()}
-    if found.bits_per_byte is not None:
-        tree["bits_per_byte"] = found.bits_per_byte
+    tree: dict[str, Any] = {"lines": len(scored.hypotheses), **scores._asdict()}
+    if scored.bits_per_byte is not None:
+        tree["bits_per_byte"] = scored.bits_per_byte
     if trust is not None:
         tree["confidence"] = trust._asdict()
-    tree["made_with"] = [f"bytenmt {__version__}", *found.made_with, *commit()]
+    tree["made_with"] = [f"bytenmt {__version__}", *scored.made_with, *commit()]
     if buckets is not None:
         names = ("chrf", "bleu", "exact_match")
         tree["by_length"] = [

@@ -87,13 +87,13 @@ def _check(outputs: tuple[Path, ...]) -> None:
         require_matplotlib()
 
 
-def _line(given: str | None, errors: str) -> bytes:
+def _line(argument: str | None, errors: str) -> bytes:
     """Return the source line as UTF-8 bytes."""
     from bytenmt.cli.decoding_args import utf8
     from bytenmt.utf8 import first_invalid
 
-    if given is not None:
-        return utf8(given, "--line")
+    if argument is not None:
+        return utf8(argument, "--line")
     line = standard_input().readline().rstrip(b"\r\n")
     at = first_invalid(line)
     if at >= 0 and errors == "strict":
@@ -130,22 +130,22 @@ def _attention(
         if not 0 < len(data.decode()) <= LONGEST:
             raise BytenmtError(f"{name} has {len(data.decode())} characters: expected 1 to {LONGEST}")
     (attention,) = runtime.attention()
-    return HeatMaps.of(source, text, attention.layers([(source, text)])[0])
+    return HeatMaps.from_layers(source, text, attention.layers([(source, text)])[0])
 
 
-def _drawn(found: HeatMaps, suffix: str, run: str) -> bytes:
+def _drawn(maps: HeatMaps, suffix: str, run: str) -> bytes:
     from bytenmt.analysis import drawing, heat_map
     from bytenmt.errors import printable
 
     if suffix == ".html":
-        return heat_map.page(found, f"attention of {printable(run)}")
-    unknown = drawing.Labels.of((found.source, found.text)).unknown
+        return heat_map.page(maps, f"attention of {printable(run)}")
+    unknown = drawing.Labels.from_texts((maps.source, maps.text)).unknown
     if unknown:
         say(
             f"bytenmt: no font here has {''.join(sorted(unknown))[:20]}: they are spelt in ASCII;"
             " a font with them, or a page by -o FILE.html, shows them as they are"
         )
-    return drawing.png(heat_map.figure(found))
+    return drawing.png(heat_map.figure(maps))
 
 
 @plot.command()

@@ -22,13 +22,13 @@ PAIR = click.option(
 )
 
 
-def language_pair(given: str) -> tuple[str, str]:
+def language_pair(codes: str) -> tuple[str, str]:
     """Split `en-de` or `en-US:de` into two language codes. Raises BytenmtError."""
     for separator in (":", "-"):
-        source, found, target = given.partition(separator)
+        source, found, target = codes.partition(separator)
         if found and source and target and (separator == ":" or "-" not in target):
             return source, target
-    raise BytenmtError(f"--pair {given}: expected two languages, as en-de, or en-US:pt-BR")
+    raise BytenmtError(f"--pair {codes}: expected two languages, as en-de, or en-US:pt-BR")
 
 
 def model_languages(corpora: Sequence[CorpusFact]) -> tuple[str | None, str | None]:

@@ -87,9 +87,9 @@ def _table(run: Path, path: Path, pair: str | None) -> Path:
     return run / CACHE / f"{path.name[:80]}.{key}.tsv"
 
 
-def convert(wanted: Sequence[Conversion], errors: str) -> list[str]:
+def convert(documents: Sequence[Conversion], errors: str) -> list[str]:
     """Write the table of each document and return a line about each for the user. Raises DataError."""
-    return [_convert(one, errors) for one in wanted]
+    return [_convert(one, errors) for one in documents]
 
 
 def _lines(one: Conversion, errors: str) -> Iterator[bytes]:

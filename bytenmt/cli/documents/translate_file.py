@@ -14,7 +14,7 @@ from bytenmt.cli.console import Command, check_output, detail, say, writer
 from bytenmt.cli.documents.languages import PAIR, language_mismatches, language_pair, model_languages
 from bytenmt.cli.options import DECODING, FILE, MODELS, RUNTIME, within
 from bytenmt.cli.progress import Console, progress
-from bytenmt.cli.workbench.keeping import KEEPING
+from bytenmt.cli.workbench.constraint_options import CONSTRAINTS
 from bytenmt.config.bounds import Bounds
 from bytenmt.decoding.names import KEPT_OF_DOCUMENTS
 from bytenmt.documents.formats import FORMATS
@@ -46,7 +46,7 @@ MOST_BITS = 1e6
 @click.option("--column", help="Of a table: the name in its first row, or the number from 1.")
 @click.option("--to-column", "into", help="The column for the translations; --column itself without.")
 @click.option("--encoding", help="Of IN, where it does not tell and is not UTF-8; OUT has the same.")
-@KEEPING
+@CONSTRAINTS
 @DECODING
 @RUNTIME
 def translate_file(

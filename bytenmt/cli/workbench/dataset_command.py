@@ -10,7 +10,7 @@ import click
 from bytenmt.cli.console import Command, say
 from bytenmt.cli.options import COUNT, DECODING, FILE, MODELS, RUNTIME
 from bytenmt.cli.progress import Console
-from bytenmt.cli.workbench.keeping import KEEPING
+from bytenmt.cli.workbench.constraint_options import CONSTRAINTS
 from bytenmt.errors import BytenmtError
 
 ROWS_FAILED = 3  # exit code: all rows were done, and some have no translation
@@ -43,7 +43,7 @@ FORMATS = ("parquet", "jsonl", "csv", "text")
     show_default=True,
     help="Of IN for a part of OUT; a kill costs the parts that are under way, two an actor.",
 )
-@KEEPING
+@CONSTRAINTS
 @DECODING
 @RUNTIME
 def translate_dataset(

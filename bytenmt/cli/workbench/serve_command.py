@@ -235,7 +235,7 @@ def serve(
         document_memory=document_memory,
     )
     _check_access(allowed_origins, trusted_proxies)
-    kept = _kept(keep)
+    kept = _span_classes(keep)
     log = Log(Console(), log_format, log_requests)
 
     def load() -> LoadedModels:
@@ -298,10 +298,10 @@ def _check_access(origins: Sequence[str], proxies: Sequence[str]) -> None:
             raise BytenmtError(f"--trusted-proxy {proxy}: {error}") from None
 
 
-def _named(given: Sequence[str], option: str, example: str) -> list[tuple[str, Path]]:
+def _named(values: Sequence[str], option: str, example: str) -> list[tuple[str, Path]]:
     """Split each value NAME=PATH."""
     found = []
-    for one in given:
+    for one in values:
         name, sign, path = one.partition("=")
         if not name or not path:
             raise BytenmtError(f"{option} {one}: expected {example}")
@@ -319,7 +319,7 @@ def _directions(models: Sequence[str]) -> dict[Direction, list[Path]]:
     return found
 
 
-def _kept(names: str) -> tuple[str, ...]:
+def _span_classes(names: str) -> tuple[str, ...]:
     """Split names of span classes at commas. Raises BytenmtError for an unknown one."""
     kept = {name.strip() for name in names.split(",")} - {""}
     for name in sorted(kept - {*KEPT}):
@@ -327,7 +327,7 @@ def _kept(names: str) -> tuple[str, ...]:
     return tuple(sorted(kept))
 
 
-def _glossaries(given: Sequence[str], directions: Collection[Direction]) -> dict[Direction, Glossary]:
+def _glossaries(values: Sequence[str], directions: Collection[Direction]) -> dict[Direction, Glossary]:
     """Return the glossary of each direction; several files of one direction are merged. Raises
     BytenmtError.
     """
@@ -335,7 +335,7 @@ def _glossaries(given: Sequence[str], directions: Collection[Direction]) -> dict
     from bytenmt.serve.languages import Direction
 
     found: dict[Direction, list[Term]] = {}
-    for name, path in _named(given, "--glossary", "en-de=FILE"):
+    for name, path in _named(values, "--glossary", "en-de=FILE"):
         direction = Direction.parse(name)
         if direction not in directions:
             raise BytenmtError(f"--glossary {name}: no -m {direction}=RUN, the terms would be ignored")
@@ -379,7 +379,7 @@ def _workers(
     return workers, runtimes
 
 
-def _maker(runtime: Runtime, given: Mapping[str, Any]) -> Callable[[EngineKey], Translator]:
+def _maker(runtime: Runtime, search: Mapping[str, Any]) -> Callable[[EngineKey], Translator]:
     """Return a function that makes Translators of a model for a kind of jobs."""
     from bytenmt.cli.decoding_args import settings
     from bytenmt.decoding.constraints.glossary import Glossary
@@ -388,10 +388,10 @@ def _maker(runtime: Runtime, given: Mapping[str, Any]) -> Callable[[EngineKey], 
     def make(kind: EngineKey) -> Translator:
         more: dict[str, Any] = {}
         if kind.n_best > 1:
-            more = {"n_best": kind.n_best, "beam": max(kind.n_best, given.get("beam") or 1)}
+            more = {"n_best": kind.n_best, "beam": max(kind.n_best, search.get("beam") or 1)}
         if kind.keep is not None:
             more |= {"keep": kind.keep, "glossary": Glossary.of(())}  # a job has its own terms
-        return Translator.of_runtime(runtime, settings({**given, **more}))
+        return Translator.of_runtime(runtime, settings({**search, **more}))
 
     return make
 

@@ -32,7 +32,7 @@ class Augmenter:
         self._corpus, self._config, self._seed, self._round_to = corpus, config, seed, round_to
         step = max(1, len(corpus) // N_SAMPLED)
         sampled = range(0, len(corpus) if config.noise else 0, step)
-        self._letters = Letters.of(corpus.source(k).decode() for k in sampled)
+        self._letters = Letters.from_texts(corpus.source(k).decode() for k in sampled)
 
     def corpus(self, epoch: int) -> ParallelCorpus:
         """Return the corpus with the placeholders of an epoch, by which the epoch's batches are planned."""

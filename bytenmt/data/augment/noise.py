@@ -45,7 +45,7 @@ class Letters(NamedTuple):
     sizes: Codes
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> Letters:
+    def from_texts(cls, texts: Iterable[str]) -> Letters:
         """Collect the letters of texts."""
         groups: defaultdict[tuple[int, str, bool], list[int]] = defaultdict(list)
         found = sorted({letter for text in texts for letter in text if letter.isalpha()})
@@ -90,7 +90,7 @@ def noisy_rows(
     key: np.uint64,
     rows: Indices,
     round_to: int = 1,
-    kept: Flags | None = None,
+    protected: Flags | None = None,
 ) -> tuple[Bytes, Indices]:
     """Return rows of a batch with noise, and their lengths.
 
@@ -102,7 +102,7 @@ def noisy_rows(
     longest = int(ends.max(initial=1)) - 1
     scratch = np.empty((len(lines), max(longest, min(limit, 2 * longest))), np.uint8)
     new_ends = np.empty_like(ends)
-    flags = np.zeros((0, 0), np.bool_) if kept is None else kept
+    flags = np.zeros((0, 0), np.bool_) if protected is None else protected
     disturb(lines, ends, chance(share), *letters, limit, key, rows, flags, scratch, new_ends)
     width = -(-int(new_ends.max(initial=0)) // round_to) * round_to
     noisy = np.empty((len(lines), width), np.uint8)
@@ -146,15 +146,15 @@ def disturb(
     limit: int,
     key: np.uint64,
     rows: Indices,
-    kept: Flags,
+    protected: Flags,
     out: Bytes,
     out_ends: Indices,
 ) -> None:
     """Write lines with noise into out (n, w), without EOS, and their bytes with EOS into out_ends (n,).
 
-    See noisy_rows and Letters. w: room for twice a line's bytes, or for the limit. kept: empty for none.
+    See noisy_rows and Letters. w: room for twice a line's bytes, or for the limit. protected: empty for none.
     """
-    state, keys, keeps = np.zeros(1, np.uint64), row_keys(key, rows), kept.size > 0
+    state, keys, keeps = np.zeros(1, np.uint64), row_keys(key, rows), protected.size > 0
     for i in range(len(lines)):
         state[0] = keys[i]
         line, written, n, at, end = lines[i], out[i], ends[i] - 1, 0, 0
@@ -162,7 +162,7 @@ def disturb(
             width = n_bytes(line[at])
             behind = at + width
             drawn = random(state)
-            if drawn >> HALF >= chance or is_kept(line, at, behind, n) or (keeps and kept[i, at]):
+            if drawn >> HALF >= chance or is_kept(line, at, behind, n) or (keeps and protected[i, at]):
                 end = copy(line, at, width, written, end)
                 at = behind
                 continue
@@ -174,7 +174,7 @@ def disturb(
                 kind = TYPO
             if kind == TYPO and not (known and sizes[place] > 1):
                 kind = DOUBLE
-            if kind == SWAP and (behind >= n or is_digit(line[behind]) or (keeps and kept[i, behind])):
+            if kind == SWAP and (behind >= n or is_digit(line[behind]) or (keeps and protected[i, behind])):
                 kind = DOUBLE
             if kind == DROP and end == 0 and behind >= n:
                 kind = DOUBLE  # no line gets empty
@@ -220,11 +220,11 @@ def is_digit(byte: int) -> bool:
 
 
 @njit
-def is_kept(line: Bytes, at: int, behind: int, n: int) -> bool:
+def is_kept(line: Bytes, at: int, after: int, n: int) -> bool:
     """Return whether a character belongs to a number."""
     if is_digit(line[at]):
         return True
-    return at > 0 and behind < n and is_digit(line[at - 1]) and is_digit(line[behind])
+    return at > 0 and after < n and is_digit(line[at - 1]) and is_digit(line[after])
 
 
 @njit

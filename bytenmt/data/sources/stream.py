@@ -52,7 +52,7 @@ class PairStream:
         target; errors: see TextFile.open; first: passes a value of the process that reads to all processes.
         Raises DataError.
         """
-        self._lines = None if stream is None else _Lines(stream)
+        self._lines = None if stream is None else _LineReader(stream)
         self._window, self._limits, self._errors, self._first = window, limits, errors, first
         self._open(self._next())
 
@@ -77,7 +77,7 @@ class PairStream:
         To be called before `windows`. Raises DataError if the stream differs or has ended before.
         """
 
-        def found() -> Block:
+        def block_at_place() -> Block:
             assert self._lines is not None
             self._lines.skip(place.before, self._window)
             block = self._lines.take(place.lines)
@@ -90,14 +90,14 @@ class PairStream:
             return block
 
         if place != self.place:
-            self._open(self._first(found))
+            self._open(self._first(block_at_place))
 
     def _next(self) -> Block:
-        def found() -> Block:
+        def next_block() -> Block:
             assert self._lines is not None
             return self._lines.take(self._window)
 
-        return self._first(found)
+        return self._first(next_block)
 
     def _open(self, block: Block) -> None:
         self.place = place = block.place
@@ -106,7 +106,7 @@ class PairStream:
         self.corpus = ParallelCorpus.from_texts(source, target, *self._limits)
 
 
-class _Lines:
+class _LineReader:
     """The lines of a stream, counted and digested; a thread may read the next block ahead."""
 
     def __init__(self, stream: BinaryIO) -> None:

@@ -7,7 +7,7 @@ import click
 from bytenmt.cli.options import FILE, options
 from bytenmt.decoding.names import KEPT
 
-KEEPING = options(
+CONSTRAINTS = options(
     click.option(
         "--keep",
         metavar=",".join(KEPT),
