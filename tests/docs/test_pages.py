@@ -178,7 +178,7 @@ def configuration_keys() -> set[str]:
 def test_options_and_keys_that_pages_name_exist() -> None:
     options, keys = (
         known_options() | OTHER_OPTIONS,
-        configuration_keys() | {"model.arch", "model.safetensors"},
+        configuration_keys() | {"model.arch", "model.safetensors", "model.py"},
     )
     for page in [ROOT / "README.md", *guide_pages.GUIDES]:
         named = re.findall(r"`([^`\n]+)`", guide_pages.prose(page))
@@ -190,16 +190,14 @@ def test_options_and_keys_that_pages_name_exist() -> None:
 
 
 def test_files_that_pages_name_exist() -> None:
-    """Tools and tests on all pages; modules of the package, such as decoding/translator, in two."""
+    """Tools and tests on all pages; modules of the package, such as decoding/translator, in one."""
     package = ROOT / "bytenmt"
     for page in [ROOT / "README.md", *guide_pages.GUIDES]:
         named = re.findall(r"`(?:python )?([^`\s]+)[^`\n]*`", guide_pages.prose(page))
         for name in named:
             if re.match(r"(?:tools|tests)/", name):
                 assert (ROOT / name).exists(), f"{page.name} names {name}"
-            elif page.stem in ("architecture", "adding-an-architecture") and re.fullmatch(
-                r"[a-z_]+/[\w/.]*", name
-            ):
+            elif page.stem == "architecture" and re.fullmatch(r"[a-z_]+/[\w/.]*", name):
                 path = package / name
                 assert (
                     path.exists()
