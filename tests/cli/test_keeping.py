@@ -102,8 +102,8 @@ def test_a_long_line_is_not_cut_in_a_span(place: Path) -> None:
     line = "go to http://a.b/c/d/e/f now or never"
     pieces = [piece.text for piece in one.pieces(line.encode())]
     assert b"http://a.b/c/d/e/f" in pieces and max(map(len, pieces)) == len("http://a.b/c/d/e/f")
-    best = one.n_best(line)[0]
-    assert "http://a.b/c/d/e/f" in best.text and best.flags == (LIMIT,)
+    best = one.n_best(line)[0]  # the piece that is a URL is copied, so that the limit does not matter
+    assert "http://a.b/c/d/e/f" in best.text and best.flags == ()
 
 
 def test_a_translator_takes_them() -> None:
