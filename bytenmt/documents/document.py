@@ -106,7 +106,7 @@ class Languages(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What the reader of a format finds in a text.
+    """The result of a reader: the units of a text and its languages.
 
     language_edits: edits that declare the target language; they are made as soon as a translation is put in.
     """
@@ -222,7 +222,7 @@ def wide_encoding(data: bytes) -> str | None:
 
 
 def _is_utf8(sample: bytes) -> bool:
-    """Whether the beginning of a file, which may end within a character, is UTF-8."""
+    """Return whether the beginning of a file, which may end within a character, is UTF-8."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(sample)
     except UnicodeDecodeError:

@@ -26,7 +26,7 @@ from bytenmt.errors import BytenmtError, DataError
 
 
 class ReadOptions(NamedTuple):
-    """How a file is read.
+    """Options for reading a file.
 
     pair: source and target language; the file declares the target language afterwards. column: of a table,
     the name or number of the column to translate. into: the column for the translations, the same one if

@@ -194,11 +194,9 @@ def read(text: str, pair: tuple[str, str] | None = None) -> Content:
     return Content(list(_units(text, found)), *_language(text, found, pair))
 
 
-def _language(
-    text: str, found: Sequence[Token], pair: tuple[str, str] | None
-) -> tuple[Languages, list[Edit]]:
+def _language(text: str, page: Sequence[Token], pair: tuple[str, str] | None) -> tuple[Languages, list[Edit]]:
     """Return the language of the page and the edits that declare the target language on its <html> tag."""
-    root = next((token for token in found if token.name == "html" and token.kind == OPEN), None)
+    root = next((token for token in page if token.name == "html" and token.kind == OPEN), None)
     if root is None:
         return Languages(), []
     declared = {
@@ -218,15 +216,15 @@ def _language(
     return Languages(language), edits if declared else [Edit(at, at, f' lang="{target}"')]
 
 
-def _units(text: str, found: Sequence[Token]) -> Iterator[Unit]:
+def _units(text: str, page: Sequence[Token]) -> Iterator[Unit]:
     run: list[tuple[Part, int]] = []  # text and inline tags, each with its beginning
-    closing = _closing(found)
+    closing = _closing(page)
     index = 0
-    while index < len(found):
-        token, following = found[index], index + 1
+    while index < len(page):
+        token, following = page[index], index + 1
         if token.keep and token.kind == OPEN and index in closing:
             following = closing[index] + 1
-            token = token._replace(kind=ALONE, end=found[closing[index]].end)
+            token = token._replace(kind=ALONE, end=page[closing[index]].end)
         if token.kind in ("", TEXT) or token.name in INLINE:
             run.append((Part(text[token.start : token.end], token.kind or ALONE), token.start))
         else:
@@ -236,7 +234,7 @@ def _units(text: str, found: Sequence[Token]) -> Iterator[Unit]:
     yield from _units_of_run(text, run)
 
 
-def _closing(found: Sequence[Token]) -> dict[int, int]:
+def _closing(page: Sequence[Token]) -> dict[int, int]:
     """Map the index of every opening tag to that of its closing tag.
 
     An inline element ends before the next tag of a block, or it has no closing tag; SVG and MathML have
@@ -244,8 +242,8 @@ def _closing(found: Sequence[Token]) -> dict[int, int]:
     """
     closing: dict[int, int] = {}
     stacks: dict[str, list[int]] = {}  # of the open tags of every name
-    n_blocks = [0, *accumulate(token.kind in (OPEN, CLOSE) and token.name not in INLINE for token in found)]
-    for index, token in enumerate(found):
+    n_blocks = [0, *accumulate(token.kind in (OPEN, CLOSE) and token.name not in INLINE for token in page)]
+    for index, token in enumerate(page):
         if token.kind == OPEN:
             stacks.setdefault(token.name, []).append(index)
         elif token.kind == CLOSE and stacks.get(token.name):

@@ -116,7 +116,7 @@ class _Reader:
         self._blank = False
 
     def _opaque(self, bare: str) -> bool:
-        """Whether a line belongs to a fenced block or an HTML block, which are not translated."""
+        """Return whether a line belongs to a fenced block or an HTML block, which are not translated."""
         fence = FENCE.match(bare)
         if self._fence:
             if fence and fence[1].startswith(self._fence) and bare.strip() == fence[1]:

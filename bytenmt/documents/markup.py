@@ -66,13 +66,13 @@ class Element:
 class Scanner:
     """Finds elements in a text that comes in pieces.
 
-    kept: the local names of the elements to find; others are skipped, but not their content. ended: is called
+    names: the local names of the elements to find; others are skipped, but not their content. ended: called
     with every element that has ended; if it returns True, the element is removed from its parent.
     """
 
-    def __init__(self, kept: Iterable[str], ended: Callable[[Element], bool] = lambda _: False) -> None:
+    def __init__(self, names: Iterable[str], ended: Callable[[Element], bool] = lambda _: False) -> None:
         self.root: Element | None = None
-        self._kept, self._ended = frozenset(kept), ended
+        self._names, self._ended = frozenset(names), ended
         self._open: list[Element | None] = []
         self._innermost: Element | None = None
         self._text, self._first = "", 0  # what is held of the text, and the number of its first character
@@ -133,7 +133,7 @@ class Scanner:
         return self._seen[1]
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if name.rpartition(":")[2] not in self._kept:
+        if name.rpartition(":")[2] not in self._names:
             self._open.append(None)
             return
         start = self._at(self._parser.CurrentByteIndex)
@@ -162,15 +162,15 @@ class Scanner:
             one.parent.children.remove(one)
 
 
-def root_of(text: str, kept: Iterable[str]) -> Element | None:
+def root_of(text: str, names: Iterable[str]) -> Element | None:
     """Parse a text; return the outermost of these elements. Raises MalformedError."""
-    scanner = Scanner(kept)
+    scanner = Scanner(names)
     scanner.feed(text)
     return scanner.root
 
 
 def preserved(element: Element) -> bool:
-    """Whether xml:space says that white space is significant."""
+    """Return whether xml:space says that white space is significant."""
     return element.inherited.get("xml:space") == "preserve"
 
 

@@ -57,15 +57,15 @@ def _parts(value: str) -> Parts:
     return (Part(value),) if value else ()
 
 
-def _column(header: list[Cell], wanted: str, option: str) -> tuple[int, bool]:
+def _column(header: list[Cell], column: str, option: str) -> tuple[int, bool]:
     """Return the number of a column from 0, and whether it was found by its name."""
     names = [cell.value for cell in header]
-    if wanted in names:
-        return names.index(wanted), True
-    if wanted.isdigit() and int(wanted) > 0:
-        return int(wanted) - 1, False
+    if column in names:
+        return names.index(column), True
+    if column.isdigit() and int(column) > 0:
+        return int(column) - 1, False
     known = ", ".join(name[:MAX_NAME] for name in names[:20])
-    raise MalformedError(f"{option} {wanted} is none of the columns {known}", 0)
+    raise MalformedError(f"{option} {column} is none of the columns {known}", 0)
 
 
 def _delimiter(text: str) -> str:
@@ -77,7 +77,7 @@ def _delimiter(text: str) -> str:
 
 
 def _is_even(text: str, delimiter: str) -> bool:
-    """Whether all rows except empty lines have the same number of cells."""
+    """Return whether all rows except empty lines have the same number of cells."""
     try:
         rows = _rows(text, delimiter, quotes=True)
     except MalformedError:

@@ -74,7 +74,7 @@ class _Entry:
 
     @property
     def translated(self) -> bool:
-        """Whether a msgstr was read."""
+        """Return whether a msgstr was read."""
         return any(word.startswith("msgstr") for word in self.strings)
 
 

@@ -232,7 +232,7 @@ def _core(line: Sequence[Part]) -> tuple[str, list[Part], str]:
 
 
 def _is_text(sign: str) -> bool:
-    """Whether a character is neither a blank nor a symbol such as a note, an arrow or a pictogram."""
+    """Return whether a character is neither a blank nor a symbol such as a note, an arrow or a pictogram."""
     return not sign.isspace() and unicodedata.category(sign) != "So"
 
 

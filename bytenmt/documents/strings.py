@@ -99,7 +99,7 @@ def _json_values(text: str) -> list[tuple[str, int, int]]:
 
 
 def _is_about(key: str | int) -> bool:
-    """Whether a value is about a string, by its key in ARB."""
+    """Return whether a value is about a string, by its key in ARB."""
     return isinstance(key, str) and key.startswith("@")
 
 

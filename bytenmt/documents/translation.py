@@ -38,7 +38,7 @@ TranslateSegments = Callable[[Sequence[Segment]], Sequence[SegmentResult]]
 
 @dataclass
 class TranslationReport:
-    """What was done with the units of a document.
+    """A summary of the translation of a document.
 
     n_translated: units with a new translation. n_kept: units that were translated already. review: line and
     column of every translation that needs a review, and why. empty: line and column of every unit that was

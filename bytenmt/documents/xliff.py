@@ -48,7 +48,7 @@ OF_A_MATCH = ("percent", "text-match", "struct-match", "origin-system")  # attri
 
 
 class _File(NamedTuple):
-    """What holds for a whole file.
+    """Properties of a whole file.
 
     is_version_2: of XLIFF. phrase: the prefix of Phrase's attributes, empty in files of other programs.
     target_language: of the root of version 2, which needs one as soon as there is a target.
@@ -132,7 +132,7 @@ def _parts(file: _File, element: Element) -> Parts:
 
 
 def _has_content(parts: Parts) -> bool:
-    """Whether there is anything besides white space and the tags of segments."""
+    """Return whether there is anything besides white space and the tags of segments."""
     return any(part.text.strip() and markup.local_name(part.text) != "mrk" for part in parts)
 
 
@@ -147,7 +147,7 @@ def _units(file: _File, holder: Element) -> Iterator[Unit]:
             yield from _SegmentedUnit(file, holder, segmented, target, in_target, segments).units()
             return
     if source.end > source.inside:
-        yield _whole_unit(file, holder, source, target, behind=segmented or source)
+        yield _whole_unit(file, holder, source, target, after=segmented or source)
 
 
 def _segments(element: Element) -> list[Element]:
@@ -173,7 +173,7 @@ def _name(holder: Element) -> str:
 
 
 def _is_done(file: _File, holder: Element, source: Parts, target: Parts, state: str) -> bool:
-    """Whether a target is a translation. A copy of the source is what tools begin with, unless approved.
+    """Return whether a target is a translation; an unapproved copy of the source is not.
 
     state: what the file says of the target, or empty.
     """
@@ -183,17 +183,17 @@ def _is_done(file: _File, holder: Element, source: Parts, target: Parts, state: 
 
 
 def _is_confirmed(file: _File, holder: Element) -> bool:
-    """Whether a person has approved the translation of a trans-unit."""
+    """Return whether a person has approved the translation of a trans-unit."""
     in_phrase = file.phrase and holder.attributes.get(f"{file.phrase}:confirmed") == "1"
     return bool(in_phrase) or holder.attributes.get("approved") == "yes"
 
 
 def _whole_unit(
-    file: _File, holder: Element, source: Element, target: Element | None, behind: Element
+    file: _File, holder: Element, source: Element, target: Element | None, after: Element
 ) -> Unit:
     """Return the unit of a trans-unit or segment that is translated as a whole.
 
-    behind: the element after which a missing target is added.
+    after: the element after which a missing target is added.
     """
     parts = _parts(file, source)
     begun = None if target is None else _parts(file, target)
@@ -203,7 +203,7 @@ def _whole_unit(
     doubted = doubted or bool(file.phrase and not _is_confirmed(file, holder))
     opening = _target_tag(file, source, target)
     lead = "" if target is not None else _indentation(file.text, holder, source)
-    start, end = (behind.end, behind.end) if target is None else (target.start, target.end)
+    start, end = (after.end, after.end) if target is None else (target.start, target.end)
 
     def write(translation: Parts, review: bool) -> str:
         return lead + _target(file, opening, markup.escaped(translation), review)
@@ -307,7 +307,7 @@ class _SegmentedUnit:
                 start=place,
                 end=place,
                 target=None,
-                write=partial(self._filled, there or segment),
+                write=partial(self._with_content, there or segment),
                 mark=self._marks.get(_mid(segment), None if whole else self._mark_target),
             )
             if there is None:
@@ -328,7 +328,7 @@ class _SegmentedUnit:
         done = _is_done(self._file, self._holder, unit.source, begun, declared)
         return replace(unit, start=there.start, end=there.end, target=begun, done=done, doubted=doubted)
 
-    def _filled(self, segment: Element, translation: Parts, _: bool = False) -> str:
+    def _with_content(self, segment: Element, translation: Parts, _: bool = False) -> str:
         """Return a segment with another content."""
         tag = markup.opened(self._file.text[segment.start : segment.inside])
         return f"{tag}{markup.escaped(translation)}</{segment.name}>"
@@ -340,7 +340,7 @@ class _SegmentedUnit:
         pieces, last = list[str](), self._segmented.inside
         for segment in self._segments:
             value = translations.get(id(segment))
-            pieces += [text[last : segment.start], self._filled(segment, value[0] if value else ())]
+            pieces += [text[last : segment.start], self._with_content(segment, value[0] if value else ())]
             last = segment.end
         content = "".join([*pieces, text[last : self._segmented.outside]])
         review = any(value is not None and value[1] for value in values)
@@ -355,7 +355,7 @@ class _SegmentedUnit:
         pieces: dict[int, list[str]] = {}
         for (segment, place), value in zip(self._missing, values, strict=True):
             if value is not None:
-                pieces.setdefault(place, []).append(self._filled(segment, value[0]))
+                pieces.setdefault(place, []).append(self._with_content(segment, value[0]))
         return [Edit(place, place, "".join(filled)) for place, filled in pieces.items()]
 
     def _mark_target(self, review: bool) -> Sequence[Edit]:

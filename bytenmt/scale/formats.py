@@ -70,7 +70,7 @@ class TextLines:
 
     def write(self, data: bytes, column: str, to: str, results: Sequence[RowResult]) -> bytes:
         lines = zip(self._rows(data), results, strict=True)
-        return b"".join(_object(self._kept(line, column), to, one) for line, one in lines)
+        return b"".join(_object(self._columns_of(line, column), to, one) for line, one in lines)
 
     def _rows(self, data: bytes) -> Iterator[bytes]:
         lines = data.removesuffix(b"\n").split(b"\n")
@@ -79,7 +79,7 @@ class TextLines:
     def _is_row(self, line: bytes) -> bool:
         return True
 
-    def _kept(self, line: bytes, column: str) -> Mapping[str, Any]:
+    def _columns_of(self, line: bytes, column: str) -> Mapping[str, Any]:
         return {column: repair(line).decode()}
 
 
@@ -116,7 +116,7 @@ class JsonLines(TextLines):
     def _is_row(self, line: bytes) -> bool:
         return bool(line) and not line.isspace()
 
-    def _kept(self, line: bytes, column: str) -> Mapping[str, Any]:
+    def _columns_of(self, line: bytes, column: str) -> Mapping[str, Any]:
         valid = repair(line)
         try:
             return self._decoder.decode(valid)

@@ -51,12 +51,12 @@ class Parquet:
     def texts(self, data: bytes, column: str, errors: str) -> list[bytes | Unreadable]:
         return texts_of(_table(data), column)
 
-    def write(self, data: bytes, column: str, to: str, found: Sequence[RowResult]) -> bytes:
+    def write(self, data: bytes, column: str, to: str, results: Sequence[RowResult]) -> bytes:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         table = _table(data)
-        for name, values in ((to, [one.text for one in found]), (to + ERROR, [one.why for one in found])):
+        for name, values in ((to, [one.text for one in results]), (to + ERROR, [one.why for one in results])):
             table = table.append_column(name, pa.array(values, pa.string()))
         file = io.BytesIO()
         pq.write_table(table, file)

@@ -1,4 +1,4 @@
-"""What a process needs to load a translator: a picklable description, for other cores and machines.
+"""A picklable description of a translator, with which other processes and machines load it.
 
 Of the processes of a machine one compiles the kernels, while the others wait.
 """

@@ -85,7 +85,7 @@ class DocumentProcess:
             timer.cancel()
 
     def has_ended(self) -> bool:
-        """Whether the child was started and runs no more."""
+        """Return whether the child was started and runs no more."""
         return self._process is not None and self._process.poll() is not None
 
     def kill(self) -> None:

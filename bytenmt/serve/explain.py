@@ -39,7 +39,7 @@ class Explainer:
         line, found = source.encode(), text.encode()
         if not found:
             return {"bits": [], "alignment": None}
-        reader, aligner = self._of(direction)
+        reader, aligner = self._reader(direction)
         (reading,) = reader.texts([line], [found])
         links = aligner.links([[(line, found, b"")]])[0] if aligner else []
         bits, at = [], 0
@@ -49,7 +49,7 @@ class Explainer:
             at = end
         return {"bits": bits, "alignment": [link.source_chars for link in links] or None}
 
-    def _of(self, direction: Direction) -> tuple[Reader, Aligner | None]:
+    def _reader(self, direction: Direction) -> tuple[Reader, Aligner | None]:
         if direction not in self._made:
             runtime = self._runtimes[direction]
             attentive = runtime.attention()

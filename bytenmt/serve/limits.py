@@ -120,18 +120,18 @@ class ApiKeys:
 
     @property
     def required(self) -> bool:
-        """Whether requests need a key."""
+        """Return whether requests need a key."""
         return bool(self._digests)
 
-    def check(self, given: str | None) -> str | None:
+    def check(self, key: str | None) -> str | None:
         """Return a name of the key for counting, None where no key is required. Raises Refusal (403) for a
         key that is missing or unknown. It takes the same time for every key: all digests, of one length, are
         compared in full."""
         if not self._digests:
             return None
-        if not given:
+        if not key:
             raise Refusal(403, "an API key is required: send it as api_key")
-        digest = _digest(given)
+        digest = _digest(key)
         found = [hmac.compare_digest(digest, known) for known in self._digests]
         if not any(found):
             raise Refusal(403, "Invalid API key")

@@ -60,7 +60,7 @@ class _Lane:
 
 
 class EngineKey(NamedTuple):
-    """What jobs that share engines have in common.
+    """The properties of a job that decide which engines it can use.
 
     n_best: of N_BEST_SIZES. keep: classes of spans that the search tracks, None without constraints.
     """
@@ -96,7 +96,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether the thread is running."""
+        """Return whether the thread is running."""
         return self._thread.is_alive()
 
     def submit(self, job: Job) -> None:

@@ -16,10 +16,10 @@ Build = Callable[["Nfa", int], int]  # adds a part behind a state and returns th
 
 
 class CharacterSet(NamedTuple):
-    """A set of characters: these ASCII codes, and all characters whose first byte is among `leads`."""
+    """A set of characters: these ASCII codes, and all characters whose first byte is among `lead_bytes`."""
 
     ascii: frozenset[int]
-    leads: frozenset[int] = frozenset()
+    lead_bytes: frozenset[int] = frozenset()
 
 
 ANY = CharacterSet(ASCII, LEAD_BYTES)
@@ -69,7 +69,7 @@ class Nfa:
                     waiting.append(target)
                 self.edges[at].append((frozenset(targets[target]), states[target]))
 
-        connect(begin, ACCEPT, characters.leads)
+        connect(begin, ACCEPT, characters.lead_bytes)
         while waiting:
             utf8_state = waiting.pop()
             connect(states[utf8_state], utf8_state, range(0x80, 0xC0))

@@ -1,4 +1,4 @@
-"""What a span is: a pattern for each class, and where a span may begin."""
+"""The grammar of spans: a pattern for each class, and where a span may begin."""
 
 from __future__ import annotations
 

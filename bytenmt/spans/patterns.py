@@ -158,16 +158,16 @@ class _Parser:
         found.discard(0x0A)
         return CharacterSet(ASCII - found, LEAD_BYTES) if negated else CharacterSet(frozenset(found))
 
-    def member(self, found: set[int]) -> int | None:
-        """Add one member to `found`; return its code, or None where it stands for several characters."""
+    def member(self, codes: set[int]) -> int | None:
+        """Add one member to `codes`; return its code, or None where it stands for several characters."""
         letter = self.take()
         if letter == "\\":
             letter = self.take()
             if letter in ESCAPES:
-                found |= ESCAPES[letter]
+                codes |= ESCAPES[letter]
                 return None
             letter = self.plain(letter)
         if ord(letter) >= 0x80:
             raise SettingError(f"{letter} in [ ] is not ASCII: write (a|b) instead")
-        found.add(ord(letter))
+        codes.add(ord(letter))
         return ord(letter)

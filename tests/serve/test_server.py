@@ -122,7 +122,7 @@ def test_it_ends_when_it_has_answered_and_needs_no_pytorch(run: Path, tmp_path: 
 
 
 def server_is_busy(server: Served, n: int) -> bool:
-    """Whether so many requests are in flight."""
+    """Return whether so many requests are in flight."""
     found = re.search(r"requests_in_flight (\d+)", server.text("metrics"))
     return found is not None and int(found[1]) >= n
 

@@ -38,7 +38,7 @@ class AccessPolicy:
     loopback_only: bool = False
 
     def allows_host(self, host: str) -> bool:
-        """Whether a Host header (name or address, and port) is one of the server's."""
+        """Return whether a Host header (name or address, and port) is one of the server's."""
         if ANY in self.allowed_hosts or not (self.allowed_hosts or self.loopback_only):
             return True
         name = _split(f"//{host}", "")[0]
@@ -47,7 +47,7 @@ class AccessPolicy:
         return name in map(str.lower, self.allowed_hosts) or (self.loopback_only and is_loopback(name))
 
     def allows_origin(self, origin: str, host: str) -> bool:
-        """Whether a page of this origin may use the server: its own pages and those of allowed sites.
+        """Return whether a page of this origin may use the server: its own pages and those of allowed sites.
 
         host: the Host header. "null", the origin of sandboxed pages and of files, is not allowed.
         """
@@ -59,7 +59,7 @@ class AccessPolicy:
 
 
 def is_loopback(name: str) -> bool:
-    """Whether a name or address is a loopback one: localhost, *.localhost, 127.0.0.0/8 or ::1."""
+    """Return whether a name or address is a loopback one: localhost, *.localhost, 127.0.0.0/8 or ::1."""
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:

@@ -166,19 +166,19 @@ def message_id(value: object) -> str | int | None:
     raise Refusal(400, f"Invalid request: id is a text of at most {LONGEST_ID} characters, or a whole number")
 
 
-def format_answer(found: TextTranslation, params: TranslateParams) -> dict[str, Any]:
+def format_answer(translation: TextTranslation, params: TranslateParams) -> dict[str, Any]:
     """Return the answer for one text, with the fields of LibreTranslate."""
-    record: dict[str, Any] = {"translatedText": found.text}
-    if found.guess is not None:
-        record["detectedLanguage"] = found.guess._asdict()
+    record: dict[str, Any] = {"translatedText": translation.text}
+    if translation.guess is not None:
+        record["detectedLanguage"] = translation.guess._asdict()
     if params.alternatives:
-        record["alternatives"] = found.alternatives
+        record["alternatives"] = translation.alternatives
     return record
 
 
-def format_answers(found: Sequence[TextTranslation], params: TranslateParams) -> dict[str, Any]:
+def format_answers(translations: Sequence[TextTranslation], params: TranslateParams) -> dict[str, Any]:
     """Return the answer for a list of texts: every field is a list."""
-    each = [format_answer(one, params) for one in found]
+    each = [format_answer(one, params) for one in translations]
     names = [
         "translatedText",
         *(name for name in ("detectedLanguage", "alternatives") if each and name in each[0]),
