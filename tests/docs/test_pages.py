@@ -116,7 +116,7 @@ def test_the_python_examples_of_a_page_run(page: Path, clone: Path) -> None:
         (clone / name).write_text(text, encoding="utf-8")
     test = doctest.DocTestParser().get_doctest(examples, {}, page.name, str(page), 0)
     said: list[str] = []
-    doctest.DocTestRunner(optionflags=MATCH).run(test, out=said.append)
+    doctest.DocTestRunner(verbose=False, optionflags=MATCH).run(test, out=said.append)
     assert not said, "".join(said)
 
 
