@@ -1,10 +1,8 @@
-"""A line that is too long for a model, cut into pieces that are translated one by one, and joined again.
-
-Knows bytes and hypotheses; knows no engines.
-"""
+"""Cut lines that are too long for a model into pieces, and join the translations of the pieces."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -22,13 +20,14 @@ def cut(line: bytes, limit: int, whole: Sequence[tuple[int, int]] = ()) -> list[
     """Cut valid UTF-8 into pieces of at most `limit` bytes; texts and joints make the line again.
 
     A piece ends at the last space that it can reach, else between two characters. limit: at least
-    4 bytes, one character. whole: begins and ends of what is not cut, in order; a piece that begins with what
-    is longer than the limit ends behind it.
+    4 bytes, one character. whole: begins and ends of spans that are not cut, in order and without overlaps; a
+    piece that begins with a span longer than the limit ends behind it.
     """
     pieces = []
     start = 0
+    begins = [begin for begin, _ in whole]
     while len(line) - start > limit:
-        end, joint = _end(line, start, limit, whole)
+        end, joint = _end(line, start, limit, whole, begins)
         if end >= len(line):
             break
         pieces.append(Piece(line[start:end], joint))
@@ -37,8 +36,13 @@ def cut(line: bytes, limit: int, whole: Sequence[tuple[int, int]] = ()) -> list[
     return pieces
 
 
-def _end(line: bytes, start: int, limit: int, whole: Sequence[tuple[int, int]]) -> tuple[int, bytes]:
-    """Where the piece that begins at start ends, and what joins it to the next."""
+def _end(
+    line: bytes, start: int, limit: int, whole: Sequence[tuple[int, int]], begins: Sequence[int]
+) -> tuple[int, bytes]:
+    """Return where the piece that begins at start ends, and what joins it to the next.
+
+    begins: of the spans of `whole`.
+    """
     last = start + limit + 1  # one more than the last byte that may be the joint
     while True:
         end = line.rfind(b" ", start + 1, last)
@@ -47,10 +51,11 @@ def _end(line: bytes, start: int, limit: int, whole: Sequence[tuple[int, int]]) 
             end = min(last - 1, start + limit)
             while line[end] & 0xC0 == 0x80:  # a continuation byte: its character began before
                 end -= 1
-        over = next(((b, e) for b, e in whole if b < end < e or (joint and b <= end < e)), None)
-        if over is None:
+        # The span that begins last, at the end of the piece or before it, is the only one that can be cut.
+        before = bisect_right(begins, end) - 1
+        begin, behind = whole[before] if before >= 0 else (end, end)
+        if behind <= end or (begin == end and not joint):
             return end, joint
-        begin, behind = over
         if begin <= start:
             return behind, line[behind : behind + 1] if line[behind : behind + 1] == b" " else b""
         if joint and line.rfind(b" ", start + 1, begin) > start:

@@ -26,8 +26,8 @@ class Cell(NamedTuple):
 def read_table(text: str, column: str | None, into: str | None, tabs: bool) -> list[Unit]:
     """Return the units of a column, given by its name in the first row or its number from 1.
 
-    into: the column for the translations, the same one if None. tabs: whether it is a TSV, which has no
-    quotes. Raises MalformedError.
+    into: the column for the translations, the same one if None. Where one of them is a name, the first row is
+    a header, which is not translated. tabs: whether it is a TSV, which has no quotes. Raises MalformedError.
     """
     if column is None:
         raise MalformedError("a table has columns: give --column NAME or --column NUMBER", 0)
@@ -36,9 +36,9 @@ def read_table(text: str, column: str | None, into: str | None, tabs: bool) -> l
     if not rows:
         return []
     source, named = _column(rows[0], column, "--column")
-    target, _ = (source, named) if into is None else _column(rows[0], into, "--to-column")
+    target, target_named = (source, named) if into is None else _column(rows[0], into, "--to-column")
     units = []
-    for row in rows[1:] if named else rows:
+    for row in rows[1:] if named or target_named else rows:
         if len(row) <= max(source, target):
             if len(row) == 1 and not row[0].value:  # an empty line
                 continue

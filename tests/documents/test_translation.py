@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from made_up_engine import made_up_translator
 
 from bytenmt.decoding.interface import Request
 from bytenmt.documents.document import Part, joined_text
-from bytenmt.documents.formats import ReadOptions
+from bytenmt.documents.formats import ReadOptions, read
 from bytenmt.documents.inline_tags import parse_string
 from bytenmt.documents.segments import Segment, split_unit
 from bytenmt.documents.translation import (
@@ -367,3 +368,11 @@ def test_a_tag_and_text_that_looks_like_it_are_told_apart(name: str) -> None:
         before = f'<xliff version="1.2"><trans-unit><source>{before[3:-4]}</source></trans-unit></xliff>'
     text = made(Sample(name, before.encode()))
     assert "A &lt;b&gt; C <b>D</b> E" in text
+
+
+@pytest.mark.parametrize(("column", "into"), [("2", "text"), ("source", "3"), ("source", "text")])
+def test_a_header_is_not_translated(column: str, into: str) -> None:
+    """The first row is a header where either column is given by its name."""
+    table = b"key,source,text\na,one,\nb,two,\n"
+    document = read(table, "csv", Path("x.csv"), ReadOptions(column=column, into=into))
+    assert [joined_text(unit.source) for unit in document.units] == ["one", "two"]
