@@ -28,9 +28,13 @@ CLEAN = (
     "bytenmt/cli",
     "bytenmt/config",
     "bytenmt/data",
+    "bytenmt/documents",
     "bytenmt/evaluation",
     "bytenmt/language",
     "bytenmt/program",
+    "bytenmt/scale",
+    "bytenmt/serve",
+    "bytenmt/spans",
     "tests/docs",
 )
 NOT_YET = ("tools/verify/oracles.py",)
