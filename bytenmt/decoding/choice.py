@@ -1,7 +1,6 @@
-"""Which engine suits this machine, and in which precision it computes.
+"""Select the engine, device and precision for this machine.
 
-PyTorch is imported only where there is a GPU's driver, or a job of several processes. Knows names and the
-machine; knows no runs and no engines.
+PyTorch is imported only where a GPU driver is installed, or for a job of several processes.
 """
 
 from __future__ import annotations
@@ -25,8 +24,10 @@ DRIVERS = ("/dev/nvidiactl", "/dev/dxg")  # devices of which one is there where 
 
 
 def choose(spec: EngineSpec) -> EngineSpec:
-    """What AUTO stands for on this machine, and whether the rest can be had; precision and draft stay. Raises
-    DeviceError for a device that is not there, BytenmtError for what does not go together."""
+    """Replace AUTO by an engine and a device of this machine; precision and draft stay as they are.
+
+    Raises DeviceError for a device that is not available, BytenmtError for settings that exclude each other.
+    """
     engine, device, precision = spec.engine, spec.device, spec.precision
     if engine == "numba" and device == "cuda":
         raise BytenmtError("--engine numba runs on the CPU: drop --device cuda, or use --engine cuda-graph")
@@ -54,7 +55,7 @@ def n_cores() -> int:
 
 
 def gpu_is_there() -> bool:
-    """Whether PyTorch finds a GPU; it is not asked where there is no driver."""
+    """Return whether PyTorch finds a GPU; without a driver PyTorch is not imported."""
     if not any(os.path.exists(name) for name in DRIVERS):
         return False
     try:
@@ -83,7 +84,7 @@ def processes(device: str) -> Iterator[Group | None]:
 
 
 def precision_of(stored: str, spec: EngineSpec) -> str:
-    """In which a run computes whose file holds its matrices in `stored`."""
+    """Return the precision in which an engine computes. stored: that of the matrices in the weights file."""
     if spec.precision != AUTO:
         return spec.precision
     return {"numba": stored, "cuda-graph": "bf16", "torch": "fp32"}[spec.engine]

@@ -1,4 +1,4 @@
-"""How far a translation is to be trusted: the bits that it cost the model, and what looks like a slip.
+"""Estimate the confidence in a translation: its bits per byte under the model, and signs of mistakes.
 
 A model that knows a line is sure of nearly every byte; where it guesses, bytes cost bits. Knows hypotheses
 and their sources; knows no engines and no references.
@@ -20,7 +20,7 @@ LENGTHENED, SHORTENED, LONG_ENOUGH = 6.0, 1 / 8, 24
 
 
 def bits_per_byte(hypothesis: Hypothesis) -> float | None:
-    """Of the text, its end paid for too; None of an empty one."""
+    """Return the bits per byte of a translation, the end of the text included; None for an empty one."""
     n_bytes = len(hypothesis.text)
     return -hypothesis.log_probability / math.log(2) / n_bytes if n_bytes else None
 
@@ -59,5 +59,5 @@ def flags(source: bytes, hypothesis: Hypothesis, above: float | None = None) -> 
 
 
 def loop(text: bytes) -> bool:
-    """Whether a piece of the text comes again and again; of the last one, the space behind may be missing."""
+    """Return whether a part of the text is repeated again and again, as by a model caught in a loop."""
     return LOOP.search(text + b" ") is not None

@@ -1,1 +1,1 @@
-"""What must stand in a translation, and what must not: read from the source, independent of engines."""
+"""Constraints of a translation: spans and terms of the source that it must, or must not, contain."""

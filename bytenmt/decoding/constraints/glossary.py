@@ -1,7 +1,7 @@
-"""Terms and how they are to be translated, read from a table, and found in a line.
+"""Read glossaries, and find their terms in a line.
 
 A table has lines `term TAB target`: target forms stand side by side by `|`, of which one must stand in the
-translation, and `!X` is a text that must not. Knows characters and lines; knows no search.
+translation, and `!X` is a text that must not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""From a source to its constraint: what is kept of it, which terms it has, and what was asked for in all.
-
-Knows the extractor and the glossary; knows no engine.
-"""
+"""Build the constraint of a line from its kept spans and glossary terms, and check translations for them."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ LIMIT, UNMET = "limit", "unmet"  # flags of a translation
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """What is asked of every line.
+    """The user's settings of constraints, which hold for every line.
 
     classes: of spans.grammar.CLASSES; patterns: of the user's own; glossary: its terms. Two that were asked
     for in the same words are not the same: a search is compiled for one.
@@ -53,9 +50,12 @@ class Rules:
 
     @classmethod
     def of(cls, keep: Any = (), keep_pattern: Any = (), glossary: Any = None) -> Rules | None:
-        """What users ask for: keep, names of classes, a text with commas or several; keep_pattern: a pattern
-        or several; glossary: a file, or a Glossary. None where that is nothing. Raises SettingError, and
-        DataError for the file."""
+        """Return rules for these settings, or None where nothing is set.
+
+        keep: names of classes of spans, in one text with commas or several. keep_pattern: one regular
+        expression or several. glossary: a file or a Glossary. Raises SettingError, and DataError for a file
+        that cannot be used.
+        """
         if isinstance(keep, str):
             keep = tuple(name.strip() for name in keep.split(",") if name.strip())
         patterns = (keep_pattern,) if isinstance(keep_pattern, str) else tuple(keep_pattern or ())
@@ -73,11 +73,11 @@ class Rules:
         return cls(keep, patterns, read, None if glossary is None else str(glossary))
 
     def spans(self, line: bytes) -> list[Span]:
-        """What is not cut and not changed: what is kept of a line, and its terms, by their places."""
+        """Return the spans of a line that must not be cut: kept spans and glossary terms, in order."""
         return self._parts(line)[0]
 
     def constraint(self, source: bytes, prefix: bytes = b"") -> Constraint:
-        """What a translation of this source owes, that begins with the prefix."""
+        """Return the constraint of the translations of a source that begin with the prefix."""
         spans, terms, forbidden = self._parts(source)
         kept = [source[span.begin : span.end] for span in spans if span.of]
         reserved_bytes = self._reserved_bytes(source, kept)

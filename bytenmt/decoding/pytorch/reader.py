@@ -1,7 +1,4 @@
-"""Given texts in plain PyTorch, on any device: the reference for every other reader.
-
-Knows models by their contract; knows no files.
-"""
+"""Score given texts with plain PyTorch, on any device: the reference for the CPU engine's reader."""
 
 from __future__ import annotations
 
