@@ -46,8 +46,14 @@ def parse_pattern(pattern: str) -> Build:
         if build(nfa, begin) in nfa.closure([begin]):
             raise SettingError("it matches the empty text")
     except SettingError as error:
-        raise SettingError(f"the pattern {pattern!r} cannot be kept: {error}") from None
+        raise SettingError(cannot_be_kept(pattern, str(error))) from None
     return build
+
+
+def cannot_be_kept(pattern: str, reason: str) -> str:
+    """Return the message for a pattern that is refused; of a long pattern it quotes the beginning."""
+    quoted = repr(pattern if len(pattern) <= 100 else pattern[:100] + "…")
+    return f"the pattern {quoted} cannot be kept: {reason}"
 
 
 class _Parser:

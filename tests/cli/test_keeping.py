@@ -78,6 +78,7 @@ def test_what_cannot_be_is_told_once(place: Path) -> None:
     [
         (["--keep", "dates"], "'dates' is no class to keep: expected placeholders, tags"),
         (["--keep-pattern", "a*"], "the pattern 'a*' cannot be kept: it matches the empty text"),
+        (["--keep-pattern", "z" * 2000], "z…' cannot be kept: it is too large: give shorter repetitions"),
         (["--keep-pattern", "\udcff"], "--keep-pattern is not UTF-8"),
         (["--glossary", "src"], "src, line 1: expected `term TAB target`"),
         (["--glossary", "none"], "none cannot be read"),

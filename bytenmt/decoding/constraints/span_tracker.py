@@ -25,6 +25,7 @@ from bytenmt.errors import SettingError
 from bytenmt.spans.automata import DEAD, Automaton
 from bytenmt.spans.extractor import SpanExtractor, span_extractor
 from bytenmt.spans.grammar import WORDLIKE, SpanClass
+from bytenmt.spans.patterns import cannot_be_kept
 from bytenmt.utf8 import N_IDS
 
 # Bytes that keep an item apart from what stands before it, the best ones first; 31 at most, one bit each.
@@ -32,6 +33,7 @@ SEPARATORS = bytes(dict.fromkeys(b" ,.;-/" + string.punctuation.encode().replace
 # A span that only these can end may stay open in plain text: hardly an item has them without their partners.
 CLOSING_SIGNS = b")]}>"
 MAX_TRACKED = 1500  # states of a part; above, only the earliest beginning is followed
+MAX_PAIRS = 200_000  # pairs of states of a pattern; the longest built-in pattern has 102
 MAX_CACHED = 8192  # items of which it is remembered where they may begin
 
 NEVER = Automaton([[DEAD] * N_IDS], [False])  # without classes: no span at all
@@ -166,10 +168,11 @@ def _parts(one: SpanClass) -> tuple[Part, ...]:
     for automaton in one.parts:
         for row, accepts in zip(automaton.follow, automaton.accepting, strict=True):
             if accepts and all(row[byte] != DEAD for byte in ends):
-                raise SettingError(
-                    f"the pattern {one.name!r} cannot be kept: no space or punctuation ends it"
-                )
-    return tuple(map(_part, one.parts))
+                raise SettingError(cannot_be_kept(one.name, "no space or punctuation ends it"))
+    try:
+        return tuple(map(_part, one.parts))
+    except SettingError as error:
+        raise SettingError(cannot_be_kept(one.name, str(error))) from None
 
 
 def _part(automaton: Automaton) -> Part:
@@ -232,7 +235,8 @@ def _all_beginnings(automaton: Automaton, only_first: bool) -> tuple[list[State]
 def _can_end_inside_another(automaton: Automaton) -> npt.NDArray[np.bool_]:
     """Return for each state whether some span of the automaton, read from that state on, makes it accept.
 
-    While such a state is possible, no span may begin.
+    While such a state is possible, no span may begin. Raises SettingError where there are more than MAX_PAIRS
+    pairs of states to follow, as in a long repetition of one character.
     """
     columns = list(dict.fromkeys(zip(*automaton.follow, strict=True)))
     n_states = len(automaton.follow)
@@ -249,6 +253,8 @@ def _can_end_inside_another(automaton: Automaton) -> npt.NDArray[np.bool_]:
                 harmful.add(pair)
             origins.setdefault(following, set()).add(pair)
             if following not in seen:
+                if len(pairs) == MAX_PAIRS:
+                    raise SettingError("it is too large: give shorter repetitions")
                 seen.add(following)
                 pairs.append(following)
     waiting = list(harmful)
