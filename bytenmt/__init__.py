@@ -11,6 +11,7 @@ What goes wrong in a user's hands is a BytenmtError; its children tell what it w
 (a ConfigError of what was given to a Translator), DataError, CheckpointError, DeviceError.
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from bytenmt.api.runs import Evaluation as Evaluation
     from bytenmt.api.runs import Run as Run
     from bytenmt.api.runs import train as train
-    from bytenmt.decoding.translator import Translation as Translation
+    from bytenmt.decoding.interface import Hypothesis as Hypothesis
     from bytenmt.decoding.translator import Translator as Translator
     from bytenmt.errors import BytenmtError as BytenmtError
     from bytenmt.errors import CheckpointError as CheckpointError
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 _ERRORS = ("BytenmtError", "CheckpointError", "ConfigError", "DataError", "DeviceError", "SettingError")
-_HOME = dict.fromkeys(_ERRORS, "bytenmt.errors") | dict.fromkeys(
-    ("Translation", "Translator"), "bytenmt.decoding.translator"
-)
+_HOME = dict.fromkeys(_ERRORS, "bytenmt.errors")
+_HOME |= {"Hypothesis": "bytenmt.decoding.interface", "Translator": "bytenmt.decoding.translator"}
 _HOME |= dict.fromkeys(("Evaluation", "Run", "train"), "bytenmt.api.runs")
 _HOME["LanguageModel"] = "bytenmt.api.language_model"
 __all__ = [
@@ -42,10 +42,10 @@ __all__ = [
     "DataError",
     "DeviceError",
     "Evaluation",
+    "Hypothesis",
     "LanguageModel",
     "Run",
     "SettingError",
-    "Translation",
     "Translator",
     "__version__",
     "train",
@@ -54,6 +54,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that `import bytenmt` stays quick."""
+    if name == "Translation":  # its name until version 0.1
+        warnings.warn("bytenmt.Translation is now bytenmt.Hypothesis", DeprecationWarning, stacklevel=2)
+        name = "Hypothesis"
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'bytenmt' has no attribute {name!r}")

@@ -32,7 +32,7 @@ def scores(
     """chrF and BLEU with each penalty, each by a search of its own: the penalty decides when one ends."""
     found = []
     for penalty in penalties:
-        translator = Translator.of_runtime(runtime, beam=beam, length_penalty=penalty)
+        translator = Translator.from_runtime(runtime, beam=beam, length_penalty=penalty)
         of_text = text_scores(translator.translate(sources), references)
         found.append((of_text.chrf, of_text.bleu))
         print(f"length penalty {penalty:g}: chrF {of_text.chrf:.2f}, BLEU {of_text.bleu:.2f}", flush=True)

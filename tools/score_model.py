@@ -140,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     try:
         runtime = load_runs(args.models, EngineSpec(AUTO, AUTO, args.precision, args.threads))
-        translator = Translator.of_runtime(runtime, beam=args.beam)
+        translator = Translator.from_runtime(runtime, beam=args.beam)
         found = scores(translator.translate, args.direction, args.corpora, args.lines)
     except (BytenmtError, DataError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -47,7 +47,7 @@ def measure(
     tokenize: str = "13a",
 ) -> Measured:
     """Measure models on a test text, with the threads they were loaded for. tokenize: see text_scores."""
-    translator = Translator.of_runtime(runtime, settings)
+    translator = Translator.from_runtime(runtime, settings)
     letters = Letters.from_texts(line.decode() for line in sources)
     found = []
     for share in SHARES:

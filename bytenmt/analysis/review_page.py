@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from bytenmt.decoding.confidence import bits_of_characters, bits_per_byte, flags
-from bytenmt.decoding.translator import Answer
+from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.errors import printable
 from bytenmt.surprise_colours import colour, legend, rules, visible
 
@@ -59,18 +59,19 @@ class ReviewPage:
             f'<p class="legend">{"".join(legend())}</p>\n<table>\n'
         )
 
-    def add(self, answers: Sequence[Answer], first: int, links: Sequence[Sequence[Link]] | None) -> None:
+    def add(
+        self, results: Sequence[TranslationResult], first: int, links: Sequence[Sequence[Link]] | None
+    ) -> None:
         """Write lines from number `first` on, counted from 0. links: of each, if a model has attention."""
-        for i, answer in enumerate(answers):
-            self._write("".join(self._row(first + i + 1, answer, [] if links is None else links[i])))
+        for i, result in enumerate(results):
+            self._write("".join(self._row(first + i + 1, result, [] if links is None else links[i])))
 
     def finish(self) -> None:
         """Write the end of the page."""
         self._write(f"</table>\n<script>{SCRIPT}</script>\n</html>\n")
 
-    def _row(self, number: int, answer: Answer, links: Sequence[Link]) -> Iterator[str]:
-        best = answer.hypotheses[0]
-        source = b"".join(piece.text + piece.joint for piece in answer.pieces)
+    def _row(self, number: int, result: TranslationResult, links: Sequence[Link]) -> Iterator[str]:
+        source, best = result.source, result.best
         found = list(flags(source, best, self._flag_above))
         yield f"<tr{' class=flagged' if found else ''}><td>{number}<td dir=auto>"
         yield from (f"<i>{html.escape(visible(character))}</i>" for character in source.decode())

@@ -49,11 +49,11 @@ class LanguageModel:
         engine, device, precision, threads, reporter: see Translator.load. Raises BytenmtError.
 
         >>> model = LanguageModel.load("runs/text", threads=1)
-        >>> model.runtime.source
+        >>> model.runtime.has_source
         False
         """
         runtime = load_runs(runs, EngineSpec(engine, device, precision, threads, OFF), reporter)
-        if runtime.source:
+        if runtime.has_source:
             raise SettingError(f"{runs[0]} was trained with a source: use Translator")
         return cls(runtime)
 

@@ -17,7 +17,7 @@ from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import AUTO, OFF, EngineSpec
 from bytenmt.decoding.loading import load_runs
-from bytenmt.decoding.settings import Settings, encoded
+from bytenmt.decoding.settings import Settings, encode_line
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import ConfigError, SettingError
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
@@ -140,9 +140,9 @@ class Run:
         """
         corpus = _corpus(sources, references)
         runtime = load_runs([self.path], EngineSpec(engine, device, precision, threads))
-        if not runtime.source or corpus.src is None:
+        if not runtime.has_source or corpus.src is None:
             raise SettingError(f"{self.path} was trained without a source: language_model() evaluates it")
-        translator = Translator.of_runtime(runtime, Settings.of(settings))
+        translator = Translator.from_runtime(runtime, Settings.from_dict(settings))
         texts = [text.decode() for text in translator.translate(list(corpus.src))]
         truth = [line.decode() for line in corpus.tgt]
         bits = bits_per_byte(log_probabilities(runtime.reader(), corpus), corpus.target_lengths)
@@ -248,5 +248,5 @@ def _corpus(sources: Texts, targets: Texts) -> ParallelCorpus:
 def _text(text: Texts, name: str) -> TextFile:
     if isinstance(text, str | Path):
         return TextFile.open(Path(text))
-    lines = (encoded(line, f"line {number} of the {name}") for number, line in enumerate(text, 1))
+    lines = (encode_line(line, f"line {number} of the {name}") for number, line in enumerate(text, 1))
     return TextFile.from_bytes(b"".join(line + b"\n" for line in lines), name)

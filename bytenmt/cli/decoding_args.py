@@ -18,11 +18,11 @@ from bytenmt.cli.line_filter import OutputFormat, plain
 from bytenmt.cli.output_formats import Align, Flagged, JsonLines, WithPage, n_best_list
 from bytenmt.config.fingerprint import fingerprint
 from bytenmt.config.schema import architecture
-from bytenmt.decoding.choice import precision_of
 from bytenmt.decoding.constraints.rules import Rules
+from bytenmt.decoding.engine_selection import precision_of
 from bytenmt.decoding.engines import n_threads
 from bytenmt.decoding.interface import EngineSpec
-from bytenmt.decoding.loading import Run, Runtime
+from bytenmt.decoding.loading import LoadedRun, Runtime
 from bytenmt.decoding.setting_table import LINES, TABLE
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
@@ -62,7 +62,7 @@ def settings(decoding: Mapping[str, Any], answers: Answers | None = None) -> Set
     Raises BytenmtError for options that contradict each other or would be ignored.
     """
     given = named_settings(decoding, answers)
-    return Settings.of(given, lambda name: TABLE[name].option)
+    return Settings.from_dict(given, lambda name: TABLE[name].option)
 
 
 def named_settings(decoding: Mapping[str, Any], answers: Answers | None = None) -> dict[str, Any]:
@@ -259,7 +259,7 @@ def described(runtime: Runtime, seconds: float) -> Iterator[str]:
     )
 
 
-def opposed(runs: Sequence[Run]) -> Iterator[str]:
+def opposed(runs: Sequence[LoadedRun]) -> Iterator[str]:
     """Yield a warning for every two runs of which one was trained to write the files that the other one
     reads.
     """
@@ -273,7 +273,7 @@ def opposed(runs: Sequence[Run]) -> Iterator[str]:
                 )
 
 
-def _files(run: Run, side: str) -> set[str]:
+def _files(run: LoadedRun, side: str) -> set[str]:
     """Return the training files of a run that contain one side of the pairs only."""
     files = [corpus.src if side == "src" else corpus.tgt for corpus in run.facts.corpora]
     return {file for file in files if file is not None}

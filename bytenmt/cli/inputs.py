@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from bytenmt.cli.line_filter import Filter, follow
 from bytenmt.cli.progress import Console
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.decoding.translator import Answer, Translator
+from bytenmt.decoding.line_batch import TranslationResult
+from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
@@ -102,11 +103,11 @@ def hypotheses(translator: Translator, corpus: ParallelCorpus) -> list[Hypothesi
     if translator.group is not None and not translator.group.is_leader:
         follow(translator)
         return []
-    found: list[Hypothesis] = []
+    best: list[Hypothesis] = []
 
-    def keep(answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
-        found.extend(answer.hypotheses[0] for answer in answers)
+    def keep(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
+        best.extend(result.best for result in results)
         return b""
 
     Filter(translator, io.BytesIO(), keep).file(corpus.src)
-    return found
+    return best

@@ -113,7 +113,7 @@ def predict(
     loaded = load_runs(runs, EngineSpec(engine, device, "fp32", threads, OFF), Console(), at_once=True)
     for line in decoding_args.described(loaded, time.monotonic() - began):
         detail(line)
-    source, run = loaded.source, runs[0]
+    source, run = loaded.has_source, runs[0]
     inputs.check_source(run, source, src)
     if source and chunk is not None:
         raise BytenmtError("--chunk would be ignored: a translation is read line by line")
@@ -236,7 +236,7 @@ def generate(
     It is shown as it comes, valid UTF-8, and the same again for the same --seed.
     """
     from bytenmt.cli import decoding_args
-    from bytenmt.decoding.choice import choose
+    from bytenmt.decoding.engine_selection import choose
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.language.generate import generate as drawn

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from bytenmt.cli.progress import progress
 from bytenmt.decoding.constraints.rules import UNMET
-from bytenmt.decoding.translator import Answer, Translator
+from bytenmt.decoding.line_batch import TranslationResult
+from bytenmt.decoding.translator import Translator
 from bytenmt.errors import DataError
 from bytenmt.reporter import Bar, Reporter
 from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, first_invalid, repair
@@ -45,8 +46,8 @@ class Line(NamedTuple):
 class OutputFormat(Protocol):
     """A function that formats translations."""
 
-    def __call__(self, answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
-        """Format answers. first: number of the first line, from 0; seconds: since each line arrived."""
+    def __call__(self, results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
+        """Format results. first: number of the first line, from 0; seconds: since each line arrived."""
         ...
 
 
@@ -60,9 +61,9 @@ class ResumableOutput(Protocol):
     def add(self, lines: Sequence[bytes]) -> None: ...
 
 
-def plain(answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
+def plain(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
     """Format the best translation of each line as a line."""
-    return b"".join(answer.hypotheses[0].text + b"\n" for answer in answers)
+    return b"".join(result.best.text + b"\n" for result in results)
 
 
 class LineQueue:
@@ -201,7 +202,7 @@ class Filter:
         if group is not None and not group.is_leader:
             raise ValueError("only the leading process reads and writes: the others follow()")
         texts = [line.text for line in lines]
-        for warning in warnings_of_pieces(self.translator, texts, first, name):
+        for warning in warnings_of_chunks(self.translator, texts, first, name):
             reporter.warn(warning)
         form = self.form
         if form is None:
@@ -214,11 +215,11 @@ class Filter:
             self._done(lines, bar)
             return
 
-        def write(answers: Sequence[Answer]) -> None:
-            for warning in warnings_of_flags(answers, first, name):
+        def write(results: Sequence[TranslationResult]) -> None:
+            for warning in warnings_of_flags(results, first, name):
                 reporter.warn(warning)
             now = time.monotonic()
-            self.output.write(form(answers, first, [now - line.at for line in lines]))
+            self.output.write(form(results, first, [now - line.at for line in lines]))
             self.output.flush()
             self._done(lines, bar)
 
@@ -227,7 +228,7 @@ class Filter:
             return
         if group is not None:
             group.broadcast((texts, first))
-        write(self.translator.answer(texts, first))
+        write(self.translator.translate_lines(texts, first))
 
     def _done(self, lines: Sequence[Line], bar: Bar) -> None:
         """Record that these lines are written."""
@@ -252,10 +253,10 @@ def follow(translator: Translator) -> None:
         raise ValueError("the leading process has nobody to follow")
     nothing: tuple[list[bytes], int] | None = None
     while (given := translator.group.broadcast(nothing)) is not None:
-        translator.answer(*given)
+        translator.translate_lines(*given)
 
 
-def warnings_of_pieces(
+def warnings_of_chunks(
     translator: Translator, lines: Sequence[bytes], first: int, name: str
 ) -> Iterator[str]:
     """Yield a warning for each line that is translated in pieces; `first`: number of the first line,
@@ -263,17 +264,18 @@ def warnings_of_pieces(
     """
     limit = translator.max_source_bytes
     for number, line in enumerate(lines, first + 1):
-        if translator.source and len(line) > limit:
+        if translator.has_source and len(line) > limit:
+            n_chunks = len(translator.batch([line]).parts(0))
             yield (
                 f"{name}, line {number} has {len(line)} bytes, over the {limit} of"
-                f" --max-source-bytes: translated in {len(translator.pieces(line))} pieces"
+                f" --max-source-bytes: translated in {n_chunks} pieces"
             )
 
 
-def warnings_of_flags(answers: Sequence[Answer], first: int, name: str) -> Iterator[str]:
+def warnings_of_flags(results: Sequence[TranslationResult], first: int, name: str) -> Iterator[str]:
     """Yield a warning for each line that lacks something that was required."""
-    for number, answer in enumerate(answers, first + 1):
-        if UNMET in (answer.hypotheses[0].flags or ()):
+    for number, result in enumerate(results, first + 1):
+        if UNMET in (result.best.flags or ()):
             yield (
                 f"{name}, line {number}: its translation has not all that was asked for, or more:"
                 " the terms, spans and prefix of the line contradict each other"

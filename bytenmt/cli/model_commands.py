@@ -228,10 +228,10 @@ def _measured(run: Path, runtime: Runtime, src: Path, ref: Path, errors: str, be
     from bytenmt.cli.inputs import all_pairs, check_pairs
     from bytenmt.decoding.settings import Settings
 
-    check_pairs(run, runtime.source, src)
+    check_pairs(run, runtime.has_source, src)
     corpus = all_pairs(src, ref, errors)
     assert corpus.src is not None
-    settings = Settings.of({} if beam is None else {"beam": beam})
+    settings = Settings.from_dict({} if beam is None else {"beam": beam})
     return measure(runtime, list(corpus.src), [line.decode() for line in corpus.tgt], settings)
 
 

@@ -10,25 +10,25 @@ import msgspec
 
 from bytenmt.decoding.confidence import bits_of_characters, bits_per_byte, flags
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.decoding.translator import Answer
+from bytenmt.decoding.line_batch import TranslationResult
 
 if TYPE_CHECKING:  # they import PyTorch
     from bytenmt.analysis.review_page import ReviewPage
     from bytenmt.cli.line_filter import OutputFormat
     from bytenmt.evaluation.alignment import Link
 
-Parts = Sequence[tuple[bytes, bytes, bytes]]  # of a line: source, text and what joins it to the next one
-Align = Callable[[Sequence[Parts]], "Sequence[Sequence[Link]]"]
+BestChunks = Sequence[tuple[bytes, bytes, bytes]]  # of a line, see TranslationResult.best_chunks
+Align = Callable[[Sequence[BestChunks]], "Sequence[Sequence[Link]]"]
 
 
-def n_best_list(answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
+def n_best_list(results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
     """Format hypotheses as `sentence ||| text ||| score`, a line each, best first; sentences are
     counted from 0.
     """
     return b"".join(
         b"%d ||| %b ||| %.6f\n" % (number, hypothesis.text, hypothesis.score)
-        for number, answer in enumerate(answers, first)
-        for hypothesis in answer.hypotheses
+        for number, result in enumerate(results, first)
+        for hypothesis in result.hypotheses
     )
 
 
@@ -47,16 +47,18 @@ class JsonLines:
     flag_above: float | None = None
     characters: bool = False
 
-    def __call__(self, answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
-        records = [self.record(number, answer) for number, answer in enumerate(answers, first + 1)]
+    def __call__(self, results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
+        records = [self.record(number, result) for number, result in enumerate(results, first + 1)]
         if self.align is not None:
-            for record, links in zip(records, self.align([_parts(a) for a in answers]), strict=True):
+            for record, links in zip(
+                records, self.align([result.best_chunks() for result in results]), strict=True
+            ):
                 record["alignment"] = [link._asdict() for link in links]
         for record, elapsed in zip(records, seconds, strict=True):
             record["seconds"] = round(elapsed, 6)
         return b"".join(msgspec.json.encode(record) + b"\n" for record in records)
 
-    def record(self, number: int, answer: Answer) -> dict[str, Any]:
+    def record(self, number: int, result: TranslationResult) -> dict[str, Any]:
         """Return the JSON object of a line.
 
         line: number from 1, as warnings and editors count; sentence: number from 0, as in an n-best list;
@@ -65,17 +67,16 @@ class JsonLines:
         alignment: of the best one; seconds: from the arrival of the line to its translation.
         """
         record: dict[str, Any] = {"line": number, "sentence": number - 1}
-        source = _source(answer)
+        source, best = result.source, result.best
         if self.with_source:
             record["source"] = source.decode()
-        best = answer.hypotheses[0]
         record |= hypothesis_record(best)
         record["flags"] = list(flags(source, best, self.flag_above))
         if self.characters:
             bits = bits_of_characters(best) if best.byte_scores else []
             record["characters"] = [[character, round(cost, 6)] for character, cost in bits]
         if self.n_best > 1:
-            record["n_best"] = [hypothesis_record(hypothesis) for hypothesis in answer.hypotheses]
+            record["n_best"] = [hypothesis_record(hypothesis) for hypothesis in result.hypotheses]
         return record
 
 
@@ -87,12 +88,13 @@ class Flagged:
     above: float
     warn: Callable[[str], None]
 
-    def __call__(self, answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
-        for number, answer in enumerate(answers, first + 1):
-            best = answer.hypotheses[0]
-            if found := list(flags(_source(answer), best, self.above)):
-                self.warn(f"line {number}: {', '.join(found)}, {bits_per_byte(best) or 0:.2f} bits per byte")
-        return self.form(answers, first, seconds)
+    def __call__(self, results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
+        for number, result in enumerate(results, first + 1):
+            best = result.best
+            if reasons := list(flags(result.source, best, self.above)):
+                bits = bits_per_byte(best) or 0
+                self.warn(f"line {number}: {', '.join(reasons)}, {bits:.2f} bits per byte")
+        return self.form(results, first, seconds)
 
 
 @dataclass(frozen=True)
@@ -103,10 +105,10 @@ class WithPage:
     page: ReviewPage
     align: Align | None = None
 
-    def __call__(self, answers: Sequence[Answer], first: int, seconds: Sequence[float]) -> bytes:
-        links = None if self.align is None else self.align([_parts(answer) for answer in answers])
-        self.page.add(answers, first, links)
-        return self.form(answers, first, seconds)
+    def __call__(self, results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
+        links = None if self.align is None else self.align([result.best_chunks() for result in results])
+        self.page.add(results, first, links)
+        return self.form(results, first, seconds)
 
 
 def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:
@@ -124,13 +126,3 @@ def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:
     if hypothesis.passes:
         record["bytes_per_pass"] = (len(hypothesis.text) + 1) / hypothesis.passes
     return record
-
-
-def _source(answer: Answer) -> bytes:
-    return b"".join(piece.text + piece.joint for piece in answer.pieces)
-
-
-def _parts(answer: Answer) -> Parts:
-    """Return source, text and separator of each piece of the line, of the best hypothesis."""
-    pairs = zip(answer.pieces, answer.found, strict=True)
-    return [(piece.text, found[0].text, piece.joint) for piece, found in pairs]

@@ -85,7 +85,7 @@ def translate(
     """
     from bytenmt.cli import decoding_args, inputs, partial_output
     from bytenmt.cli.line_filter import Filter, follow
-    from bytenmt.decoding.choice import choose, processes
+    from bytenmt.decoding.engine_selection import choose, processes
     from bytenmt.decoding.translator import Translator
     from bytenmt.scale.recipe import Recipe
     from bytenmt.scale.workers import threads_per_process, worker_processes
@@ -108,9 +108,9 @@ def translate(
             raise BytenmtError("--html would miss the lines that are done: drop it, or --resume")
         text = inputs.to_translate(input, errors) if input is not None and leads else None
         loaded = loaded_runs(runs, wanted, leads, at_once=True)
-        if not loaded.source:
+        if not loaded.has_source:
             raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
-        translator = Translator.of_runtime(loaded, settings, group=group)
+        translator = Translator.from_runtime(loaded, settings, group=group)
         if not leads:
             follow(translator)
             return
@@ -154,7 +154,7 @@ def score(
     loaded = loaded_runs(
         (run,), EngineSpec(engine, device, "fp32", threads, OFF), is_leader=True, at_once=True
     )
-    inputs.check_pairs(run, loaded.source, src)
+    inputs.check_pairs(run, loaded.has_source, src)
     log_p = log_probabilities(loaded.reader(), corpus)
     for nats, n_bytes in zip(log_p.tolist(), corpus.target_lengths.tolist(), strict=True):
         bits = -nats / math.log(2) / n_bytes if n_bytes else math.inf

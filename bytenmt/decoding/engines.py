@@ -1,7 +1,6 @@
-"""What loaded runs become by an engine: something that decodes, that reads, and that tells where it attends.
+"""Load stored weights into an engine, a reader that scores fixed texts, and the attention of each model.
 
-PyTorch is imported only for the engines that need it. Knows stored weights and engines; does not know where
-runs come from.
+PyTorch is imported only for the engines that need it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.architectures.costs import state_bytes
-from bytenmt.decoding.choice import n_cores, precision_of
+from bytenmt.decoding.engine_selection import n_cores, precision_of
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Options
 from bytenmt.decoding.reading import Attention, Reader
 from bytenmt.reporter import Reporter
@@ -27,48 +26,55 @@ if TYPE_CHECKING:
     from bytenmt.decoding.cpu.session import Run
     from bytenmt.decoding.search.host_search import SearchStep
 
-MOST_THREADS = 2  # of the numba engine unless told otherwise: more than that wait for the memory
-FEW = 16  # sentences side by side until the engine is compiled
+MAX_THREADS = 2  # of the numba engine by default: more than that wait for the memory
+NUMPY_CAPACITY = 16  # sentences side by side until the engine is compiled
 
 EngineMaker = Callable[[int], Engine]  # for a capacity
-Maker = Callable[[Options, Speculation | None], EngineMaker]  # of loaded runs
+MakerOfEngines = Callable[[Options, Speculation | None], EngineMaker]
 
 
-class Made(NamedTuple):
-    """What an engine makes of loaded runs; see Runtime."""
+class LoadedModels(NamedTuple):
+    """Models in the form of an engine; see Runtime for the fields.
 
-    maker: Maker
+    compilation: of the kernels, where NumPy decodes until they are compiled.
+    """
+
+    engine_maker: MakerOfEngines
     reader: Callable[[], Reader]
     attention: Callable[[], list[Attention]]
-    compilation: Compilation | None = None  # of the kernels, where NumPy decodes until they are compiled
+    compilation: Compilation | None = None
 
 
-def sized(
-    kind: Callable[..., Engine], row_bytes: int, models: Any, options: Options, capacity: int, **how: Any
+def make_engine(
+    kind: Callable[..., Engine], row_bytes: int, models: Any, options: Options, capacity: int, **keywords: Any
 ) -> Engine:
-    """An engine of models, where this machine's memory holds the states of so many sentences. row_bytes: of a
-    row's state, all models together."""
+    """Return an engine for `capacity` sentences. row_bytes: of the decoder state of a row in all models.
+
+    Raises BytenmtError where this machine's memory cannot hold the states.
+    """
     n_rows = capacity * options.beam
     what = f"decoding {n_rows:,} hypotheses side by side"
     require(n_rows * row_bytes, what, "lower --max-tokens or --beam-size")
-    return kind(models, options, capacity, **how)
+    return kind(models, options, capacity, **keywords)
 
 
 def n_threads(spec: EngineSpec) -> int:
-    """CPU threads that decode, once runs are loaded."""
+    """Return the number of CPU threads that decode, once runs are loaded."""
     if spec.engine == "numba":
-        return spec.threads or min(MOST_THREADS, n_cores())
+        return spec.threads or min(MAX_THREADS, n_cores())
     import torch
 
     return torch.get_num_threads()
 
 
-def compiled(
-    read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter, at_once: bool = False
-) -> Made:
-    """Packed models; each in its file's own precision unless told otherwise. at_once: where the kernels are
-    not on the disk yet, NumPy answers while a child compiles them, in fp32, if no other precision was asked
-    for."""
+def load_numba(
+    stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter, at_once: bool = False
+) -> LoadedModels:
+    """Load models for the numba engine, each in its file's precision unless spec has another.
+
+    stored: file and contents of each model. at_once: if the kernels are not compiled yet, NumPy decodes in
+    fp32 while a child process compiles them, unless another precision was asked for.
+    """
     from bytenmt.decoding.cpu.compilation import Compilation, load_or_compile
     from bytenmt.decoding.cpu.interpreter import run
     from bytenmt.decoding.cpu.packing import pack_model
@@ -77,48 +83,50 @@ def compiled(
     def packed_in(precision: str, one: StoredWeights) -> PackedModel:
         return pack_model(restored(one.arrays), one.config.model, precision)
 
-    packed = [packed_in(precision_of(one.precision, spec), one) for _, one in read]
+    packed = [packed_in(precision_of(one.precision, spec), one) for _, one in stored]
     exact = "fp32" if spec.precision == AUTO else spec.precision
-    source = read[0][1].config.model.source
+    has_source = stored[0][1].config.model.source
 
-    def exactly() -> list[PackedModel]:
-        given = zip(packed, read, strict=True)
-        return [there if there.precision == exact else packed_in(exact, one) for there, (_, one) in given]
+    def pack_exactly() -> list[PackedModel]:
+        pairs = zip(packed, stored, strict=True)
+        return [model if model.precision == exact else packed_in(exact, one) for model, (_, one) in pairs]
 
-    made = _of_packed(read, lambda: packed, exactly, n_threads(spec), run)
-    compilation = Compilation(packed[0], source, reporter=reporter) if at_once and exact == "fp32" else None
+    models = _load_packed(stored, lambda: packed, pack_exactly, n_threads(spec), run)
+    compilation = (
+        Compilation(packed[0], has_source, reporter=reporter) if at_once and exact == "fp32" else None
+    )
     if compilation is None or compilation.done():
-        load_or_compile(packed, source, reporter)
-        return made
+        load_or_compile(packed, has_source, reporter)
+        return models
     reporter.say(
         "bytenmt: the decode kernels are compiled for this machine, once, beside this: it takes about a"
         " minute, and NumPy decodes a few lines until then; many lines wait"
     )
-    in_numpy = _of_packed(read, exactly, exactly, 1, run_in_numpy())
-    return _meanwhile(in_numpy, made, compilation.ready)._replace(compilation=compilation)
+    in_numpy = _load_packed(stored, pack_exactly, pack_exactly, 1, run_in_numpy())
+    return _with_fallback(in_numpy, models, compilation.ready)._replace(compilation=compilation)
 
 
-def _of_packed(
-    read: Sequence[tuple[Path, StoredWeights]],
+def _load_packed(
+    stored: Sequence[tuple[Path, StoredWeights]],
     packed: Callable[[], Sequence[PackedModel]],
-    exactly: Callable[[], Sequence[PackedModel]],
+    pack_exactly: Callable[[], Sequence[PackedModel]],
     threads: int,
     run: Run,
-) -> Made:
-    """What the CPU engine makes of packed models, and of those that read exactly."""
+) -> LoadedModels:
+    """Return packed models for the CPU engine. pack_exactly: returns those that score texts and attend."""
     from bytenmt.decoding.cpu.engine import NumbaEngine
     from bytenmt.decoding.cpu.reader import CpuAttention, CpuReader
 
-    row_bytes = sum(state_bytes(one.config.model) for _, one in read)
+    row_bytes = sum(state_bytes(one.config.model) for _, one in stored)
 
     def attention() -> list[Attention]:
-        models = zip(exactly(), read, strict=True)
-        attend = [model for model, (_, one) in models if one.config.model.has_attention]
-        return [CpuAttention(model, threads, run) for model in attend]
+        models = zip(pack_exactly(), stored, strict=True)
+        attentive = [model for model, (_, one) in models if one.config.model.has_attention]
+        return [CpuAttention(model, threads, run) for model in attentive]
 
-    return Made(
+    return LoadedModels(
         lambda options, speculation: partial(
-            sized,
+            make_engine,
             NumbaEngine,
             row_bytes,
             packed(),
@@ -127,35 +135,45 @@ def _of_packed(
             speculation=speculation,
             run=run,
         ),
-        lambda: CpuReader(exactly(), threads, run),
+        lambda: CpuReader(pack_exactly(), threads, run),
         attention,
     )
 
 
-def _meanwhile(now: Made, later: Made, ready: Callable[[], bool]) -> Made:
-    """What `now` makes until the later is ready; without drafts, whose widths would be measured first."""
+def _with_fallback(fallback: LoadedModels, models: LoadedModels, ready: Callable[[], bool]) -> LoadedModels:
+    """Return models that are replaced by the fallback until they are ready.
+
+    The fallback has no drafts, whose widths would be measured first.
+    """
     from bytenmt.decoding.cpu import meanwhile
 
-    def maker(options: Options, speculation: Speculation | None) -> EngineMaker:
-        first, then = now.maker(options, None), later.maker(options, speculation)
+    def engine_maker(options: Options, speculation: Speculation | None) -> EngineMaker:
+        make_fallback = fallback.engine_maker(options, None)
+        make_compiled = models.engine_maker(options, speculation)
 
         def make(capacity: int) -> Engine:
-            return meanwhile.Meanwhile(first(min(capacity, FEW)), lambda: then(capacity), ready)
+            first = make_fallback(min(capacity, NUMPY_CAPACITY))
+            return meanwhile.Meanwhile(first, lambda: make_compiled(capacity), ready)
 
         return make
 
     def attention() -> list[Attention]:
-        def then(which: int) -> Callable[[], Attention]:
-            return lambda: later.attention()[which]
+        def load_compiled(index: int) -> Callable[[], Attention]:
+            return lambda: models.attention()[index]
 
-        given = enumerate(now.attention())
-        return [meanwhile.MeanwhileAttention(one, then(which), ready) for which, one in given]
+        return [
+            meanwhile.MeanwhileAttention(one, load_compiled(index), ready)
+            for index, one in enumerate(fallback.attention())
+        ]
 
-    return Made(maker, lambda: meanwhile.MeanwhileReader(now.reader(), later.reader, ready), attention)
+    def reader() -> Reader:
+        return meanwhile.MeanwhileReader(fallback.reader(), models.reader, ready)
+
+    return LoadedModels(engine_maker, reader, attention)
 
 
 def _search_step(reporter: Reporter) -> SearchStep:
-    """Return a step of the search for an engine in PyTorch: compiled, or as Python while a child compiles."""
+    """Return a step of the search for a PyTorch engine: compiled, or as Python while a child compiles it."""
     from bytenmt.decoding.cpu.compilation import Compilation, smallest_model
     from bytenmt.decoding.cpu.compiled_search import compiled_search_step
     from bytenmt.decoding.search.host_search import SearchStep, python_search_step
@@ -172,8 +190,13 @@ def _search_step(reporter: Reporter) -> SearchStep:
     return SearchStep(step, compiled.dtype)
 
 
-def in_pytorch(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter) -> Made:
-    """Models on their device: a graph computes in bf16 unless told otherwise, plain PyTorch in fp32."""
+def load_pytorch(
+    stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter
+) -> LoadedModels:
+    """Load models on their device: for a CUDA graph in bf16 by default, for plain PyTorch in fp32.
+
+    stored: file and contents of each model.
+    """
     import torch
 
     from bytenmt.decoding.pytorch.reader import TorchAttention, TorchReader
@@ -184,35 +207,35 @@ def in_pytorch(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, rep
         torch.set_num_threads(spec.threads)
     device = local_device(torch.device(spec.device))
 
-    def built(wanted: Sequence[str]) -> list[Model[Any, Any]]:
-        kinds = [torch.bfloat16 if precision == "bf16" else torch.float32 for precision in wanted]
-        given = zip(kinds, read, strict=True)
-        return [build(one, file).to(device, kind).eval() for kind, (file, one) in given]
+    def build_models(precisions: Sequence[str]) -> list[Model[Any, Any]]:
+        dtypes = [torch.bfloat16 if precision == "bf16" else torch.float32 for precision in precisions]
+        pairs = zip(dtypes, stored, strict=True)
+        return [build(one, file).to(device, dtype).eval() for dtype, (file, one) in pairs]
 
-    stored = [precision_of(one.precision, spec) for _, one in read]
-    exact = ["fp32" if spec.precision == AUTO else spec.precision] * len(read)
-    models = built(stored)
+    precisions = [precision_of(one.precision, spec) for _, one in stored]
+    exact = ["fp32" if spec.precision == AUTO else spec.precision] * len(stored)
+    models = build_models(precisions)
 
-    def read_exactly() -> list[Model[Any, Any]]:
-        return models if stored == exact else built(exact)
+    def exact_models() -> list[Model[Any, Any]]:
+        return models if precisions == exact else build_models(exact)
 
     def attention() -> list[Attention]:
-        given = zip(read_exactly(), read, strict=True)
-        attentive: Any = [model for model, (_, one) in given if one.config.model.has_attention]
+        pairs = zip(exact_models(), stored, strict=True)
+        attentive: Any = [model for model, (_, one) in pairs if one.config.model.has_attention]
         return [TorchAttention(model, device) for model in attentive]
 
     def reader() -> TorchReader:
-        return TorchReader(read_exactly(), device)
+        return TorchReader(exact_models(), device)
 
     search = cache(lambda: _search_step(reporter))
     if spec.engine == "torch":
         from bytenmt.decoding.pytorch.engine import TorchEngine
 
         on_cpu = device.type == "cpu"
-        row_bytes = sum(state_bytes(one.config.model) for _, one in read) if on_cpu else 0
-        return Made(
+        row_bytes = sum(state_bytes(one.config.model) for _, one in stored) if on_cpu else 0
+        return LoadedModels(
             lambda options, speculation: partial(
-                sized,
+                make_engine,
                 TorchEngine,
                 row_bytes,
                 models,
@@ -226,7 +249,7 @@ def in_pytorch(read: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, rep
         )
     from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 
-    return Made(
+    return LoadedModels(
         lambda options, speculation: partial(
             CudaGraphEngine, models, options, device=device, speculation=speculation, search=search()
         ),

@@ -1,6 +1,6 @@
-"""What a translation is asked for, of which engine, and what it yields: the words that the commands, the
-decode loop, the engines and the Translator share. Knows no models, no tensors and no files; imports nothing
-heavy.
+"""The interface of engines: their choice, the options of a search, requests and hypotheses.
+
+Imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from bytenmt.config import bounds
 from bytenmt.decoding.constraints.constraint import NO_CONSTRAINT, Constraint
@@ -24,10 +24,17 @@ from bytenmt.kernel_constants import LOOK_AHEAD as LOOK_AHEAD
 from bytenmt.kernel_constants import MOST_DRAFTED as MOST_DRAFTED
 from bytenmt.kernel_constants import OPEN_WITHIN as OPEN_WITHIN
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault  # as of Python 3.13
+
+    TextT = TypeVarWithDefault("TextT", bytes, str, default=bytes)
+else:
+    TextT = TypeVar("TextT")
+
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """The choice of an engine. AUTO stands for what suits the machine: loading.load_runs replaces it.
+    """The choice of an engine. AUTO is replaced by loading.load_runs with a choice that suits the machine.
 
     engine: one of ENGINES; device: one of DEVICES; precision: one of PRECISIONS, AUTO where the weights files
     decide; threads: of the CPU, None where the engine decides; draft: bytes that are drafted a pass where a
@@ -52,11 +59,11 @@ class EngineSpec:
 
 @dataclass(frozen=True)
 class Options(SearchSettings):
-    """What an engine is told of a search: the settings of a user, and what the program adds.
+    """Options of the search: the settings of a user, and those that the program adds.
 
-    endless: a text, not a line: line ends are allowed, and it goes on as long as its limit lets it.
-    byte_scores: every byte's own log-probability is kept, for Hypothesis.byte_scores.
-    tracker: of the spans that are kept, where requests carry constraints; None: they do not.
+    endless: the output is a text, not a line: line ends are allowed, and it ends at its limit only.
+    byte_scores: keep the log-probability of every byte, for Hypothesis.byte_scores.
+    tracker: finds kept spans in the output, where requests carry constraints; None: they carry none.
     Raises ValueError for a number outside its bounds.
     """
 
@@ -74,9 +81,9 @@ class Request(NamedTuple):
     """One sentence to decode.
 
     source: valid UTF-8 without EOS, None for a model without a source. limit: bytes of output at most, EOS
-    not counted. prefix: valid UTF-8 that the output begins with, at most `limit` bytes, a line end only
-    where Options.endless; its log-probability is part of the hypothesis'. number: tells its draws from
-    those of other requests. constraint: what the output must hold; heeded where Options.tracker is there.
+    not counted. prefix: valid UTF-8 that the output begins with, at most `limit` bytes, a line end only where
+    Options.endless; its log-probability is part of the hypothesis'. number: the random draws depend on it.
+    constraint: what the output must contain; used where Options.tracker is set.
     """
 
     source: bytes | None
@@ -86,15 +93,18 @@ class Request(NamedTuple):
     constraint: Constraint = NO_CONSTRAINT
 
 
-class Hypothesis(NamedTuple):
-    """text: bytes without EOS; log_probability: natural log, EOS included, the model's own without mask or
-    temperature; score: what it was ranked by, log_probability / (bytes + 1) ** length_penalty, where
-    something is owed without the bytes that leave no choice; passes: of the decoder, where some of the bytes
-    were drafted, else 0; byte_scores: the natural log-probability of each byte and of EOS, where
-    Options.byte_scores asks for them, which sum to log_probability; flags: see constraints.rules, None where
-    nothing was asked to be kept."""
+class Hypothesis(NamedTuple, Generic[TextT]):
+    """A translation and its scores.
 
-    text: bytes
+    text: without EOS; bytes, or str where a program gave a str. log_probability: natural, EOS included, the
+    model's own without mask or temperature. score: for ranking, log_probability / (bytes + 1) **
+    length_penalty; under constraints without the bytes that were forced. passes: of the decoder, where some
+    of the bytes were drafted, else 0. byte_scores: the natural log-probability of each byte and of EOS, which
+    sum to log_probability, where Options.byte_scores asks for them. flags: see constraints.rules; None
+    without constraints.
+    """
+
+    text: TextT
     log_probability: float
     score: float
     passes: int = 0
@@ -103,40 +113,40 @@ class Hypothesis(NamedTuple):
 
 
 def shared_beginning(texts: Sequence[bytes]) -> bytes:
-    """What all texts begin with; one or more."""
+    """Return the longest common beginning of one or more texts."""
     if len(texts) == 1:
-        return texts[0]  # which commonprefix would compare with itself, byte by byte
+        return texts[0]  # commonprefix would compare it with itself, byte by byte
     return commonprefix(list(texts)) or b""
 
 
 class Engine(Protocol):
-    """Sentences decoded side by side, each at its own place. What a sentence yields does not depend on the
+    """Decodes sentences side by side, each in a slot. The output of a sentence does not depend on the
     others."""
 
     capacity: int  # sentences at most
 
     def room(self) -> int:
-        """Sentences that `admit` would take now."""
+        """Return the number of sentences that `admit` would take now."""
         ...
 
     def admit(self, requests: list[Request]) -> list[int]:
-        """Encode the sources and begin; at most room() of them. Returns a handle for each."""
+        """Encode the sources of at most room() requests and begin to decode. Return a handle for each."""
         ...
 
     def advance(self, n_steps: int) -> None:
-        """Carry out n steps of all sentences that are not done; with drafts n passes, or as many as probably
+        """Decode n steps of all sentences that are not done; with drafts n passes, or as many as probably
         give n bytes."""
         ...
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Handles and hypotheses, best first, of the sentences done since the last call; their places are
-        free again. Waits for the device."""
+        """Return handles and hypotheses, best first, of the sentences done since the last call, whose slots
+        are free again. Waits for the device."""
         ...
 
     def drop(self, handle: int) -> None:
-        """Let go of a sentence that has not been told by `finished`: its place is free again."""
+        """Abandon a sentence that `finished` has not returned; its slot is free again."""
         ...
 
     def so_far(self, handle: int) -> bytes:
-        """The bytes that a running sentence will surely begin with (beam 1: all chosen ones)."""
+        """Return the final first bytes of a running sentence (beam 1: all chosen ones)."""
         ...

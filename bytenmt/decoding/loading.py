@@ -1,7 +1,6 @@
-"""Runs, loaded and made ready to decode by an engine.
+"""Load runs and choose an engine for them.
 
-PyTorch is imported only for the engines that need it: nothing here imports it for the numba engine. Knows
-runs, models and engines; knows no lines, and not what suits the machine, which choice.py does.
+PyTorch is imported only for the engines that need it: nothing here imports it for the numba engine.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.config.facts import Facts, SearchDefaults
 from bytenmt.config.schema import Config, architecture
-from bytenmt.decoding.choice import choose
-from bytenmt.decoding.engines import EngineMaker, Made, Maker, compiled, in_pytorch
+from bytenmt.decoding.engine_selection import choose
+from bytenmt.decoding.engines import EngineMaker, LoadedModels, MakerOfEngines, load_numba, load_pytorch
 from bytenmt.decoding.interface import AUTO, OFF, EngineSpec, Options
 from bytenmt.decoding.reading import Attention, Reader
 from bytenmt.errors import BytenmtError, CheckpointError
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
     from bytenmt.architectures.base import Model
 
 
-FEW_SENTENCES = 16  # that NumPy decodes sooner than the kernels are compiled
+FEW_SENTENCES = 16  # NumPy decodes them before the kernels are compiled
 
 
-class Run(NamedTuple):
-    """A run that was loaded. file: of its weights; precision: of the matrices in it."""
+class LoadedRun(NamedTuple):
+    """A run that was loaded. file: the weights file; precision: of the matrices in the file."""
 
     file: Path
     config: Config
@@ -45,71 +44,79 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Runtime:
-    """Runs, loaded and ready to decode. maker: Options -> a function that makes an engine for a capacity;
-    source: whether they were trained with one; max_source_bytes: of the lines that all of them know;
-    runs: what they are, empty for models in memory; spec: of their engine, without AUTO but for precision and
-    draft; made: by their engine, None for models in memory."""
+    """Runs that are loaded and ready to decode.
 
-    maker: Callable[[Options], EngineMaker]
-    source: bool
+    engine_maker: returns, for Options, a function that makes an engine for a capacity. has_source: whether
+    the runs were trained with a source. max_source_bytes: of the longest line that all of them saw in
+    training. runs: empty for models in memory. spec: of the engine; AUTO is left for precision and draft
+    only. models: None for models in memory.
+    """
+
+    engine_maker: Callable[[Options], EngineMaker]
+    has_source: bool
     max_source_bytes: int
-    runs: Sequence[Run] = ()
+    runs: Sequence[LoadedRun] = ()
     spec: EngineSpec = EngineSpec("torch", "cpu")
-    made: Made | None = None
+    models: LoadedModels | None = None
 
     def reader(self) -> Reader:
-        """What reads given texts, in fp32 unless another precision was asked for. Of loaded runs."""
-        assert self.made is not None
-        return self.made.reader()
+        """Return a reader, which scores fixed texts, in fp32 unless another precision was asked for."""
+        assert self.models is not None
+        return self.models.reader()
 
     def attention(self) -> list[Attention]:
-        """What tells where each run with attention attends. Of loaded runs."""
-        assert self.made is not None
-        return self.made.attention()
+        """Return the attention of each run that has some."""
+        assert self.models is not None
+        return self.models.attention()
 
     def prepare(self, n_sentences: int) -> None:
-        """Wait for kernels that are being compiled where so many sentences would take NumPy longer."""
-        if n_sentences > FEW_SENTENCES and self.made is not None and self.made.compilation is not None:
-            self.made.compilation.wait()
+        """Wait for kernels that are being compiled if NumPy would take longer for so many sentences."""
+        if n_sentences > FEW_SENTENCES and self.models is not None and self.models.compilation is not None:
+            self.models.compilation.wait()
 
     @property
     def search(self) -> SearchDefaults | None:
-        """The defaults of a search of the first run that has some."""
+        """The search defaults of the first run that has some."""
         return next((run.facts.search for run in self.runs if run.facts.search is not None), None)
 
 
 def load_runs(
     paths: Sequence[str | Path], spec: EngineSpec, reporter: Reporter = SILENT, at_once: bool = False
 ) -> Runtime:
-    """Load run folders or weights files, of any architectures, that decide together by the mean of their
-    probabilities. reporter: is told what a user may not expect. at_once: do not wait for kernels that are to
-    be compiled first where the engine is left to the machine, see engines.compiled. Raises CheckpointError
-    for a file, BytenmtError where they cannot be joined or the engine cannot be had."""
+    """Load run folders or weights files, of any architectures, that decide together by their mean
+    probabilities.
+
+    reporter: gets messages that a user may not expect. at_once: if no engine was named, do not wait for
+    kernels that must be compiled, see engines.load_numba. Raises CheckpointError for a file, BytenmtError
+    where the runs do not fit together or the engine is not available.
+    """
     if not paths:
         raise ValueError("no run: give a run folder or a weights file")
     read = [read_run(Path(path)) for path in paths]
-    runs = [Run(file, one.config, one.facts, one.precision) for file, one in read]
-    source = runs[0].config.model.source
+    runs = [LoadedRun(file, one.config, one.facts, one.precision) for file, one in read]
+    has_source = runs[0].config.model.source
     for path, run in zip(paths, runs, strict=True):
-        if run.config.model.source != source:
+        if run.config.model.source != has_source:
             raise BytenmtError(
-                f"{paths[0]} was trained {'with' if source else 'without'} a source and {path}"
-                f" {'without' if source else 'with'}: they cannot be asked together"
+                f"{paths[0]} was trained {'with' if has_source else 'without'} a source and {path}"
+                f" {'without' if has_source else 'with'}: they cannot be asked together"
             )
     limit = max(LONGEST_CHARACTER, min(run.config.data.max_source_bytes for run in runs))
-    chosen = _able(spec, runs, reporter)
+    chosen = _usable_engine(spec, runs, reporter)
     speculation = _speculation([Path(path) for path in paths], runs, chosen, reporter)
     if chosen.engine == "numba":
-        made = compiled(read, chosen, reporter, at_once and spec.engine == AUTO)
+        models = load_numba(read, chosen, reporter, at_once and spec.engine == AUTO)
     else:
-        made = in_pytorch(read, chosen, reporter)
-    maker = _drafting(made.maker, speculation, reporter)
-    return Runtime(maker, source, limit, runs, chosen, made)
+        models = load_pytorch(read, chosen, reporter)
+    engine_maker = _with_drafts(models.engine_maker, speculation, reporter)
+    return Runtime(engine_maker, has_source, limit, runs, chosen, models)
 
 
-def _able(spec: EngineSpec, runs: Sequence[Run], reporter: Reporter) -> EngineSpec:
-    """The engine that decodes the runs: what is wanted or suits the machine; plain PyTorch in place of the
-    numba engine where that was not asked for and has no program for one of them."""
+def _usable_engine(spec: EngineSpec, runs: Sequence[LoadedRun], reporter: Reporter) -> EngineSpec:
+    """Return the engine that decodes the runs: the one named, or one that suits the machine.
+
+    Where no engine was named and the numba engine has no program for a run, PyTorch decodes.
+    """
     chosen = choose(spec)
     if chosen.engine != "numba":
         return chosen
@@ -127,10 +134,12 @@ def _able(spec: EngineSpec, runs: Sequence[Run], reporter: Reporter) -> EngineSp
 
 
 def _speculation(
-    paths: Sequence[Path], runs: Sequence[Run], spec: EngineSpec, reporter: Reporter
+    paths: Sequence[Path], runs: Sequence[LoadedRun], spec: EngineSpec, reporter: Reporter
 ) -> Speculation | None:
-    """The drafts of the first run that has some; None where there are none, or none are wanted. Raises
-    BytenmtError where they are insisted on and cannot be had."""
+    """Return the draft table of the first run that has one; None without one, or where drafts are off.
+
+    Raises BytenmtError where drafts were asked for and are not available.
+    """
     if spec.draft == OFF:
         return None
     most = None if isinstance(spec.draft, str) else spec.draft
@@ -155,10 +164,10 @@ def _speculation(
     return None
 
 
-def _drafting(
-    make: Maker, speculation: Speculation | None, reporter: Reporter
+def _with_drafts(
+    make: MakerOfEngines, speculation: Speculation | None, reporter: Reporter
 ) -> Callable[[Options], EngineMaker]:
-    """Engines with drafts where one text is followed and nothing is forbidden for the whole of it."""
+    """Return a maker of engines that draft bytes in greedy search without n-gram blocking."""
 
     def maker(options: Options) -> EngineMaker:
         if speculation is None or (options.beam == 1 and not options.no_repeat_ngram_size):
@@ -171,13 +180,15 @@ def _drafting(
     return maker
 
 
-def of_models(models: Sequence[Model[Any, Any]], device: torch.device, source: bool = True) -> Runtime:
-    """Models in evaluation mode on their device, for the torch engine; source: trained with one."""
+def runtime_from_models(
+    models: Sequence[Model[Any, Any]], device: torch.device, has_source: bool = True
+) -> Runtime:
+    """Return the Runtime of models in evaluation mode on their device, for the torch engine."""
     from bytenmt.decoding.pytorch.engine import TorchEngine
 
     if any(model.training for model in models):
         raise ValueError("a model is in training mode: call its eval() first")
     spec = EngineSpec("torch", device.type)
     return Runtime(
-        lambda options: partial(TorchEngine, models, options, device=device), source, 1000, spec=spec
+        lambda options: partial(TorchEngine, models, options, device=device), has_source, 1000, spec=spec
     )

@@ -1,8 +1,5 @@
-"""What a translation may be told: the search's options and the limits of lines, checked in one place for the
-commands and for Python.
-
-Knows names and numbers; knows no engines and no lines.
-"""
+"""The settings of a translation, checked in one place for commands, server and Python: options of the search,
+limits of lines, and constraints."""
 
 from __future__ import annotations
 
@@ -18,16 +15,16 @@ from bytenmt.decoding.setting_table import BOUNDS, LINES, SEARCH, LineSettings
 from bytenmt.errors import DataError, SettingError
 from bytenmt.utf8 import first_invalid
 
-OF_RULES = {"keep", "keep_pattern", "glossary"}
+CONSTRAINT_SETTINGS = {"keep", "keep_pattern", "glossary"}
 
 
 @dataclass(frozen=True)
 class Settings(LineSettings):
-    """How lines are translated: the settings of lines, and the search with its own.
+    """Settings of lines, of the search, and constraints.
 
-    search: how the search chooses. rules: what must stand in a translation, as search.tracker reads it; None:
-    nothing. left_to_runs: the length penalty is that of the runs where they have one, in place of search's.
-    Raises SettingError for a value outside its bounds.
+    search: options of the search. rules: constraints on translations, with the tracker of search.tracker;
+    None: no constraints. left_to_runs: take the length penalty of the runs, where they have one, instead of
+    search's. Raises SettingError for a value outside its bounds.
     """
 
     search: Options = field(default_factory=Options)
@@ -35,54 +32,58 @@ class Settings(LineSettings):
     left_to_runs: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
-        given = dict(vars(self))
+        values = dict(vars(self))
         if self.max_source_bytes is None:
-            del given["max_source_bytes"]
-        bounds.check(given, BOUNDS)
+            del values["max_source_bytes"]
+        bounds.check(values, BOUNDS)
         if not isinstance(self.prefix, bytes) or first_invalid(self.prefix) >= 0:
             raise SettingError(f"the prefix {self.prefix!r} is not valid UTF-8")
         if b"\n" in self.prefix or b"\r" in self.prefix:
             raise SettingError(f"the prefix {self.prefix!r} holds a line end: a translation is one line")
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:
-        """Settings by their names, those of `search` among them, and keep, keep_pattern and glossary, see
-        Rules.of; what is left out has its default.
+    def from_dict(cls, values: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:
+        """Return settings from values by name: the fields of Settings and of interface.Options, and keep,
+        keep_pattern and glossary as Rules.of takes them.
 
-        shown: how a name is written in a message. Raises SettingError for an unknown name, a wrong value, and
-        what would be ignored.
+        shown: returns a name as messages write it. Raises SettingError for an unknown name, a wrong value,
+        and a setting that would be ignored.
         """
         of_search = {*SEARCH, "byte_scores"}
-        for name in given:
-            if name not in of_search | LINES.keys() | OF_RULES:
-                known = ", ".join(sorted(of_search | LINES.keys() | OF_RULES))
+        for name in values:
+            if name not in of_search | LINES.keys() | CONSTRAINT_SETTINGS:
+                known = ", ".join(sorted(of_search | LINES.keys() | CONSTRAINT_SETTINGS))
                 raise SettingError(f"unknown setting {name}: expected one of {known}")
-        _check_together(given, shown)
-        lines = {name: value for name, value in given.items() if name in LINES}
+        _check_together(values, shown)
+        lines = {name: value for name, value in values.items() if name in LINES}
         if not isinstance(lines.get("prefix", b""), bytes):
-            lines["prefix"] = encoded(lines["prefix"], "the prefix")
-        rules = Rules.of(**{name: value for name, value in given.items() if name in OF_RULES})
+            lines["prefix"] = encode_line(lines["prefix"], "the prefix")
+        rules = Rules.of(**{name: value for name, value in values.items() if name in CONSTRAINT_SETTINGS})
         search = Options(
-            **{name: value for name, value in given.items() if name in of_search},
+            **{name: value for name, value in values.items() if name in of_search},
             tracker=None if rules is None else rules.tracker,
         )
-        return cls(search=search, **lines, rules=rules, left_to_runs="length_penalty" not in given)
+        return cls(search=search, **lines, rules=rules, left_to_runs="length_penalty" not in values)
+
+    def max_target_bytes(self, n_source_bytes: int) -> int:
+        """Return the most bytes of a translation of so many bytes; a longer prefix extends it."""
+        return int(self.max_len_a * n_source_bytes) + self.max_len_b
 
     def with_defaults(self, defaults: SearchDefaults | None) -> Settings:
-        """The same with what was left to runs that have these defaults."""
+        """Return these settings with the defaults of the runs where they were left to the runs."""
         if defaults is None or not self.left_to_runs:
             return self
         return replace(self, search=replace(self.search, length_penalty=defaults.length_penalty))
 
 
-def _check_together(given: Mapping[str, Any], shown: Callable[[str], str]) -> None:
-    """Raise SettingError for what does not go together, or would be ignored."""
-    beam, n_best, sample = given.get("beam", 1), given.get("n_best", 1), given.get("sample", False)
-    numbers = {name: given[name] for name in ("beam", "n_best") if name in given}
+def _check_together(values: Mapping[str, Any], shown: Callable[[str], str]) -> None:
+    """Raise SettingError for settings that contradict each other, or would be ignored."""
+    beam, n_best, sample = values.get("beam", 1), values.get("n_best", 1), values.get("sample", False)
+    numbers = {name: values[name] for name in ("beam", "n_best") if name in values}
     bounds.check(numbers, BOUNDS)
     if not isinstance(sample, bool):
         raise SettingError(f"{shown('sample')} is {sample!r}, expected True or False")
-    if beam == 1 and "length_penalty" in given:
+    if beam == 1 and "length_penalty" in values:
         raise SettingError(
             f"{shown('length_penalty')} would be ignored by greedy search:"
             f" give {shown('beam')} 2 or more with it"
@@ -92,12 +93,12 @@ def _check_together(given: Mapping[str, Any], shown: Callable[[str], str]) -> No
             f"{shown('n_best')} {n_best} of {shown('beam')} {beam}: give {shown('beam')} {n_best} or more"
         )
     for name, row in SEARCH.items():
-        if row.needs_sample and name in given and not sample:
+        if row.needs_sample and name in values and not sample:
             raise SettingError(f"{shown(name)} would be ignored: give {shown('sample')} with it")
 
 
-def encoded(line: str | bytes, name: str) -> bytes:
-    """A line as bytes. Raises DataError where it is not a line of valid UTF-8."""
+def encode_line(line: str | bytes, name: str) -> bytes:
+    """Return a line as bytes. Raises DataError, which names it, where it is not a line of valid UTF-8."""
     if not isinstance(line, str | bytes):
         raise DataError(f"{name} is of type {type(line).__name__}: expected str or bytes")
     try:

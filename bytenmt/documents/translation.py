@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from bytenmt.decoding.confidence import bits_per_byte
+from bytenmt.decoding.interface import Hypothesis
 from bytenmt.documents.document import Document, Parts, Unit
 from bytenmt.documents.inline_tags import restore_tags
 from bytenmt.documents.segments import Segment, split_unit
@@ -21,19 +22,7 @@ BATCH = 1000  # segments that are translated together
 FLAG_ABOVE = 0.2
 
 
-class SegmentResult(NamedTuple):
-    """The translation of a segment. log_probability: natural, of all its bytes and EOS."""
-
-    text: bytes
-    log_probability: float
-
-    @property
-    def bits_per_byte(self) -> float:
-        """Negative log2-probability per byte, including EOS; infinite for an empty text."""
-        return -self.log_probability / math.log(2) / len(self.text) if self.text else math.inf
-
-
-TranslateSegments = Callable[[Sequence[Segment]], Sequence[SegmentResult]]
+TranslateSegments = Callable[[Sequence[Segment]], Sequence[Hypothesis]]
 
 
 @dataclass
@@ -59,16 +48,14 @@ def segment_translator(translator: Translator) -> TranslateSegments:
     """
     n_lines = 0
 
-    def translate_segments(segments: Sequence[Segment]) -> list[SegmentResult]:
+    def translate_segments(segments: Sequence[Segment]) -> list[Hypothesis]:
         nonlocal n_lines
         lines = [segment.text for segment in segments]
         if translator.group is not None:
             translator.group.broadcast((lines, n_lines))
-        answers = translator.answer(lines, n_lines)
+        results = translator.translate_lines(lines, n_lines)
         n_lines += len(lines)
-        return [
-            SegmentResult(best.text, best.log_probability) for best in (one.hypotheses[0] for one in answers)
-        ]
+        return [result.best for result in results]
 
     return translate_segments
 
@@ -92,7 +79,7 @@ def translate(
     split = [
         split_unit(unit.source, limit) if overwrite or not unit.done else None for unit in document.units
     ]
-    results: dict[Segment, SegmentResult] = {}
+    results: dict[Segment, Hypothesis] = {}
     for batch in _batches(_distinct(split)):
         results.update(zip(batch, translate_segments(batch), strict=True))
         (bar or Bar()).advance(len(batch))
@@ -124,7 +111,7 @@ def _join_unit(
     document: Document,
     unit: Unit,
     pieces: Sequence[str | Segment],
-    results: dict[Segment, SegmentResult],
+    results: dict[Segment, Hypothesis],
     flag_above: float,
     report: TranslationReport,
 ) -> tuple[Parts, bool] | None:
@@ -137,7 +124,7 @@ def _join_unit(
         return None
     output = "".join(p.restore(results[p].text.decode()) if isinstance(p, Segment) else p for p in pieces)
     parts, whole = restore_tags(unit.source, output)
-    bits = max(segment.bits_per_byte for segment in segments)
+    bits = max(bits_per_byte(segment) or 0.0 for segment in segments)
     review = not whole or bits > flag_above
     if review:
         why = f"{bits:.2f} bits per byte" if whole else "tags or placeholders were lost"

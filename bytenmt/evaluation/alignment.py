@@ -63,9 +63,9 @@ class Aligner:
         return found
 
     def links(self, lines: Sequence[Sequence[tuple[bytes, bytes, bytes]]]) -> list[list[Link]]:
-        """Return the links of each line, whose pieces are (source, text, separator).
+        """Return the links of each line, whose chunks are (source, text, separator).
 
-        The separator follows its piece in both texts and has no link.
+        The separator follows its chunk in both texts and has no link.
         """
         pairs = [(source, text) for line in lines for source, text, _ in line]
         weights = iter(self.weights(pairs))
@@ -73,9 +73,9 @@ class Aligner:
         for line in lines:
             links: list[Link] = []
             at = (0, 0, 0, 0)
-            for source, text, joint in line:
+            for source, text, separator in line:
                 links += [link.shifted(*at) for link in fold(next(weights), source, text)]
-                whole = (text + joint, source + joint)
+                whole = (text + separator, source + separator)
                 sizes = [size for part in whole for size in (len(part), len(part.decode()))]
                 at = (at[0] + sizes[0], at[1] + sizes[1], at[2] + sizes[2], at[3] + sizes[3])
             found.append(links)

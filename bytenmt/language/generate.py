@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bytenmt.config import bounds
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.decoding.loading import Runtime
-from bytenmt.decoding.streaming import in_characters
+from bytenmt.decoding.scheduler import stream_characters
 from bytenmt.errors import SettingError
 from bytenmt.utf8 import first_invalid
 
@@ -27,11 +27,11 @@ def generate(
     runtime: of runs without a source; n_bytes: see bounds.N_BYTES; the rest: see interface.Options. The text
     has less than n_bytes only if the next character had no room. Raises SettingError before the first byte.
     """
-    if runtime.source:
+    if runtime.has_source:
         raise SettingError("the runs were trained with a source: expected language models")
     bounds.check({"n_bytes": n_bytes}, {"n_bytes": bounds.N_BYTES})
     if first_invalid(prompt) >= 0:
         raise SettingError(f"the prompt {prompt!r} is not valid UTF-8")
     options = Options(sample=True, endless=True, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-    engine = runtime.maker(options)(1)
-    return in_characters(engine, Request(None, len(prompt) + n_bytes, prompt))
+    engine = runtime.engine_maker(options)(1)
+    return stream_characters(engine, Request(None, len(prompt) + n_bytes, prompt))

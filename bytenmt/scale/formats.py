@@ -17,7 +17,7 @@ import msgspec
 
 from bytenmt.errors import DataError
 from bytenmt.scale.parquet import Parquet
-from bytenmt.scale.translate import ERROR, RowResult, Unreadable, readable
+from bytenmt.scale.translate import ERROR, RowError, readable, text_and_error
 from bytenmt.utf8 import BYTE_ORDER_MARK, repair
 
 MAX_LINE_BYTES = 1 << 26  # bytes
@@ -40,10 +40,10 @@ class DatasetFormat(Protocol):
     def read(self, path: Path, begin: int, end: int, base: int) -> bytes:
         """Return the bytes of a block, for `texts` and `write`."""
 
-    def texts(self, data: bytes, column: str, errors: str) -> list[bytes | Unreadable]:
+    def texts(self, data: bytes, column: str, errors: str) -> list[bytes | RowError]:
         """Return the text of each row. errors: as for Translate."""
 
-    def write(self, data: bytes, column: str, to: str, results: Sequence[RowResult]) -> bytes:
+    def write(self, data: bytes, column: str, to: str, results: Sequence[str | RowError]) -> bytes:
         """Return a file with the rows of a block and their translations."""
 
 
@@ -65,10 +65,10 @@ class TextLines:
     def read(self, path: Path, begin: int, end: int, base: int) -> bytes:
         return _part(path, begin, end)
 
-    def texts(self, data: bytes, column: str, errors: str) -> list[bytes | Unreadable]:
+    def texts(self, data: bytes, column: str, errors: str) -> list[bytes | RowError]:
         return [*self._rows(data)]
 
-    def write(self, data: bytes, column: str, to: str, results: Sequence[RowResult]) -> bytes:
+    def write(self, data: bytes, column: str, to: str, results: Sequence[str | RowError]) -> bytes:
         lines = zip(self._rows(data), results, strict=True)
         return b"".join(_object(self._columns_of(line, column), to, one) for line, one in lines)
 
@@ -98,20 +98,20 @@ class JsonLines(TextLines):
                     continue
         raise DataError(f"{path}: none of its first {HEADER_LINES} lines is a JSON object: give --format")
 
-    def texts(self, data: bytes, column: str, errors: str) -> list[bytes | Unreadable]:
+    def texts(self, data: bytes, column: str, errors: str) -> list[bytes | RowError]:
         return [self._text(readable(line, errors), column) for line in self._rows(data)]
 
-    def _text(self, line: bytes | Unreadable, column: str) -> bytes | Unreadable:
-        if isinstance(line, Unreadable):
+    def _text(self, line: bytes | RowError, column: str) -> bytes | RowError:
+        if isinstance(line, RowError):
             return line
         try:
             row = self._decoder.decode(line)
             if column not in row:
-                return Unreadable(f"no column {column}")
+                return RowError(f"no column {column}")
             text = msgspec.json.decode(row[column], type=str | None)
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-            return Unreadable(str(error))
-        return Unreadable("no text") if text is None else text.encode()
+            return RowError(str(error))
+        return RowError("no text") if text is None else text.encode()
 
     def _is_row(self, line: bytes) -> bool:
         return bool(line) and not line.isspace()
@@ -150,23 +150,23 @@ class CSV:
     def read(self, path: Path, begin: int, end: int, base: int) -> bytes:
         return _part(path, 0, base).removeprefix(BYTE_ORDER_MARK) + _part(path, begin, end)
 
-    def texts(self, data: bytes, column: str, errors: str) -> list[bytes | Unreadable]:
+    def texts(self, data: bytes, column: str, errors: str) -> list[bytes | RowError]:
         records = self._rows(data)
         names = [_utf8(name) for name in next(records)[1]]
         place = names.index(column)
         return [
             cells[place].encode("latin-1")
             if len(cells) == len(names)
-            else Unreadable(f"{len(cells)} cells, expected {len(names)}")
+            else RowError(f"{len(cells)} cells, expected {len(names)}")
             for _, cells in records
         ]
 
-    def write(self, data: bytes, column: str, to: str, results: Sequence[RowResult]) -> bytes:
+    def write(self, data: bytes, column: str, to: str, results: Sequence[str | RowError]) -> bytes:
         records = self._rows(data)
         head, names = next(records)
         rows = [_row(head, names, len(names), (to, to + ERROR))]
         rows += [
-            _row(raw, cells, len(names), (one.text, one.why))
+            _row(raw, cells, len(names), text_and_error(one))
             for (raw, cells), one in zip(records, results, strict=True)
         ]
         return b"".join(rows)
@@ -262,6 +262,7 @@ def _quoted(cell: str) -> str:
     return f'"{doubled}"' if any(sign in cell for sign in ',"\r\n') else cell
 
 
-def _object(row: Mapping[str, Any], to: str, result: RowResult) -> bytes:
+def _object(row: Mapping[str, Any], to: str, result: str | RowError) -> bytes:
     """Return a row with its translation as a line of JSON."""
-    return msgspec.json.encode({**row, to: result.text, to + ERROR: result.why}) + b"\n"
+    text, error = text_and_error(result)
+    return msgspec.json.encode({**row, to: text, to + ERROR: error}) + b"\n"

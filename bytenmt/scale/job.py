@@ -22,7 +22,7 @@ from bytenmt.reporter import SILENT, Reporter
 from bytenmt.scale.blocks import Block
 from bytenmt.scale.formats import FORMATS
 from bytenmt.scale.manifest import FinishedBlock, Manifest, part_path
-from bytenmt.scale.translate import RowResult, Translate, Unreadable
+from bytenmt.scale.translate import RowError, Translate
 from bytenmt.storage.weights import read_run
 
 
@@ -44,22 +44,22 @@ class BlockSteps(NamedTuple):
             raise BytenmtError(
                 f"{block.path} has changed while it was read: {len(texts)} rows of {block.rows}"
             )
-        n_bytes = sum(len(text) for text in texts if not isinstance(text, Unreadable))
+        n_bytes = sum(len(text) for text in texts if not isinstance(text, RowError))
         return msgspec.msgpack.encode((n_bytes, self.translate.rows(texts, block.first)))
 
     def give_up(self, block: Block, why: str) -> bytes:
         """Return the encoded results of a block whose rows cannot be translated."""
-        return msgspec.msgpack.encode((0, [RowResult(None, why)] * block.rows))
+        return msgspec.msgpack.encode((0, [RowError(why)] * block.rows))
 
     def write(self, block: Block, data: bytes, results: bytes) -> FinishedBlock:
         """Write the part of a block. results: as translate_block returns them. Raises OSError."""
         form = FORMATS[self.form]
-        n_bytes, rows = msgspec.msgpack.decode(results, type=tuple[int, list[RowResult]])
+        n_bytes, rows = msgspec.msgpack.decode(results, type=tuple[int, list[str | RowError]])
         part = form.write(data, self.translate.column, self.translate.to, rows)
         path = part_path(Path(self.out), block.number, form.suffix)
         with replacing(path, unique=f".{uuid.uuid4().hex}") as file:
             file.write(part)
-        failed = sum(one.text is None for one in rows)
+        failed = sum(isinstance(one, RowError) for one in rows)
         return FinishedBlock(block.number, len(part), len(rows), failed, n_bytes)
 
 

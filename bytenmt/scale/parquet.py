@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bytenmt.errors import DataError
-from bytenmt.scale.translate import ERROR, RowResult, Unreadable, check_type, texts_of
+from bytenmt.scale.translate import ERROR, RowError, check_type, text_and_error, texts_of
 
 MIN_ROW_BYTES = 16  # that a row counts for: a dictionary may store one text for many rows
 
@@ -48,15 +48,16 @@ class Parquet:
             writer.write_table(table)
         return stream.getvalue()
 
-    def texts(self, data: bytes, column: str, errors: str) -> list[bytes | Unreadable]:
+    def texts(self, data: bytes, column: str, errors: str) -> list[bytes | RowError]:
         return texts_of(_table(data), column)
 
-    def write(self, data: bytes, column: str, to: str, results: Sequence[RowResult]) -> bytes:
+    def write(self, data: bytes, column: str, to: str, results: Sequence[str | RowError]) -> bytes:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         table = _table(data)
-        for name, values in ((to, [one.text for one in results]), (to + ERROR, [one.why for one in results])):
+        columns = zip((to, to + ERROR), zip(*map(text_and_error, results), strict=True), strict=True)
+        for name, values in columns:
             table = table.append_column(name, pa.array(values, pa.string()))
         file = io.BytesIO()
         pq.write_table(table, file)

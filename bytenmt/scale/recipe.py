@@ -22,7 +22,7 @@ class Recipe:
     """The description of a translator.
 
     runs: run folders or weights files that decide together. spec: the engine. settings: by their names, as
-    for Settings.of.
+    for Settings.from_dict.
     """
 
     runs: tuple[str, ...]
@@ -31,8 +31,8 @@ class Recipe:
 
     def load(self, reporter: Reporter = SILENT) -> Translator:
         """Load the translator in this process. Raises BytenmtError."""
-        settings = Settings.of(self.settings)
+        settings = Settings.from_dict(self.settings)
         runtime = load_runs(self.runs, self.spec, reporter)
-        if not runtime.source:
+        if not runtime.has_source:
             raise BytenmtError(f"{self.runs[0]} was trained without a source: it cannot translate")
-        return Translator.of_runtime(runtime, settings)
+        return Translator.from_runtime(runtime, settings)

@@ -25,17 +25,15 @@ ERROR = "_error"  # suffix of the column with error messages
 _loaded: dict[bytes, Translator] = {}  # of this process, by their recipes: a Spark task unpickles its own
 
 
-class Unreadable(NamedTuple):
-    """A row whose text cannot be used. why: a message for the user."""
+class RowError(NamedTuple):
+    """A row without a text, or without a translation. message: the reason, for the user."""
 
-    why: str
+    message: str
 
 
-class RowResult(NamedTuple):
-    """The result of a row: the translation, or None and an error message."""
-
-    text: str | None
-    why: str | None = None
+def text_and_error(row: str | RowError) -> tuple[str | None, str | None]:
+    """Return the two columns of a row: its translation and its error message, of which one is None."""
+    return (None, row.message) if isinstance(row, RowError) else (row, None)
 
 
 class Translate:
@@ -95,7 +93,7 @@ class Translate:
             spec = EngineSpec(engine, device, precision, threads, draft)
         except ValueError as error:
             raise SettingError(str(error)) from None
-        Settings.of(settings)  # what it refuses is told now, not on another machine
+        Settings.from_dict(settings)  # what it refuses is told now, not on another machine
         self.recipe = Recipe(tuple(map(str, runs)), spec, settings)
         self.column, self.to, self.errors = column, to, errors
 
@@ -105,11 +103,11 @@ class Translate:
             return self._of_arrays(batch)
         import pyarrow as pa
 
-        found = self.rows(texts_of(batch, self.column))
-        texts = pa.array([one.text for one in found], pa.string())
-        reasons = pa.array([one.why for one in found], pa.string())
+        results = [text_and_error(row) for row in self.rows(texts_of(batch, self.column))]
+        texts = pa.array([text for text, _ in results], pa.string())
+        errors = pa.array([error for _, error in results], pa.string())
         self._check(batch.schema.names)
-        return batch.append_column(self.to, texts).append_column(self.to + ERROR, reasons)
+        return batch.append_column(self.to, texts).append_column(self.to + ERROR, errors)
 
     def batches(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Translate an iterator of batches, for Spark's mapInArrow."""
@@ -119,24 +117,27 @@ class Translate:
         import numpy as np
 
         self._check(list(batch))
-        found = self.rows([_checked(value) for value in batch[self.column].tolist()])
-        texts = np.array([one.text for one in found], dtype=object)
-        return {**batch, self.to: texts, self.to + ERROR: np.array([one.why for one in found], dtype=object)}
+        rows = self.rows([_checked(value) for value in batch[self.column].tolist()])
+        results = [text_and_error(row) for row in rows]
+        texts = np.array([text for text, _ in results], dtype=object)
+        errors = np.array([error for _, error in results], dtype=object)
+        return {**batch, self.to: texts, self.to + ERROR: errors}
 
     def _check(self, names: Sequence[str]) -> None:
         """Raise SettingError if the column is missing or an output column is there already."""
         check_columns(names, self.column, self.to, "the rows")
 
-    def rows(self, texts: Sequence[bytes | Unreadable], first: int = 0) -> list[RowResult]:
-        """Translate texts; return a result for each. first: the number of the first line, for sampling."""
+    def rows(self, texts: Sequence[bytes | RowError], first: int = 0) -> list[str | RowError]:
+        """Translate texts; return the translation or the error of each. first: the number of the first line,
+        for sampling."""
         translator = self.load()
-        results: list[RowResult | None] = []
+        results: list[str | RowError | None] = []
         waiting: list[tuple[int, list[bytes]]] = []
         n_bytes = 0
         for text in texts:
             read = readable(text, self.errors)
-            if isinstance(read, Unreadable):
-                results.append(RowResult(None, read.why))
+            if isinstance(read, RowError):
+                results.append(read)
                 continue
             if n_bytes + len(read) > BATCH_BYTES:
                 first += _translate_waiting(results, waiting, translator, first)
@@ -155,7 +156,7 @@ class Translate:
         return _loaded[key]
 
 
-def texts_of(batch: Any, column: str) -> list[bytes | Unreadable]:
+def texts_of(batch: Any, column: str) -> list[bytes | RowError]:
     """Return the texts of an Arrow table or record batch. Raises SettingError without such a column."""
     import pyarrow as pa
 
@@ -167,7 +168,7 @@ def texts_of(batch: Any, column: str) -> list[bytes | Unreadable]:
         values = values.cast(kind)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):  # what is not UTF-8 is its row's affair
         values = values.cast(pa.binary() if pa.types.is_string(kind) else pa.large_binary())
-    return [Unreadable("no text") if value is None else value for value in values.to_pylist()]
+    return [RowError("no text") if value is None else value for value in values.to_pylist()]
 
 
 def check_type(kind: Any, column: str) -> Any:
@@ -200,36 +201,36 @@ def missing(column: str, names: Sequence[str], where: object) -> SettingError:
     return SettingError(f"{where}: no column {column}, expected one of {told}")
 
 
-def _checked(value: Any) -> bytes | Unreadable:
+def _checked(value: Any) -> bytes | RowError:
     """Return a value of a NumPy array as a text."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
     if isinstance(value, bytes):
         return value
     nothing = value is None or isinstance(value, float)  # NaN, as pandas has it
-    return Unreadable("no text" if nothing else f"no text but {type(value).__name__}")
+    return RowError("no text" if nothing else f"no text but {type(value).__name__}")
 
 
-def readable(text: bytes | Unreadable, errors: str) -> bytes | Unreadable:
+def readable(text: bytes | RowError, errors: str) -> bytes | RowError:
     """Return the text as valid UTF-8, or why it cannot be used."""
-    if isinstance(text, Unreadable):
+    if isinstance(text, RowError):
         return text
     at = first_invalid(text)
     if at < 0:
         return text
-    return repair(text) if errors == "replace" else Unreadable(f"not UTF-8: byte {at} is 0x{text[at]:02X}")
+    return repair(text) if errors == "replace" else RowError(f"not UTF-8: byte {at} is 0x{text[at]:02X}")
 
 
 def _translate_waiting(
-    results: list[RowResult | None],
+    results: list[str | RowError | None],
     waiting: list[tuple[int, list[bytes]]],
     translator: Translator,
     first: int,
 ) -> int:
     """Translate the waiting rows, store their results, and return the number of lines."""
     rows = [row for _, row in waiting]
-    for (place, _), one in zip(waiting, _translated(rows, translator, first), strict=True):
-        results[place] = one
+    for (index, _), result in zip(waiting, _translate_rows(rows, translator, first), strict=True):
+        results[index] = result
     waiting.clear()
     return _n_lines(rows)
 
@@ -238,25 +239,24 @@ def _n_lines(rows: Sequence[list[bytes]]) -> int:
     return sum(len(row[::2]) for row in rows)
 
 
-def _translated(rows: Sequence[list[bytes]], translator: Translator, first: int) -> list[RowResult]:
+def _translate_rows(rows: Sequence[list[bytes]], translator: Translator, first: int) -> list[str | RowError]:
     """Translate rows, each a list of lines and separators.
 
     If that raises an exception, each half is tried alone, down to the row that causes it.
     """
     try:
-        answers = iter(translator.answer([line for row in rows for line in row[::2]], first))
+        results = iter(translator.translate_lines([line for row in rows for line in row[::2]], first))
         return [
-            RowResult(
-                b"".join(
-                    part if place % 2 else next(answers).hypotheses[0].text for place, part in enumerate(row)
-                ).decode()
-            )
+            b"".join(
+                part if index % 2 else next(results).best.text for index, part in enumerate(row)
+            ).decode()
             for row in rows
         ]
     except Exception as error:
         if len(rows) < 2:
             name = "" if isinstance(error, BytenmtError) else f"{type(error).__name__}: "
-            return [RowResult(None, printable(f"{name}{error}"))]
+            return [RowError(printable(f"{name}{error}"))]
         half = len(rows) // 2
         rest = first + _n_lines(rows[:half])
-        return _translated(rows[:half], translator, first) + _translated(rows[half:], translator, rest)
+        first_half = _translate_rows(rows[:half], translator, first)
+        return first_half + _translate_rows(rows[half:], translator, rest)

@@ -12,9 +12,10 @@ from multiprocessing import get_context, parent_process
 from threading import Thread
 from types import TracebackType
 
-from bytenmt.decoding.choice import n_cores
-from bytenmt.decoding.engines import MOST_THREADS
-from bytenmt.decoding.translator import Answer, Translator
+from bytenmt.decoding.engine_selection import n_cores
+from bytenmt.decoding.engines import MAX_THREADS
+from bytenmt.decoding.line_batch import TranslationResult
+from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.scale.recipe import Recipe
 
@@ -29,7 +30,9 @@ class Workers:
 
     def __init__(self, recipe: Recipe, n: int) -> None:
         self._most = n * PARTS_PER_PROCESS
-        self._submitted: deque[tuple[Future[list[Answer]], Callable[[list[Answer]], None]]] = deque()
+        self._submitted: deque[
+            tuple[Future[list[TranslationResult]], Callable[[list[TranslationResult]], None]]
+        ] = deque()
         # Spawned: a process with threads must not fork.
         self._pool = ProcessPoolExecutor(n, get_context("spawn"), _begin, (recipe,))
 
@@ -38,28 +41,31 @@ class Workers:
         """Seconds until `ask` should be called again; None if no part is under way."""
         return POLL_SECONDS if self._submitted else None
 
-    def ask(self, lines: Sequence[bytes], first: int, then: Callable[[list[Answer]], None]) -> None:
-        """Submit lines to be translated as by Translator.answer; without lines, only collect answers.
+    def ask(
+        self, lines: Sequence[bytes], first: int, then: Callable[[list[TranslationResult]], None]
+    ) -> None:
+        """Submit lines to be translated as by Translator.translate_lines; without lines, only collect
+        results.
 
-        then: is called with the answers, in this thread and in the order of submission, by this or a later
+        then: is called with the results, in this thread and in the order of submission, by this or a later
         call. Raises BytenmtError if a process has died.
         """
         if lines:
             try:
-                self._submitted.append((self._pool.submit(_answer, list(lines), first), then))
+                self._submitted.append((self._pool.submit(_translate, list(lines), first), then))
             except BrokenExecutor:
                 raise _lost() from None
         self.settle(self._most)
 
     def settle(self, most: int = 0) -> None:
-        """Collect answers, and wait until at most `most` parts are under way. Raises as `ask`."""
+        """Collect results, and wait until at most `most` parts are under way. Raises as `ask`."""
         while self._submitted and (len(self._submitted) > most or self._submitted[0][0].done()):
             future, then = self._submitted.popleft()
             try:
-                answers = future.result()
+                results = future.result()
             except BrokenExecutor:
                 raise _lost() from None
-            then(answers)
+            then(results)
 
     def __enter__(self) -> Workers:
         return self
@@ -82,7 +88,7 @@ def worker_processes(recipe: Recipe, n: int) -> Iterator[Workers | None]:
 
 def threads_per_process(n: int, threads: int | None) -> int | None:
     """Return the threads of each of n processes: as given, else an equal share of the cores."""
-    return max(1, min(MOST_THREADS, n_cores() // n)) if threads is None and n > 1 else threads
+    return max(1, min(MAX_THREADS, n_cores() // n)) if threads is None and n > 1 else threads
 
 
 def _lost() -> BytenmtError:
@@ -104,5 +110,5 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _answer(lines: list[bytes], first: int) -> list[Answer]:
-    return _own[0].answer(lines, first)
+def _translate(lines: list[bytes], first: int) -> list[TranslationResult]:
+    return _own[0].translate_lines(lines, first)

@@ -24,12 +24,12 @@ from weakref import WeakSet, finalize
 
 import msgspec
 
+from bytenmt.decoding.interface import Hypothesis
 from bytenmt.serve.document_worker import (
     OUT_OF_MEMORY,
     DocumentResult,
     DocumentSource,
     DocumentTask,
-    LineTranslation,
 )
 from bytenmt.serve.limits import UNKNOWN_CLIENT, Client, Limits, Refusal
 
@@ -227,7 +227,7 @@ class DocumentPool:
     async def write(
         self,
         documents: Sequence[DocumentSource],
-        translations: Sequence[Sequence[Sequence[LineTranslation]]],
+        translations: Sequence[Sequence[Sequence[Hypothesis]]],
     ) -> list[list[bytes]]:
         """Return the files with translations of their lines. translations: for each document, alternatives,
         each with a translation for every line that `read` returned. Raises Refusal."""
@@ -235,7 +235,7 @@ class DocumentPool:
         return (await self._run(documents, lists)).files
 
     async def _run(
-        self, documents: Sequence[DocumentSource], translations: list[list[list[LineTranslation]]] | None
+        self, documents: Sequence[DocumentSource], translations: list[list[list[Hypothesis]]] | None
     ) -> DocumentResult:
         size, seconds = _size(documents), self._limits.document_seconds
         async with AsyncExitStack() as slots:

@@ -17,14 +17,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
+from bytenmt.decoding.interface import Hypothesis
 from bytenmt.documents import formats
 from bytenmt.documents.document import Document
 from bytenmt.documents.segments import Segment
-from bytenmt.documents.translation import SegmentResult, segments_to_translate, translate
+from bytenmt.documents.translation import segments_to_translate, translate
 from bytenmt.errors import BytenmtError
 
 SEGMENT_BYTES = 1000  # of a line at most; a model that takes shorter ones splits it again
@@ -50,13 +50,6 @@ class DocumentSource(msgspec.Struct, frozen=True, array_like=True):
     into: str | None = None
 
 
-class LineTranslation(NamedTuple):
-    """The translation of a line. log_probability: natural, of all its bytes and EOS."""
-
-    text: str
-    log_probability: float
-
-
 class DocumentTask(msgspec.Struct, frozen=True, array_like=True):
     """Work for a child.
 
@@ -67,7 +60,7 @@ class DocumentTask(msgspec.Struct, frozen=True, array_like=True):
 
     documents: list[DocumentSource]
     cpu_seconds: int
-    translations: list[list[list[LineTranslation]]] | None = None
+    translations: list[list[list[Hypothesis[bytes]]]] | None = None
 
 
 class DocumentResult(msgspec.Struct, frozen=True, array_like=True):
@@ -101,13 +94,10 @@ def lines_to_translate(document: Document) -> list[Segment]:
     return segments_to_translate(document, SEGMENT_BYTES, overwrite=False)
 
 
-def write_document(document: Document, translations: Sequence[LineTranslation]) -> bytes:
+def write_document(document: Document, translations: Sequence[Hypothesis]) -> bytes:
     """Return the file with translations in place of `lines_to_translate`, in the same order."""
     segments = lines_to_translate(document)
-    found = {
-        segment: SegmentResult(line.text.encode(), line.log_probability)
-        for segment, line in zip(segments, translations, strict=True)
-    }
+    found = dict(zip(segments, translations, strict=True))
     return translate(document, lambda asked: [found[one] for one in asked], limit=SEGMENT_BYTES)[0]
 
 
@@ -172,7 +162,7 @@ def _guarded(task: DocumentTask) -> DocumentResult:
 def _import_lazily_loaded_modules() -> None:
     """Read a small document, so that the first client does not wait for imports."""
     page = DocumentSource(b"<p>a <b>b</b> {c}</p>", "html", "page")
-    run_task(DocumentTask([page], 1, [[[LineTranslation("a <b>b</b> {c}", 0.0)]]]))
+    run_task(DocumentTask([page], 1, [[[Hypothesis(b"a <b>b</b> {c}", 0.0, 0.0)]]]))
 
 
 def _limit(kind: int, most: int) -> None:

@@ -9,16 +9,17 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from bytenmt.decoding.confidence import bits_per_byte
 from bytenmt.decoding.constraints.glossary import Glossary, Term
 from bytenmt.decoding.constraints.rules import Rules
+from bytenmt.decoding.interface import Hypothesis
+from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.names import KEPT_BY_SERVER, KEPT_OF_DOCUMENTS
-from bytenmt.decoding.translator import Answer
 from bytenmt.serve.detect import Detector, Guess
 from bytenmt.serve.document_pool import DocumentPool
-from bytenmt.serve.document_worker import DocumentSource, LineTranslation
+from bytenmt.serve.document_worker import DocumentSource
 from bytenmt.serve.languages import Direction, Languages
 from bytenmt.serve.limits import LONGEST_WAIT, SHORTEST_WAIT, UNKNOWN_CLIENT, Client, Limits, Refusal
 from bytenmt.serve.metrics import Metrics
@@ -49,25 +50,28 @@ class TranslateParams(NamedTuple):
     client: Client = UNKNOWN_CLIENT
 
 
-class LineResult(NamedTuple):
-    """A line and its best translation. bits_per_byte: of the last model, None for an empty translation."""
-
-    source: str
-    text: str
-    bits_per_byte: float | None
-
-
-class TextTranslation(NamedTuple):
-    """The translation of a text.
+class TranslateResponse(NamedTuple):
+    """The response to a request to translate a text.
 
     alternatives: at most as many as the request asked for. guess: the detected language, if the source was
-    AUTO. lines: those that were translated by models.
+    AUTO. lines: the source of each line that was translated, and the result of the last model.
     """
 
     text: str
     alternatives: list[str]
     guess: Guess | None
-    lines: list[LineResult]
+    lines: list[tuple[str, TranslationResult]]
+
+    def line_details(self) -> list[dict[str, Any]]:
+        """Return source, translation and bits per byte of each line, as JSON values."""
+        return [
+            {
+                "source": source,
+                "text": result.best.text.decode(),
+                "bits_per_byte": bits_per_byte(result.best),
+            }
+            for source, result in self.lines
+        ]
 
 
 class Admission:
@@ -227,7 +231,7 @@ class Service:
 
     async def translate(
         self, texts: Sequence[str], params: TranslateParams, on_part: OnPart | None = None
-    ) -> list[TextTranslation]:
+    ) -> list[TranslateResponse]:
         """Translate texts; return the translations in the same order.
 
         params: as `check` returns them. on_part: is called with the number of a text and the next part of its
@@ -241,14 +245,14 @@ class Service:
 
     async def _translate(
         self, texts: Sequence[str], params: TranslateParams, on_part: OnPart | None
-    ) -> list[TextTranslation]:
+    ) -> list[TranslateResponse]:
         guesses: list[Guess | None] = [None] * len(texts)
         if params.source == AUTO:  # in a thread: ten thousand texts take seconds
             guesses = await asyncio.to_thread(lambda: [self._guess(text, params.target) for text in texts])
         groups: dict[str, list[int]] = {}
         for number, guess in enumerate(guesses):
             groups.setdefault(guess.language if guess else params.source, []).append(number)
-        found: dict[int, TextTranslation] = {}
+        found: dict[int, TranslateResponse] = {}
         asked = [
             self._group([(n, texts[n], guesses[n]) for n in numbers], source, params, on_part)
             for source, numbers in groups.items()
@@ -272,7 +276,7 @@ class Service:
         source: str,
         params: TranslateParams,
         on_part: OnPart | None,
-    ) -> dict[int, TextTranslation]:
+    ) -> dict[int, TranslateResponse]:
         """Translate texts of one language; return the translations by the numbers of the texts."""
         path = self.languages.path(source, params.target)
         assert path is not None
@@ -280,7 +284,7 @@ class Service:
             for number, text, _ in texts:
                 if on_part is not None:
                     on_part(number, text)
-            return {number: TextTranslation(text, [], guess, []) for number, text, guess in texts}
+            return {number: TranslateResponse(text, [], guess, []) for number, text, guess in texts}
         pages: list[DocumentSource] = []
         plain: list[PlainText] = []
         if params.html:
@@ -301,22 +305,22 @@ class Service:
         self.metrics.count(
             "characters_total", sum(len(text) for _, text, _ in texts), direction=f"{source}-{params.target}"
         )
-        answers = [[next(rest) for _ in some] for some in lines]
-        alternatives = [_alternatives(own) for own in answers]
+        results = [[next(rest) for _ in some] for some in lines]
+        alternatives = [_alternatives(own) for own in results]
         if pages:
             files = await self.documents.write(pages, alternatives)
             translations = [[data.decode("utf-8", "replace") for data in variants] for variants in files]
         else:
             translations = [
-                [one.with_translations([line.text for line in variant]) for variant in variants]
+                [one.with_translations([line.text.decode() for line in variant]) for variant in variants]
                 for one, variants in zip(plain, alternatives, strict=True)
             ]
         found = {}
         for (number, _, guess), own, own_lines, variants in zip(
-            texts, answers, lines, translations, strict=True
+            texts, results, lines, translations, strict=True
         ):
             best, *others = dict.fromkeys(variants)
-            found[number] = TextTranslation(best, others, guess, _line_results(own_lines, own))
+            found[number] = TranslateResponse(best, others, guess, list(zip(own_lines, own, strict=True)))
             if on_part is not None and stream is None:
                 on_part(number, best)
         return found
@@ -353,10 +357,10 @@ class Service:
         assert path is not None
         if path:
             asked = [line.encode() for line in lines]
-            answers = await self._over(path, asked, params._replace(alternatives=0), None)
-            (translations,) = _alternatives(answers)
+            results = await self._over(path, asked, params._replace(alternatives=0), None)
+            (translations,) = _alternatives(results)
         else:
-            translations = [LineTranslation(line, 0.0) for line in lines]
+            translations = [Hypothesis(line.encode(), 0.0, 0.0) for line in lines]
         ((data,),) = await self.documents.write([document], [[translations]])
         return data
 
@@ -366,12 +370,12 @@ class Service:
         lines: list[bytes],
         params: TranslateParams,
         on_part: Callable[[int, bytes], None] | None,
-    ) -> list[Answer]:
-        """Translate lines over all steps of a path; return the answers of the last step."""
+    ) -> list[TranslationResult]:
+        """Translate lines over all steps of a path; return the results of the last step."""
         client = params.client.accounts()[-1]
         for step in path[:-1]:
-            answers = await self._ask(step, lines, 1, None, self._rules_of(params, step), client)
-            lines = [answer.hypotheses[0].text for answer in answers]
+            results = await self._ask(step, lines, 1, None, self._rules_of(params, step), client)
+            lines = [result.best.text for result in results]
         step = path[-1]
         return await self._ask(
             step, lines, 1 + params.alternatives, on_part, self._rules_of(params, step), client
@@ -396,12 +400,12 @@ class Service:
         on_part: Callable[[int, bytes], None] | None,
         rules: Rules | None,
         client: str,
-    ) -> list[Answer]:
+    ) -> list[TranslationResult]:
         """Have a worker translate lines of a client."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[list[Answer]] = loop.create_future()
+        future: asyncio.Future[list[TranslationResult]] = loop.create_future()
 
-        def settle(outcome: list[Answer] | Exception) -> None:
+        def settle(outcome: list[TranslationResult] | Exception) -> None:
             if future.done():
                 return
             if isinstance(outcome, Exception):
@@ -409,7 +413,7 @@ class Service:
             else:
                 future.set_result(outcome)
 
-        def done(outcome: list[Answer] | Exception) -> None:
+        def done(outcome: list[TranslationResult] | Exception) -> None:
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(settle, outcome)
 
@@ -421,31 +425,22 @@ class Service:
         worker = self.workers[step]
         worker.submit(job)
         try:
-            answers = await future
+            results = await future
         except asyncio.CancelledError:
             worker.drop(job)
             raise
         name = str(step)
         self.metrics.count("source_bytes_total", sum(map(len, lines)), direction=name)
-        n_bytes = sum(len(answer.hypotheses[0].text) for answer in answers)
+        n_bytes = sum(len(result.best.text) for result in results)
         self.metrics.count("target_bytes_total", n_bytes, direction=name)
-        return answers
+        return results
 
 
-def _alternatives(answers: Sequence[Answer]) -> list[list[LineTranslation]]:
+def _alternatives(results: Sequence[TranslationResult]) -> list[list[Hypothesis]]:
     """Return translations of all lines, the best first. The k-th has the k-th hypothesis of each line, or the
     best one where a line has fewer."""
-    n_alternatives = max((len(answer.hypotheses) for answer in answers), default=1)
-    found = []
-    for k in range(n_alternatives):
-        chosen = [answer.hypotheses[k if k < len(answer.hypotheses) else 0] for answer in answers]
-        found.append([LineTranslation(one.text.decode(), one.log_probability) for one in chosen])
-    return found
-
-
-def _line_results(lines: Sequence[str], answers: Sequence[Answer]) -> list[LineResult]:
-    found = []
-    for line, answer in zip(lines, answers, strict=True):
-        best = answer.hypotheses[0]
-        found.append(LineResult(line, best.text.decode(), bits_per_byte(best)))
-    return found
+    n_alternatives = max((len(result.hypotheses) for result in results), default=1)
+    return [
+        [result.hypotheses[k if k < len(result.hypotheses) else 0] for result in results]
+        for k in range(n_alternatives)
+    ]

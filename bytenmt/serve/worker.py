@@ -13,11 +13,10 @@ from threading import Thread
 from typing import NamedTuple
 
 from bytenmt.decoding.constraints.rules import Rules
-from bytenmt.decoding.interface import Hypothesis, Request
-from bytenmt.decoding.pieces import Piece, join
+from bytenmt.decoding.interface import Request
+from bytenmt.decoding.line_batch import LineBatch, TranslationResult
 from bytenmt.decoding.scheduler import STOP_TEST_EVERY, Scheduler
-from bytenmt.decoding.translator import Answer, Translator, copied
-from bytenmt.utf8 import first_invalid
+from bytenmt.decoding.translator import Translator
 
 SHORT_LINE_BYTES = 249  # of 64 of them, Settings.max_tokens lets an engine decode all at once
 MAX_SLOTS = 64
@@ -33,20 +32,18 @@ class Job:
     """Lines that are translated together.
 
     lines: valid UTF-8 without line ends. n_best: hypotheses of each line. rules: constraints on the
-    translations. client: an account; clients take turns. on_done: is called with the answers in the order of
+    translations. client: an account; clients take turns. on_done: is called with the results in the order of
     the lines, or with the error. on_part: if given, is called with the number of a line and the next whole
     characters of its translation, line after line. Both are called by the worker's thread and must not raise.
     """
 
     lines: Sequence[bytes]
-    on_done: Callable[[list[Answer] | Exception], None]
+    on_done: Callable[[list[TranslationResult] | Exception], None]
     n_best: int = 1
     on_part: Callable[[int, bytes], None] | None = None
     rules: Rules | None = None
     client: str = ""
-    pieces: list[list[Piece]] = field(default_factory=list, init=False)
-    requests: list[list[Request | None]] = field(default_factory=list, init=False)
-    results: dict[Request, list[Hypothesis]] = field(default_factory=dict, init=False)
+    batch: LineBatch = field(init=False)
     numbers: dict[Request, tuple[_Lane, int]] = field(default_factory=dict, init=False)
     n_sent: tuple[int, int] = field(default=(0, 0), init=False)  # lines, and bytes of the next one
 
@@ -162,25 +159,20 @@ class Worker:
         if kind not in self._translators:
             self._translators[kind] = self._make(kind)
         translator = self._translators[kind]
-        job.pieces = [translator.pieces(line, job.rules) for line in job.lines]
-        job.requests = [
-            [translator.request(piece.text, 0, place, job.rules) for place, piece in enumerate(line)]
-            for line in job.pieces
-        ]
-        for request in dict.fromkeys(request for line in job.requests for request in line):
-            if request is not None:
-                lane = self._lane(translator, kind, len(request.source or b"") <= SHORT_LINE_BYTES)
-                number = lane.scheduler.submit(request, job, job.client)
-                job.numbers[request] = lane, number
-                lane.jobs[number] = job, request
+        job.batch = translator.batch(job.lines, rules=job.rules)
+        for request in job.batch.requests:
+            lane = self._lane(translator, kind, len(request.source or b"") <= SHORT_LINE_BYTES)
+            number = lane.scheduler.submit(request, job, job.client)
+            job.numbers[request] = lane, number
+            lane.jobs[number] = job, request
         self._report(job)
 
     def _lane(self, translator: Translator, kind: EngineKey, short: bool) -> _Lane:
         """Return the lane for short or long lines: a slot has room for the longest line of its engine."""
         longest = min(SHORT_LINE_BYTES, translator.max_source_bytes) if short else translator.max_source_bytes
         if (kind, short) not in self._lanes:
-            places = min(MAX_SLOTS, translator.capacity(longest))
-            self._lanes[kind, short] = _Lane(Scheduler(translator.make_engine(places)))
+            n_slots = min(MAX_SLOTS, translator.capacity(longest))
+            self._lanes[kind, short] = _Lane(Scheduler(translator.make_engine(n_slots)))
         return self._lanes[kind, short]
 
     def _advance(self, lane: _Lane) -> None:
@@ -194,58 +186,38 @@ class Worker:
         changed = set(watched)
         for number, hypotheses in done:
             job, request = lane.jobs.pop(number)
-            if job.rules is not None:
-                flags = job.rules.flags
-                hypotheses = [one._replace(flags=flags(request, one.text)) for one in hypotheses]
-            job.results[request] = hypotheses
+            job.batch.add(request, hypotheses)
             changed.add(job)
         for job in changed:
             self._report(job)
 
     def _report(self, job: Job) -> None:
-        """Pass on new parts of the translations, and the answers if all are complete."""
+        """Pass on new parts of the translations, and the results if all are complete."""
         if job.on_part is not None:
             for line, part in self._new_parts(job):
                 job.on_part(line, part)
-        if len(job.results) == len(job.numbers):
-            parts = [
-                [[copied(piece.text)] if request is None else job.results[request] for piece, request in line]
-                for line in map(zip, job.pieces, job.requests)
-            ]
-            penalty = self._translators[EngineKey.from_job(job)].options.length_penalty
-            hypotheses = [join(*line, penalty)[: job.n_best] for line in zip(job.pieces, parts, strict=True)]
-            answers = zip(hypotheses, job.pieces, parts, strict=True)
-            self._end(job, [Answer(*answer) for answer in answers])
+        if job.batch.is_complete:
+            self._end(job, job.batch.results(job.n_best))
 
     def _new_parts(self, job: Job) -> list[tuple[int, bytes]]:
         """Return the parts that have not been sent yet, up to the first line that is still being decoded."""
+
+        def so_far(request: Request) -> bytes:
+            lane, number = job.numbers[request]
+            return lane.scheduler.so_far(number)
+
         line, n_bytes_sent = job.n_sent
         parts = []
         while line < len(job.lines):
-            text, whole = self._so_far(job, line)
+            text, is_complete = job.batch.beginning(line, so_far)
             if text[n_bytes_sent:]:
                 parts.append((line, text[n_bytes_sent:]))
             n_bytes_sent = len(text)
-            if not whole:
+            if not is_complete:
                 break
             line, n_bytes_sent = line + 1, 0
         job.n_sent = line, n_bytes_sent
         return parts
-
-    def _so_far(self, job: Job, line: int) -> tuple[bytes, bool]:
-        """Return the beginning of a line's translation that is final, and whether it is complete."""
-        text = b""
-        for piece, request in zip(job.pieces[line], job.requests[line], strict=True):
-            if request is None:
-                text += piece.text + piece.joint
-                continue
-            if request not in job.results:
-                lane, number = job.numbers[request]
-                part = lane.scheduler.so_far(number)
-                n_whole = first_invalid(part)
-                return text + (part if n_whole < 0 else part[:n_whole]), False
-            text += job.results[request][0].text + piece.joint
-        return text, True
 
     def _forget(self, job: Job) -> None:
         """Remove a job and its lines from all schedulers."""
@@ -255,7 +227,7 @@ class Worker:
             lane.scheduler.drop(job)
             lane.jobs = {number: other for number, other in lane.jobs.items() if other[0] is not job}
 
-    def _end(self, job: Job, outcome: list[Answer] | Exception) -> None:
+    def _end(self, job: Job, outcome: list[TranslationResult] | Exception) -> None:
         if job in self._jobs:
             self._forget(job)
             job.on_done(outcome)

@@ -24,7 +24,7 @@ from bytenmt.config.schema import (
     config_toml,
 )
 from bytenmt.data.corpus import PairFiles
-from bytenmt.decoding.choice import n_cores
+from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.reporter import SILENT, Reporter

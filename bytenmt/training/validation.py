@@ -25,7 +25,7 @@ from bytenmt.decoding.cpu.meanwhile import Relay
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.decoding.engines import n_threads
 from bytenmt.decoding.interface import Engine, EngineSpec, Options
-from bytenmt.decoding.loading import Runtime, of_models
+from bytenmt.decoding.loading import Runtime, runtime_from_models
 from bytenmt.decoding.translator import Translator
 from bytenmt.distributed import SINGLE_PROCESS, Group
 
@@ -112,12 +112,12 @@ class LiveDecoder:
 
     def _share(self, runtime: Runtime, lines: Sequence[bytes], until: float) -> list[str] | None:
         """All translations, of which each process makes its share; None where one has run out of time."""
-        maker = runtime.maker
+        maker = runtime.engine_maker
 
         def timed(options: Options) -> Any:
             return lambda capacity: _Timed(maker(options)(capacity), self._clock, until)
 
-        translator = Translator.of_runtime(Runtime(timed, runtime.source, runtime.max_source_bytes))
+        translator = Translator.from_runtime(Runtime(timed, runtime.has_source, runtime.max_source_bytes))
         own: list[bytes] | None = None
         with suppress(OutOfTime):
             own = translator.translate(lines[self._group.rank :: self._group.size])
@@ -133,7 +133,7 @@ class LiveDecoder:
         """Ready to decode."""
         limit = self._config.data.max_source_bytes
         if self._compilation is None or not self._compilation.done():
-            return replace(of_models([self._model], self._device), max_source_bytes=limit)
+            return replace(runtime_from_models([self._model], self._device), max_source_bytes=limit)
         from bytenmt.decoding.cpu.engine import NumbaEngine
 
         threads = min(torch.get_num_threads(), n_threads(EngineSpec("numba", "cpu")))

@@ -101,7 +101,7 @@ def test_a_long_line_is_not_cut_in_a_span(place: Path) -> None:
         place / "run", engine="torch", keep="urls", max_source_bytes=10, max_len_a=0.0, max_len_b=4
     )
     line = "go to http://a.b/c/d/e/f now or never"
-    pieces = [piece.text for piece in one.pieces(line.encode())]
+    pieces = [chunk.text for chunk, _ in one.batch([line.encode()]).parts(0)]
     assert b"http://a.b/c/d/e/f" in pieces and max(map(len, pieces)) == len("http://a.b/c/d/e/f")
     best = one.n_best(line)[0]  # the piece that is a URL is copied, so that the limit does not matter
     assert "http://a.b/c/d/e/f" in best.text and best.flags == ()

@@ -30,7 +30,7 @@ from bytenmt.cli import line_filter as module
 from bytenmt.cli.line_filter import Filter, Line, LineQueue, follow
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import Request
-from bytenmt.decoding.loading import of_models
+from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.decoding.translator import Translator
 from bytenmt.distributed import Group
 from bytenmt.errors import DataError
@@ -60,7 +60,7 @@ KINDS = [
 def make(arch: str = "luong", **options: Any) -> Translator:
     """Of a random model."""
     short = {"max_len_a": 0.01, "max_len_b": 9}
-    return Translator.of_runtime(of_models([small_model(arch)], CPU), **{**short, **options})
+    return Translator.from_runtime(runtime_from_models([small_model(arch)], CPU), **{**short, **options})
 
 
 def rubbish(n_lines: int = 200) -> bytes:

@@ -14,8 +14,8 @@ from made_up_engine import make_run
 from bytenmt.cli.main import main
 from bytenmt.cli.output_formats import JsonLines, n_best_list
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.decoding.pieces import Piece
-from bytenmt.decoding.translator import Answer, Translator
+from bytenmt.decoding.line_batch import Chunk, TranslationResult
+from bytenmt.decoding.translator import Translator
 
 LINES = ["one", "", "두 번째"]
 SHORT: dict[str, Any] = {"max_len_a": 0.1, "max_len_b": 9, "device": "cpu"}
@@ -61,7 +61,7 @@ def test_the_command_writes_what_the_translator_finds(tmp_path: Path) -> None:
 
 def test_numbers_go_on_from_buffer_to_buffer() -> None:
     """A sentence has the same number in both forms, from 0 as Moses did; a line counts from 1."""
-    answer = Answer([Hypothesis("é".encode(), -1.5, -0.5)], [Piece(b"x", b"")], [])
+    answer = TranslationResult([Hypothesis("é".encode(), -1.5, -0.5)], [Chunk(b"x", b"")], [])
     assert n_best_list([answer, answer], 7, [0.0, 0.0]).decode().split("\n")[:2] == [
         "7 ||| é ||| -0.500000",
         "8 ||| é ||| -0.500000",
@@ -75,7 +75,7 @@ def test_numbers_go_on_from_buffer_to_buffer() -> None:
 
 def test_a_score_that_is_no_number_is_null() -> None:
     """JSON has none of its own."""
-    answer = Answer([Hypothesis(b"a", -np.inf, -np.inf)], [Piece(b"x", b"")], [])
+    answer = TranslationResult([Hypothesis(b"a", -np.inf, -np.inf)], [Chunk(b"x", b"")], [])
     assert json.loads(JsonLines()([answer], 0, [0.0]))["score"] is None
 
 

@@ -24,10 +24,10 @@ def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = SimpleNamespace(source=True, runs=[SimpleNamespace(facts=facts)])
     monkeypatch.setattr(translation_commands, "loaded_runs", lambda *_, **__: loaded)
 
-    def of_runtime(_: object, settings: Any, group: object = None) -> Translator:
+    def from_runtime(_: object, settings: Any, group: object = None) -> Translator:
         return made_up_translator(max_source_bytes=settings.max_source_bytes or 1000)
 
-    monkeypatch.setattr(Translator, "of_runtime", of_runtime)
+    monkeypatch.setattr(Translator, "from_runtime", from_runtime)
 
 
 def run(*arguments: str | Path) -> Result:
@@ -93,7 +93,7 @@ def test_what_is_broken_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Translator, "answer", fail)
+    monkeypatch.setattr(Translator, "translate_lines", fail)
     assert run(tmp_path / "a.po", tmp_path / "b.po").exit_code == 130
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.po"]
 

@@ -14,7 +14,7 @@ from bytenmt.decoding.constraints.nesting import ANYWHERE, ROOT, Place, places
 from bytenmt.decoding.constraints.rules import LIMIT, UNMET, Rules
 from bytenmt.decoding.constraints.words import ban_automaton
 from bytenmt.decoding.interface import Request
-from bytenmt.decoding.pieces import cut
+from bytenmt.decoding.line_batch import cut_line
 from bytenmt.errors import DataError, SettingError
 from bytenmt.spans.extractor import span_extractor
 from bytenmt.spans.grammar import CLASSES
@@ -191,30 +191,30 @@ def test_flags() -> None:
 
 
 def test_a_span_longer_than_a_piece_is_not_glued_to_the_next_one() -> None:
-    """The blank behind it joins the pieces, as elsewhere; the next piece does not begin with it."""
+    """The blank behind it joins the chunks, as elsewhere; the next piece does not begin with it."""
     url = b"http://a.b/" + b"c" * 30
     line = b"see " + url + b" and more words"
-    pieces = cut(line, 12, [(4, 4 + len(url))])
-    assert [(piece.text, piece.joint) for piece in pieces] == [
+    chunks = cut_line(line, 12, [(4, 4 + len(url))])
+    assert [(chunk.text, chunk.separator) for chunk in chunks] == [
         (b"see", b" "),
         (url, b" "),
         (b"and more", b" "),
         (b"words", b""),
     ]
-    assert cut(line[: 4 + len(url)], 12, [(4, 4 + len(url))])[-1].text == url
+    assert cut_line(line[: 4 + len(url)], 12, [(4, 4 + len(url))])[-1].text == url
 
 
 @given(TEXTS.filter(lambda text: len(text) > 4), st.integers(4, 12))
 def test_no_span_is_cut(line: str, limit: int) -> None:
     data = line.encode()
     spans = [span[:2] for span in span_extractor(ALL).spans(data)]
-    pieces, at = cut(data, limit, spans), 0
-    assert b"".join(piece.text + piece.joint for piece in pieces) == data
-    for piece in pieces:
-        piece.text.decode()
-        end = at + len(piece.text)
-        assert piece.text or piece.joint or end == len(data)
-        assert len(piece.text) <= limit or any(b <= at and e == end for b, e in spans) or end == len(data)
-        at = end + len(piece.joint)
+    chunks, at = cut_line(data, limit, spans), 0
+    assert b"".join(chunk.text + chunk.separator for chunk in chunks) == data
+    for chunk in chunks:
+        chunk.text.decode()
+        end = at + len(chunk.text)
+        assert chunk.text or chunk.separator or end == len(data)
+        assert len(chunk.text) <= limit or any(b <= at and e == end for b, e in spans) or end == len(data)
+        at = end + len(chunk.separator)
         for edge in (end, at):
             assert not any(begin < edge < behind for begin, behind in spans)

@@ -128,7 +128,7 @@ def test_numpy_answers_until_the_kernels_are_there(kernels: list[bool], tmp_path
     run, told = make_run(tmp_path / "run"), Told()
     lines = [b"one", b"and another", "셋".encode()]
     runtime = loading.load_runs([run], EngineSpec(device="cpu"), told, at_once=True)
-    translator = Translator.of_runtime(runtime, max_len_a=0.0, max_len_b=12)
+    translator = Translator.from_runtime(runtime, max_len_a=0.0, max_len_b=12)
     found = translator.translate(lines)
     (engine,) = translator._engines.values()
     assert isinstance(engine, Meanwhile) and works_by(engine._engine) is run_in_numpy()
@@ -252,7 +252,7 @@ def test_where_nothing_is_kept_the_engine_is_compiled_in_place(
 ) -> None:
     """The child has ended and the disk has nothing: NumPy does not go on to the end of a long job."""
     runtime = loading.load_runs([make_run(tmp_path / "run")], EngineSpec(device="cpu"), at_once=True)
-    engine = runtime.maker(Options())(2)
+    engine = runtime.engine_maker(Options())(2)
     request = Request(b"one", 5)
     found = dict(decode(engine, [request]))
     assert isinstance(engine, Meanwhile) and works_by(engine._engine) is run_in_numpy()
@@ -315,7 +315,7 @@ def test_many_sentences_wait_for_the_kernels(
     monkeypatch.setattr(compilation, "sleep", sleep)
     monkeypatch.setattr(compilation, "REPEAT_SECONDS", 0.01)
     runtime = loading.load_runs([make_run(tmp_path / "run")], EngineSpec(device="cpu"), told, at_once=True)
-    translator = Translator.of_runtime(runtime, max_len_a=0.0, max_len_b=3)
+    translator = Translator.from_runtime(runtime, max_len_a=0.0, max_len_b=3)
     translator.translate([f"line {number}" for number in range(n_lines)])
     engines = [works_by(engine._engine) for engine in translator._engines.values()]  # type: ignore[attr-defined]
     if n_lines > FEW_SENTENCES:

@@ -57,9 +57,9 @@ def test_defaults_are_those_of_the_classes() -> None:
 @pytest.mark.parametrize("name", ["length_penalty", "n_best", "temperature"])
 def test_messages_use_the_names_of_the_caller(name: str) -> None:
     with pytest.raises(SettingError, match=name):
-        Settings.of({name: 2})
+        Settings.from_dict({name: 2})
     with pytest.raises(SettingError, match=TABLE[name].option):
-        Settings.of({name: 2}, lambda one: TABLE[one].option)
+        Settings.from_dict({name: 2}, lambda one: TABLE[one].option)
 
 
 ADDED = '    coverage: int = setting(7, Bounds(0, 9), "Of a test.", "--coverage-of-test")\n'
@@ -77,11 +77,11 @@ from bytenmt.cli.decoding_args import settings
 from bytenmt.cli.workbench.serve_command import serve
 found = {one.name: one for one in serve.params}["coverage"]
 assert found.envvar == "BYTENMT_SERVE_COVERAGE_OF_TEST"
-assert settings({"coverage": 3}).search.coverage == 3 and Settings.of({}).search.coverage == 7
-assert Settings.of({"coverage": 3}).search.coverage == 3
+assert settings({"coverage": 3}).search.coverage == 3 and Settings.from_dict({}).search.coverage == 7
+assert Settings.from_dict({"coverage": 3}).search.coverage == 3
 for wrong in (10, -1, "x", 1.5):
     try:
-        Settings.of({"coverage": wrong})
+        Settings.from_dict({"coverage": wrong})
     except SettingError as error:
         assert "coverage" in str(error)
     else:

@@ -24,10 +24,10 @@ from rotation import rotated
 import bytenmt
 from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.decoding.constraints.glossary import Glossary, Term
-from bytenmt.decoding.interface import Options, Request
-from bytenmt.decoding.loading import of_models
-from bytenmt.decoding.pieces import cut
-from bytenmt.decoding.translator import Translation, Translator
+from bytenmt.decoding.interface import Hypothesis, Options, Request
+from bytenmt.decoding.line_batch import cut_line
+from bytenmt.decoding.loading import runtime_from_models
+from bytenmt.decoding.translator import Translator
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError, DataError, SettingError
 
@@ -37,8 +37,8 @@ SHORT: dict[str, Any] = {"max_len_a": 0.01, "max_len_b": 9}
 
 def make(arch: str = "luong", **options: Any) -> Translator:
     """Of a random model."""
-    runtime = of_models([small_model(arch)], CPU, options.pop("source", True))
-    return Translator.of_runtime(runtime, **{**SHORT, **options})
+    runtime = runtime_from_models([small_model(arch)], CPU, options.pop("source", True))
+    return Translator.from_runtime(runtime, **{**SHORT, **options})
 
 
 # Lists of lines.
@@ -65,9 +65,12 @@ def test_order_is_kept_and_mates_change_nothing(arch: str, beam: int) -> None:
 def test_sentences_side_by_side_are_under_the_budget(lengths: list[int], max_tokens: int, beam: int) -> None:
     """Each request once, longest first; more than the budget only alone; half the budget is used where
     there are enough."""
-    requests = [Request(b"x" * length, 9) for length in lengths]
+    requests = [Request(b"x" * length, 9, number=index) for index, length in enumerate(lengths)]
     translator = made_up(beam=beam, max_tokens=max_tokens)
-    classes = list(translator._classes(requests))
+    classes = [
+        (capacity, [request.number for request in some])
+        for capacity, some in translator._by_capacity(requests)
+    ]
     order = [index for _, indices in classes for index in indices]
     assert sorted(order) == list(range(len(lengths)))
     assert all(lengths[a] >= lengths[b] for a, b in pairwise(order))
@@ -80,23 +83,23 @@ def test_sentences_side_by_side_are_under_the_budget(lengths: list[int], max_tok
 
 
 @given(st.text(st.sampled_from("a 한é\U0001f600"), max_size=200), st.integers(4, 30))
-def test_pieces_make_the_line(text: str, limit: int) -> None:
-    """Nothing lost, no piece over the limit, no character cut, at a space where one is in reach."""
+def test_chunks_make_the_line(text: str, limit: int) -> None:
+    """Nothing lost, no chunk over the limit, no character cut, at a space where one is in reach."""
     line = text.encode()
-    pieces = cut(line, limit)
-    assert b"".join(piece.text + piece.joint for piece in pieces) == line
-    for piece in pieces:
-        assert len(piece.text) <= limit
-        piece.text.decode("utf-8")
+    chunks = cut_line(line, limit)
+    assert b"".join(chunk.text + chunk.separator for chunk in chunks) == line
+    for chunk in chunks:
+        assert len(chunk.text) <= limit
+        chunk.text.decode("utf-8")
     start = 0
-    for piece in pieces[:-1]:
+    for chunk in chunks[:-1]:
         reach = line[start + 1 : start + limit + 1]
-        assert piece.joint == (b" " if b" " in reach else b"")
-        if not piece.joint:
-            assert len(piece.text) > limit - 4
-        start += len(piece.text + piece.joint)
-    assert pieces[-1].joint == b""
-    assert len(pieces) > 1 or len(line) <= limit
+        assert chunk.separator == (b" " if b" " in reach else b"")
+        if not chunk.separator:
+            assert len(chunk.text) > limit - 4
+        start += len(chunk.text + chunk.separator)
+    assert chunks[-1].separator == b""
+    assert len(chunks) > 1 or len(line) <= limit
 
 
 def test_a_long_line_is_the_join_of_its_pieces() -> None:
@@ -208,15 +211,15 @@ def test_equal_lines_are_translated_once() -> None:
 def test_draws_follow_the_number_of_the_line() -> None:
     """In sampling equal lines are drawn each for itself, and however they come, the same is drawn."""
     lines = [b"same"] * 4 + [b"other"]
-    whole = [answer.hypotheses[0].text for answer in made_up(sample=True).answer(lines)]
+    whole = [result.best.text for result in made_up(sample=True).translate_lines(lines)]
     assert whole == [b"SAME0", b"SAME1", b"SAME2", b"SAME3", b"OTHER4"]
     translator = make(sample=True, seed=3)
-    whole = [answer.hypotheses[0] for answer in translator.answer(lines)]
+    whole = [result.best for result in translator.translate_lines(lines)]
     assert len({hypothesis.text for hypothesis in whole[:4]}) == 4
-    halves = translator.answer(lines[:2]) + translator.answer(lines[2:], first=2)
-    assert [answer.hypotheses[0].text for answer in halves] == [hypothesis.text for hypothesis in whole]
-    pieces = made_up(sample=True, max_source_bytes=4).answer([b"same same"])[0].found
-    assert pieces[0][0].text != pieces[1][0].text
+    halves = translator.translate_lines(lines[:2]) + translator.translate_lines(lines[2:], first=2)
+    assert [result.best.text for result in halves] == [hypothesis.text for hypothesis in whole]
+    chunks = made_up(sample=True, max_source_bytes=4).translate_lines([b"same same"])[0].chunk_hypotheses
+    assert chunks[0][0].text != chunks[1][0].text
 
 
 def test_the_prefix_begins_the_first_piece_alone() -> None:
@@ -274,7 +277,7 @@ def test_one_line_is_one_line() -> None:
     assert translator.translate("두 줄".encode()) == "두 줄0".encode()
     assert [one.text for one in translator.n_best("x")] == ["X0", "X1"]
     assert [one.text for one in translator.n_best(b"x")] == [b"X0", b"X1"]
-    assert translator.n_best(["x", "y"])[1][1] == Translation("Y1", -2.0, -2.0 / 3)
+    assert translator.n_best(["x", "y"])[1][1] == Hypothesis("Y1", -2.0, -2.0 / 3)
     for wrong in ("a\nb", b"\xff"):
         with pytest.raises(DataError, match="the line"):
             translator.translate(wrong)
@@ -304,7 +307,7 @@ def test_a_line_comes_in_whole_characters() -> None:
         translator = make(arch)
         assert "".join(translator.stream("one two")) == translator.translate(["one two"])[0] != ""
     sampled = make(sample=True, seed=4)
-    assert b"".join(sampled.stream_bytes(b"x", 3)) == sampled.answer([b"x"], 3)[0].hypotheses[0].text
+    assert b"".join(sampled.stream_bytes(b"x", 3)) == sampled.translate_lines([b"x"], 3)[0].best.text
     with pytest.raises(ValueError, match="only beam 1"):
         next(made_up(beam=2).stream(line))
 
@@ -324,7 +327,9 @@ def test_runs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         Options(beam=2, n_best=2),
     )
     models = [small_model("luong").float(), small_model("bytenet", 1).float()]
-    expected = Translator.of_runtime(of_models(models, CPU), beam=2, n_best=2, prefix="é", **SHORT)
+    expected = Translator.from_runtime(
+        runtime_from_models(models, CPU), beam=2, n_best=2, prefix="é", **SHORT
+    )
     assert both.n_best(["one", "two"]) == expected.n_best(["one", "two"])
 
 
@@ -335,7 +340,7 @@ def test_runs_that_cannot_be_joined(tmp_path: Path) -> None:
         Translator.load(one, other)
     with pytest.raises(BytenmtError, match="other was trained without a source and .*one with: they cannot"):
         Translator.load(other, one)
-    assert not Translator.load(other).source
+    assert not Translator.load(other).has_source
 
 
 def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,7 +404,7 @@ def test_misuse_is_told(tmp_path: Path) -> None:
             Translator.load("none", **options)
         assert isinstance(refusal.value, ConfigError) and isinstance(refusal.value, ValueError)
     with pytest.raises(ValueError, match="training mode"):
-        of_models([small_model("luong").train()], CPU)
+        runtime_from_models([small_model("luong").train()], CPU)
     with pytest.raises(SettingError, match="no run"):
         Translator.load()
     with pytest.raises(SettingError, match="one by one"):
@@ -414,13 +419,13 @@ def shared(group: Group, arch: str) -> dict[str, Any]:
     draw = random.Random(7)
     lines = [bytes(draw.choices(b"abcdef gh", k=draw.randrange(40))) for _ in range(30)]
     admitted: list[list[Request]] = []
-    made_up(admitted, group=group, max_tokens=200).answer(lines)
+    made_up(admitted, group=group, max_tokens=200).translate_lines(lines)
     translator = make(arch, beam=2, n_best=2, max_tokens=200, group=group)
     sampling = make(arch, sample=True, max_tokens=200, group=group)
     return {
         "asked": [request for batch in admitted for request in batch],
-        "found": [[h.text for h in answer.hypotheses] for answer in translator.answer(lines)],
-        "drawn": [answer.hypotheses[0].text for answer in sampling.answer(lines)],
+        "found": [[h.text for h in result.hypotheses] for result in translator.translate_lines(lines)],
+        "drawn": [result.best.text for result in sampling.translate_lines(lines)],
     }
 
 

@@ -7,11 +7,12 @@ import tracemalloc
 
 import pytest
 
+from bytenmt.decoding.interface import Hypothesis
 from bytenmt.documents.document import ALONE, CLOSE, OPEN, Part, Parts, joined_text
 from bytenmt.documents.formats import ReadOptions, read
 from bytenmt.documents.inline_tags import parse_string
 from bytenmt.documents.segments import Segment, split_unit
-from bytenmt.documents.translation import SegmentResult, translate
+from bytenmt.documents.translation import translate
 
 
 def cut(text: str, limit: int = 1000) -> list[str]:
@@ -136,9 +137,9 @@ def test_escaped_tags_beside_inline_tags_are_kept(name: str) -> None:
         f"<seg>{inside}</seg></tuv></tu></body></tmx>",
     }[name]
 
-    def ask(segments: list[Segment]) -> list[SegmentResult]:
+    def ask(segments: list[Segment]) -> list[Hypothesis]:
         """Upper case, tags as they are."""
-        return [SegmentResult(_upper(one.text.decode()).encode(), -0.1) for one in segments]
+        return [Hypothesis(_upper(one.text.decode()).encode(), -0.1, -0.1) for one in segments]
 
     pair = ("en", "de") if name == "tmx" else None
     document = read(before.encode(), name, None, ReadOptions(pair))

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 from made_up_engine import made_up_translator
 
-from bytenmt.decoding.interface import Request
+from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.documents.document import Part, joined_text
 from bytenmt.documents.formats import ReadOptions, read
 from bytenmt.documents.inline_tags import parse_string
 from bytenmt.documents.segments import Segment, split_unit
 from bytenmt.documents.translation import (
     BATCH,
-    SegmentResult,
     segment_translator,
     segments_to_translate,
     translate,
@@ -306,8 +305,8 @@ def test_what_nothing_was_found_for_stays() -> None:
 def test_confidence_is_bits_per_byte_of_the_worst_segment() -> None:
     def ask(segments):  # type: ignore[no-untyped-def]
         return [
-            SegmentResult(
-                upper_cased(one), -math.log(2) * len(one.text) * (0.6 if b"wo" in one.text else 0.4)
+            Hypothesis(
+                upper_cased(one), -math.log(2) * len(one.text) * (0.6 if b"wo" in one.text else 0.4), 0.0
             )
             for one in segments
         ]
@@ -354,8 +353,10 @@ def test_one_doubtful_form_makes_an_entry_fuzzy() -> None:
     for doubtful in (b"%d file", b"%d files"):
         core = doubtful.removeprefix(b"%d ")
 
-        def ask(segments: Sequence[Segment], core: bytes = core) -> list[SegmentResult]:
-            return [SegmentResult(upper_cased(one), -1000.0 if one.text == core else 0.0) for one in segments]
+        def ask(segments: Sequence[Segment], core: bytes = core) -> list[Hypothesis]:
+            return [
+                Hypothesis(upper_cased(one), -1000.0 if one.text == core else 0.0, 0.0) for one in segments
+            ]
 
         text = translate(SAMPLES["po"].document(), ask, limit=1000)[0].decode()
         assert '#, fuzzy, c-format\nmsgid "%d file"' in text

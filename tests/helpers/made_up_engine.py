@@ -77,7 +77,7 @@ def made_up_translator(
     admitted: list[list[Request]] | None = None, group: Group | None = None, **named: Any
 ) -> Translator:
     """A Translator of this engine; named: its settings."""
-    settings = Settings.of(named)
+    settings = Settings.from_dict(named)
     notes = [] if admitted is None else admitted
     return Translator(
         lambda capacity: MadeUpEngine(capacity, settings.search, notes), settings=settings, group=group

@@ -78,7 +78,7 @@ class Gate:
         return Worker(self.translator)
 
     def translator(self, kind: EngineKey) -> Translator:
-        settings = Settings.of({"beam": kind.n_best, "n_best": kind.n_best, "keep": kind.keep or ()})
+        settings = Settings.from_dict({"beam": kind.n_best, "n_best": kind.n_best, "keep": kind.keep or ()})
 
         def make(capacity: int) -> Engine:
             engine = MadeUpEngine(capacity, settings.search, self.admitted)

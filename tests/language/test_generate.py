@@ -12,7 +12,7 @@ from made_up import FakeDecoder, few_bytes, is_control, missing, random_distribu
 from made_up_engine import make_run
 
 from bytenmt.decoding.interface import EngineSpec, Options, Request
-from bytenmt.decoding.loading import Runtime, load_runs, of_models
+from bytenmt.decoding.loading import Runtime, load_runs, runtime_from_models
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.language.generate import generate
@@ -121,7 +121,7 @@ def test_it_comes_as_it_is_drawn() -> None:
 def test_misuse() -> None:
     """A run with a source, a prompt that is no text."""
     with pytest.raises(ValueError, match="expected language models"):
-        list(generate(of_models([], CPU, source=True)))
+        list(generate(runtime_from_models([], CPU, source=True)))
     with pytest.raises(ValueError, match="not valid UTF-8"):
         list(generate(fake(few_bytes(0, b"a")), b"\xff"))
 

@@ -13,7 +13,7 @@ import pytest
 from bytenmt.errors import BytenmtError
 from bytenmt.scale.blocks import blocks_of, files_of, format_of
 from bytenmt.scale.formats import FORMATS
-from bytenmt.scale.translate import RowResult, Unreadable
+from bytenmt.scale.translate import RowError
 
 # What is in a file, and its rows' texts; a str is why there is none.
 FILES: dict[str, tuple[bytes, list[bytes | str]]] = {
@@ -53,7 +53,7 @@ def cut(path: Path, name: str, block_bytes: int) -> tuple[list[Any], list[bytes]
         data = form.read(Path(block.path), block.begin, block.end, block.base)
         here = form.texts(data, "text", "replace")
         assert len(here) == block.rows
-        found = [RowResult(f'"{at}",\n', None) for at in range(block.first, block.first + block.rows)]
+        found = [f'"{at}",\n' for at in range(block.first, block.first + block.rows)]
         parts.append(form.write(data, "text", "to", found))
         texts += here
     return texts, parts
@@ -69,7 +69,7 @@ def test_rows_are_the_same_however_they_are_cut(name: str, block_bytes: int, tmp
     assert len(texts) == len(expected)
     for text, wanted in zip(texts, expected, strict=True):
         if isinstance(wanted, str):
-            assert isinstance(text, Unreadable) and wanted in text.why
+            assert isinstance(text, RowError) and wanted in text.message
         else:
             assert text == wanted
     assert (len(parts) == 1) == (block_bytes == 10_000)
@@ -108,13 +108,13 @@ def test_columns_of_a_table_stay_as_they_are(tmp_path: Path) -> None:
 
 def test_a_null_is_no_empty_text() -> None:
     data = b"text\na\nb\n"
-    written = FORMATS["csv"].write(data, "text", "to", [RowResult("", None), RowResult(None, "why, so")])
+    written = FORMATS["csv"].write(data, "text", "to", ["", RowError("why, so")])
     assert written == b'text,to,to_error\na,"",\nb,,"why, so"\n'
 
 
 def test_invalid_bytes_may_be_a_failure(tmp_path: Path) -> None:
     data = b'{"text": "a\xff"}\n'
-    assert FORMATS["jsonl"].texts(data, "text", "strict") == [Unreadable("not UTF-8: byte 11 is 0xFF")]
+    assert FORMATS["jsonl"].texts(data, "text", "strict") == [RowError("not UTF-8: byte 11 is 0xFF")]
 
 
 def test_columns_must_be_there(tmp_path: Path) -> None:
@@ -170,13 +170,10 @@ def test_parquet_keeps_its_types(tmp_path: Path) -> None:
     for block in blocks:
         data = form.read(path, block.begin, block.end, block.base)
         here = form.texts(data, "text", "replace")
-        found = [
-            RowResult(None, "why") if isinstance(text, Unreadable) else RowResult(text.decode())
-            for text in here
-        ]
+        found = [RowError("why") if isinstance(text, RowError) else text.decode() for text in here]
         parts.append(pq.read_table(pa.BufferReader(form.write(data, "text", "to", found))))
         read_texts += here
-    assert [None if isinstance(text, Unreadable) else text.decode() for text in read_texts] == texts
+    assert [None if isinstance(text, RowError) else text.decode() for text in read_texts] == texts
     whole = pa.concat_tables(parts)
     assert whole.select(["id", "text", "z"]).cast(table.schema).equals(table)
     assert whole["to"].to_pylist() == texts

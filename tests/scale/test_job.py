@@ -23,6 +23,7 @@ from bytenmt.scale.blocks import Block, blocks_of
 from bytenmt.scale.formats import FORMATS
 from bytenmt.scale.job import BlockSteps, run_in_process
 from bytenmt.scale.manifest import FINISHED, FOLDER, FinishedBlock, count_try, open_manifest
+from bytenmt.scale.translate import RowError
 
 ROWS = [f"row {number}" for number in range(40)]
 
@@ -151,14 +152,14 @@ def test_a_changed_input_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_row_that_fails_is_a_null_with_the_reason() -> None:
-    """RowResult among many, which have their translations; of several lines each is translated."""
+    """A RowError among many, which have their translations; of several lines each is translated."""
     texts = [b"a", b"bad", b"", b"c\xff", b"one\r\n\ntwo\n"] + [b"x%d" % number for number in range(50)]
     found = Translate("run").rows(texts)
-    assert found[1] == (None, "MemoryError: too much")
-    assert [one.text for one in found[:5]] == ["A0", None, "", "C\ufffd0", "ONE0\r\n\nTWO0\n"]
-    assert [one.text for one in found[5:]] == [f"X{number}0" for number in range(50)]
+    assert found[1] == RowError("MemoryError: too much")
+    assert [*found[:1], *found[2:5]] == ["A0", "", "C\ufffd0", "ONE0\r\n\nTWO0\n"]
+    assert found[5:] == [f"X{number}0" for number in range(50)]
     strict = Translate("run", errors="strict").rows(texts)
-    assert strict[3] == (None, "not UTF-8: byte 1 is 0xFF")
+    assert strict[3] == RowError("not UTF-8: byte 1 is 0xFF")
     assert [one for place, one in enumerate(strict) if place != 3] == [*found[:3], *found[4:]]
 
 
@@ -166,9 +167,9 @@ def test_batches_go_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of text: a long row is translated alone, and nothing stands elsewhere for it."""
     asked: list[list[bytes]] = []
     translator = made_up_translator()
-    real = translator.answer
+    real = translator.translate_lines
 
-    def answer(lines: Any, first: int) -> Any:
+    def translate_lines(lines: Any, first: int) -> Any:
         assert first == sum(map(len, asked))
         asked.append(lines)
         return real(lines, first)
@@ -178,7 +179,7 @@ def test_batches_go_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bytenmt.scale.translate.BATCH_BYTES", 10)
     found = Translate("run").rows([b"abcd", b"ab\nc", b"a", b"x" * 30, b"b"])
     assert asked == [[b"abcd", b"ab", b"c", b"a"], [b"x" * 30], [b"b"]]
-    assert [one.text for one in found] == ["ABCD0", "AB0\nC0", "A0", "X" * 30 + "0", "B0"]
+    assert found == ["ABCD0", "AB0\nC0", "A0", "X" * 30 + "0", "B0"]
 
 
 def test_rows_that_kill_their_process_are_given_up(tmp_path: Path) -> None:

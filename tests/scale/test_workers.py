@@ -93,7 +93,7 @@ def test_a_process_that_dies_is_one_line(pool: Workers, monkeypatch: pytest.Monk
     def die(*_: object) -> None:
         raise BrokenExecutor
 
-    monkeypatch.setattr(module, "_answer", die)
+    monkeypatch.setattr(module, "_translate", die)
     with pytest.raises(BytenmtError, match="one of the --workers has died"):
         Filter(made_up_translator(), io.BytesIO(), workers=pool).stream(io.BytesIO(b"x\n"))
 

@@ -21,12 +21,12 @@ import pytest
 from made_up_service import HELD_UP, client, made_up_server
 from starlette.testclient import TestClient
 
+from bytenmt.decoding.interface import Hypothesis
 from bytenmt.serve import document_pool
 from bytenmt.serve.document_pool import SMALL_BYTES, DocumentFailure, DocumentPool, Slots
 from bytenmt.serve.document_worker import (
     DocumentSource,
     DocumentTask,
-    LineTranslation,
     lines_to_translate,
     read_document,
     run_task,
@@ -72,7 +72,8 @@ def test_a_document_is_read_and_written(pool: DocumentPool) -> None:
     lines = asyncio.run(pool.read(pages))
     assert lines == [["One <b>two</b>."], ["three", "four"], []]
     alternatives = [
-        [[LineTranslation(f"{letter} {line}", -0.1) for line in some] for letter in "xy"] for some in lines
+        [[Hypothesis(f"{letter} {line}".encode(), -0.1, -0.1) for line in some] for letter in "xy"]
+        for some in lines
     ]
     files = asyncio.run(pool.write(pages, alternatives))
     assert files[0] == [b"<p>x One <b>two</b>.</p>", b"<p>y One <b>two</b>.</p>"]
@@ -93,7 +94,7 @@ def test_a_document_is_read_and_written(pool: DocumentPool) -> None:
 def test_a_page_with_its_own_lines_is_as_it_was(text: str, lines: list[str]) -> None:
     document = read_document(page(text))
     assert [segment.text.decode() for segment in lines_to_translate(document)] == lines
-    translations = [LineTranslation(line, 0.0) for line in lines]
+    translations = [Hypothesis(line.encode(), 0.0, 0.0) for line in lines]
     assert write_document(document, translations).decode() == text
 
 
@@ -269,7 +270,7 @@ def test_a_child_imports_neither_numba_nor_pytorch() -> None:
     program = (
         "import sys; from bytenmt.serve.document_worker import *; "
         "page = DocumentSource(b'<p>a <b>b</b> {c}</p>', 'html', 'page'); "
-        "run_task(DocumentTask([page], 1, [[[LineTranslation('a <b>b</b> {c}', 0.0)]]])); "
+        "run_task(DocumentTask([page], 1, [[[Hypothesis(b'a <b>b</b> {c}', 0.0, 0.0)]]])); "
         "sys.exit(bool({'numba', 'torch'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from made_up_service import SECONDS, Gate
 
-from bytenmt.decoding.translator import Answer
+from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.serve.worker import MAX_SLOTS, SHORT_LINE_BYTES, Job, Worker
 
 
@@ -17,7 +17,7 @@ def job(*lines: str, n_best: int = 1, **more: Any) -> tuple[Job, SimpleQueue[Any
     return Job([line.encode() for line in lines], outcomes.put, n_best, **more), outcomes
 
 
-def texts(outcome: list[Answer] | Exception) -> list[list[str]]:
+def texts(outcome: list[TranslationResult] | Exception) -> list[list[str]]:
     assert isinstance(outcome, list)
     return [[hypothesis.text.decode() for hypothesis in answer.hypotheses] for answer in outcome]
 

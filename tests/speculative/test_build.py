@@ -219,7 +219,7 @@ def test_a_run_without_a_table_is_as_ever(place: Path) -> None:
         (drafting, Options(beam=2), False, 0),
     )
     for loaded, options, speculates, most in made:
-        engine: Any = loaded.maker(options)(1)
+        engine: Any = loaded.engine_maker(options)(1)
         assert (engine._batch._has_drafts, engine._batch.drafts.most) == (speculates, most)
     accepted(f"translate -m bare -i in {SHORT}")
     assert "draft" not in accepted("info bare").partition("[train]")[0]
@@ -280,5 +280,5 @@ def test_pieces_of_a_line_add_their_passes() -> None:
     translator = Translator(
         lambda capacity: Passes(capacity, Options(), []), settings=Settings(max_source_bytes=4)
     )
-    (answer,) = translator.answer([b"one two six"])
-    assert len(answer.pieces) == 3 and answer.hypotheses[0].passes == 6
+    (result,) = translator.translate_lines([b"one two six"])
+    assert len(result.chunks) == 3 and result.best.passes == 6

@@ -437,7 +437,7 @@ def test_many_hypotheses_are_counted(made: dict[str, Path], monkeypatch: pytest.
     runtime = load_runs([made["bytenet"]], EngineSpec("auto", "cpu"))
     monkeypatch.setattr(needs, "machine_bytes", lambda: 100_000)
     with pytest.raises(BytenmtError, match="decoding 4,096 hypotheses side by side needs 4 MB of memory"):
-        runtime.maker(Options(beam=4))(1024)
+        runtime.engine_maker(Options(beam=4))(1024)
 
 
 def test_the_machine_has_some() -> None:

@@ -9,7 +9,7 @@ import torch
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, config_toml, load_config
-from bytenmt.decoding.loading import of_models
+from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import CheckpointError
 from bytenmt.storage.average import average
@@ -91,7 +91,9 @@ def test_it_translates_as_a_model_of_these_weights(tmp_path: Path) -> None:
             parameter.copy_(torch.stack([part[name] for part in parts]).mean(dim=0))
     lines = [b"one", "두 번째".encode(), b""]
     loaded = load_run(tmp_path / "mean.safetensors", CPU).model
-    translators = [Translator.of_runtime(of_models([m], CPU), max_len_b=9) for m in (loaded, model)]
+    translators = [
+        Translator.from_runtime(runtime_from_models([m], CPU), max_len_b=9) for m in (loaded, model)
+    ]
     answers = [translator.translate(lines) for translator in translators]
     assert answers[0] == answers[1] and answers[0][0]
     assert load_run(file(run, 30), CPU).facts.update == 30

@@ -15,7 +15,7 @@ from small_runs import CPU, weights
 from bytenmt.config.facts import TextFact
 from bytenmt.config.schema import Config, config_tree, parse_config
 from bytenmt.data.corpus import PairFiles
-from bytenmt.decoding.loading import of_models
+from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.speculative.table import identity
@@ -52,7 +52,9 @@ def texts(folder: Path, source: bool) -> dict[str, Any]:
 def test_it_translates(older: Path) -> None:
     loaded = load_run(older / "luong", CPU)
     assert (loaded.facts.update, loaded.facts.pairs, loaded.facts.target_bytes) == (4, 6, 66)
-    translated = Translator.of_runtime(of_models([loaded.model], CPU)).translate([b"one red", b"two blue"])
+    translated = Translator.from_runtime(runtime_from_models([loaded.model], CPU)).translate(
+        [b"one red", b"two blue"]
+    )
     assert len(translated) == 2
 
 

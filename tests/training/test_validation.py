@@ -20,7 +20,7 @@ from bytenmt.data.corpus import PairFiles
 from bytenmt.decoding.cpu import compilation
 from bytenmt.decoding.cpu.compilation import compile_all
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.loading import of_models
+from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.translator import Translator
 from bytenmt.jit import KernelNotCached
@@ -75,7 +75,7 @@ def test_the_live_weights_are_decoded(arch: str) -> None:
     decoder = a_decoder(arch)
     texts = []
     for _ in range(2):
-        expected = Translator.of_runtime(of_models([decoder._model], CPU)).translate(LINES)
+        expected = Translator.from_runtime(runtime_from_models([decoder._model], CPU)).translate(LINES)
         found, seconds = decoder.translate(LINES, math.inf)
         assert found == [text.decode() for text in expected] and seconds > 0
         texts.append(found)
@@ -83,7 +83,10 @@ def test_the_live_weights_are_decoded(arch: str) -> None:
             for parameter in decoder._model.parameters():
                 parameter.mul_(-1)
     assert texts[0] != texts[1]
-    assert decoder._runtime().maker(Translator.of_runtime(decoder._runtime()).options).func is NumbaEngine
+    assert (
+        decoder._runtime().engine_maker(Translator.from_runtime(decoder._runtime()).options).func
+        is NumbaEngine
+    )
 
 
 def test_as_many_lines_as_there_are_seconds_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,11 +142,11 @@ def test_without_kernels_pytorch_decodes(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(compilation, "_children", {})
     monkeypatch.setattr(compilation.subprocess, "Popen", Child)
     decoder = a_decoder()
-    options = Translator.of_runtime(decoder._runtime()).options
+    options = Translator.from_runtime(decoder._runtime()).options
     assert decoder.translate(LINES, 1e9)[0] == expected and not waited
-    assert decoder._runtime().maker(options).func is TorchEngine
+    assert decoder._runtime().engine_maker(options).func is TorchEngine
     assert decoder.translate(LINES, math.inf)[0] == expected and waited
-    assert decoder._runtime().maker(options).func is NumbaEngine
+    assert decoder._runtime().engine_maker(options).func is NumbaEngine
     decoder.stop()
 
 

@@ -79,7 +79,7 @@ def measure(run: Path, options: argparse.Namespace, source: bool) -> dict[str, f
     runtime = load_runs([run], EngineSpec(device="cpu", precision="fp32", threads=options.threads))
     corpus = ParallelCorpus.open(source_text(options, "test", source), DATA / f"test.{tgt}")
     lines = [corpus.src.line(i) if corpus.src else b"" for i in range(len(corpus))]
-    translator = Translator.of_runtime(runtime)
+    translator = Translator.from_runtime(runtime)
     translator.translate(lines[:8])
     started = time.perf_counter()
     hypotheses = translator.translate(lines)

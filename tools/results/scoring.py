@@ -89,7 +89,7 @@ def _measured(recipe: Recipe, runs: list[Path], source: Path, reference: Path, f
     runtime = load_runs(files, EngineSpec("auto", AUTO, AUTO, 1, AUTO))
     sources = list(TextFile.open(source))
     references = [line.decode() for line in TextFile.open(reference)]
-    found = measure(runtime, sources, references, Settings.of({"beam": recipe.beam}), recipe.tokenize)
+    found = measure(runtime, sources, references, Settings.from_dict({"beam": recipe.beam}), recipe.tokenize)
     return {
         "chrf_by_noise": {f"{share:g}": chrf for share, chrf in found.noise},
         "text_bytes_per_second_by_batch": {

@@ -94,7 +94,7 @@ def check_beams(
         matches: list[float] = []
         for beam in sorted({1, *beams}):
             engine = (
-                runtime.maker(Options(beam=beam))(CAPACITY)
+                runtime.engine_maker(Options(beam=beam))(CAPACITY)
                 if runtime
                 else numba_engine(contents, precision, beam, threads)
             )

@@ -73,14 +73,14 @@ class Verdict(NamedTuple):
 
 def requests_of(lines: Sequence[bytes], runtime: Runtime) -> list[Request]:
     """Return the requests of `translate` for these lines; for runs without a source their only text."""
-    if not runtime.source:
+    if not runtime.has_source:
         return [Request(None, 300)]
     return [Request(line[: runtime.max_source_bytes], 3 * len(line) + 100) for line in lines]
 
 
 def decoded(runtime: Runtime, beam: int, asked: Sequence[Request]) -> list[Hypothesis]:
     """The best hypothesis of each request."""
-    engine: Engine = runtime.maker(Options(beam=beam))(CAPACITY)
+    engine: Engine = runtime.engine_maker(Options(beam=beam))(CAPACITY)
     found = dict(decode(engine, asked))
     return [found[index][0] for index in range(len(asked))]
 
@@ -149,7 +149,7 @@ def logit_difference(
 ) -> Difference:
     """Along these texts, to which the engine is forced."""
     exact = copy.deepcopy(model).double()
-    engine = runtime.maker(Options())(1)
+    engine = runtime.engine_maker(Options())(1)
     assert type(engine) is NumbaEngine
     found = []
     for request, expected in zip(asked, texts, strict=True):
@@ -228,7 +228,7 @@ def check(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
             if precision == "fp32" and beam == 1 and engine == "numba":
                 difference = logit_difference(own, model, asked, expected)
                 yield logits_record(case, difference), difference.scaled <= NEAR
-            if precision != "fp32" and options.ref and reference.source:
+            if precision != "fp32" and options.ref and reference.has_source:
                 yield chrf_record(case, expected, got, options.ref[: len(asked)]), True
 
 

@@ -355,7 +355,7 @@ class Fuzzer:
         beam = chance.choice([1, 1, 3])
         runtime = load_runs([path], EngineSpec(engine, "cpu", precision, threads=1))
         sample: dict[str, Any] = {"sample": True} if chance.random() < 0.2 else {}
-        translator = Translator.of_runtime(runtime, beam=beam, max_len_a=1.0, max_len_b=6, **sample)
+        translator = Translator.from_runtime(runtime, beam=beam, max_len_a=1.0, max_len_b=6, **sample)
         translator.n_best(LINES)
         problem = fits(runtime.runs[0].file)
         return ("misfit", problem) if problem else ("output", "")

@@ -6,10 +6,11 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from bytenmt.decoding.interface import Hypothesis
 from bytenmt.documents.document import Document
 from bytenmt.documents.formats import FORMATS, ReadOptions, read
 from bytenmt.documents.segments import Segment
-from bytenmt.documents.translation import SegmentResult, TranslateSegments, translate
+from bytenmt.documents.translation import TranslateSegments, translate
 from bytenmt.errors import DataError
 from tools.verify.fuzz_tensors import bytes_changed
 from tools.verify.growth import PIECES
@@ -92,9 +93,9 @@ def _translator(chance: random.Random) -> TranslateSegments:
     ]
     way = chance.choice(ways)
 
-    def ask(segments: Sequence[Segment]) -> list[SegmentResult]:
+    def ask(segments: Sequence[Segment]) -> list[Hypothesis]:
         nats = chance.choice([0.0, 5.0, 500.0])
-        return [SegmentResult(_as_line(way(segment)), -nats) for segment in segments]
+        return [Hypothesis(_as_line(way(segment)), -nats, -nats) for segment in segments]
 
     return ask
 

@@ -241,7 +241,7 @@ class FuzzedServer:
         more: dict[str, Any] = {"beam": kind.n_best, "n_best": kind.n_best}
         if kind.keep is not None:
             more |= {"keep": kind.keep, "glossary": Glossary.of(())}
-        return Translator.of_runtime(self._runtime, max_len_a=1.0, max_len_b=6, **more)
+        return Translator.from_runtime(self._runtime, max_len_a=1.0, max_len_b=6, **more)
 
 
 def _error(body: bytes) -> str:

@@ -30,9 +30,10 @@ from typing import NamedTuple
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout, before what is installed
 
+from bytenmt.decoding.interface import Hypothesis
 from bytenmt.documents.formats import ReadOptions, read
 from bytenmt.documents.segments import Segment
-from bytenmt.documents.translation import SegmentResult, translate
+from bytenmt.documents.translation import translate
 from bytenmt.errors import BytenmtError
 
 SMALL, LARGE = 40_000, 160_000  # bytes of a document
@@ -491,8 +492,8 @@ def work(data: bytes, name: str, write: bool) -> None:
         pass  # a document that is not in its format must be refused as quickly
 
 
-def _copied(segments: Sequence[Segment]) -> list[SegmentResult]:
-    return [SegmentResult(segment.text, 0.0) for segment in segments]
+def _copied(segments: Sequence[Segment]) -> list[Hypothesis]:
+    return [Hypothesis(segment.text, 0.0, 0.0) for segment in segments]
 
 
 def cpu_seconds(data: bytes, name: str, write: bool) -> float:

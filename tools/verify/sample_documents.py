@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bytenmt.decoding.interface import Hypothesis
 from bytenmt.documents.document import Document
 from bytenmt.documents.formats import ReadOptions, read
 from bytenmt.documents.segments import Segment
-from bytenmt.documents.translation import SegmentResult, TranslateSegments
+from bytenmt.documents.translation import TranslateSegments
 
 PAIR = ReadOptions(pair=("en", "de"))
 
@@ -373,8 +374,8 @@ def recording_translator(
     """
     noted: list[Segment] = []
 
-    def ask(segments: Sequence[Segment]) -> list[SegmentResult]:
+    def ask(segments: Sequence[Segment]) -> list[Hypothesis]:
         noted.extend(segments)
-        return [SegmentResult(translate(segment), -nats) for segment in segments]
+        return [Hypothesis(translate(segment), -nats, -nats) for segment in segments]
 
     return ask, noted

@@ -148,8 +148,8 @@ def _scored(
     from bytenmt.evaluation.scores import text_scores
 
     runtime = loaded_runs((run,), decoding_args.engine_spec(decoding, device, threads), is_leader=True)
-    inputs.check_pairs(run, runtime.source, src)
-    translator = Translator.of_runtime(runtime, decoding_args.settings(decoding))
+    inputs.check_pairs(run, runtime.has_source, src)
+    translator = Translator.from_runtime(runtime, decoding_args.settings(decoding))
     texts = [found.text.decode() for found in inputs.hypotheses(translator, corpus)]
     bits = bits_per_byte(log_probabilities(runtime.reader(), corpus), corpus.target_lengths)
     detail(f"{run}: {len(texts)} lines translated")

@@ -153,8 +153,8 @@ def _score_runs(
     """Translate and score a corpus with runs; return None in processes other than the leading one."""
     from bytenmt.cli import decoding_args, inputs
     from bytenmt.cli.translation_commands import loaded_runs
-    from bytenmt.decoding.choice import choose, processes
     from bytenmt.decoding.confidence import bits_per_byte as of_one
+    from bytenmt.decoding.engine_selection import choose, processes
     from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 
@@ -163,8 +163,8 @@ def _score_runs(
     with processes(choose(wanted).device) as group:
         corpus = inputs.all_pairs(src, ref, errors)
         runtime = loaded_runs(runs, wanted, group is None or group.is_leader)
-        inputs.check_pairs(runs[0], runtime.source, src)
-        hypotheses = inputs.hypotheses(Translator.of_runtime(runtime, settings, group=group), corpus)
+        inputs.check_pairs(runs[0], runtime.has_source, src)
+        hypotheses = inputs.hypotheses(Translator.from_runtime(runtime, settings, group=group), corpus)
         log_p = log_probabilities(runtime.reader(), corpus, group)
     if group is not None and not group.is_leader:
         return None

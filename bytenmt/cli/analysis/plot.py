@@ -114,10 +114,12 @@ def _attention(
 
     runtime = load_runs([run], EngineSpec(AUTO, device, "fp32", threads, OFF))
     (loaded,) = runtime.runs
-    if not runtime.source or not loaded.config.model.has_attention:
+    if not runtime.has_source or not loaded.config.model.has_attention:
         raise BytenmtError(f"{run} has no attention to draw: {architecture(loaded.config.model)}")
     if target is None:
-        translator = Translator.of_runtime(runtime, Settings.of({} if beam is None else {"beam": beam}))
+        translator = Translator.from_runtime(
+            runtime, Settings.from_dict({} if beam is None else {"beam": beam})
+        )
         if len(source) > translator.max_source_bytes:
             most = translator.max_source_bytes
             raise BytenmtError(

@@ -76,7 +76,7 @@ def translate_file(
     from bytenmt.cli.line_filter import follow
     from bytenmt.cli.translation_commands import loaded_runs
     from bytenmt.data.text_file import read_bytes
-    from bytenmt.decoding.choice import choose, processes
+    from bytenmt.decoding.engine_selection import choose, processes
     from bytenmt.decoding.translator import Translator
     from bytenmt.documents import formats
     from bytenmt.documents.translation import segment_translator, segments_to_translate, translate
@@ -95,9 +95,9 @@ def translate_file(
         check_output(output, input)
         document = formats.read(read_bytes(input).tobytes(), name, input, options) if leads else None
         runtime = loaded_runs(runs, spec, leads, at_once=True)
-        if not runtime.source:
+        if not runtime.has_source:
             raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
-        translator = Translator.of_runtime(runtime, settings, group=group)
+        translator = Translator.from_runtime(runtime, settings, group=group)
         if document is None:
             follow(translator)
             return

@@ -352,8 +352,8 @@ def _workers(
 ) -> tuple[dict[Direction, Worker], dict[Direction, Runtime]]:
     """Return a worker thread for each direction, ready to translate, and its loaded models."""
     from bytenmt.cli.decoding_args import settings
-    from bytenmt.decoding.choice import n_cores
-    from bytenmt.decoding.engines import MOST_THREADS
+    from bytenmt.decoding.engine_selection import n_cores
+    from bytenmt.decoding.engines import MAX_THREADS
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.serve.worker import Worker
@@ -362,13 +362,13 @@ def _workers(
     settings(given)  # what does not go together is told before anything is loaded
     # Threads that meet hundreds of times a step wait for each other where one has no core of its own, and one
     # core answers the clients.
-    threads = threads or max(1, min(MOST_THREADS, n_cores() // (len(directions) + 1)))
+    threads = threads or max(1, min(MAX_THREADS, n_cores() // (len(directions) + 1)))
     workers, runtimes = {}, {}
     with ExitStack() as stack:  # what was loaded before another model fails does not stay
         for direction, paths in directions.items():
             spec = EngineSpec(AUTO, "cpu", precision, threads)
             runtime = load_runs(paths, spec, Console(), at_once=True)
-            if not runtime.source:
+            if not runtime.has_source:
                 raise BytenmtError(f"{paths[0]} was trained without a source: it cannot translate")
             runtimes[direction] = runtime
             workers[direction] = Worker(_maker(runtime, given), str(direction))
@@ -391,7 +391,7 @@ def _maker(runtime: Runtime, search: Mapping[str, Any]) -> Callable[[EngineKey],
             more = {"n_best": kind.n_best, "beam": max(kind.n_best, search.get("beam") or 1)}
         if kind.keep is not None:
             more |= {"keep": kind.keep, "glossary": Glossary.of(())}  # a job has its own terms
-        return Translator.of_runtime(runtime, settings({**search, **more}))
+        return Translator.from_runtime(runtime, settings({**search, **more}))
 
     return make
 

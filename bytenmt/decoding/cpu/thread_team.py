@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.choice import n_cores
 from bytenmt.decoding.cpu.kernels.barrier import ABORTED, COUNTERS
+from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.errors import BytenmtError
 
 Barrier = npt.NDArray[np.int64]  # the counters of kernels.barrier

@@ -44,7 +44,7 @@ from bytenmt.serve.http.streams import (
 from bytenmt.serve.languages import Direction, name_of
 from bytenmt.serve.limits import ApiKeys, Client, Refusal
 from bytenmt.serve.metrics import CONTENT_TYPE, CurrentValue
-from bytenmt.serve.service import AUTO, Service, TextTranslation
+from bytenmt.serve.service import AUTO, Service, TranslateResponse
 from bytenmt.serve.suggestions import Suggestions
 from bytenmt.serve.worker import Worker
 
@@ -121,10 +121,10 @@ class Server:
         }
         details = parsed.flag("details")
 
-        def shown(translated: list[TextTranslation]) -> dict[str, Any]:
+        def shown(translated: list[TranslateResponse]) -> dict[str, Any]:
             record = format_answers(translated, params) if several else format_answer(translated[0], params)
             if details:
-                lines = [[line._asdict() for line in one.lines] for one in translated]
+                lines = [one.line_details() for one in translated]
                 record["details"] = lines if several else lines[0]
             return record
 

@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.http.request import ParsedRequest, parse_json
 from bytenmt.serve.limits import ApiKeys, Refusal
-from bytenmt.serve.service import Admission, Service, TextTranslation, TranslateParams
+from bytenmt.serve.service import Admission, Service, TranslateParams, TranslateResponse
 
 PIPELINED = 16  # lines that a client may send before it reads an answer
 LONGEST_ID, LARGEST_ID = 64, 1 << 53  # characters; the first number that JavaScript does not have exactly
@@ -23,7 +23,7 @@ Part = tuple[int, str]
 
 async def stream_parts(
     service: Service, texts: Sequence[str], params: TranslateParams, admission: Admission
-) -> AsyncIterator[Part | list[TextTranslation]]:
+) -> AsyncIterator[Part | list[TranslateResponse]]:
     """Yield the parts of translations as they are decoded, with the number of their text; at last the list of
     all translations.
 
@@ -166,7 +166,7 @@ def message_id(value: object) -> str | int | None:
     raise Refusal(400, f"Invalid request: id is a text of at most {LONGEST_ID} characters, or a whole number")
 
 
-def format_answer(translation: TextTranslation, params: TranslateParams) -> dict[str, Any]:
+def format_answer(translation: TranslateResponse, params: TranslateParams) -> dict[str, Any]:
     """Return the answer for one text, with the fields of LibreTranslate."""
     record: dict[str, Any] = {"translatedText": translation.text}
     if translation.guess is not None:
@@ -176,7 +176,7 @@ def format_answer(translation: TextTranslation, params: TranslateParams) -> dict
     return record
 
 
-def format_answers(translations: Sequence[TextTranslation], params: TranslateParams) -> dict[str, Any]:
+def format_answers(translations: Sequence[TranslateResponse], params: TranslateParams) -> dict[str, Any]:
     """Return the answer for a list of texts: every field is a list."""
     each = [format_answer(one, params) for one in translations]
     names = [

@@ -34,16 +34,16 @@ def choose(spec: EngineSpec) -> EngineSpec:
     if engine == "cuda-graph" and device == "cpu":
         raise BytenmtError("--engine cuda-graph runs on a GPU: drop --device cpu, or use --engine numba")
     on_cpu = device == "cpu" or engine == "numba"
-    has_gpu = not on_cpu and gpu_is_there()
-    if device == "cuda" and not has_gpu:
+    uses_gpu = not on_cpu and has_gpu()
+    if device == "cuda" and not uses_gpu:
         raise DeviceError("--device cuda: no GPU is available here; use --device cpu or auto")
-    if engine == "cuda-graph" and not has_gpu:
+    if engine == "cuda-graph" and not uses_gpu:
         raise DeviceError("--engine cuda-graph: no GPU is available here; use --engine numba or auto")
     if engine == AUTO:
-        engine = "cuda-graph" if has_gpu else ON_THE_CPU
+        engine = "cuda-graph" if uses_gpu else ON_THE_CPU
     if precision in ON_NUMBA_ALONE and engine != "numba":
         raise BytenmtError(f"--precision {precision} is for --engine numba: {engine} has fp32 and bf16")
-    return replace(spec, engine=engine, device="cuda" if has_gpu else "cpu")
+    return replace(spec, engine=engine, device="cuda" if uses_gpu else "cpu")
 
 
 def n_cores() -> int:
@@ -54,7 +54,7 @@ def n_cores() -> int:
         return os.cpu_count() or 1
 
 
-def gpu_is_there() -> bool:
+def has_gpu() -> bool:
     """Return whether PyTorch finds a GPU; without a driver PyTorch is not imported."""
     if not any(os.path.exists(name) for name in DRIVERS):
         return False

@@ -1,0 +1,264 @@
+"""Cut lines into chunks, ask for each distinct chunk once, and join the hypotheses of the chunks.
+
+This is the one batcher under Translator, the server's workers, the data set jobs and the commands. It only
+makes requests and takes hypotheses; who decodes the requests, and in which order, is left to its users.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from bytenmt.decoding.interface import Hypothesis, Request
+from bytenmt.decoding.settings import Settings
+from bytenmt.spans.extractor import span_extractor
+from bytenmt.utf8 import first_invalid
+
+if TYPE_CHECKING:
+    from bytenmt.decoding.constraints.rules import Rules
+
+CHUNK_NUMBER_STEP = 1 << 40  # between the sampling numbers of a line's chunks: more than there are lines
+ALWAYS_COPIED = ("urls", "emails")  # classes of spans that a line may consist of without being translated
+COPIED_IF_KEPT = ("placeholders", "tags")  # also these where they are kept; numbers may be written otherwise
+FIRST_SIGNS = (b"{", b"$", b"#", b"%", b"[", b"<")  # of placeholders and tags
+
+
+class Chunk(NamedTuple):
+    """A part of a line that is translated by itself.
+
+    text: whole characters of the line. separator: the bytes between this chunk and the next one.
+    """
+
+    text: bytes
+    separator: bytes
+
+
+class TranslationResult(NamedTuple):
+    """The translation of a line.
+
+    hypotheses: up to n_best of the whole line, best first. chunks: the parts in which the line was
+    translated. chunk_hypotheses: the hypotheses of each chunk, from which those of the line are joined.
+    """
+
+    hypotheses: list[Hypothesis]
+    chunks: list[Chunk]
+    chunk_hypotheses: list[list[Hypothesis]]
+
+    @property
+    def best(self) -> Hypothesis:
+        """The best hypothesis."""
+        return self.hypotheses[0]
+
+    @property
+    def source(self) -> bytes:
+        """The line."""
+        return b"".join(chunk.text + chunk.separator for chunk in self.chunks)
+
+    def best_chunks(self) -> list[tuple[bytes, bytes, bytes]]:
+        """Return source, translation and separator of each chunk, of the best hypothesis."""
+        pairs = zip(self.chunks, self.chunk_hypotheses, strict=True)
+        return [(chunk.text, hypotheses[0].text, chunk.separator) for chunk, hypotheses in pairs]
+
+
+class LineBatch:
+    """Lines that are translated together.
+
+    Add the hypotheses of each of `requests`, in any order; then `results` gives those of the lines.
+
+    lines: valid UTF-8 without line ends. max_source_bytes: of a chunk. has_source: whether the model was
+    trained with a source; without one it is asked for its likeliest text, whatever the line. first: number of
+    the first line, on which random draws depend. rules: constraints instead of those of the settings.
+    """
+
+    def __init__(
+        self,
+        lines: Sequence[bytes],
+        settings: Settings,
+        max_source_bytes: int,
+        has_source: bool = True,
+        first: int = 0,
+        rules: Rules | None = None,
+    ) -> None:
+        self._settings, self._has_source = settings, has_source
+        self._rules = settings.rules if rules is None else rules
+        self._chunks = [
+            split_line(line, max_source_bytes, self._rules) if has_source else [Chunk(b"", b"")]
+            for line in lines
+        ]
+        # Equal requests are one; in sampling they differ by their number.
+        self._requests = [
+            [self._request(chunk.text, number, index) for index, chunk in enumerate(chunks)]
+            for number, chunks in enumerate(self._chunks, first)
+        ]
+        every = (request for requests in self._requests for request in requests if request is not None)
+        self.requests = list(dict.fromkeys(every))
+        self.hypotheses: dict[Request, list[Hypothesis]] = {}
+
+    def __len__(self) -> int:
+        """The number of lines."""
+        return len(self._chunks)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the hypotheses of all requests are there."""
+        return len(self.hypotheses) == len(self.requests)
+
+    def parts(self, line: int) -> list[tuple[Chunk, Request | None]]:
+        """Return the chunks of a line with their requests; None for a chunk that is copied."""
+        return list(zip(self._chunks[line], self._requests[line], strict=True))
+
+    def add(self, request: Request, hypotheses: list[Hypothesis]) -> None:
+        """Store the hypotheses of a request, best first, with flags where constraints are checked."""
+        if self._rules is not None:
+            flags = self._rules.flags
+            hypotheses = [one._replace(flags=flags(request, one.text)) for one in hypotheses]
+        self.hypotheses[request] = hypotheses
+
+    def results(self, n_best: int | None = None) -> list[TranslationResult]:
+        """Return the results in the order of the lines. n_best: hypotheses of a line at most; None: all."""
+        results = []
+        for line, chunks in enumerate(self._chunks):
+            hypotheses = [
+                [self._copy(chunk.text)] if request is None else self.hypotheses[request]
+                for chunk, request in self.parts(line)
+            ]
+            joined = join_hypotheses(chunks, hypotheses, self._settings.search.length_penalty)
+            results.append(TranslationResult(joined[:n_best], chunks, hypotheses))
+        return results
+
+    def beginning(self, line: int, so_far: Callable[[Request], bytes]) -> tuple[bytes, bool]:
+        """Return the beginning of a line's translation that is final, and whether it is complete.
+
+        so_far: returns the first bytes of a request that is still being decoded.
+        """
+        text = b""
+        for chunk, request in self.parts(line):
+            if request is None:
+                text += chunk.text
+            elif request in self.hypotheses:
+                text += self.hypotheses[request][0].text
+            else:
+                part = so_far(request)
+                n_whole = first_invalid(part)  # the last character may be incomplete
+                return text + (part if n_whole < 0 else part[:n_whole]), False
+            text += chunk.separator
+        return text, True
+
+    def _request(self, text: bytes, number: int, chunk: int) -> Request | None:
+        """Return the request for a chunk of line `number`, or None where the text is copied."""
+        settings, rules = self._settings, self._rules
+        prefix = b"" if chunk else settings.prefix
+        if self._has_source and not (text and (prefix or has_translatable_text(text, rules))):
+            return None
+        limit = max(settings.max_target_bytes(len(text)), len(prefix))
+        draws = number + chunk * CHUNK_NUMBER_STEP if settings.search.sample else 0
+        request = Request(text if self._has_source else None, limit, prefix, draws)
+        return rules.asked(request) if rules else request
+
+    def _copy(self, text: bytes) -> Hypothesis:
+        """Return a text as its own translation, which costs nothing."""
+        scores = (0.0,) * (len(text) + 1) if self._settings.search.byte_scores and text else ()
+        return Hypothesis(text, 0.0, 0.0, byte_scores=scores, flags=None if self._rules is None else ())
+
+
+def has_translatable_text(text: bytes, rules: Rules | None = None) -> bool:
+    """Return whether a text has more than URLs and e-mail addresses, or than placeholders and tags to be
+    kept.
+
+    Blanks and signs between them do not count, letters and digits do. rules: the spans to keep, and the
+    glossary, whose terms are translated wherever they stand.
+    """
+    classes = tuple(name for name in COPIED_IF_KEPT if rules is not None and name in rules.classes)
+    may_have_address = b"@" in text or b"://" in text or b"www." in text
+    if not may_have_address and not (classes and text.lstrip().startswith(FIRST_SIGNS)):
+        return True  # nearly every line: in less than a microsecond
+    spans = span_extractor(ALWAYS_COPIED + classes).spans(text)
+    if not spans or (rules is not None and not all(span.of for span in rules.spans(text))):
+        return True
+    ends, begins = [0, *(span.end for span in spans)], [*(span.begin for span in spans), len(text)]
+    outside = b"".join(text[end:begin] for end, begin in zip(ends, begins, strict=True))
+    return any(map(str.isalnum, outside.decode()))
+
+
+def split_line(line: bytes, max_bytes: int, rules: Rules | None = None) -> list[Chunk]:
+    """Return the chunks in which a line is translated; a span to be kept is never cut."""
+    spans = [span[:2] for span in rules.spans(line)] if rules and len(line) > max_bytes else []
+    return cut_line(line, max_bytes, spans)
+
+
+def cut_line(line: bytes, max_bytes: int, spans: Sequence[tuple[int, int]] = ()) -> list[Chunk]:
+    """Cut valid UTF-8 into chunks of at most `max_bytes`; texts and separators make the line again.
+
+    A chunk ends at the last space that it can reach, else between two characters. max_bytes: at least 4, one
+    character. spans: begins and ends of spans that are not cut, in order and without overlaps; a chunk that
+    begins with a span longer than max_bytes ends after it.
+    """
+    chunks = []
+    start = 0
+    begins = [begin for begin, _ in spans]
+    while len(line) - start > max_bytes:
+        end, separator = _chunk_end(line, start, max_bytes, spans, begins)
+        if end >= len(line):
+            break
+        chunks.append(Chunk(line[start:end], separator))
+        start = end + len(separator)
+    chunks.append(Chunk(line[start:], b""))
+    return chunks
+
+
+def _chunk_end(
+    line: bytes, start: int, max_bytes: int, spans: Sequence[tuple[int, int]], begins: Sequence[int]
+) -> tuple[int, bytes]:
+    """Return where the chunk that begins at start ends, and its separator. begins: of the spans."""
+    last = start + max_bytes + 1  # one more than the last byte that may be the separator
+    while True:
+        end = line.rfind(b" ", start + 1, last)
+        separator = line[end : end + 1] if end > start else b""
+        if not separator:
+            end = min(last - 1, start + max_bytes)
+            while line[end] & 0xC0 == 0x80:  # a continuation byte: its character began before
+                end -= 1
+        # The last span that begins at the end of the chunk or before it is the only one that can be cut.
+        nearest = bisect_right(begins, end) - 1
+        span_begin, span_end = spans[nearest] if nearest >= 0 else (end, end)
+        if span_end <= end or (span_begin == end and not separator):
+            return end, separator
+        if span_begin <= start:
+            return span_end, b" " if line[span_end : span_end + 1] == b" " else b""
+        if separator and line.rfind(b" ", start + 1, span_begin) > start:
+            last = span_begin
+        else:
+            return span_begin, b""
+
+
+def join_hypotheses(
+    chunks: Sequence[Chunk], hypotheses: Sequence[Sequence[Hypothesis]], length_penalty: float
+) -> list[Hypothesis]:
+    """Return the hypotheses of a line: the k-th joins the k-th of each chunk, and sums their
+    probabilities."""
+    if len(chunks) == 1:
+        return list(hypotheses[0])
+    joined = []
+    for parts in zip(*hypotheses, strict=False):
+        text = b"".join(part.text + chunk.separator for part, chunk in zip(parts, chunks, strict=True))
+        log_probability = sum(part.log_probability for part in parts)
+        score = log_probability / (len(text) + 1) ** length_penalty
+        passes, scores = sum(part.passes for part in parts), _join_byte_scores(chunks, parts)
+        checked = [part.flags for part in parts if part.flags is not None]
+        flags = tuple(dict.fromkeys(flag for flags in checked for flag in flags)) if checked else None
+        joined.append(Hypothesis(text, log_probability, score, passes, scores, flags))
+    return joined
+
+
+def _join_byte_scores(chunks: Sequence[Chunk], parts: Sequence[Hypothesis]) -> tuple[float, ...]:
+    """Return the byte scores of a line: separators cost nothing, its end as much as the ends of all
+    chunks."""
+    if not any(part.byte_scores for part in parts):
+        return ()
+    scores, ends = list[float](), 0.0
+    for part, chunk in zip(parts, chunks, strict=True):
+        *of_bytes, end = part.byte_scores or (0.0,)  # an empty chunk has no scores
+        scores += of_bytes + [0.0] * len(chunk.separator)
+        ends += end
+    return (*scores, ends)
