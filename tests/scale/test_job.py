@@ -174,7 +174,7 @@ def test_batches_go_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(lines)
         return real(lines, first)
 
-    object.__setattr__(translator, "answer", answer)
+    object.__setattr__(translator, "translate_lines", translate_lines)
     monkeypatch.setattr(Translate, "load", lambda self: translator)
     monkeypatch.setattr("bytenmt.scale.translate.BATCH_BYTES", 10)
     found = Translate("run").rows([b"abcd", b"ab\nc", b"a", b"x" * 30, b"b"])
