@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bytenmt import __version__
 from bytenmt.cli.console import say, writer
 from bytenmt.cli.line_filter import OutputFormat, plain
-from bytenmt.cli.output_formats import Align, Flagged, JsonLines, WithPage, n_best_list
+from bytenmt.cli.output_formats import Align, Flagged, JsonRecords, WithPage, n_best_list
 from bytenmt.config.fingerprint import fingerprint
 from bytenmt.config.schema import architecture
 from bytenmt.decoding.constraints.rules import Rules
@@ -109,7 +109,7 @@ def form(answers: Answers, settings: Settings, group: Group | None) -> OutputFor
     if not answers.stream:
         if answers.format == "jsonl":
             of_lines = answers.with_source, answers.flag_above, answers.character_bits
-            return JsonLines(n_best, None, *of_lines)
+            return JsonRecords(n_best, None, *of_lines)
         shape: OutputFormat = n_best_list if n_best > 1 else plain
         if answers.flag_above is None:
             return shape
@@ -134,7 +134,7 @@ def with_alignment(
     alignment: whether alignments were asked for; None if neither way. Raises BytenmtError if they were asked
     for and no run has attention.
     """
-    if not isinstance(shape, JsonLines) or alignment is False:
+    if not isinstance(shape, JsonRecords) or alignment is False:
         return shape
     align = aligner(runtime)
     if alignment and align is None:
@@ -165,7 +165,7 @@ def with_page(
 
     with writer(answers.html) as file:
         page = ReviewPage(file, f"bytenmt: {answers.html.stem}", answers.flag_above)
-        align = shape.align if isinstance(shape, JsonLines) else aligner(runtime)
+        align = shape.align if isinstance(shape, JsonRecords) else aligner(runtime)
         yield WithPage(shape, page, align)
         page.finish()
 
@@ -194,10 +194,14 @@ def made_with(
             "draft": spec.draft,
             "threads": spec.threads if spec.engine == "torch" else None,  # numba's give the same bits
             "processes": translator.group.size if translator.group else 1,
-            "format": "stream" if shape is None else "jsonl" if isinstance(shape, JsonLines) else "text",
-            "alignment": isinstance(shape, JsonLines) and shape.align is not None,
-            **({"with-source": True} if isinstance(shape, JsonLines) and shape.with_source else {}),
-            **({"flag-above": shape.flag_above} if isinstance(shape, JsonLines) and shape.flag_above else {}),
+            "format": "stream" if shape is None else "jsonl" if isinstance(shape, JsonRecords) else "text",
+            "alignment": isinstance(shape, JsonRecords) and shape.align is not None,
+            **({"with-source": True} if isinstance(shape, JsonRecords) and shape.with_source else {}),
+            **(
+                {"flag-above": shape.flag_above}
+                if isinstance(shape, JsonRecords) and shape.flag_above
+                else {}
+            ),
             "buffer-size": buffer_size,
             "errors": errors,
             **{name.replace("_", "-"): getattr(translator.settings, name) for name in LINES},

@@ -12,8 +12,7 @@ import click
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.cli.console import all_runs, any_runs, completing, one_run
 from bytenmt.config.bounds import MOST, MOST_DRAFTED, N_BYTES, THREADS, WEIGHT, Bounds
-from bytenmt.decoding.names import AUTO, DEVICES, ENGINES, OFF, PRECISIONS
-from bytenmt.decoding.setting_table import TABLE, Setting
+from bytenmt.decoding.setting_table import AUTO, DEVICES, ENGINES, KEPT, OFF, PRECISIONS, TABLE, Setting
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -21,7 +20,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 LONGEST_VALUE = 40  # characters of a value that are told
 
 
-class Whole(click.IntRange):
+class WholeNumber(click.IntRange):
     """A click type for whole numbers within bounds."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -29,7 +28,7 @@ class Whole(click.IntRange):
         return super().convert(value, param, ctx)
 
 
-class Real(click.FloatRange):
+class RealNumber(click.FloatRange):
     """A click type for numbers within bounds; refuses NaN, which click lets through."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -41,7 +40,7 @@ class Real(click.FloatRange):
 
 
 def check_length(
-    kind: Whole | Real, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    kind: WholeNumber | RealNumber, value: Any, param: click.Parameter | None, ctx: click.Context | None
 ) -> None:
     """Fail if a value has more characters than any number in the range, and show only its beginning."""
     if isinstance(value, str) and len(value) > LONGEST_VALUE:
@@ -49,11 +48,11 @@ def check_length(
         kind.fail(f"{told} is not in the range {kind._describe_range()}.", param, ctx)
 
 
-def within(bounds: Bounds) -> Whole | Real:
+def within(bounds: Bounds) -> WholeNumber | RealNumber:
     """Return the click type for these bounds."""
     if bounds.whole:
-        return Whole(int(bounds.low), int(bounds.high), min_open=bounds.open)
-    return Real(bounds.low, bounds.high, min_open=bounds.open)
+        return WholeNumber(int(bounds.low), int(bounds.high), min_open=bounds.open)
+    return RealNumber(bounds.low, bounds.high, min_open=bounds.open)
 
 
 def options(*parts: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -245,9 +244,29 @@ ANSWERS = options(
     click.option("--character-bits", is_flag=True, help="What every character cost the model, in jsonl."),
     click.option(
         "--flag-above",
-        type=Real(0.0, 64.0),
+        type=RealNumber(0.0, 64.0),
         metavar="BITS",
         help="Flag lines that cost more bits per byte: in jsonl as unsure, else by a line on stderr.",
     ),
     click.option("--stream", is_flag=True, help="Show each line while it is decoded."),
+)
+CONSTRAINTS = options(
+    click.option(
+        "--keep",
+        metavar=",".join(KEPT),
+        help="What every translation has exactly as its source: some of these, with commas; tags close in"
+        " order.",
+    ),
+    click.option(
+        "--keep-pattern",
+        multiple=True,
+        metavar="REGEX",
+        help="The same of what a pattern finds; its regular part alone, ASCII in [ ]; may be repeated.",
+    ),
+    click.option(
+        "--glossary",
+        type=FILE,
+        help="Lines `term TAB target`: where the source has the term, the target stands in the translation,"
+        " one of several forms by |; of `!X` X does not.",
+    ),
 )

@@ -33,7 +33,7 @@ def n_best_list(results: Sequence[TranslationResult], first: int, seconds: Seque
 
 
 @dataclass(frozen=True)
-class JsonLines:
+class JsonRecords:
     """Format each line as a JSON object; see `record`.
 
     n_best: the number of hypotheses; the list is included if it is more than 1. align: see
@@ -99,7 +99,7 @@ class Flagged:
 
 @dataclass(frozen=True)
 class WithPage:
-    """Another format that also adds the translations to an HTML page. align: as in JsonLines."""
+    """Another format that also adds the translations to an HTML page. align: as in JsonRecords."""
 
     form: OutputFormat
     page: ReviewPage

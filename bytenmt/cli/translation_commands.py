@@ -23,9 +23,8 @@ from bytenmt.cli.console import (
     standard_input,
     standard_input_size,
 )
-from bytenmt.cli.options import ANSWERS, COUNT, DECODING, FILE, ONLY_ENGINE, RUN, RUNS, RUNTIME
+from bytenmt.cli.options import ANSWERS, CONSTRAINTS, COUNT, DECODING, FILE, ONLY_ENGINE, RUN, RUNS, RUNTIME
 from bytenmt.cli.progress import Console
-from bytenmt.cli.workbench.constraint_options import CONSTRAINTS
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
 """Estimate the confidence in a translation: its bits per byte under the model, and signs of mistakes.
 
-A model that knows a line is sure of nearly every byte; where it guesses, bytes cost bits. Knows hypotheses
-and their sources; knows no engines and no references.
+A model that knows a line is sure of nearly every byte; where it guesses, bytes cost bits.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from bytenmt.decoding.interface import Hypothesis
 
-# A loop is a piece of text, of up to 48 bytes, that comes four times in a row, and a short one more often.
+# A loop is a part of up to 48 bytes that stands four times in a row; a short one stands there more often.
 LOOP = re.compile(rb"(.)\1{11}|(..)\2{5}|(.{3,48}?)\3\3\3", re.DOTALL)
 # No pair of languages makes a sentence of some length so many times longer or shorter; in bytes, of which an
 # ideogram has three.
@@ -26,16 +25,18 @@ def bits_per_byte(hypothesis: Hypothesis) -> float | None:
 
 
 def bits_of_characters(hypothesis: Hypothesis) -> list[tuple[str, float]]:
-    """Each character of the text and the bits of its bytes; last an empty one, with the bits of the end.
-    Raises ValueError where the search did not keep bytes' scores."""
+    """Return each character of the text and the bits of its bytes, and at the end "" with the bits of EOS.
+
+    Raises ValueError if the search kept no scores of bytes.
+    """
     if len(hypothesis.byte_scores) != len(hypothesis.text) + 1:
         raise ValueError("the search kept no scores of bytes: set Options.byte_scores")
-    found, at = [], 0
+    characters, at = [], 0
     for character in hypothesis.text.decode():
         end = at + len(character.encode())
-        found.append((character, _bits(hypothesis.byte_scores[at:end])))
+        characters.append((character, _bits(hypothesis.byte_scores[at:end])))
         at = end
-    return [*found, ("", _bits(hypothesis.byte_scores[at:]))]
+    return [*characters, ("", _bits(hypothesis.byte_scores[at:]))]
 
 
 def _bits(scores: Sequence[float]) -> float:
@@ -43,21 +44,24 @@ def _bits(scores: Sequence[float]) -> float:
 
 
 def flags(source: bytes, hypothesis: Hypothesis, above: float | None = None) -> Iterator[str]:
-    """Why a person should look at a translation: what constraints.rules tells; "unsure", it cost more than
-    `above` bits a byte; "loop", a piece of it comes again and again, as none of the source does; "length", it
-    is far longer or shorter than its source."""
+    """Yield reasons why a person should look at a translation.
+
+    These are the flags of constraints.rules; "unsure": it cost more than `above` bits per byte; "loop": a
+    part of it is repeated again and again, and none of the source; "length": it is far longer or shorter than
+    its source.
+    """
     yield from hypothesis.flags or ()
     bits = bits_per_byte(hypothesis)
     if above is not None and bits is not None and bits > above:
         yield "unsure"
     text = hypothesis.text
-    if loop(text) and not loop(source):
+    if has_loop(text) and not has_loop(source):
         yield "loop"
     ratio = (len(text) + 1) / (len(source) + 1)
     if max(len(text), len(source)) >= LONG_ENOUGH and not SHORTENED <= ratio <= LENGTHENED:
         yield "length"
 
 
-def loop(text: bytes) -> bool:
+def has_loop(text: bytes) -> bool:
     """Return whether a part of the text is repeated again and again, as by a model caught in a loop."""
     return LOOP.search(text + b" ") is not None

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 from bytenmt.config import bounds
 from bytenmt.decoding.constraints.constraint import NO_CONSTRAINT, Constraint
 from bytenmt.decoding.constraints.span_tracker import SpanTracker
-from bytenmt.decoding.names import AUTO as AUTO
-from bytenmt.decoding.names import DEVICES as DEVICES
-from bytenmt.decoding.names import ENGINES as ENGINES
-from bytenmt.decoding.names import OFF as OFF
-from bytenmt.decoding.names import PRECISIONS as PRECISIONS
+from bytenmt.decoding.setting_table import AUTO as AUTO
 from bytenmt.decoding.setting_table import BOUNDS, SearchSettings
+from bytenmt.decoding.setting_table import DEVICES as DEVICES
+from bytenmt.decoding.setting_table import ENGINES as ENGINES
+from bytenmt.decoding.setting_table import OFF as OFF
+from bytenmt.decoding.setting_table import PRECISIONS as PRECISIONS
 from bytenmt.kernel_constants import CLOSING_COST as CLOSING_COST
 from bytenmt.kernel_constants import LOOK_AHEAD as LOOK_AHEAD
 from bytenmt.kernel_constants import MOST_DRAFTED as MOST_DRAFTED

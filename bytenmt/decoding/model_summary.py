@@ -1,4 +1,4 @@
-"""What a model costs, told without its weights, and what a file holds. Builds no model."""
+"""Describe a model: its sizes and costs, computed from its configuration, and the contents of a file."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ from bytenmt.storage import search_defaults
 from bytenmt.storage.manifest import has_checkpoint, read_pointer
 from bytenmt.storage.weights import is_weights_file, read_config, read_run, read_weights, resolved, restored
 
-SOURCE_BYTES = 100  # the source at which a step's cost is told
+SOURCE_BYTES = 100  # of the source for which the cost of a step is given
 
 
-def information(what: str, preset: str | None, settings: Sequence[str] = ()) -> str:
-    """What there is to say of an architecture by name, of a preset with settings; of a run folder; or of a
-    weights file. Raises BytenmtError."""
-    path = resolved(Path(what))
-    config = config_of(what, preset, settings)
-    if what in PRESETS["small"]:
+def model_description(name: str, preset: str | None, settings: Sequence[str] = ()) -> str:
+    """Return the description of an architecture by name, a preset with settings, a run folder or a weights
+    file.
+
+    Raises BytenmtError.
+    """
+    path = resolved(Path(name))
+    config = config_of(name, preset, settings)
+    if name in PRESETS["small"]:
         return describe(config)
     if path.is_dir():
         facts = read_pointer(path).last_facts() if has_checkpoint(path) else Facts()
@@ -40,43 +43,43 @@ def information(what: str, preset: str | None, settings: Sequence[str] = ()) -> 
     return "\n".join([*_history(contents.facts), describe(contents.config, path, contents.precision)])
 
 
-def config_of(what: str, preset: str | None, settings: Sequence[str] = ()) -> Config:
-    """The configuration of an architecture by name, of a preset with settings (`model.source=false`); of a
-    run folder; or of a weights file. Raises BytenmtError."""
-    path = resolved(Path(what))
-    if what in PRESETS["small"]:
-        return load_config(what, preset, "", settings)
+def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Config:
+    """Return the configuration of an architecture by name, a preset with settings (`model.source=false`), a
+    run folder or a weights file. Raises BytenmtError."""
+    path = resolved(Path(name))
+    if name in PRESETS["small"]:
+        return load_config(name, preset, "", settings)
     if not path.is_dir() and not is_weights_file(path):
         names = ", ".join(PRESETS["small"])
-        raise BytenmtError(f"{what} is neither a run folder nor an architecture: {names}")
+        raise BytenmtError(f"{name} is neither a run folder nor an architecture: {names}")
     if preset is not None or settings:
         option = "--set" if preset is None else "--preset"
-        raise BytenmtError(f"{option} would be ignored: {what} has its own configuration")
+        raise BytenmtError(f"{option} would be ignored: {name} has its own configuration")
     return read_config(path) if path.is_dir() else read_weights(path)[1].config
 
 
-def program_of(what: str) -> str:
-    """The CPU engine's program for a run folder or a weights file, in its precision. Raises BytenmtError."""
-    return listing(packed_of(what, "--program", None))
-
-
-def profile_of(what: str, precision: str | None, n_sentences: int) -> str:
-    """Where the time of a step of the CPU engine goes, of a run folder or a weights file. Raises
+def program_of(name: str) -> str:
+    """Return the CPU engine's program for a run folder or a weights file, in its precision. Raises
     BytenmtError."""
-    from bytenmt.decoding.cpu.profile import (
-        profile,
-        told_profile,
-    )  # the engine, which nothing else here needs
+    return listing(packed_of(name, "--program", None))
 
-    source = bool(config_of(what, None).model.source)
-    packed = packed_of(what, "--profile", precision)
+
+def profile_of(name: str, precision: str | None, n_sentences: int) -> str:
+    """Return a table of the time that a step of the CPU engine takes, for a run folder or a weights file.
+
+    Raises BytenmtError.
+    """
+    from bytenmt.decoding.cpu.profile import profile, told_profile  # imports the engine
+
+    source = bool(config_of(name, None).model.source)
+    packed = packed_of(name, "--profile", precision)
     return "\n".join(told_profile(packed, profile(packed, n_sentences, source)))
 
 
-def packed_of(what: str, option: str, precision: str | None) -> PackedModel:
-    """A run folder or a weights file for the CPU engine, in its own precision or another. Raises
+def packed_of(name: str, option: str, precision: str | None) -> PackedModel:
+    """Return the packed model of a run folder or a weights file, in its own precision or another. Raises
     BytenmtError."""
-    path = Path(what)
+    path = Path(name)
     if not (path.is_dir() or is_weights_file(path)):
         raise BytenmtError(f"{option} is of a run folder or a weights file: give one, and nothing else")
     contents = read_run(path)[1]
@@ -87,7 +90,7 @@ def packed_of(what: str, option: str, precision: str | None) -> PackedModel:
 
 
 def _drafts(run: Path, config: Config) -> list[str]:
-    """A comment on a run folder's draft table, where there is one."""
+    """Return a comment on a run folder's draft table, if there is one."""
     if not (run / FILE).is_file():
         return []
     try:
@@ -97,21 +100,23 @@ def _drafts(run: Path, config: Config) -> list[str]:
 
 
 def _history(facts: Facts) -> list[str]:
-    """Comments on the runs whose weights this one began with, its training text and its length penalty."""
-    found = [f"# began with:      {one.describe()}" for one in facts.lineage]
+    """Return comments on the runs whose weights this one began with, its training text and length penalty."""
+    comments = [f"# began with:      {one.describe()}" for one in facts.lineage]
     if facts.multi_sentence_share is not None:
-        found.append(
+        comments.append(
             f"# sentences:       {facts.multi_sentence_share:.1%} of the training lines hold several"
         )
     if facts.search is not None:
         beam = "" if facts.search.beam is None else f", found with beam {facts.search.beam}"
-        found.append(f"# length penalty:  {facts.search.length_penalty:g}{beam}")
-    return found
+        comments.append(f"# length penalty:  {facts.search.length_penalty:g}{beam}")
+    return comments
 
 
 def describe(config: Config, file: Path | None = None, precision: str = "fp32") -> str:
-    """Sizes and costs as TOML comments, then the configuration: together a file for --config. file: a weights
-    file that is described, whose matrices are in `precision`."""
+    """Return sizes and costs as TOML comments, then the configuration: together a file for --config.
+
+    file: the weights file that is described, whose matrices are in `precision`.
+    """
     model = config.model
     field = receptive_field(model)
     facts = {

@@ -10,7 +10,14 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any, NamedTuple
 
 from bytenmt.config.bounds import BEAM, LENGTH_PENALTY, MOST, MOST_SEED, Bounds, real
+from bytenmt.kernel_constants import PRECISIONS as PRECISIONS
 
+AUTO, OFF = "auto", "off"
+ENGINES = ("torch", "cuda-graph", "numba")
+DEVICES = ("cpu", "cuda")
+KEPT = ("placeholders", "tags", "urls", "emails", "numbers")  # classes of spans, see spans.grammar.CLASSES
+KEPT_OF_DOCUMENTS = KEPT[:-1]  # the default of translate-file: spans that programs and browsers read
+KEPT_BY_SERVER = ("placeholders", "tags", "urls")  # the default of `serve`, whose clients are often programs
 MAX_TOKENS = 16_000  # source bytes side by side, padding counted, each beam counted
 
 
@@ -57,7 +64,7 @@ def setting(
     return field(default=default, metadata={"setting": row | {"needs_sample": needs_sample}})
 
 
-def drawn(default: Any, bounds: Bounds, help: str) -> Any:
+def sampling_setting(default: Any, bounds: Bounds, help: str) -> Any:
     """Declare a setting of sampling."""
     return setting(default, bounds, help, group="sampling", needs_sample=True)
 
@@ -92,14 +99,16 @@ class SearchSettings:
     sample: bool = setting(
         False, None, "Draw every byte; --beam-size is the number of independent texts.", group="sampling"
     )
-    temperature: float = drawn(1.0, real(0.001, 1000), "Of the draws; below 1 for likelier bytes, default 1.")
-    top_k: int = drawn(0, Bounds(0, 256), "Draw from the K likeliest bytes; 0: all.")
-    top_p: float = drawn(
+    temperature: float = sampling_setting(
+        1.0, real(0.001, 1000), "Of the draws; below 1 for likelier bytes, default 1."
+    )
+    top_k: int = sampling_setting(0, Bounds(0, 256), "Draw from the K likeliest bytes; 0: all.")
+    top_p: float = sampling_setting(
         1.0,
         real(0, 1, open=True),
         "Draw from the fewest bytes of which the probabilities sum to it; default 1.",
     )
-    seed: int = drawn(0, Bounds(0, MOST_SEED), "Of the draws; default 0.")
+    seed: int = sampling_setting(0, Bounds(0, MOST_SEED), "Of the draws; default 0.")
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ WIDE_SHARE = 0.2  # of zero bytes among the high bytes of UTF-16 text that is mo
 LINES = re.compile(r"([^\r\n]*)((?<!\r)\r*+\n|\r|$)")
 
 
-class Part(NamedTuple):
+class UnitPart(NamedTuple):
     """A piece of a unit: text, or an inline code (a tag or a placeholder) that a translation keeps.
 
     text: as a reader sees it; of a code as the file has it. kind: TEXT; OPEN or CLOSE for a code that opens
@@ -46,7 +46,7 @@ class Part(NamedTuple):
     kind: str = TEXT
 
 
-Parts = tuple[Part, ...]
+Parts = tuple[UnitPart, ...]
 
 
 class Edit(NamedTuple):
@@ -98,7 +98,7 @@ class Unit:
     insert: Callable[[Sequence[Value | None]], Sequence[Edit]] | None = None
 
 
-class Languages(NamedTuple):
+class DeclaredLanguages(NamedTuple):
     """The languages that a file declares, as it writes them; None where it declares none."""
 
     source: str | None = None
@@ -112,7 +112,7 @@ class Content(NamedTuple):
     """
 
     units: Sequence[Unit]
-    languages: Languages = Languages()
+    languages: DeclaredLanguages = DeclaredLanguages()
     language_edits: Sequence[Edit] = ()
 
 
@@ -130,7 +130,7 @@ class Document:
     encoding: str
     units: tuple[Unit, ...]
     charref: bool = False
-    languages: Languages = Languages()
+    languages: DeclaredLanguages = DeclaredLanguages()
     language_edits: tuple[Edit, ...] = ()
 
     def place(self, at: int) -> str:
@@ -181,7 +181,7 @@ class Document:
         return self.replaced([*edits, *self.language_edits] if edits else [])
 
 
-def joined_text(parts: Iterable[Part]) -> str:
+def joined_text(parts: Iterable[UnitPart]) -> str:
     """Return the texts of all parts as one string."""
     return "".join(part.text for part in parts)
 

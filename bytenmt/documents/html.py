@@ -20,11 +20,11 @@ from bytenmt.documents.document import (
     OPEN,
     TEXT,
     Content,
+    DeclaredLanguages,
     Edit,
-    Languages,
-    Part,
     Parts,
     Unit,
+    UnitPart,
     lookup_encoding,
 )
 from bytenmt.documents.inline_tags import escaped_tags, partners
@@ -64,7 +64,7 @@ SCRIPT_MARK = re.compile(r"<!--|-->|<(/?)script(?=[\t\n\f\r />])", re.IGNORECASE
 class Token(NamedTuple):
     """A token of a page.
 
-    kind: as of Part, or "" for comments and the like. keep: whether it begins an element that is not
+    kind: as of UnitPart, or "" for comments and the like. keep: whether it begins an element that is not
     translated.
     """
 
@@ -194,11 +194,13 @@ def read(text: str, pair: tuple[str, str] | None = None) -> Content:
     return Content(list(_units(text, found)), *_language(text, found, pair))
 
 
-def _language(text: str, page: Sequence[Token], pair: tuple[str, str] | None) -> tuple[Languages, list[Edit]]:
+def _language(
+    text: str, page: Sequence[Token], pair: tuple[str, str] | None
+) -> tuple[DeclaredLanguages, list[Edit]]:
     """Return the language of the page and the edits that declare the target language on its <html> tag."""
     root = next((token for token in page if token.name == "html" and token.kind == OPEN), None)
     if root is None:
-        return Languages(), []
+        return DeclaredLanguages(), []
     declared = {
         name: (value, start, end)
         for name, value, start, end in reversed(list(attributes(text, root)))  # the first of two counts
@@ -206,18 +208,18 @@ def _language(text: str, page: Sequence[Token], pair: tuple[str, str] | None) ->
     }
     language = next((value for value, _, _ in declared.values() if value), None)
     if pair is None:
-        return Languages(language), []
+        return DeclaredLanguages(language), []
     target, at = escape(pair[1]), root.start + len("<html")
     edits = [
         Edit(start, end, f'{text[start : start + len(name)]}="{target}"')
         for name, (value, start, end) in declared.items()
         if value != pair[1]
     ]
-    return Languages(language), edits if declared else [Edit(at, at, f' lang="{target}"')]
+    return DeclaredLanguages(language), edits if declared else [Edit(at, at, f' lang="{target}"')]
 
 
 def _units(text: str, page: Sequence[Token]) -> Iterator[Unit]:
-    run: list[tuple[Part, int]] = []  # text and inline tags, each with its beginning
+    run: list[tuple[UnitPart, int]] = []  # text and inline tags, each with its beginning
     closing = _closing(page)
     index = 0
     while index < len(page):
@@ -226,7 +228,7 @@ def _units(text: str, page: Sequence[Token]) -> Iterator[Unit]:
             following = closing[index] + 1
             token = token._replace(kind=ALONE, end=page[closing[index]].end)
         if token.kind in ("", TEXT) or token.name in INLINE:
-            run.append((Part(text[token.start : token.end], token.kind or ALONE), token.start))
+            run.append((UnitPart(text[token.start : token.end], token.kind or ALONE), token.start))
         else:
             yield from _units_of_run(text, run)
             run = []
@@ -253,12 +255,12 @@ def _closing(page: Sequence[Token]) -> dict[int, int]:
     return closing
 
 
-def _units_of_run(text: str, run: list[tuple[Part, int]]) -> Iterator[Unit]:
+def _units_of_run(text: str, run: list[tuple[UnitPart, int]]) -> Iterator[Unit]:
     """Cut a run of text and inline tags at tags without a partner in it, and trim every piece."""
     partner = partners([part for part, _ in run])
     n_texts = [0, *accumulate(part.kind == TEXT and not _is_blank(part.text) for part, _ in run)]
     begin = 0
-    for index, (part, _) in enumerate([*run, (Part("", CLOSE), 0)]):
+    for index, (part, _) in enumerate([*run, (UnitPart("", CLOSE), 0)]):
         if part.kind in (OPEN, CLOSE) and index not in partner:
             low, high = _trimmed(run, begin, index, partner, n_texts)
             if low < high:
@@ -267,7 +269,7 @@ def _units_of_run(text: str, run: list[tuple[Part, int]]) -> Iterator[Unit]:
 
 
 def _trimmed(
-    run: list[tuple[Part, int]], low: int, high: int, partner: dict[int, int], n_texts: Sequence[int]
+    run: list[tuple[UnitPart, int]], low: int, high: int, partner: dict[int, int], n_texts: Sequence[int]
 ) -> tuple[int, int]:
     """Return the part of a run without the codes and the blanks around its text; empty where it has none.
 
@@ -289,7 +291,7 @@ def _trimmed(
     return low, high
 
 
-def _unit(text: str, run: list[tuple[Part, int]]) -> Unit:
+def _unit(text: str, run: list[tuple[UnitPart, int]]) -> Unit:
     first, start = run[0]
     last, at = run[-1]
     end = at + len(last.text)
@@ -297,11 +299,11 @@ def _unit(text: str, run: list[tuple[Part, int]]) -> Unit:
         start += len(first.text) - len(first.text.lstrip(" \t\r\n\f"))
     if last.kind == TEXT:
         end -= len(last.text) - len(last.text.rstrip(" \t\r\n\f"))
-    parts = [Part(_text(part.text)) if part.kind == TEXT else part for part, _ in run]
+    parts = [UnitPart(_text(part.text)) if part.kind == TEXT else part for part, _ in run]
     if parts[0].kind == TEXT:
-        parts[0] = Part(parts[0].text.lstrip(" "))
+        parts[0] = UnitPart(parts[0].text.lstrip(" "))
     if parts[-1].kind == TEXT:
-        parts[-1] = Part(parts[-1].text.rstrip(" "))
+        parts[-1] = UnitPart(parts[-1].text.rstrip(" "))
     source = escaped_tags(parts, lambda tag: escape(tag, quote=False))
     return Unit(start, "", source, start, end, source, lambda value, _: escaped(value))
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
-from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, joined_text
+from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Parts, UnitPart, joined_text
 from bytenmt.spans import tags
 from bytenmt.spans.extractor import span_extractor
 
@@ -29,46 +29,46 @@ def kind_of_tag(tag: str) -> str:
     return ALONE if tag.endswith("/>") else OPEN
 
 
-def find_tags(text: str, classes: tuple[str, ...]) -> list[Part]:
+def find_tags(text: str, classes: tuple[str, ...]) -> list[UnitPart]:
     """Split a string into text and codes: its spans of these classes."""
-    parts, last = list[Part](), 0
+    parts, last = list[UnitPart](), 0
     for begin, end, of in span_extractor(classes).spans_of_text(text):
-        parts.append(Part(text[last:begin]))
-        parts.append(Part(text[begin:end], kind_of_tag(text[begin:end]) if of == "tags" else ALONE))
+        parts.append(UnitPart(text[last:begin]))
+        parts.append(UnitPart(text[begin:end], kind_of_tag(text[begin:end]) if of == "tags" else ALONE))
         last = end
-    parts.append(Part(text[last:]))
+    parts.append(UnitPart(text[last:]))
     return [part for part in parts if part.text]
 
 
-def escaped_tags(parts: Iterable[Part], escape: Callable[[str], str]) -> Parts:
+def escaped_tags(parts: Iterable[UnitPart], escape: Callable[[str], str]) -> Parts:
     """Return the parts with every tag in a text as a code, written with `escape`.
 
     So <b> that a file shows as text, &lt;b&gt;, can be told from a tag of the file, and is kept like one.
     """
-    split: list[Part] = []
+    split: list[UnitPart] = []
     for part in paired(parts):
         if part.kind != TEXT or "<" not in part.text:
             split.append(part)
             continue
         for one in find_tags(part.text, TAGS):
-            split.append(one if one.kind == TEXT else Part(escape(one.text), one.kind))
+            split.append(one if one.kind == TEXT else UnitPart(escape(one.text), one.kind))
     return paired(split)
 
 
-def paired(parts: Iterable[Part]) -> Parts:
+def paired(parts: Iterable[UnitPart]) -> Parts:
     """Return the parts with adjacent texts joined and with tags that have no partner turned into ALONE."""
-    joined: list[Part] = []
+    joined: list[UnitPart] = []
     for kind, group in groupby((part for part in parts if part.text), key=lambda part: part.kind):
         same = list(group)
-        joined += [Part("".join(part.text for part in same))] if kind == TEXT else same
+        joined += [UnitPart("".join(part.text for part in same))] if kind == TEXT else same
     partner = partners(joined)
     return tuple(
-        Part(part.text, ALONE) if part.kind in (OPEN, CLOSE) and index not in partner else part
+        UnitPart(part.text, ALONE) if part.kind in (OPEN, CLOSE) and index not in partner else part
         for index, part in enumerate(joined)
     )
 
 
-def partners(parts: Sequence[Part]) -> dict[int, int]:
+def partners(parts: Sequence[UnitPart]) -> dict[int, int]:
     """Map the index of every opening or closing tag to the index of its partner; omit unpaired tags."""
     return tags.partners(
         [(part.kind, _name(part.text)) if part.kind in (OPEN, CLOSE) else None for part in parts]
@@ -104,15 +104,15 @@ def restore_tags(source: Parts, output: str) -> tuple[Parts, bool]:
     """
     codes = {index: part for index, part in enumerate(source) if part.kind != TEXT}
     if not codes:
-        return ((Part(output),) if output else ()), True
+        return ((UnitPart(output),) if output else ()), True
     partner, unused, stack = partners(source), dict(codes), list[int]()
     waiting: dict[tuple[str, str], deque[int]] = {}  # by text and kind: the codes that were not met yet
     for index, part in codes.items():
         waiting.setdefault((part.text, part.kind), deque()).append(index)
-    parts, last, whole = list[Part](), 0, True
+    parts, last, whole = list[UnitPart](), 0, True
     for begin, end in _occurrences({part.text for part in codes.values()}, output):
         if begin > last:
-            parts.append(Part(output[last:begin]))
+            parts.append(UnitPart(output[last:begin]))
         code, last = output[begin:end], end
         closing = partner[stack[-1]] if stack and source[partner[stack[-1]]].text == code else None
         fitting = _fitting(code, waiting, closing)
@@ -125,19 +125,19 @@ def restore_tags(source: Parts, output: str) -> tuple[Parts, bool]:
             stack.append(fitting)
         parts.append(unused.pop(fitting))
     if last < len(output):
-        parts.append(Part(output[last:]))
+        parts.append(UnitPart(output[last:]))
     while stack:
         whole = False
         parts.append(unused.pop(partner[stack.pop()]))
     for index, part in unused.items():
         whole = False
         spaced = part.kind == ALONE and not part.text.startswith("<")
-        parts += [Part(" ")] * (spaced and index > 0 and bool(parts)) + [part]
+        parts += [UnitPart(" ")] * (spaced and index > 0 and bool(parts)) + [part]
     return paired(parts), whole
 
 
 def separate_tags(
-    parts: Parts, read: Callable[[str], Iterable[Part]], escaped: Callable[[str], str] = str
+    parts: Parts, read: Callable[[str], Iterable[UnitPart]], escaped: Callable[[str], str] = str
 ) -> Parts:
     """Change the text beside codes so that `read` finds exactly these codes in the written parts.
 
@@ -145,12 +145,12 @@ def separate_tags(
     escapes a text, whose escapes do not count as codes. If nothing helps, the codes are written anyway.
     """
 
-    def codes(some: Iterable[Part]) -> list[str]:
+    def codes(some: Iterable[UnitPart]) -> list[str]:
         return [part.text for part in some if part.kind != TEXT and not ESCAPE.fullmatch(part.text)]
 
     wanted, best = codes(parts), list(parts)
 
-    def score(some: Sequence[Part]) -> tuple[int, int]:
+    def score(some: Sequence[UnitPart]) -> tuple[int, int]:
         """Return the number of codes that are read before the first wrong one, and minus that of all."""
         found = codes(read(joined_text(some)))
         same = next((n for n, pair in enumerate(zip(found, wanted, strict=False)) if len({*pair}) > 1), None)
@@ -161,7 +161,7 @@ def separate_tags(
     for index, part in enumerate(parts):
         texts = [part.text, escaped(part.text)] if part.kind == TEXT else [part.text]
         for text in dict.fromkeys([*texts, *(" " + text for text in texts if index)]):
-            other = [*best[:index], Part(text, part.kind), *best[index + 1 :]]
+            other = [*best[:index], UnitPart(text, part.kind), *best[index + 1 :]]
             if reached == every or tries == 0:
                 return tuple(best)
             tries -= 1

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from bytenmt.documents.document import ALONE, CLOSE, LINES, OPEN, TEXT, Part, Parts, Unit, joined_text
+from bytenmt.documents.document import ALONE, CLOSE, LINES, OPEN, TEXT, Parts, Unit, UnitPart, joined_text
 from bytenmt.documents.inline_tags import kind_of_tag, paired, separate_tags
 from bytenmt.spans.grammar import TAG
 
@@ -207,7 +207,7 @@ def _heading_end(line: str, begin: int) -> int:
     return max(begin, end)
 
 
-def _parts(raw: str, labels: set[str]) -> Iterator[Part]:
+def _parts(raw: str, labels: set[str]) -> Iterator[UnitPart]:
     """Yield the text and the codes of a paragraph.
 
     labels: those that the document defines; their links are codes, or they would lead nowhere.
@@ -254,10 +254,10 @@ def _parts(raw: str, labels: set[str]) -> Iterator[Part]:
             kind = CLOSE
         elif match["strong"]:
             kind = _side(raw, start, end)
-        yield Part(raw[last:start])
-        yield Part(raw[start:end], kind)
+        yield UnitPart(raw[last:start])
+        yield UnitPart(raw[start:end], kind)
         last = at = end
-    yield Part(raw[last:])
+    yield UnitPart(raw[last:])
 
 
 def _side(raw: str, start: int, end: int) -> str:
@@ -283,5 +283,5 @@ def _paragraph(parts: Parts) -> str:
     if parts and parts[0].kind == TEXT:
         first = parts[0].text.lstrip()
         first = NUMBER.sub(r"\1\\\2", first, count=1) if NUMBER.match(first) else first
-        parts = (Part("\\" + first if BEGINNING.match(first) else first), *parts[1:])
+        parts = (UnitPart("\\" + first if BEGINNING.match(first) else first), *parts[1:])
     return joined_text(parts)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from bytenmt.documents.document import ALONE, TEXT, MalformedError, Part, Parts
+from bytenmt.documents.document import ALONE, TEXT, MalformedError, Parts, UnitPart
 from bytenmt.documents.html import unescape_text
 from bytenmt.documents.inline_tags import PLACEHOLDERS, escaped_tags, find_tags, kind_of_tag, paired
 
@@ -63,7 +63,7 @@ class Element:
         return next((one for one in self.children if one.local == name), None)
 
 
-class Scanner:
+class MarkupScanner:
     """Finds elements in a text that comes in pieces.
 
     names: the local names of the elements to find; others are skipped, but not their content. ended: called
@@ -164,7 +164,7 @@ class Scanner:
 
 def root_of(text: str, names: Iterable[str]) -> Element | None:
     """Parse a text; return the outermost of these elements. Raises MalformedError."""
-    scanner = Scanner(names)
+    scanner = MarkupScanner(names)
     scanner.feed(text)
     return scanner.root
 
@@ -180,7 +180,7 @@ def content(raw: str, opaque: frozenset[str] = frozenset(), preserve: bool = Fal
     opaque: local names of elements that are one code, content included. preserve: keep line ends; otherwise a
     line end and the white space around it become a space, and comments are dropped.
     """
-    parts: list[Part] = []
+    parts: list[UnitPart] = []
     last, closing, depth, code = 0, "", 0, 0
     for match in TOKEN.finditer(raw):
         tag = match["tag"]
@@ -188,24 +188,24 @@ def content(raw: str, opaque: frozenset[str] = frozenset(), preserve: bool = Fal
             if tag and local_name(tag) == closing and not tag.endswith("/>"):
                 depth += -1 if tag.startswith("</") else 1
                 if not depth:
-                    parts.append(Part(raw[code : match.end()], ALONE))
+                    parts.append(UnitPart(raw[code : match.end()], ALONE))
                     closing, last = "", match.end()
             continue
-        parts.append(Part(raw[last : match.start()]))
+        parts.append(UnitPart(raw[last : match.start()]))
         last = match.end()
         if tag and local_name(tag) in opaque and not tag.endswith("/>"):
             closing, depth, code = local_name(tag), 1, match.start()
         elif tag:
-            parts.append(Part(tag, kind_of_tag(tag)))
+            parts.append(UnitPart(tag, kind_of_tag(tag)))
         elif match["cdata"] is not None:
-            parts.append(Part(match["cdata"]))
+            parts.append(UnitPart(match["cdata"]))
         elif match["pi"]:
-            parts.append(Part(match["pi"], ALONE))
+            parts.append(UnitPart(match["pi"], ALONE))
         elif match["entity"]:
             parts.append(_entity(match["entity"]))
-    parts.append(Part(raw[last:]))
+    parts.append(UnitPart(raw[last:]))
     if not preserve:
-        parts = [Part(folded(part.text)) if part.kind == TEXT else part for part in parts]
+        parts = [UnitPart(folded(part.text)) if part.kind == TEXT else part for part in parts]
     return escaped_tags(parts, escape)
 
 
@@ -216,7 +216,7 @@ def folded(text: str) -> str:
 
 def with_placeholders(raw: str, opaque: frozenset[str], preserve: bool) -> Parts:
     """Return the content of an element as parts, with placeholders in the text as codes."""
-    parts: list[Part] = []
+    parts: list[UnitPart] = []
     for part in content(raw, opaque, preserve):
         parts += find_tags(part.text, PLACEHOLDERS) if part.kind == TEXT else [part]
     return paired(parts)
@@ -231,14 +231,14 @@ def local_name(tag: str) -> str:
     return name[1].rpartition(":")[2] if name else ""
 
 
-def _entity(entity: str) -> Part:
+def _entity(entity: str) -> UnitPart:
     """Return a reference resolved; one that only the document's own definitions resolve is a code."""
     if entity in KNOWN:
-        return Part(KNOWN[entity])
-    return Part(unescape_text(entity)) if entity.startswith("&#") else Part(entity, ALONE)
+        return UnitPart(KNOWN[entity])
+    return UnitPart(unescape_text(entity)) if entity.startswith("&#") else UnitPart(entity, ALONE)
 
 
-def escaped(parts: Iterable[Part]) -> str:
+def escaped(parts: Iterable[UnitPart]) -> str:
     """Return parts as XML; the inverse of `content`."""
     return "".join(escape(part.text) if part.kind == TEXT else part.text for part in parts)
 

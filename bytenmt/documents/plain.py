@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bytenmt.documents.document import LINES, MalformedError, Part, Parts, Unit, joined_text
+from bytenmt.documents.document import LINES, MalformedError, Parts, Unit, UnitPart, joined_text
 
 QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"')
 LINE_END = re.compile(r"\r\n|\n|\r|$")
@@ -54,7 +54,7 @@ def read_table(text: str, column: str | None, into: str | None, tabs: bool) -> l
 
 
 def _parts(value: str) -> Parts:
-    return (Part(value),) if value else ()
+    return (UnitPart(value),) if value else ()
 
 
 def _column(header: list[Cell], column: str, option: str) -> tuple[int, bool]:
@@ -154,7 +154,7 @@ def _paragraph(text: str, lines: list[tuple[int, int]]) -> list[Unit]:
 def _unit(text: str, start: int, end: int, write: Callable[[Parts, bool], str]) -> Unit:
     raw = text[start:end]
     start, end = start + len(raw) - len(raw.lstrip()), end - len(raw) + len(raw.rstrip())
-    source = (Part(BLANKS.sub(_folded, text[start:end])),)
+    source = (UnitPart(BLANKS.sub(_folded, text[start:end])),)
     return Unit(start, "", source, start, end, source, write)
 
 

@@ -18,8 +18,8 @@ from bytenmt.documents.document import (
     LINES,
     TEXT,
     Content,
+    DeclaredLanguages,
     Edit,
-    Languages,
     MalformedError,
     Parts,
     Unit,
@@ -96,7 +96,7 @@ def read(text: str, pair: tuple[str, str] | None = None) -> Content:
     declared = None if header is None else LANGUAGE.search(header.value)
     language = declared[1] if declared and declared[1] else None
     edits = [] if header is None or pair is None else _language_edits(text, header, pair[1])
-    return Content(units, Languages(None, language), edits)
+    return Content(units, DeclaredLanguages(None, language), edits)
 
 
 def _language_edits(text: str, header: _String, target: str) -> list[Edit]:

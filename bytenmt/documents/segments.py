@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from bytenmt.decoding.names import KEPT, KEPT_OF_DOCUMENTS
-from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Part, Parts, joined_text
+from bytenmt.decoding.setting_table import KEPT, KEPT_OF_DOCUMENTS
+from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Parts, UnitPart, joined_text
 from bytenmt.documents.inline_tags import partners
 from bytenmt.spans.extractor import span_extractor
 
@@ -116,7 +116,7 @@ def _spans(text: str) -> list[bytes]:
     return span_extractor(KEPT).texts(utf8(text))
 
 
-def has_words(parts: Sequence[Part]) -> bool:
+def has_words(parts: Sequence[UnitPart]) -> bool:
     """Return whether there is a letter outside of spans (addresses, placeholders, tags, numbers)."""
     for part in parts:
         if part.kind == TEXT and any(map(str.isalpha, part.text)):
@@ -150,7 +150,7 @@ def split_unit(source: Parts, limit: int) -> list[str | Segment]:
                 made.append(joined_text(piece))
                 continue
             tags = _tags(piece)
-            shown = [Part(tags.get(index, part.text), part.kind) for index, part in enumerate(piece)]
+            shown = [UnitPart(tags.get(index, part.text), part.kind) for index, part in enumerate(piece)]
             text = joined_text(shown)
             bare = text.strip()
             at = text.index(bare)
@@ -162,7 +162,7 @@ def split_unit(source: Parts, limit: int) -> list[str | Segment]:
     return [one for one in made if one]
 
 
-def _tags(piece: Sequence[Part]) -> dict[int, str]:
+def _tags(piece: Sequence[UnitPart]) -> dict[int, str]:
     """Map the index of every code that a search cannot keep as it is to the tag that replaces it."""
     extractor = span_extractor(KEPT_OF_DOCUMENTS)
     partner = partners(piece)
@@ -186,20 +186,20 @@ def _tags(piece: Sequence[Part]) -> dict[int, str]:
     return ends
 
 
-def _lines(source: Parts) -> list[list[Part]]:
+def _lines(source: Parts) -> list[list[UnitPart]]:
     """Split at line ends and tabs; every separator is a line of its own."""
-    lines: list[list[Part]] = [[]]
+    lines: list[list[UnitPart]] = [[]]
     for part in source:
         pieces = LINE_END.split(part.text) if part.kind == TEXT else [part.text]
         for number, piece in enumerate(pieces):
             if number % 2:
-                lines += [[Part(piece)], []]
+                lines += [[UnitPart(piece)], []]
             elif piece:
-                lines[-1].append(Part(piece, part.kind))
+                lines[-1].append(UnitPart(piece, part.kind))
     return lines
 
 
-def _core(line: Sequence[Part]) -> tuple[str, list[Part], str]:
+def _core(line: Sequence[UnitPart]) -> tuple[str, list[UnitPart], str]:
     """Split off the white space, symbols, single codes and pairs around a line.
 
     Returns the text before the rest of the line, the rest, and the text after it.
@@ -207,7 +207,7 @@ def _core(line: Sequence[Part]) -> tuple[str, list[Part], str]:
     partner = partners(line)
     low, high = 0, len(line)
 
-    def blank(part: Part) -> bool:
+    def blank(part: UnitPart) -> bool:
         return part.kind == ALONE or (part.kind == TEXT and not any(map(_is_text, part.text)))
 
     while low < high:
@@ -223,11 +223,11 @@ def _core(line: Sequence[Part]) -> tuple[str, list[Part], str]:
     if core and core[0].kind == TEXT:
         text = core[0].text
         begin = next(at for at, sign in enumerate(text) if _is_text(sign))
-        core[0], before = Part(text[begin:]), text[:begin]
+        core[0], before = UnitPart(text[begin:]), text[:begin]
     if core and core[-1].kind == TEXT:
         text = core[-1].text
         end = next(at for at in range(len(text), 0, -1) if _is_text(text[at - 1]))
-        core[-1], behind = Part(text[:end]), text[end:]
+        core[-1], behind = UnitPart(text[:end]), text[end:]
     return joined_text(line[:low]) + before, core, behind + joined_text(line[high:])
 
 
@@ -236,7 +236,7 @@ def _is_text(sign: str) -> bool:
     return not sign.isspace() and unicodedata.category(sign) != "So"
 
 
-def _cut(core: Sequence[Part], limit: int) -> list[list[Part]]:
+def _cut(core: Sequence[UnitPart], limit: int) -> list[list[UnitPart]]:
     """Split a line into pieces of at most `limit` bytes.
 
     A piece ends after a sentence if one ends within the limit, else after white space, else between two
@@ -285,18 +285,18 @@ def _last(ends: Sequence[int], start: int, most: int) -> int | None:
     return ends[index] if index >= 0 and ends[index] > start else None
 
 
-def _at_places(core: Sequence[Part], places: Sequence[int]) -> list[list[Part]]:
+def _at_places(core: Sequence[UnitPart], places: Sequence[int]) -> list[list[UnitPart]]:
     """Cut parts at these positions, counted in characters of their joined text."""
-    pieces: list[list[Part]] = [[]]
+    pieces: list[list[UnitPart]] = [[]]
     begin, left = 0, list(reversed(places))
     for part in core:
         last = 0  # characters of the part that are in a piece
         while left and left[-1] < begin + len(part.text):
             at = left.pop() - begin
             if at > last:
-                pieces[-1].append(Part(part.text[last:at], part.kind))
+                pieces[-1].append(UnitPart(part.text[last:at], part.kind))
             pieces.append([])
             last = at
-        pieces[-1].append(Part(part.text[last:], part.kind))
+        pieces[-1].append(UnitPart(part.text[last:], part.kind))
         begin += len(part.text)
     return [piece for piece in pieces if piece]

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from bytenmt.documents.document import ALONE, LINES, TEXT, MalformedError, Part, Parts, Unit, joined_text
+from bytenmt.documents.document import ALONE, LINES, TEXT, MalformedError, Parts, Unit, UnitPart, joined_text
 from bytenmt.documents.html import unescape_text
 from bytenmt.documents.inline_tags import kind_of_tag, paired
 
@@ -139,15 +139,15 @@ def _parts(raw: str, entities: bool) -> Parts:
     for match in CODE.finditer(raw):
         if match["entity"] and not entities:
             continue
-        parts.append(Part(raw[last : match.start()]))
+        parts.append(UnitPart(raw[last : match.start()]))
         last = match.end()
         if match["entity"]:
-            parts.append(Part(unescape_text(match[0])))
+            parts.append(UnitPart(unescape_text(match[0])))
         else:
             named = re.match(r"</?[A-Za-z]", match[0])
             kind = kind_of_tag(match[0]) if named else ALONE
-            parts.append(Part(match[0], kind))
-    return paired([*parts, Part(raw[last:])])
+            parts.append(UnitPart(match[0], kind))
+    return paired([*parts, UnitPart(raw[last:])])
 
 
 def _escaped(parts: Parts, entities: bool) -> str:
@@ -164,7 +164,7 @@ def _escaped(parts: Parts, entities: bool) -> str:
 
 def broken(parts: Parts, n: int) -> list[Parts]:
     """Return a text as at most n lines of about the same length, broken at spaces outside codes."""
-    lines: list[list[Part]] = [[]]
+    lines: list[list[UnitPart]] = [[]]
     whole = sum(len(part.text) for part in parts if part.kind == TEXT)
     done = 0  # characters of the texts before this part
     for part in parts:
@@ -180,9 +180,9 @@ def broken(parts: Parts, n: int) -> list[Parts]:
             index = bisect_left(spaces, wanted, lo=first)
             nearest = spaces[max(first, index - 1) : index + 1]
             at = min(nearest, key=lambda place: abs(place - wanted))
-            lines[-1].append(Part(part.text[begin:at]))
+            lines[-1].append(UnitPart(part.text[begin:at]))
             lines.append([])
             begin = at + 1
-        lines[-1].append(Part(part.text[begin:]))
+        lines[-1].append(UnitPart(part.text[begin:]))
         done += len(part.text)
     return [tuple(line) for line in lines if "".join(part.text for part in line).strip()] or [()]

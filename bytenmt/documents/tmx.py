@@ -96,7 +96,7 @@ def pairs(pieces: Iterable[str], pair: tuple[str, str]) -> Iterator[tuple[Parts,
             found.append((source, target))
         return True
 
-    scanner = markup.Scanner(("tu", "tuv", "seg"), ended)
+    scanner = markup.MarkupScanner(("tu", "tuv", "seg"), ended)
     try:
         for piece in pieces:
             scanner.feed(piece, last=False)

@@ -19,12 +19,12 @@ from bytenmt.documents.document import (
     CLOSE,
     OPEN,
     Content,
+    DeclaredLanguages,
     Edit,
-    Languages,
     MalformedError,
-    Part,
     Parts,
     Unit,
+    UnitPart,
     Value,
 )
 from bytenmt.documents.inline_tags import paired
@@ -78,7 +78,7 @@ def read(text: str, pair: tuple[str, str] | None = None) -> Content:
         text, is_version_2, _phrase_prefix(root), pair[1] if pair else root.attributes.get("trgLang")
     )
     units = [unit for one in _to_translate(file, root, holder) for unit in _units(file, one)]
-    languages = Languages(_first_declared(declaring, source), _first_declared(declaring, target))
+    languages = DeclaredLanguages(_first_declared(declaring, source), _first_declared(declaring, target))
     return Content(units, languages, _language_edits(text, declaring, target, pair))
 
 
@@ -121,13 +121,13 @@ def _parts(file: _File, element: Element) -> Parts:
     raw, preserve = file.text[element.inside : element.outside], markup.preserved(element)
     if not file.phrase or "<" in raw:
         return markup.with_placeholders(raw, OPAQUE, preserve)
-    parts: list[Part] = []
+    parts: list[UnitPart] = []
     for number, piece in enumerate(PHRASE_TAG.split(raw)):
         if number % 2 == 0:
             parts += markup.with_placeholders(piece, OPAQUE, preserve)
         else:
             kind = CLOSE if piece.startswith("&lt;") else ALONE if piece.endswith("}") else OPEN
-            parts.append(Part(piece, kind))
+            parts.append(UnitPart(piece, kind))
     return paired(parts)
 
 

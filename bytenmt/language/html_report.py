@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from bytenmt.errors import printable
-from bytenmt.language.summary import Whole
+from bytenmt.language.summary import ScoredCharacters
 from bytenmt.surprise_colours import colour, legend, rules, visible
 from bytenmt.utf8 import EOS, NEWLINE
 
@@ -45,7 +45,7 @@ class Page:
             f'<p class="legend">{"".join(legend())}</p></header>\n<main>'
         )
 
-    def add(self, whole: Whole) -> None:
+    def add(self, whole: ScoredCharacters) -> None:
         """Write the next characters, up to the limit of the page."""
         self._n_bytes += len(whole.surprise.data)
         if self._n_shown < SHOWN:
@@ -58,7 +58,7 @@ class Page:
         self._write(f"</main>\n<footer><pre>{figures}</pre>\n")
         self._write(f"{left if self._n_shown < self._n_bytes else ''}</footer>\n</html>\n")
 
-    def _marked(self, whole: Whole) -> Iterator[str]:
+    def _marked(self, whole: ScoredCharacters) -> Iterator[str]:
         data, bits, rank = (part.tolist() for part in whole.surprise)
         start = 0
         for name, n_bytes in zip(whole.characters.names(), whole.characters.n_bytes.tolist(), strict=True):

@@ -45,7 +45,7 @@ class Sum:
         self.fifth += int((rank < 5).sum())
 
 
-class Whole(NamedTuple):
+class ScoredCharacters(NamedTuple):
     """Whole characters and the cost of each of their bytes."""
 
     characters: Characters
@@ -59,13 +59,13 @@ class WholeCharacters:
         self._splitter = Splitter()
         self._waiting = Surprise(np.zeros(0, np.uint8), np.zeros(0), np.zeros(0, np.int64))
 
-    def add(self, surprise: Surprise | None) -> Whole:
+    def add(self, surprise: Surprise | None) -> ScoredCharacters:
         """Add costs of bytes (None at the end) and return the characters that are complete now."""
         data = b"" if surprise is None else surprise.data.tobytes()
         characters = self._splitter.split(data, last=surprise is None)
         both = self._waiting if surprise is None else Surprise.joined([self._waiting, surprise])
         whole, self._waiting = both.cut(int(characters.n_bytes.sum()))
-        return Whole(characters, whole)
+        return ScoredCharacters(characters, whole)
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Figures:
     by_script: dict[str, Sum] = field(default_factory=dict)
     by_position: dict[str, Sum] = field(default_factory=dict)
 
-    def add(self, whole: Whole) -> None:
+    def add(self, whole: ScoredCharacters) -> None:
         """Add whole characters."""
         (code, n_bytes), (data, bits, rank) = whole
         ends = (data == EOS) & self.line_ends

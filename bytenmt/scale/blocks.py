@@ -19,7 +19,7 @@ PACKED = (".gz", ".xz", ".zst", ".bz2")
 HIDDEN = (".", "_")  # first characters of names that readers of data sets ignore
 
 
-class Block(Struct, frozen=True):
+class RowBlock(Struct, frozen=True):
     """A part of a file.
 
     number: from 0, in the order of the rows. begin, end: in bytes of the file, or in rows of a row group.
@@ -73,14 +73,14 @@ def _format_of(file: Path) -> str:
 
 def blocks_of(
     files: list[Path], form: DatasetFormat, column: str, to: str, block_bytes: int = BLOCK_BYTES
-) -> Iterator[Block]:
+) -> Iterator[RowBlock]:
     """Yield the blocks of files. Raises BytenmtError for a file of another format or without the column."""
     number = first = 0
     for file in files:
         try:
             check_columns(form.columns(file, column), column, to, file)
             for begin, end, base, rows in form.spans(file, column, block_bytes):
-                yield Block(number, str(file), begin, end, base, first, rows)
+                yield RowBlock(number, str(file), begin, end, base, first, rows)
                 number, first = number + 1, first + rows
         except OSError as error:
             raise BytenmtError(f"cannot read {file}: {error.strerror or error}") from None

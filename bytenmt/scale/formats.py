@@ -22,7 +22,7 @@ from bytenmt.utf8 import BYTE_ORDER_MARK, repair
 
 MAX_LINE_BYTES = 1 << 26  # bytes
 HEADER_LINES = 100  # lines among which the first object is looked for, for its columns
-Span = tuple[int, int, int, int]  # begin, end, base and rows, see blocks.Block
+Span = tuple[int, int, int, int]  # begin, end, base and rows, see blocks.RowBlock
 
 
 class DatasetFormat(Protocol):

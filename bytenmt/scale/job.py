@@ -19,7 +19,7 @@ from bytenmt import __version__
 from bytenmt.atomic_file import replacing
 from bytenmt.errors import BytenmtError
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.scale.blocks import Block
+from bytenmt.scale.blocks import RowBlock
 from bytenmt.scale.formats import FORMATS
 from bytenmt.scale.manifest import FinishedBlock, Manifest, part_path
 from bytenmt.scale.translate import RowError, Translate
@@ -33,11 +33,11 @@ class BlockSteps(NamedTuple):
     out: str
     translate: Translate
 
-    def read(self, block: Block) -> bytes:
+    def read(self, block: RowBlock) -> bytes:
         """Return the bytes of a block. Raises OSError."""
         return FORMATS[self.form].read(Path(block.path), block.begin, block.end, block.base)
 
-    def translate_block(self, block: Block, data: bytes) -> bytes:
+    def translate_block(self, block: RowBlock, data: bytes) -> bytes:
         """Translate the rows of a block; return encoded results for `write`. Raises BytenmtError."""
         texts = FORMATS[self.form].texts(data, self.translate.column, self.translate.errors)
         if len(texts) != block.rows:
@@ -47,11 +47,11 @@ class BlockSteps(NamedTuple):
         n_bytes = sum(len(text) for text in texts if not isinstance(text, RowError))
         return msgspec.msgpack.encode((n_bytes, self.translate.rows(texts, block.first)))
 
-    def give_up(self, block: Block, why: str) -> bytes:
+    def give_up(self, block: RowBlock, why: str) -> bytes:
         """Return the encoded results of a block whose rows cannot be translated."""
         return msgspec.msgpack.encode((0, [RowError(why)] * block.rows))
 
-    def write(self, block: Block, data: bytes, results: bytes) -> FinishedBlock:
+    def write(self, block: RowBlock, data: bytes, results: bytes) -> FinishedBlock:
         """Write the part of a block. results: as translate_block returns them. Raises OSError."""
         form = FORMATS[self.form]
         n_bytes, rows = msgspec.msgpack.decode(results, type=tuple[int, list[str | RowError]])
@@ -70,10 +70,10 @@ class JobResult(NamedTuple):
     summary: str
 
 
-Runner = Callable[[BlockSteps, Sequence[Block]], Iterator[FinishedBlock]]
+Runner = Callable[[BlockSteps, Sequence[RowBlock]], Iterator[FinishedBlock]]
 
 
-def run_in_process(steps: BlockSteps, blocks: Sequence[Block]) -> Iterator[FinishedBlock]:
+def run_in_process(steps: BlockSteps, blocks: Sequence[RowBlock]) -> Iterator[FinishedBlock]:
     """Run the steps of all blocks in this process; a Runner."""
     for block in blocks:
         data = steps.read(block)
@@ -82,7 +82,7 @@ def run_in_process(steps: BlockSteps, blocks: Sequence[Block]) -> Iterator[Finis
 
 def run(
     steps: BlockSteps,
-    blocks: Sequence[Block],
+    blocks: Sequence[RowBlock],
     manifest: Manifest,
     runner: Runner,
     reporter: Reporter = SILENT,
@@ -117,7 +117,7 @@ def _rates(rows: int, n_bytes: int, seconds: float) -> str:
 
 
 def job_description(
-    steps: BlockSteps, blocks: Sequence[Block], files: Sequence[Path], block_bytes: int
+    steps: BlockSteps, blocks: Sequence[RowBlock], files: Sequence[Path], block_bytes: int
 ) -> dict[str, Any]:
     """Return everything that the output depends on, as JSON values by the names of options.
 

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from bytenmt.errors import BytenmtError
-from bytenmt.scale.blocks import Block
+from bytenmt.scale.blocks import RowBlock
 from bytenmt.scale.job import BlockSteps, Runner
 from bytenmt.scale.manifest import FinishedBlock, count_try
 
@@ -174,7 +174,7 @@ def _command_line(pid: int) -> bytes:
 def runner(actors: int | None, block_bytes: int) -> Runner:
     """Return a Runner with so many actors that translate; by default one for each CPU or GPU."""
 
-    def run(steps: BlockSteps, blocks: Sequence[Block]) -> Iterator[FinishedBlock]:
+    def run(steps: BlockSteps, blocks: Sequence[RowBlock]) -> Iterator[FinishedBlock]:
         connect()
         from ray.exceptions import RayError
 
@@ -192,7 +192,7 @@ def runner(actors: int | None, block_bytes: int) -> Runner:
     return run
 
 
-def _pipeline(steps: BlockSteps, blocks: Sequence[Block], actors: int | None, block_bytes: int) -> Any:
+def _pipeline(steps: BlockSteps, blocks: Sequence[RowBlock], actors: int | None, block_bytes: int) -> Any:
     """Return Ray's data set of the written blocks."""
     import ray
 
@@ -224,5 +224,5 @@ def _pipeline(steps: BlockSteps, blocks: Sequence[Block], actors: int | None, bl
     return rows.map(WriteActor, compute=pool(size=some), num_cpus=PER_FILE, **with_steps)
 
 
-def _block(row: Row) -> Block:
-    return msgspec.msgpack.decode(row["block"], type=Block)
+def _block(row: Row) -> RowBlock:
+    return msgspec.msgpack.decode(row["block"], type=RowBlock)

@@ -16,7 +16,7 @@ from bytenmt.decoding.constraints.glossary import Glossary, Term
 from bytenmt.decoding.constraints.rules import Rules
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import TranslationResult
-from bytenmt.decoding.names import KEPT_BY_SERVER, KEPT_OF_DOCUMENTS
+from bytenmt.decoding.setting_table import KEPT_BY_SERVER, KEPT_OF_DOCUMENTS
 from bytenmt.serve.detect import Detector, Guess
 from bytenmt.serve.document_pool import DocumentPool
 from bytenmt.serve.document_worker import DocumentSource

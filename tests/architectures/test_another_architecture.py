@@ -30,7 +30,7 @@ from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.listing import listing
 from bytenmt.decoding.cpu.packing import pack_model
 from bytenmt.decoding.interface import Options, Request
-from bytenmt.decoding.model_summary import information, program_of
+from bytenmt.decoding.model_summary import model_description, program_of
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.translator import Translator
@@ -174,7 +174,7 @@ def test_it_is_trained_and_asked(echo: ModuleType, tmp_path: Path, texts: dict[s
             Translator.load(run, engine=engine, precision=precision, device="cpu")
     with pytest.raises(BytenmtError, match="has no program for echo"):
         program_of(str(run))
-    assert "echo" in information(str(run), None) and "fading = 0.8" in information("echo", None)
+    assert "echo" in model_description(str(run), None) and "fading = 0.8" in model_description("echo", None)
 
 
 def test_its_weights_are_stored_and_checked(echo: ModuleType, tmp_path: Path, texts: dict[str, Any]) -> None:

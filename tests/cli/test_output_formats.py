@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from made_up_engine import make_run
 
 from bytenmt.cli.main import main
-from bytenmt.cli.output_formats import JsonLines, n_best_list
+from bytenmt.cli.output_formats import JsonRecords, n_best_list
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import Chunk, TranslationResult
 from bytenmt.decoding.translator import Translator
@@ -66,7 +66,7 @@ def test_numbers_go_on_from_buffer_to_buffer() -> None:
         "7 ||| é ||| -0.500000",
         "8 ||| é ||| -0.500000",
     ]
-    written = JsonLines()([answer, answer], 7, [0.25, 0.5])
+    written = JsonRecords()([answer, answer], 7, [0.25, 0.5])
     assert "é".encode() in written
     told = [json.loads(line) for line in written.splitlines()]
     assert [(record["line"], record["sentence"]) for record in told] == [(8, 7), (9, 8)]
@@ -76,7 +76,7 @@ def test_numbers_go_on_from_buffer_to_buffer() -> None:
 def test_a_score_that_is_no_number_is_null() -> None:
     """JSON has none of its own."""
     answer = TranslationResult([Hypothesis(b"a", -np.inf, -np.inf)], [Chunk(b"x", b"")], [])
-    assert json.loads(JsonLines()([answer], 0, [0.0]))["score"] is None
+    assert json.loads(JsonRecords()([answer], 0, [0.0]))["score"] is None
 
 
 def test_what_a_person_should_look_at(tmp_path: Path) -> None:

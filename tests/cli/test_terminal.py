@@ -132,6 +132,6 @@ def test_out_of_memory_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def greedy(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("bytenmt.decoding.model_summary.information", greedy)
+    monkeypatch.setattr("bytenmt.decoding.model_summary.model_description", greedy)
     told = CliRunner().invoke(main, ["info", "luong"])
     assert told.exit_code == 1 and told.output.startswith("bytenmt: out of memory: ")

@@ -10,7 +10,7 @@ from small_runs import CPU, config
 
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.corpus_report import has_several_sentences, multi_sentence_share
-from bytenmt.decoding.model_summary import information
+from bytenmt.decoding.model_summary import model_description
 from bytenmt.storage.manifest import read_pointer
 from bytenmt.storage.weights import read_run
 from bytenmt.training.run import train
@@ -61,4 +61,4 @@ def test_a_run_tells_it(texts: dict[str, Any], tmp_path: Path) -> None:
     expected = pytest.approx(sum(i % 4 == 0 for i in range(len(lines))) / len(lines), abs=1e-6)
     assert read_pointer(run).last_facts().multi_sentence_share == expected
     assert read_run(run)[1].facts.multi_sentence_share == expected
-    assert "of the training lines hold several" in information(str(run), None)
+    assert "of the training lines hold several" in model_description(str(run), None)

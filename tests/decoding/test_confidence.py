@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from bytenmt.decoding.confidence import bits_of_characters, bits_per_byte, flags, loop
+from bytenmt.decoding.confidence import bits_of_characters, bits_per_byte, flags, has_loop
 from bytenmt.decoding.interface import Hypothesis
 
 
@@ -41,7 +41,7 @@ def test_a_character_costs_what_its_bytes_do() -> None:
     ],
 )
 def test_loops(text: str, expected: bool) -> None:
-    assert loop(text.encode()) == expected
+    assert has_loop(text.encode()) == expected
 
 
 @pytest.mark.parametrize(

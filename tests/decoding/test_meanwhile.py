@@ -28,9 +28,9 @@ from bytenmt.decoding.cpu.reader import CpuReader
 from bytenmt.decoding.cpu.uncompiled import run_in_numpy
 from bytenmt.decoding.interface import EngineSpec, Options, Request
 from bytenmt.decoding.loading import FEW_SENTENCES
-from bytenmt.decoding.names import AUTO
 from bytenmt.decoding.reading import Reading
 from bytenmt.decoding.scheduler import decode
+from bytenmt.decoding.setting_table import AUTO
 from bytenmt.decoding.translator import Translator
 from bytenmt.jit import KernelNotCached
 from bytenmt.kernel_cache import PACKAGE

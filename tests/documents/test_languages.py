@@ -5,7 +5,7 @@ from __future__ import annotations
 import polib
 import pytest
 
-from bytenmt.documents.document import Languages
+from bytenmt.documents.document import DeclaredLanguages
 from bytenmt.documents.formats import ReadOptions
 from bytenmt.documents.translation import translate
 from tools.verify.sample_documents import HTML, PAIR, PO, SAMPLES, XLIFF_2, Sample, recording_translator
@@ -20,18 +20,18 @@ def written(sample: Sample) -> str:
 @pytest.mark.parametrize(
     ("name", "text", "languages"),
     [
-        ("xliff", SAMPLES["xliff 1.2"].data.decode(), Languages("en", "de")),
-        ("xliff", XLIFF_2, Languages("en", None)),
-        ("po", PO, Languages(None, None)),
-        ("po", POT, Languages(None, None)),
-        ("po", POT.replace("Language: ", "Language: pt_BR"), Languages(None, "pt_BR")),
-        ("html", HTML, Languages("en", None)),
-        ("html", "<p lang=fr>a", Languages(None, None)),
-        ("html", "<HTML class='a' XML:LANG='en-GB' lang='&#101;n'><p>a", Languages("en", None)),
-        ("text", "a", Languages(None, None)),
+        ("xliff", SAMPLES["xliff 1.2"].data.decode(), DeclaredLanguages("en", "de")),
+        ("xliff", XLIFF_2, DeclaredLanguages("en", None)),
+        ("po", PO, DeclaredLanguages(None, None)),
+        ("po", POT, DeclaredLanguages(None, None)),
+        ("po", POT.replace("Language: ", "Language: pt_BR"), DeclaredLanguages(None, "pt_BR")),
+        ("html", HTML, DeclaredLanguages("en", None)),
+        ("html", "<p lang=fr>a", DeclaredLanguages(None, None)),
+        ("html", "<HTML class='a' XML:LANG='en-GB' lang='&#101;n'><p>a", DeclaredLanguages("en", None)),
+        ("text", "a", DeclaredLanguages(None, None)),
     ],
 )
-def test_what_a_file_declares(name: str, text: str, languages: Languages) -> None:
+def test_what_a_file_declares(name: str, text: str, languages: DeclaredLanguages) -> None:
     assert Sample(name, text.encode()).document().languages == languages
 
 

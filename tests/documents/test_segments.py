@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from bytenmt.decoding.interface import Hypothesis
-from bytenmt.documents.document import ALONE, CLOSE, OPEN, Part, Parts, joined_text
+from bytenmt.documents.document import ALONE, CLOSE, OPEN, Parts, UnitPart, joined_text
 from bytenmt.documents.formats import ReadOptions, read
 from bytenmt.documents.inline_tags import parse_string
 from bytenmt.documents.segments import Segment, split_unit
@@ -111,7 +111,7 @@ def test_a_span_is_not_cut() -> None:
 
 def test_many_codes_take_no_quadratic_time() -> None:
     parts: Parts = tuple(
-        Part(text, kind)
+        UnitPart(text, kind)
         for number in range(5000)
         for text, kind in (
             ("a ", "text"),
@@ -166,7 +166,7 @@ def test_a_long_text_takes_little_memory_and_linear_time() -> None:
     text = "One word after the other. " * 40_000
     tracemalloc.start()
     try:
-        found = split_unit((Part(text),), 1000)
+        found = split_unit((UnitPart(text),), 1000)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

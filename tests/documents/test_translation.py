@@ -11,7 +11,7 @@ import pytest
 from made_up_engine import made_up_translator
 
 from bytenmt.decoding.interface import Hypothesis, Request
-from bytenmt.documents.document import Part, joined_text
+from bytenmt.documents.document import UnitPart, joined_text
 from bytenmt.documents.formats import ReadOptions, read
 from bytenmt.documents.inline_tags import parse_string
 from bytenmt.documents.segments import Segment, split_unit
@@ -276,7 +276,7 @@ def test_any_text_is_cut_somewhere() -> None:
 
 
 def test_without_blanks_it_is_cut_at_ideographic_stops() -> None:
-    source = (Part("\u6f22\u5b57\u3002" * 30),)
+    source = (UnitPart("\u6f22\u5b57\u3002" * 30),)
     asked = [piece.text.decode() for piece in split_unit(source, 50) if isinstance(piece, Segment)]
     assert "".join(asked) == joined_text(source) and all(piece.endswith("\u3002") for piece in asked)
 

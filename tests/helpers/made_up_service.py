@@ -14,13 +14,13 @@ from starlette.testclient import TestClient
 
 from bytenmt.decoding.constraints.glossary import Glossary
 from bytenmt.decoding.interface import Engine, Request
-from bytenmt.decoding.names import KEPT_BY_SERVER
+from bytenmt.decoding.setting_table import KEPT_BY_SERVER
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.language_profile import LanguageProfile
 from bytenmt.serve.detect import Detector
 from bytenmt.serve.http.app import Server
-from bytenmt.serve.http.logs import Log
+from bytenmt.serve.http.logs import ServerLog
 from bytenmt.serve.languages import Direction, Languages
 from bytenmt.serve.limits import ApiKeys, Limits
 from bytenmt.serve.service import Service
@@ -124,7 +124,7 @@ def made_up_server(
         keep=tuple(keep),
         glossaries=glossaries or {},
     )
-    return Server(service, Log(heard, "json"), ApiKeys(keys), **more), heard.lines
+    return Server(service, ServerLog(heard, "json"), ApiKeys(keys), **more), heard.lines
 
 
 def wait_for_nothing(service: Service) -> None:

@@ -19,7 +19,7 @@ from made_up_engine import made_up_translator, make_run
 from bytenmt.cli.main import main
 from bytenmt.errors import BytenmtError
 from bytenmt.scale import Translate, job, ray_data
-from bytenmt.scale.blocks import Block, blocks_of
+from bytenmt.scale.blocks import RowBlock, blocks_of
 from bytenmt.scale.formats import FORMATS
 from bytenmt.scale.job import BlockSteps, run_in_process
 from bytenmt.scale.manifest import FINISHED, FOLDER, FinishedBlock, count_try, open_manifest
@@ -54,7 +54,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Translate, "load", lambda self: translator)
 
 
-def job_of(place: Path, name: str = "out") -> tuple[BlockSteps, list[Block]]:
+def job_of(place: Path, name: str = "out") -> tuple[BlockSteps, list[RowBlock]]:
     """Ten blocks of four rows."""
     path = place / "in.txt"
     path.write_text("".join(f"{row:<9}\n" for row in ROWS))
@@ -71,7 +71,7 @@ def go(
     steps, blocks = job_of(place, name)
     written = []
 
-    def runner(steps: BlockSteps, blocks: Sequence[Block]) -> Iterator[FinishedBlock]:
+    def runner(steps: BlockSteps, blocks: Sequence[RowBlock]) -> Iterator[FinishedBlock]:
         for one in run_in_process(steps, blocks[::-1]):  # in no order
             written.append(one.number)
             if dies_after == len(written):

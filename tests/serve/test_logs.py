@@ -12,7 +12,7 @@ from made_up_service import made_up_server
 from starlette.testclient import TestClient
 
 from bytenmt.reporter import Reporter
-from bytenmt.serve.http.logs import Log, quoted
+from bytenmt.serve.http.logs import ServerLog, quoted
 
 FORGED = '/x status=200 client=1.2.3.4\nbytenmt: request path=/y "z\\\u2028'
 
@@ -32,7 +32,7 @@ def test_other_values_are_json(value: str) -> None:
 def test_a_path_forges_no_fields() -> None:
     server, _ = made_up_server()
     heard = Heard()
-    server.log = Log(heard, "text")
+    server.log = ServerLog(heard, "text")
     with TestClient(server.app()) as asked:
         asked.get("/x%20status=200%20client=1.2.3.4%0Abytenmt:%20request%20path=/y")
     (line,) = heard.lines
@@ -47,6 +47,6 @@ def test_a_log_that_cannot_be_written_stops_no_request() -> None:
             raise OSError(28, "No space left on device")
 
     server, _ = made_up_server()
-    server.log = Log(Full())
+    server.log = ServerLog(Full())
     with TestClient(server.app()) as asked:
         assert asked.get("/health").status_code == 200

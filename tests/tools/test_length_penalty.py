@@ -12,7 +12,7 @@ from small_runs import CPU, config, nine_lines
 
 from bytenmt.cli.main import main
 from bytenmt.config.facts import SearchDefaults
-from bytenmt.decoding.model_summary import information
+from bytenmt.decoding.model_summary import model_description
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import CheckpointError
 from bytenmt.evaluation.scores import text_scores
@@ -62,7 +62,7 @@ def test_it_is_found_and_taken(run: Path, tmp_path: Path, capsys: pytest.Capture
         assert f"length penalty {penalty:g}: chrF {found[penalty]:.2f}" in told
     best = max(found, key=lambda penalty: (found[penalty], -abs(penalty - 1)))
     assert penalty_of(run) == best and penalty_of(run, length_penalty=0.5) == 0.5
-    assert f"# length penalty:  {best:g}, found with beam 3" in information(str(run), None)
+    assert f"# length penalty:  {best:g}, found with beam 3" in model_description(str(run), None)
     (run / search_defaults.FILE).unlink()
     assert penalty_of(run) == 1
 

@@ -22,7 +22,7 @@ from bytenmt.config.facts import (
     parse_facts,
 )
 from bytenmt.config.schema import Config, load_config
-from bytenmt.decoding.model_summary import information
+from bytenmt.decoding.model_summary import model_description
 from bytenmt.distributed import Group
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.storage.average import average
@@ -76,7 +76,9 @@ def test_it_begins_with_the_weights(
     assert facts.progress is not None and facts.progress.update == 2
     assert str(tmp_path) not in str(facts.lineage)
     assert (
-        information(str(run), None).splitlines()[0].startswith("# began with:      first, update 2, SHA-256")
+        model_description(str(run), None)
+        .splitlines()[0]
+        .startswith("# began with:      first, update 2, SHA-256")
     )
 
 

@@ -30,9 +30,9 @@ from typing import NamedTuple
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout, before what is installed
 
-from bytenmt.decoding.names import KEPT
+from bytenmt.decoding.setting_table import KEPT
 from bytenmt.decoding.translator import Translator
-from bytenmt.documents.document import TEXT, Document, Edit, Part, Parts, joined_text
+from bytenmt.documents.document import TEXT, Document, Edit, Parts, UnitPart, joined_text
 from bytenmt.documents.formats import FORMATS, ReadOptions, read
 from bytenmt.documents.translation import segment_translator, translate
 from bytenmt.errors import DataError
@@ -57,7 +57,7 @@ def wanted(name: str, data: bytes) -> ReadOptions:
 
 def translated(parts: Parts) -> Parts:
     """Another text with the same codes."""
-    return tuple(Part(part.text.swapcase() + "q") if part.kind == TEXT else part for part in parts)
+    return tuple(UnitPart(part.text.swapcase() + "q") if part.kind == TEXT else part for part in parts)
 
 
 def rewritten(document: Document, values: list[Parts | None]) -> bytes:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message
 
 from bytenmt.decoding.constraints.glossary import Glossary
 from bytenmt.decoding.loading import Runtime
-from bytenmt.decoding.names import KEPT
+from bytenmt.decoding.setting_table import KEPT
 from bytenmt.decoding.translator import Translator
 from bytenmt.documents.formats import FORMATS
 from bytenmt.language_profile import LanguageProfile
@@ -24,7 +24,7 @@ from bytenmt.reporter import Reporter
 from bytenmt.serve.detect import Detector
 from bytenmt.serve.explain import Explainer
 from bytenmt.serve.http.app import Server
-from bytenmt.serve.http.logs import Log
+from bytenmt.serve.http.logs import ServerLog
 from bytenmt.serve.languages import Direction
 from bytenmt.serve.limits import Limits
 from bytenmt.serve.service import Service
@@ -234,7 +234,7 @@ class FuzzedServer:
         runtimes = dict.fromkeys(directions, self._runtime)
         suggestions = Suggestions(self._folder / "suggestions")
         return Server(
-            service, Log(self._failures), suggestions=suggestions, explain=Explainer(runtimes)
+            service, ServerLog(self._failures), suggestions=suggestions, explain=Explainer(runtimes)
         ).app()
 
     def _translator(self, kind: EngineKey) -> Translator:

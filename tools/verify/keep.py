@@ -25,7 +25,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout, before what is installed
 
 
-from bytenmt.decoding.names import KEPT
+from bytenmt.decoding.setting_table import KEPT
 from bytenmt.decoding.translator import Translator
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.spans.extractor import span_extractor

@@ -15,8 +15,7 @@ from click.core import ParameterSource
 
 from bytenmt import __version__
 from bytenmt.cli.console import Command, check_output, commit, there, writer
-from bytenmt.cli.options import ANY_RUNS, DECODING, FILE, RUNTIME, TOKENIZE
-from bytenmt.cli.workbench.constraint_options import CONSTRAINTS
+from bytenmt.cli.options import ANY_RUNS, CONSTRAINTS, DECODING, FILE, RUNTIME, TOKENIZE
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:

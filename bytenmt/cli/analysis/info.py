@@ -7,7 +7,7 @@ import click
 from bytenmt.cli.console import Command, completing
 from bytenmt.cli.options import ARCHITECTURES, preset_option, within
 from bytenmt.config.bounds import BATCH
-from bytenmt.decoding.names import PRECISIONS
+from bytenmt.decoding.setting_table import PRECISIONS
 from bytenmt.errors import BytenmtError
 
 
@@ -53,7 +53,7 @@ def info(
     RUN is a run folder, FILE a weights file, ARCH the name of an architecture. The output can be given to
     --config.
     """
-    from bytenmt.decoding.model_summary import config_of, information, profile_of, program_of
+    from bytenmt.decoding.model_summary import config_of, model_description, profile_of, program_of
 
     asked = [
         option
@@ -82,4 +82,4 @@ def info(
     elif profile:
         click.echo(profile_of(what, precision, batch_size or 1))
     else:
-        click.echo(information(what, preset, settings))
+        click.echo(model_description(what, preset, settings))

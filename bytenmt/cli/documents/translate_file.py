@@ -12,11 +12,10 @@ import click
 
 from bytenmt.cli.console import Command, check_output, detail, say, writer
 from bytenmt.cli.documents.languages import PAIR, language_mismatches, language_pair, model_languages
-from bytenmt.cli.options import DECODING, FILE, MODELS, RUNTIME, within
+from bytenmt.cli.options import CONSTRAINTS, DECODING, FILE, MODELS, RUNTIME, within
 from bytenmt.cli.progress import Console, progress
-from bytenmt.cli.workbench.constraint_options import CONSTRAINTS
 from bytenmt.config.bounds import Bounds
-from bytenmt.decoding.names import KEPT_OF_DOCUMENTS
+from bytenmt.decoding.setting_table import KEPT_OF_DOCUMENTS
 from bytenmt.documents.formats import FORMATS
 from bytenmt.documents.translation import FLAG_ABOVE
 from bytenmt.errors import BytenmtError

@@ -8,9 +8,8 @@ from typing import Any
 import click
 
 from bytenmt.cli.console import Command, say
-from bytenmt.cli.options import COUNT, DECODING, FILE, MODELS, RUNTIME
+from bytenmt.cli.options import CONSTRAINTS, COUNT, DECODING, FILE, MODELS, RUNTIME
 from bytenmt.cli.progress import Console
-from bytenmt.cli.workbench.constraint_options import CONSTRAINTS
 from bytenmt.errors import BytenmtError
 
 ROWS_FAILED = 3  # exit code: all rows were done, and some have no translation

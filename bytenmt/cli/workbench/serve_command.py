@@ -13,7 +13,7 @@ from bytenmt.cli.console import Command, detail
 from bytenmt.cli.options import COUNT, FILE, options, setting_options, within
 from bytenmt.cli.progress import Console
 from bytenmt.config.bounds import THREADS, Bounds
-from bytenmt.decoding.names import AUTO, KEPT, KEPT_BY_SERVER, PRECISIONS
+from bytenmt.decoding.setting_table import AUTO, KEPT, KEPT_BY_SERVER, PRECISIONS
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def serve(
     from bytenmt.serve.explain import Explainer
     from bytenmt.serve.http.access import AccessPolicy, is_loopback
     from bytenmt.serve.http.app import LoadedModels, Server
-    from bytenmt.serve.http.logs import Log
+    from bytenmt.serve.http.logs import ServerLog
     from bytenmt.serve.http.server import ignore_hang_ups, listening, run
     from bytenmt.serve.languages import Languages
     from bytenmt.serve.limits import ApiKeys, Limits
@@ -236,7 +236,7 @@ def serve(
     )
     _check_access(allowed_origins, trusted_proxies)
     kept = _span_classes(keep)
-    log = Log(Console(), log_format, log_requests)
+    log = ServerLog(Console(), log_format, log_requests)
 
     def load() -> LoadedModels:
         """Read all files: models, glossaries and keys. Called again by SIGHUP."""

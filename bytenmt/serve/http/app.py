@@ -23,7 +23,7 @@ from bytenmt.serve.detect import Detector
 from bytenmt.serve.http import openapi
 from bytenmt.serve.http.access import AccessMiddleware, AccessPolicy
 from bytenmt.serve.http.files import SUFFIXES, DownloadStore, document_source
-from bytenmt.serve.http.logs import Log
+from bytenmt.serve.http.logs import ServerLog
 from bytenmt.serve.http.middleware import RequestMiddleware
 from bytenmt.serve.http.page import page
 from bytenmt.serve.http.request import ParsedRequest, address_of, discard_body, parse_request
@@ -72,7 +72,7 @@ class Server:
     """
 
     service: Service
-    log: Log
+    log: ServerLog
     keys: ApiKeys = field(default_factory=ApiKeys)
     suggestions: Suggestions | None = None
     explain: Explain | None = None

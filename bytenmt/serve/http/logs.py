@@ -17,7 +17,7 @@ FORMATS = ("text", "json")
 PLAIN_VALUE = re.compile(r"[!#-<>-\[\]-~]+")  # printable ASCII without space, =, quotes and backslash
 
 
-class Log:
+class ServerLog:
     """Writes lines to a reporter. form: one of FORMATS. requests: whether requests are logged."""
 
     def __init__(self, reporter: Reporter, form: str = "text", requests: bool = True) -> None:
@@ -49,7 +49,7 @@ def quoted(value: object) -> str:
 class FromUvicorn(logging.Handler):
     """A handler of Python's logging that writes uvicorn's warnings to this log."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: ServerLog) -> None:
         super().__init__(logging.WARNING)
         self._log = log
 

@@ -13,7 +13,7 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bytenmt.serve.http.logs import Log
+from bytenmt.serve.http.logs import ServerLog
 from bytenmt.serve.service import Service
 
 KNOWN_PATHS = (
@@ -41,7 +41,7 @@ class DeadlineError(Exception):
 class RequestMiddleware:
     """The outermost middleware, around the whole application."""
 
-    def __init__(self, app: ASGIApp, service: Service, log: Log) -> None:
+    def __init__(self, app: ASGIApp, service: Service, log: ServerLog) -> None:
         self._app, self._service, self._log = app, service, log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

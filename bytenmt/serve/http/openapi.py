@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bytenmt import __version__
-from bytenmt.decoding.names import KEPT
+from bytenmt.decoding.setting_table import KEPT
 
 Schema = dict[str, Any]
 STRING: Schema = {"type": "string"}

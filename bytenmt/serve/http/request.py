@@ -16,7 +16,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import HTTPConnection, Request
 
 from bytenmt.decoding.constraints.glossary import Term, term_of
-from bytenmt.decoding.names import KEPT
+from bytenmt.decoding.setting_table import KEPT
 from bytenmt.errors import DataError
 from bytenmt.serve.limits import ApiKeys, Client, Limits, Refusal, client_address
 from bytenmt.serve.service import TranslateParams
