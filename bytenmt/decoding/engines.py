@@ -33,7 +33,7 @@ EngineMaker = Callable[[int], Engine]  # for a capacity
 MakerOfEngines = Callable[[Options, Speculation | None], EngineMaker]
 
 
-class LoadedModels(NamedTuple):
+class EngineModels(NamedTuple):
     """Models in the form of an engine; see Runtime for the fields.
 
     compilation: of the kernels, where NumPy decodes until they are compiled.
@@ -69,7 +69,7 @@ def n_threads(spec: EngineSpec) -> int:
 
 def load_numba(
     stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter, at_once: bool = False
-) -> LoadedModels:
+) -> EngineModels:
     """Load models for the numba engine, each in its file's precision unless spec has another.
 
     stored: file and contents of each model. at_once: if the kernels are not compiled yet, NumPy decodes in
@@ -112,7 +112,7 @@ def _load_packed(
     pack_exactly: Callable[[], Sequence[PackedModel]],
     threads: int,
     run: Run,
-) -> LoadedModels:
+) -> EngineModels:
     """Return packed models for the CPU engine. pack_exactly: returns those that score texts and attend."""
     from bytenmt.decoding.cpu.engine import NumbaEngine
     from bytenmt.decoding.cpu.reader import CpuAttention, CpuReader
@@ -124,7 +124,7 @@ def _load_packed(
         attentive = [model for model, (_, one) in models if one.config.model.has_attention]
         return [CpuAttention(model, threads, run) for model in attentive]
 
-    return LoadedModels(
+    return EngineModels(
         lambda options, speculation: partial(
             make_engine,
             NumbaEngine,
@@ -140,7 +140,7 @@ def _load_packed(
     )
 
 
-def _with_fallback(fallback: LoadedModels, models: LoadedModels, ready: Callable[[], bool]) -> LoadedModels:
+def _with_fallback(fallback: EngineModels, models: EngineModels, ready: Callable[[], bool]) -> EngineModels:
     """Return models that are replaced by the fallback until they are ready.
 
     The fallback has no drafts, whose widths would be measured first.
@@ -169,7 +169,7 @@ def _with_fallback(fallback: LoadedModels, models: LoadedModels, ready: Callable
     def reader() -> Reader:
         return meanwhile.MeanwhileReader(fallback.reader(), models.reader, ready)
 
-    return LoadedModels(engine_maker, reader, attention)
+    return EngineModels(engine_maker, reader, attention)
 
 
 def _search_step(reporter: Reporter) -> SearchStep:
@@ -192,7 +192,7 @@ def _search_step(reporter: Reporter) -> SearchStep:
 
 def load_pytorch(
     stored: Sequence[tuple[Path, StoredWeights]], spec: EngineSpec, reporter: Reporter
-) -> LoadedModels:
+) -> EngineModels:
     """Load models on their device: for a CUDA graph in bf16 by default, for plain PyTorch in fp32.
 
     stored: file and contents of each model.
@@ -233,7 +233,7 @@ def load_pytorch(
 
         on_cpu = device.type == "cpu"
         row_bytes = sum(state_bytes(one.config.model) for _, one in stored) if on_cpu else 0
-        return LoadedModels(
+        return EngineModels(
             lambda options, speculation: partial(
                 make_engine,
                 TorchEngine,
@@ -249,7 +249,7 @@ def load_pytorch(
         )
     from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 
-    return LoadedModels(
+    return EngineModels(
         lambda options, speculation: partial(
             CudaGraphEngine, models, options, device=device, speculation=speculation, search=search()
         ),

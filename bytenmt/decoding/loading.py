@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bytenmt.config.facts import Facts, SearchDefaults
 from bytenmt.config.schema import Config, architecture
 from bytenmt.decoding.engine_selection import choose
-from bytenmt.decoding.engines import EngineMaker, LoadedModels, MakerOfEngines, load_numba, load_pytorch
+from bytenmt.decoding.engines import EngineMaker, EngineModels, MakerOfEngines, load_numba, load_pytorch
 from bytenmt.decoding.interface import AUTO, OFF, EngineSpec, Options
 from bytenmt.decoding.reading import Attention, Reader
 from bytenmt.errors import BytenmtError, CheckpointError
@@ -57,7 +57,7 @@ class Runtime:
     max_source_bytes: int
     runs: Sequence[LoadedRun] = ()
     spec: EngineSpec = EngineSpec("torch", "cpu")
-    models: LoadedModels | None = None
+    models: EngineModels | None = None
 
     def reader(self) -> Reader:
         """Return a reader, which scores fixed texts, in fp32 unless another precision was asked for."""
