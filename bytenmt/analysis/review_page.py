@@ -10,7 +10,7 @@ import html
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
-from bytenmt.decoding.confidence import bits_of_characters, bits_per_byte, flags
+from bytenmt.decoding.confidence import bits_of_characters, flags
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.errors import printable
 from bytenmt.surprise_colours import colour, legend, rules, visible
@@ -81,7 +81,7 @@ class ReviewPage:
             from_ = f" data-of={of[k]}" if k in of else ""
             shown = html.escape(visible(character)) if character else ""
             yield f'<s class=c{colour(bits)}{from_} title="{bits:.2f} bits">{shown}</s>'
-        bits_a_byte = bits_per_byte(best)
+        bits_a_byte = best.bits_per_byte
         told = [] if bits_a_byte is None else [f"{bits_a_byte:.2f} bits/byte"]
         yield f"<td>{', '.join(told + found)}</tr>\n"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bytenmt.decoding.confidence import bits_of_characters, bits_per_byte, flags
+from bytenmt.decoding.confidence import bits_of_characters, flags
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import TranslationResult
 
@@ -92,7 +92,7 @@ class Flagged:
         for number, result in enumerate(results, first + 1):
             best = result.best
             if reasons := list(flags(result.source, best, self.above)):
-                bits = bits_per_byte(best) or 0
+                bits = best.bits_per_byte or 0
                 self.warn(f"line {number}: {', '.join(reasons)}, {bits:.2f} bits per byte")
         return self.form(results, first, seconds)
 
@@ -121,7 +121,7 @@ def hypothesis_record(hypothesis: Hypothesis) -> dict[str, Any]:
         "text": hypothesis.text.decode(),
         "score": hypothesis.score,
         "log_probability": hypothesis.log_probability,
-        "bits_per_byte": bits_per_byte(hypothesis),
+        "bits_per_byte": hypothesis.bits_per_byte,
     }
     if hypothesis.passes:
         record["bytes_per_pass"] = (len(hypothesis.text) + 1) / hypothesis.passes

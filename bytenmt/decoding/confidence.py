@@ -18,12 +18,6 @@ LOOP = re.compile(rb"(.)\1{11}|(..)\2{5}|(.{3,48}?)\3\3\3", re.DOTALL)
 LENGTHENED, SHORTENED, LONG_ENOUGH = 6.0, 1 / 8, 24
 
 
-def bits_per_byte(hypothesis: Hypothesis) -> float | None:
-    """Return the bits per byte of a translation, the end of the text included; None for an empty one."""
-    n_bytes = len(hypothesis.text)
-    return -hypothesis.log_probability / math.log(2) / n_bytes if n_bytes else None
-
-
 def bits_of_characters(hypothesis: Hypothesis) -> list[tuple[str, float]]:
     """Return each character of the text and the bits of its bytes, and at the end "" with the bits of EOS.
 
@@ -51,7 +45,7 @@ def flags(source: bytes, hypothesis: Hypothesis, above: float | None = None) -> 
     its source.
     """
     yield from hypothesis.flags or ()
-    bits = bits_per_byte(hypothesis)
+    bits = hypothesis.bits_per_byte
     if above is not None and bits is not None and bits > above:
         yield "unsure"
     text = hypothesis.text

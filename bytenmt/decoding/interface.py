@@ -5,6 +5,7 @@ Imports nothing heavy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
@@ -110,6 +111,12 @@ class Hypothesis(NamedTuple, Generic[TextT]):
     passes: int = 0
     byte_scores: tuple[float, ...] = ()
     flags: tuple[str, ...] | None = None
+
+    @property
+    def bits_per_byte(self) -> float | None:
+        """Bits per byte of the text, with those of EOS; None for an empty text."""
+        n_bytes = len(self.text.encode() if isinstance(self.text, str) else self.text)
+        return -self.log_probability / math.log(2) / n_bytes if n_bytes else None
 
 
 def shared_beginning(texts: Sequence[bytes]) -> bytes:

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bytenmt.decoding.confidence import bits_per_byte
-from bytenmt.decoding.interface import Hypothesis
 from bytenmt.documents.document import Document, Parts, Unit
 from bytenmt.documents.inline_tags import restore_tags
 from bytenmt.documents.segments import Segment, split_unit
 from bytenmt.reporter import Bar
 
 if TYPE_CHECKING:
+    from bytenmt.decoding.interface import Hypothesis
     from bytenmt.decoding.translator import Translator
 
 BATCH = 1000  # segments that are translated together
@@ -22,7 +21,7 @@ BATCH = 1000  # segments that are translated together
 FLAG_ABOVE = 0.2
 
 
-TranslateSegments = Callable[[Sequence[Segment]], Sequence[Hypothesis]]
+TranslateSegments = Callable[[Sequence[Segment]], "Sequence[Hypothesis]"]
 
 
 @dataclass
@@ -124,7 +123,7 @@ def _join_unit(
         return None
     output = "".join(p.restore(results[p].text.decode()) if isinstance(p, Segment) else p for p in pieces)
     parts, whole = restore_tags(unit.source, output)
-    bits = max(bits_per_byte(segment) or 0.0 for segment in segments)
+    bits = max(segment.bits_per_byte or 0.0 for segment in segments)
     review = not whole or bits > flag_above
     if review:
         why = f"{bits:.2f} bits per byte" if whole else "tags or placeholders were lost"

@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from bytenmt.decoding.confidence import bits_per_byte
 from bytenmt.decoding.constraints.glossary import Glossary, Term
 from bytenmt.decoding.constraints.rules import Rules
 from bytenmt.decoding.interface import Hypothesis
@@ -68,7 +67,7 @@ class TranslateResponse(NamedTuple):
             {
                 "source": source,
                 "text": result.best.text.decode(),
-                "bits_per_byte": bits_per_byte(result.best),
+                "bits_per_byte": result.best.bits_per_byte,
             }
             for source, result in self.lines
         ]

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from bytenmt.decoding.confidence import bits_of_characters, bits_per_byte, flags, has_loop
+from bytenmt.decoding.confidence import bits_of_characters, flags, has_loop
 from bytenmt.decoding.interface import Hypothesis
 
 
@@ -20,8 +20,8 @@ def test_a_character_costs_what_its_bytes_do() -> None:
     found = bits_of_characters(made("a한", 0.5))
     assert [character for character, _ in found] == ["a", "한", ""]
     assert [bits for _, bits in found] == pytest.approx([0.5, 1.5, 0.5])
-    assert bits_per_byte(made("a한", 0.5)) == pytest.approx(2.5 / 4)
-    assert bits_per_byte(made("")) is None
+    assert made("a한", 0.5).bits_per_byte == pytest.approx(2.5 / 4)
+    assert made("").bits_per_byte is None
     with pytest.raises(ValueError, match="kept no scores"):
         bits_of_characters(Hypothesis(b"a", -1.0, -1.0))
 

@@ -152,7 +152,6 @@ def _score_runs(
     """Translate and score a corpus with runs; return None in processes other than the leading one."""
     from bytenmt.cli import decoding_args, inputs
     from bytenmt.cli.translation_commands import loaded_runs
-    from bytenmt.decoding.confidence import bits_per_byte as of_one
     from bytenmt.decoding.engine_selection import choose, processes
     from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
@@ -168,7 +167,7 @@ def _score_runs(
     if group is not None and not group.is_leader:
         return None
     bits = bits_per_byte(log_p, corpus.target_lengths)
-    texts, each = [one.text for one in hypotheses], [of_one(one) or 0.0 for one in hypotheses]
+    texts, each = [one.text for one in hypotheses], [one.bits_per_byte or 0.0 for one in hypotheses]
     return ScoredText(corpus, texts, decoding_args.provenance(runtime), bits, each)
 
 
