@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -22,6 +24,7 @@ from bytenmt.cli.console import (
     say,
     standard_input,
     standard_input_size,
+    writer,
 )
 from bytenmt.cli.options import ANSWERS, CONSTRAINTS, COUNT, DECODING, FILE, ONLY_ENGINE, RUN, RUNS, RUNTIME
 from bytenmt.cli.progress import Console
@@ -30,6 +33,7 @@ from bytenmt.errors import BytenmtError
 if TYPE_CHECKING:
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import Runtime
+    from bytenmt.storage.resumable import ResumableFile
 
 
 @click.command(cls=Command)
@@ -82,7 +86,7 @@ def translate(
     when it is whole; until then what is done is kept beside it, and the same command with --resume goes on.
     One of -i may be packed (.gz, .xz, .zst). Under torchrun the lines are shared among the processes.
     """
-    from bytenmt.cli import decoding_args, inputs, partial_output
+    from bytenmt.cli import decoding_args, inputs
     from bytenmt.cli.line_filter import Filter, follow
     from bytenmt.decoding.engine_selection import choose, processes
     from bytenmt.decoding.translator import Translator
@@ -102,7 +106,8 @@ def translate(
         check_output(output, input)
         check_output(html, input, output)
         check_streams(input, output)
-        partial_output.check_resume(output, resume)
+        if resume and not _is_file(output):
+            raise BytenmtError("--resume goes on with a file: give it by -o FILE")
         if resume and html is not None:
             raise BytenmtError("--html would miss the lines that are done: drop it, or --resume")
         text = inputs.to_translate(input, errors) if input is not None and leads else None
@@ -117,11 +122,11 @@ def translate(
         made_with = decoding_args.made_with(loaded, translator, shape, buffer_size, errors)
         recipe = Recipe(tuple(map(str, runs)), wanted, decoding_args.named_settings(decoding, answers))
         with (
-            partial_output.keeping_writer(output, made_with, resume) as (out, kept),
+            _output(output, made_with, resume) as (out, resumable),
             decoding_args.with_page(shape, answers, loaded) as shape,
             worker_processes(recipe, workers) as pool,
         ):
-            lines = Filter(translator, out, shape, buffer_size, kept, pool)
+            lines = Filter(translator, out, shape, buffer_size, resumable, pool)
             if text is None:
                 lines.stream(standard_input(), errors=errors, size=standard_input_size())
             elif isinstance(text, BufferedReader):
@@ -158,6 +163,26 @@ def score(
     for nats, n_bytes in zip(log_p.tolist(), corpus.target_lengths.tolist(), strict=True):
         bits = -nats / math.log(2) / n_bytes if n_bytes else math.inf
         click.echo(f"{nats:.6f}\t{bits:.6f}")
+
+
+@contextmanager
+def _output(
+    output: Path | None, made_with: Callable[[], Mapping[str, Any]], resume: bool
+) -> Iterator[tuple[BinaryIO, ResumableFile | None]]:
+    """Open the output; yield the file and, for a regular file, the object that records its progress."""
+    from bytenmt.storage.resumable import open_resumable_file
+
+    if output is None or not _is_file(output):
+        with writer(output) as file:
+            yield file, None
+        return
+    with open_resumable_file(output, made_with, resume, Console()) as resumable:
+        yield resumable.file, resumable
+
+
+def _is_file(output: Path | None) -> bool:
+    """Return whether the output is or will be a regular file, not a device or standard output."""
+    return output is not None and (output.is_file() or not output.exists())
 
 
 def loaded_runs(runs: tuple[Path, ...], spec: EngineSpec, is_leader: bool, at_once: bool = False) -> Runtime:

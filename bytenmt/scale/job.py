@@ -21,8 +21,8 @@ from bytenmt.errors import BytenmtError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.scale.blocks import RowBlock
 from bytenmt.scale.formats import FORMATS
-from bytenmt.scale.manifest import FinishedBlock, Manifest, part_path
 from bytenmt.scale.translate import RowError, Translate
+from bytenmt.storage.resumable import FinishedBlock, Manifest, block_path
 from bytenmt.storage.weights import read_run
 
 
@@ -56,7 +56,7 @@ class BlockSteps(NamedTuple):
         form = FORMATS[self.form]
         n_bytes, rows = msgspec.msgpack.decode(results, type=tuple[int, list[str | RowError]])
         part = form.write(data, self.translate.column, self.translate.to, rows)
-        path = part_path(Path(self.out), block.number, form.suffix)
+        path = block_path(Path(self.out), block.number, form.suffix)
         with replacing(path, unique=f".{uuid.uuid4().hex}") as file:
             file.write(part)
         failed = sum(isinstance(one, RowError) for one in rows)

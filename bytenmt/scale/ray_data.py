@@ -25,7 +25,7 @@ import msgspec
 from bytenmt.errors import BytenmtError
 from bytenmt.scale.blocks import RowBlock
 from bytenmt.scale.job import BlockSteps, Runner
-from bytenmt.scale.manifest import FinishedBlock, count_try
+from bytenmt.storage.resumable import FinishedBlock, count_try
 
 PER_THREAD = 0.75  # CPUs that an actor asks for: the rest is for what reads and writes
 PER_FILE = 0.1  # CPUs of what reads or writes

@@ -28,7 +28,6 @@ from small_runs import config
 
 import bytenmt
 from bytenmt.atomic_file import replacing
-from bytenmt.cli import partial_output as partial_module
 from bytenmt.cli import translation_commands as cli_module
 from bytenmt.cli.line_filter import Line, LineQueue
 from bytenmt.cli.main import main
@@ -40,6 +39,7 @@ from bytenmt.data.text_file import check_whole, read_bytes
 from bytenmt.distributed import Group
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.storage import lock as lock_module
+from bytenmt.storage import resumable as resumable_module
 from bytenmt.storage.checkpoint import load_checkpoint
 from bytenmt.storage.lock import LOCK, one_training
 from bytenmt.storage.manifest import CONFIG
@@ -330,7 +330,7 @@ LINES = [f"줄 {number} {'x' * (number * 7 % 23)}".encode() for number in range(
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(partial_module, "EVERY", 0.0)
+    monkeypatch.setattr(resumable_module, "EVERY", 0.0)
     (tmp_path / "in").write_bytes(b"\n".join(LINES) + b"\n")
     return tmp_path
 
@@ -340,7 +340,7 @@ def translate(model: Path, *more: str, dies_after: int | None = None, stdin: byt
     command = ["translate", "-m", str(model), "-o", "out", "--buffer-size", "7", "--max-len-b", "9", *more]
     command += [] if stdin is not None else ["-i", "in"]
     with pytest.MonkeyPatch.context() as patch:
-        real, n_added = partial_module.Partial.add, 0
+        real, n_added = resumable_module.ResumableFile.add, 0
 
         def add(self: Any, lines: Sequence[bytes]) -> None:
             nonlocal n_added
@@ -350,7 +350,7 @@ def translate(model: Path, *more: str, dies_after: int | None = None, stdin: byt
             n_added += 1
             real(self, lines)
 
-        patch.setattr(partial_module.Partial, "add", add)
+        patch.setattr(resumable_module.ResumableFile, "add", add)
         if stdin is not None:
             patch.setattr(cli_module, "standard_input", lambda: io.BytesIO(stdin))
             patch.setattr(cli_module, "standard_input_size", lambda: None)
@@ -536,7 +536,7 @@ def test_what_is_left_is_told(model: Path, place: Path, monkeypatch: pytest.Monk
 def test_kill_9(model: Path, tmp_path: Path) -> None:
     """Real deaths, after the first blocks: the output is that of a command that lived."""
     (tmp_path / "in").write_bytes(b"\n".join(LINES * 50) + b"\n")
-    eager = "from bytenmt.cli import partial_output\npartial_output.EVERY = 0.0\n"
+    eager = "from bytenmt.storage import resumable\nresumable.SYNC_SECONDS = 0.0\n"
     eager += "from bytenmt.cli.main import main\nmain()"
     command = [sys.executable, "-c", eager, "translate", "-m", str(model), "-i", "in", "--buffer-size", "50"]
     command += ["--max-len-a", "1", "--max-len-b", "5", "-o"]

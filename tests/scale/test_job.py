@@ -22,8 +22,8 @@ from bytenmt.scale import Translate, job, ray_data
 from bytenmt.scale.blocks import RowBlock, blocks_of
 from bytenmt.scale.formats import FORMATS
 from bytenmt.scale.job import BlockSteps, run_in_process
-from bytenmt.scale.manifest import FINISHED, FOLDER, FinishedBlock, count_try, open_manifest
 from bytenmt.scale.translate import RowError
+from bytenmt.storage.resumable import FINISHED, FOLDER, FinishedBlock, count_try, open_manifest
 
 ROWS = [f"row {number}" for number in range(40)]
 

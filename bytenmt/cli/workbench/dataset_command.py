@@ -69,7 +69,8 @@ def translate_dataset(
     folders that all machines see. With --device cuda each actor takes a GPU.
     """
     from bytenmt.cli import decoding_args
-    from bytenmt.scale import Translate, blocks, formats, job, manifest, ray_data
+    from bytenmt.scale import Translate, blocks, formats, job, ray_data
+    from bytenmt.storage import resumable
 
     if decoding["glossary"] is not None:
         decoding["glossary"] = decoding["glossary"].resolve()  # actors have folders of their own
@@ -94,7 +95,7 @@ def translate_dataset(
     of = formats.FORMATS[name]
     cut = [*blocks.blocks_of(files, of, column, to, block_bytes)]
     description = job.job_description(steps, cut, files, block_bytes)
-    with manifest.open_manifest(out, of.suffix, description, resume, Console()) as done:
+    with resumable.open_manifest(out, of.suffix, description, resume, Console()) as done:
         result = job.run(steps, cut, done, ray_data.runner(actors, block_bytes), Console())
     say(f"bytenmt: {result.summary}")
     if result.n_failed:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bytenmt import resume_check
 from bytenmt.errors import BytenmtError
-from bytenmt.resume_check import check_same_job
+from bytenmt.storage import resumable
+from bytenmt.storage.resumable import check_same_job
 
 
 def test_the_example_runs() -> None:
-    assert doctest.testmod(resume_check) == (0, 1)
+    assert doctest.testmod(resumable) == (0, 1)
 
 
 @pytest.mark.parametrize(
