@@ -330,7 +330,7 @@ LINES = [f"줄 {number} {'x' * (number * 7 % 23)}".encode() for number in range(
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(resumable_module, "EVERY", 0.0)
+    monkeypatch.setattr(resumable_module, "SYNC_SECONDS", 0.0)
     (tmp_path / "in").write_bytes(b"\n".join(LINES) + b"\n")
     return tmp_path
 

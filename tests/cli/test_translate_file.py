@@ -21,7 +21,7 @@ from tools.verify.sample_documents import PO, SAMPLES
 def capitals(monkeypatch: pytest.MonkeyPatch) -> None:
     """No run is loaded, and the engine is made up."""
     facts = Facts(corpora=(CorpusFact("/data/train.en", "/data/train.de.gz"),))
-    loaded = SimpleNamespace(source=True, runs=[SimpleNamespace(facts=facts)])
+    loaded = SimpleNamespace(has_source=True, runs=[SimpleNamespace(facts=facts)])
     monkeypatch.setattr(translation_commands, "loaded_runs", lambda *_, **__: loaded)
 
     def from_runtime(_: object, settings: Any, group: object = None) -> Translator:
