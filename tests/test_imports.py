@@ -11,7 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 import pytest
 from source_tree import MODULES, PACKAGE, imports
 
-ARCHITECTURES = {"seq2seq", "bahdanau", "luong", "bytenet", "convs2s"}
+ARCHITECTURES = {"seq2seq", "bahdanau", "luong", "bytenet", "convs2s", "transformer"}
 ROW = re.compile(r"^\| `([a-z0-9_]+)[/.py]*` \|[^|]*\| ([^|]*) \|$", re.MULTILINE)
 
 

@@ -81,13 +81,16 @@ def nets_of(config: ModelSection) -> Nets | None:
 
 
 def _kind(net: Net) -> str:
+    if net.reads == "all at once":
+        return "attention"
     return "RNN" if net.field is None else "CNN" if net.n_layers else "mean"
 
 
 def _time(nets: Nets, config: ModelSection) -> str:
-    """Return the cost in terms of S and T; every encoder here costs the same for each source byte."""
+    """Return the cost in terms of S and T; all encoders but self-attention cost the same for each source
+    byte."""
     if step_cost(config, 2 * FAR) > step_cost(config, FAR):
-        return "S·T"
+        return "S² + S·T" if nets.encoder.reads == "all at once" else "S·T"
     window = config.source and nets.link == "attention"
     decoder = "cT" if nets.decoder.field is not None or window else "T"
     if not config.source:
@@ -97,7 +100,8 @@ def _time(nets: Nets, config: ModelSection) -> str:
 
 def _own_path(net: Net, letter: str) -> Path:
     """Return the path through a net from end to end."""
-    return Path(letter) if net.field is None else Path("c", net.n_layers)
+    is_recurrent = net.field is None and net.reads != "all at once"
+    return Path(letter) if is_recurrent else Path("c", net.n_layers)
 
 
 def _source_path(nets: Nets, config: ModelSection) -> Path | None:

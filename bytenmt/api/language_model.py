@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, AnyStr
+from typing import TYPE_CHECKING, Any, AnyStr
 
 import numpy as np
+import numpy.typing as npt
 
 from bytenmt.decoding.interface import AUTO, OFF, EngineSpec
 from bytenmt.decoding.loading import Runtime, load_runs
@@ -15,6 +17,9 @@ from bytenmt.errors import SettingError
 from bytenmt.language.generate import generate
 from bytenmt.language.surprisal import CHUNK, Surprise, stream
 from bytenmt.reporter import SILENT, Reporter
+
+if TYPE_CHECKING:  # it imports PyTorch
+    from bytenmt.architectures.base import Model
 
 NOTHING = Surprise(np.zeros(0, np.uint8), np.zeros(0), np.zeros(0, np.int64))
 
@@ -66,6 +71,26 @@ class LanguageModel:
         """
         data = text.encode() if isinstance(text, str) else text
         return Surprise.joined([NOTHING, *self.stream([data])])
+
+    def byte_log_probabilities(self, text: str | bytes) -> npt.NDArray[np.float64]:
+        """Return the natural log-probability of each byte of a text given all bytes before it.
+
+        >>> LanguageModel.load("runs/text").byte_log_probabilities("é").shape
+        (2,)
+        """
+        return np.asarray(-math.log(2) * self.surprisal(text).bits)
+
+    def model(self, device: str = "cpu") -> Model[Any, Any]:
+        """Return the PyTorch module of the first run with its weights, in evaluation mode.
+
+        >>> LanguageModel.load("runs/text").model().config.source
+        False
+        """
+        from bytenmt.storage.checkpoint import build
+        from bytenmt.storage.weights import read_run
+
+        file, stored = read_run(self.runtime.runs[0].file)
+        return build(stored, file).to(device).eval()
 
     def stream(self, pieces: Iterable[bytes], chunk: int = CHUNK) -> Iterator[Surprise]:
         """Yield the costs of a text that comes in pieces and may be endless, in constant memory.

@@ -6,7 +6,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from bytenmt.api.language_model import LanguageModel
 from bytenmt.api.python_names import python_names
@@ -24,8 +27,14 @@ from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import TextScores, text_scores
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.storage.manifest import METRICS
-from bytenmt.storage.weights import read_config
+from bytenmt.storage.weights import read_config, read_run
+from bytenmt.utf8 import EOS as EOS_ID
 
+if TYPE_CHECKING:  # they import PyTorch
+    from bytenmt.architectures.base import Model
+    from bytenmt.training.callbacks import Callback
+
+EOS = bytes([EOS_ID])
 Name = str | Path
 Names = Name | Sequence[Name]
 Texts = Name | Iterable[str]  # a file's name, or the lines themselves
@@ -117,6 +126,53 @@ class Run:
         runtime = load_runs([self.path], EngineSpec(AUTO, device, "fp32", threads, OFF))
         return [float(log_p) for log_p in log_probabilities(runtime.reader(), corpus)]
 
+    def byte_log_probabilities(
+        self, source: str | bytes, target: str | bytes, *, device: str = AUTO, threads: int | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Return the natural log-probability of each byte of a target given its source, and last that of EOS.
+
+        >>> Run("runs/mine").byte_log_probabilities("a", "é").shape
+        (3,)
+        """
+        runtime = load_runs([self.path], EngineSpec(AUTO, device, "fp32", threads, OFF))
+        if not runtime.has_source:
+            raise SettingError(f"{self.path} was trained without a source: language_model() has the same")
+        [read] = runtime.reader().texts(
+            [encode_line(source, "the source")], [encode_line(target, "the target") + EOS]
+        )
+        return read.log_p
+
+    def attention(
+        self, source: str | bytes, target: str | bytes, *, device: str = AUTO, threads: int | None = None
+    ) -> dict[int, npt.NDArray[np.float32]]:
+        """Return the attention weights of each layer that attends, by its number from 1.
+
+        They are (bytes of the target, bytes of the source + 1): how much the prediction of each byte attends
+        to each source byte and to EOS.
+
+        >>> [weights.shape for weights in Run("runs/mine").attention("abc", "de").values()]
+        [(2, 4)]
+        """
+        runtime = load_runs([self.path], EngineSpec(AUTO, device, "fp32", threads, OFF))
+        pair = encode_line(source, "the source"), encode_line(target, "the target")
+        readers = runtime.attention() if runtime.has_source else []
+        if not readers or not pair[1]:
+            what = "the target is empty" if readers else f"{self.path} has no attention"
+            raise SettingError(f"{what}: there are no weights")
+        return readers[0].layers([pair])[0]
+
+    def model(self, device: str = "cpu") -> Model[Any, Any]:
+        """Return the PyTorch module with its weights, in evaluation mode.
+
+        >>> model = Run("runs/mine").model()
+        >>> sum(p.numel() for p in model.parameters()) > 1000
+        True
+        """
+        from bytenmt.storage.checkpoint import build
+
+        file, stored = read_run(self.path)
+        return build(stored, file).to(device).eval()
+
     def evaluate(
         self,
         sources: Texts,
@@ -173,6 +229,8 @@ def train(
     threads: int | None = None,
     errors: str = "replace",
     on_metrics: Callable[[Mapping[str, float | str]], None] | None = None,
+    callbacks: Sequence[Callback] = (),
+    tensorboard: bool = False,
     reporter: Reporter = SILENT,
     **train: Any,
 ) -> Run:
@@ -187,7 +245,8 @@ def train(
     without a source, a byte language model. settings: configuration keys and their values; config: a TOML
     file of them; train: those of the section `train` by their own names, as max_minutes=60 or lr=2e-3.
     A run that goes on (resume=True) without texts takes its own. on_metrics: is given every record of the
-    metrics; reporter: is told what goes on, a line at a time.
+    metrics; callbacks: are called after every update and validation; tensorboard: write the metrics for
+    TensorBoard too; reporter: is told what goes on, a line at a time.
     Ctrl-C saves and raises KeyboardInterrupt. Raises BytenmtError for what a command would refuse.
     """
     from bytenmt.data.device import pick_device
@@ -230,6 +289,8 @@ def train(
         reporter=reporter,
         watch=on_metrics or (lambda record: None),
         threads=threads,
+        tensorboard=tensorboard,
+        callbacks=callbacks,
     )
     if outcome.signal:
         raise KeyboardInterrupt

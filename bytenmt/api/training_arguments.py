@@ -38,6 +38,7 @@ FOUND = (("train.precision", "auto"), ("model.unfolding", "fit"))
 STREAM = Path("-")  # as a table: standard input
 LIMITS = (
     "train.max_updates",
+    "train.max_epochs",
     "train.max_minutes",
     "train.max_cpu_minutes",
     "train.patience",

@@ -85,13 +85,16 @@ class Model(nn.Module, ABC, Generic[M, S]):
         """Numbers that a decode step reads: the decoder's weights, the tables of look-ups left out."""
         return sum(p.numel() for p in self.decoder.parameters())
 
+    def first_state(self) -> list[Tensor]:
+        """The tensors of a state of one row."""
+        device = self.embedding.weight.device
+        ids = torch.zeros(1, 0, dtype=torch.uint8, device=device)
+        with torch.no_grad():
+            return tensors(self.start(self.encode(ids, torch.zeros(1, dtype=torch.int64, device=device))))
+
     def state_bytes(self) -> int:
         """Bytes of decoder state a row, in the precision of the weights."""
-        weight = self.embedding.weight
-        ids = torch.zeros(1, 0, dtype=torch.uint8, device=weight.device)
-        with torch.no_grad():
-            state = self.start(self.encode(ids, torch.zeros(1, dtype=torch.int64, device=weight.device)))
-        return sum(t.numel() * t.element_size() for t in tensors(state))
+        return sum(part.numel() * part.element_size() for part in self.first_state())
 
 
 def byte_embedding(config: ModelSection, std: float = 0.1) -> ByteEmbedding:

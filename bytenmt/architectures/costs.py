@@ -20,7 +20,8 @@ def state_bytes(config: ModelSection) -> int:
     """Return the bytes of a decoder's state in float32, a row (a beam of a sentence)."""
     program = model_program(config)
     if program is None:
-        return build_on_meta(config).state_bytes()
+        state = build_on_meta(config).first_state()
+        return FLOAT * sum(part.numel() for part in state if part.is_floating_point())
     rings = sum(ring.capacity * ring.width for ring in program.rings)
     return FLOAT * (sum(program.states) + rings)
 
@@ -36,7 +37,7 @@ def step_cost(config: ModelSection, source_bytes: int) -> int:
     products = sum(math.prod(shape) for shape in _decoder_shapes(config) if len(shape) > 1)
     program = model_program(config)
     if program is None:
-        return products
+        return products + config.attention_cost(source_bytes)
     for row in program.step.instructions:
         op, window = Op(int(row[Column.OP])), int(row[Column.S])
         if op in ATTENTIONS:
@@ -50,8 +51,10 @@ def step_cost(config: ModelSection, source_bytes: int) -> int:
 
 def receptive_field(config: ModelSection) -> int | None:
     """Return the number of target bytes that a prediction can depend on; None: all of them."""
-    program = model_program(config)
-    if program is None or program.states or not program.rings:
+    program, nets = model_program(config), config.nets()
+    if program is None:
+        return None if nets is None else nets.decoder.field
+    if program.states or not program.rings:
         return None
     return 1 + sum(ring.capacity - 1 for ring in program.rings) + config.ngram_reach
 

@@ -1,4 +1,4 @@
-"""The presets: sizes of the five architectures, equal in decoder weights within 20 %.
+"""The presets: sizes of the architectures, equal in decoder weights within 20 %.
 
 tiny has about 0.6 M decoder weights, small 3 M, base 10 M, large 25 M; paper is each paper's own size; fast
 has base's encoder, which runs over all bytes at once, and a decoder a third as large. Three are of ConvS2S
@@ -97,6 +97,14 @@ _SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "large": _convs2s(384, 7, 10),
         "paper": {"encoder_layers": _CONVS2S_PAPER, "decoder_layers": _CONVS2S_PAPER},
     },
+    "transformer": {
+        "tiny": {"d_model": 120, "n_layers": 3},
+        "small": {"d_model": 256, "n_layers": 3},
+        "base": {"d_model": 336, "n_heads": 6, "n_layers": 6},
+        "fast": {"d_model": 336, "n_heads": 6, "n_encoder_layers": 6, "n_decoder_layers": 2},
+        "large": {"d_model": 544, "n_heads": 8, "n_layers": 6},
+        "paper": {"d_model": 512, "n_heads": 8, "n_layers": 6},
+    },
 }
 
 # What differs without a source: as many decoder weights, though there is no attention; nothing that ends a
@@ -132,6 +140,14 @@ _ALONE: dict[str, dict[str, dict[str, Any]]] = {
         "large": _convs2s(416, 7, 10),
         "paper": {},
     },
+    "transformer": {
+        "tiny": {"d_model": 128},
+        "small": {"d_model": 280},
+        "base": {"d_model": 360},
+        "fast": {"d_model": 360, "n_encoder_layers": 0},
+        "large": {"d_model": 576},
+        "paper": {},
+    },
 }
 _ALONE_ALWAYS: dict[str, dict[str, Any]] = {
     "seq2seq": {},
@@ -139,6 +155,7 @@ _ALONE_ALWAYS: dict[str, dict[str, Any]] = {
     "luong": {"input_feeding": False},
     "bytenet": {"block": "multiplicative"},
     "convs2s": {"encoder_layers": [], "positions": "learned", "n_positions": 0},
+    "transformer": {},
 }
 _WINDOWS: dict[str, Any] = {"context": 100, "window": 400}  # the paper's 500 bytes
 _ALONE_TRAIN: dict[str, dict[str, Any]] = {
@@ -147,6 +164,7 @@ _ALONE_TRAIN: dict[str, dict[str, Any]] = {
     "luong": {},
     "bytenet": _WINDOWS,
     "convs2s": _WINDOWS,
+    "transformer": _WINDOWS,
 }
 # For one thread of a CPU and a megabyte of text.
 _ALONE_TINY: dict[str, dict[str, Any]] = {
@@ -155,6 +173,7 @@ _ALONE_TINY: dict[str, dict[str, Any]] = {
     "luong": {"lr": 4e-3, "max_tokens": 4_096, "window": 128},
     "bytenet": {"lr": 3e-3, "max_tokens": 4_000},
     "convs2s": {"lr": 8e-3, "max_tokens": 4_000},
+    "transformer": {"lr": 2e-3, "max_tokens": 4_000},
 }
 # Of ConvS2S alone: the preset of the other settings, d_embedding, and the sizes.
 _OF_CONVS2S: dict[str, tuple[str, int, dict[str, Any]]] = {

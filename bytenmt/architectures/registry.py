@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.section import ModelSection, architecture
+from bytenmt.plugins import ARCHITECTURES as PLUGGED_IN
 
 if TYPE_CHECKING:  # they import PyTorch and NumPy
     from bytenmt.architectures.base import Model
@@ -22,11 +23,12 @@ ProgramWriter = Callable[[Any, "ModelWriter"], "ModelProgram"]
 
 
 class Architecture:
-    """An architecture of the package: a folder of its name with config.py, model.py and program.py."""
+    """An architecture of the package: a folder of its name with config.py, model.py and, for the CPU engine,
+    program.py."""
 
-    def __init__(self, name: str, config_class: str, model_class: str) -> None:
+    def __init__(self, name: str, config_class: str, model_class: str, has_program: bool = True) -> None:
         """name: of the folder; config_class, model_class: names of the classes in config.py and model.py."""
-        self.name = name
+        self.name, self._has_program = name, has_program
         self._config_class, self._model_class = config_class, model_class
         self._folder = f"{__package__}.{name}"
 
@@ -46,6 +48,8 @@ class Architecture:
     @property
     def write_program(self) -> ProgramWriter | None:
         """The function that writes its programs for the CPU engine; None where there is none."""
+        if not self._has_program:
+            return None
         write: ProgramWriter = import_module(f"{self._folder}.program").write_program
         return write
 
@@ -83,6 +87,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         Architecture("luong", "LuongConfig", "Luong"),
         Architecture("bytenet", "ByteNetConfig", "ByteNet"),
         Architecture("convs2s", "ConvS2SConfig", "ConvS2S"),
+        Architecture("transformer", "TransformerConfig", "Transformer", has_program=False),
     )
 }
 # The union of these is a type of the configuration's schema; one registered later is validated on its own.
@@ -109,6 +114,7 @@ def register(
         raise ValueError(f"there is an architecture {name!r} already")
     if "small" not in presets or not presets.keys() <= PRESETS.keys():
         raise ValueError(f"presets {', '.join(presets)}: expected small, and others of {', '.join(PRESETS)}")
+    PLUGGED_IN.add(name, new, str(section.__module__))
     ARCHITECTURES[name] = new
     for preset, sections in presets.items():
         PRESETS[preset][name] = {part: dict(sections.get(part, {})) for part in ("model", "train")}
@@ -118,9 +124,16 @@ def unregister(name: str) -> None:
     """Remove an architecture that was registered."""
     if name in BUILT_IN:
         raise ValueError(f"{name} is part of the package")
+    PLUGGED_IN.remove(name)
+
+
+def _forget(name: str) -> None:
     ARCHITECTURES.pop(name, None)
     for sizes in PRESETS.values():
         sizes.pop(name, None)
+
+
+PLUGGED_IN.on_remove = _forget
 
 
 def of_config(config: ModelSection) -> Architecture:

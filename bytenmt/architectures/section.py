@@ -36,19 +36,20 @@ Link = Literal["start", "every step", "column", "attention"]
 
 class Net(NamedTuple):
     """An encoder or decoder. n_layers: one above the other, 0 for a mean without weights; field: the most
-    bytes that one of its columns depends on, None in a recurrent net; reads: a recurrent net's direction."""
+    bytes that one of its columns depends on, None where there is no such number; reads: a recurrent net's
+    direction, or "all at once" for self-attention."""
 
     n_layers: int
     field: int | None = None
-    reads: Literal["forwards", "backwards", "both ways"] = "forwards"
+    reads: Literal["forwards", "backwards", "both ways", "all at once"] = "forwards"
 
 
 class Nets(NamedTuple):
     """Encoder, decoder and their link.
 
-    The decoder's field is left to costs.receptive_field. passed: convolutional layers that a source byte
-    passes beside an attention on its shortest way: those of the encoder where its embedding is no value, and
-    those of the decoder above its last attention.
+    The decoder's field is left to costs.receptive_field where the architecture has a program. passed: layers
+    of convolutions or self-attention that a source byte passes beside an attention on its shortest way: those
+    of the encoder where its embedding is no value, and those of the decoder above its last attention.
     """
 
     encoder: Net
@@ -79,7 +80,7 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     """The options of every architecture. A subclass adds its own; its tag is the architecture's name."""
 
     # Whether training has no loop over time, and decoding can verify drafted bytes.
-    is_convolutional: ClassVar[bool] = False
+    is_parallel: ClassVar[bool] = False
 
     d_embedding: Width
     source: bool = True  # false: a byte language model, without an encoder and without attention
@@ -119,7 +120,7 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     def is_serial(self) -> bool:
         """True if training loops over time: such a state cannot take drafted bytes back, and is carried from
         one window of a text to the next."""
-        return not self.is_convolutional
+        return not self.is_parallel
 
     @property
     def has_attention(self) -> bool:
@@ -145,6 +146,11 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
         """Return the configuration with all options found, and a line that tells them. lengths: of each
         training pair, in bytes without EOS."""
         return self, ""
+
+    def attention_cost(self, source_bytes: int) -> int:
+        """Count the multiply-accumulates of the attentions in a decode step, for an architecture without a
+        program; with one they are counted there."""
+        return 0
 
     def nets(self) -> Nets | None:
         """Describe encoder and decoder for `bytenmt info`; None where nobody has described them."""

@@ -22,13 +22,14 @@ from click.shell_completion import CompletionItem
 
 from bytenmt.atomic_file import make_folder_of, replacing
 from bytenmt.errors import BytenmtError, missing_package, printable
+from bytenmt.plugins import load_plugins
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + the signal
 QUIET, VERBOSE = "bytenmt.quiet", "bytenmt.verbose"  # in click's meta, which a group and its command share
 
 
-def verbosity_options() -> list[click.Parameter]:
-    """Return the options -q and -v, which may stand before or after the name of a command."""
+def common_options() -> list[click.Parameter]:
+    """Return the options -q, -v and --plugin, which may stand before or after the name of a command."""
 
     def callback(name: str) -> Callable[[click.Context, click.Parameter, bool], None]:
         def store(ctx: click.Context, _: click.Parameter, is_set: bool) -> None:
@@ -36,25 +37,41 @@ def verbosity_options() -> list[click.Parameter]:
 
         return store
 
+    def load(ctx: click.Context, _: click.Parameter, names: tuple[str, ...]) -> None:
+        if not ctx.resilient_parsing:
+            load_plugins(names)
+
+    plugin = click.Option(
+        ["--plugin"],
+        metavar="MODULE|FILE.py",
+        multiple=True,
+        is_eager=True,  # what it adds may be named by other options
+        expose_value=False,
+        callback=load,
+        help="Import a plugin first.",
+    )
     flags = ((QUIET, "Print only errors on stderr."), (VERBOSE, "Print more, such as the chosen engine."))
     return [
-        click.Option(
-            [f"-{name[8]}", f"--{name[8:]}"],
-            is_flag=True,
-            expose_value=False,
-            callback=callback(name),
-            help=help,
-        )
-        for name, help in flags
+        plugin,
+        *(
+            click.Option(
+                [f"-{name[8]}", f"--{name[8:]}"],
+                is_flag=True,
+                expose_value=False,
+                callback=callback(name),
+                help=help,
+            )
+            for name, help in flags
+        ),
     ]
 
 
 class Command(click.Command):
-    """A command with -q and -v."""
+    """A command with -q, -v and --plugin."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.params += verbosity_options()
+        self.params += common_options()
 
     def invoke(self, ctx: click.Context) -> Any:
         if not ctx.meta[QUIET]:
@@ -67,13 +84,13 @@ class Command(click.Command):
 
 
 class SubGroup(click.Group):
-    """A group of commands, each with -q and -v."""
+    """A group of commands, each with -q, -v and --plugin."""
 
     command_class = Command
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.params += verbosity_options()
+        self.params += common_options()
 
 
 class CommandGroup(click.Group):
@@ -86,7 +103,7 @@ class CommandGroup(click.Group):
 
     def __init__(self, *args: Any, modules: Mapping[str, str], **more: Any) -> None:
         super().__init__(*args, **more)
-        self.params += verbosity_options()
+        self.params += common_options()
         self._modules = modules
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -109,6 +126,9 @@ class CommandGroup(click.Group):
             return super().main(*args, **more)
         except OSError as error:  # of --help and --version, which click writes before `invoke`
             _tell(error)
+            sys.exit(1)
+        except BytenmtError as error:  # of --plugin before the command
+            click.echo(f"bytenmt: {error}", err=True)
             sys.exit(1)
 
     def make_context(self, *args: Any, **more: Any) -> click.Context:

@@ -48,6 +48,11 @@ TRAINING = options(
     click.option("--update-freq", type=within(LEARNT["update_freq"]), help="Batches an update."),
     click.option("--max-updates", type=within(LEARNT["max_updates"]), help="Updates in all; 0 is no limit."),
     click.option(
+        "--max-epochs",
+        type=within(LEARNT["max_epochs"]._replace(open=True)),
+        help="Passes over the training text in all.",
+    ),
+    click.option(
         "--max-minutes",
         type=within(LEARNT["max_minutes"]._replace(open=True)),
         help="Minutes of training in all, resumed or not.",

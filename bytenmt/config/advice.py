@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -33,9 +34,16 @@ def explained(said: str, sections: Sections) -> str:
 def unknown_architecture(arch: str, known: Sequence[str]) -> str:
     """One line for the name of an architecture that is none of those that are known here."""
     return (
-        f"configuration model.arch: {shown(arch)} is none of {', '.join(known)}; one that a module of yours"
-        " registers is known once the program has imported that module"
+        f"configuration model.arch: {shown(arch)} is none of {', '.join(known)}; one that a plugin"
+        " registers is known with --plugin"
     )
+
+
+def missing_plugin(what: str, plugins: Iterable[object]) -> str:
+    """Return `what`, a line on an unknown name, with the plugins of the run that are not loaded here."""
+    absent = [name for name in plugins if isinstance(name, str) and name not in sys.modules]
+    given = " ".join(f"--plugin {printable(name, 64)}" for name in absent)
+    return f"{what}; the run has plugins: give {given}" if absent else what
 
 
 def nearest(key: str, sections: Sections) -> str | None:

@@ -54,6 +54,7 @@ TRAINING: Mapping[str, Bounds] = {
     "max_tokens": Bounds(1, MOST),
     "update_freq": Bounds(1, 512),  # batches: no limit ends an update in its middle
     "max_updates": Bounds(0, MOST),
+    "max_epochs": real(0, MOST),
     "max_minutes": real(0, MOST),  # 0 is no limit, as an option it would say nothing
     "max_cpu_minutes": real(0, MOST),
     "patience": Bounds(0, MOST),

@@ -37,6 +37,7 @@ class Progress(Struct):
     update: Count = 0
     epoch: Count = 0  # of a stream the window
     batch: Count = 0  # the next batch of the epoch's plan
+    epoch_batches: Count = 0  # batches of that plan; 0: not known
     stream: StreamPlace | None = None  # of a run that learns one: where the window lies
     seconds: float = 0.0  # of training in all, validation included
     cpu_seconds: float = 0.0  # the same of the CPU, of all processes and their threads

@@ -25,20 +25,20 @@ NEUTRAL: Mapping[str, Mapping[str, Any]] = {
         "title_case": 0.0,
         "lower_case": 0.0,
         "empty_source": 0.0,
+        "augment": {},
     },
-    "train": {"ngram_lr": 0.0},
+    "train": {"ngram_lr": 0.0, "max_epochs": 0.0, "decay_share": 0.2, "loss_terms": {}, "options": {}},
 }
 
 
 def distinguishing_values(config: Config) -> dict[str, dict[str, Any]]:
     """Return a configuration as nested plain values, without the later keys that have their neutral value."""
+    tree = config_tree(config)
     return {
         section: {
-            key: value
-            for key, value in values.items()
-            if key not in NEUTRAL[section] or value != NEUTRAL[section][key]
+            key: value for key, value in tree[section].items() if key not in neutral or value != neutral[key]
         }
-        for section, values in config_tree(config).items()
+        for section, neutral in NEUTRAL.items()
     }
 
 

@@ -19,17 +19,21 @@ from bytenmt.architectures.registry import ARCHITECTURES, BUILT_IN
 from bytenmt.architectures.section import Dropout, Section
 from bytenmt.architectures.section import ModelSection as ModelSection
 from bytenmt.architectures.section import architecture as architecture
-from bytenmt.config.advice import explained, unknown_architecture
+from bytenmt.config.advice import explained, missing_plugin, unknown_architecture
 from bytenmt.config.bounds import MOST, TRAINING
 from bytenmt.config.spacing import AUTO, check_spacing
 from bytenmt.config.tree import assign, merge, not_finite, preset_tree
-from bytenmt.config.untrusted import parse_toml, printable
+from bytenmt.config.untrusted import parse_toml, printable, shown
 from bytenmt.errors import ConfigError
+from bytenmt.plugins import ARCHITECTURES as PLUGGED_IN_ARCHITECTURES
+from bytenmt.plugins import AUGMENTATIONS as PLUGGED_IN_AUGMENTATIONS
+from bytenmt.plugins import LOSS_TERMS, METRICS, OPTIMIZERS, SCHEDULES, Registry, load_installed, owners
 
 Positive = Annotated[int, Meta(ge=1, le=MOST)]
 Count = Annotated[int, Meta(ge=0, le=MOST)]
 Fraction = Annotated[float, Meta(ge=0.0, le=1.0)]
 Length = Annotated[int, Meta(ge=1, le=1 << 20)]  # bytes of a window
+Name = Annotated[str, Meta(min_length=1, max_length=64)]  # of what a registry has
 
 
 def _as_option(name: str) -> Meta:
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
     ModelConfig = ModelSection
 else:  # what msgspec validates: the section of each architecture of the package, told apart by `arch`
     ModelConfig = Union[tuple(ARCHITECTURES[name].section for name in BUILT_IN)]  # noqa: UP007
-CONVOLUTIONAL = tuple(name for name in BUILT_IN if ARCHITECTURES[name].section.is_convolutional)
+PARALLEL = tuple(name for name in BUILT_IN if ARCHITECTURES[name].section.is_parallel)
 
 # Keys of DataConfig that change training pairs; each needs a source.
 AUGMENTATIONS = ("noise", "copy", "placeholders", "upper_case", "title_case", "lower_case", "empty_source")
@@ -62,6 +66,7 @@ class DataConfig(Section, frozen=True):
     title_case: Fraction = 0.0  # share of pairs in which every word begins with a capital
     lower_case: Fraction = 0.0  # share of pairs without capitals
     empty_source: Fraction = 0.0  # share of pairs whose source is emptied: the model learns p(target) alone
+    augment: dict[Name, Fraction] = {}  # shares of pairs that augmentations of plugins change
     stream_window: Positive = 100_000  # lines of a stream that are read, shuffled and sorted together
 
     def __post_init__(self) -> None:
@@ -72,8 +77,9 @@ class DataConfig(Section, frozen=True):
 
     @property
     def augmentations(self) -> tuple[str, ...]:
-        """The keys of AUGMENTATIONS that are not 0."""
-        return tuple(key for key in AUGMENTATIONS if getattr(self, key))
+        """The keys of AUGMENTATIONS that are not 0, and those of `augment`."""
+        own = tuple(key for key in AUGMENTATIONS if getattr(self, key))
+        return own + tuple(f"augment.{name}" for name, share in self.augment.items() if share)
 
 
 class TrainConfig(Section, frozen=True):
@@ -84,6 +90,7 @@ class TrainConfig(Section, frozen=True):
     max_minutes: Annotated[float, _as_option("max_minutes")] = 0.0  # in all, resumed or not; 0: no limit
     # Of all processes and threads, in all: what a shared machine takes away does not count; 0: no limit.
     max_cpu_minutes: Annotated[float, _as_option("max_cpu_minutes")] = 0.0
+    max_epochs: Annotated[float, _as_option("max_epochs")] = 0.0  # passes over the training text; 0: no limit
     # Bytes a batch, source plus target, padding counted, over all processes.
     max_tokens: Annotated[int, _as_option("max_tokens")] = 12_000
     window: Length = 256  # without a source: bytes of each stream that a batch learns from
@@ -96,10 +103,11 @@ class TrainConfig(Section, frozen=True):
         1  # batches are as wide as a multiple of it, so that the shapes are fewer
     )
     short_first: bool = False  # the first epoch goes from short pairs to long ones
-    optimizer: Literal["adamw", "muon", "nag", "sgd", "adadelta"] = "adamw"
+    optimizer: Name = "adamw"  # one of plugins.OPTIMIZERS
     lr: Annotated[float, _as_option("lr")] = 1e-3
-    schedule: Literal["inverse_sqrt", "cosine", "constant", "plateau"] = "cosine"
+    schedule: Name = "cosine"  # one of plugins.SCHEDULES
     warmup_updates: Count = 200
+    decay_share: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.2  # wsd: the last part of the run, where lr falls
     plateau_factor: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.1  # plateau: lr times it at each standstill
     min_lr: Fraction = 1e-4  # plateau: the end of training, as a share of lr
     weight_decay: Annotated[float, Meta(ge=0.0, le=1e3)] = 0.01
@@ -111,6 +119,8 @@ class TrainConfig(Section, frozen=True):
     muon_momentum: Dropout = 0.95
     clip_norm: Annotated[float, Meta(ge=0.0, le=1e9)] = 1.0  # 0: no clipping
     label_smoothing: Dropout = 0.0
+    loss_terms: dict[Name, float] = {}  # weights of loss terms of plugins
+    options: dict[Name, bool | int | float | str] = {}  # of plugins, who read them from this section
     byte_dropout: Dropout = 0.0  # share of the decoder's input bytes that it is not shown
     byte_dropout_kind: Literal["mask", "replace"] = "mask"  # by PAD, or by any byte of UTF-8
     teacher_forcing: Fraction = 1.0  # how often the decoder reads the true byte, not its own
@@ -124,7 +134,7 @@ class TrainConfig(Section, frozen=True):
     ema: Dropout = 0.0  # decay of the moving average that is validated and saved; 0: the weights themselves
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: see objective.precision_of
     compile: bool = False  # torch.compile, convolutional models only; minutes to compile, once a width
-    metric: Literal["bits_per_byte", "chrf"] = "bits_per_byte"  # what the best checkpoint is best in
+    metric: Name = "bits_per_byte"  # what the best checkpoint is best in, one of plugins.METRICS
     patience: Annotated[int, _as_option("patience")] = (
         0  # validations without a better one after which training ends; 0: no such end
     )
@@ -169,6 +179,18 @@ class Config(Section, frozen=True, kw_only=True):
     model: ModelConfig
     data: DataConfig = DataConfig()
     train: TrainConfig = TrainConfig()
+    plugins: Annotated[tuple[Name, ...], Meta(max_length=64)] = ()  # those whose additions the run uses
+
+    def registered_names(self) -> list[tuple[str, Registry[Any], tuple[str, ...]]]:
+        """Return the keys whose values are names in registries, the registries, and the names."""
+        data, train = self.data, self.train
+        return [
+            ("train.optimizer", OPTIMIZERS, (train.optimizer,)),
+            ("train.schedule", SCHEDULES, (train.schedule,)),
+            ("train.metric", METRICS, (train.metric,)),
+            ("train.loss_terms", LOSS_TERMS, tuple(train.loss_terms)),
+            ("data.augment", PLUGGED_IN_AUGMENTATIONS, tuple(data.augment)),
+        ]
 
 
 def load_config(arch: str | None, preset: str | None, toml: str, settings: Iterable[str]) -> Config:
@@ -190,8 +212,10 @@ def load_config(arch: str | None, preset: str | None, toml: str, settings: Itera
 def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, Any]) -> Config:
     """Return the configuration that settings, a nested dictionary, give over a preset.
 
-    arch, preset: as of load_config. Raises ConfigError.
+    arch, preset: as of load_config. Raises ConfigError, also for names that only a plugin which is not
+    loaded would know.
     """
+    load_installed()
     model = settings.get("model", {})
     if not isinstance(model, dict):
         raise ConfigError(f"configuration model: expected a section, got {model!r}")
@@ -202,21 +226,49 @@ def resolve_config(arch: str | None, preset: str | None, settings: Mapping[str, 
         raise ConfigError(f"no architecture: give --arch, one of {', '.join(PRESETS['small'])}")
     tree = preset_tree(named, preset or "small", model.get("source") is not False)
     merge(tree, settings)
-    return parse_config(tree)
+    config = parse_config(tree)
+    _check_names(config)
+    return _with_owners(config)
+
+
+def _check_names(config: Config) -> None:
+    """Raise ConfigError for a name that is in none of the registries."""
+    for key, registry, names in config.registered_names():
+        for name in names:
+            if name not in registry.names:
+                known = ", ".join(registry.names) or "none"
+                what = f"configuration {key}: {shown(name)} is none of {known}"
+                raise ConfigError(missing_plugin(what, config.plugins))
+
+
+def _with_owners(config: Config) -> Config:
+    """Return the configuration with the plugins that it uses."""
+    used = [(registry, name) for _, registry, names in config.registered_names() for name in names]
+    used.append((PLUGGED_IN_ARCHITECTURES, architecture(config.model)))
+    return msgspec.structs.replace(config, plugins=tuple(owners(used)))
 
 
 def parse_config(tree: Mapping[str, Any]) -> Config:
-    """A nested dictionary -> Config; ConfigError names the path of what does not fit."""
+    """A nested dictionary -> Config; ConfigError names the path of what does not fit.
+
+    Names that plugins add in training are not checked in a configuration with plugins: a model is used
+    without them.
+    """
+    load_installed()
     endless = not_finite(tree) if isinstance(tree, Mapping) else None
     if endless is not None:
         raise ConfigError(f"configuration {printable(endless)}: expected a finite number")
     try:
-        return _converted(tree)
+        config = _converted(tree)
     except msgspec.ValidationError as error:
-        arch = _named_architecture(tree)
+        arch, plugins = _named_architecture(tree), tree.get("plugins")
         if isinstance(arch, str) and arch not in ARCHITECTURES:
-            raise ConfigError(unknown_architecture(arch, BUILT_IN)) from None
+            what = unknown_architecture(arch, BUILT_IN)
+            raise ConfigError(missing_plugin(what, plugins if isinstance(plugins, list) else ())) from None
         raise ConfigError(explained(str(error), _sections(tree))) from None
+    if not config.plugins:
+        _check_names(config)
+    return config
 
 
 def _named_architecture(tree: object) -> object:
@@ -254,6 +306,11 @@ def config_tree(config: Config) -> dict[str, Any]:
     """Config -> nested dictionary of plain values; the inverse of parse_config."""
     tree = msgspec.to_builtins(config)
     assert isinstance(tree, dict)
+    # Without plugins a configuration looks as in versions that knew none.
+    data, train = tree["data"], tree["train"]
+    for section, key in ((data, "augment"), (train, "loss_terms"), (train, "options"), (tree, "plugins")):
+        if not section[key]:
+            del section[key]
     return tree
 
 

@@ -84,8 +84,8 @@ def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
         if isinstance(arch, str) and arch in PRESETS["small"]:
             raise ConfigError(f"preset {preset} is of {known} alone, not of {arch}: give another of the two")
         raise ConfigError(
-            f"unknown architecture {arch!r}: expected one of {known}; one that a module of yours registers is"
-            " known once the program has imported that module"
+            f"unknown architecture {arch!r}: expected one of {known}; one that a plugin registers is known"
+            " with --plugin"
         )
     tree: dict[str, Any] = {"model": {"arch": arch}}
     merge(tree, PRESETS[preset][arch])

@@ -23,13 +23,14 @@ class Window(NamedTuple):
 
     read (n, t) uint8: the model's input, the byte before each of truth, or BOS; truth (n, t) uint8: the bytes
     to be predicted; skipped (n,) int64: columns at each row's beginning that are context only; fresh: the
-    rows' states begin here; else they continue those of the batch before.
+    rows' states begin here; else they continue those of the batch before. epoch_batches: of its epoch.
     """
 
     read: Bytes
     truth: Bytes
     skipped: Indices
     fresh: bool
+    epoch_batches: int = 0
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -87,8 +88,10 @@ def contiguous(
     offset = int(_generator(seed, epoch).integers(streams.n_bytes))
     starts = offset + each * np.array(own, dtype=np.int64)
     nothing = np.zeros(len(starts), np.int64)
-    for index in range(first, each // width):
-        yield streams.window(starts + index * width, width, nothing, index == 0, index == 0)
+    n_batches = each // width
+    for index in range(first, n_batches):
+        window = streams.window(starts + index * width, width, nothing, index == 0, index == 0)
+        yield window._replace(epoch_batches=n_batches)
 
 
 def windows(
@@ -101,7 +104,7 @@ def windows(
     epoch: int,
     first: int = 0,
 ) -> Iterator[Window]:
-    """Yield an epoch for convolutional models: windows of context + width bytes side by side, in random
+    """Yield an epoch for parallel models: windows of context + width bytes side by side, in random
     order.
 
     They begin at an offset that is drawn for the epoch, and one ends with the text: every byte counts in
@@ -124,7 +127,8 @@ def windows(
     order = generator.permutation(len(every))
     for at in range(first * n_rows, len(every), n_rows):
         rows = order[at : at + n_rows][own.start :: own.step]
-        yield streams.window(every[rows], context + width, context_of[rows], True, False)
+        window = streams.window(every[rows], context + width, context_of[rows], True, False)
+        yield window._replace(epoch_batches=-(-len(every) // n_rows))
 
 
 def _generator(seed: int, epoch: int) -> np.random.Generator:

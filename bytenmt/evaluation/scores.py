@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from bytenmt.plugins import METRICS
+
 
 class TextScores(NamedTuple):
-    """chrF and BLEU (0 to 100) with sacreBLEU's signatures; exact_match: equal lines in percent."""
+    """chrF and BLEU (0 to 100) with sacreBLEU's signatures; exact_match: equal lines in percent; metrics:
+    those of plugins, by name."""
 
     chrf: float
     bleu: float
     exact_match: float
     chrf_signature: str
     bleu_signature: str
+    metrics: dict[str, float] = {}  # noqa: RUF012 (never changed)
 
 
 def text_scores(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> TextScores:
@@ -31,4 +35,5 @@ def text_scores(hypotheses: Sequence[str], references: Sequence[str], tokenize: 
         exact_match=100 * equal / max(1, len(references)),
         chrf_signature=str(chrf.get_signature()),
         bleu_signature=str(bleu.get_signature()),
+        metrics={name: float(one.score(hypotheses, references)) for name, one in METRICS.entries.items()},
     )

@@ -85,6 +85,17 @@ class Taps(NamedTuple):
         write = clock.positions(t)[:, -capacity:] % capacity
         return Taps(rows, old % capacity, own, write, 1 if t == 1 else dilation)
 
+    def append(self, x: Tensor, ring: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the old columns of ring (rows, capacity, d) followed by x (rows, t, d), and the ring with
+        the new columns: the same tensor written in place without gradients, a fresh one with them."""
+        old = ring[self.rows, self.slots]
+        new = x[:, -ring.shape[1] :].to(ring.dtype)
+        if torch.is_grad_enabled():
+            ring = ring.index_put((self.own, self.write), new)
+        else:
+            ring[self.own, self.write] = new
+        return torch.cat([old.to(x.dtype), x], dim=1), ring
+
 
 def ring_capacity(kernel_width: int, dilation: int) -> int:
     """Columns of a ring: one more than the taps reach back, so that a row may write its new column before
@@ -194,13 +205,8 @@ class Convolution(nn.Module):
         Returns (rows, t, d_output) and the ring with the new columns: the same tensor written in place
         without gradients, a fresh one with them.
         """
-        old = ring[taps.rows, taps.slots]
-        new = x[:, -ring.shape[1] :].to(ring.dtype)
-        if torch.is_grad_enabled():
-            ring = ring.index_put((taps.own, taps.write), new)
-        else:
-            ring[taps.own, taps.write] = new
-        return self._convolve(torch.cat([old.to(x.dtype), x], dim=1), taps.dilation), ring
+        columns, ring = taps.append(x, ring)
+        return self._convolve(columns, taps.dilation), ring
 
     def _convolve(self, x: Tensor, dilation: int) -> Tensor:
         """x (rows, m, d_input) with nothing padded -> (rows, m - (k-1) dilation, d_output)."""

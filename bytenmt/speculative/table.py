@@ -21,7 +21,7 @@ import numpy.typing as npt
 from bytenmt.atomic_file import replace_synced
 from bytenmt.config.facts import TEXT_COUNTS, Facts
 from bytenmt.config.fingerprint import distinguishing_values
-from bytenmt.config.schema import CONVOLUTIONAL, Config, ModelConfig
+from bytenmt.config.schema import PARALLEL, Config, ModelConfig
 from bytenmt.config.untrusted import shown
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.kernel_constants import LONGEST_MATCH as LONGEST_MATCH
@@ -34,7 +34,7 @@ CHAIN = MOST_DRAFTED  # bytes of a draft at most
 FILE, FORMAT = "draft.safetensors", f"bytenmt draft 1, orders {ORDERS}"  # in the run folder
 STORED_NAMES = {"chain": "guess", "accepted": "gain"}  # of arrays in the file; the others have their own
 # What a run may change between its beginning and its end.
-CHANGEABLE = ("max_updates", "max_minutes", "max_cpu_minutes", "patience", "draft")
+CHANGEABLE = ("max_updates", "max_epochs", "max_minutes", "max_cpu_minutes", "patience", "draft")
 # Keys that do not count: tables of older versions do not know them, and a table depends on the text alone.
 # This is never extended: a new key goes into config.fingerprint.NEUTRAL.
 ADDED = {
@@ -153,7 +153,7 @@ def check_serial(config: ModelConfig, what: str) -> None:
     if config.is_serial:
         raise BytenmtError(
             f"{what}: the steps of {config.full_name} are serial; drafts are for"
-            f" {' and '.join(CONVOLUTIONAL)}: drop it"
+            f" {', '.join(PARALLEL[:-1])} and {PARALLEL[-1]}: drop it"
         )
 
 

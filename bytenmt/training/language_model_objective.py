@@ -17,7 +17,7 @@ from bytenmt.architectures.tensor_tree import concatenate, map_tensors, select, 
 from bytenmt.config.schema import Config
 from bytenmt.data.windows import Bytes, Window
 from bytenmt.distributed import SINGLE_PROCESS, Group
-from bytenmt.training.losses import drop_bytes, masked_loss
+from bytenmt.training.losses import LossInputs, batch_loss, drop_bytes, masked_loss
 from bytenmt.training.objective import autocast, compiled
 from bytenmt.utf8 import BOS
 
@@ -87,7 +87,7 @@ class LanguageModelObjective:
         read, truth, skipped, state = tensors
         logits, state = self.model(read, self._memory(len(read)), state)
         real = torch.arange(read.shape[1], device=read.device) >= skipped[:, None]
-        return *masked_loss(logits, truth, real, self.train.label_smoothing), state
+        return *batch_loss(LossInputs(self.model, self.train, logits, read, truth, real)), state
 
     def n_rows(self, batch: Window) -> int:
         """See Objective."""

@@ -10,7 +10,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,9 @@ from bytenmt.config.facts import Ancestor
 from bytenmt.config.schema import TrainConfig
 from bytenmt.config.spacing import AUTO, Spacing, Timer, spacing
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
+from bytenmt.plugins import METRICS
 from bytenmt.reporter import Bar, Reporter
+from bytenmt.training.callbacks import Callback, TrainingState
 from bytenmt.training.losses import true_share
 from bytenmt.training.metrics import Log, Meter
 from bytenmt.training.optim import fraction_done, lr_factor, stopped_early
@@ -62,7 +64,8 @@ class _Stopped(BaseException):
 
 class Loop:
     """One run of updates. log: None in all processes but the leading one; reporter: silent in them; lineage:
-    of the weights that the run began with."""
+    of the weights that the run began with. callbacks: are called in every process; one that stops or saves
+    has to do so in all of them."""
 
     def __init__(
         self,
@@ -72,8 +75,10 @@ class Loop:
         log: Log | None,
         reporter: Reporter,
         lineage: tuple[Ancestor, ...] = (),
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.run = run
+        self.callbacks, self.state = callbacks, TrainingState(run, trainer)
         self.trainer = trainer
         self.group = trainer.group
         self.progress = trainer.progress
@@ -110,16 +115,21 @@ class Loop:
             end = signalled = False
             while not end:
                 signalled = self._update(shares, received)
+                if self.callbacks and self.meter.nats and not signalled:
+                    for callback in self.callbacks:
+                        callback.on_update(self.state)
                 end = signalled or self.text_ended or self.ended()
                 valid_due = self.valid_timer.due(progress.update, spent_seconds(settings, progress))
                 valid_due = valid_due or (end and not signalled)
                 valid_due = valid_due and self.validated != progress.update
                 save_due = self.save_timer.due(progress.update, progress.seconds) or end
+                save_due = save_due or self.state.save_requested
                 if self.meter.nats and (valid_due or save_due or progress.update % settings.log_every == 0):
                     self._write_record()
                 best = progress.best, progress.best_update
                 better = valid_due and self._validate(end)
                 end = end or (valid_due and self.ended())
+                save_due, self.state.save_requested = save_due or self.state.save_requested, False
                 if better or save_due or end:
                     self._save(better, best, end)
             if not signalled:
@@ -127,10 +137,9 @@ class Loop:
             return received[0] if received else int(signal.SIGTERM) * signalled
 
     def ended(self) -> bool:
-        """Return whether a limit is reached, or the validation stopped improving."""
-        return fraction_done(self.settings, self.progress) >= 1 or bool(
-            stopped_early(self.settings, self.progress)
-        )
+        """Return whether a limit is reached, the validation stopped improving, or a callback stops."""
+        stopped = self.state.stop_requested or stopped_early(self.settings, self.progress)
+        return fraction_done(self.settings, self.progress) >= 1 or bool(stopped)
 
     def _update(self, shares: Iterator[Share], received: list[int]) -> bool:
         """One update, where there is text for it; returns whether any process has got a signal, after which
@@ -148,7 +157,8 @@ class Loop:
         n_ends, target_bytes, source_bytes, n_signals = (int(value) for value in sums)
         if self.text_ended or (n_signals and self.progress.update):
             return n_signals > 0
-        self.progress.epoch, self.progress.batch, self.progress.stream = taken[-1][1:]
+        progress, last = self.progress, taken[-1]
+        progress.epoch, progress.batch, progress.stream, progress.epoch_batches = last[1:]
         nats, self.meter.norm = self.trainer.update(step, target_bytes)
         self.meter.nats.append(nats)
         self.meter.target_bytes += target_bytes - n_ends
@@ -205,8 +215,9 @@ class Loop:
         }
         if settings.scheduled_sampling != "none":
             place["true_share"] = true_share(settings, progress.update)
+        self.state.metrics = {**place, **values}
         if self.log is not None:
-            self.log.write({**place, **values})
+            self.log.write(self.state.metrics)
 
     def _validate(self, end: bool) -> bool:
         """Score the validation set; returns whether the weights are the best so far. end: of the run."""
@@ -219,7 +230,7 @@ class Loop:
             record = self.group.broadcast(self.task.score(model))
             self._agree()
             scoring = spent_seconds(settings, progress) - begun
-            if settings.metric == "chrf":  # the best checkpoint depends on it: all lines, always
+            if settings.metric != "bits_per_byte":  # the best checkpoint depends on it: all lines, always
                 decoded = self.group.broadcast(self.task.decode(model, math.inf))
                 record |= decoded.scores
                 better = self._is_best(record)
@@ -227,15 +238,18 @@ class Loop:
                 better = self._is_best(record)
                 decoded = self._decode(model, end)
                 record |= decoded.scores
+            self._agree()
+            progress.valid_seconds += scoring + decoded.seconds
+            progress.decoding_seconds += decoded.seconds
+            self._log(record)
+            for callback in self.callbacks:
+                callback.on_validation(self.state)
             model.train()
         self._agree()
         self.validated = progress.update
-        progress.valid_seconds += scoring + decoded.seconds
-        progress.decoding_seconds += decoded.seconds
         # Where the spacing is left to us, scoring takes no more than its share of the time.
         pause = scoring / SHARE if self.stretches else 0.0
         self.valid_timer.pass_over(spent_seconds(settings, progress), pause)
-        self._log(record)
         if self.log is not None:
             self.log.show(progress.update, decoded.samples)
             self.log.draw(at_once=self.ended())
@@ -255,7 +269,8 @@ class Loop:
         progress, metric = self.progress, self.settings.metric
         value, best = record[f"valid_{metric}"], self.progress.best
         assert isinstance(value, float)
-        better = best is None or (value > best if metric == "chrf" else value < best)
+        higher = metric == "chrf" or (metric in METRICS and METRICS[metric].higher_is_better)
+        better = best is None or (value > best if higher else value < best)
         if better:
             progress.best, progress.best_update, progress.waited = value, progress.update, 0
         else:

@@ -8,27 +8,53 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from bytenmt.architectures.base import Model, normalised, of_bytes
 from bytenmt.config.schema import TrainConfig
+from bytenmt.plugins import LOSS_TERMS
 from bytenmt.utf8 import N_IDS, PAD
 
 N_BYTES_OF_UTF8 = 243  # 0x00 to 0xBF and, after the two that begin nothing, 0xC2 to 0xF4
 LARGEST_EXPONENT = 700.0  # of a float
 
 
+class LossInputs(NamedTuple):
+    """The tensors of a batch that a loss term of a plugin is computed from.
+
+    logits (n, t, 256); inputs, target (n, t) uint8: the bytes read and those to be predicted; real (n, t)
+    bool: true where a byte counts. source (n, s) uint8 and source_len (n,) int64, with EOS, and memory: None
+    without a source.
+    """
+
+    model: Model[Any, Any]
+    train: TrainConfig
+    logits: Tensor
+    inputs: Tensor
+    target: Tensor
+    real: Tensor
+    source: Tensor | None = None
+    source_len: Tensor | None = None
+    memory: Any = None
+
+
+def batch_loss(inputs: LossInputs) -> tuple[Tensor, Tensor]:
+    """Return the summed loss in nats, smoothed and with the loss terms of train.loss_terms (for the
+    gradient), and the negative log-likelihood alone (for people, detached)."""
+    train = inputs.train
+    loss, nats = masked_loss(inputs.logits, inputs.target, inputs.real, train.label_smoothing)
+    for name, weight in train.loss_terms.items():
+        loss = loss + weight * LOSS_TERMS[name](inputs)
+    return loss, nats
+
+
 def byte_loss(
     logits: Tensor, target: Tensor, target_len: Tensor, label_smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """logits (n, t, 256), target (n, t) uint8, target_len (n,) int64 with EOS.
-
-    Returns the summed loss in nats, smoothed with the uniform distribution over the 256 ids (for the
-    gradient), and the same without smoothing (for people, detached).
-    """
+    """Return masked_loss of target (n, t) uint8 of target_len (n,) int64 bytes, EOS included."""
     real = torch.arange(target.shape[1], device=target.device) < target_len[:, None]
     return masked_loss(logits, target, real, label_smoothing)
 
@@ -36,7 +62,8 @@ def byte_loss(
 def masked_loss(
     logits: Tensor, target: Tensor, real: Tensor, label_smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss where `real` (n, t) is true."""
+    """Return the loss where `real` (n, t) is true: summed over bytes, in nats, smoothed with the uniform
+    distribution over the 256 ids, and the same without smoothing, detached."""
     log_p = normalised(logits)
     nats = -of_bytes(log_p, target).masked_fill(~real, 0.0).sum()
     loss = nats

@@ -14,6 +14,7 @@ from bytenmt.config.facts import Progress
 from bytenmt.config.schema import TrainConfig
 from bytenmt.config.untrusted import shown
 from bytenmt.layers.ngram_tables import NgramTables
+from bytenmt.plugins import OPTIMIZERS, SCHEDULES
 from bytenmt.training.muon import Muon, hidden_matrices
 from bytenmt.training.objective import in_bf16
 
@@ -33,7 +34,8 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
 
     nag is Nesterov's accelerated gradient (Gehring et al. 2017: momentum 0.99); adadelta has
     rho 0.95 and epsilon 1e-6 (Bahdanau et al. 2015; its paper's lr is 1); sgd has no momentum (Luong et
-    al. 2015); muon: see muon.Muon. A group's "share" is that of the rate which it is given.
+    al. 2015); muon: see muon.Muon; others are of plugins. A group's "share" is that of the rate which it is
+    given.
     """
     every = dense_parameters(model)
     maps = hidden_matrices(model) if train.optimizer == "muon" else {}
@@ -51,6 +53,8 @@ def build_optimizer(model: nn.Module, train: TrainConfig) -> torch.optim.Optimiz
             group["share"] = 1.0 if "muon" in group else (train.adam_lr or train.lr) / train.lr
         dtype = torch.bfloat16 if in_bf16(train, every[0].device) else torch.float32
         return Muon(groups, maps, train.lr, betas, train.muon_momentum, dtype)
+    if train.optimizer in OPTIMIZERS:
+        return OPTIMIZERS[train.optimizer](groups, train)
     if train.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=train.lr, betas=betas, fused=True)
     if train.optimizer == "adadelta":
@@ -87,7 +91,7 @@ def restore_optimizer(
     optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], train: TrainConfig
 ) -> None:
     """The inverse of optimizer_tensors. Raises ValueError for what this optimiser cannot have kept: its
-    kernels believe the shapes."""
+    kernels believe the shapes. What one of a plugin keeps is not known."""
     state: dict[int, dict[str, Tensor]] = {}
     every = [p for group in optimizer.param_groups for p in group["params"]]
     for name, tensor in tensors.items():
@@ -97,7 +101,9 @@ def restore_optimizer(
         parameter = every[int(index)]
         counts = key == "step"
         fits = tensor.is_floating_point() if counts else tensor.dtype == parameter.dtype
-        if tensor.shape != (() if counts else parameter.shape) or not fits:
+        if train.optimizer in OPTIMIZERS:
+            pass
+        elif tensor.shape != (() if counts else parameter.shape) or not fits:
             raise ValueError(f"the optimiser's {shown(name)} has another shape or type than its parameter")
         state.setdefault(int(index), {})[key] = tensor
     kept = [
@@ -105,7 +111,8 @@ def restore_optimizer(
         for group in optimizer.param_groups
         for _ in group["params"]
     ]
-    if any(parts.keys() != KEPT[kept[index]] for index, parts in state.items()):
+    known = train.optimizer not in OPTIMIZERS
+    if known and any(parts.keys() != KEPT[kept[index]] for index, parts in state.items()):
         raise ValueError(f"the optimiser's state is not that of {train.optimizer}")
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
@@ -116,6 +123,9 @@ def fraction_done(train: TrainConfig, progress: Progress) -> float:
     shares = [0.0]
     if train.max_updates:
         shares.append(progress.update / train.max_updates)
+    if train.max_epochs:
+        part = progress.batch / progress.epoch_batches if progress.epoch_batches else 0.0
+        shares.append((progress.epoch + part) / train.max_epochs)
     if train.max_minutes:
         shares.append(progress.seconds / (60 * train.max_minutes))
     if train.max_cpu_minutes:
@@ -135,7 +145,8 @@ def stopped_early(train: TrainConfig, progress: Progress) -> str:
 def lr_factor(train: TrainConfig, progress: Progress) -> float:
     """The schedule: a share of train.lr, linear warm-up first.
 
-    cosine falls to zero as the nearest of the run's limits (updates, minutes, CPU minutes) is used up;
+    cosine and linear fall to zero as the nearest of the run's limits (updates, epochs, minutes, CPU minutes)
+    is used up; wsd (warm-up, stable, decay: Hu et al. 2024) falls linearly in the last train.decay_share;
     inverse_sqrt falls as 1/sqrt(update) after the warm-up (Vaswani et al. 2017); plateau falls by
     train.plateau_factor at each validation that is no better than the best (Gehring et al. 2017).
     """
@@ -146,6 +157,12 @@ def lr_factor(train: TrainConfig, progress: Progress) -> float:
         return math.sqrt(warmup / update)
     if train.schedule == "cosine":
         return 0.5 * (1 + math.cos(math.pi * fraction_done(train, progress)))
+    if train.schedule == "linear":
+        return 1 - fraction_done(train, progress)
+    if train.schedule == "wsd":
+        return min(1.0, (1 - fraction_done(train, progress)) / train.decay_share)
+    if train.schedule in SCHEDULES:
+        return SCHEDULES[train.schedule](train, progress)
     if train.schedule == "plateau":
         return float(train.plateau_factor**progress.standstills)
     return 1.0

@@ -37,6 +37,7 @@ from bytenmt.storage.lock import one_training
 from bytenmt.storage.manifest import CONFIG
 from bytenmt.storage.needs import require, training_bytes
 from bytenmt.storage.weights import read_config
+from bytenmt.training.callbacks import Callback
 from bytenmt.training.language_model_task import open_texts
 from bytenmt.training.loop import Loop, spacings
 from bytenmt.training.metrics import Log, Record, require_tensorboard
@@ -74,6 +75,7 @@ def train(
     reporter: Reporter = SILENT,
     watch: Callable[[Record], None] | None = None,
     threads: int | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Outcome:
     """Train a model into the folder `run`, as one process of `group`.
 
@@ -81,7 +83,8 @@ def train(
     be one stream of pairs, which is given again from its start to go on. resume: go on from the run's last
     checkpoint where there is one, or from that of update resume_from. init_from: a run whose weights this one
     begins with; one that goes on has done so already. watch: is told every record of metrics.jsonl, in the
-    leading process. threads: of the CPU; None: those of the run that goes on, else as many as are idle.
+    leading process. callbacks: are called after updates and validations. threads: of the CPU; None: those of
+    the run that goes on, else as many as are idle.
     Raises BytenmtError before anything is written where an input cannot be used.
     """
     _check(config, files, tensorboard, resume)
@@ -121,7 +124,7 @@ def train(
             run.mkdir(parents=True, exist_ok=True)
             write_atomically(run / CONFIG, config_toml(config).encode())
             log = Log(run, trainer.progress.update, tensorboard, reporter, watch)
-        loop = Loop(run, trainer, task, log, aloud, lineage)
+        loop = Loop(run, trainer, task, log, aloud, lineage, callbacks)
         if saved and loop.ended():
             aloud.say(f"{run} is finished at update {progress.update}: {_to_go_on(config.train, progress)}")
         else:
@@ -134,7 +137,8 @@ def train(
             if number:
                 aloud.say(f"stopped at update {progress.update}, saved; --resume goes on")
                 return Outcome(progress.update, number)
-            aloud.say(_ended(run, trainer, "the stream has ended" if loop.text_ended else ""))
+            stopped = "stopped by a callback" if loop.state.stop_requested else ""
+            aloud.say(_ended(run, trainer, "the stream has ended" if loop.text_ended else stopped))
         if config.train.draft and group.is_leader and not (run / FILE).is_file():
             table = task.drafts()
             aloud.say(told(write_drafts(run, table, config, task.facts()), table))
@@ -215,6 +219,7 @@ def _to_go_on(train: TrainConfig, progress: Progress) -> str:
         f"{key} above {limit:g}"
         for key, limit, used in (
             ("train.max_updates", train.max_updates, progress.update),
+            ("train.max_epochs", train.max_epochs, progress.epoch + 1),
             ("train.max_minutes", train.max_minutes, progress.seconds / 60),
             ("train.max_cpu_minutes", train.max_cpu_minutes, progress.cpu_seconds / 60),
             ("train.patience", train.patience, progress.waited),
@@ -281,13 +286,16 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume
             " or so, that they are few"
         )
     spacings(train)
-    if train.schedule == "cosine" and not (train.max_updates or train.max_minutes or train.max_cpu_minutes):
+    limits = (train.max_updates, train.max_epochs, train.max_minutes, train.max_cpu_minutes)
+    if train.schedule in ("cosine", "linear", "wsd") and not any(limits):
         raise ConfigError(
-            "train.schedule = cosine needs an end: give --max-minutes, --max-cpu-minutes or --max-updates,"
-            " or set train.schedule=inverse_sqrt"
+            f"train.schedule = {train.schedule} needs an end: give --max-minutes, --max-cpu-minutes,"
+            " --max-epochs or --max-updates, or set train.schedule=inverse_sqrt"
         )
-    if train.metric == "chrf" and not (files[0].has_source and train.valid_lines):
-        raise ConfigError("train.metric = chrf needs a source, and train.valid_lines above 0")
+    if train.max_epochs and any(one.stream is not None for one in files):
+        raise ConfigError("train.max_epochs: --tsv - is a stream, which has no epochs: give another limit")
+    if train.metric != "bits_per_byte" and not (files[0].has_source and train.valid_lines):
+        raise ConfigError(f"train.metric = {train.metric} needs a source, and train.valid_lines above 0")
     if tensorboard:
         require_tensorboard()
 

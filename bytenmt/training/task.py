@@ -23,12 +23,13 @@ CACHE, LEFT_OUT = "cache", "left_out.tsv"  # in the run folder: unpacked texts, 
 
 class Share(NamedTuple):
     """A process' share of a batch. epoch, batch: the place behind it, from which the next one comes. stream:
-    where its window lies in the stream that is learnt."""
+    where its window lies in the stream that is learnt. epoch_batches: batches of the epoch, in all."""
 
     data: Any
     epoch: int
     batch: int
     stream: StreamPlace | None = None
+    epoch_batches: int = 0
 
 
 class Sample(NamedTuple):

@@ -45,7 +45,15 @@ from bytenmt.training.translation_objective import TranslationObjective
 
 
 class Trainer:
-    """Model, optimiser, moving average and progress of a run; one process of `group`."""
+    """Model, optimiser, moving average and progress of a run; one process of `group`.
+
+    A program with a loop of its own calls `update` with batches of a task, and `save`; training/loop.py adds
+    validation, checkpoints, limits and signals.
+
+        trainer = Trainer(config, torch.device("cpu"))
+        for share in TranslationTask(config, corpus, valid).shares(epoch=0, batch=0):
+            nats, norm = trainer.update([share.data])
+    """
 
     def __init__(
         self, config: Config, device: torch.device, group: Group = SINGLE_PROCESS, reporter: Reporter = SILENT
@@ -67,15 +75,17 @@ class Trainer:
         self.objective: Objective = kind(self.model, config, device, group)
         self.n_splits = 1  # a batch's rows go through the model in so many parts
 
-    def update(self, batches: Sequence[Any], target_bytes: int) -> tuple[Tensor, Tensor]:
+    def update(self, batches: Sequence[Any], target_bytes: int | None = None) -> tuple[Tensor, Tensor]:
         """One update. batches: this process' shares; target_bytes: of all shares of all processes, EOS
-        counted, by which the summed loss is divided.
+        counted, by which the summed loss is divided; None: those of `batches`.
 
         Returns this process' nats (over its target bytes, without smoothing) and the gradient's norm,
         scalars on the device. Where the GPU's memory does not hold a share, it is split, and all later
         ones, and the gradients are summed.
         """
         train = self.config.train
+        if target_bytes is None:
+            target_bytes = sum(batch.counts[1] for batch in batches)
         factor = lr_factor(train, self.progress)
         set_rate(self.optimizer, train.lr * factor)
         nats = None
@@ -102,9 +112,9 @@ class Trainer:
         """Inside, the model has the weights that are validated, saved and used."""
         return nullcontext() if self.average is None else self.average.in_place()
 
-    def save(self, run: Path, best: bool, facts: Facts) -> None:
-        """A checkpoint, written by the first process alone; facts: of the text. Raises CheckpointError; the
-        old ones stand."""
+    def save(self, run: Path, best: bool = False, facts: Facts | None = None) -> None:
+        """A checkpoint, written by the first process alone; best: the one that is used; facts: of the text.
+        Raises CheckpointError; the old ones stand."""
         kept = self.objective.state_dict()
         if not self.group.is_leader:
             return
@@ -116,7 +126,7 @@ class Trainer:
             trainer |= {f"model.{name}": p.detach() for name, p in own if name != NGRAM_TABLES}
         if self.row_adam is not None:
             trainer |= {f"ngrams.{name}": tensor for name, tensor in self.row_adam.state_dict().items()}
-        facts = msgspec.structs.replace(facts, progress=self.progress)
+        facts = msgspec.structs.replace(facts or Facts(), progress=self.progress)
         with self.averaged():
             save_checkpoint(
                 run,

@@ -13,7 +13,14 @@ from bytenmt.config.schema import Config
 from bytenmt.data.batches import Batch
 from bytenmt.data.device import to_device
 from bytenmt.distributed import SINGLE_PROCESS, Group
-from bytenmt.training.losses import byte_loss, draw_inputs, drop_bytes, true_share, without_dropout
+from bytenmt.training.losses import (
+    LossInputs,
+    batch_loss,
+    draw_inputs,
+    drop_bytes,
+    true_share,
+    without_dropout,
+)
 from bytenmt.training.objective import autocast, compiled
 
 
@@ -44,11 +51,14 @@ class TranslationObjective:
         return nats
 
     def plain_loss(self, *tensors: Any) -> Any:
-        """source, source_len, inputs, target, target_len -> byte_loss's two."""
+        """source, source_len, inputs, target, target_len -> batch_loss's two."""
         source, source_len, inputs, target, target_len = tensors
         memory = self.model.encode(source, source_len)
         logits, _ = self.model(inputs, memory, self.model.start(memory))
-        return byte_loss(logits, target, target_len, self.train.label_smoothing)
+        real = torch.arange(target.shape[1], device=target.device) < target_len[:, None]
+        return batch_loss(
+            LossInputs(self.model, self.train, logits, inputs, target, real, source, source_len, memory)
+        )
 
     def inputs(self, target_in: Tensor, source: Tensor, source_len: Tensor, update: int = 0) -> Tensor:
         """Return the bytes that the decoder reads: the true ones, or what train.teacher_forcing or

@@ -163,7 +163,7 @@ class TranslationTask:
                 change=change,
             )
             for behind, data in enumerate(found, batch + 1):
-                yield Share(data, number, behind, place)
+                yield Share(data, number, behind, place, plan.n_batches)
             batch = 0
 
     def _epochs(self, first: int) -> Iterable[tuple[int, ParallelCorpus, StreamPlace | None]]:
@@ -214,7 +214,8 @@ class TranslationTask:
         record: dict[str, float | str] = {}
         if texts:
             scores = text_scores(texts, truth)
-            record = {
+            record = {f"valid_{name}": value for name, value in scores.metrics.items()}
+            record |= {
                 "valid_chrf": scores.chrf,
                 "valid_bleu": scores.bleu,
                 "valid_exact_match": scores.exact_match,

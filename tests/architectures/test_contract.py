@@ -1,4 +1,4 @@
-"""The contract that all five architectures obey (models/base.py), over several of their options."""
+"""The contract that all architectures obey (architectures/base.py), over several of their options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from invariants import CONVOLUTIONAL, VARIANTS, WITH_SOURCE, WITHOUT_SOURCE, make
+from invariants import PARALLEL, VARIANTS, WITH_SOURCE, WITHOUT_SOURCE, make
 from rotation import rotated
 
 from bytenmt.architectures.base import Model
@@ -17,7 +17,7 @@ from bytenmt.architectures.costs import receptive_field, step_cost
 from bytenmt.architectures.tensor_tree import tensors
 
 every_model = pytest.mark.parametrize("name", VARIANTS)
-every_convolution = pytest.mark.parametrize("name", CONVOLUTIONAL)
+every_parallel_model = pytest.mark.parametrize("name", PARALLEL)
 MODELS: dict[str, Model[Any, Any]] = {name: make(name) for name in VARIANTS}
 pieces_of_text = st.lists(st.integers(1, 5), min_size=1, max_size=6)
 
@@ -107,26 +107,26 @@ def test_reordered_beams_with_gradients(name: str) -> None:
     invariants.check_reorder(MODELS[name], calls=8, gradients=True)
 
 
-@every_convolution
+@every_parallel_model
 def test_rings_stay_where_they_are(name: str) -> None:
     """Neither a step nor a reordering copies a ring."""
     invariants.check_rings_in_place(MODELS[name])
 
 
-@every_convolution
+@every_parallel_model
 @given(takes=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 4)), min_size=1, max_size=8))
 def test_drafts_taken_back_leave_no_trace(name: str, takes: list[tuple[int, int]]) -> None:
     """Any drafts, and any number of their bytes taken back: what stays equals teacher forcing."""
     invariants.check_rewind(MODELS[name], takes)
 
 
-@every_convolution
+@every_parallel_model
 def test_receptive_field(name: str) -> None:
     """Found by probing, it equals the formula."""
     invariants.check_receptive_field(MODELS[name])
 
 
-@pytest.mark.parametrize("name", sorted(set(VARIANTS) - set(CONVOLUTIONAL)))
+@pytest.mark.parametrize("name", sorted(set(VARIANTS) - set(PARALLEL)))
 def test_recurrent_models_see_everything(name: str) -> None:
     """No receptive field is claimed, and the first byte still matters at the 30th."""
     model = MODELS[name]

@@ -49,6 +49,12 @@ def attention_products(config: Any, source_bytes: int) -> int:
     arch = architecture(config)
     if arch == "bahdanau":
         return source_bytes * (config.d_attention + 2 * config.d_hidden)
+    if arch == "transformer":
+        n_layers = config.n_decoder_layers or config.n_layers
+        columns = config.window + (source_bytes if config.source else 0)
+        return 2 * n_layers * columns * config.d_model
+    if not config.source:
+        return 0
     if arch == "convs2s":
         return 2 * source_bytes * config.d_embedding * sum(config.attends)
     if arch != "luong" or config.attention == "off":
@@ -68,8 +74,7 @@ def test_a_step_multiplies_with_the_decoders_matrices_and_attends(name: str) -> 
     assert decoder_weights(config) == model.decoder_weights()
     matrices = sum(part.numel() for part in model.decoder.parameters() if part.dim() > 1)
     for source_bytes in (0, 1, 7, 100, 10_000):
-        attention = attention_products(config, source_bytes) if config.source else 0
-        assert step_cost(config, source_bytes) == matrices + attention
+        assert step_cost(config, source_bytes) == matrices + attention_products(config, source_bytes)
 
 
 def test_a_program_that_contradicts_itself_is_refused() -> None:

@@ -33,7 +33,7 @@ def on_meta(arch: str, preset: str, *settings: str) -> Model[Any, Any]:
 
 
 def test_presets_and_models_have_the_same_names() -> None:
-    """Every preset has all five architectures, but for those of ConvS2S alone."""
+    """Every preset has all architectures, but for those of ConvS2S alone."""
     assert all(set(PRESETS[name]) == set(ARCHITECTURES) for name in (*NOMINAL, "paper"))
     assert all(set(PRESETS[name]) == {"convs2s"} for name in OF_CONVS2S)
     assert set(PRESETS) == {*NOMINAL, "paper", *OF_CONVS2S}
@@ -58,7 +58,7 @@ def test_presets_of_convs2s_alone() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", NOMINAL)
 def test_decoder_weights(preset: str) -> None:
-    """All five within 20 % of each other and of the preset's nominal size; tiny never above a million."""
+    """All within 20 % of each other and of the preset's nominal size; tiny never above a million."""
     weights = {arch: on_meta(arch, preset).decoder_weights() for arch in ARCHITECTURES}
     assert max(weights.values()) <= 1.2 * min(weights.values())
     for arch, count in weights.items():
@@ -254,7 +254,7 @@ def test_convs2s_needs_an_encoder_with_a_source() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
 def test_one_embedding_width(preset: str) -> None:
-    """A preset's byte embedding fits all five architectures, and can be tied with the output."""
+    """A preset's byte embedding fits all architectures, and can be tied with the output."""
     shapes = {tuple(on_meta(arch, preset).embedding.weight.shape) for arch in PRESETS[preset]}
     assert len(shapes) == 1
     for arch in PRESETS[preset]:
@@ -429,7 +429,7 @@ def test_the_architecture_may_stand_in_the_file() -> None:
 @pytest.mark.parametrize(
     ("arch", "preset", "toml", "told"),
     [
-        ("transformer", "tiny", "", "transformer"),
+        ("perceptron", "tiny", "", "perceptron"),
         ("luong", "huge", "", "huge"),
         (None, None, "", "--arch"),
         ("luong", "tiny", "[train\n", "TOML"),

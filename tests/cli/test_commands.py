@@ -28,7 +28,7 @@ from bytenmt.cli.console import writer
 from bytenmt.cli.main import main
 from bytenmt.cli.progress import Console
 from bytenmt.config.facts import CorpusFact, Facts
-from bytenmt.config.schema import CONVOLUTIONAL, Config, config_toml, load_config, parse_config
+from bytenmt.config.schema import PARALLEL, Config, config_toml, load_config, parse_config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.distributed import SINGLE_PROCESS
 from bytenmt.storage.checkpoint import save_checkpoint, weights
@@ -52,7 +52,7 @@ def make_run(
 ) -> Path:
     """A run folder as training leaves it, of random weights."""
     folder.mkdir()
-    small = SMALL if arch not in CONVOLUTIONAL else ["model.d_embedding=8"]
+    small = SMALL if arch not in PARALLEL else ["model.d_embedding=8"]
     config = load_config(arch, "tiny", "", [*small, *settings])
     torch.manual_seed(seed)
     model = build_model(config.model)

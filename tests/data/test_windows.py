@@ -17,7 +17,7 @@ from rotation import rotated
 from small_runs import SMALL, assert_same, weights
 
 from bytenmt.architectures.registry import ARCHITECTURES, build_model
-from bytenmt.config.schema import CONVOLUTIONAL, Config, load_config
+from bytenmt.config.schema import PARALLEL, Config, load_config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.windows import Streams, Window, contiguous, windows
 from bytenmt.decoding.pytorch.reader import TorchReader
@@ -129,7 +129,7 @@ def config(arch: str, *settings: str) -> Config:
     common = ["model.source=false", "model.d_embedding=8", "model.dropout=0.2", "train.window=20"]
     common += ["train.precision=fp32"]
     common += ["train.max_tokens=120", "train.save_every=3", "train.valid_every=4", "train.log_every=1"]
-    if arch in CONVOLUTIONAL:
+    if arch in PARALLEL:
         common.append("train.context=8")
     return load_config(arch, "tiny", "", [*common, *small, *settings])
 
@@ -159,7 +159,7 @@ def test_resume_is_bit_identical(arch: str, precision: str, texts: dict[str, Any
         train(parts, config(arch, *settings, f"train.max_updates={n}"), **texts, device=CPU, resume=True)
     assert_same(weights(tmp_path / "whole"), weights(parts))
     carried = [name for name in weights(parts) if name.startswith("trainer.state.")]
-    assert bool(carried) is (arch not in CONVOLUTIONAL)
+    assert bool(carried) is (arch not in PARALLEL)
 
 
 def train_as_one(group: Group, arch: str, run: Path, texts: dict[str, Any], settings: list[str]) -> None:

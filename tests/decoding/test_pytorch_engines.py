@@ -11,7 +11,7 @@ import invariants
 import numpy as np
 import pytest
 import torch
-from invariants import CONVOLUTIONAL, VARIANTS, WITH_SOURCE, AnyModel
+from invariants import PARALLEL, VARIANTS, WITH_SOURCE, AnyModel
 from made_up import FakeDecoder, random_distribution
 from rotation import rotated
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -384,7 +384,7 @@ def test_an_engine_needs_a_model_and_a_place(make_engine: Callable[..., Engine])
             make_engine(models, Options(), capacity, CPU)
 
 
-@pytest.mark.parametrize("name", [name for name in CONVOLUTIONAL if name in WITH_SOURCE])
+@pytest.mark.parametrize("name", [name for name in PARALLEL if name in WITH_SOURCE])
 def test_rings_stay_while_beams_reorder(name: str) -> None:
     """Between admissions no step copies or moves a ring."""
     engine = TorchEngine([peaky(name)], Options(beam=4), 3, CPU)

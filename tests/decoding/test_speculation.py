@@ -10,7 +10,7 @@ import invariants
 import numpy as np
 import pytest
 import torch
-from invariants import CONVOLUTIONAL, VARIANTS, WITH_SOURCE, AnyModel
+from invariants import PARALLEL, VARIANTS, WITH_SOURCE, AnyModel
 from made_up import may_follow
 
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
@@ -37,7 +37,7 @@ MANY_OPTIONS = [
     Options(endless=True),
 ]
 # Greedy is tested everywhere.
-PAIRS = list(zip(CONVOLUTIONAL, cycle(MANY_OPTIONS[1:]), strict=False))
+PAIRS = list(zip(PARALLEL, cycle(MANY_OPTIONS[1:]), strict=False))
 
 
 def peaky(name: str) -> AnyModel:
@@ -117,7 +117,7 @@ def random_table(texts: Sequence[bytes], seed: int, slots: int = 1 << 12) -> Tab
 # ---- the same bytes as without drafts
 
 
-@pytest.mark.parametrize(("name", "options"), PAIRS + [(name, GREEDY) for name in CONVOLUTIONAL])
+@pytest.mark.parametrize(("name", "options"), PAIRS + [(name, GREEDY) for name in PARALLEL])
 def test_drafts_change_nothing(name: str, options: Options) -> None:
     """Tables that are often right and often wrong, at any width; places that are taken again."""
     model, requests = peaky(name), some_requests(name)
@@ -137,7 +137,7 @@ def test_drafts_change_nothing(name: str, options: Options) -> None:
 @pytest.mark.parametrize("options", MANY_OPTIONS[:2])
 def test_drafts_change_nothing_of_what_several_decide(options: Options) -> None:
     models, requests = (
-        [peaky(name) for name in WITH_SOURCE if name in CONVOLUTIONAL],
+        [peaky(name) for name in WITH_SOURCE if name in PARALLEL],
         some_requests("convs2s"),
     )
     expected = one_each(TorchEngine(models, options, 6, CPU), requests)
@@ -153,7 +153,7 @@ def rehearsed(step: Callable[[], None]) -> Callable[[], None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "options"), list(zip(CONVOLUTIONAL, cycle(MANY_OPTIONS), strict=False)))
+@pytest.mark.parametrize(("name", "options"), list(zip(PARALLEL, cycle(MANY_OPTIONS), strict=False)))
 def test_drafts_change_nothing_at_fixed_places(name: str, options: Options) -> None:
     """With a longer source and a longer output that come while others run."""
     model, requests = peaky(name), some_requests(name)

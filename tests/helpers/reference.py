@@ -1,4 +1,4 @@
-"""The five architectures in float64 NumPy, position by position, for one sentence.
+"""The architectures in float64 NumPy, position by position, for one sentence.
 
 Written from the equations of the papers. Shares no code with the package: it knows only the names
 of a model's parameters, and its options as a plain dictionary. `source` is a sentence's bytes with
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from math import ceil, cos, exp, floor, sin, sqrt
+from math import ceil, cos, erf, exp, floor, sin, sqrt
 from typing import Any
 
 import numpy as np
@@ -515,10 +515,83 @@ def convs2s(p: Parameters, options: Options, source: bytes, target: bytes) -> Ar
     return np.array([normed_affine(p, "decoder.output", column) for column in last])
 
 
+# ---- the Transformer
+
+
+def gelu(x: Array) -> Array:
+    return np.array([0.5 * a * (1 + erf(a / sqrt(2))) for a in x])
+
+
+def turned(x: Array, position: int) -> Array:
+    """Su et al. 2021, eq. 34: channels i and i + e / 2 as a complex number, times exp(sqrt(-1) angle)."""
+    half = len(x) // 2
+    angles = position * 10_000.0 ** (-np.arange(half) / half)
+    z = (x[:half] + 1j * x[half:]) * np.exp(1j * angles)
+    return np.concatenate([z.real, z.imag])
+
+
+def multi_head(query: Array, keys: list[Array], values: list[Array], n_heads: int) -> Array:
+    e, found = len(query) // n_heads, []
+    for head in range(n_heads):
+        at = slice(head * e, (head + 1) * e)
+        weights = softmax(np.array([query[at] @ key[at] for key in keys]) / sqrt(e))
+        found.append(sum(w * value[at] for w, value in zip(weights, values, strict=True)))
+    return np.concatenate(found)
+
+
+def self_attention(p: Parameters, at: str, x: list[Array], n_heads: int, window: int | None) -> list[Array]:
+    """Each column attends to all, or to the last `window` up to its own."""
+    d = len(x[0])
+    qkv = [affine(p, f"{at}.qkv", layer_norm(p, f"{at}.norm", column)) for column in x]
+
+    def rotated(part: int, i: int) -> Array:
+        heads = qkv[i][part * d : (part + 1) * d].reshape(n_heads, -1)
+        return np.concatenate([turned(head, i) for head in heads])
+
+    found = []
+    for i in range(len(x)):
+        seen = range(len(x)) if window is None else range(max(0, i - window + 1), i + 1)
+        keys, values = [rotated(1, j) for j in seen], [qkv[j][2 * d :] for j in seen]
+        found.append(affine(p, f"{at}.output", multi_head(rotated(0, i), keys, values, n_heads)))
+    return found
+
+
+def fed_forward(p: Parameters, at: str, x: Array) -> Array:
+    return x + affine(p, f"{at}.output", gelu(affine(p, f"{at}.hidden", layer_norm(p, f"{at}.norm", x))))
+
+
+def transformer(p: Parameters, options: Options, source: bytes, target: bytes) -> Array:
+    n_heads, (n_encoder, n_decoder) = options["n_heads"], depths(options)
+    memory = []
+    if options["source"] and source:
+        x = [affine(p, "encoder.input", e) for e in embedded(p, options, source)]
+        for layer in range(n_encoder):
+            at = f"encoder.layers.{layer}"
+            mixed = self_attention(p, f"{at}.self_attention", x, n_heads, None)
+            x = [fed_forward(p, at, a + b) for a, b in zip(x, mixed, strict=True)]
+        memory = [affine(p, "encoder.output", layer_norm(p, "encoder.norm", column)) for column in x]
+    x = [affine(p, "decoder.input", e) for e in embedded(p, options, target)]
+    d = len(x[0])
+    for layer in range(n_decoder):
+        at = f"decoder.layers.{layer}"
+        mixed = self_attention(p, f"{at}.self_attention", x, n_heads, options["window"])
+        x = [a + b for a, b in zip(x, mixed, strict=True)]
+        if memory:
+            keys = [column[layer * d : (layer + 1) * d] for column in memory]
+            values = [column[(n_decoder + layer) * d : (n_decoder + layer + 1) * d] for column in memory]
+            name = f"{at}.cross_attention"
+            queries = [affine(p, f"{name}.query", layer_norm(p, f"{name}.norm", column)) for column in x]
+            contexts = [multi_head(query, keys, values, n_heads) for query in queries]
+            x = [a + affine(p, f"{name}.output", b) for a, b in zip(x, contexts, strict=True)]
+        x = [fed_forward(p, at, column) for column in x]
+    return np.array([output(p, options, layer_norm(p, "decoder.norm", column)) for column in x])
+
+
 REFERENCES = {
     "seq2seq": seq2seq,
     "bahdanau": bahdanau,
     "luong": luong,
     "bytenet": bytenet,
     "convs2s": convs2s,
+    "transformer": transformer,
 }

@@ -19,6 +19,7 @@ SMALL: dict[str, list[str]] = {
     "luong": ["model.d_hidden=12"],
     "bytenet": ["model.d_channels=8", "model.n_sets=1", "model.dilations=[1,2]"],
     "convs2s": ["model.encoder_layers=[[12,3]]", "model.decoder_layers=[[12,3],[12,3]]"],
+    "transformer": ["model.d_model=16", "model.n_heads=2", "model.n_layers=1", "model.window=8"],
 }
 
 

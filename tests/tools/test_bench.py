@@ -29,7 +29,7 @@ def packed_bytes(arch: str, *settings: str, n_rows: int = 1) -> tuple[int, int]:
     return steps.step_bytes(pack_model(arrays, config.model, "fp32"), n_rows), model.decoder_weights()
 
 
-@pytest.mark.parametrize("arch", PRESETS["tiny"])
+@pytest.mark.parametrize("arch", bench_decode.ARCHITECTURES)
 def test_a_step_reads_its_decoders_weights(arch):
     n_bytes, n_weights = packed_bytes(arch)
     assert 4 * n_weights * 0.9 <= n_bytes <= 4 * n_weights * 1.5  # panels are padded to 64 outputs

@@ -115,6 +115,7 @@ def test_muon_takes_each_map_by_itself(arch: str) -> None:
         "bahdanau": {"cell.input": 3, "wards.input": 3, "gates": 2},
     }
     stacked |= {"luong": {"layers": 4, "encoder": 4}, "convs2s": {"convolution": 2}, "bytenet": {}}
+    stacked["transformer"] = {"qkv": 3, "encoder.output": 6}
     for name, p in model.named_parameters():
         moved = (p.detach() - before[name]).numpy()
         if p.dim() < 2 or "embedding" in name or "positions" in name or "decoder.output" in name:

@@ -230,6 +230,8 @@ def test_a_model_learns_to_copy(arch: str, tmp_path: Path) -> None:
     settings += ["train.valid_every=70", "train.save_every=70", "train.max_tokens=400"]
     if arch == "luong":
         settings.append("model.n_layers=1")
+    if arch == "transformer":  # which learns at lower rates alone
+        settings.append("train.lr=0.02")
     run, pair = tmp_path / "run", PairFiles(file, file)
     train(run, config(arch, *settings), files=[pair], valid=pair, device=CPU)
     # Who knows how often each line occurs, and no more, pays the entropy of that for a line.

@@ -35,7 +35,8 @@ if __name__ == "__main__":
 import torch
 
 from bytenmt.architectures.presets import PRESETS
-from bytenmt.config.schema import CONVOLUTIONAL
+from bytenmt.architectures.registry import ARCHITECTURES as KNOWN
+from bytenmt.config.schema import PARALLEL
 from bytenmt.data.device import pick_device
 from bytenmt.errors import BytenmtError
 from tools.bench.floor import read_rate
@@ -55,7 +56,7 @@ from tools.bench.steps import (
     step_flop,
 )
 
-ARCHITECTURES = tuple(PRESETS["small"])
+ARCHITECTURES = tuple(name for name in PRESETS["small"] if KNOWN[name].write_program)  # of the CPU engine
 PRECISIONS = ("fp32", "bf16", "int8", "w8a8")
 TOO_LOW = 0.9  # a ratio to a floor below this means that it is none
 
@@ -269,7 +270,7 @@ def command_line(arguments: Sequence[str] | None) -> Any:
         parser.error("--peer has its own precisions, and of presets base and fast")
     if options.beams and options.beam or options.lengths and (options.beam or options.batch):
         parser.error("--beams and --lengths have their own batches and beams")
-    options.arch = options.arch or list(CONVOLUTIONAL if options.lengths else ARCHITECTURES)
+    options.arch = options.arch or [name for name in ARCHITECTURES if not options.lengths or name in PARALLEL]
     if min(options.rounds, options.threads, options.lines) < 1:
         parser.error("--rounds, --threads and --lines are at least 1")
     return options

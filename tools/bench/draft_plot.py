@@ -25,7 +25,8 @@ if __name__ == "__main__":
 import numpy as np
 
 from bytenmt.architectures.presets import PRESETS
-from bytenmt.config.schema import CONVOLUTIONAL
+from bytenmt.architectures.registry import ARCHITECTURES
+from bytenmt.config.schema import PARALLEL
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.errors import BytenmtError
@@ -105,7 +106,7 @@ def measured(options: Any) -> dict[str, Curves]:
     found: dict[str, Curves] = {"price": {}, "bytes_per_pass": {}}
     for run in options.runs:
         found["bytes_per_pass"] |= yields(run, lines, options.threads)
-    for arch in CONVOLUTIONAL:
+    for arch in (arch for arch in PARALLEL if ARCHITECTURES[arch].write_program):
         for preset in options.preset:
             points = prices(arch, preset, options.precision, options.threads, options.rounds)
             found["price"][f"{arch} {preset} {options.precision}"] = points

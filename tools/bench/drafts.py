@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bytenmt.config.schema import CONVOLUTIONAL, architecture
+from bytenmt.config.schema import PARALLEL, architecture
 from bytenmt.data.device import pick_device
 from bytenmt.data.text_file import read_bytes
 from bytenmt.decoding.cpu.engine import NumbaEngine
@@ -85,7 +85,7 @@ def subject(run: Path, preset: str | None) -> Subject:
     file, contents = read_run(run)
     name = architecture(contents.config.model)
     if contents.config.model.is_serial:
-        raise BytenmtError(f"{run} is a {name}, whose steps are serial: give {' or '.join(CONVOLUTIONAL)}")
+        raise BytenmtError(f"{run} is a {name}, whose steps are serial: give {' or '.join(PARALLEL)}")
     table = table_of(run, contents)
     label = run.stem if name in run.stem else f"{run.stem} {name}"
     if preset is None:

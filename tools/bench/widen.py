@@ -29,7 +29,7 @@ from bytenmt.architectures.convs2s.config import ConvS2SConfig
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import build_model
 from bytenmt.atomic_file import replace_synced
-from bytenmt.config.schema import CONVOLUTIONAL, ModelConfig, architecture, parse_config
+from bytenmt.config.schema import PARALLEL, ModelConfig, architecture, parse_config
 from bytenmt.config.tree import (
     preset_tree,
 )
@@ -55,7 +55,7 @@ def widened(contents: StoredWeights, preset: str) -> StoredWeights:
     arrays: Arrays = restored(contents.arrays)
     name, own = architecture(config.model), config.model
     if own.is_serial:
-        raise ConfigError(f"a {name} cannot be made wider: give a run of {' or '.join(CONVOLUTIONAL)}")
+        raise ConfigError(f"a {name} cannot be made wider: give a run of {' or '.join(PARALLEL)}")
     wanted = parse_config(preset_tree(name, preset, own.source)).model
     model: ModelConfig
     if own.d_embedding > wanted.d_embedding:

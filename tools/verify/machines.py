@@ -43,7 +43,7 @@ def worker(notes: str, arguments: Sequence[str]) -> None:
     update = Trainer.update
     rank, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
 
-    def noted(self: Trainer, batches: Sequence[Any], target_bytes: int) -> Any:
+    def noted(self: Trainer, batches: Sequence[Any], target_bytes: int | None = None) -> Any:
         with open(f"{notes}.{rank}-of-{size}", "ab") as file:
             file.writelines(bytes(row[:3]) + b"\n" for batch in batches for row in batch.source)
         return update(self, batches, target_bytes)

@@ -30,7 +30,7 @@ FITTED = ("unfolding_factor", "unfolding_offset")  # the options that unfolding 
 class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     """Dilated convolutions stacked on the encoder (Kalchbrenner et al. 2016)."""
 
-    is_convolutional: ClassVar[bool] = True
+    is_parallel: ClassVar[bool] = True
 
     d_channels: Width  # the paper's d: inside a block; 2d between blocks
     n_sets: Layers  # of both sides, where they have no number of their own

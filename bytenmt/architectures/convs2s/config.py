@@ -29,7 +29,7 @@ class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
     """Gated convolutions with attention in the decoder's layers (Gehring et al. 2017), and the encoders of
     Gehring et al. 2016 in place of the gated one."""
 
-    is_convolutional: ClassVar[bool] = True
+    is_parallel: ClassVar[bool] = True
 
     encoder_layers: ConvLayers = ()  # of "conv" those that make the keys
     decoder_layers: Annotated[ConvLayers, Meta(min_length=1)]

@@ -187,6 +187,8 @@ def _print_scores(
     click.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
     click.echo(f"BLEU {scores.bleu:.2f}  {scores.bleu_signature}")
     click.echo(f"exact match: {scores.exact_match:.1f} %")
+    for name, value in scores.metrics.items():
+        click.echo(f"{name}: {value:.4g}")
     if scored.bits_per_byte is not None:
         click.echo(f"bits per byte: {scored.bits_per_byte:.4f}")
     if trust is not None:
@@ -208,6 +210,7 @@ def _as_json(
 ) -> dict[str, Any]:
     """Return the scores as JSON values."""
     tree: dict[str, Any] = {"lines": len(scored.hypotheses), **scores._asdict()}
+    tree |= tree.pop("metrics")  # those of plugins
     if scored.bits_per_byte is not None:
         tree["bits_per_byte"] = scored.bits_per_byte
     if trust is not None:

@@ -36,7 +36,7 @@ from bytenmt.errors import BytenmtError
 @click.option(
     "--properties",
     is_flag=True,
-    help="A table instead, of several or of all five: time, paths of signals and receptive fields.",
+    help="A table instead, of several or of all architectures: time, paths of signals and receptive fields.",
 )
 def info(
     named: tuple[str, ...],

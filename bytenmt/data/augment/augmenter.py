@@ -6,6 +6,8 @@ and on nothing else: a resumed run and any number of processes see the same pair
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import numpy.typing as npt
 
@@ -17,11 +19,13 @@ from bytenmt.data.augment.placeholders import LITERAL_MARKERS, literal_spans, pl
 from bytenmt.data.batches import Batch
 from bytenmt.data.corpus import ParallelCorpus
 from bytenmt.data.epoch_plan import mix
-from bytenmt.utf8 import BOS, EOS, PAD
+from bytenmt.errors import DataError, printable
+from bytenmt.plugins import AUGMENTATIONS, Augmentation
+from bytenmt.utf8 import BOS, EOS, PAD, first_invalid
 
 N_SAMPLED = 20_000  # lines that the letters of a corpus are taken from
 # What the draws of a batch are for: noise takes the batch's key itself, the others this one added to it.
-COPY, CASE, EMPTY = 1, 2, 3
+COPY, CASE, EMPTY, FIRST_ADDED = 1, 2, 3, 4
 PLACEHOLDERS = -1  # the number that stands for a batch's where the draws are an epoch's
 
 
@@ -58,6 +62,8 @@ class Augmenter:
             batch = self._change_case(batch, mix(key + CASE), rows)
         if config.empty_source:
             _empty_sources(batch, config.empty_source, mix(key + EMPTY), rows)
+        for number, (name, part) in enumerate(sorted(config.augment.items()), FIRST_ADDED):
+            batch = self._change_by(AUGMENTATIONS[name], part, name, batch, mix(key + number), rows)
         if config.noise:
             source, lengths = noisy_rows(
                 batch.source,
@@ -103,6 +109,34 @@ class Augmenter:
                 if len(own) <= config.max_source_bytes and len(other) <= config.max_target_bytes:
                     sources[i], targets[i] = own, other
             low = high
+        return self._replaced(batch, sources, targets)
+
+    def _change_by(
+        self,
+        change: Augmentation,
+        share: float,
+        name: str,
+        batch: Batch,
+        key: int,
+        rows: npt.NDArray[np.int64],
+    ) -> Batch:
+        """Return the batch with a share of its rows changed by an augmentation of a plugin; a row that would
+        exceed a limit stays. Raises DataError where it makes something that is no text of one line."""
+        config, keys = self._config, row_keys(np.uint64(key), rows)
+        sources: dict[int, bytes] = {}
+        targets: dict[int, bytes] = {}
+        for i in np.flatnonzero(keys >> HALF < chance(share)).tolist():
+            own = batch.source[i, : batch.source_len[i] - 1].tobytes()
+            other = batch.target[i, 1 : batch.target_len[i]].tobytes()
+            own, other = change(own, other, random.Random(int(keys[i])))
+            if first_invalid(own) >= 0 or first_invalid(other) >= 0 or b"\n" in own + other:
+                raise DataError(f"data.augment.{name} makes {printable(repr((own, other)))}: expected UTF-8")
+            if len(own) <= config.max_source_bytes and len(other) <= config.max_target_bytes:
+                sources[i], targets[i] = own, other
+        return self._replaced(batch, sources, targets)
+
+    def _replaced(self, batch: Batch, sources: dict[int, bytes], targets: dict[int, bytes]) -> Batch:
+        """Return the batch with other texts in some rows."""
         source, source_len = _with_rows(batch.source, batch.source_len, sources, b"", self._round_to)
         target, target_len = _with_rows(batch.target, batch.target_len, targets, bytes([BOS]), self._round_to)
         return Batch(source, source_len, target, target_len)

@@ -1,0 +1,1 @@
+"""A byte Transformer: pre-norm, rotary positions and a sliding window of self-attention."""

@@ -1,0 +1,285 @@
+"""A Transformer on bytes: Vaswani et al. 2017, normalised before each sub-layer (Xiong et al. 2020), with
+rotary positions (Su et al. 2021) and a decoder that attends to a sliding window (Beltagy et al. 2020).
+
+    sub-layer f:   x <- x + f(LayerNorm(x))
+    attention:     softmax_j((R_i q_i) . (R_j k_j) / sqrt(e)) v_j, in heads of e channels
+    encoder:       self-attention over the source, feed-forward W_2 gelu(W_1 x)
+    decoder:       self-attention over i - window < j <= i, attention to the source, feed-forward
+
+R_i turns pairs of channels by angles that grow with i, so that scores depend on distances alone. A state
+keeps the keys and values of the last `window` bytes in rings, before they are turned: a step costs the same
+after any number of bytes, and angles never grow with the length of a stream.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
+from bytenmt.architectures.transformer.config import TransformerConfig
+from bytenmt.layers.attention import source_mask
+from bytenmt.layers.convolution import FEW, Clock, Taps, scaled_linear
+from bytenmt.layers.dropout import drop
+from bytenmt.layers.embedding import OutputLayer
+from bytenmt.layers.ngram_tables import RecentBytes
+
+BASE = 10_000.0  # of the rotary angles: the slowest pair of channels turns once in 2 pi BASE bytes
+SCALE = 10.0  # of the first map: byte embeddings start at a deviation of 0.1
+Rotation = tuple[Tensor, Tensor]  # cosines and sines, each (columns, e / 2)
+
+
+class TransformerMemory(NamedTuple):
+    """keys, values: one (n, s, d_model) a layer of the decoder; source_len (n,) int64."""
+
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    source_len: Tensor
+
+
+class TransformerState(NamedTuple):
+    """clock: positions and ancestors; rings: one (rows, capacity, 2 d_model) a layer, keys beside values;
+    recent: the last bytes read, see ByteEmbedding."""
+
+    clock: Clock
+    rings: tuple[Tensor, ...]
+    recent: RecentBytes = ()
+
+
+class QueryBlock(NamedTuple):
+    """Queries begin ... end - 1 of a chunk, which see the columns low ... high - 1 of [old columns, chunk],
+    as far as mask (rows or 1, 1, queries, columns) is true."""
+
+    begin: int
+    end: int
+    low: int
+    high: int
+    mask: Tensor
+
+
+class SelfAttention(nn.Module):
+    """Self-attention with rotary positions."""
+
+    STACKED: ClassVar = {"qkv": 3}  # maps that stand on one another in a weight
+
+    def __init__(self, d_model: int, n_heads: int, residual_scale: float) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.norm = nn.LayerNorm(d_model)
+        self.qkv = _linear(d_model, 3 * d_model)
+        self.output = _linear(d_model, d_model, residual_scale)
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x (rows, t, d_model) -> queries (rows, t, d_model) and keys beside values (rows, t, 2 d_model)."""
+        query, kept = self.qkv(self.norm(x)).split([x.shape[2], 2 * x.shape[2]], dim=2)
+        return query, kept
+
+    def forward(self, query: Tensor, kept: Tensor, rotation: Rotation, blocks: list[QueryBlock]) -> Tensor:
+        """query (rows, t, d_model) after the old columns of kept (rows, m + t, 2 d_model) -> (rows, t,
+        d_model); rotation: of m + t columns."""
+        q, k, v = (_heads(part, self.n_heads) for part in (query, *kept.chunk(2, dim=2)))
+        q, k = _rotate(q, rotation), _rotate(k, rotation)
+        parts = []
+        for begin, end, low, high, mask in blocks:
+            seen = k[:, :, low:high], v[:, :, low:high]
+            parts.append(F.scaled_dot_product_attention(q[:, :, begin:end], *seen, attn_mask=mask))
+        attended: Tensor = self.output(torch.cat(parts, dim=2).transpose(1, 2).flatten(2))
+        return attended
+
+
+class CrossAttention(nn.Module):
+    """Attention to the source; its keys and values are projected once, by the encoder."""
+
+    def __init__(self, d_model: int, n_heads: int, residual_scale: float) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.norm = nn.LayerNorm(d_model)
+        self.query = _linear(d_model, d_model)
+        self.output = _linear(d_model, d_model, residual_scale)
+
+    def forward(
+        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor, needs_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """x (rows, t, d_model); keys, values (n, s, d_model); mask (n, s) bool -> (rows, t, d_model), and
+        where they are needed the weights (rows, t, s), the mean over heads."""
+        query = self.query(self.norm(x)).reshape(len(keys), -1, x.shape[2])  # a sentence's rows in a row
+        q, k, v = (_heads(part.to(query.dtype), self.n_heads) for part in (query, keys, values))
+        mask = mask[:, None, None]
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        weights = None
+        if needs_weights:
+            scores = (q @ k.mT * q.shape[3] ** -0.5).masked_fill(~mask, -torch.inf)
+            weights = scores.softmax(dim=3).mean(dim=1).reshape(*x.shape[:2], -1)
+        return self.output(context.transpose(1, 2).reshape(x.shape)), weights
+
+
+class Layer(nn.Module):
+    """A layer of the encoder, or of the decoder, which attends to the source where there is one."""
+
+    def __init__(self, config: TransformerConfig, n_layers: int, attends: bool) -> None:
+        super().__init__()
+        d, d_ff = config.d_model, config.d_ff or 4 * config.d_model
+        residual_scale = ((2 + attends) * n_layers) ** -0.5  # the sum of all sub-layers has unit variance
+        self.self_attention = SelfAttention(d, config.n_heads, residual_scale)
+        self.cross_attention = CrossAttention(d, config.n_heads, residual_scale) if attends else None
+        self.norm = nn.LayerNorm(d)
+        self.hidden = _linear(d, d_ff)
+        self.output = _linear(d_ff, d, math.sqrt(2) * residual_scale)
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """x (..., d_model) -> (..., d_model)."""
+        fed: Tensor = self.output(F.gelu(self.hidden(self.norm(x))))
+        return fed
+
+
+class Stack(nn.Module):
+    """One side: the map from embeddings, the layers, a norm, and the output, which is the map to each decoder
+    layer's keys and values, or to logits."""
+
+    def __init__(self, config: TransformerConfig, n_layers: int, attends: bool, output: nn.Module) -> None:
+        super().__init__()
+        self.input = _linear(config.d_embedding, config.d_model, SCALE)
+        self.layers = module_list(Layer(config, n_layers, attends) for _ in range(n_layers))
+        self.norm = nn.LayerNorm(config.d_model)
+        self.output = output
+        self.STACKED = {"output": 1 if attends else 2 * config.decoder_depth}
+
+
+class Transformer(Model[TransformerMemory, TransformerState]):
+    """The byte Transformer: the equations stand in the module's docstring."""
+
+    config: TransformerConfig
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = byte_embedding(config)
+        d, depth = config.d_model, config.decoder_depth
+        self.encoder: Stack | None = None
+        if config.source:
+            self.encoder = Stack(config, config.encoder_depth, False, _linear(d, 2 * depth * d))
+        output = OutputLayer(d, self.embedding, tie=config.tie_embedding)
+        self.decoder: Stack = Stack(config, depth, config.source, output)
+
+    def encode(self, src: Tensor, src_len: Tensor) -> TransformerMemory:
+        (n, s), depth = src.shape, self.config.decoder_depth
+        if no_source(self.config.source, src) or self.encoder is None:
+            nothing = (self.embedding.weight.new_zeros(n, 0, self.config.d_model),) * depth
+            return TransformerMemory(nothing, nothing, src_len)
+        x = self._drop(self.encoder.input(self.embedding(src)))
+        whole = [QueryBlock(0, s, 0, s, source_mask(src_len, s)[:, None, None])]
+        rotation = _rotation(s, x, self.config)
+        for layer in self.encoder.layers:
+            query, kept = layer.self_attention.project(x)
+            x = x + self._drop(layer.self_attention(query, kept, rotation, whole))
+            x = x + self._drop(layer.feed_forward(x))
+        parts = self.encoder.output(self.encoder.norm(x)).chunk(2 * depth, dim=2)
+        return TransformerMemory(parts[:depth], parts[depth:], src_len)
+
+    def start(self, memory: TransformerMemory, beam: int = 1, drafted: int = 0) -> TransformerState:
+        rows, device = len(memory.source_len) * beam, memory.source_len.device
+        shape = rows, self.config.window + drafted, 2 * self.config.d_model
+        rings = tuple(self.embedding.weight.new_zeros(shape) for _ in self.decoder.layers)
+        return TransformerState(
+            Clock.start(rows, shape[1], device), rings, self.embedding.begin(rows, device, drafted)
+        )
+
+    def forward(
+        self, tgt: Tensor, memory: TransformerMemory, state: TransformerState
+    ) -> tuple[Tensor, TransformerState]:
+        return self._read(tgt, memory, state)[:2]
+
+    def alignments(
+        self, tgt: Tensor, memory: TransformerMemory, state: TransformerState
+    ) -> dict[int, Tensor]:
+        """See architectures.base.Attentive; the mean over a layer's heads."""
+        return dict(enumerate(self._read(tgt, memory, state, needs_weights=True)[2], 1))
+
+    def _read(
+        self, tgt: Tensor, memory: TransformerMemory, state: TransformerState, needs_weights: bool = False
+    ) -> tuple[Tensor, TransformerState, list[Tensor]]:
+        """forward, and where they are needed each layer's attention weights (rows, t, s)."""
+        t, window, clock = tgt.shape[1], self.config.window, state.clock
+        x = self._drop(self.decoder.input(self.embedding(tgt, state.recent)))
+        taps = Taps.of(clock, t, window, 1, state.rings[0].shape[1] - window)
+        n_old = window - 1
+        if t > FEW or torch.is_grad_enabled():  # a long chunk skips what lies before the start
+            n_old = min(n_old, int(clock.position.max()))
+            first = window - 1 - n_old
+            taps = taps._replace(rows=taps.rows[:, first:], slots=taps.slots[:, first:])
+        blocks = self._blocks(clock.position, t, n_old)
+        rotation = _rotation(n_old + t, x, self.config)
+        has_memory = memory.keys[0].shape[1] > 0
+        mask = source_mask(memory.source_len, memory.keys[0].shape[1])
+        rings, weights = [], list[Tensor]()
+        for number, (layer, ring) in enumerate(zip(self.decoder.layers, state.rings, strict=True)):
+            query, new = layer.self_attention.project(x)
+            kept, ring = taps.append(new, ring)
+            rings.append(ring)
+            x = x + self._drop(layer.self_attention(query, kept, rotation, blocks))
+            if layer.cross_attention is not None and has_memory:
+                source = memory.keys[number], memory.values[number], mask
+                attended, a = layer.cross_attention(x, *source, needs_weights)
+                x = x + self._drop(attended)
+                weights += [] if a is None else [a]
+            x = x + self._drop(layer.feed_forward(x))
+        logits: Tensor = self.decoder.output(self.decoder.norm(x))
+        recent = self.embedding.advance(state.recent, tgt)
+        return logits, TransformerState(clock.advance(t), tuple(rings), recent), weights
+
+    def _blocks(self, position: Tensor, t: int, n_old: int) -> list[QueryBlock]:
+        """The blocks of a chunk of t bytes from position (rows,) on, behind n_old columns: so few queries at
+        a time that long texts cost time and memory in proportion to t."""
+        blocks, window = [], self.config.window
+        for begin in range(0, t, window):
+            end = min(t, begin + window)
+            low, high = max(0, n_old + begin - window + 1), n_old + end
+            columns = torch.arange(low, high, device=position.device)
+            distance = torch.arange(n_old + begin, high, device=position.device)[:, None] - columns
+            is_seen = (distance >= 0) & (distance < window)
+            is_read = position[:, None] + columns >= n_old  # not before the text begins
+            blocks.append(QueryBlock(begin, end, low, high, (is_seen & is_read[:, None])[:, None]))
+        return blocks
+
+    def reorder(self, state: TransformerState, parents: Tensor) -> TransformerState:
+        recent = self.embedding.reorder(state.recent, parents)
+        return state._replace(clock=state.clock.reorder(parents), recent=recent)
+
+    def rewind(self, state: TransformerState, columns: Tensor) -> TransformerState:
+        """See base.Drafting."""
+        recent = self.embedding.rewind(state.recent, columns)
+        return state._replace(clock=state.clock.rewind(columns), recent=recent)
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return drop(x, self.config.dropout, self.training)
+
+
+def _heads(x: Tensor, n_heads: int) -> Tensor:
+    """(n, t, d) -> (n, heads, t, d / heads)."""
+    return x.view(*x.shape[:2], n_heads, -1).transpose(1, 2)
+
+
+def _rotation(n_columns: int, like: Tensor, config: TransformerConfig) -> Rotation:
+    """The cosines and sines of columns 0 ... n_columns - 1, in single precision or better."""
+    e = config.d_model // config.n_heads
+    kind = {"dtype": torch.float64, "device": like.device}
+    rates = BASE ** -(torch.arange(0, e, 2, **kind) / e)  # type: ignore[call-overload]
+    angles = torch.arange(n_columns, **kind)[:, None] * rates  # type: ignore[call-overload]
+    precise = torch.promote_types(like.dtype, torch.float32)
+    return angles.cos().to(precise), angles.sin().to(precise)
+
+
+def _rotate(x: Tensor, rotation: Rotation) -> Tensor:
+    """Turn x (n, heads, t, e), the last t of the rotation's columns, pair by pair of channels."""
+    cos, sin = (part[-x.shape[2] :] for part in rotation)
+    a, b = x.chunk(2, dim=3)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=3).to(x.dtype)
+
+
+def _linear(d_input: int, d_output: int, scale: float = 1.0) -> nn.Module:
+    """A linear map whose outputs have the deviation `scale` of its inputs at first."""
+    return scaled_linear(d_input, d_output, scale * d_input**-0.5, weight_norm=False)

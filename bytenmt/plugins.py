@@ -1,0 +1,219 @@
+"""Plugins: modules of a user that add to the package, and the registries that they add to.
+
+A plugin is a Python file or an importable module that calls the `register_…` functions of this module, or
+`bytenmt.architectures.registry.register`, when it is imported. It is named by `--plugin`, which every command
+has, or installed under the entry-point group `bytenmt.plugins`. Child processes import the same plugins. Its
+own options are keys of `train.options`.
+
+What each kind is given and returns is told by its `register_…` function; docs/for-researchers.md has an
+example of each.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from importlib import import_module, metadata
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from bytenmt.errors import BytenmtError
+
+if TYPE_CHECKING:
+    import random
+
+    import torch
+
+LossTerm = Callable[[Any], "torch.Tensor"]  # of training.losses.LossInputs
+Schedule = Callable[[Any, Any], float]  # of config.schema.TrainConfig and config.facts.Progress
+# Of parameter groups and config.schema.TrainConfig.
+OptimizerBuilder = Callable[[list[dict[str, Any]], Any], "torch.optim.Optimizer"]
+Augmentation = Callable[[bytes, bytes, "random.Random"], tuple[bytes, bytes]]
+
+GROUP = "bytenmt.plugins"
+ENVIRONMENT = "BYTENMT_PLUGINS"  # the plugins of --plugin, a line each, for child processes
+T = TypeVar("T")
+_importing: str | None = None  # the name of the plugin that is being imported
+
+
+class Registry(Generic[T]):
+    """Objects of one kind by name, added by plugins. built_in: names that the package itself has."""
+
+    def __init__(self, kind: str, built_in: Sequence[str] = ()) -> None:
+        self.kind, self.built_in = kind, tuple(built_in)
+        self.entries: dict[str, T] = {}
+        self.owners: dict[str, str] = {}
+        self.on_remove: Callable[[str], object] = lambda name: None
+
+    def add(self, name: str, entry: T, owner: str = "") -> None:
+        """Add an entry. owner: the module that adds it where no plugin is being imported. Raises ValueError
+        for a name that is taken."""
+        if name in self.built_in or name in self.entries:
+            raise ValueError(f"there is a {self.kind} {name!r} already")
+        if not name.replace("-", "_").isidentifier():
+            raise ValueError(f"{name!r} is no name for a {self.kind}: expected letters, digits, - and _")
+        self.entries[name], self.owners[name] = entry, _importing or owner or str(entry.__module__)
+
+    def remove(self, name: str) -> None:
+        """Remove an entry, if it is there."""
+        if self.entries.pop(name, None) is not None:
+            self.owners.pop(name)
+            self.on_remove(name)
+
+    def __getitem__(self, name: str) -> T:
+        return self.entries[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.entries
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, those of the package first."""
+        return self.built_in + tuple(self.entries)
+
+
+class Metric(NamedTuple):
+    """A measure of translations. score: of hypotheses and references; higher_is_better: which way."""
+
+    score: Callable[[Sequence[str], Sequence[str]], float]
+    higher_is_better: bool = True
+
+
+LOSS_TERMS: Registry[LossTerm] = Registry("loss term")
+SCHEDULES: Registry[Schedule] = Registry(
+    "schedule", ("cosine", "linear", "inverse_sqrt", "constant", "wsd", "plateau")
+)
+OPTIMIZERS: Registry[OptimizerBuilder] = Registry("optimizer", ("adamw", "muon", "nag", "sgd", "adadelta"))
+AUGMENTATIONS: Registry[Augmentation] = Registry("augmentation")
+METRICS: Registry[Metric] = Registry("metric", ("bits_per_byte", "chrf"))
+ARCHITECTURES: Registry[Any] = Registry("architecture")  # entries are in architectures/registry.py
+REGISTRIES: tuple[Registry[Any], ...] = (
+    LOSS_TERMS,
+    SCHEDULES,
+    OPTIMIZERS,
+    AUGMENTATIONS,
+    METRICS,
+    ARCHITECTURES,
+)
+
+
+def register_loss_term(name: str, term: LossTerm) -> None:
+    """Add a loss term, which `train.loss_terms.NAME = WEIGHT` adds to the loss of every batch.
+
+    term: is given training.losses.LossInputs and returns a scalar: a sum over the batch's target bytes, in
+    nats, not a mean, so that batches can be split among processes.
+    """
+    LOSS_TERMS.add(name, term)
+
+
+def register_schedule(name: str, schedule: Schedule) -> None:
+    """Add a value of `train.schedule`.
+
+    schedule: is given the section `train` and the progress (update, epoch, …) and returns the share of
+    train.lr after the warm-up; a function of these alone, so that a resumed run is the same.
+    """
+    SCHEDULES.add(name, schedule)
+
+
+def register_optimizer(name: str, build: OptimizerBuilder) -> None:
+    """Add a value of `train.optimizer`.
+
+    build: is given parameter groups, each with its weight_decay, and the section `train`; the rate of each
+    group is set before every update. Its state must be tensors, which checkpoints keep.
+    """
+    OPTIMIZERS.add(name, build)
+
+
+def register_augmentation(name: str, change: Augmentation) -> None:
+    """Add a change of training pairs, which `data.augment.NAME = SHARE` makes to that share of them.
+
+    change: is given source and target in UTF-8 and the pair's own generator of random numbers, and returns
+    the new pair; a longer one than data.max_source_bytes or max_target_bytes is left as it was.
+    """
+    AUGMENTATIONS.add(name, change)
+
+
+def register_metric(
+    name: str, score: Callable[[Sequence[str], Sequence[str]], float], higher_is_better: bool = True
+) -> None:
+    """Add a measure of translations, given hypotheses and references, to validation and `evaluate`, and a
+    value of `train.metric`."""
+    METRICS.add(name, Metric(score, higher_is_better), str(score.__module__))
+
+
+def load_plugins(names: Iterable[str]) -> None:
+    """Import plugins, each named by a file `*.py` or as a module, and have child processes import them too.
+
+    A plugin that has been imported is not imported again. Raises BytenmtError, in one line, for one that is
+    missing or cannot be imported; nothing that it registered stays.
+    """
+    load_installed()
+    for name in names:
+        full = str(Path(name).resolve()) if name.endswith(".py") else name
+        _import(full)
+        known = os.environ.get(ENVIRONMENT, "").splitlines()
+        os.environ[ENVIRONMENT] = "\n".join(dict.fromkeys([*known, full]))
+
+
+@cache
+def load_installed() -> None:
+    """Import the plugins that are installed as entry points, and those of the parent process, once."""
+    for point in metadata.entry_points(group=GROUP):
+        _import(point.module)
+    for name in os.environ.get(ENVIRONMENT, "").splitlines():
+        _import(name)
+
+
+def _import(plugin: str) -> None:
+    """Import a module by its name or from a file `*.py`. Raises BytenmtError."""
+    global _importing
+    path = Path(plugin) if plugin.endswith(".py") else None
+    name = plugin if path is None else path.stem
+    if path is not None and not path.is_file():
+        raise BytenmtError(f"--plugin {plugin}: there is no such file")
+    if path is not None and getattr(sys.modules.get(name), "__file__", str(path)) != str(path):
+        raise BytenmtError(f"--plugin {plugin}: there is a module {name} already: rename the file")
+    before = [dict(registry.entries) for registry in REGISTRIES]
+    outer, _importing = _importing, name
+    try:
+        if path is None:
+            import_module(name)
+        elif name not in sys.modules:
+            spec = spec_from_file_location(name, path)
+            assert spec is not None and spec.loader is not None
+            sys.modules[name] = module = module_from_spec(spec)
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        if path is not None:
+            sys.modules.pop(name, None)
+        for registry, entries in zip(REGISTRIES, before, strict=True):
+            for added in registry.entries.keys() - entries.keys():
+                registry.remove(added)
+        if isinstance(error, ModuleNotFoundError) and error.name == name:
+            raise BytenmtError(
+                f"--plugin {name}: there is no such module: give a file (*.py), or install the module"
+            ) from None
+        raise BytenmtError(f"--plugin {plugin}: {_in_one_line(error)}") from error
+    finally:
+        _importing = outer
+
+
+def _in_one_line(error: BaseException) -> str:
+    """Return what was raised, and where."""
+    text = " ".join(str(error).split())
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {text}"
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename
+    ]
+    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}{f': {text}' if text else ''}{place}"
+
+
+def owners(names: Iterable[tuple[Registry[Any], str]]) -> Iterator[str]:
+    """Yield the plugins that have added some names to registries."""
+    yield from dict.fromkeys(registry.owners[name] for registry, name in names if name in registry.owners)

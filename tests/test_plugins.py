@@ -1,0 +1,207 @@
+"""Plugins: those of the guide train, resume exactly, and are asked for; bad ones end in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import guide_pages
+import pytest
+import small_runs
+from click.testing import CliRunner
+from small_runs import CPU, config
+
+from bytenmt import plugins
+from bytenmt.cli.main import main
+from bytenmt.config.schema import load_config, parse_config
+from bytenmt.errors import BytenmtError, ConfigError
+from bytenmt.plugins import load_plugins
+from bytenmt.storage.weights import read_config
+from bytenmt.training.callbacks import Callback, TrainingState
+from bytenmt.training.run import train
+
+GUIDE = guide_pages.files(guide_pages.ROOT / "bytenmt" / "docs" / "for-researchers.md")
+USED = (
+    *("train.loss_terms.confidence=0.1", "train.schedule=sawtooth", "train.optimizer=adamax"),
+    *("data.augment.word_drop=0.5", "train.options.epsilon=1e-7"),
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The guide's plugins as files outside of the package; what they register is removed afterwards."""
+    monkeypatch.setenv(plugins.ENVIRONMENT, "")
+    before = [set(registry.entries) for registry in plugins.REGISTRIES]
+    modules = set(sys.modules)
+    for name, text in GUIDE.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    yield [str(tmp_path / name) for name in GUIDE]
+    for registry, names in zip(plugins.REGISTRIES, before, strict=True):
+        for name in set(registry.entries) - names:
+            registry.remove(name)
+    for name in set(sys.modules) - modules:
+        if name in {Path(file).stem for file in GUIDE}:
+            del sys.modules[name]
+
+
+def test_the_plugins_of_the_guide_train_and_resume_exactly(
+    files: list[str], tmp_path: Path, texts: dict[str, Any]
+) -> None:
+    """Each kind but an architecture, together; the run records its plugins."""
+    load_plugins(files)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    for run, limit in ((whole, 8), (parts, 3), (parts, 8)):
+        settings = config("luong", *USED, f"train.max_updates={limit}")
+        train(run, settings, **texts, device=CPU, resume=run == parts)
+    small_runs.assert_same(small_runs.weights(whole), small_runs.weights(parts))
+    assert set(read_config(whole).plugins) == {"confidence_penalty", "schedules", "word_drop"}
+    assert read_config(whole).train.loss_terms == {"confidence": 0.1}
+
+
+def test_a_loss_term_changes_the_weights_by_its_weight(
+    files: list[str], tmp_path: Path, texts: dict[str, Any]
+) -> None:
+    """With weight 0 they are those of a training without it."""
+    load_plugins(files)
+    found = []
+    for number, more in enumerate(([], ["=0.0"], ["=0.5"])):
+        settings = [f"train.loss_terms.confidence{value}" for value in more]
+        run = tmp_path / str(number)
+        train(run, config("luong", *settings, "train.max_updates=2"), **texts, device=CPU)
+        found.append(small_runs.weights(run))
+    small_runs.assert_same(found[0], found[1])
+    with pytest.raises(AssertionError):
+        small_runs.assert_same(found[0], found[2])
+
+
+def test_a_run_says_which_plugin_is_missing(files: list[str], tmp_path: Path, texts: dict[str, Any]) -> None:
+    """To train on it is needed, to translate it is not."""
+    load_plugins(files)
+    run = tmp_path / "run"
+    train(run, config("luong", *USED, "train.max_updates=2"), **texts, device=CPU)
+    script = "import sys; from bytenmt.cli.main import main; main(sys.argv[1:])"
+    for words, told in (
+        (["train", "-o", str(run), "--resume", "--max-updates", "3"], "--plugin schedules"),
+        (["translate", str(run), "--engine", "torch", "--max-len-a", "0", "--max-len-b", "2"], ""),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", script, *words],
+            input="ab\n",
+            capture_output=True,
+            text=True,
+            env={**os.environ, plugins.ENVIRONMENT: ""},
+        )
+        assert (done.returncode != 0) == bool(told) and told in done.stderr, done.stderr
+        assert not told or len(done.stderr.splitlines()) == 1
+
+
+def test_a_child_process_has_the_plugins(files: list[str]) -> None:
+    """It reads a configuration with their names."""
+    load_plugins(files)
+    code = (
+        "from bytenmt.config.schema import load_config\n"
+        "print(load_config('luong', 'tiny', '', ['train.schedule=sawtooth']).plugins)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "('schedules',)\n"
+
+
+ARCHITECTURE = """
+from bytenmt.architectures.registry import register
+from bytenmt.architectures.transformer.config import TransformerConfig
+from bytenmt.architectures.transformer.model import Transformer
+
+class MineConfig(TransformerConfig, frozen=True, kw_only=True, tag="mine"):
+    pass
+
+register(MineConfig, Transformer, {"small": {"model": {"d_embedding": 8, "d_model": 8}}})
+"""
+
+
+def test_an_architecture_of_a_plugin(files: list[str], tmp_path: Path) -> None:
+    """A configuration names it; a stored one without the plugin says which to give."""
+    plugin = tmp_path / "mine_plugin.py"
+    plugin.write_text(ARCHITECTURE)
+    load_plugins([str(plugin)])
+    settings = load_config("mine", None, "", [])
+    assert settings.plugins == ("mine_plugin",)
+    tree = {"model": {"arch": "mine", "d_embedding": 8, "d_model": 8}, "plugins": ["mine_plugin"]}
+    assert parse_config(tree).model == settings.model
+    plugins.ARCHITECTURES.remove("mine")
+    del sys.modules["mine_plugin"]
+    with pytest.raises(ConfigError, match="'mine'.*--plugin mine_plugin"):
+        parse_config(tree)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("raise RuntimeError('no\\nGPU')", r"RuntimeError: no GPU \(bad.py, line 1\)"),
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+        ("def f(:", "SyntaxError"),
+        ("import nothing_of_that_name", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        (
+            "from bytenmt.plugins import *\nregister_schedule('cosine', len)",
+            "there is a schedule 'cosine' already",
+        ),
+        ("from bytenmt.plugins import *\nregister_schedule('a.b', len)", "'a.b' is no name"),
+    ],
+)
+def test_a_bad_plugin_is_one_line(files: list[str], tmp_path: Path, text: str, told: str) -> None:
+    """Before or after the command; what it registered first does not stay."""
+    bad = tmp_path / "bad.py"
+    before = "from bytenmt.plugins import register_metric; register_metric('half', max);"
+    bad.write_text(f"{before}{text}" if text.startswith("raise") else text)
+    with pytest.raises(BytenmtError, match=told):
+        load_plugins([str(bad)])
+    for words in (["--plugin", str(bad), "info", "luong"], ["info", "luong", "--plugin", str(bad)]):
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code == 1 and len(result.stderr.splitlines()) == 1
+    assert "half" not in plugins.METRICS and "bad" not in sys.modules
+
+
+def test_a_missing_plugin_is_one_line(files: list[str]) -> None:
+    for name, told in (
+        ("nothing.py", "there is no such file"),
+        ("no.such.module", "No module named 'no'"),
+        ("nosuch", "no such module"),
+    ):
+        result = CliRunner().invoke(main, ["info", "luong", "--plugin", name])
+        assert result.exit_code == 1 and told in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+def test_a_plugin_is_imported_once(files: list[str]) -> None:
+    """Named again, before and after the command, it does not take its own names."""
+    result = CliRunner().invoke(main, ["--plugin", files[0], "info", "luong", "--plugin", files[0]])
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("schedule", ["linear", "wsd", "cosine"])
+def test_epochs_end_a_run_and_resume_exactly(tmp_path: Path, texts: dict[str, Any], schedule: str) -> None:
+    """The rate falls to zero with the last batch of the last epoch, wherever the run was interrupted."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    limits = [
+        "train.max_updates=0",
+        "train.max_epochs=2",
+        f"train.schedule={schedule}",
+        "train.warmup_updates=1",
+    ]
+    outcome = train(whole, config("luong", *limits), **texts, device=CPU)
+    cut = [*limits, "train.save_every=2"]
+
+    class Stop(Callback):
+        def on_update(self, training: TrainingState) -> None:
+            if training.update == 3:
+                training.stop()
+
+    train(parts, config("luong", *cut), **texts, device=CPU, callbacks=[Stop()])
+    train(parts, config("luong", *cut), **texts, device=CPU, resume=True)
+    small_runs.assert_same(small_runs.weights(whole), small_runs.weights(parts))
+    records = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    assert outcome.update > 3 and records[-1]["epoch"] == 1
+    assert records[-1]["lr"] == pytest.approx(0, abs=1e-9) and records[0]["lr"] > 1e-3
