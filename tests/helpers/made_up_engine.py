@@ -90,6 +90,7 @@ SIZES = {
     "luong": ["d_hidden=12"],
     "bytenet": ["d_channels=8", "n_sets=1", "dilations=[1,2]"],
     "convs2s": ["encoder_layers=[[8,3]]", "decoder_layers=[[8,3],[12,3]]", "positions=learned"],
+    "transformer": ["d_model=8", "n_heads=2", "n_layers=1", "window=6"],
 }
 
 
