@@ -18,6 +18,7 @@ from made_up_engine import make_run, small_model
 from bytenmt.architectures.bahdanau import model as bahdanau
 from bytenmt.architectures.convs2s import model as convs2s
 from bytenmt.architectures.luong import model as luong
+from bytenmt.architectures.transformer import model as transformer
 from bytenmt.cli.main import main
 from bytenmt.config.schema import parse_config
 from bytenmt.decoding.pytorch.reader import TorchAttention
@@ -65,6 +66,16 @@ def seen(model: Any, source: bytes, text: bytes, is_reversed: bool) -> np.ndarra
                 return result
 
             patch.setattr(module, "attend", noting)
+        attention = torch.nn.functional.scaled_dot_product_attention
+
+        def noting_heads(q: Any, k: Any, v: Any, attn_mask: Any) -> Any:
+            """Of the Transformer: what it makes of the identity as values are its weights."""
+            if (q.shape[2], k.shape[2]) == (len(text), len(source) + 1):  # not a block of self-attention
+                values = torch.eye(k.shape[2], dtype=v.dtype).expand(*k.shape[:3], -1)
+                found.append(attention(q, k, values, attn_mask=attn_mask)[0].mean(dim=0).numpy())
+            return attention(q, k, v, attn_mask=attn_mask)
+
+        patch.setattr(transformer.F, "scaled_dot_product_attention", noting_heads)
         tgt = torch.tensor([[BOS, *text[:-1]]], dtype=torch.uint8)
         model(tgt, memory, model.start(memory))
     # Calls are the bytes of one layer, or the layers with all their bytes.
