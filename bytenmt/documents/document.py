@@ -199,7 +199,7 @@ def lookup_encoding(name: str) -> str:
         found = None
     # Python marks codecs such as base64, which are no text encodings, with an attribute of its own.
     if found is None or found.name in NOT_OF_FILES or not getattr(found, "_is_text_encoding", True):
-        raise BytenmtError(f"unknown encoding {name}: give --encoding NAME")
+        raise BytenmtError(f"unknown encoding {name:.60}: give --encoding NAME")
     return found.name
 
 

@@ -179,7 +179,7 @@ def _decoded(pieces: Iterable[bytes], path: Path) -> Iterator[str]:
                     "surrogateescape" if encoding == "utf-8" else "strict"
                 )
             except (BytenmtError, LookupError):
-                raise DataError(f"{path}: unknown encoding {encoding}: convert it to UTF-8") from None
+                raise DataError(f"{path}: unknown encoding {encoding:.60}: convert it to UTF-8") from None
             piece = piece[len(lead) :]
         try:
             yield decoder.decode(piece)

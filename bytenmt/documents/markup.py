@@ -215,10 +215,18 @@ def folded(text: str) -> str:
 
 
 def with_placeholders(raw: str, opaque: frozenset[str], preserve: bool) -> Parts:
-    """Return the content of an element as parts, with placeholders in the text as codes."""
+    """Return the content of an element as parts, with placeholders in the text as codes.
+
+    A placeholder is found in the text without entities, as {a < b} of {a &lt; b}, and is escaped again,
+    because codes are written as they are.
+    """
     parts: list[UnitPart] = []
     for part in content(raw, opaque, preserve):
-        parts += find_tags(part.text, PLACEHOLDERS) if part.kind == TEXT else [part]
+        if part.kind != TEXT:
+            parts.append(part)
+            continue
+        for found in find_tags(part.text, PLACEHOLDERS):
+            parts.append(found if found.kind == TEXT else found._replace(text=escape(found.text)))
     return paired(parts)
 
 

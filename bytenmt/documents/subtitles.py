@@ -123,7 +123,10 @@ def _cues(text: str, lines: list[_Line], name: str, entities: bool) -> Iterator[
         n = len(group)
 
         def write(parts: Parts, _: bool, n: int = n, ends: str = ends) -> str:
-            return ends.join(_escaped(line, entities) for line in broken(parts, n))
+            lines = [_escaped(line, entities) for line in broken(parts, n)]
+            if any(TIME.match(line) for line in lines[1:]):  # it would be read as a line of times
+                lines = [_escaped(parts, entities)]
+            return ends.join(lines)
 
         yield Unit(start, name, source, start, end, source, write)
 

@@ -68,6 +68,12 @@ def test_the_place_is_told(name: str, data: str, told: str) -> None:
     [
         ("text", b"\xff\xfe\0", ReadOptions(), "a.file: byte 2 is not utf-16-le (truncated data)"),
         ("po", PO.replace("UTF-8", "KLINGON").encode(), ReadOptions(), "a.file: unknown encoding KLINGON"),
+        (
+            "po",
+            PO.replace("UTF-8", "K" * 5000).encode(),
+            ReadOptions(),
+            f"unknown encoding {'K' * 60}: give --encoding",
+        ),
         ("html", HTML.replace("utf-8", "ascii").encode() + b"\xe4", ReadOptions(), "is not ascii"),
         (
             "text",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
@@ -130,6 +131,30 @@ def test_a_code_in_place_of_its_tag_hides_no_span(translation: str, expected: st
 def test_an_arrow_in_subtitles() -> None:
     (unit,) = document("srt", "1\n0:0:1,0 --> 0:0:2,0\nStart --> Programs\n").units
     assert joined_text(unit.source) == "Start --> Programs"
+
+
+@pytest.mark.parametrize(("name", "head"), [("srt", ""), ("vtt", "WEBVTT\n\n")])
+def test_a_time_in_a_text_begins_no_line(name: str, head: str) -> None:
+    """It would be read as a malformed line of times."""
+    text = f"{head}1\n00:00:01.000 --> 00:00:02.000\nThe first\nat <b>x</b>\n"
+    read = document(name, text)
+    written = read.with_units([(parse_string("It starts 00:00:01.000"), False)])
+    (again,) = document(name, written.decode()).units
+    assert joined_text(again.source) == "It starts 00:00:01.000"
+
+
+@pytest.mark.parametrize("raw", ["Use {a &lt; b} now", "{{x &amp; y}}", "{1&gt;the manual&lt;1}"])
+def test_a_placeholder_of_xml_is_escaped_again(raw: str) -> None:
+    """Placeholders are found in the text without entities, and written as XML."""
+    text = (
+        '<xliff version="1.2"><file source-language="en" target-language="de"><body><trans-unit id="1">'
+        f"<source>{raw}</source></trans-unit></body></file></xliff>"
+    )
+    (unit,) = document("xliff", text).units
+    written = document("xliff", text).with_units([(unit.source, False)]).decode()
+    assert ElementTree.fromstring(written).findtext(".//target") == ElementTree.fromstring(text).findtext(
+        ".//source"
+    )
 
 
 def test_the_delimiter_by_which_rows_are_even() -> None:
