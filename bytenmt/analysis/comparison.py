@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ SURE = 0.05  # p below which a difference counts
 
 class Scored(NamedTuple):
     """Scores of a run. n_parameters: of its model; p_chrf, p_bleu: p-values of the difference from the first
-    run, None for the first run.
+    run, None for the first run; settings: a fingerprint of its configuration without the seed.
     """
 
     name: str
@@ -39,6 +40,26 @@ class Scored(NamedTuple):
     scores: TextScores
     p_chrf: float | None = None
     p_bleu: float | None = None
+    settings: str = ""
+
+    def measures(self) -> dict[str, float]:
+        """Return its scores by name."""
+        scores = self.scores
+        named = {"bits_per_byte": self.bits_per_byte, "chrf": scores.chrf, "bleu": scores.bleu}
+        return named | {"exact_match": scores.exact_match} | scores.metrics
+
+
+def over_seeds(runs: Sequence[Scored]) -> list[tuple[list[str], dict[str, tuple[float, float]]]]:
+    """Return the names of runs that differ in their seeds alone, with the mean and the sample standard
+    deviation of each score; of settings with two runs or more."""
+    groups: dict[str, list[Scored]] = {}
+    for run in runs:
+        groups.setdefault(run.settings or run.name, []).append(run)
+    found = []
+    for same in (same for same in groups.values() if len(same) > 1):
+        values = {name: [run.measures()[name] for run in same] for name in same[0].measures()}
+        found.append(([run.name for run in same], {name: (mean(v), stdev(v)) for name, v in values.items()}))
+    return found
 
 
 def with_significance(
@@ -95,6 +116,9 @@ def table(runs: Sequence[Scored], n_lines: int) -> Iterator[str]:
         first, second, *numbers = row
         words = [first.ljust(widths[0]), second.ljust(widths[1])]
         yield "  ".join([*words, *map(str.rjust, numbers, widths[2:])]).rstrip()
+    for names, scores in over_seeds(runs):
+        told = ", ".join(f"{name} {middle:.4g} ± {spread:.2g}" for name, (middle, spread) in scores.items())
+        yield f"{len(names)} seeds ({', '.join(names)}): {told}"
     yield ""
     yield f"{n_lines} lines  {runs[0].scores.chrf_signature}  {runs[0].scores.bleu_signature}"
     if len(runs) > 1:
@@ -123,6 +147,10 @@ def tree(runs: Sequence[Scored], n_lines: int) -> dict[str, Any]:
                 "exact_match": run.scores.exact_match,
             }
             for run in runs
+        ],
+        "seeds": [
+            {"runs": names} | {name: {"mean": m, "std": s} for name, (m, s) in scores.items()}
+            for names, scores in over_seeds(runs)
         ],
     }
 

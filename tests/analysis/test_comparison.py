@@ -15,6 +15,7 @@ from bytenmt.analysis.comparison import (
     N_SAMPLES,
     Scored,
     curves,
+    over_seeds,
     paired_bootstrap,
     records,
     table,
@@ -45,6 +46,20 @@ def test_chance_is_told_from_skill() -> None:
     lines = list(table(found, len(REFERENCES)))
     assert [line.split()[0] for line in lines[1:4]] == ["first", "alike", "worse"]
     assert [line.count("*") for line in lines[:4]] == [0, 0, 0, 2] and "bootstrap" in lines[-1]
+
+
+def test_seeds_have_a_mean_and_a_standard_deviation() -> None:
+    """Of runs with the same settings; a run alone has none."""
+    texts = {"a": REFERENCES, "b": REFERENCES[:60] + ["x"] * 60, "c": REFERENCES[:30] + ["x"] * 90}
+    runs = [
+        scored(name, lines)._replace(settings="same" if name != "c" else "") for name, lines in texts.items()
+    ]
+    runs[1] = runs[1]._replace(bits_per_byte=3.0)
+    [(names, scores)] = over_seeds(runs)
+    assert names == ["a", "b"] and scores["bits_per_byte"] == (2.0, pytest.approx(2**0.5))
+    assert scores["exact_match"] == (75.0, pytest.approx(50 / 2**0.5))
+    assert tree(runs, 120)["seeds"][0]["exact_match"]["mean"] == 75.0
+    assert any(line.startswith("2 seeds (a, b): bits_per_byte 2 ± 1.4") for line in table(runs, 120))
 
 
 def test_equal_runs_do_not_differ() -> None:

@@ -25,8 +25,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     translate together, so that nothing is trained; distil: rows, or runs of the repository (they hold a
     slash), whose translations of the table's training sources it learns in place of the targets; init_from:
     the row with whose weights it begins; texts: where its own differ from the table's; minutes: its budget,
-    as many updates as it makes in so many CPU minutes when it trains alone, see reproduce.py --time; not_run:
-    why it was not run, if it was decided so."""
+    as many updates as it makes in so many CPU minutes when it trains alone, see reproduce.py --time; seeds:
+    in place of the table's; not_run: why it was not run, if it was decided so."""
 
     name: str
     title: str = ""
@@ -37,6 +37,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     init_from: str = ""
     texts: dict[str, Files] = {}
     minutes: float = 0.0
+    seeds: tuple[int, ...] = ()
     not_run: str = ""
 
     @property
@@ -77,7 +78,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise BytenmtError(f"{path}: {error}") from None
         if found.seeds:
             found = msgspec.structs.replace(
-                found, row=tuple(_seeded(row, seed) for row in found.row for seed in found.seeds)
+                found,
+                row=tuple(_seeded(row, seed) for row in found.row for seed in row.seeds or found.seeds),
             )
         known: set[str] = set()
         for row in found.row:

@@ -94,9 +94,10 @@ def draw(folder: Path, recipe: Recipe, found: Found) -> None:
 
 def _by_seed(recipe: Recipe) -> dict[str, list[str]]:
     """The names of each row's seeds, by that of the first; without seeds each is alone."""
-    n = max(1, len(recipe.seeds))
-    names = [row.name for row in recipe.row]
-    return {names[first]: names[first : first + n] for first in range(0, len(names), n)}
+    found: dict[str, list[str]] = {}
+    for row in recipe.row:
+        found.setdefault(row.name.partition("@")[0] if recipe.seeds else row.name, []).append(row.name)
+    return {rows[0]: rows for rows in found.values()}
 
 
 def _cells(recipe: Recipe, seeds: Sequence[Mapping[str, Any]]) -> list[str]:

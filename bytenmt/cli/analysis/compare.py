@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from bytenmt.cli.console import Command, check_output, detail, say, writer
 from bytenmt.cli.options import DECODING, FILE, RUNS, RUNTIME, TOKENIZE
@@ -46,7 +47,8 @@ def compare(
     """Compare runs: curves, and scores on a text of yours.
 
     The scores are a table, in which p is how likely a difference from the first run is chance, by sacreBLEU's
-    paired bootstrap. A RUN is a run folder or a weights file; each decides alone.
+    paired bootstrap. Mean and standard deviation follow for runs that differ in their seeds alone. A RUN is a
+    run folder or a weights file; each decides alone.
     """
     from bytenmt.cli import inputs
 
@@ -142,6 +144,7 @@ def _scored(
     from bytenmt.architectures.parameters import n_parameters
     from bytenmt.cli import decoding_args, inputs
     from bytenmt.cli.translation_commands import loaded_runs
+    from bytenmt.config.fingerprint import fingerprint
     from bytenmt.config.schema import architecture
     from bytenmt.decoding.translator import Translator
     from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
@@ -155,6 +158,13 @@ def _scored(
     detail(f"{run}: {len(texts)} lines translated")
     (loaded,) = runtime.runs
     scores = text_scores(texts, references, tokenize)
+    config = loaded.config
+    anonymous = msgspec.structs.replace(config, train=msgspec.structs.replace(config.train, seed=0))
     return Scored(
-        str(run), architecture(loaded.config.model), n_parameters(loaded.config.model), bits, scores
+        str(run),
+        architecture(config.model),
+        n_parameters(config.model),
+        bits,
+        scores,
+        settings=fingerprint(anonymous),
     ), texts
