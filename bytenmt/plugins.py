@@ -19,7 +19,7 @@ from functools import cache
 from importlib import import_module, metadata
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from bytenmt.errors import BytenmtError
 
@@ -40,40 +40,34 @@ T = TypeVar("T")
 _importing: str | None = None  # the name of the plugin that is being imported
 
 
-class Registry(Generic[T]):
+class Registry(dict[str, T]):
     """Objects of one kind by name, added by plugins. built_in: names that the package itself has."""
 
     def __init__(self, kind: str, built_in: Sequence[str] = ()) -> None:
+        super().__init__()
         self.kind, self.built_in = kind, tuple(built_in)
-        self.entries: dict[str, T] = {}
         self.owners: dict[str, str] = {}
         self.on_remove: Callable[[str], object] = lambda name: None
 
     def add(self, name: str, entry: T, owner: str = "") -> None:
         """Add an entry. owner: the module that adds it where no plugin is being imported. Raises ValueError
         for a name that is taken."""
-        if name in self.built_in or name in self.entries:
+        if name in self.built_in or name in self:
             raise ValueError(f"there is a {self.kind} {name!r} already")
         if not name.replace("-", "_").isidentifier():
             raise ValueError(f"{name!r} is no name for a {self.kind}: expected letters, digits, - and _")
-        self.entries[name], self.owners[name] = entry, _importing or owner or str(entry.__module__)
+        self[name], self.owners[name] = entry, _importing or owner or str(entry.__module__)
 
     def remove(self, name: str) -> None:
         """Remove an entry, if it is there."""
-        if self.entries.pop(name, None) is not None:
+        if self.pop(name, None) is not None:
             self.owners.pop(name)
             self.on_remove(name)
-
-    def __getitem__(self, name: str) -> T:
-        return self.entries[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.entries
 
     @property
     def names(self) -> tuple[str, ...]:
         """All names, those of the package first."""
-        return self.built_in + tuple(self.entries)
+        return self.built_in + tuple(self)
 
 
 class Metric(NamedTuple):
@@ -177,7 +171,7 @@ def _import(plugin: str) -> None:
         raise BytenmtError(f"--plugin {plugin}: there is no such file")
     if path is not None and getattr(sys.modules.get(name), "__file__", str(path)) != str(path):
         raise BytenmtError(f"--plugin {plugin}: there is a module {name} already: rename the file")
-    before = [dict(registry.entries) for registry in REGISTRIES]
+    before = [set(registry) for registry in REGISTRIES]
     outer, _importing = _importing, name
     try:
         if path is None:
@@ -191,7 +185,7 @@ def _import(plugin: str) -> None:
         if path is not None:
             sys.modules.pop(name, None)
         for registry, entries in zip(REGISTRIES, before, strict=True):
-            for added in registry.entries.keys() - entries.keys():
+            for added in set(registry) - entries:
                 registry.remove(added)
         if isinstance(error, ModuleNotFoundError) and error.name == name:
             raise BytenmtError(

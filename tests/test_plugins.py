@@ -36,13 +36,13 @@ USED = (
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The guide's plugins as files outside of the package; what they register is removed afterwards."""
     monkeypatch.setenv(plugins.ENVIRONMENT, "")
-    before = [set(registry.entries) for registry in plugins.REGISTRIES]
+    before = [set(registry) for registry in plugins.REGISTRIES]
     modules = set(sys.modules)
     for name, text in GUIDE.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     yield [str(tmp_path / name) for name in GUIDE]
     for registry, names in zip(plugins.REGISTRIES, before, strict=True):
-        for name in set(registry.entries) - names:
+        for name in set(registry) - names:
             registry.remove(name)
     for name in set(sys.modules) - modules:
         if name in {Path(file).stem for file in GUIDE}:

@@ -8,6 +8,7 @@ NumPy.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -32,20 +33,20 @@ class Architecture:
         self._config_class, self._model_class = config_class, model_class
         self._folder = f"{__package__}.{name}"
 
-    @property
+    @cached_property
     def section(self) -> type[ModelSection]:
         """The class of its configuration."""
         section: type[ModelSection] = getattr(import_module(f"{self._folder}.config"), self._config_class)
         return section
 
-    @property
+    @cached_property
     def build(self) -> Callable[[Any], Model[Any, Any]]:
         """The class of its module, which is made from a configuration. Imports PyTorch."""
         model: Callable[[Any], Model[Any, Any]]
         model = getattr(import_module(f"{self._folder}.model"), self._model_class)
         return model
 
-    @property
+    @cached_property
     def write_program(self) -> ProgramWriter | None:
         """The function that writes its programs for the CPU engine; None where there is none."""
         if not self._has_program:
@@ -64,19 +65,7 @@ class RegisteredArchitecture(Architecture):
         write_program: ProgramWriter | None,
     ) -> None:
         self.name = str(section.__struct_config__.tag)
-        self._section, self._build, self._write_program = section, build, write_program
-
-    @property
-    def section(self) -> type[ModelSection]:
-        return self._section
-
-    @property
-    def build(self) -> Callable[[Any], Model[Any, Any]]:
-        return self._build
-
-    @property
-    def write_program(self) -> ProgramWriter | None:
-        return self._write_program
+        self.section, self.build, self.write_program = section, build, write_program
 
 
 ARCHITECTURES: dict[str, Architecture] = {

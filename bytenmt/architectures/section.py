@@ -162,10 +162,9 @@ def architecture(config: ModelSection) -> str:
     return str(config.__struct_config__.tag)
 
 
-class StackedSection(ModelSection, frozen=True, kw_only=True):
-    """The options of architectures that are stacks of recurrent layers."""
+class LayeredSection(ModelSection, frozen=True, kw_only=True):
+    """The options of architectures whose two sides are stacks of layers."""
 
-    d_hidden: Width
     n_layers: Layers = 1  # of both sides, where they have no number of their own
     n_encoder_layers: OwnLayers = 0
     n_decoder_layers: OwnLayers = 0
@@ -184,6 +183,12 @@ class StackedSection(ModelSection, frozen=True, kw_only=True):
     def decoder_depth(self) -> int:
         """Layers of the decoder."""
         return self.n_decoder_layers or self.n_layers
+
+
+class StackedSection(LayeredSection, frozen=True, kw_only=True):
+    """The options of architectures that are stacks of recurrent layers."""
+
+    d_hidden: Width
 
     @property
     def starts_from(self) -> tuple[int, ...]:

@@ -8,17 +8,16 @@ from msgspec import Meta
 
 from bytenmt.architectures.section import (
     LONGEST_FIELD,
+    LayeredSection,
     Layers,
-    ModelSection,
     Net,
     Nets,
-    OwnLayers,
     Width,
     check_receptive_field,
 )
 
 
-class TransformerConfig(ModelSection, frozen=True, kw_only=True, tag="transformer"):
+class TransformerConfig(LayeredSection, frozen=True, kw_only=True, tag="transformer"):
     """A Transformer on bytes whose decoder attends to its last `window` bytes (Vaswani et al. 2017)."""
 
     is_parallel: ClassVar[bool] = True
@@ -26,9 +25,7 @@ class TransformerConfig(ModelSection, frozen=True, kw_only=True, tag="transforme
     d_model: Width
     n_heads: Annotated[int, Meta(ge=1, le=256)] = 4
     d_ff: Annotated[int, Meta(ge=0, le=1 << 18)] = 0  # units of a feed-forward layer; 0: 4 * d_model
-    n_layers: Layers = 3  # of both sides, where they have no number of their own
-    n_encoder_layers: OwnLayers = 0
-    n_decoder_layers: OwnLayers = 0
+    n_layers: Layers = 3
     # Bytes that the decoder's self-attention sees, the current one included; a state keeps as many.
     window: Annotated[int, Meta(ge=1, le=LONGEST_FIELD)] = 256
 
@@ -38,19 +35,7 @@ class TransformerConfig(ModelSection, frozen=True, kw_only=True, tag="transforme
             raise ValueError(
                 f"d_model = {self.d_model}: expected a multiple of {2 * self.n_heads}, twice n_heads"
             )
-        if not self.source and self.n_encoder_layers:
-            raise ValueError("n_encoder_layers would be ignored without a source: leave it out")
         check_receptive_field(self.decoder_depth * (self.window - 1))
-
-    @property
-    def encoder_depth(self) -> int:
-        """Layers of the encoder; 0 without a source."""
-        return (self.n_encoder_layers or self.n_layers) if self.source else 0
-
-    @property
-    def decoder_depth(self) -> int:
-        """Layers of the decoder."""
-        return self.n_decoder_layers or self.n_layers
 
     @property
     def has_attention(self) -> bool:
