@@ -47,14 +47,14 @@ def attention_products(config: Any, source_bytes: int) -> int:
     """The multiply-accumulates of a step's attentions, by the papers' equations: a score of each column that
     is seen, and a sum of as many values."""
     arch = architecture(config)
-    if arch == "bahdanau":
-        return source_bytes * (config.d_attention + 2 * config.d_hidden)
     if arch == "transformer":
         n_layers = config.n_decoder_layers or config.n_layers
         columns = config.window + (source_bytes if config.source else 0)
         return 2 * n_layers * columns * config.d_model
     if not config.source:
         return 0
+    if arch == "bahdanau":
+        return source_bytes * (config.d_attention + 2 * config.d_hidden)
     if arch == "convs2s":
         return 2 * source_bytes * config.d_embedding * sum(config.attends)
     if arch != "luong" or config.attention == "off":

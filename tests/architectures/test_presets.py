@@ -343,7 +343,7 @@ def round_trip(config: Config) -> None:
         ("train.max_tokens=1.5", "train.max_tokens"),
         ("train.seed=true", "train.seed"),
         ("train.teacher_forcing=1.5", "train.teacher_forcing"),
-        ("train.schedule=linear", "train.schedule"),
+        ("train.schedule=triangular", "train.schedule"),
         ("model.dropout=1.0", "model.dropout"),
         ("model.d_hidden=0", "model.d_hidden"),
         ("model.context=end", "model.context"),
