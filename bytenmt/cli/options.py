@@ -213,7 +213,9 @@ def setting_option(row: Setting) -> Callable[[Command], Command]:
     names = *(row.flags or (row.option,)), row.name
     if row.is_flag:
         return click.option(*names, is_flag=True, help=row.help)
-    kind = str if row.bounds is None else within(row.bounds)
+    kind: Any = str if row.bounds is None else within(row.bounds)
+    if row.choices:
+        kind = click.Choice(row.choices)
     return click.option(*names, type=kind, metavar=row.metavar, help=row.help)
 
 

@@ -1,4 +1,5 @@
-"""Cut lines into chunks, ask for each distinct chunk once, and join the hypotheses of the chunks.
+"""Cut lines into sentences and chunks, ask for each distinct chunk once, and join the hypotheses of the
+chunks.
 
 This is the one batcher under Translator, the server's workers, the data set jobs and the commands. It only
 makes requests and takes hypotheses; who decodes the requests, and in which order, is left to its users.
@@ -11,8 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from bytenmt.decoding.interface import Hypothesis, Request
+from bytenmt.decoding.sentences import sentence_ends
 from bytenmt.decoding.settings import Settings
 from bytenmt.spans.extractor import span_extractor
+from bytenmt.spans.tags import parse_tag, partners
 from bytenmt.utf8 import first_invalid
 
 if TYPE_CHECKING:
@@ -66,9 +69,10 @@ class LineBatch:
 
     Add the hypotheses of each of `requests`, in any order; then `results` gives those of the lines.
 
-    lines: valid UTF-8 without line ends. max_source_bytes: of a chunk. has_source: whether the model was
-    trained with a source; without one it is asked for its likeliest text, whatever the line. first: number of
-    the first line, on which random draws depend. rules: constraints instead of those of the settings.
+    lines: valid UTF-8 without line ends. languages: see split_line. max_source_bytes: of a chunk. has_source:
+    whether the model was trained with a source; without one it is asked for its likeliest text, whatever the
+    line. first: number of the first line, on which random draws depend. rules: constraints instead of those
+    of the settings.
     """
 
     def __init__(
@@ -79,17 +83,17 @@ class LineBatch:
         has_source: bool = True,
         first: int = 0,
         rules: Rules | None = None,
+        languages: Sequence[str] = (),
     ) -> None:
         self._settings, self._has_source = settings, has_source
         self._rules = settings.rules if rules is None else rules
         self._chunks = [
-            split_line(line, max_source_bytes, self._rules) if has_source else [Chunk(b"", b"")]
+            split_line(line, max_source_bytes, self._rules, languages) if has_source else [Chunk(b"", b"")]
             for line in lines
         ]
         # Equal requests are one; in sampling they differ by their number.
         self._requests = [
-            [self._request(chunk.text, number, index) for index, chunk in enumerate(chunks)]
-            for number, chunks in enumerate(self._chunks, first)
+            self._requests_of_line(chunks, number) for number, chunks in enumerate(self._chunks, first)
         ]
         every = (request for requests in self._requests for request in requests if request is not None)
         self.requests = list(dict.fromkeys(every))
@@ -123,7 +127,8 @@ class LineBatch:
                 [self._copy(chunk.text)] if request is None else self.hypotheses[request]
                 for chunk, request in self.parts(line)
             ]
-            joined = join_hypotheses(chunks, hypotheses, self._settings.search.length_penalty)
+            search = self._settings.search
+            joined = join_hypotheses(chunks, hypotheses, search.length_penalty, search.n_best, search.sample)
             results.append(TranslationResult(joined[:n_best], chunks, hypotheses))
         return results
 
@@ -145,10 +150,17 @@ class LineBatch:
             text += chunk.separator
         return text, True
 
-    def _request(self, text: bytes, number: int, chunk: int) -> Request | None:
+    def _requests_of_line(self, chunks: Sequence[Chunk], number: int) -> list[Request | None]:
+        """Return the request of each chunk of line `number`; the first one with a text has the prefix."""
+        begin = next((index for index, chunk in enumerate(chunks) if chunk.text), 0)
+        return [
+            self._request(chunk.text, number, index, self._settings.prefix if index == begin else b"")
+            for index, chunk in enumerate(chunks)
+        ]
+
+    def _request(self, text: bytes, number: int, chunk: int, prefix: bytes) -> Request | None:
         """Return the request for a chunk of line `number`, or None where the text is copied."""
         settings, rules = self._settings, self._rules
-        prefix = b"" if chunk else settings.prefix
         if self._has_source and not (text and (prefix or has_translatable_text(text, rules))):
             return None
         limit = max(settings.max_target_bytes(len(text)), len(prefix))
@@ -181,10 +193,69 @@ def has_translatable_text(text: bytes, rules: Rules | None = None) -> bool:
     return any(map(str.isalnum, outside.decode()))
 
 
-def split_line(line: bytes, max_bytes: int, rules: Rules | None = None) -> list[Chunk]:
-    """Return the chunks in which a line is translated; a span to be kept is never cut."""
-    spans = [span[:2] for span in rules.spans(line)] if rules and len(line) > max_bytes else []
-    return cut_line(line, max_bytes, spans)
+def split_line(
+    line: bytes, max_bytes: int, rules: Rules | None = None, languages: Sequence[str] = ()
+) -> list[Chunk]:
+    """Return the chunks in which a line is translated: its sentences, cut where they have over max_bytes.
+
+    Spans to be kept are not cut, and no sentence ends between two tags that belong together. languages: of
+    the sentences, see sentences.sentence_ends; none: the line is one sentence.
+    """
+    chunks = []
+    for text, separator in split_sentences(line, rules, languages) if languages else [Chunk(line, b"")]:
+        spans = [span[:2] for span in rules.spans(text)] if rules and len(text) > max_bytes else []
+        *first, last = cut_line(text, max_bytes, spans)
+        chunks += [*first, Chunk(last.text, separator)]
+    return chunks
+
+
+def split_sentences(line: bytes, rules: Rules | None, languages: Sequence[str]) -> list[Chunk]:
+    """Return the sentences of a line, with the white space after each as its separator.
+
+    White space at the beginning of a line of several sentences is the separator of an empty chunk.
+    """
+    text = line.decode()
+    ends = sentence_ends(text, languages)
+    uncut = _uncut_ranges(line, rules) if ends and rules else []
+    chunks, at, index, position = list[Chunk](), 0, 0, 0  # position: of the byte `at`, in characters
+    blanks = _blanks(text, 0) if ends else b""
+    begin = len(blanks)
+    for end in ends:
+        at += len(text[position:end].encode())
+        position = end
+        while index < len(uncut) and uncut[index][1] <= at:
+            index += 1
+        if index < len(uncut) and uncut[index][0] < at:
+            continue
+        separator = _blanks(text, end)
+        chunks.append(Chunk(line[begin:at], separator))
+        begin = at + len(separator)
+    if not chunks:
+        return [Chunk(line, b"")]
+    last = line[begin:].decode().rstrip().encode()
+    leading = [Chunk(b"", blanks)] if blanks else []
+    return [*leading, *chunks, Chunk(last, line[begin + len(last) :])]
+
+
+def _blanks(text: str, begin: int) -> bytes:
+    """Return the white space that begins at a character of a text."""
+    end = begin
+    while end < len(text) and text[end].isspace():
+        end += 1
+    return text[begin:end].encode()
+
+
+def _uncut_ranges(line: bytes, rules: Rules) -> list[tuple[int, int]]:
+    """Return begin and end of the kept spans and of the elements between paired tags, in order, merged."""
+    spans = rules.spans(line)
+    partner = partners([parse_tag(line[span.begin : span.end].decode()) for span in spans])
+    ranges: list[tuple[int, int]] = []
+    for index, span in enumerate(spans):
+        begin, end = span.begin, spans[max(index, partner.get(index, index))].end
+        if ranges and begin < ranges[-1][1]:
+            begin, end = ranges[-1][0], max(end, ranges.pop()[1])
+        ranges.append((begin, end))
+    return ranges
 
 
 def cut_line(line: bytes, max_bytes: int, spans: Sequence[tuple[int, int]] = ()) -> list[Chunk]:
@@ -233,14 +304,21 @@ def _chunk_end(
 
 
 def join_hypotheses(
-    chunks: Sequence[Chunk], hypotheses: Sequence[Sequence[Hypothesis]], length_penalty: float
+    chunks: Sequence[Chunk],
+    hypotheses: Sequence[Sequence[Hypothesis]],
+    length_penalty: float,
+    n_best: int = 1,
+    is_sampled: bool = False,
 ) -> list[Hypothesis]:
-    """Return the hypotheses of a line: the k-th joins the k-th of each chunk, and sums their
-    probabilities."""
+    """Return up to n_best hypotheses of a line, those whose chunks have the highest sums of scores, best
+    first.
+
+    Drawn hypotheses have no order: the k-th of a line then joins the k-th of each chunk.
+    """
     if len(chunks) == 1:
         return list(hypotheses[0])
     joined = []
-    for parts in zip(*hypotheses, strict=False):
+    for parts in zip(*hypotheses, strict=False) if is_sampled else _best_combinations(hypotheses, n_best):
         text = b"".join(part.text + chunk.separator for part, chunk in zip(parts, chunks, strict=True))
         log_probability = sum(part.log_probability for part in parts)
         score = log_probability / (len(text) + 1) ** length_penalty
@@ -249,6 +327,28 @@ def join_hypotheses(
         flags = tuple(dict.fromkeys(flag for flags in checked for flag in flags)) if checked else None
         joined.append(Hypothesis(text, log_probability, score, passes, scores, flags))
     return joined
+
+
+def _best_combinations(hypotheses: Sequence[Sequence[Hypothesis]], n: int) -> list[tuple[Hypothesis, ...]]:
+    """Return up to n combinations of a hypothesis of each chunk, those with the highest sums of scores."""
+    if n == 1:
+        return [tuple(each[0] for each in hypotheses)]
+    # The best n of some chunks begin with the best n of all but the last of them: keep these at each chunk,
+    # with the index of their beginning, and follow the indices back from the end.
+    totals, steps = [0.0], list[list[tuple[int, int]]]()
+    for each in hypotheses:
+        longer = [(total + one.score, i, k) for i, total in enumerate(totals) for k, one in enumerate(each)]
+        longer = sorted(longer, key=lambda item: -item[0])[:n]
+        totals = [total for total, _, _ in longer]
+        steps.append([(i, k) for _, i, k in longer])
+    combinations = []
+    for i in range(len(totals)):
+        path = []
+        for step, each in zip(reversed(steps), reversed(hypotheses), strict=True):
+            i, k = step[i]  # noqa: PLW2901
+            path.append(each[k])
+        combinations.append(tuple(reversed(path)))
+    return combinations
 
 
 def _join_byte_scores(chunks: Sequence[Chunk], parts: Sequence[Hypothesis]) -> tuple[float, ...]:

@@ -17,6 +17,8 @@ from bytenmt.decoding.engine_selection import choose
 from bytenmt.decoding.engines import EngineMaker, EngineModels, MakerOfEngines, load_numba, load_pytorch
 from bytenmt.decoding.interface import AUTO, OFF, EngineSpec, Options
 from bytenmt.decoding.reading import Attention, Reader
+from bytenmt.decoding.sentences import UNKNOWN_LANGUAGE, is_trained_on_sentences, source_languages
+from bytenmt.decoding.setting_table import ALWAYS
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.reporter import SILENT, Reporter
 from bytenmt.speculative.table import FILE, Speculation, check_serial
@@ -73,6 +75,19 @@ class Runtime:
         """Wait for kernels that are being compiled if NumPy would take longer for so many sentences."""
         if n_sentences > FEW_SENTENCES and self.models is not None and self.models.compilation is not None:
             self.models.compilation.wait()
+
+    def sentence_languages(self, split_sentences: str) -> Sequence[str]:
+        """Return the languages by whose rules lines are split into sentences; none if they are not split.
+
+        split_sentences: the setting of this name.
+        """
+        facts = [run.facts for run in self.runs]
+        is_split = split_sentences == ALWAYS
+        if split_sentences == AUTO and facts:
+            is_split = all(map(is_trained_on_sentences, facts))
+        if not is_split:
+            return ()
+        return source_languages(facts[0]) if facts else UNKNOWN_LANGUAGE
 
     @property
     def search(self) -> SearchDefaults | None:

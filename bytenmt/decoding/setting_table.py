@@ -12,21 +12,23 @@ from typing import Any, NamedTuple
 from bytenmt.config.bounds import BEAM, LENGTH_PENALTY, MOST, MOST_SEED, Bounds, real
 from bytenmt.kernel_constants import PRECISIONS as PRECISIONS
 
-AUTO, OFF = "auto", "off"
+OFF = "off"
 ENGINES = ("torch", "cuda-graph", "numba")
 DEVICES = ("cpu", "cuda")
 KEPT = ("placeholders", "tags", "urls", "emails", "numbers")  # classes of spans, see spans.grammar.CLASSES
 KEPT_OF_DOCUMENTS = KEPT[:-1]  # the default of translate-file: spans that programs and browsers read
 KEPT_BY_SERVER = ("placeholders", "tags", "urls")  # the default of `serve`, whose clients are often programs
+SPLIT_CHOICES = AUTO, ALWAYS, NEVER = "auto", "always", "never"
 MAX_TOKENS = 16_000  # source bytes side by side, padding counted, each beam counted
 
 
 class Setting(NamedTuple):
     """A setting as commands offer it.
 
-    bounds: of a number, None for a flag or a text; flags: names of the option, `--name` where there are none.
-    group: the commands that offer it: "search" all that translate, and the server, "sampling" all that draw
-    texts, "output" only `translate`. needs_sample: it has no effect unless bytes are drawn.
+    bounds: of a number, None for a flag or a text; choices: of a text, none: any text. flags: names of the
+    option, `--name` where there are none. group: the commands that offer it: "search" all that translate, and
+    the server, "sampling" all that draw texts, "output" only `translate`. needs_sample: it has no effect
+    unless bytes are drawn.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Setting(NamedTuple):
     metavar: str | None
     group: str
     needs_sample: bool
+    choices: tuple[str, ...]
 
     @property
     def is_flag(self) -> bool:
@@ -58,10 +61,12 @@ def setting(
     metavar: str | None = None,
     group: str = "search",
     needs_sample: bool = False,
+    choices: tuple[str, ...] = (),
 ) -> Any:
     """Declare a field of one of the classes below; the arguments are the fields of Setting."""
-    row = {"bounds": bounds, "help": help, "flags": flags, "metavar": metavar, "group": group}
-    return field(default=default, metadata={"setting": row | {"needs_sample": needs_sample}})
+    row: dict[str, Any] = {"bounds": bounds, "help": help, "flags": flags, "metavar": metavar, "group": group}
+    row |= {"needs_sample": needs_sample, "choices": choices}
+    return field(default=default, metadata={"setting": row})
 
 
 def sampling_setting(default: Any, bounds: Bounds, help: str) -> Any:
@@ -133,6 +138,13 @@ class LineSettings:
         MAX_TOKENS,
         Bounds(1, MOST),
         "Source bytes side by side, padding and each beam counted; default 16000.",
+    )
+    split_sentences: str = setting(
+        AUTO,
+        None,
+        "Translate the sentences of a line one by one; auto, the default: if the model was trained on single"
+        " ones.",
+        choices=SPLIT_CHOICES,
     )
 
 

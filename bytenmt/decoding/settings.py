@@ -11,7 +11,7 @@ from bytenmt.config import bounds
 from bytenmt.config.facts import SearchDefaults
 from bytenmt.decoding.constraints.rules import Rules
 from bytenmt.decoding.interface import Options
-from bytenmt.decoding.setting_table import BOUNDS, LINES, SEARCH, LineSettings
+from bytenmt.decoding.setting_table import BOUNDS, LINES, SEARCH, TABLE, LineSettings
 from bytenmt.errors import DataError, SettingError
 from bytenmt.utf8 import first_invalid
 
@@ -36,6 +36,9 @@ class Settings(LineSettings):
         if self.max_source_bytes is None:
             del values["max_source_bytes"]
         bounds.check(values, BOUNDS)
+        for name, row in TABLE.items():
+            if row.choices and name in values and values[name] not in row.choices:
+                raise SettingError(f"{name} is {values[name]!r}, expected one of {', '.join(row.choices)}")
         if not isinstance(self.prefix, bytes) or first_invalid(self.prefix) >= 0:
             raise SettingError(f"the prefix {self.prefix!r} is not valid UTF-8")
         if b"\n" in self.prefix or b"\r" in self.prefix:

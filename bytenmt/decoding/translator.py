@@ -58,6 +58,7 @@ class Translator:
     has_source: bool = True
     longest_source: int = 1000
     group: Group | None = None
+    languages: Sequence[str] = ()
     _engines: dict[int, Engine] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -115,6 +116,7 @@ class Translator:
             has_source=runtime.has_source,
             longest_source=runtime.max_source_bytes,
             group=group,
+            languages=runtime.sentence_languages(settings.split_sentences),
         )
 
     @property
@@ -193,7 +195,8 @@ class Translator:
 
     def batch(self, lines: Sequence[bytes], first: int = 0, rules: Rules | None = None) -> LineBatch:
         """Return the requests of lines; see LineBatch for the arguments."""
-        return LineBatch(lines, self.settings, self.max_source_bytes, self.has_source, first, rules)
+        limit = self.max_source_bytes
+        return LineBatch(lines, self.settings, limit, self.has_source, first, rules, self.languages)
 
     def stream(self, line: AnyStr) -> Iterator[AnyStr]:
         """Yield the translation of a line while it is decoded, in parts of whole characters; for beam 1."""

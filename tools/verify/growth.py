@@ -30,7 +30,9 @@ from typing import NamedTuple
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout, before what is installed
 
+from bytenmt.decoding.constraints.rules import Rules
 from bytenmt.decoding.interface import Hypothesis
+from bytenmt.decoding.line_batch import split_line
 from bytenmt.documents.formats import ReadOptions, read
 from bytenmt.documents.segments import Segment
 from bytenmt.documents.translation import translate
@@ -42,6 +44,7 @@ LARGEST = 640_000
 LEAST_SECONDS = 0.1  # a reading that takes less is too short to be compared
 LIMIT_SECONDS = 20  # CPU time for one reading
 SEGMENT_BYTES = 1000
+SENTENCES = "sentences"  # a line that is split into sentences and chunks, with kept spans
 HTML_TEXT = "format=html"  # text of a request that is declared as HTML
 
 
@@ -66,6 +69,21 @@ class Case(NamedTuple):
         return f"{self.format}: {self.before[-20:]!r} + {self.piece!r} × n{closing} + {self.after[:12]!r}"
 
 
+RULES = Rules(("tags", "placeholders", "urls", "emails"))
+SENTENCE_PIECES = [
+    *("One. ", "Dr. ", "one. ", "1. ", "A. ", "... ", "가다. ", "。", "!", "A.B", "One.  "),
+    *(
+        '"One. ',
+        "“One.” ",
+        "(One. ",
+        "One.) ",
+        "<b>One.</b> ",
+        "{a}. ",
+        "https://a.b/c?d. ",
+        "a@b.cd. ",
+        "A.[1] ",
+    ),
+]
 # Pieces that are tried in every format: as they are where the format allows any text, escaped elsewhere.
 PIECES = [
     *("a", "a ", "a. ", "\u00e4", "\U0001f600", "\u2028", "\u0085", "\u00a0"),
@@ -424,7 +442,16 @@ def _text() -> Iterator[Case]:
         yield Case("text", piece, "a" * 60 + "\n" + "b" * 50, "x\n" + "c" * 60)
 
 
+def _sentences() -> Iterator[Case]:
+    for piece in [*PIECES, *SENTENCE_PIECES]:
+        yield Case(SENTENCES, piece)
+    yield Case(SENTENCES, "<b>One. ", closing="</b> Two. ")
+    yield Case(SENTENCES, "One. (", closing=") Two. ")
+    yield Case(SENTENCES, "One. “", closing="” Two. ")
+
+
 CASES: dict[str, Callable[[], Iterator[Case]]] = {
+    SENTENCES: _sentences,
     "html": lambda: _html("html"),
     HTML_TEXT: lambda: _html(HTML_TEXT),
     "markdown": _markdown,
@@ -479,6 +506,9 @@ def cpu_limit(seconds: float) -> Iterator[None]:
 
 def work(data: bytes, name: str, write: bool) -> None:
     """Read a document and, where asked for, write it again with every segment translated as it is."""
+    if name == SENTENCES:
+        split_line(b" ".join(data.splitlines()), SEGMENT_BYTES, RULES, ("en", "ko"))
+        return
     options = ReadOptions(
         pair=("en", "de") if name in ("tmx", "xliff") else None,
         column="1" if name in ("csv", "tsv") else None,

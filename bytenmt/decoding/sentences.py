@@ -1,0 +1,105 @@
+"""Find the ends of the sentences of a line.
+
+The library sentencex knows terminators and abbreviations of many languages. Its boundaries are kept unless
+one of the rules below rejects them: a boundary too many cuts a sentence in two, while one too few costs
+little.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bytenmt.config.facts import Facts
+
+UNKNOWN_LANGUAGE = ("en", "de")  # a boundary must then be one by the rules of both
+FEW_MULTI_SENTENCE_LINES = 0.05  # share of the training lines up to which "auto" splits lines
+SHORT_LINE_BYTES = 100  # mean of the training lines up to which "auto" splits where no share was recorded
+CONTEXT = 32  # characters before a boundary that the rules look at
+TERMINATORS_WITHOUT_SPACE = "。！？｡"  # no white space follows them
+# Abbreviations that sentencex lacks, and those that stand before a number.
+ABBREVIATIONS = {
+    "en": r"approx|pts|inc|vs",
+    "de": r"[Ff]a|inkl|exkl|zzgl|MwSt|[Tt]el|[Mm]in|[Mm]ax",
+}
+BEFORE_A_NUMBER = re.compile(
+    r"\b(?:[Vv]ol|[Nn]o|[Nn]r|[Ff]ig|[Aa]bb|[Ss]ect?|[Cc]h|[Kk]ap|[Aa]rt|[Aa]bs|[Pp]p?|[ap]\.m)\.\Z"
+)
+# Numbers with a dot are ordinals in German ("am 3. Mai", but "siehe Kap. 3.") and parts of dates in Korean.
+ORDINAL = {
+    "de": re.compile(r"(?<![\d.,:])(?<!\.\s)\d{1,2}\.\Z"),
+    "ko": re.compile(r"(?<![\d.,])\d{1,4}\.\Z"),
+}
+NUMBERED = re.compile(r"[\s\d.()]*\Z")  # an item number, as "2.", is no sentence
+ELLIPSIS = re.compile(r"(?:\.\.\.|…)\Z")
+CLOSING_QUOTES = "\"'”’»」』"
+LANGUAGE_SUFFIX = re.compile(r"\.(?!gz|xz)[a-z]{2}")  # of a file name, as train.de.gz
+
+
+def sentence_ends(line: str, languages: Sequence[str] = UNKNOWN_LANGUAGE) -> list[int]:
+    """Return the ends of all sentences but the last, as numbers of characters, white space after them
+    excluded.
+
+    languages: codes, as "en"; with several, an end must be one in each of them. Takes time linear in the
+    line.
+
+    >>> line = "Dr. Smith came. He sat down."
+    >>> [line[:end] for end in sentence_ends(line, ["en"])]
+    ['Dr. Smith came.']
+    """
+    return sorted(set.intersection(*(set(_ends(line, language)) for language in languages)))
+
+
+def _ends(line: str, language: str) -> list[int]:
+    """Return the ends of sentences by the rules of one language."""
+    from sentencex import segment
+
+    ends, begin, at = list[int](), 0, 0
+    for sentence in segment(language, line):
+        at += len(sentence)
+        text = sentence.rstrip()
+        end = at - len(sentence) + len(text)
+        if at < len(line) and text and _is_end(line, begin, end, at, language):
+            ends.append(end)
+            begin = at
+    return ends if at == len(line) else []
+
+
+def _is_end(line: str, begin: int, end: int, after: int, language: str) -> bool:
+    """Return whether a sentence from `begin` ends at `end`. after: where the next character is."""
+    before, next_character = line[max(begin, end - CONTEXT) : end], line[after]
+    if after == end and before[-1] not in TERMINATORS_WITHOUT_SPACE:
+        return False
+    if next_character.islower():
+        return False
+    if len(before) < CONTEXT and NUMBERED.match(before):
+        return False
+    if next_character.isdigit() and BEFORE_A_NUMBER.search(before):
+        return False
+    if language in ORDINAL and ORDINAL[language].search(before):
+        return False
+    if language in ABBREVIATIONS and re.search(rf"\b(?:{ABBREVIATIONS[language]})\.\Z", before):
+        return False
+    # Scripts without capitals: the text may go on after a quotation or an ellipsis.
+    is_caseless = next_character.isalpha() and not next_character.isupper()
+    return not (is_caseless and (before[-1] in CLOSING_QUOTES or ELLIPSIS.search(before)))
+
+
+def is_trained_on_sentences(facts: Facts) -> bool:
+    """Return whether a run learned lines of one sentence each, so that longer lines should be split."""
+    if facts.multi_sentence_share is not None:
+        return facts.multi_sentence_share <= FEW_MULTI_SENTENCE_LINES
+    return bool(facts.pairs and facts.source_bytes and facts.source_bytes < SHORT_LINE_BYTES * facts.pairs)
+
+
+def source_languages(facts: Facts) -> tuple[str, ...]:
+    """Return the language of a run's sources by the names of its training files, as train.en or
+    train.de.gz."""
+    codes = set()
+    for corpus in facts.corpora:
+        suffixes = PurePath(corpus.src or "").suffixes
+        codes.add(next((one[1:] for one in reversed(suffixes) if LANGUAGE_SUFFIX.fullmatch(one)), ""))
+    return tuple(codes) if len(codes) == 1 and "" not in codes else UNKNOWN_LANGUAGE

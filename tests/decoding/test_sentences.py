@@ -1,0 +1,156 @@
+"""Lines are split into sentences, translated one by one, and joined with their own white space."""
+
+from __future__ import annotations
+
+import doctest
+import random
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up_engine import MadeUpEngine
+
+from bytenmt.config.facts import CorpusFact, Facts
+from bytenmt.decoding import sentences
+from bytenmt.decoding.constraints.rules import Rules
+from bytenmt.decoding.interface import EngineSpec, Hypothesis, Request
+from bytenmt.decoding.line_batch import Chunk, join_hypotheses, split_line
+from bytenmt.decoding.loading import LoadedRun, Runtime
+from bytenmt.decoding.sentences import sentence_ends, source_languages
+from bytenmt.decoding.settings import Settings
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import SettingError
+
+HARD_LINES = Path(__file__).parents[1] / "files" / "hard_sentences.tsv"  # a bar where a sentence ends
+
+
+def made_up(languages: tuple[str, ...] = ("en",), **named: Any) -> tuple[Translator, list[list[Request]]]:
+    """A Translator that splits lines, and the requests that its engine gets."""
+    settings, admitted = Settings.from_dict(named), list[list[Request]]()
+    return Translator(
+        lambda capacity: MadeUpEngine(capacity, settings.search, admitted),
+        settings=settings,
+        languages=languages,
+    ), admitted
+
+
+def test_the_example_runs() -> None:
+    assert doctest.testmod(sentences) == (0, 2)
+
+
+@pytest.mark.parametrize("language", ["en", "de", "ko"])
+def test_hard_lines(language: str) -> None:
+    """97 % of the lines have all boundaries right and none too many."""
+    right, n_lines = 0, 0
+    for row in HARD_LINES.read_text(encoding="utf-8").splitlines():
+        code, marked = row.split("\t")
+        if code == language:
+            parts = marked.split("¦")
+            expected = [len("".join(parts[:n])) for n in range(1, len(parts))]
+            right += sentence_ends("".join(parts), [language]) == expected
+            n_lines += 1
+    assert n_lines == 50 and right >= 0.97 * n_lines
+
+
+def test_an_unknown_language_has_the_boundaries_of_all() -> None:
+    assert sentence_ends("On May 3. He came. Am 3. Mai kam er.", ["en", "de"]) == [18]
+    assert sentence_ends("No end", ["en"]) == sentence_ends("", ["en"]) == sentence_ends("One.", ["en"]) == []
+
+
+TEXTS = st.text(st.sampled_from("aB.!? \u00a0\u3000한。é<>b/{}"), max_size=60)
+
+
+@given(TEXTS, st.integers(4, 30), st.sampled_from(["en", "de", "ko"]))
+def test_chunks_make_the_line(text: str, limit: int, language: str) -> None:
+    """With every byte of white space, and no kept span and no element between two tags is cut."""
+    line, rules = text.encode(), Rules(("tags", "placeholders"))
+    chunks = split_line(line, limit, rules, [language])
+    assert b"".join(chunk.text + chunk.separator for chunk in chunks) == line
+    assert all(not chunk.separator.decode().strip() for chunk in chunks)
+    at = 0
+    for chunk in chunks[:-1]:
+        at += len(chunk.text + chunk.separator)
+        assert not any(span.begin < at < span.end for span in rules.spans(line))
+
+
+def test_elements_are_not_split() -> None:
+    rules = Rules(("tags",))
+    line = b"<b>One. Two.</b> Three. <i>Four.</i> Five."
+    texts = [chunk.text for chunk in split_line(line, 1000, rules, ["en"])]
+    assert b"<b>One. Two.</b>" in b"|".join(texts) and len(texts) > 1
+
+
+def test_sentences_are_translated_one_by_one() -> None:
+    """The prefix begins the first; white space stays, also at both ends; equal sentences are one request."""
+    translator, admitted = made_up(prefix="so: ")
+    assert translator.translate("  One.\tTwo.  One. Two. ") == "  so: ONE.0\tTWO.0  ONE.0 TWO.0 "
+    assert sorted(request.source or b"" for some in admitted for request in some) == [
+        b"One.",
+        b"One.",
+        b"Two.",
+    ]
+    assert "".join(made_up()[0].stream(" One. Two.")) == " ONE.0 TWO.0"
+    (result,) = translator.translate_lines([b"One. Two."])
+    assert result.best_chunks() == [(b"One.", b"so: ONE.0", b" "), (b"Two.", b"TWO.0", b"")]
+    assert made_up(())[0].translate("One. Two.") == "ONE. TWO.0"
+
+
+def test_a_long_sentence_is_cut_as_well() -> None:
+    assert made_up(max_source_bytes=10)[0].translate("One. Two three four.") == "ONE.0 TWO THREE0 FOUR.0"
+
+
+def test_n_best_are_those_with_the_highest_sums() -> None:
+    """As the best of all combinations; drawn texts are joined one by one."""
+    draw = random.Random(3)
+    chunks = [Chunk(b"x", b" "), Chunk(b"x", b" "), Chunk(b"x", b"")]
+    hypotheses = [
+        sorted((Hypothesis(b"%d" % draw.randrange(10**6), -1.0, -draw.random()) for _ in range(3)),
+               key=lambda one: -one.score)
+        for _ in chunks
+    ]  # fmt: skip
+    every = sorted(product(*hypotheses), key=lambda parts: -sum(one.score for one in parts))
+    for n in (1, 2, 4):
+        joined = join_hypotheses(chunks, hypotheses, 1.0, n)
+        assert [one.text for one in joined] == [b" ".join(one.text for one in parts) for parts in every[:n]]
+    drawn = join_hypotheses(chunks, hypotheses, 1.0, 3, is_sampled=True)
+    assert [one.text for one in drawn] == [
+        b" ".join(p.text for p in parts) for parts in zip(*hypotheses, strict=True)
+    ]
+
+
+def runtime(**facts: Any) -> Runtime:
+    run: Any = LoadedRun(Path("x"), None, Facts(**facts), "fp32")  # type: ignore[arg-type]
+    return Runtime(lambda options: None, True, 1000, [run], EngineSpec("torch", "cpu"))  # type: ignore[arg-type,return-value]
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_split"),
+    [
+        ({"multi_sentence_share": 0.01}, True),
+        ({"multi_sentence_share": 0.3}, False),
+        ({"pairs": 1000, "source_bytes": 32_000}, True),
+        ({"pairs": 1000, "source_bytes": 320_000}, False),
+        ({}, False),
+    ],
+)
+def test_auto_follows_the_training_text(facts: dict[str, Any], is_split: bool) -> None:
+    """Its share of lines with several sentences, or where that was not recorded its mean line."""
+    one = runtime(**facts)
+    assert bool(one.sentence_languages("auto")) == is_split
+    assert one.sentence_languages("always") == ("en", "de") and one.sentence_languages("never") == ()
+
+
+def test_the_language_is_that_of_the_training_files() -> None:
+    def of(*names: str) -> tuple[str, ...]:
+        return source_languages(Facts(corpora=tuple(CorpusFact(src=name) for name in names)))
+
+    assert of("a/train.ko", "b.ko.gz") == ("ko",)
+    assert of("train.en", "train.de") == of("train.src") == of("train.gz") == of() == ("en", "de")
+
+
+def test_a_wrong_choice_is_told() -> None:
+    with pytest.raises(SettingError, match="split_sentences is 'yes', expected one of auto, always, never"):
+        Settings.from_dict({"split_sentences": "yes"})
