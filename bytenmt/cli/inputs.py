@@ -8,7 +8,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bytenmt.cli.line_filter import Filter, follow
+from bytenmt.cli.line_filter import Filter
 from bytenmt.cli.progress import Console
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import TranslationResult
@@ -101,7 +101,7 @@ def hypotheses(translator: Translator, corpus: ParallelCorpus) -> list[Hypothesi
     """Return the best translation of every source line; in a group only the leading process gets them."""
     assert corpus.src is not None
     if translator.group is not None and not translator.group.is_leader:
-        follow(translator)
+        translator.follow()
         return []
     best: list[Hypothesis] = []
 

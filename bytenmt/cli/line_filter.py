@@ -150,7 +150,7 @@ class Filter:
                 lines = [Line(text.line(index), 1, now) for index in range(first, last)]
                 n_skipped = self._skip(lines, first, bar)
                 self._answer(lines[n_skipped:], first + n_skipped, str(text.path), bar, reporter)
-            self._let_go()
+            self._finish()
 
     def stream(
         self,
@@ -183,7 +183,7 @@ class Filter:
                 n_skipped = self._skip(lines, n_answered, bar)
                 self._answer(lines[n_skipped:], n_answered + n_skipped, name, bar, reporter)
                 n_answered += len(lines)
-            self._let_go()
+            self._finish()
 
     def _skip(self, lines: Sequence[Line], first: int, bar: Bar) -> int:
         """Return how many of these lines were done by an earlier command; `first`: number of the first
@@ -226,9 +226,7 @@ class Filter:
         if self.workers is not None:
             self.workers.ask(texts, first, write)
             return
-        if group is not None:
-            group.broadcast((texts, first))
-        write(self.translator.translate_lines(texts, first))
+        write(self.translator.lead(texts, first))
 
     def _done(self, lines: Sequence[Line], bar: Bar) -> None:
         """Record that these lines are written."""
@@ -239,21 +237,11 @@ class Filter:
     def _in_group(self) -> bool:
         return self.translator.group is not None and self.translator.group.size > 1
 
-    def _let_go(self) -> None:
-        """Tell the other processes of the group that no lines follow."""
+    def _finish(self) -> None:
+        """Wait for lines that are still being translated, and let the other processes of the group end."""
         if self.workers is not None:
             self.workers.settle()
-        if self.translator.group is not None:
-            self.translator.group.broadcast(None)
-
-
-def follow(translator: Translator) -> None:
-    """Translate this process' share of the lines that the leading process reads, until they end."""
-    if translator.group is None or translator.group.is_leader:
-        raise ValueError("the leading process has nobody to follow")
-    nothing: tuple[list[bytes], int] | None = None
-    while (given := translator.group.broadcast(nothing)) is not None:
-        translator.translate_lines(*given)
+        self.translator.release_followers()
 
 
 def warnings_of_chunks(

@@ -87,7 +87,7 @@ def translate(
     One of -i may be packed (.gz, .xz, .zst). Under torchrun the lines are shared among the processes.
     """
     from bytenmt.cli import decoding_args, inputs
-    from bytenmt.cli.line_filter import Filter, follow
+    from bytenmt.cli.line_filter import Filter
     from bytenmt.decoding.engine_selection import choose, processes
     from bytenmt.decoding.translator import Translator
     from bytenmt.scale.recipe import Recipe
@@ -116,7 +116,7 @@ def translate(
             raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
         translator = Translator.from_runtime(loaded, settings, group=group)
         if not leads:
-            follow(translator)
+            translator.follow()
             return
         shape = decoding_args.with_alignment(shape, loaded, alignment)
         made_with = decoding_args.made_with(loaded, translator, shape, buffer_size, errors)

@@ -193,6 +193,28 @@ class Translator:
                 batch.hypotheses |= {batch.requests[index]: others[index] for index in others}
         return batch.results()
 
+    def lead(self, lines: Sequence[bytes], first: int = 0) -> list[TranslationResult]:
+        """Translate lines that the other processes of the group have not got: they get them, and help.
+
+        The others call `follow`, until this process calls `release_followers`. Alone it is translate_lines.
+        """
+        if self.group is not None:
+            self.group.broadcast((lines, first))
+        return self.translate_lines(lines, first)
+
+    def follow(self) -> None:
+        """Translate this process' share of the lines of the leading process, until that releases it."""
+        if self.group is None or self.group.is_leader:
+            raise ValueError("the leading process has nobody to follow")
+        nothing: tuple[Sequence[bytes], int] | None = None
+        while (lines_and_first := self.group.broadcast(nothing)) is not None:
+            self.translate_lines(*lines_and_first)
+
+    def release_followers(self) -> None:
+        """Tell the other processes of the group that no lines follow."""
+        if self.group is not None:
+            self.group.broadcast(None)
+
     def batch(self, lines: Sequence[bytes], first: int = 0, rules: Rules | None = None) -> LineBatch:
         """Return the requests of lines; see LineBatch for the arguments."""
         limit = self.max_source_bytes

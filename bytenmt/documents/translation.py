@@ -50,9 +50,7 @@ def segment_translator(translator: Translator) -> TranslateSegments:
     def translate_segments(segments: Sequence[Segment]) -> list[Hypothesis]:
         nonlocal n_lines
         lines = [segment.text for segment in segments]
-        if translator.group is not None:
-            translator.group.broadcast((lines, n_lines))
-        results = translator.translate_lines(lines, n_lines)
+        results = translator.lead(lines, n_lines)
         n_lines += len(lines)
         return [result.best for result in results]
 

@@ -27,7 +27,7 @@ from processes import job, results
 import bytenmt
 from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.cli import line_filter as module
-from bytenmt.cli.line_filter import Filter, Line, LineQueue, follow
+from bytenmt.cli.line_filter import Filter, Line, LineQueue
 from bytenmt.data.text_file import TextFile
 from bytenmt.decoding.interface import Request
 from bytenmt.decoding.loading import runtime_from_models
@@ -392,8 +392,8 @@ def shared(group: Group, arch: str) -> bytes:
         Filter(translator, output, buffer_size=11).stream(io.BytesIO(text))
         Filter(translator, output, buffer_size=9).file(TextFile.from_bytes(text, "x"))
     else:
-        follow(translator)
-        follow(translator)
+        translator.follow()
+        translator.follow()
     return output.getvalue()
 
 
@@ -423,7 +423,7 @@ def one_by_one(group: Group, pause: float) -> bool:
     if group.is_leader:
         Filter(translator, output).stream(Asking(b"one\ntwo\nsix\n"))
     else:
-        follow(translator)
+        translator.follow()
     return output.getvalue().count(b"\n") == 3
 
 
@@ -457,7 +457,7 @@ def failing(group: Group, closed: bool) -> None:
         finally:
             assert closed or output.getvalue().count(b"\n") == 2
     else:
-        follow(translator)
+        translator.follow()
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -476,4 +476,4 @@ def test_only_the_leading_process_reads() -> None:
         Filter(following, io.BytesIO()).file(TextFile.from_bytes(b"one\n", "x"))
     for alone in (make(), make(group=Group(0, 2))):
         with pytest.raises(ValueError, match="nobody to follow"):
-            follow(alone)
+            alone.follow()

@@ -72,7 +72,6 @@ def translate_file(
     is marked for review. OUT is there when it is whole.
     """
     from bytenmt.cli import decoding_args
-    from bytenmt.cli.line_filter import follow
     from bytenmt.cli.translation_commands import loaded_runs
     from bytenmt.data.text_file import read_bytes
     from bytenmt.decoding.engine_selection import choose, processes
@@ -98,7 +97,7 @@ def translate_file(
             raise BytenmtError(f"{runs[0]} was trained without a source: it cannot translate")
         translator = Translator.from_runtime(runtime, settings, group=group)
         if document is None:
-            follow(translator)
+            translator.follow()
             return
         declared = options.pair or document.languages
         corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
@@ -117,8 +116,7 @@ def translate_file(
                 flag_above=flag_above,
                 bar=bar,
             )
-        if group is not None:
-            group.broadcast(None)
+        translator.release_followers()
     with writer(output) as out:
         out.write(written)
     _print_report(report, len(document.units))
