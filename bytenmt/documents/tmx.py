@@ -75,7 +75,8 @@ def _unit(text: str, one: Element, pair: tuple[str, str]) -> Unit | None:
     def make(translation: Parts, review: bool) -> str:
         note = REVIEW if review else ""
         filled = f"<{seg.name}>{markup.escaped(translation)}</{seg.name}>"
-        return f'{lead[0] if lead else ""}<{tuv.name} {lang}="{pair[1]}">{note}{filled}</{tuv.name}>'
+        opening = markup.attribute(f"<{tuv.name}>", lang, pair[1])
+        return f"{lead[0] if lead else ''}{opening}{note}{filled}</{tuv.name}>"
 
     return Unit(seg.inside, name, source, tuv.end, tuv.end, None, make)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
 import polib
 import pytest
 
@@ -10,6 +12,7 @@ from bytenmt.documents.formats import ReadOptions
 from bytenmt.documents.translation import translate
 from tools.verify.sample_documents import HTML, PAIR, PO, SAMPLES, XLIFF_2, Sample, recording_translator
 
+XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 POT = PO.replace('charset=UTF-8\\n"', 'charset=UTF-8\\n"\n"Language: \\n"')
 
 
@@ -86,3 +89,9 @@ def test_nothing_is_declared_where_nothing_is_translated(name: str) -> None:
     sample = SAMPLES[name]._replace(options=ReadOptions(pair=("en", "fr")))
     document = sample.document()
     assert document.with_units([None] * len(document.units)) == sample.data
+
+
+def test_a_language_is_escaped_in_a_memory() -> None:
+    """As the name of a language is the user's, TMX must stay XML whatever stands in it."""
+    sample = SAMPLES["tmx"]._replace(options=ReadOptions(pair=("en", 'a"b<c>&')))
+    assert 'a"b<c>&' in {tuv.get(XML_LANG) for tuv in ElementTree.fromstring(written(sample)).iter("tuv")}
