@@ -18,7 +18,7 @@ from bytenmt.cli.line_filter import OutputFormat, plain
 from bytenmt.cli.output_formats import Align, Flagged, JsonRecords, WithPage, n_best_list
 from bytenmt.config.fingerprint import fingerprint
 from bytenmt.config.schema import architecture
-from bytenmt.decoding.constraints.rules import Rules
+from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
 from bytenmt.decoding.engine_selection import precision_of
 from bytenmt.decoding.engines import n_threads
 from bytenmt.decoding.interface import EngineSpec
@@ -217,7 +217,7 @@ def made_with(
     return make
 
 
-def _constraint_values(rules: Rules | None) -> dict[str, Any]:
+def _constraint_values(rules: ConstraintSpec | None) -> dict[str, Any]:
     """Return the constraints as JSON values."""
     if rules is None:
         return {}

@@ -15,7 +15,7 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from bytenmt.cli.progress import progress
-from bytenmt.decoding.constraints.rules import UNMET
+from bytenmt.decoding.constraints.constraint_spec import UNMET
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import DataError

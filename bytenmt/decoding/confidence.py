@@ -40,9 +40,9 @@ def _bits(scores: Sequence[float]) -> float:
 def flags(source: bytes, hypothesis: Hypothesis, above: float | None = None) -> Iterator[str]:
     """Yield reasons why a person should look at a translation.
 
-    These are the flags of constraints.rules; "unsure": it cost more than `above` bits per byte; "loop": a
-    part of it is repeated again and again, and none of the source; "length": it is far longer or shorter than
-    its source.
+    These are the flags of constraints.constraint_spec; "unsure": it cost more than `above` bits per byte;
+    "loop": a part of it is repeated again and again, and none of the source; "length": it is far longer or
+    shorter than its source.
     """
     yield from hypothesis.flags or ()
     bits = hypothesis.bits_per_byte

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.architectures.costs import state_bytes
+from bytenmt.decoding.drafts.table import Speculation
 from bytenmt.decoding.engine_selection import n_cores, precision_of
 from bytenmt.decoding.interface import AUTO, Engine, EngineSpec, Options
 from bytenmt.decoding.reading import Attention, Reader
 from bytenmt.reporter import Reporter
-from bytenmt.speculative.table import Speculation
 from bytenmt.storage.needs import require
 from bytenmt.storage.weights import StoredWeights, restored
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bytenmt.architectures.base import Model
     from bytenmt.decoding.cpu.compilation import Compilation
     from bytenmt.decoding.cpu.packing import PackedModel
-    from bytenmt.decoding.cpu.session import Run
+    from bytenmt.decoding.cpu.session import RunProgram
     from bytenmt.decoding.search.host_search import SearchStep
 
 MAX_THREADS = 2  # of the numba engine by default: more than that wait for the memory
@@ -77,8 +77,8 @@ def load_numba(
     """
     from bytenmt.decoding.cpu.compilation import Compilation, load_or_compile
     from bytenmt.decoding.cpu.interpreter import run
+    from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
     from bytenmt.decoding.cpu.packing import pack_model
-    from bytenmt.decoding.cpu.uncompiled import run_in_numpy
 
     def packed_in(precision: str, one: StoredWeights) -> PackedModel:
         return pack_model(restored(one.arrays), one.config.model, precision)
@@ -102,7 +102,7 @@ def load_numba(
         "bytenmt: the decode kernels are compiled for this machine, once, beside this: it takes about a"
         " minute, and NumPy decodes a few lines until then; many lines wait"
     )
-    in_numpy = _load_packed(stored, pack_exactly, pack_exactly, 1, run_in_numpy())
+    in_numpy = _load_packed(stored, pack_exactly, pack_exactly, 1, numpy_interpreter())
     return _with_fallback(in_numpy, models, compilation.ready)._replace(compilation=compilation)
 
 
@@ -111,7 +111,7 @@ def _load_packed(
     packed: Callable[[], Sequence[PackedModel]],
     pack_exactly: Callable[[], Sequence[PackedModel]],
     threads: int,
-    run: Run,
+    run: RunProgram,
 ) -> EngineModels:
     """Return packed models for the CPU engine. pack_exactly: returns those that score texts and attend."""
     from bytenmt.decoding.cpu.engine import NumbaEngine
@@ -145,7 +145,7 @@ def _with_fallback(fallback: EngineModels, models: EngineModels, ready: Callable
 
     The fallback has no drafts, whose widths would be measured first.
     """
-    from bytenmt.decoding.cpu import meanwhile
+    from bytenmt.decoding.cpu.fallback import FallbackAttention, FallbackEngine, FallbackReader
 
     def engine_maker(options: Options, speculation: Speculation | None) -> EngineMaker:
         make_fallback = fallback.engine_maker(options, None)
@@ -153,7 +153,7 @@ def _with_fallback(fallback: EngineModels, models: EngineModels, ready: Callable
 
         def make(capacity: int) -> Engine:
             first = make_fallback(min(capacity, NUMPY_CAPACITY))
-            return meanwhile.Meanwhile(first, lambda: make_compiled(capacity), ready)
+            return FallbackEngine(first, lambda: make_compiled(capacity), ready)
 
         return make
 
@@ -162,12 +162,12 @@ def _with_fallback(fallback: EngineModels, models: EngineModels, ready: Callable
             return lambda: models.attention()[index]
 
         return [
-            meanwhile.MeanwhileAttention(one, load_compiled(index), ready)
+            FallbackAttention(one, load_compiled(index), ready)
             for index, one in enumerate(fallback.attention())
         ]
 
     def reader() -> Reader:
-        return meanwhile.MeanwhileReader(fallback.reader(), models.reader, ready)
+        return FallbackReader(fallback.reader(), models.reader, ready)
 
     return EngineModels(engine_maker, reader, attention)
 

@@ -101,8 +101,8 @@ class Hypothesis(NamedTuple, Generic[TextT]):
     model's own without mask or temperature. score: for ranking, log_probability / (bytes + 1) **
     length_penalty; under constraints without the bytes that were forced. passes: of the decoder, where some
     of the bytes were drafted, else 0. byte_scores: the natural log-probability of each byte and of EOS, which
-    sum to log_probability, where Options.byte_scores asks for them. flags: see constraints.rules; None
-    without constraints.
+    sum to log_probability, where Options.byte_scores asks for them. flags: see constraints.constraint_spec;
+    None without constraints.
     """
 
     text: TextT

@@ -19,7 +19,7 @@ from bytenmt.spans.tags import parse_tag, partners
 from bytenmt.utf8 import first_invalid
 
 if TYPE_CHECKING:
-    from bytenmt.decoding.constraints.rules import Rules
+    from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
 
 CHUNK_NUMBER_STEP = 1 << 40  # between the sampling numbers of a line's chunks: more than there are lines
 ALWAYS_COPIED = ("urls", "emails")  # classes of spans that a line may consist of without being translated
@@ -82,7 +82,7 @@ class LineBatch:
         max_source_bytes: int,
         has_source: bool = True,
         first: int = 0,
-        rules: Rules | None = None,
+        rules: ConstraintSpec | None = None,
         languages: Sequence[str] = (),
     ) -> None:
         self._settings, self._has_source = settings, has_source
@@ -166,7 +166,7 @@ class LineBatch:
         limit = max(settings.max_target_bytes(len(text)), len(prefix))
         draws = number + chunk * CHUNK_NUMBER_STEP if settings.search.sample else 0
         request = Request(text if self._has_source else None, limit, prefix, draws)
-        return rules.asked(request) if rules else request
+        return rules.add_constraint(request) if rules else request
 
     def _copy(self, text: bytes) -> Hypothesis:
         """Return a text as its own translation, which costs nothing."""
@@ -174,7 +174,7 @@ class LineBatch:
         return Hypothesis(text, 0.0, 0.0, byte_scores=scores, flags=None if self._rules is None else ())
 
 
-def has_translatable_text(text: bytes, rules: Rules | None = None) -> bool:
+def has_translatable_text(text: bytes, rules: ConstraintSpec | None = None) -> bool:
     """Return whether a text has more than URLs and e-mail addresses, or than placeholders and tags to be
     kept.
 
@@ -194,7 +194,7 @@ def has_translatable_text(text: bytes, rules: Rules | None = None) -> bool:
 
 
 def split_line(
-    line: bytes, max_bytes: int, rules: Rules | None = None, languages: Sequence[str] = ()
+    line: bytes, max_bytes: int, rules: ConstraintSpec | None = None, languages: Sequence[str] = ()
 ) -> list[Chunk]:
     """Return the chunks in which a line is translated: its sentences, cut where they have over max_bytes.
 
@@ -209,7 +209,7 @@ def split_line(
     return chunks
 
 
-def split_sentences(line: bytes, rules: Rules | None, languages: Sequence[str]) -> list[Chunk]:
+def split_sentences(line: bytes, rules: ConstraintSpec | None, languages: Sequence[str]) -> list[Chunk]:
     """Return the sentences of a line, with the white space after each as its separator.
 
     White space at the beginning of a line of several sentences is the separator of an empty chunk.
@@ -245,7 +245,7 @@ def _blanks(text: str, begin: int) -> bytes:
     return text[begin:end].encode()
 
 
-def _uncut_ranges(line: bytes, rules: Rules) -> list[tuple[int, int]]:
+def _uncut_ranges(line: bytes, rules: ConstraintSpec) -> list[tuple[int, int]]:
     """Return begin and end of the kept spans and of the elements between paired tags, in order, merged."""
     spans = rules.spans(line)
     partner = partners([parse_tag(line[span.begin : span.end].decode()) for span in spans])

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt.config.facts import Facts, SearchDefaults
 from bytenmt.config.schema import Config, architecture
+from bytenmt.decoding.drafts.table import FILE, Speculation, check_supports_drafts
+from bytenmt.decoding.drafts.table import read_table as read_drafts
 from bytenmt.decoding.engine_selection import choose
 from bytenmt.decoding.engines import EngineMaker, EngineModels, MakerOfEngines, load_numba, load_pytorch
 from bytenmt.decoding.interface import AUTO, OFF, EngineSpec, Options
@@ -21,8 +23,6 @@ from bytenmt.decoding.sentences import UNKNOWN_LANGUAGE, is_trained_on_sentences
 from bytenmt.decoding.setting_table import ALWAYS
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.speculative.table import FILE, Speculation, check_serial
-from bytenmt.speculative.table import read as read_drafts
 from bytenmt.storage.weights import is_weights_file, read_run
 from bytenmt.utf8 import LONGEST_CHARACTER
 
@@ -160,7 +160,7 @@ def _speculation(
     most = None if isinstance(spec.draft, str) else spec.draft
     if most is not None:
         for path, run in zip(paths, runs, strict=True):
-            check_serial(run.config.model, f"--draft {most}: {path}")
+            check_supports_drafts(run.config.model, f"--draft {most}: {path}")
     elif any(run.config.model.is_serial for run in runs):
         return None
     folders = [path.resolve().parent.parent if is_weights_file(path) else path for path in paths]

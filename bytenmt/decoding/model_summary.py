@@ -15,9 +15,9 @@ from bytenmt.config.facts import Facts
 from bytenmt.config.schema import Config, architecture, config_toml, load_config
 from bytenmt.decoding.cpu.listing import listing
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
+from bytenmt.decoding.drafts.build import describe_table
+from bytenmt.decoding.drafts.table import FILE, read_table
 from bytenmt.errors import BytenmtError, CheckpointError, printable
-from bytenmt.speculative.build import told
-from bytenmt.speculative.table import FILE, read
 from bytenmt.storage import search_defaults
 from bytenmt.storage.manifest import has_checkpoint, read_pointer
 from bytenmt.storage.weights import is_weights_file, read_config, read_run, read_weights, resolved, restored
@@ -69,11 +69,11 @@ def profile_of(name: str, precision: str | None, n_sentences: int) -> str:
 
     Raises BytenmtError.
     """
-    from bytenmt.decoding.cpu.profile import profile, told_profile  # imports the engine
+    from bytenmt.decoding.cpu.profile import format_profile, profile  # imports the engine
 
     source = bool(config_of(name, None).model.source)
     packed = packed_of(name, "--profile", precision)
-    return "\n".join(told_profile(packed, profile(packed, n_sentences, source)))
+    return "\n".join(format_profile(packed, profile(packed, n_sentences, source)))
 
 
 def packed_of(name: str, option: str, precision: str | None) -> PackedModel:
@@ -94,7 +94,8 @@ def _drafts(run: Path, config: Config) -> list[str]:
     if not (run / FILE).is_file():
         return []
     try:
-        return [f"# {printable(told(run / FILE, read(run, config, read_pointer(run).last_facts())))}"]
+        table = read_table(run, config, read_pointer(run).last_facts())
+        return [f"# {printable(describe_table(run / FILE, table))}"]
     except CheckpointError as error:
         return [f"# {error}"]
 

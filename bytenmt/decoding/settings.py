@@ -9,7 +9,7 @@ from typing import Any
 
 from bytenmt.config import bounds
 from bytenmt.config.facts import SearchDefaults
-from bytenmt.decoding.constraints.rules import Rules
+from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
 from bytenmt.decoding.interface import Options
 from bytenmt.decoding.setting_table import BOUNDS, LINES, SEARCH, TABLE, LineSettings
 from bytenmt.errors import DataError, SettingError
@@ -28,7 +28,7 @@ class Settings(LineSettings):
     """
 
     search: Options = field(default_factory=Options)
-    rules: Rules | None = None
+    rules: ConstraintSpec | None = None
     left_to_runs: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class Settings(LineSettings):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:
         """Return settings from values by name: the fields of Settings and of interface.Options, and keep,
-        keep_pattern and glossary as Rules.of takes them.
+        keep_pattern and glossary as ConstraintSpec.from_settings takes them.
 
         shown: returns a name as messages write it. Raises SettingError for an unknown name, a wrong value,
         and a setting that would be ignored.
@@ -61,7 +61,9 @@ class Settings(LineSettings):
         lines = {name: value for name, value in values.items() if name in LINES}
         if not isinstance(lines.get("prefix", b""), bytes):
             lines["prefix"] = encode_line(lines["prefix"], "the prefix")
-        rules = Rules.of(**{name: value for name, value in values.items() if name in CONSTRAINT_SETTINGS})
+        rules = ConstraintSpec.from_settings(
+            **{name: value for name, value in values.items() if name in CONSTRAINT_SETTINGS}
+        )
         search = Options(
             **{name: value for name, value in values.items() if name in of_search},
             tracker=None if rules is None else rules.tracker,

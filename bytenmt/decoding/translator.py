@@ -22,7 +22,7 @@ from bytenmt.errors import BytenmtError, SettingError
 from bytenmt.reporter import SILENT, Reporter
 
 if TYPE_CHECKING:
-    from bytenmt.decoding.constraints.rules import Rules
+    from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
     from bytenmt.distributed import Group  # it imports PyTorch
 
 MAX_SENTENCES = 1024  # side by side, however short
@@ -78,7 +78,7 @@ class Translator:
         engine, device, precision, threads, draft: see interface.EngineSpec; auto is what suits the machine.
         reporter: gets messages that a user may not expect, such as that kernels are being compiled.
         settings: the fields of settings.Settings (prefix, max_len_a, …) and of interface.Options (beam,
-        n_best, sample, …), and keep, keep_pattern and glossary as constraints.rules.Rules.of takes them.
+        n_best, sample, …), and keep, keep_pattern and glossary as ConstraintSpec.from_settings takes them.
         Raises BytenmtError: what a command refuses is refused here.
         """
         for run in runs:
@@ -215,7 +215,7 @@ class Translator:
         if self.group is not None:
             self.group.broadcast(None)
 
-    def batch(self, lines: Sequence[bytes], first: int = 0, rules: Rules | None = None) -> LineBatch:
+    def batch(self, lines: Sequence[bytes], first: int = 0, rules: ConstraintSpec | None = None) -> LineBatch:
         """Return the requests of lines; see LineBatch for the arguments."""
         limit = self.max_source_bytes
         return LineBatch(lines, self.settings, limit, self.has_source, first, rules, self.languages)

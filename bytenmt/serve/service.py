@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
 from bytenmt.decoding.constraints.glossary import Glossary, Term
-from bytenmt.decoding.constraints.rules import Rules
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.setting_table import KEPT_BY_SERVER, KEPT_OF_DOCUMENTS
@@ -116,7 +116,7 @@ class Service:
     n_characters: int = 0
     _seconds_each: float = 0.1  # between two answers under load, as of late
     _last_answer: float = 0.0
-    _rules: dict[tuple[tuple[str, ...], Direction], Rules | None] = field(default_factory=dict)
+    _rules: dict[tuple[tuple[str, ...], Direction], ConstraintSpec | None] = field(default_factory=dict)
     _requests_of: Counter[str] = field(default_factory=Counter)  # in flight, by the accounts of clients
     _characters_of: Counter[str] = field(default_factory=Counter)
 
@@ -380,15 +380,15 @@ class Service:
             step, lines, 1 + params.alternatives, on_part, self._rules_of(params, step), client
         )
 
-    def _rules_of(self, params: TranslateParams, step: Direction) -> Rules | None:
+    def _rules_of(self, params: TranslateParams, step: Direction) -> ConstraintSpec | None:
         """Return the constraints of a step: kept spans, the server's terms and the client's."""
         keep, server_terms = params.keep or (), self.glossaries.get(step)
         if params.terms:
             own = {term.source for term in params.terms}
             others = (term for term in server_terms.terms() if term.source not in own) if server_terms else ()
-            return Rules(keep, (), Glossary.of((*others, *params.terms)))
+            return ConstraintSpec(keep, (), Glossary.from_terms((*others, *params.terms)))
         if (keep, step) not in self._rules:  # it remembers what it has found in lines
-            self._rules[keep, step] = Rules(keep, (), server_terms) if keep or server_terms else None
+            self._rules[keep, step] = ConstraintSpec(keep, (), server_terms) if keep or server_terms else None
         return self._rules[keep, step]
 
     async def _ask(
@@ -397,7 +397,7 @@ class Service:
         lines: list[bytes],
         n_best: int,
         on_part: Callable[[int, bytes], None] | None,
-        rules: Rules | None,
+        rules: ConstraintSpec | None,
         client: str,
     ) -> list[TranslationResult]:
         """Have a worker translate lines of a client."""

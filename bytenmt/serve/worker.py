@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import NamedTuple
 
-from bytenmt.decoding.constraints.rules import Rules
+from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
 from bytenmt.decoding.interface import Request
 from bytenmt.decoding.line_batch import LineBatch, TranslationResult
 from bytenmt.decoding.scheduler import STOP_TEST_EVERY, Scheduler
@@ -41,7 +41,7 @@ class Job:
     on_done: Callable[[list[TranslationResult] | Exception], None]
     n_best: int = 1
     on_part: Callable[[int, bytes], None] | None = None
-    rules: Rules | None = None
+    rules: ConstraintSpec | None = None
     client: str = ""
     batch: LineBatch = field(init=False)
     numbers: dict[Request, tuple[_Lane, int]] = field(default_factory=dict, init=False)

@@ -17,11 +17,11 @@ from bytenmt.data.corpus import PairFiles
 from bytenmt.data.suspicions import of_texts
 from bytenmt.data.text_file import check_whole, read_bytes, stored_path
 from bytenmt.data.windows import Streams, contiguous, windows
+from bytenmt.decoding.drafts.build import count_streams
+from bytenmt.decoding.drafts.table import DraftTable
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import ConfigError, DataError
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.speculative.build import of_streams
-from bytenmt.speculative.table import Table
 from bytenmt.training.language_model_objective import text_bits
 from bytenmt.training.task import CACHE, Decoded, Share, changed, corpus_fact, other_text
 
@@ -151,9 +151,9 @@ class LanguageModelTask:
         """The texts."""
         return Facts(texts=tuple(self._texts), valid=corpus_fact(PairFiles(tgt=self._valid.path)))
 
-    def drafts(self) -> Table:
+    def drafts(self) -> DraftTable:
         """See Task."""
-        return of_streams([text.data for text in self._training])
+        return count_streams([text.data for text in self._training])
 
     def check(self, run: Path, saved: Facts) -> None:
         """See Task."""

@@ -24,13 +24,13 @@ from bytenmt.config.schema import (
     config_toml,
 )
 from bytenmt.data.corpus import PairFiles
+from bytenmt.decoding.drafts.build import describe_table
+from bytenmt.decoding.drafts.table import FILE, check_supports_drafts
+from bytenmt.decoding.drafts.table import write_table as write_drafts
 from bytenmt.decoding.engine_selection import n_cores
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.speculative.build import told
-from bytenmt.speculative.table import FILE, check_serial
-from bytenmt.speculative.table import write as write_drafts
 from bytenmt.storage.checkpoint import has_checkpoint, write_atomically
 from bytenmt.storage.lineage import read_start
 from bytenmt.storage.lock import one_training
@@ -141,7 +141,7 @@ def train(
             aloud.say(_ended(run, trainer, "the stream has ended" if loop.text_ended else stopped))
         if config.train.draft and group.is_leader and not (run / FILE).is_file():
             table = task.drafts()
-            aloud.say(told(write_drafts(run, table, config, task.facts()), table))
+            aloud.say(describe_table(write_drafts(run, table, config, task.facts()), table))
         return Outcome(progress.update)
 
 
@@ -268,7 +268,7 @@ def _check(config: Config, files: Sequence[PairFiles], tensorboard: bool, resume
             raise ConfigError(f"model.{error}") from None
     require(training_bytes(config.model), "training this model", "take a smaller preset, or lower its sizes")
     if train.draft:
-        check_serial(config.model, "train.draft")
+        check_supports_drafts(config.model, "train.draft")
         if any(one.stream is not None for one in files):
             raise ConfigError("--draft counts a text that stays, and --tsv - is a stream: leave --draft off")
     if train.compile and model.is_serial:

@@ -15,8 +15,8 @@ from bytenmt.config.facts import CorpusFact, Facts, StreamPlace
 from bytenmt.config.schema import Config
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.text_file import stored_path
+from bytenmt.decoding.drafts.table import DraftTable
 from bytenmt.errors import BytenmtError
-from bytenmt.speculative.table import Table
 
 CACHE, LEFT_OUT = "cache", "left_out.tsv"  # in the run folder: unpacked texts, pairs that are not used
 
@@ -82,7 +82,7 @@ class Task(Protocol):
     def facts(self) -> Facts:
         """Return the facts about the text that a checkpoint keeps."""
 
-    def drafts(self) -> Table:
+    def drafts(self) -> DraftTable:
         """Return the draft table of the training text."""
 
     def check(self, run: Path, saved: Facts) -> None:

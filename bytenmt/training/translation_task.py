@@ -23,13 +23,13 @@ from bytenmt.data.epoch_plan import epoch_plan
 from bytenmt.data.sources.stream import PairStream
 from bytenmt.data.suspicions import of_pairs
 from bytenmt.data.text_file import check_file
+from bytenmt.decoding.drafts.build import count_corpus
+from bytenmt.decoding.drafts.table import DraftTable
 from bytenmt.decoding.pytorch.reader import TorchReader
 from bytenmt.distributed import SINGLE_PROCESS, Group
 from bytenmt.evaluation.likelihood import bits_per_byte, log_probabilities
 from bytenmt.evaluation.scores import text_scores
 from bytenmt.reporter import Reporter
-from bytenmt.speculative.build import of_corpus
-from bytenmt.speculative.table import Table
 from bytenmt.training.task import CACHE, LEFT_OUT, Decoded, Sample, Share, changed, corpus_fact, other_text
 from bytenmt.training.validation import LiveDecoder, limit_clock
 
@@ -248,9 +248,9 @@ class TranslationTask:
             target_profile=self._profiles[1],
         )
 
-    def drafts(self) -> Table:
+    def drafts(self) -> DraftTable:
         """See Task."""
-        return of_corpus(self.corpus)
+        return count_corpus(self.corpus)
 
     def check(self, run: Path, saved: Facts) -> None:
         """See Task. A stream goes to where the run has stopped."""

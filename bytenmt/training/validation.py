@@ -21,7 +21,7 @@ from bytenmt.architectures.base import Model
 from bytenmt.architectures.registry import has_program
 from bytenmt.config.facts import Progress
 from bytenmt.config.schema import Config, TrainConfig
-from bytenmt.decoding.cpu.meanwhile import Relay
+from bytenmt.decoding.cpu.fallback import EngineProxy
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.decoding.engines import n_threads
 from bytenmt.decoding.interface import Engine, EngineSpec, Options
@@ -159,7 +159,7 @@ class OutOfTime(Exception):
     """Decoding has taken the seconds that it had."""
 
 
-class _Timed(Relay):
+class _Timed(EngineProxy):
     """An engine that raises OutOfTime when the clock has passed `until`."""
 
     def __init__(self, engine: Engine, clock: Callable[[], float], until: float) -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from made_up_engine import made_up_translator, make_run
 
 from bytenmt.cli.main import main
-from bytenmt.decoding.constraints.rules import LIMIT, UNMET, Rules
+from bytenmt.decoding.constraints.constraint_spec import LIMIT, UNMET, ConstraintSpec
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import SettingError
 
@@ -41,13 +41,13 @@ def told(*options: str) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("more", [[], ["-b", "3"], ["--sample"], ["-b", "3", "--no-repeat-ngram-size", "3"]])
 def test_all_is_kept_line_by_line(place: Path, more: list[str]) -> None:
-    rules = Rules.of(KEEP, glossary=place / "terms")
+    rules = ConstraintSpec.from_settings(KEEP, glossary=place / "terms")
     assert rules is not None
     result = invoke("--keep", KEEP, "--glossary", "terms", *more)
     assert result.exit_code == 0 and result.stderr == ""
     texts = result.stdout.split("\n")[:-1]
     assert len(texts) == len(LINES) and texts[1] == ""
-    assert all(rules.met(line.encode(), text.encode()) for line, text in zip(LINES, texts, strict=True))
+    assert all(rules.is_met(line.encode(), text.encode()) for line, text in zip(LINES, texts, strict=True))
     records = told("--keep", KEEP, "--glossary", "terms", *more)
     assert [record["text"] for record in records] == texts
     assert records[1]["flags"] == [] and records[0]["flags"] in ([], [LIMIT])

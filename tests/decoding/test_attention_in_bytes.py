@@ -10,12 +10,12 @@ import pytest
 from compiled_calls import from_python
 
 from bytenmt.decoding.cpu.kernels.attention import attend_dot
-from bytenmt.decoding.cpu.kernels.gemm import linear_panels, row_panels, scratch_bytes
-from bytenmt.decoding.cpu.kernels.instructions import Crew, Model
-from bytenmt.decoding.cpu.kernels.kept import FLAT, KEYS, VALUES, keep_column
+from bytenmt.decoding.cpu.kernels.decoder_memory import FLAT, KEYS, VALUES, store_column
+from bytenmt.decoding.cpu.kernels.gemm import linear_panels, linear_row, scratch_bytes
+from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, ThreadContext
 from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
 from bytenmt.decoding.cpu.kernels.panels import INT8, PANEL, W8A8, pack
-from bytenmt.decoding.cpu.session import item_floats, whole_lines
+from bytenmt.decoding.cpu.session import item_floats, round_up_to_lines
 from bytenmt.storage.rounding import quantise
 
 f32 = np.float32
@@ -32,12 +32,12 @@ class Memory:
         draw = np.random.default_rng(seed)
         room = [item_floats(width, kind) for width, kind in zip(widths, kinds, strict=True)]
         most = -(-max(columns) // PANEL) * PANEL
-        region = whole_lines(sum(room) * most)
+        region = round_up_to_lines(sum(room) * most)
         self.space = draw.integers(0, 256, (len(columns), 4 * region), np.uint8).view(f32)
         floats = 2 * most + sum(widths) + PANEL + scratch_bytes(max(most, *widths), 1) // 4
         self.scratch = draw.integers(0, 256, 4 * floats, np.uint8).view(f32)
         nothing = np.zeros((0, 4), np.int64)
-        self.model = Model(
+        self.model = ModelBuffers(
             0, W8A8, len(columns), 0, 0, self.space.ctypes.data, sum(room), nothing[:, :2], nothing,
             np.array([[0, widths[0], kinds[0]], [room[0], widths[1], kinds[1]]]), nothing[:, :2],
             np.arange(len(columns)) * region, np.array(columns), np.array(columns),
@@ -48,11 +48,11 @@ class Memory:
     def keep(self, place: int, item: int, x: Any) -> None:
         for column in np.random.default_rng(1).permutation(len(x)):  # threads keep them in any order
             where = x[column].ctypes.data, self.scratch.ctypes.data
-            compiled(keep_column)(self.model, place, item, int(column), *where)
+            compiled(store_column)(self.model, place, item, int(column), *where)
 
     def attend(self, place: int, query: Any, root: int) -> tuple[Any, Any]:
         """The context and the weights."""
-        d, crew = np.full(self.width, f32(9)), Crew(0, 1, 0, self.scratch.ctypes.data, 0)
+        d, crew = np.full(self.width, f32(9)), ThreadContext(0, 1, 0, self.scratch.ctypes.data, 0)
         address = query.ctypes.data
         compiled(attend_dot)(self.model, crew, place, d.ctypes.data, self.width, address, 0, 1, root, 0, 0, 0)
         return d, self.scratch[: self.model.columns[place]].copy()
@@ -130,7 +130,7 @@ def test_the_product_of_a_row_has_the_bits_of_a_row_among_others(
         x.ctypes.data, n_in, 2, addresses[0], n_in, y.ctypes.data, n_panels * PANEL, 0, n_panels, precision,
         0, 0, *addresses[1:],
     )  # fmt: skip
-    compiled(row_panels)(
+    compiled(linear_row)(
         x[1].ctypes.data, addresses[0], n_in, row.ctypes.data, n_out, precision, *addresses[1:]
     )
     assert row[:n_out].tobytes() == y[1, :n_out].tobytes() and (row[:n_out] != 0).all()

@@ -224,7 +224,7 @@ def test_stopping_when_as_many_have_ended_as_there_are_beams_is_caught(
             search.n_finished[slot] >= params.beam or right(search, params, slot, best)
         )
 
-    caught(check_never_below_greedy, with_fault(monkeypatch, "search_is_over", too_early), 3, 1.0, 1)
+    caught(check_never_below_greedy, with_fault(monkeypatch, "is_search_over", too_early), 3, 1.0, 1)
 
 
 def test_a_dropped_length_penalty_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +233,7 @@ def test_a_dropped_length_penalty_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
     def dropped(right: Any) -> Any:
         return lambda search, params, *rest: right(search, params._replace(length_penalty=0.0), *rest)
 
-    caught(check_exhaustive, with_fault(monkeypatch, "finish", dropped), 1, 2.0, 3, b"")
+    caught(check_exhaustive, with_fault(monkeypatch, "finish_hypothesis", dropped), 1, 2.0, 3, b"")
 
 
 def test_finished_rows_that_are_not_reordered_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,7 +244,7 @@ def test_finished_rows_that_are_not_reordered_are_caught(monkeypatch: pytest.Mon
             search, params, slot, ranking, total, int(search.n_finished[slot]) % params.beam
         )
 
-    caught(check_sound, with_fault(monkeypatch, "finish", by_rank), 4)
+    caught(check_sound, with_fault(monkeypatch, "finish_hypothesis", by_rank), 4)
 
 
 def test_beams_that_all_begin_alive_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

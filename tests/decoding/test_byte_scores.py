@@ -12,11 +12,11 @@ from cpu_engines import model, packed, run, some_requests
 from invariants import whole
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.drafts.table import Speculation, empty_table
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.translator import Translator
-from bytenmt.speculative.table import Speculation, empty
 from bytenmt.utf8 import BOS, EOS
 
 SEARCHES = {
@@ -29,7 +29,7 @@ NAMES = ("bytenet", "convs2s-uneven", "bytenet-multiplicative", "bahdanau", "luo
 
 
 def engine(which: str, of: Any, options: Options, capacity: int = 3) -> Any:
-    drafts = Speculation(empty(64), 4) if which.endswith("drafts") else None
+    drafts = Speculation(empty_table(64), 4) if which.endswith("drafts") else None
     if which.startswith("numba"):
         return NumbaEngine([packed(of)], options, capacity, speculation=drafts)
     return TorchEngine([of], options, capacity, torch.device("cpu"), drafts)

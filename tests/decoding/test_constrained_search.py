@@ -18,12 +18,13 @@ from made_up import Distribution, FakeDecoder, everything, few_bytes, random_dis
 from rotation import rotated
 
 from bytenmt.decoding.constraints.constraint import Constraint
+from bytenmt.decoding.constraints.constraint_spec import LIMIT, UNMET, ConstraintSpec
 from bytenmt.decoding.constraints.glossary import Glossary, Term
-from bytenmt.decoding.constraints.rules import LIMIT, UNMET, Rules
 from bytenmt.decoding.constraints.span_tracker import SpanTracker
 from bytenmt.decoding.cpu.compiled_search import compiled_search_step
 from bytenmt.decoding.cpu.engine import NumbaEngine
-from bytenmt.decoding.cpu.uncompiled import run_in_numpy
+from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
+from bytenmt.decoding.drafts.table import CHAIN, Speculation, empty_table
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
@@ -31,14 +32,13 @@ from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.search.candidates import share_width
 from bytenmt.jit import as_python
 from bytenmt.spans.grammar import CLASSES
-from bytenmt.speculative.table import CHAIN, Speculation, empty
 from tools.verify.spans import mixture, naive_spans
 
 CPU = torch.device("cpu")
-TERMS = Glossary.of(
+TERMS = Glossary.from_terms(
     [Term("word", ("가나", "cat"), ("다",)), Term("a b", ("5 b 6.1 c",), ()), Term("x", (), ("y",))]
 )
-RULES = Rules(tuple(CLASSES), glossary=TERMS)
+RULES = ConstraintSpec(tuple(CLASSES), glossary=TERMS)
 PARTS = [
     *("{name}", "{}", "{}", "%s", "%d", "<b>", "</b>", "<i>", "</i>", "<br>", '<a href="q">', "</a>", "<b>"),
     *("http://a.b", "http://a.b/c", "5", "50", "5.5,0", "a@b.cd", " ", " ", "word", "a b", "x", "가", "한"),
@@ -60,14 +60,16 @@ def some_sources(n: int, seed: int = 0) -> list[bytes]:
     return ["".join(draw.choices(PARTS, k=draw.randrange(10))).encode() for _ in range(n)]
 
 
-def some_requests(n: int, rules: Rules = RULES, prefixes: bool = False, seed: int = 0) -> list[Request]:
+def some_requests(
+    n: int, rules: ConstraintSpec = RULES, prefixes: bool = False, seed: int = 0
+) -> list[Request]:
     """Of short, middling and long limits; some have the beginning of a text."""
     draw = random.Random(seed)
     made = []
     for number, source in enumerate(some_sources(n, seed)):
         prefix = draw.choice([b"", "가".encode(), b"x {", b"{name} "]) if prefixes else b""
         limit = max(draw.choice([0, 20, 60]), len(prefix))
-        made.append(rules.asked(Request(source, limit, prefix, number)))
+        made.append(rules.add_constraint(Request(source, limit, prefix, number)))
     return made
 
 
@@ -86,7 +88,7 @@ def run(engine: Any, requests: list[Request]) -> list[list[Hypothesis]]:
     return [found[i] for i in range(len(requests))]
 
 
-def check_kept(requests: list[Request], found: list[list[Hypothesis]], rules: Rules = RULES) -> None:
+def check_kept(requests: list[Request], found: list[list[Hypothesis]], rules: ConstraintSpec = RULES) -> None:
     for request, hypotheses in zip(requests, found, strict=True):
         for one in hypotheses:
             one.text.decode()
@@ -116,9 +118,9 @@ def test_whatever_the_model_thinks_all_is_kept_and_the_searches_agree(search: st
 def test_hostile_lines_lose_nothing_in_silence(search: str) -> None:
     """Halves of spans in the source and in what the model likes to write; tools/verify/kept_spans.py does it
     at length, with drafts and the compiled engine."""
-    draw, rules = random.Random(8), Rules(CLASSES)
+    draw, rules = random.Random(8), ConstraintSpec(CLASSES)
     lines = [mixture(draw) for _ in range(12)]
-    requests = [rules.asked(Request(line.encode(), len(line.encode()) + 60)) for line in lines]
+    requests = [rules.add_constraint(Request(line.encode(), len(line.encode()) + 60)) for line in lines]
     made = [few_bytes(i, b'<>{}%$@/:.5a s="', end=-1.0, floor=-9.0) for i in range(len(lines))]
     found = run(TorchEngine([FakeDecoder(made)], options(search, rules.tracker), 24, CPU), numbered(requests))
     other = run(compiled(made, options(search, rules.tracker), 24), numbered(requests))
@@ -153,7 +155,7 @@ def test_fed_in_turns_and_by_a_graph_it_is_the_same() -> None:
 def nested(text: bytes) -> bool:
     """Do the tags of a text close in order?"""
     open_: list[bytes] = []
-    for begin, end, _ in Rules(("tags",)).tracker.extractor.spans(text):
+    for begin, end, _ in ConstraintSpec(("tags",)).tracker.extractor.spans(text):
         tag = text[begin:end]
         if tag.startswith(b"</"):
             if not open_ or open_.pop() != tag[2:-1]:
@@ -165,11 +167,11 @@ def nested(text: bytes) -> bool:
 
 def test_tags_nest_and_close_in_order() -> None:
     """Where they do in the source, in any order of elements side by side."""
-    rules = Rules(("tags",))
+    rules = ConstraintSpec(("tags",))
     sources = [b"<b>x<i>y</i>z</b> <u>q</u> <b>s<br></b>", b"<i></i><b><b><u></u></b></b>"]
     orders = set()
     for seed in range(12):
-        requests = [rules.asked(Request(source, 90)) for source in sources]
+        requests = [rules.add_constraint(Request(source, 90)) for source in sources]
         made = [few_bytes(2 * seed + i, b"<>/biur ", end=-1.0) for i in range(2)]
         for search in ("greedy", "beam", "sample"):
             engine = TorchEngine([FakeDecoder(made)], options(search, rules.tracker), 9, CPU)
@@ -183,7 +185,7 @@ def test_tags_nest_and_close_in_order() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_best_of_all_texts_that_keep_is_found(seed: int) -> None:
     """A beam that holds everything finds the best of all texts, by trying all; spans are told by hand."""
-    rules = Rules((), ("y+",))
+    rules = ConstraintSpec((), ("y+",))
     log_p = few_bytes(seed, b"y,;", end=-1.0, floor=-40.0)  # a blank before what comes last, too
     limit, source = 6, (b"y,yy", b"y", b";")[seed % 3]
 
@@ -195,7 +197,7 @@ def test_the_best_of_all_texts_that_keep_is_found(seed: int) -> None:
     # Where room gets short the rest is written out: texts that need all of it are not tried.
     roomy = [p for text, p in keeping.items() if len(text) <= limit - len(spans(source))]
     searched = Options(beam=900, length_penalty=0.0, tracker=rules.tracker)
-    request = rules.asked(Request(source, limit))
+    request = rules.add_constraint(Request(source, limit))
     (found,) = run(TorchEngine([FakeDecoder([log_p])], searched, 1, CPU), numbered([request]))
     assert found[0].text in keeping
     assert keeping[found[0].text] == pytest.approx(found[0].log_probability)
@@ -213,8 +215,10 @@ def sure_of(text: bytes, p: float = 0.9) -> Distribution:
     return log_p
 
 
-def greedily(rules: Rules, source: bytes, log_p: Distribution, limit: int = 40, prefix: bytes = b"") -> bytes:
-    request = rules.asked(Request(source, limit, prefix))
+def greedily(
+    rules: ConstraintSpec, source: bytes, log_p: Distribution, limit: int = 40, prefix: bytes = b""
+) -> bytes:
+    request = rules.add_constraint(Request(source, limit, prefix))
     engine = TorchEngine([FakeDecoder([log_p])], Options(tracker=rules.tracker), 1, CPU)
     return run(engine, numbered([request]))[0][0].text
 
@@ -226,7 +230,7 @@ def test_a_model_that_copies_is_left_alone() -> None:
 
 def test_plain_text_writes_no_span() -> None:
     """Neither one that the source lacks, nor one more, nor two that merge."""
-    rules = Rules(("numbers", "placeholders"))
+    rules = ConstraintSpec(("numbers", "placeholders"))
     assert not rules._kept(greedily(rules, b"a", sure_of(b"b {x} 7 c")))
     assert rules._kept(greedily(rules, b"5", sure_of(b"5 and 5"))) == [b"5"]
     assert sorted(rules._kept(greedily(rules, b"5 7", sure_of(b"57 x")))) == [b"5", b"7"]
@@ -235,10 +239,10 @@ def test_plain_text_writes_no_span() -> None:
 @pytest.mark.parametrize("search", SEARCHES)
 def test_what_begins_like_a_span_to_keep_and_is_a_span_itself_is_written_on(search: str) -> None:
     """Both searches: of 3.1 the 3 alone would be one more number; so would the 5 of a term's form."""
-    rules = Rules(("numbers",), glossary=Glossary.of([Term("term", ("5 b 6.1 c",), ())]))
+    rules = ConstraintSpec(("numbers",), glossary=Glossary.from_terms([Term("term", ("5 b 6.1 c",), ())]))
     sources = [b"a 3.1", b"3.1 3.2", b"1,000.5", b"term", b"3 3.1"]
     for seed in range(4):
-        requests = [rules.asked(Request(source, 40)) for source in sources]
+        requests = [rules.add_constraint(Request(source, 40)) for source in sources]
         made = [few_bytes(9 * seed + i, b"356.1, bc0", end=-2.0, floor=-9.0) for i in range(len(sources))]
         asked, how = numbered(requests), options(search, rules.tracker)
         check_kept(requests, run(TorchEngine([FakeDecoder(made)], how, 9, CPU), asked), rules)
@@ -246,8 +250,8 @@ def test_what_begins_like_a_span_to_keep_and_is_a_span_itself_is_written_on(sear
 
 
 def test_the_rest_is_written_out_in_order_and_the_limit_yields() -> None:
-    rules = Rules(("placeholders",))
-    asked = rules.asked(Request(b"{b} {a} {c}", 4))
+    rules = ConstraintSpec(("placeholders",))
+    asked = rules.add_constraint(Request(b"{b} {a} {c}", 4))
     text = greedily(rules, b"{b} {a} {c}", sure_of(b"x" * 99), 4)
     assert asked.limit == 12 and rules._kept(text) == [b"{b}", b"{a}", b"{c}"]
     assert rules.flags(asked, text) == (LIMIT,)
@@ -257,7 +261,7 @@ def test_the_rest_is_written_out_in_order_and_the_limit_yields() -> None:
 
 
 def test_kept_bytes_outrank_control_characters() -> None:
-    rules = Rules((), (r"\x01[a-z]+\x02",))
+    rules = ConstraintSpec((), (r"\x01[a-z]+\x02",))
     source = b"a \x01bc\x02 d"
     assert b"\x01bc\x02" in greedily(rules, source, sure_of(b"x"))
     assert b"\x01" not in greedily(rules, b"a", sure_of(source))
@@ -265,10 +269,10 @@ def test_kept_bytes_outrank_control_characters() -> None:
 
 def test_no_letter_stands_behind_a_conversion() -> None:
     """Which would make it another one; a letter of two bytes is refused at its first."""
-    rules = Rules(("placeholders",))
+    rules = ConstraintSpec(("placeholders",))
     for text in ("%st3", "Ge%selbst2", "%süß"):
         found = greedily(rules, b"%s x", sure_of(text.encode()))
-        assert rules._kept(found) == [b"%s"] and not rules.met(b"%s x", text.encode())
+        assert rules._kept(found) == [b"%s"] and not rules.is_met(b"%s x", text.encode())
 
 
 def test_what_begins_like_a_span_and_is_none_leaves_the_others() -> None:
@@ -279,13 +283,15 @@ def test_what_begins_like_a_span_and_is_none_leaves_the_others() -> None:
         "COVID-19, 555-1234",
         "20 %5 b",
     ):
-        found = greedily(Rules(CLASSES), line.encode(), sure_of(line.encode()), 90)
+        found = greedily(ConstraintSpec(CLASSES), line.encode(), sure_of(line.encode()), 90)
         assert found == line.encode()
 
 
 def test_terms_stand_and_forbidden_ones_do_not() -> None:
-    def rules(target: str, *forbidden: str) -> Rules:
-        return Rules(glossary=Glossary.of([Term("server", tuple(target.split("|")), forbidden)]))
+    def rules(target: str, *forbidden: str) -> ConstraintSpec:
+        return ConstraintSpec(
+            glossary=Glossary.from_terms([Term("server", tuple(target.split("|")), forbidden)])
+        )
 
     assert greedily(rules("cat"), b"a server", sure_of(b"the cat sat")) == b"the cat sat"
     assert greedily(rules("cat|dog"), b"a server", sure_of(b"a dog")) == b"a dog"
@@ -294,14 +300,14 @@ def test_terms_stand_and_forbidden_ones_do_not() -> None:
     assert greedily(rules("cat"), b"a cup", sure_of(b"some category")) == b"some category"
     assert greedily(rules("서버"), b"a server", sure_of("서버를 켠다".encode())) == "서버를 켠다".encode()
     strict = rules("cat", "dog")
-    assert strict.met(b"a server", greedily(strict, b"a server", sure_of(b"a cat, a dog sat")))
+    assert strict.is_met(b"a server", greedily(strict, b"a server", sure_of(b"a cat, a dog sat")))
     assert b"dogma" in greedily(rules("cat", "dog"), b"server", sure_of(b"cat dogma"))
 
 
 @pytest.mark.parametrize("prefix", ['<a href="', "http://", "<b> {", "<a href='x' ", "5", "a@"])
 def test_a_prefix_may_leave_a_span_open(prefix: str) -> None:
     """What is owed comes behind it, under a limit that leaves no more room than that."""
-    requests = [RULES.asked(Request(b"<b>{x} http://a.b</b> 5", 0, prefix.encode()))] * 3
+    requests = [RULES.add_constraint(Request(b"<b>{x} http://a.b</b> 5", 0, prefix.encode()))] * 3
     requests = [r._replace(limit=r.limit - (i == 2)) for i, r in enumerate(requests)]
     made = distributions(3)
     for search in ("greedy", "beam"):
@@ -314,10 +320,10 @@ def test_a_prefix_may_leave_a_span_open(prefix: str) -> None:
 
 def test_contradictions_lose_nothing() -> None:
     """A term that is required and forbidden is there; it is told."""
-    rules = Rules(glossary=Glossary.of([Term("a", ("서버",), ("서버",))]))
+    rules = ConstraintSpec(glossary=Glossary.from_terms([Term("a", ("서버",), ("서버",))]))
     text = greedily(rules, b"a", sure_of(b"the dog"))
     assert "서버".encode() in text
-    assert UNMET in rules.flags(rules.asked(Request(b"a", 40)), text)
+    assert UNMET in rules.flags(rules.add_constraint(Request(b"a", 40)), text)
     assert greedily(rules, b"a", sure_of(b"x"), prefix=b"dog ").startswith(b"dog ")
 
 
@@ -363,7 +369,7 @@ def test_random_models_keep_all_in_the_compiled_engine(name: str, search: str) -
 def test_the_search_as_python_keeps_the_same(search: str) -> None:
     """Above kernels in NumPy; prefixes, and limits that leave no room, among the requests."""
     requests, of = some_requests(12, prefixes=True), packed(model("bahdanau"))
-    found = run(NumbaEngine([of], options(search), 5, run=run_in_numpy()), requests)
+    found = run(NumbaEngine([of], options(search), 5, run=numpy_interpreter()), requests)
     expected = run(NumbaEngine([of], options(search), 5), requests)
     assert [[h.text for h in of] for of in found] == [[h.text for h in of] for of in expected]
 
@@ -374,7 +380,7 @@ def test_drafts_change_no_byte(name: str, search: str) -> None:
     one = {**SEARCHES[search], "beam": 1, "n_best": 1}
     chosen = Options(**one, tracker=RULES.tracker)  # type: ignore[arg-type]
     requests = some_requests(16, prefixes=True, seed=9)
-    table = empty()
+    table = empty_table()
     table.copy[1:] = 200  # the source is copied from
     for engine, of in ((NumbaEngine, packed(model(name))), (TorchEngine, model(name))):
         more: dict[str, Any] = {"device": CPU} if engine is TorchEngine else {}
@@ -388,7 +394,7 @@ def test_drafts_change_no_byte(name: str, search: str) -> None:
 def test_without_constraints_a_tracker_of_nothing_changes_nothing() -> None:
     """An extractor that finds nothing forbids nothing."""
     requests, made = [Request(b"%d" % i, 25, number=i) for i in range(12)], distributions(12)
-    nothing = Rules((), ("\x01\x02\x03",)).tracker
+    nothing = ConstraintSpec((), ("\x01\x02\x03",)).tracker
     for search in SEARCHES:
         expected = run(TorchEngine([FakeDecoder(made)], Options(**SEARCHES[search]), 9, CPU), requests)  # type: ignore[arg-type]
         assert run(TorchEngine([FakeDecoder(made)], options(search, nothing), 9, CPU), requests) == expected
@@ -396,13 +402,13 @@ def test_without_constraints_a_tracker_of_nothing_changes_nothing() -> None:
 
 def test_a_constraint_is_a_value() -> None:
     """Equal lines are translated once."""
-    one, other = (RULES.asked(Request(b"{x} word", 9)) for _ in range(2))
+    one, other = (RULES.add_constraint(Request(b"{x} word", 9)) for _ in range(2))
     assert one == other and hash(one) == hash(other) and isinstance(one.constraint, Constraint)
 
 
 def test_all_alternatives_of_a_term_can_be_written() -> None:
     """Which one comes is the model's choice."""
-    rules = Rules(glossary=Glossary.of([Term("a", ("bx", "cx"), ())]))
+    rules = ConstraintSpec(glossary=Glossary.from_terms([Term("a", ("bx", "cx"), ())]))
     seen = set()
     for seed, end in product(range(8), (0.0, 3.0)):
         text = greedily(rules, b"a", few_bytes(seed, b"bcx ", end=end))
@@ -412,8 +418,8 @@ def test_all_alternatives_of_a_term_can_be_written() -> None:
 
 def test_what_is_owed_comes_where_the_text_would_end() -> None:
     """Long before the limit, and not flagged."""
-    rules = Rules(("placeholders", "urls"))
-    asked = rules.asked(Request(b"{x} http://a.b", 99))
+    rules = ConstraintSpec(("placeholders", "urls"))
+    asked = rules.add_constraint(Request(b"{x} http://a.b", 99))
     text = greedily(rules, b"{x} http://a.b", sure_of(b"well"), 99)
     assert text.startswith(b"well") and rules._kept(text) == [b"{x}", b"http://a.b"] and len(text) < 24
     assert rules.flags(asked, text) == ()
@@ -432,11 +438,13 @@ def test_what_is_owed_comes_where_the_text_would_end() -> None:
 )
 def test_what_is_owed_at_the_end_stands_behind_a_blank(search: str, text: str, whole: str) -> None:
     """But tags do not, and none comes where one is there already."""
-    rules = Rules(("placeholders", "tags"), glossary=Glossary.of([Term("bucket", ("Eimer",), ())]))
+    rules = ConstraintSpec(
+        ("placeholders", "tags"), glossary=Glossary.from_terms([Term("bucket", ("Eimer",), ())])
+    )
     source = b"<b>bucket</b> {x}" if "<" in text else b"bucket {x}"
-    request = rules.asked(Request(source, 60))
+    request = rules.add_constraint(Request(source, 60))
     how, made = options(search, rules.tracker), [sure_of(text.encode(), 0.999)]
-    asked = numbered([request, rules.asked(Request(b"<br>", 60))])
+    asked = numbered([request, rules.add_constraint(Request(b"<br>", 60))])
     both = [*made, *made]
     found, tagged = run(TorchEngine([FakeDecoder(both)], how, 2, CPU), asked)
     assert found[0].text.decode() == whole
@@ -444,7 +452,7 @@ def test_what_is_owed_at_the_end_stands_behind_a_blank(search: str, text: str, w
 
 
 def test_greedy_search_takes_what_is_owed_where_it_is_nearly_the_best() -> None:
-    rules = Rules(("placeholders",))
+    rules = ConstraintSpec(("placeholders",))
 
     def nearly(p: float) -> Distribution:
         def log_p(prefix: bytes) -> np.ndarray:
@@ -462,7 +470,7 @@ def test_greedy_search_takes_what_is_owed_where_it_is_nearly_the_best() -> None:
 def test_a_term_that_is_begun_too_early_does_not_win() -> None:
     """Its first byte is nearly as likely at the beginning, and the rest of it is not: the text in which it
     stands where it belongs is better, by its log-probability, than the one that begins with it."""
-    rules = Rules((), glossary=Glossary.of([Term("x", ("Dok",), ())]))
+    rules = ConstraintSpec((), glossary=Glossary.from_terms([Term("x", ("Dok",), ())]))
     text = b"so Dok"
 
     def log_p(prefix: bytes) -> np.ndarray:
@@ -474,7 +482,7 @@ def test_a_term_that_is_begun_too_early_does_not_win() -> None:
             rest[[ord("!"), 255][b"!" in prefix]] = 0.9
         return np.log(rest / rest.sum())
 
-    request = rules.asked(Request(b"x", 40))
+    request = rules.add_constraint(Request(b"x", 40))
     searched = Options(beam=4, n_best=4, tracker=rules.tracker)
     (found,) = run(TorchEngine([FakeDecoder([log_p])], searched, 1, CPU), numbered([request]))
     assert found[0].text == text and all(b"Dok" in one.text for one in found)
@@ -483,8 +491,8 @@ def test_a_term_that_is_begun_too_early_does_not_win() -> None:
 
 def test_beams_do_not_go_on_to_put_off_what_is_owed() -> None:
     """What is owed costs many nats, whenever it comes; a text that has said all is not made longer by it."""
-    rules = Rules(("placeholders", "urls"))
-    request = rules.asked(Request(b"{x} http://a.b", 99))
+    rules = ConstraintSpec(("placeholders", "urls"))
+    request = rules.add_constraint(Request(b"{x} http://a.b", 99))
     searched = Options(beam=4, n_best=4, tracker=rules.tracker)
     engine = TorchEngine([FakeDecoder([sure_of(b"well", 0.99)])], searched, 1, CPU)
     (found,) = run(engine, numbered([request]))
@@ -506,13 +514,13 @@ def test_it_is_the_constrained_search_in_plain_lists(
     is_compiled: bool, seed: int, source: bytes, limit: int, end: float, beam: int, length_penalty: float
 ) -> None:
     """A search of strings, which shares no code with the package, finds the same texts and scores."""
-    rules = Rules((), ("y+",))
+    rules = ConstraintSpec((), ("y+",))
     full = few_bytes(seed, naive_constraints.ALPHABET, end=end)
 
     def log_p(prefix: bytes) -> np.ndarray:
         return full(prefix).astype(np.float32).astype(np.float64)
 
-    request = rules.asked(Request(source, limit))
+    request = rules.add_constraint(Request(source, limit))
     how = Options(beam=beam, length_penalty=length_penalty, tracker=rules.tracker)
     form = compiled_search_step() if is_compiled else None
     (found,) = run(TorchEngine([FakeDecoder([log_p])], how, 1, CPU, search=form), numbered([request]))

@@ -9,13 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bytenmt.decoding.constraints.constraint_spec import (
+    LIMIT,
+    UNMET,
+    ConstraintSpec,
+    TagPosition,
+    tag_positions,
+)
 from bytenmt.decoding.constraints.glossary import LONGEST_TEXT, Glossary, Term
-from bytenmt.decoding.constraints.nesting import ANYWHERE, ROOT, Place, places
-from bytenmt.decoding.constraints.rules import LIMIT, UNMET, Rules
 from bytenmt.decoding.constraints.words import ban_automaton
 from bytenmt.decoding.interface import Request
 from bytenmt.decoding.line_batch import cut_line
 from bytenmt.errors import DataError, SettingError
+from bytenmt.kernel_constants import ANYWHERE, ROOT
 from bytenmt.spans.extractor import span_extractor
 from bytenmt.spans.grammar import CLASSES
 from bytenmt.utf8 import EOS
@@ -26,12 +32,12 @@ TEXTS = st.text(st.sampled_from("ab<>{}/ 5%s:.@h가é\"='"), max_size=30)
 
 def test_what_is_no_class_is_refused() -> None:
     with pytest.raises(SettingError, match="'dates' is no class to keep"):
-        Rules.of("urls, dates")
+        ConstraintSpec.from_settings("urls, dates")
     with pytest.raises(SettingError, match="give names"):
-        Rules.of([3])
+        ConstraintSpec.from_settings([3])
     with pytest.raises(SettingError, match="name of a file"):
-        Rules.of(glossary=3)
-    assert Rules.of() is None and Rules.of("") is None
+        ConstraintSpec.from_settings(glossary=3)
+    assert ConstraintSpec.from_settings() is None and ConstraintSpec.from_settings("") is None
 
 
 # ---- tags
@@ -39,25 +45,25 @@ def test_what_is_no_class_is_refused() -> None:
 
 def test_tags_stand_in_each_other_as_they_did() -> None:
     spans = [b"<b>", b"{x}", b"<i>", b"</i>", b"<br>", b"</b>", b"<u/>", b"</p>"]
-    assert places(spans) == [
-        Place(ROOT, 0),
-        Place(),
-        Place(0, 2),
-        Place(2, 0, -1, True),
-        Place(),
-        Place(0, ROOT, -1, True),
-        Place(),
-        Place(ROOT),
+    assert tag_positions(spans) == [
+        TagPosition(ROOT, 0),
+        TagPosition(),
+        TagPosition(0, 2),
+        TagPosition(2, 0, -1, True),
+        TagPosition(),
+        TagPosition(0, ROOT, -1, True),
+        TagPosition(),
+        TagPosition(ROOT),
     ]
 
 
 def test_tags_without_partners_keep_their_order() -> None:
-    assert places([b"</b>", b"<i>", b"<b>", b"</b>", b"<p>"]) == [
-        Place(ROOT),
-        Place(ROOT, ANYWHERE, 0),
-        Place(ROOT, 2),
-        Place(2, ROOT, -1, True),
-        Place(ROOT, ANYWHERE, 1),
+    assert tag_positions([b"</b>", b"<i>", b"<b>", b"</b>", b"<p>"]) == [
+        TagPosition(ROOT),
+        TagPosition(ROOT, ANYWHERE, 0),
+        TagPosition(ROOT, 2),
+        TagPosition(2, ROOT, -1, True),
+        TagPosition(ROOT, ANYWHERE, 1),
     ]
 
 
@@ -70,7 +76,7 @@ def glossary(*lines: str) -> Glossary:
         source, target = line.split("=")
         forms = target.split("|")
         terms.append(Term(source, tuple(f for f in forms if f[0] != "!"), ()))
-    return Glossary.of(terms)
+    return Glossary.from_terms(terms)
 
 
 def found(text: str, *lines: str) -> list[str]:
@@ -93,7 +99,7 @@ def test_a_table_is_read(tmp_path: Path) -> None:
     file.write_bytes(
         "\ufeff# of us\nserver\t서버|서버 컴퓨터\r\n\nserver\t!써버\nAPI\t!에이피아이\n".encode()
     )
-    read = Glossary.read(file)
+    read = Glossary.from_file(file)
     assert read.folded == {"server": Term("server", ("서버", "서버 컴퓨터"), ("써버",))}
     assert read.exact == {"API": Term("API", (), ("에이피아이",))}
 
@@ -104,7 +110,7 @@ LONG = b"x" * (LONGEST_TEXT + 1)
 def test_the_longest_term_and_target_are_read(tmp_path: Path) -> None:
     file = tmp_path / "terms.tsv"
     file.write_bytes(LONG[1:] + b"\t" + LONG[1:] + b"\n")
-    assert list(Glossary.read(file).folded) == ["x" * LONGEST_TEXT]
+    assert list(Glossary.from_file(file).folded) == ["x" * LONGEST_TEXT]
 
 
 @pytest.mark.parametrize(
@@ -126,9 +132,9 @@ def test_a_line_that_is_none_is_told(tmp_path: Path, line: bytes) -> None:
     file = tmp_path / "terms.tsv"
     file.write_bytes(b"a\tb\n" + line + b"\n")
     with pytest.raises(DataError, match=r"terms\.tsv, line 2"):
-        Glossary.read(file)
+        Glossary.from_file(file)
     with pytest.raises(DataError, match="cannot be read"):
-        Glossary.read(tmp_path / "none")
+        Glossary.from_file(tmp_path / "none")
 
 
 @given(
@@ -154,19 +160,21 @@ def test_what_is_forbidden_is_found_as_a_word(forbidden: list[str], text: str) -
 
 
 def test_terms_and_spans_do_not_overlap() -> None:
-    rules = Rules(("numbers", "urls"), glossary=glossary("server=서버", "windows 11=윈도우 11|윈도 11"))
+    rules = ConstraintSpec(
+        ("numbers", "urls"), glossary=glossary("server=서버", "windows 11=윈도우 11|윈도 11")
+    )
     source = b"server http://server.org Windows 11, 5 server"
     texts = [item.text.decode() for item in rules.constraint(source).items]
     assert texts == ["서버", "http://server.org", "윈도우 11", "윈도 11", "5"]
-    assert rules.met(source, "5 서버 http://server.org 윈도 11".encode())
-    assert not rules.met(source, "5 서버 http://server.org 윈도 12".encode())
-    assert not rules.met(source, "5 서버 http://server.org 윈도 11 7".encode())
-    assert not rules.met(source, b"5 http://server.org")
+    assert rules.is_met(source, "5 서버 http://server.org 윈도 11".encode())
+    assert not rules.is_met(source, "5 서버 http://server.org 윈도 12".encode())
+    assert not rules.is_met(source, "5 서버 http://server.org 윈도 11 7".encode())
+    assert not rules.is_met(source, b"5 http://server.org")
 
 
 def test_what_the_prefix_has_is_not_owed_again() -> None:
-    rules = Rules(("placeholders", "tags"))
-    asked = rules.asked(Request(b"<b>{x}</b> {y}", 2, b"<b>{y} "))
+    rules = ConstraintSpec(("placeholders", "tags"))
+    asked = rules.add_constraint(Request(b"<b>{x}</b> {y}", 2, b"<b>{y} "))
     assert [item.pending for item in asked.constraint.items] == [False, True, True, False]
     assert asked.constraint.inside == 0
     assert asked.limit == len("<b>{y} ") + len("{x}") + 1 + len("</b>") + 1 + 2
@@ -175,15 +183,15 @@ def test_what_the_prefix_has_is_not_owed_again() -> None:
 
 def test_signs_that_stand_in_spans_alone() -> None:
     """They begin no more than is owed; what a text has free besides it may have."""
-    rules = Rules(("tags", "placeholders"))
+    rules = ConstraintSpec(("tags", "placeholders"))
     for source, shut in ((b"<b>x</b>", b"<"), (b"a <b>x</b> < {y}", b"{"), (b"a < b", b""), (b"{ {x}", b"")):
         assert rules.constraint(source).reserved_bytes == shut
-    assert Rules(("tags",)).constraint(b"<b>x</b> {y}").reserved_bytes == b"<"
+    assert ConstraintSpec(("tags",)).constraint(b"<b>x</b> {y}").reserved_bytes == b"<"
 
 
 def test_flags() -> None:
-    rules = Rules(("placeholders",))
-    asked = rules.asked(Request(b"a {x} b", 20))
+    rules = ConstraintSpec(("placeholders",))
+    asked = rules.add_constraint(Request(b"a {x} b", 20))
     assert rules.flags(asked, b"q {x} r") == ()
     assert rules.flags(asked, b"q") == (UNMET,)
     assert rules.flags(asked, b"q {x} {x}") == (UNMET,)

@@ -11,8 +11,7 @@ from rotation import rotated
 
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.kernels import elementwise
-from bytenmt.decoding.cpu.kernels.in_numpy import STAND_INS
-from bytenmt.decoding.cpu.uncompiled import run_in_numpy
+from bytenmt.decoding.cpu.numpy_kernels import STAND_INS, numpy_interpreter
 from bytenmt.decoding.interface import PRECISIONS, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.search.state import RUNNING
@@ -67,7 +66,7 @@ def test_kernels_in_numpy_yield_the_same(name: str, search: str) -> None:
     """Which share no line with the compiled ones; the interpreter and the search above them as Python."""
     of, options = packed(model(name)), SEARCHES[search]
     requests = some_requests(9, name not in WITHOUT_SOURCE)
-    found = run(NumbaEngine([of], options, 4, run=run_in_numpy()), requests)
+    found = run(NumbaEngine([of], options, 4, run=numpy_interpreter()), requests)
     agree(found, run(NumbaEngine([of], options, 4), requests))
 
 
@@ -122,7 +121,7 @@ def test_models_of_different_architectures_vote(beam: int) -> None:
     options, requests = Options(beam=beam, n_best=beam), some_requests(6)
     found = run(NumbaEngine([packed(of) for of in models], options, 3), requests)
     agree(found, run(TorchEngine(models, options, 3, torch.device("cpu")), requests))
-    in_numpy = NumbaEngine([packed(of) for of in models], options, 3, run=run_in_numpy())
+    in_numpy = NumbaEngine([packed(of) for of in models], options, 3, run=numpy_interpreter())
     agree(run(in_numpy, requests), found)
 
 
@@ -132,7 +131,7 @@ def test_numbers_that_are_none_stay_none_in_numpy() -> None:
     for function in (elementwise.relu, elementwise.tanh, elementwise.sigmoid):
         STAND_INS[function](y.ctypes.data, x.ctypes.data, 3)
         assert np.isnan(y).tolist() == [False, True, False]
-    assert np.isnan(STAND_INS[elementwise.largest](x.ctypes.data, 3))
+    assert np.isnan(STAND_INS[elementwise.row_max](x.ctypes.data, 3))
 
 
 IN_BYTES = [("w8a8", name) for name in ("bahdanau", "luong", "convs2s")]  # attend to what is kept so

@@ -163,11 +163,11 @@ def test_bits_of_a_block_that_adds_in_its_own_way_are_noticed(monkeypatch: pytes
         def add(self, b: Any, sums: Any, x: Any, w: Any) -> list[Any]:
             return [b.fadd(b.fmul(x[0], w[0]), sums[0])]
 
-    block = gemm._block
+    block = gemm._emit_block
     monkeypatch.setattr(
-        gemm, "_block", lambda kind, here, n, *more: block(Unfused() if n == 1 else kind, here, n, *more)
+        gemm, "_emit_block", lambda kind, here, n, *more: block(Unfused() if n == 1 else kind, here, n, *more)
     )
-    faulty = gemm._product(microkernels.Fp32())
+    faulty = gemm._gemm_kernel(microkernels.Fp32())
 
     @numba.njit
     def run(x: Any, w: Any, y: Any, base: Any, panels: int) -> None:
@@ -309,9 +309,9 @@ def test_sums_are_those_of_float64_and_keep_what_is_no_number(n: int) -> None:
     wide_a, wide_b, wide_c = (x.astype(float) for x in (a, b, c))
     cases: list[tuple[Any, list[Any], tuple[float, ...], float]] = [
         (columns.dot, [a, b], (), wide_a @ wide_b),
-        (elementwise.total, [a], (), wide_a.sum()),
-        (elementwise.squares, [a], (0.5,), ((wide_a - 0.5) ** 2).sum()),
-        (elementwise.largest, [a], (), wide_a.max()),
+        (elementwise.row_sum, [a], (), wide_a.sum()),
+        (elementwise.squared_distances, [a], (0.5,), ((wide_a - 0.5) ** 2).sum()),
+        (elementwise.row_max, [a], (), wide_a.max()),
     ]
     for function, given_sources, factors, want in cases:
         sources = [x.copy() for x in given_sources]
@@ -351,9 +351,9 @@ def test_columns_get_their_scores(width: int, n: int, half: bool) -> None:
             compiled(function)(scores.ctypes.data, *places, at, size, n, width)
             assert np.isnan(scores[:n]).tolist() == [j == 1 for j in range(n)]
 
-    check(columns.dots_half if half else columns.dots, [a], x, lambda x: x @ a.astype(float))
+    check(columns.dot_columns_bf16 if half else columns.dot_columns, [a], x, lambda x: x @ a.astype(float))
     check(
-        columns.additive_dots_half if half else columns.additive_dots,
+        columns.additive_columns_bf16 if half else columns.additive_columns,
         [np.exp(2 * a), c],
         np.exp(2 * x),
         lambda x: (np.tanh(a.astype(float) + np.log(x) / 2) - 1) @ c.astype(float),
@@ -369,7 +369,7 @@ def test_columns_are_added_up(width: int, n: int, half: bool) -> None:
     x = numbers(n * (width + 3), seed=3).reshape(n, width + 3)
     stored = in_bf16(x) if half else x
     exact = of_bf16(stored) if half else x.astype(float)
-    function = compiled(columns.add_half if half else columns.add)
+    function = compiled(columns.add_weighted_bf16 if half else columns.add_weighted)
     found, one_by_one = start.copy(), start.copy()
     at, size = stored.ctypes.data, stored.itemsize * (width + 3)
     function(found.ctypes.data, at, size, weights.ctypes.data, n, width)
@@ -386,8 +386,8 @@ def test_bf16_comes_and_goes(n: int) -> None:
     expected = of_bf16(in_bf16(x))
     x[n // 2] = expected[n // 2] = np.nan
     stored, back = np.full(n + 1, 7, np.uint16), np.full(n + 1, 7, f32)
-    compiled(instructions.to_half)(stored.ctypes.data, x.ctypes.data, n)
-    compiled(instructions.from_half)(back.ctypes.data, stored.ctypes.data, n)
+    compiled(instructions.to_bf16)(stored.ctypes.data, x.ctypes.data, n)
+    compiled(instructions.from_bf16)(back.ctypes.data, stored.ctypes.data, n)
     assert np.array_equal(back[:n], expected, equal_nan=True)
     assert stored[n] == 7 and back[n] == 7
 

@@ -13,7 +13,7 @@ from invariants import VARIANTS, build
 
 from bytenmt.cli.main import main
 from bytenmt.decoding.cpu.listing import listing
-from bytenmt.decoding.cpu.profile import profile, told_profile
+from bytenmt.decoding.cpu.profile import format_profile, profile
 from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.program.instructions import Column, Op
 
@@ -51,7 +51,7 @@ def test_a_step_is_timed_instruction_by_instruction(name: str, n_sentences: int)
     table = one.step.instructions
     assert len(found.instructions) == len(table) and min(found.instructions) >= 0 and found.rest >= 0
     assert sum(found.instructions) > 0
-    head, *lines = told_profile(one, found)
+    head, *lines = format_profile(one, found)
     assert head.startswith(f"a step of {n_sentences} sentence")
     parts, sums = lines[: len(table)], lines[len(table) + 1 :]
     for row, line in zip(table, parts, strict=True):

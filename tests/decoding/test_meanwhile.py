@@ -22,10 +22,10 @@ from bytenmt import jit
 from bytenmt.cli.workbench import serve_command
 from bytenmt.decoding import loading
 from bytenmt.decoding.cpu import compilation
+from bytenmt.decoding.cpu.fallback import FEW, PIECE, FallbackAttention, FallbackEngine, FallbackReader
 from bytenmt.decoding.cpu.interpreter import run as compiled_run
-from bytenmt.decoding.cpu.meanwhile import FEW, PIECE, Meanwhile, MeanwhileAttention, MeanwhileReader
+from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
 from bytenmt.decoding.cpu.reader import CpuReader
-from bytenmt.decoding.cpu.uncompiled import run_in_numpy
 from bytenmt.decoding.interface import EngineSpec, Options, Request
 from bytenmt.decoding.loading import FEW_SENTENCES
 from bytenmt.decoding.reading import Reading
@@ -56,7 +56,7 @@ def test_it_hands_over_between_sentences(after: int) -> None:
         assert not now.running
         return MadeUpEngine(3, Options(), second)
 
-    found = dict(decode(Meanwhile(now, later, ready), requests))
+    found = dict(decode(FallbackEngine(now, later, ready), requests))
     assert {i: best[0].text for i, best in found.items()} == {
         i: made_up_text(request) for i, request in enumerate(requests)
     }
@@ -131,7 +131,7 @@ def test_numpy_answers_until_the_kernels_are_there(kernels: list[bool], tmp_path
     translator = Translator.from_runtime(runtime, max_len_a=0.0, max_len_b=12)
     found = translator.translate(lines)
     (engine,) = translator._engines.values()
-    assert isinstance(engine, Meanwhile) and works_by(engine._engine) is run_in_numpy()
+    assert isinstance(engine, FallbackEngine) and works_by(engine._engine) is numpy_interpreter()
     assert len(told.lines) == 1 and "NumPy decodes a few lines until then" in told.lines[0]
     kernels[0] = True
     assert translator.translate(lines) == found
@@ -181,7 +181,7 @@ def test_texts_are_read_few_at_a_time_until_the_kernels_are_there() -> None:
     asked: list[tuple[str, int]] = []
     for sources in (None, texts):
         asked.clear()
-        one = MeanwhileReader(Counter("now", asked), lambda: Counter("later", asked), from_the(3))
+        one = FallbackReader(Counter("now", asked), lambda: Counter("later", asked), from_the(3))
         found = one.texts(sources, texts)
         assert [len(reading.rank) for reading in found] == [k % 5 + 1 for k in range(100)]
         assert asked == [("now", FEW), ("now", FEW), ("later", 100 - 2 * FEW)]
@@ -191,7 +191,7 @@ def test_texts_are_read_few_at_a_time_until_the_kernels_are_there() -> None:
 
 def test_attention_is_told_few_at_a_time_until_the_kernels_are_there() -> None:
     asked: list[tuple[str, int]] = []
-    one = MeanwhileAttention(Counter("now", asked), lambda: Counter("later", asked), from_the(2))
+    one = FallbackAttention(Counter("now", asked), lambda: Counter("later", asked), from_the(2))
     pairs = [(b"", bytes([k])) for k in range(40)]
     assert [layers[1] for layers in one.layers(pairs)] == [text for _, text in pairs]
     assert asked == [("now", FEW), ("later", 40 - FEW)]
@@ -202,7 +202,7 @@ def test_a_stream_goes_on_where_it_was(nth: int) -> None:
     """What has been read is read once more by the one that goes on with it; every byte costs what it costs
     in one piece."""
     asked: list[tuple[str, int]] = []
-    stream = MeanwhileReader(Counter("now", asked), lambda: Counter("later", asked), from_the(nth)).stream()
+    stream = FallbackReader(Counter("now", asked), lambda: Counter("later", asked), from_the(nth)).stream()
     parts = [stream.read(b"x" * n) for n in (1, 2 * PIECE + 5, 3)]
     cost = np.concatenate([part.rank for part in parts])
     assert cost.tolist() == list(range(2 * PIECE + 9))
@@ -220,7 +220,7 @@ def test_readers_hand_over_too(kernels: list[bool], tmp_path: Path) -> None:
     before = reader.texts([b"abc"], [b"de"]), [one.layers([(b"abc", b"de")]) for one in attention]
     kernels[0] = True
     after = reader.texts([b"abc"], [b"de"]), [one.layers([(b"abc", b"de")]) for one in attention]
-    assert isinstance(reader, MeanwhileReader) and isinstance(reader._reader.one, CpuReader)
+    assert isinstance(reader, FallbackReader) and isinstance(reader._reader.one, CpuReader)
     assert np.allclose(before[0][0].log_p, after[0][0].log_p, atol=1e-5)
     for one, other in zip(before[1], after[1], strict=True):
         for number, weights in one[0].items():
@@ -255,7 +255,7 @@ def test_where_nothing_is_kept_the_engine_is_compiled_in_place(
     engine = runtime.engine_maker(Options())(2)
     request = Request(b"one", 5)
     found = dict(decode(engine, [request]))
-    assert isinstance(engine, Meanwhile) and works_by(engine._engine) is run_in_numpy()
+    assert isinstance(engine, FallbackEngine) and works_by(engine._engine) is numpy_interpreter()
     monkeypatch.setattr(Child, "ended", True)
     assert dict(decode(engine, [request]))[0][0].text == found[0][0].text
     assert works_by(engine._engine) is compiled_run and kernels[1:] == [True]
@@ -276,9 +276,9 @@ def test_a_server_begins_at_once(kernels: list[bool], tmp_path: Path) -> None:
 
 def test_numpy_keeps_to_its_thread() -> None:
     """Beside a process that compiles, a product on two would wait for its core."""
-    run_in_numpy.cache_clear()
+    numpy_interpreter.cache_clear()
     with threadpool_limits(2, "blas"):
-        run_in_numpy()
+        numpy_interpreter()
         pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
         assert {pool["num_threads"] for pool in pools if "numpy" in pool["filepath"]} <= {1}
 
@@ -322,7 +322,7 @@ def test_many_sentences_wait_for_the_kernels(
         assert len(waited) == 3 and set(engines) == {compiled_run}
         assert "still compiling the decode kernels" in told.lines[1]
     else:
-        assert not waited and set(engines) == {run_in_numpy()} and len(told.lines) == 1
+        assert not waited and set(engines) == {numpy_interpreter()} and len(told.lines) == 1
 
 
 def test_a_service_that_ends_ends_its_compiler(kernels: list[bool], tmp_path: Path) -> None:

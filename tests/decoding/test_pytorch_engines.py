@@ -18,12 +18,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bytenmt.architectures.tensor_tree import concatenate, map_tensors, place, select, tensors
+from bytenmt.decoding.drafts.table import Speculation, empty_table
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaCapture, CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.pytorch.forward import Inputs, begin, forward
 from bytenmt.decoding.scheduler import decode
-from bytenmt.speculative.table import Speculation, empty
 
 CPU = torch.device("cpu")
 ARCHITECTURES = ["seq2seq", "bahdanau", "luong", "bytenet", "convs2s"]
@@ -41,7 +41,7 @@ DRAFTED = [("bytenet", Options()), ("convs2s", Options(sample=True, temperature=
 def speculation(most: int | None = 3) -> Speculation:
     """A table that drafts something behind every text, by chance right now and then, or the source."""
     generator = np.random.default_rng(1)
-    table = empty(2)
+    table = empty_table(2)
     table.tag[:], table.chain[:] = generator.integers(1, 1 << 32, 2), generator.integers(0, 1 << 62, 2)
     table.reach[:], table.copy[1:], table.accepted[:] = 3, 100, 0.9
     return Speculation(table, most)

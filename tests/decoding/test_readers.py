@@ -11,9 +11,9 @@ import torch
 from invariants import VARIANTS, WITHOUT_SOURCE, AnyModel, build
 
 from bytenmt.config.schema import parse_config
+from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
 from bytenmt.decoding.cpu.packing import PackedModel, pack_model
 from bytenmt.decoding.cpu.reader import CpuAttention, CpuReader
-from bytenmt.decoding.cpu.uncompiled import run_in_numpy
 from bytenmt.decoding.pytorch.reader import TorchAttention, TorchReader
 from bytenmt.decoding.reading import Reading
 from bytenmt.utf8 import EOS
@@ -124,14 +124,14 @@ def test_kernels_in_numpy_read_the_same(name: str) -> None:
     """Which share no line with the compiled ones."""
     _, packed = both(name)
     sources = SOURCES[:6] if name in WITH_SOURCE else None
-    reader, plain = CpuReader(packed), CpuReader(packed, run=run_in_numpy())
+    reader, plain = CpuReader(packed), CpuReader(packed, run=numpy_interpreter())
     check_equal(plain.texts(sources, ENDED[:6]), reader.texts(sources, ENDED[:6]))
     if sources is None:
         check_equal([plain.stream().read(STREAM)], [reader.stream().read(STREAM)])
     if name in ATTENTIVE:
         pairs = [(source, text) for source, text in zip(SOURCES[:6], TEXTS, strict=False) if text]
         expected = CpuAttention(packed[0]).layers(pairs)
-        found = CpuAttention(packed[0], run=run_in_numpy()).layers(pairs)
+        found = CpuAttention(packed[0], run=numpy_interpreter()).layers(pairs)
         for layers, others in zip(found, expected, strict=True):
             assert layers.keys() == others.keys()
             assert all(np.allclose(layers[number], others[number], atol=1e-4) for number in layers)

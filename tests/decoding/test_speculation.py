@@ -13,6 +13,8 @@ import torch
 from invariants import PARALLEL, VARIANTS, WITH_SOURCE, AnyModel
 from made_up import may_follow
 
+from bytenmt.decoding.drafts import table as draft
+from bytenmt.decoding.drafts.table import CHAIN, ORDERS, DraftTable, Speculation
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch import cuda_graph
 from bytenmt.decoding.pytorch import engine as torch_engine
@@ -23,8 +25,6 @@ from bytenmt.decoding.scheduler import decode
 from bytenmt.decoding.search.host_search import HostSearch
 from bytenmt.decoding.search.state import RUNNING
 from bytenmt.ngram_hash import hash_ngram, word_of
-from bytenmt.speculative import table as draft
-from bytenmt.speculative.table import CHAIN, ORDERS, Speculation, Table
 from bytenmt.splitmix import draw_key
 from bytenmt.utf8 import BOS, EOS
 
@@ -78,9 +78,9 @@ def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
 # ---- tables
 
 
-def table_of(chains: dict[bytes, tuple[bytes, Sequence[int]]], slots: int = 1 << 12) -> Table:
+def table_of(chains: dict[bytes, tuple[bytes, Sequence[int]]], slots: int = 1 << 12) -> DraftTable:
     """Contexts of as many bytes as some order, and what follows with which reach."""
-    table = draft.empty(slots)
+    table = draft.empty_table(slots)
     for context, (chain, reach) in chains.items():
         h = hash_ngram(int.from_bytes(context, "big"), len(context))
         slot = h >> 64 - (slots.bit_length() - 1)
@@ -94,7 +94,7 @@ def falling(generator: np.random.Generator, n: int) -> list[int]:
     return sorted(generator.integers(1, 256, n).tolist(), reverse=True)
 
 
-def random_table(texts: Sequence[bytes], seed: int, slots: int = 1 << 12) -> Table:
+def random_table(texts: Sequence[bytes], seed: int, slots: int = 1 << 12) -> DraftTable:
     """Chains, many of them wrong, behind places of these texts."""
     generator = np.random.default_rng(seed)
     chains: dict[bytes, tuple[bytes, Sequence[int]]] = {}
@@ -167,7 +167,7 @@ def test_drafts_change_nothing_at_fixed_places(name: str, options: Options) -> N
 @pytest.mark.parametrize("fixed", [False, True])
 def test_a_sentence_has_its_own_source(fixed: bool) -> None:
     """What drafts copy from comes to a place with its sentence, and moves with it."""
-    drafts = Speculation(draft.empty(), 2)
+    drafts = Speculation(draft.empty_table(), 2)
     engine: Any = (
         CudaGraphEngine([peaky("convs2s")], GREEDY, 3, CPU, rehearsed, drafts)
         if fixed
@@ -229,7 +229,7 @@ def test_no_draft_can_harm(harm: str, name: str, monkeypatch: pytest.MonkeyPatch
     oracle = Oracle([h.text for h in expected], HARM[harm])
     monkeypatch.setattr(HostSearch, "draft_bytes", lambda self: oracle(self))
     for m in (2, 8):
-        found = one_each(TorchEngine([model], GREEDY, 4, CPU, Speculation(draft.empty(), m)), requests)
+        found = one_each(TorchEngine([model], GREEDY, 4, CPU, Speculation(draft.empty_table(), m)), requests)
         assert_same(found, expected)
         n_choices = [len(h.text) + 1 for h in expected]
         if harm == "right":
@@ -248,7 +248,7 @@ def test_drafts_near_the_limit(limit: int, monkeypatch: pytest.MonkeyPatch) -> N
     for spoil in (lambda coming, step: coming[:-1] + "한국어".encode(), HARM["right"], HARM["ends"]):
         oracle = Oracle([h.text for h in expected], spoil)
         monkeypatch.setattr(HostSearch, "draft_bytes", lambda self, oracle=oracle: oracle(self))
-        found = one_each(TorchEngine([model], options, 6, CPU, Speculation(draft.empty(), 8)), requests)
+        found = one_each(TorchEngine([model], options, 6, CPU, Speculation(draft.empty_table(), 8)), requests)
         assert_same(found, expected)
         assert all(len(h.text) <= limit for h in found)
 
@@ -259,7 +259,9 @@ def test_a_forced_beginning_is_its_own_draft() -> None:
     model, request = peaky("bytenet"), Request(b"abc", 40, prefix)
     (expected,) = one_each(TorchEngine([model], GREEDY, 1, CPU), [request])
     for m in (1, 4, 8):
-        (found,) = one_each(TorchEngine([model], GREEDY, 1, CPU, Speculation(draft.empty(), m)), [request])
+        (found,) = one_each(
+            TorchEngine([model], GREEDY, 1, CPU, Speculation(draft.empty_table(), m)), [request]
+        )
         assert found.text == expected.text and found.text.startswith(prefix)
         whole = len(prefix) // (m + 1)  # passes of nothing but the prefix
         assert found.passes <= whole + 1 + len(found.text) + 1 - len(prefix)
@@ -354,7 +356,7 @@ def test_a_price_is_measured_once(
 def test_a_price_is_measured_in_earnest() -> None:
     """With the clock; whatever comes of it, the bytes are the same."""
     model, requests = peaky("convs2s"), some_requests("convs2s")
-    table = draft.empty()
+    table = draft.empty_table()
     table.accepted[:] = 0.5
     engine = TorchEngine([model], GREEDY, 4, CPU, Speculation(table))
     assert_same(one_each(engine, requests), one_each(TorchEngine([model], GREEDY, 6, CPU), requests))
@@ -386,7 +388,7 @@ def test_passes_end_with_the_last_sentence() -> None:
 
 def test_a_pass_counts_for_the_bytes_that_it_promises() -> None:
     """So that sentences that are done leave as soon as they do without drafts."""
-    table = draft.empty()
+    table = draft.empty_table()
     table.accepted[:] = 0.5
     speculation = Speculation(table)
     assert [torch_engine.n_passes(speculation, 4, n) for n in (0, 1, 3, 4, 8, 9)] == [0, 1, 1, 2, 3, 3]
@@ -399,7 +401,7 @@ def test_no_drafts_for_beams_nor_n_gram_blocking(
     make_engine: Callable[..., Engine], options: Options
 ) -> None:
     with pytest.raises(ValueError, match="one beam and no n-gram blocking"):
-        make_engine([peaky("bytenet")], options, 2, CPU, Speculation(draft.empty()))
+        make_engine([peaky("bytenet")], options, 2, CPU, Speculation(draft.empty_table()))
 
 
 # ---- sampling
@@ -450,7 +452,7 @@ def drawn(model: AnyModel, options: Options, n: int, n_bytes: int, speculation: 
     return [h.text if len(h.text) == n_bytes else h.text + bytes([EOS]) for h in found]
 
 
-def likely_drafts(cells: dict[bytes, float]) -> Table:
+def likely_drafts(cells: dict[bytes, float]) -> DraftTable:
     """Drafts the likeliest texts: a wrong rule of acceptance would favour them."""
     chains: dict[bytes, tuple[bytes, Sequence[int]]] = {}
     for text in sorted(cells, key=lambda text: cells[text]):

@@ -13,18 +13,18 @@ from rotation import rotated
 
 from bytenmt.decoding.cpu import engine as numba_cpu
 from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.drafts.lookup import find_match
+from bytenmt.decoding.drafts.table import CHAIN, ORDERS, DraftTable, Speculation, empty_table, tag_of
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.search.drafting import (
-    AS_MANY_AS_PAY,
+    ADAPTIVE,
     DraftParams,
     draft_all,
+    keep_profitable,
     may_pay,
-    take_what_pays,
 )
 from bytenmt.decoding.search.state import RUNNING, SearchState
 from bytenmt.ngram_hash import hash_ngram, word_of
-from bytenmt.speculative.lookup import matched
-from bytenmt.speculative.table import CHAIN, ORDERS, Speculation, Table, empty, tag_of
 from bytenmt.utf8 import EOS
 
 SEARCHES = {
@@ -38,9 +38,9 @@ DRAFTS = ("right", "one bit off", "any bytes", "ends at once")
 WIDTHS = ((CHAIN, 4), (None, 1), (1, 4), (None, 4), (5, 1), (CHAIN, 1), (5, 4), (1, 1))
 
 
-def table_of(texts: list[bytes], slots: int = 1 << 12) -> Table:
+def table_of(texts: list[bytes], slots: int = 1 << 12) -> DraftTable:
     """Drafts what these texts go on with, EOS included."""
-    table = empty(slots)
+    table = empty_table(slots)
     for text in texts:
         whole = text + bytes([EOS])
         for at, order in product(range(len(whole)), ORDERS):
@@ -54,7 +54,7 @@ def table_of(texts: list[bytes], slots: int = 1 << 12) -> Table:
     return table
 
 
-def drafting(texts: list[bytes], what: str) -> Table:
+def drafting(texts: list[bytes], what: str) -> DraftTable:
     table = table_of(texts)
     if what == "one bit off":
         return table._replace(chain=table.chain ^ np.uint64(0x0101010101010101))
@@ -100,7 +100,9 @@ def test_a_forced_prefix_takes_a_pass_for_nine_bytes() -> None:
     for name in ("bytenet", "convs2s"):
         one = packed(model(name))
         expected = run(NumbaEngine([one], Options(), 1), [request])
-        found = run(NumbaEngine([one], Options(), 1, speculation=Speculation(empty(), CHAIN)), [request])
+        found = run(
+            NumbaEngine([one], Options(), 1, speculation=Speculation(empty_table(), CHAIN)), [request]
+        )
         assert plainly(found) == expected
         assert found[0][0].passes == 3
 
@@ -150,18 +152,18 @@ def test_a_match_is_the_longest_one_and_the_last_of_those() -> None:
         (b"", b"a", (0, 0)),
         (b"aab", b"", (0, 0)),
     ]:
-        assert matched(np.frombuffer(source, np.uint8), np.uint64(word_of(text))) == expected
+        assert find_match(np.frombuffer(source, np.uint8), np.uint64(word_of(text))) == expected
 
 
 def test_so_many_drafted_bytes_are_read_as_give_the_most_bytes_a_second() -> None:
     """Against all ways to take the first few drafted bytes of each of three sentences."""
-    draw, take = np.random.default_rng(5), from_python(take_what_pays)
+    draw, take = np.random.default_rng(5), from_python(keep_profitable)
     for trial in range(40):
         search = SearchState.allocate(3, 1, 1, 100, 0, n_rows=3 + 3 * CHAIN)
         search.state[:] = RUNNING
         search.n_drafted[:] = draw.integers(0, 6, 3)
         search.draft_chance[:] = np.sort(draw.uniform(0.03, 1, (3, CHAIN)), axis=1)[:, ::-1]
-        drafts = DraftParams.from_speculation(Speculation(empty()), len(search.rows))
+        drafts = DraftParams.from_speculation(Speculation(empty_table()), len(search.rows))
         drafts.price[:] = 1 + np.cumsum(draw.uniform(0, 0.3 if trial % 2 else 1.5, len(drafts.price)))
         candidates = search.n_drafted.tolist()
 
@@ -179,10 +181,10 @@ def test_so_many_drafted_bytes_are_read_as_give_the_most_bytes_a_second() -> Non
 def test_where_a_row_costs_as_much_as_any_nothing_is_tried() -> None:
     search = SearchState.allocate(2, 1, 1, 100, 0, n_rows=18)
     search.state[:], search.n_drafted[:], search.draft_chance[:] = RUNNING, CHAIN, 0.95
-    drafts = DraftParams.from_speculation(Speculation(empty()), 18)
-    assert drafts.most == AS_MANY_AS_PAY
+    drafts = DraftParams.from_speculation(Speculation(empty_table()), 18)
+    assert drafts.most == ADAPTIVE
     drafts.price[:] = np.arange(19)
-    from_python(take_what_pays)(search, drafts, 2, 16)
+    from_python(keep_profitable)(search, drafts, 2, 16)
     assert search.n_drafted.tolist() == [0, 0]
     pays = from_python(may_pay)
     assert not pays(drafts, 2, 16)
@@ -204,7 +206,7 @@ def test_prices_are_measured_again_when_the_engine_is_idle(monkeypatch: pytest.M
 
 
 def test_beams_and_recurrent_models_are_refused() -> None:
-    speculation = Speculation(empty(), 2)
+    speculation = Speculation(empty_table(), 2)
     with pytest.raises(ValueError, match="expected beam 1"):
         NumbaEngine([packed(model("bytenet"))], Options(beam=2), 1, speculation=speculation)
     with pytest.raises(ValueError, match="convolutional"):

@@ -18,7 +18,7 @@ from cpu_engines import model, packed, run, some_requests
 from bytenmt.decoding.cpu import thread_team
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.kernels.barrier import barrier
-from bytenmt.decoding.cpu.session import WorkingModel
+from bytenmt.decoding.cpu.session import ModelSession
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.interface import Options
 from bytenmt.errors import BytenmtError
@@ -65,15 +65,15 @@ def test_an_engine_raises_what_its_other_thread_raises(method: str, monkeypatch:
     """It used to wait for ever. The next engine, on the same threads, decodes as ever."""
     of, requests, here = packed(model("bytenet")), some_requests(5), threading.get_ident()
     expected = run(NumbaEngine([of], Options(), 3), requests)
-    own = getattr(WorkingModel, method)
+    own = getattr(ModelSession, method)
 
-    def failing(self: WorkingModel, *given: Any) -> Any:
+    def failing(self: ModelSession, *given: Any) -> Any:
         if threading.get_ident() != here:
             raise MemoryError("no room")
         return own(self, *given)
 
     with monkeypatch.context() as broken:
-        broken.setattr(WorkingModel, method, failing)
+        broken.setattr(ModelSession, method, failing)
         with pytest.raises(MemoryError, match="no room"):
             run(NumbaEngine([of], Options(), 3, threads=2), requests)
     assert run(NumbaEngine([of], Options(), 3, threads=2), requests) == expected

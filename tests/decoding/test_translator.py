@@ -192,7 +192,7 @@ def test_other_lines_are_translated(line: str, keep: str) -> None:
 def test_settings_that_ask_for_more_than_a_copy_are_heeded() -> None:
     """A forced beginning, and a term of the glossary."""
     assert made_up(prefix="Siehe ").translate("https://x.org").startswith("Siehe ")
-    terms = Glossary.of([Term("shop", ("Laden",), ())])
+    terms = Glossary.from_terms([Term("shop", ("Laden",), ())])
     assert "Laden" in made_up(glossary=terms).translate("https://shop.org")
 
 

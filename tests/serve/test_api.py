@@ -12,7 +12,7 @@ from made_up_service import Gate, client, made_up_server
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from bytenmt.decoding.constraints.glossary import Glossary, term_of
+from bytenmt.decoding.constraints.glossary import Glossary, parse_term
 from bytenmt.errors import BytenmtError
 from bytenmt.serve.http import app as app_module
 from bytenmt.serve.http import request as request_module
@@ -311,8 +311,8 @@ def test_what_programs_send_is_kept_by_default() -> None:
 
 def test_a_server_has_terms_of_its_own() -> None:
     """In every path over their direction; a client's own term for the same text replaces the server's."""
-    terms = [term_of(line, Path("terms"), 1) for line in (b"dog\tHund", b"cat\tKatze")]
-    glossaries = {Direction("en", "de"): Glossary.of(terms)}
+    terms = [parse_term(line, Path("terms"), 1) for line in (b"dog\tHund", b"cat\tKatze")]
+    glossaries = {Direction("en", "de"): Glossary.from_terms(terms)}
     with client(glossaries=glossaries) as asked:
 
         def translated(source: str, **fields: Any) -> str:

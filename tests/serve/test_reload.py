@@ -22,7 +22,7 @@ ASKED = TranslateParams("en", "de")
 
 
 def loaded(gate: Gate, *keys: str) -> LoadedModels:
-    glossary = Glossary.of([Term("dog", ("Hund",), ())])
+    glossary = Glossary.from_terms([Term("dog", ("Hund",), ())])
     return LoadedModels(
         {EN_DE: gate.worker()}, Detector(["en", "de"], PROFILES), {EN_DE: glossary}, ApiKeys(keys), None
     )

@@ -18,9 +18,9 @@ from made_up_engine import make_run
 from bytenmt.cli.main import main
 from bytenmt.config.facts import Facts
 from bytenmt.config.schema import load_config, parse_config
+from bytenmt.decoding.drafts.table import FILE, empty_table, read_table, run_identity
+from bytenmt.decoding.drafts.table import write_table as write_table
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
-from bytenmt.speculative.table import FILE, empty, identity, read
-from bytenmt.speculative.table import write as write_table
 from bytenmt.storage import needs, search_defaults
 from bytenmt.storage.admission import CHUNK, finite
 from bytenmt.storage.manifest import CONFIG, POINTER, read_pointer
@@ -328,9 +328,9 @@ def test_draft_tables_from_strangers(made: dict[str, Path], tmp_path: Path) -> N
     """Signed anew, with numbers that no table has."""
     run = folder(made, tmp_path, "bytenet")
     config, facts = read_config(run), Facts(update=70)
-    table = empty(4)
+    table = empty_table(4)
     write_table(run, table, config, facts)
-    assert len(read(run, config, facts).tag) == 4
+    assert len(read_table(run, config, facts).tag) == 4
     for name, part, message in (
         ("reach", np.tile(np.arange(8, dtype=np.uint8), (4, 1)), "grow along a draft"),
         ("copy", np.tile(np.arange(8, dtype=np.uint8), (9, 1)), "grow along a draft"),
@@ -342,8 +342,8 @@ def test_draft_tables_from_strangers(made: dict[str, Path], tmp_path: Path) -> N
     ):
         write_table(run, table._replace(**{name: np.asarray(part)}), config, facts)
         with pytest.raises(CheckpointError, match=message):
-            read(run, config, facts)
-    assert identity(config, facts) in read_arrays(run / FILE)[1]["run"]
+            read_table(run, config, facts)
+    assert run_identity(config, facts) in read_arrays(run / FILE)[1]["run"]
 
 
 @pytest.mark.parametrize("name", [CONFIG, POINTER, "search.json"])

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from made_up_engine import MadeUpEngine, make_run
 
+from bytenmt.decoding.drafts.table import CHAIN, FILE, DraftTable, Speculation, empty_table, write_table
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.errors import BytenmtError
-from bytenmt.speculative.table import CHAIN, FILE, Speculation, Table, empty, write
 from bytenmt.storage.weights import read_run
 from tools.bench import decode as bench_decode  # noqa: E402
 from tools.bench import (
@@ -24,10 +24,10 @@ from tools.verify import engines as check_engines  # noqa: E402
 LINES = [b"one line", b"", b"another", b"a longer line than the others"]
 
 
-def any_table(seed: int = 0) -> Table:
+def any_table(seed: int = 0) -> DraftTable:
     """Chains of any bytes in every slot, some of which are right now and then; and a source worth copying."""
     draw = np.random.default_rng(seed)
-    table = empty(1 << 10)
+    table = empty_table(1 << 10)
     table.chain[:] = draw.integers(0, 1 << 62, len(table.chain), np.uint64)
     table.reach[:] = np.sort(draw.integers(1, 255, table.reach.shape))[:, ::-1]
     table.copy[1:] = 200 - 20 * np.arange(CHAIN)
@@ -39,7 +39,7 @@ def drafted_run(folder: Path, arch: str = "bytenet") -> Path:
     """A run folder with a draft table."""
     run = make_run(folder, arch, 1, ("model.kernel_width=3",) if arch == "bytenet" else ())
     _, contents = read_run(run)
-    write(run, any_table(), contents.config, contents.facts)
+    write_table(run, any_table(), contents.config, contents.facts)
     return run
 
 

@@ -15,11 +15,11 @@ from small_runs import CPU, weights
 from bytenmt.config.facts import TextFact
 from bytenmt.config.schema import Config, config_tree, parse_config
 from bytenmt.data.corpus import PairFiles
+from bytenmt.decoding.drafts.table import read_table as read_table
+from bytenmt.decoding.drafts.table import run_identity
 from bytenmt.decoding.loading import runtime_from_models
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
-from bytenmt.speculative.table import identity
-from bytenmt.speculative.table import read as read_table
 from bytenmt.storage.checkpoint import load_run
 from bytenmt.storage.manifest import read_pointer
 from bytenmt.storage.weights import read_config, read_run
@@ -92,7 +92,7 @@ def test_what_it_tells_of_its_text(older: Path) -> None:
 def test_its_draft_table_stays_its_own(older: Path, name: str, told: str) -> None:
     """The identity is what the version that made the run wrote into a table."""
     _, contents = read_run(older / name)
-    assert identity(contents.config, contents.facts) == told
+    assert run_identity(contents.config, contents.facts) == told
 
 
 def test_an_older_draft_table_is_read(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from small_runs import CPU, assert_same, config, weights
 
 from bytenmt.config.schema import Config, load_config
 from bytenmt.data.corpus import PairFiles
+from bytenmt.decoding.drafts.table import check_supports_drafts
 from bytenmt.errors import BytenmtError
-from bytenmt.speculative.table import check_serial
 from bytenmt.training.run import train
 
 CONVS2S = {
@@ -68,7 +68,7 @@ def test_recurrent_bytenets_draft_nothing(settings: list[str], texts: dict[str, 
     one = load_config("bytenet", "tiny", "", [f"model.{setting}" for setting in settings])
     told = f'the steps of bytenet with recurrent = "{settings[0].partition("=")[2]}"'
     with pytest.raises(BytenmtError, match=f"--draft 4: {told} are serial"):
-        check_serial(one.model, "--draft 4")
+        check_supports_drafts(one.model, "--draft 4")
     for setting in ("train.draft=true", "train.compile=true"):
         with pytest.raises(BytenmtError, match=told):
             train(tmp_path / "run", made("bytenet", settings, (setting,), 3), **texts, device=CPU)

@@ -28,9 +28,9 @@ from bytenmt.architectures.presets import PRESETS
 from bytenmt.architectures.registry import ARCHITECTURES
 from bytenmt.config.schema import PARALLEL
 from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.drafts.table import CHAIN, Speculation, empty_table
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.errors import BytenmtError
-from bytenmt.speculative.table import CHAIN, Speculation, empty
 from tools.bench.drafts import How, bytes_per_pass, make_engine, read_lines, requests_of, subject, take
 from tools.bench.steps import SOURCE_BYTES, contest, endless
 
@@ -49,7 +49,7 @@ class Passes:
 
     def __init__(self, arch: str, preset: str, precision: str, n: int, columns: int, threads: int) -> None:
         packed = endless(arch, preset).packed(precision)
-        speculation = Speculation(empty(), columns - 1) if columns > 1 else None
+        speculation = Speculation(empty_table(), columns - 1) if columns > 1 else None
         self._engine = NumbaEngine([packed], Options(), n, threads, speculation)
         self._columns, self._n = columns, n
         self._left = 0

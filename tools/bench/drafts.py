@@ -22,12 +22,12 @@ from bytenmt.data.device import pick_device
 from bytenmt.data.text_file import read_bytes
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import pack_model
+from bytenmt.decoding.drafts.table import FILE, DraftTable, Speculation, read_table
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import BytenmtError, DataError
-from bytenmt.speculative.table import FILE, Speculation, Table, read
 from bytenmt.storage.checkpoint import build
 from bytenmt.storage.weights import StoredWeights, is_weights_file, read_run, restored
 from tools.bench.records import Record
@@ -47,7 +47,7 @@ class Subject(NamedTuple):
     label: str
     file: Path
     contents: StoredWeights
-    table: Table
+    table: DraftTable
 
 
 class How(NamedTuple):
@@ -95,12 +95,12 @@ def subject(run: Path, preset: str | None) -> Subject:
     return Subject(f"{label} {preset}", file, larger, table)
 
 
-def table_of(run: Path, contents: StoredWeights) -> Table:
+def table_of(run: Path, contents: StoredWeights) -> DraftTable:
     """The drafts of a run folder, or of the one that a weights file lies in."""
     folder = run.resolve().parent.parent if is_weights_file(run) else run
     if not (folder / FILE).is_file():
         raise BytenmtError(f"{folder} has no draft table: run `bytenmt draft {folder}` first")
-    return read(folder, contents.config, contents.facts)
+    return read_table(folder, contents.config, contents.facts)
 
 
 def make_engine(one: Subject, how: How, speculation: Speculation | None, sample: bool = False) -> Engine:

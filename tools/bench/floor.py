@@ -34,11 +34,11 @@ from bytenmt.decoding.cpu.kernels.simd import (
     VECTOR,
     Builder,
     Value,
-    emitted,
+    const_int,
+    emit_function,
     load,
     loop,
-    spread,
-    whole,
+    splat,
 )
 from bytenmt.decoding.interface import PRECISIONS
 from bytenmt.storage.rounding import quantise
@@ -69,22 +69,22 @@ def _reader(n_streams: int, n_vectors: int, xor: bool = False) -> Read:
         return b.bitcast(b.xor(b.bitcast(x, INT_VECTOR), b.bitcast(y, INT_VECTOR)), VECTOR)
 
     def generate(b: Builder, address: Value, n: Value) -> Value:
-        part = b.mul(b.sdiv(n, whole(n_streams * stride)), whole(stride))
+        part = b.mul(b.sdiv(n, const_int(n_streams * stride)), const_int(stride))
 
         def body(place: Value, *sums: Value) -> list[Value]:
             made = []
             for k, value in enumerate(sums):
                 stream, vector = divmod(k, n_vectors)
-                at = b.add(b.add(place, b.mul(part, whole(stream))), whole(vector * LANES))
+                at = b.add(b.add(place, b.mul(part, const_int(stream))), const_int(vector * LANES))
                 made.append(join(b, value, load(b, address, at)))
             return made
 
-        _, *sums = loop(b, part, stride, [spread(0.0)] * (n_streams * n_vectors), body)
+        _, *sums = loop(b, part, stride, [splat(0.0)] * (n_streams * n_vectors), body)
         for value in sums[1:]:
             sums[0] = join(b, sums[0], value)
         return b.extract_element(sums[0], ir.Constant(INT32, 0))
 
-    once: Any = emitted(2, 0, generate, types.float32)
+    once: Any = emit_function(2, 0, generate, types.float32)
 
     @njit(nogil=True)
     def read(address: int, n: int, times: int, counters: int, n_threads: int) -> float:

@@ -42,13 +42,13 @@ from torch import Tensor
 from bytenmt.architectures.base import Model
 from bytenmt.data.device import pick_device
 from bytenmt.decoding.cpu.engine import NumbaEngine
+from bytenmt.decoding.drafts.table import CHAIN, Speculation
 from bytenmt.decoding.interface import Engine, EngineSpec, Hypothesis, Options, Request
 from bytenmt.decoding.loading import Runtime, load_runs
 from bytenmt.decoding.pytorch.forward import source_tensors
 from bytenmt.decoding.scheduler import decode
 from bytenmt.errors import BytenmtError
 from bytenmt.evaluation.scores import text_scores
-from bytenmt.speculative.table import CHAIN, Speculation
 from bytenmt.storage.checkpoint import load_run
 from bytenmt.utf8 import BOS, EOS
 from tools.bench.drafts import How, bytes_per_pass, make_engine, read_lines, subject, take

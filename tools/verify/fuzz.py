@@ -52,13 +52,13 @@ import torch  # noqa: E402
 from bytenmt.cli.main import main as program  # noqa: E402
 from bytenmt.config.facts import Facts  # noqa: E402
 from bytenmt.config.schema import load_config  # noqa: E402
+from bytenmt.decoding.drafts.counting import count_drafts  # noqa: E402
+from bytenmt.decoding.drafts.table import write_table as write_drafts  # noqa: E402
 from bytenmt.decoding.interface import EngineSpec  # noqa: E402
 from bytenmt.decoding.loading import load_runs  # noqa: E402
 from bytenmt.decoding.translator import Translator  # noqa: E402
 from bytenmt.documents.formats import FORMATS  # noqa: E402
 from bytenmt.errors import BytenmtError  # noqa: E402
-from bytenmt.speculative.counting import counted  # noqa: E402
-from bytenmt.speculative.table import write as write_drafts  # noqa: E402
 from bytenmt.storage.quantize import convert  # noqa: E402
 from bytenmt.storage.weights import read_config  # noqa: E402
 from bytenmt.training.trainer import Trainer  # noqa: E402
@@ -181,7 +181,9 @@ def make_cases(folder: Path) -> list[Case]:
         facts = make_run(run, Trainer(config, CPU))
         if config.model.__struct_config__.tag in ("bytenet", "convs2s"):
             texts = [b"abc abd ab", "é été".encode()] * 30
-            write_drafts(run, counted(texts, texts if config.model.source else None, slots=16), config, facts)
+            write_drafts(
+                run, count_drafts(texts, texts if config.model.source else None, slots=16), config, facts
+            )
         files = {str(p.relative_to(run)): p.read_bytes() for p in run.rglob("*") if p.is_file()}
         cases.append(Case(files))
         for precision in ("bf16", "int8"):

@@ -42,7 +42,7 @@ NOT_TRIED = {
 # Modules that commands import when they are called: imported here, once for all forked children.
 LAZY_MODULES = [
     *("evaluation.alignment", "evaluation.likelihood", "evaluation.scores"),
-    *("storage.average", "storage.quantize", "speculative.build"),
+    *("storage.average", "storage.quantize", "decoding.drafts.build"),
     *("language.summary", "language.generate", "language.html_report", "language.surprisal"),
     *("language.baselines", "decoding.model_summary", "documents.translation"),
     *("analysis.comparison", "analysis.heat_map", "analysis.embedding_map"),

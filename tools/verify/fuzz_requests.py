@@ -240,7 +240,7 @@ class FuzzedServer:
     def _translator(self, kind: EngineKey) -> Translator:
         more: dict[str, Any] = {"beam": kind.n_best, "n_best": kind.n_best}
         if kind.keep is not None:
-            more |= {"keep": kind.keep, "glossary": Glossary.of(())}
+            more |= {"keep": kind.keep, "glossary": Glossary.from_terms(())}
         return Translator.from_runtime(self._runtime, max_len_a=1.0, max_len_b=6, **more)
 
 

@@ -76,7 +76,7 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         table = Path(folder) / "terms.tsv"
         table.write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
-        glossary = Glossary.read(table)
+        glossary = Glossary.from_file(table)
         test = list(zip(lines(options.src), lines(options.ref), strict=True))
         held = [(s, r, [f.term for f in glossary.find(s.encode())]) for s, r in test]
         held = [one for one in held if one[2]]

@@ -26,14 +26,14 @@ import torch
 
 from bytenmt.architectures.registry import build_model
 from bytenmt.config.schema import parse_config
-from bytenmt.decoding.constraints.rules import LIMIT, UNMET, Rules
+from bytenmt.decoding.constraints.constraint_spec import LIMIT, UNMET, ConstraintSpec
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.cpu.packing import pack_model
+from bytenmt.decoding.drafts.table import CHAIN, Speculation, empty_table
 from bytenmt.decoding.interface import Engine, Options, Request
 from bytenmt.decoding.pytorch.engine import TorchEngine
 from bytenmt.decoding.scheduler import decode
 from bytenmt.spans.grammar import CLASSES
-from bytenmt.speculative.table import CHAIN, Speculation, empty
 from bytenmt.utf8 import EOS, N_IDS
 from tools.verify.spans import mixture, naive_spans
 
@@ -60,7 +60,7 @@ def made_up_model(seed: int) -> Any:
 
 def make_engine(kind: str, setting: str, model: Any, options: Options) -> Engine:
     """Return an engine; drafts copy the source wherever four bytes of it come again."""
-    table = empty()
+    table = empty_table()
     table.copy[1:] = 200
     speculation = Speculation(table, CHAIN) if "drafts" in setting else None
     if kind == "torch":
@@ -70,10 +70,10 @@ def make_engine(kind: str, setting: str, model: Any, options: Options) -> Engine
     return NumbaEngine([packed], options, CAPACITY, speculation=speculation)
 
 
-def check_setting(engine: Engine, rules: Rules, lines: list[str]) -> tuple[int, int, int]:
+def check_setting(engine: Engine, rules: ConstraintSpec, lines: list[str]) -> tuple[int, int, int]:
     """Translate the lines; return how many are flagged as unmet, how many as short, and silent losses."""
     requests = [
-        rules.asked(Request(line.encode(), len(line.encode()) + ROOM, b"", number))
+        rules.add_constraint(Request(line.encode(), len(line.encode()) + ROOM, b"", number))
         for number, line in enumerate(lines)
     ]
     unmet = limited = silent = 0
@@ -104,7 +104,7 @@ def main() -> None:
     lines = [mixture(draw) for _ in range(options.lines)]
     n_spans = sum(sum(texts(line).values()) for line in lines)
     print(f"{len(lines)} lines with {n_spans} spans")
-    rules, model = Rules(CLASSES), made_up_model(options.seed)
+    rules, model = ConstraintSpec(CLASSES), made_up_model(options.seed)
     n_silent = 0
     for kind in options.engine:
         for setting, beam in SETTINGS.items():

@@ -63,10 +63,10 @@ def load_translator(runs: Sequence[Path], engine: str, precision: str, threads: 
     )
     if engine != "numpy":
         return translator
-    from bytenmt.decoding.cpu.uncompiled import run_in_numpy
+    from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
 
     make_engine: Any = translator.make_engine
-    return replace(translator, make_engine=partial(make_engine, run=run_in_numpy()))
+    return replace(translator, make_engine=partial(make_engine, run=numpy_interpreter()))
 
 
 def load_runtime(run: Path, engine: str, threads: int) -> Any:

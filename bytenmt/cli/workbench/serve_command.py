@@ -339,8 +339,8 @@ def _glossaries(values: Sequence[str], directions: Collection[Direction]) -> dic
         direction = Direction.parse(name)
         if direction not in directions:
             raise BytenmtError(f"--glossary {name}: no -m {direction}=RUN, the terms would be ignored")
-        found.setdefault(direction, []).extend(Glossary.read(path).terms())
-    return {direction: Glossary.of(terms) for direction, terms in found.items()}
+        found.setdefault(direction, []).extend(Glossary.from_file(path).terms())
+    return {direction: Glossary.from_terms(terms) for direction, terms in found.items()}
 
 
 def _workers(
@@ -390,7 +390,7 @@ def _maker(runtime: Runtime, search: Mapping[str, Any]) -> Callable[[EngineKey],
         if kind.n_best > 1:
             more = {"n_best": kind.n_best, "beam": max(kind.n_best, search.get("beam") or 1)}
         if kind.keep is not None:
-            more |= {"keep": kind.keep, "glossary": Glossary.of(())}  # a job has its own terms
+            more |= {"keep": kind.keep, "glossary": Glossary.from_terms(())}  # a job has its own terms
         return Translator.from_runtime(runtime, settings({**search, **more}))
 
     return make
@@ -402,11 +402,11 @@ def _warm(worker: Worker, keep: tuple[str, ...]) -> None:
     """
     from queue import SimpleQueue
 
-    from bytenmt.decoding.constraints.rules import Rules
+    from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
     from bytenmt.serve.worker import Job
 
     outcomes: SimpleQueue[Any] = SimpleQueue()
-    worker.submit(Job([b"1"], outcomes.put, rules=Rules(keep) if keep else None))
+    worker.submit(Job([b"1"], outcomes.put, rules=ConstraintSpec(keep) if keep else None))
     outcome = outcomes.get()
     if isinstance(outcome, Exception):
         raise outcome

@@ -8,25 +8,33 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.constraints.nesting import ANYWHERE, ROOT
 from bytenmt.decoding.constraints.span_tracker import SpanTracker
 from bytenmt.decoding.constraints.words import ban_automaton
+from bytenmt.kernel_constants import ANYWHERE, ROOT
 from bytenmt.utf8 import N_IDS
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-SEPARATOR = 1  # bytes that may have to stand before an item; room for it is reserved
+SEPARATOR = 1  # bytes reserved before an item, for a separator that it may need
 
 
-class Item(NamedTuple):
-    """Bytes that must be written.
+class RequiredItem(NamedTuple):
+    """A text that a translation must contain: a kept span, or one of the target forms of a glossary term.
 
-    group: one of its items is enough; an index. cost: bytes that are reserved for the group, at its first
-    item, which is the one that is written where room gets short; at others 0. binding: bytes of it in which a
-    span is complete already, or that no text may have but it, so that after them it is written to its end.
-    within, leads, after, closes: see nesting.Nesting. right: no letter may follow. pending: it is still to be
-    written; False where the prefix has it. begins: for each state of the span tracker, whether it may begin
-    there, see SpanTracker.may_begin; empty without a tracker.
+    text: its bytes.
+    group: index shared by alternatives, of which one is enough.
+    cost: bytes reserved for the group. Only its first item has a cost, which is the one that is written when
+        room gets short; 0 for the others.
+    binding: number of bytes after which the item must be completed, because they form a span by themselves
+        or can occur in items alone.
+    within: index of the opening tag of the element in which the item stands, ROOT, or ANYWHERE.
+    next_within: the element in which text after the item stands; ANYWHERE if the item does not change it.
+    after: index of the item that must come before this one, or -1.
+    closes: whether it is a closing tag, which comes last in its element.
+    needs_word_end: whether no letter or digit may follow.
+    pending: whether it is still to be written; False if the prefix contains it.
+    begins: for each state of the span tracker, whether the item may begin there, see SpanTracker.may_begin;
+        empty without a tracker.
     """
 
     text: bytes
@@ -34,23 +42,26 @@ class Item(NamedTuple):
     cost: int
     binding: int
     within: int = ANYWHERE
-    leads: int = ANYWHERE
+    next_within: int = ANYWHERE
     after: int = -1
     closes: bool = False
-    right: bool = False
+    needs_word_end: bool = False
     pending: bool = True
     begins: bytes = b""
 
 
 class Constraint(NamedTuple):
-    """What the translation of one sentence must and must not hold.
+    """The texts that the translation of one sentence must contain, and those that it must not.
 
-    items: in the order of the source. forbidden: texts that must not come. reserved_bytes: bytes that may
-    stand in items alone. states: of the span tracker, () at the beginning of a text, and inside: the element
-    that is open, where the prefix ends. is_short: the items alone are longer than was allowed.
+    items: in the order of the source.
+    forbidden: texts that must not occur, as words where they begin or end like words.
+    reserved_bytes: bytes that may occur in items only.
+    states: states of the span tracker at the end of the prefix; () without a prefix.
+    inside: the element that is open at the end of the prefix.
+    is_short: whether the items alone are longer than the length limit that was asked for.
     """
 
-    items: tuple[Item, ...] = ()
+    items: tuple[RequiredItem, ...] = ()
     forbidden: tuple[bytes, ...] = ()
     reserved_bytes: bytes = b""
     states: tuple[int, ...] = ()
@@ -59,20 +70,22 @@ class Constraint(NamedTuple):
 
     @property
     def n_pending_bytes(self) -> int:
-        """The room that is reserved for all items at first."""
+        """The number of bytes reserved for all pending items."""
         return sum(item.cost for item in self.items if item.pending)
 
 
 NO_CONSTRAINT = Constraint()
 
-
-_OF_ITEMS = ("first", "length", "cost", "group", "binding", "within", "leads", "after")
-_FLAGS = ("closes", "right", "pending")
+_ITEM_NUMBERS = ("first", "length", "cost", "group", "binding", "within", "next_within", "after")
+_ITEM_FLAGS = ("closes", "needs_word_end", "pending")
 
 
 class ConstraintSize(NamedTuple):
-    """Sizes of the arrays of constraints: items, their bytes, states of the automaton of forbidden texts;
-    parts and states of the span tracker, which are the same for all constraints of a search."""
+    """Sizes of the arrays of constraints.
+
+    items: per sentence; text: bytes of all items of a sentence; states: of the automaton of forbidden texts;
+    parts, tracked: automata and states of the span tracker, which all constraints of a search share.
+    """
 
     items: int = 1
     text: int = 1
@@ -83,28 +96,31 @@ class ConstraintSize(NamedTuple):
     @staticmethod
     def from_constraints(constraints: Sequence[Constraint], tracker: SpanTracker) -> ConstraintSize:
         """Return the sizes that hold all of these constraints."""
+        bans = [ban_automaton(constraint.forbidden) for constraint in constraints if constraint.forbidden]
         return ConstraintSize(
-            max([1, *(len(one.items) for one in constraints)]),
-            max([1, *(sum(len(item.text) for item in one.items) for one in constraints)]),
-            max([1, *(len(ban_automaton(one.forbidden)) for one in constraints if one.forbidden)]),
+            max([1, *(len(constraint.items) for constraint in constraints)]),
+            max([1, *(sum(len(item.text) for item in constraint.items) for constraint in constraints)]),
+            max([1, *map(len, bans)]),
             tracker.n_parts,
             len(tracker.follow),
         )
 
-    def joined(self, other: ConstraintSize) -> ConstraintSize:
-        """Return the sizes that hold both."""
+    def union(self, other: ConstraintSize) -> ConstraintSize:
+        """Return the sizes that hold the constraints of both."""
         return ConstraintSize(*map(max, self, other))
 
 
 class ConstraintArrays(NamedTuple):
-    """Constraints of n sentences with k items and p bytes of them each, padded with items that are not
-    pending.
+    """Constraints of n sentences with k items each, as arrays; missing items are not pending.
 
-    text (n, p) uint8: the items' bytes, one after the other; first, length, cost, group, binding, within,
-    leads, after (n, k) int64, first: where in text; closes, right, pending (n, k) bool. begins (n, k, q)
-    bool: whether an item may begin at each of q states of the span tracker. ban (n, s, 256) int16: an
-    automaton that goes to -1 where a forbidden text is complete; its state 0 is the beginning. reserved_bytes
-    (n, 256) bool. states (n, c) int64: of the c parts of the span tracker. inside (n,) int64.
+    text (n, p) uint8: bytes of the items of a sentence, concatenated.
+    first, length (n, k) int64: where an item begins in text, and its number of bytes.
+    cost, group, binding, within, next_within, after (n, k) int64; closes, needs_word_end, pending (n, k)
+        bool: see RequiredItem.
+    begins (n, k, q) bool: whether an item may begin at each of q states of the span tracker.
+    ban (n, s, 256) int16: transitions of the automaton of forbidden texts, -1 where a byte completes one;
+        state 0 is the start.
+    reserved_bytes (n, 256) bool. states (n, c) int64: of the c automata of the span tracker. inside (n,).
     """
 
     text: npt.NDArray[np.uint8]
@@ -114,10 +130,10 @@ class ConstraintArrays(NamedTuple):
     group: Ints
     binding: Ints
     within: Ints
-    leads: Ints
+    next_within: Ints
     after: Ints
     closes: Bools
-    right: Bools
+    needs_word_end: Bools
     pending: Bools
     begins: Bools
     ban: npt.NDArray[np.int16]
@@ -128,8 +144,8 @@ class ConstraintArrays(NamedTuple):
     @staticmethod
     def allocate(n: int, size: ConstraintSize) -> ConstraintArrays:
         """Return n rows without a constraint."""
-        each: dict[str, Any] = {name: np.zeros((n, size.items), np.int64) for name in _OF_ITEMS}
-        flags: dict[str, Any] = {name: np.zeros((n, size.items), np.bool_) for name in _FLAGS}
+        numbers: dict[str, Any] = {name: np.zeros((n, size.items), np.int64) for name in _ITEM_NUMBERS}
+        flags: dict[str, Any] = {name: np.zeros((n, size.items), np.bool_) for name in _ITEM_FLAGS}
         return ConstraintArrays(
             text=np.zeros((n, size.text), np.uint8),
             begins=np.zeros((n, size.items, size.tracked), np.bool_),
@@ -137,14 +153,14 @@ class ConstraintArrays(NamedTuple):
             reserved_bytes=np.zeros((n, N_IDS), np.bool_),
             states=np.arange(size.parts)[None].repeat(n, axis=0),
             inside=np.full(n, ROOT, np.int64),
-            **each,
+            **numbers,
             **flags,
         )
 
     def write_row(self, row: int, constraint: Constraint) -> None:
         """Replace one sentence's constraint."""
-        for part in self[:-2]:
-            part[row] = 0
+        for array in self[:-2]:
+            array[row] = 0
         items, at = constraint.items, 0
         for i, item in enumerate(items):
             self.text[row, at : at + len(item.text)] = np.frombuffer(item.text, np.uint8)
@@ -152,7 +168,7 @@ class ConstraintArrays(NamedTuple):
             self.begins[row, i] = np.frombuffer(item.begins, np.bool_) if item.begins else True
             at += len(item.text)
         k = len(items)
-        for name in (*_OF_ITEMS[2:], *_FLAGS):
+        for name in (*_ITEM_NUMBERS[2:], *_ITEM_FLAGS):
             getattr(self, name)[row, :k] = [getattr(item, name) for item in items]
         if constraint.forbidden:
             ban = ban_automaton(constraint.forbidden)

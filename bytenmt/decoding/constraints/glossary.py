@@ -1,7 +1,7 @@
 """Read glossaries, and find their terms in a line.
 
-A table has lines `term TAB target`: target forms stand side by side by `|`, of which one must stand in the
-translation, and `!X` is a text that must not.
+A glossary is a table with lines `term TAB target`. A target may list several forms, separated by `|`, of
+which the translation must contain one; a form `!X` is a text that it must not contain.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from bytenmt.decoding.constraints.words import begins_wordlike, ends_wordlike
 from bytenmt.errors import DataError
 from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, first_invalid
 
-# The search tries every target at every step and must write out the one it chooses, byte by byte: one of
-# megabytes would take minutes. These are several times what a sentence has.
+# The search tries every target at every step and writes out the one that it chooses, byte by byte: a target
+# of megabytes would take minutes. These limits are several times the length of a sentence.
 LONGEST_TEXT = 1_000  # bytes of a term or of one of its targets
 LONGEST_LINE = 10_000  # bytes of a line of the table: a term and all its targets
 MOST_BYTES = 100_000_000  # of a table
 
 
 class Term(NamedTuple):
-    """source: as it stands in the table; forms: of which one must come, the preferred one first; forbidden:
-    of which none may."""
+    """A term: its source text, its target forms, of which one is required (the preferred one first), and its
+    forbidden target texts."""
 
     source: str
     forms: tuple[str, ...]
     forbidden: tuple[str, ...]
 
 
-class Found(NamedTuple):
-    """A term at line[begin:end], in bytes."""
+class TermMatch(NamedTuple):
+    """An occurrence of a term: line[begin:end], in bytes."""
 
     begin: int
     end: int
@@ -41,30 +41,36 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Glossary:
-    """Terms by their text. A term in small letters is found in any case; one with a capital as it stands."""
+    """Terms by their source text. A term in small letters matches any case; one with a capital matches
+    exactly.
+
+    >>> glossary = Glossary.from_terms([Term("server", ("Server",), ())])
+    >>> [(match.begin, match.end) for match in glossary.find(b"my Server")]
+    [(3, 9)]
+    """
 
     exact: dict[str, Term] = field(default_factory=dict)
     folded: dict[str, Term] = field(default_factory=dict)
     lengths: tuple[int, ...] = ()  # in characters, the longest first
 
     @classmethod
-    def of(cls, terms: Iterable[Term]) -> Glossary:
-        """Terms whose text is the same become one, with all forms."""
+    def from_terms(cls, terms: Iterable[Term]) -> Glossary:
+        """Return a glossary of terms; terms with the same source text are merged."""
         exact: dict[str, Term] = {}
         folded: dict[str, Term] = {}
         for term in terms:
-            among = folded if term.source == term.source.lower() else exact
-            before = among.get(term.source, Term(term.source, (), ()))
+            terms_by_text = folded if term.source == term.source.lower() else exact
+            before = terms_by_text.get(term.source, Term(term.source, (), ()))
             forms = tuple(dict.fromkeys(before.forms + term.forms))
-            among[term.source] = Term(
-                term.source, forms, tuple(dict.fromkeys(before.forbidden + term.forbidden))
-            )
+            forbidden = tuple(dict.fromkeys(before.forbidden + term.forbidden))
+            terms_by_text[term.source] = Term(term.source, forms, forbidden)
         lengths = sorted({len(text) for text in (*exact, *folded)}, reverse=True)
         return cls(exact, folded, tuple(lengths))
 
     @classmethod
-    def read(cls, path: Path) -> Glossary:
-        """A table. Raises DataError with the line where it is none, and for one that is too long."""
+    def from_file(cls, path: Path) -> Glossary:
+        """Read a table. Raises DataError, with the number of the line, for one that is malformed or too
+        long."""
         try:
             with open(path, "rb") as file:
                 data = file.read(MOST_BYTES + 1)
@@ -74,34 +80,35 @@ class Glossary:
             raise DataError(f"{path} has more than {MOST_BYTES:,} bytes, the most of a glossary")
         lines = data.removeprefix(BYTE_ORDER_MARK).split(b"\n")
         terms = (
-            term_of(line.removesuffix(b"\r"), path, number)
+            parse_term(line.removesuffix(b"\r"), path, number)
             for number, line in enumerate(lines, 1)
             if line.strip() and not line.startswith(b"#")
         )
-        return cls.of(terms)
+        return cls.from_terms(terms)
 
     def terms(self) -> list[Term]:
-        """Return all terms, for a glossary that is made of several."""
+        """Return all terms, to merge several glossaries."""
         return [*self.exact.values(), *self.folded.values()]
 
-    def find(self, line: bytes) -> list[Found]:
-        """The terms of a line, valid UTF-8, from left to right; at a place the longest."""
+    def find(self, line: bytes) -> list[TermMatch]:
+        """Return the terms of a line, valid UTF-8, from left to right: at each position the longest one."""
         text = line.decode()
         lower = text.lower()
         if len(lower) != len(text):  # of few characters the small letter is two
             lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
-        found, at, offset = [], 0, 0
+        matches, at, offset = [], 0, 0
         while at < len(text):
             n, term = self._at(text, lower, at)
             n = max(1, n)
             n_bytes = len(text[at : at + n].encode())
             if term is not None:
-                found.append(Found(offset, offset + n_bytes, term))
+                matches.append(TermMatch(offset, offset + n_bytes, term))
             at, offset = at + n, offset + n_bytes
-        return found
+        return matches
 
     def _at(self, text: str, lower: str, at: int) -> tuple[int, Term | None]:
-        """The longest term that begins at a character, and how many it has; 0 and None where none does."""
+        """Return the number of characters of the longest term that begins at a character, and the term; 0 and
+        None if no term begins there."""
         before = text[at - 1 : at].encode()
         after_letter = bool(before) and ends_wordlike(before)
         for n in self.lengths:
@@ -109,15 +116,15 @@ class Glossary:
             if term is None or at + n > len(text):
                 continue
             inside = after_letter and begins_wordlike(text[at].encode())
-            behind = text[at + n : at + n + 1].encode()
-            goes_on = bool(behind) and begins_wordlike(behind) and ends_wordlike(text[at + n - 1].encode())
+            after = text[at + n : at + n + 1].encode()
+            goes_on = bool(after) and begins_wordlike(after) and ends_wordlike(text[at + n - 1].encode())
             if not inside and not goes_on:
                 return n, term
         return 0, None
 
 
-def term_of(line: bytes, path: Path, number: int) -> Term:
-    """A line of a table. Raises DataError."""
+def parse_term(line: bytes, path: Path, number: int) -> Term:
+    """Parse a line of a table. Raises DataError."""
     if len(line) > LONGEST_LINE:
         raise DataError(f"{path}, line {number}: {len(line):,} bytes, at most {LONGEST_LINE:,}")
     if first_invalid(line) >= 0:
@@ -129,7 +136,7 @@ def term_of(line: bytes, path: Path, number: int) -> Term:
         raise DataError(f"{path}, line {number}: expected `term TAB target`, or several targets by |")
     longest = max(len(text.encode()) for text in (source, *targets))
     if longest > LONGEST_TEXT:
-        told = f"a term or target of {longest:,} bytes, at most {LONGEST_TEXT:,}"
-        raise DataError(f"{path}, line {number}: {told}")
+        problem = f"a term or target of {longest:,} bytes, at most {LONGEST_TEXT:,}"
+        raise DataError(f"{path}, line {number}: {problem}")
     forms = tuple(target for target in targets if not target.startswith("!"))
     return Term(source, forms, tuple(target[1:] for target in targets if target.startswith("!")))

@@ -1,14 +1,13 @@
-"""Tables by which a search follows which spans the text that it writes could become part of.
+"""Tables that tell a search, byte by byte, which spans its output could become part of.
 
-The extractor (bytenmt.spans.extractor) finds the spans of a whole line. A search writes byte by byte and must
-know beforehand. It follows, for each part of each class, all beginnings of spans that are still possible at
-once; and
+The extractor (bytenmt.spans.extractor) finds spans in a whole line; a search must avoid unwanted spans before
+it has written them. For each automaton of each class of spans it therefore tracks all spans that may have
+begun, so that
 
-1. a byte of plain text never completes a span, wherever that would have begun;
-2. an item, a text that must be written, begins only where no span that began before it could end inside it,
-   and not inside a word.
+1. a byte of plain text never completes a span;
+2. a required item begins only where no span that began before could end inside it, and not inside a word.
 
-Then every span of the output lies in an item, and the items are found again as they are.
+Then every span of the output lies in an item, and the extractor finds the items again as they are.
 """
 
 from __future__ import annotations
@@ -28,29 +27,32 @@ from bytenmt.spans.grammar import WORDLIKE, SpanClass
 from bytenmt.spans.patterns import cannot_be_kept
 from bytenmt.utf8 import N_IDS
 
-# Bytes that keep an item apart from what stands before it, the best ones first; 31 at most, one bit each.
+# Bytes that separate an item from the text before it, the best ones first; 31 at most, one bit each.
 SEPARATORS = bytes(dict.fromkeys(b" ,.;-/" + string.punctuation.encode().replace(b"_", b"")))[:31]
-# A span that only these can end may stay open in plain text: hardly an item has them without their partners.
+# A span that only these can end may stay open in plain text: items rarely have them without their partners.
 CLOSING_SIGNS = b")]}>"
-MAX_TRACKED = 1500  # states of a part; above, only the earliest beginning is followed
+MAX_TRACKED = 1500  # states of an automaton; above, only the earliest span that has begun is tracked
 MAX_PAIRS = 200_000  # pairs of states of a pattern; the longest built-in pattern has 102
-MAX_CACHED = 8192  # items of which it is remembered where they may begin
+MAX_CACHED = 8192  # items for which the result of may_begin is cached
 
-NEVER = Automaton([[DEAD] * N_IDS], [False])  # without classes: no span at all
-State = tuple[frozenset[int], bool]  # the states of all beginnings, and whether a letter is before
+NEVER = Automaton([[DEAD] * N_IDS], [False])  # matches nothing; used when there are no classes
+State = tuple[frozenset[int], bool]  # states of all spans that have begun, and whether a letter comes before
 
 
 @dataclass(frozen=True, eq=False)
 class SpanTracker:
-    """The tables of some classes: c parts, whose states have q numbers together.
+    """The tables of some classes of spans: c automata with q states in all.
 
-    The first c numbers are the states at the beginning of a text, part by part; a search holds one number for
-    each part. Separators are sets of bits, one for each of SEPARATORS.
+    A search holds one state for each automaton; at the beginning of a text these are 0 to c - 1. Sets of
+    separators are bit masks: bit i stands for SEPARATORS[i].
 
-    follow (q, 256) int64: the state after a byte. separators (q,) int32: those after which any item may
-    begin; next_separators (q,) int32: those that lead to where there are some. free (q, 256) int32: the
-    separators of the state after a byte, 0 where a span is complete there: a byte that is of no item needs
-    one that all parts have in common. complete (q,) bool: a span is complete.
+    follow (q, 256) int64: the state after a byte.
+    separators (q,) int32: separators after which any item may begin.
+    next_separators (q,) int32: separators that lead to a state that has some.
+    free (q, 256) int32: the separators of the state after a byte, 0 if a span is complete there. A byte of
+        plain text needs a separator that all automata have in common.
+    complete (q,) bool: whether a span is complete.
+    order (q,): for each state, its index among the concatenated states of `parts`.
     """
 
     extractor: SpanExtractor
@@ -60,13 +62,13 @@ class SpanTracker:
     next_separators: npt.NDArray[np.int32]
     free: npt.NDArray[np.int32]
     complete: npt.NDArray[np.bool_]
-    parts: tuple[Part, ...]
-    order: npt.NDArray[np.int64]  # by number: which of the parts' states it is, one part behind the other
+    parts: tuple[TrackedAutomaton, ...]
+    order: npt.NDArray[np.int64]
     _begins: dict[bytes, bytes] = field(default_factory=dict)
 
     @property
     def start(self) -> tuple[int, ...]:
-        """The states at the beginning of a text."""
+        """The state of each automaton at the beginning of a text."""
         return tuple(range(self.n_parts))
 
     def step(self, states: Sequence[int], byte: int) -> tuple[int, ...]:
@@ -74,7 +76,7 @@ class SpanTracker:
         return tuple(int(self.follow[state, byte]) for state in states)
 
     def first_complete(self, text: bytes) -> int:
-        """Return after how many bytes of a text a span is complete; the whole length where none is."""
+        """Return after how many bytes of a text a span is complete; the length of the text if none is."""
         states = self.start
         for n, byte in enumerate(text, 1):
             states = self.step(states, byte)
@@ -84,42 +86,45 @@ class SpanTracker:
 
     def may_begin(self, text: bytes) -> bytes:
         """Return for each state, as q bytes of 0 or 1, whether an item of this text may begin there."""
-        found = self._begins.get(text)
-        if found is None:
+        cached = self._begins.get(text)
+        if cached is None:
             by_part = np.concatenate([part.may_begin(text) for part in self.parts])
-            found = by_part[self.order].astype(np.uint8).tobytes()
+            cached = by_part[self.order].astype(np.uint8).tobytes()
             if len(self._begins) >= MAX_CACHED:
                 self._begins.clear()
-            self._begins[text] = found
-        return found
+            self._begins[text] = cached
+        return cached
 
 
 @lru_cache(maxsize=64)
 def span_tracker(classes: tuple[str, ...], patterns: tuple[str, ...] = ()) -> SpanTracker:
-    """Return the tables of some of spans.grammar.CLASSES and of a user's patterns. Raises SettingError."""
+    """Return the tables of classes from spans.grammar.CLASSES and of a user's patterns. Raises
+    SettingError."""
     extractor = span_extractor(classes, patterns)
-    parts = [part for one in extractor.classes for part in _parts(one)] or [_part(NEVER)]
+    parts = [part for span_class in extractor.classes for part in _tracked_automata(span_class)] or [
+        _track_automaton(NEVER)
+    ]
     sizes = [len(part.separators) for part in parts]
-    # The states at the beginning get the first numbers, the others those behind them.
+    # The states at the beginning of a text get the first numbers.
     firsts = np.cumsum([0, *sizes[:-1]])
     order = np.argsort(np.isin(np.arange(sum(sizes)), firsts, invert=True), kind="stable")
     number = np.argsort(order)
     follow = np.concatenate([number[part.follow + first] for part, first in zip(parts, firsts, strict=True)])
     follow, separators = follow[order], np.concatenate([part.separators for part in parts])[order]
     complete = np.concatenate([part.complete for part in parts])[order]
-    of_state = np.where(complete, 0, separators).astype(np.int32)
-    free = of_state[follow]
-    # The first byte of a character is free where some character with it is.
-    continuations, finished = follow[:, 0x80:0xC0], of_state != 0
-    for first, behind in ((0xC2, 0xE0), (0xE0, 0xF0), (0xF0, 0xF5)):
+    usable = np.where(complete, 0, separators).astype(np.int32)
+    free = usable[follow]
+    # The first byte of a character is free if it begins some character that is free.
+    continuations, finished = follow[:, 0x80:0xC0], usable != 0
+    for first, end in ((0xC2, 0xE0), (0xE0, 0xF0), (0xF0, 0xF5)):
         finished = finished[continuations].any(axis=1)
-        free[:, first:behind] *= finished[follow[:, first:behind]]
+        free[:, first:end] *= finished[follow[:, first:end]]
     return SpanTracker(
         extractor=extractor,
         n_parts=len(parts),
         follow=follow,
         separators=separators,
-        next_separators=_bits(free[:, list(SEPARATORS)] != 0),
+        next_separators=_pack_bits(free[:, list(SEPARATORS)] != 0),
         free=free,
         complete=complete,
         parts=tuple(parts),
@@ -128,22 +133,22 @@ def span_tracker(classes: tuple[str, ...], patterns: tuple[str, ...] = ()) -> Sp
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """One automaton with all beginnings of its spans followed at once.
+class TrackedAutomaton:
+    """An automaton of s states, tracked for all spans that may have begun: a subset construction of q states.
 
-    It has q states, 0 at the beginning of a text.
+    State 0 is the beginning of a text.
 
-    follow (q, 256), separators (q,), complete (q,): as in SpanTracker, with numbers of their own.
-    after_letter (q,) bool: a letter is before. among (q, s) bool: the states of the automaton that each
-    state stands for. transitions (s + 1, 256) int64: of the automaton, with DEAD as state s; accepting
-    (s + 1,) bool.
+    follow (q, 256), separators (q,), complete (q,): as in SpanTracker, in numbers of this automaton.
+    after_letter (q,) bool: whether the last character is a letter or digit.
+    members (q, s) bool: the states of the automaton in each subset.
+    transitions (s + 1, 256) int64: of the automaton, where state s is DEAD; accepting (s + 1,) bool.
     """
 
     follow: npt.NDArray[np.int64]
     separators: npt.NDArray[np.int32]
     complete: npt.NDArray[np.bool_]
     after_letter: npt.NDArray[np.bool_]
-    among: npt.NDArray[np.bool_]
+    members: npt.NDArray[np.bool_]
     transitions: npt.NDArray[np.int64]
     accepting: npt.NDArray[np.bool_]
 
@@ -157,25 +162,27 @@ class Part:
             ends_inside |= self.accepting[states]
             if (states == dead).all():
                 break
-        may = np.logical_not((self.among & ends_inside[:-1]).any(axis=1))
+        may = np.logical_not((self.members & ends_inside[:-1]).any(axis=1))
         return may & ~self.after_letter if text[0] in WORDLIKE else may
 
 
 @lru_cache(maxsize=256)
-def _parts(one: SpanClass) -> tuple[Part, ...]:
-    """Return the parts of a class. Raises SettingError where nothing ends a span of it."""
+def _tracked_automata(span_class: SpanClass) -> tuple[TrackedAutomaton, ...]:
+    """Return the automata of a class. Raises SettingError if no separator ends a span of it."""
     ends = list(SEPARATORS)
-    for automaton in one.parts:
+    for automaton in span_class.parts:
         for row, accepts in zip(automaton.follow, automaton.accepting, strict=True):
             if accepts and all(row[byte] != DEAD for byte in ends):
-                raise SettingError(cannot_be_kept(one.name, "no space or punctuation ends it"))
+                raise SettingError(cannot_be_kept(span_class.name, "no space or punctuation ends it"))
     try:
-        return tuple(map(_part, one.parts))
+        return tuple(map(_track_automaton, span_class.parts))
     except SettingError as error:
-        raise SettingError(cannot_be_kept(one.name, str(error))) from None
+        raise SettingError(cannot_be_kept(span_class.name, str(error))) from None
 
 
-def _part(automaton: Automaton) -> Part:
+def _track_automaton(automaton: Automaton) -> TrackedAutomaton:
+    """Return an automaton tracked for all spans that may have begun, or for the earliest one if these are too
+    many."""
     sets, rows = (
         _all_beginnings(automaton, only_first=False)
         or _all_beginnings(automaton, only_first=True)
@@ -183,29 +190,29 @@ def _part(automaton: Automaton) -> Part:
     )
     n_states = len(automaton.follow)
     follow = np.array(rows, np.int64)
-    among = np.zeros((len(sets), n_states), np.bool_)
+    members = np.zeros((len(sets), n_states), np.bool_)
     for number, (states, _) in enumerate(sets):
-        among[number, list(states)] = True
+        members[number, list(states)] = True
     after_letter = np.array([letter for _, letter in sets])
-    complete = (among & np.array(automaton.accepting)).any(axis=1)
+    complete = (members & np.array(automaton.accepting)).any(axis=1)
     harmful = _can_end_inside_another(automaton) | _can_end_with_other_than(automaton, CLOSING_SIGNS)
-    safe = ~(complete | after_letter | (among & harmful).any(axis=1))
+    safe = ~(complete | after_letter | (members & harmful).any(axis=1))
     transitions = np.full((n_states + 1, N_IDS), n_states)
     transitions[:-1] = np.where(np.array(automaton.follow) == DEAD, n_states, automaton.follow)
-    return Part(
+    return TrackedAutomaton(
         follow=follow,
-        separators=_bits(safe[follow[:, list(SEPARATORS)]]),
+        separators=_pack_bits(safe[follow[:, list(SEPARATORS)]]),
         complete=complete,
         after_letter=after_letter,
-        among=among,
+        members=members,
         transitions=transitions,
         accepting=np.array([*automaton.accepting, False]),
     )
 
 
 def _all_beginnings(automaton: Automaton, only_first: bool) -> tuple[list[State], list[list[int]]] | None:
-    """Return the states that follow all beginnings of spans at once, and the transitions between them; None
-    where there are too many. only_first: another beginning is followed only when the one before is over."""
+    """Return the subsets of states that spans may be in, and the transitions between subsets; None if there
+    are more than MAX_TRACKED. only_first: track a span only if none has begun before it."""
     groups = dict[tuple[tuple[int, ...], bool, bool], list[int]]()
     for byte in range(N_IDS):
         is_continuation = 0x80 <= byte < 0xC0
@@ -233,14 +240,16 @@ def _all_beginnings(automaton: Automaton, only_first: bool) -> tuple[list[State]
 
 
 def _can_end_inside_another(automaton: Automaton) -> npt.NDArray[np.bool_]:
-    """Return for each state whether some span of the automaton, read from that state on, makes it accept.
+    """Return for each state whether a span that is in it could end inside another span that begins now.
 
-    While such a state is possible, no span may begin. Raises SettingError where there are more than MAX_PAIRS
-    pairs of states to follow, as in a long repetition of one character.
+    No item may begin while a span may be in such a state. Raises SettingError if there are more than
+    MAX_PAIRS pairs of states, as in a long repetition of one character.
     """
     columns = list(dict.fromkeys(zip(*automaton.follow, strict=True)))
     n_states = len(automaton.follow)
-    pairs = [(state, 0) for state in range(n_states)]  # of a span that began before, and of another one
+    pairs = [
+        (state, 0) for state in range(n_states)
+    ]  # states of the earlier span, and of the one that begins
     seen = set(pairs)
     origins: dict[tuple[int, int], set[tuple[int, int]]] = {}
     harmful: set[tuple[int, int]] = set()
@@ -267,24 +276,24 @@ def _can_end_inside_another(automaton: Automaton) -> npt.NDArray[np.bool_]:
 
 
 def _can_end_with_other_than(automaton: Automaton, signs: bytes) -> npt.NDArray[np.bool_]:
-    """Return for each state whether some text from there ends a span with another byte than the signs."""
+    """Return for each state whether a span that is in it can end with a byte other than the signs."""
     ends: list[set[int]] = [
         {to for byte, to in enumerate(row) if to != DEAD and byte not in signs} for row in automaton.follow
     ]
-    found = {state for state, to in enumerate(ends) if any(automaton.accepting[one] for one in to)}
+    can_end = {state for state, to in enumerate(ends) if any(automaton.accepting[end] for end in to)}
     before: dict[int, set[int]] = {}
     for state, row in enumerate(automaton.follow):
         for to in set(row) - {DEAD}:
             before.setdefault(to, set()).add(state)
-    waiting = list(found)
+    waiting = list(can_end)
     while waiting:
-        for state in before.get(waiting.pop(), set()) - found:
-            found.add(state)
+        for state in before.get(waiting.pop(), set()) - can_end:
+            can_end.add(state)
             waiting.append(state)
-    return np.array([state in found for state in range(len(automaton.follow))])
+    return np.array([state in can_end for state in range(len(automaton.follow))])
 
 
-def _bits(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
-    """Return the rows of flags as numbers: flag k is bit k."""
+def _pack_bits(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+    """Return each row of flags as a number: flag k is bit k."""
     bits = flags.astype(np.int64) << np.arange(flags.shape[1])
     return np.asarray(bits.sum(axis=1), np.int32)

@@ -23,9 +23,9 @@ Bools = npt.NDArray[np.bool_]
 class SpanTables(NamedTuple):
     """The tables of a SpanTracker for compiled code.
 
-    is_used: whether sentences carry constraints. required_bonus: what a byte of a required item is ranked
-    higher by. separator_bytes (31,) uint8; wordlike, symbol (256,) bool: see constraints.words. The other
-    arrays are those of SpanTracker.
+    is_used: whether sentences carry constraints. required_bonus: added to the ranking of a byte of a required
+    item. separator_bytes (31,) uint8: see span_tracker.SEPARATORS; wordlike, symbol (256,) bool: see
+    constraints.words. The other arrays are those of SpanTracker.
     """
 
     is_used: bool
@@ -43,7 +43,7 @@ class SpanTables(NamedTuple):
     def from_tracker(tracker: SpanTracker | None, required_bonus: float = 0.0) -> SpanTables:
         """Return the tables of a tracker; without one, tables that are not used."""
         from bytenmt.decoding.constraints.span_tracker import SEPARATORS
-        from bytenmt.decoding.constraints.words import symbols, wordlike
+        from bytenmt.decoding.constraints.words import symbol_table, wordlike_table
 
         separators = np.frombuffer(SEPARATORS, np.uint8).copy()
         if tracker is None:
@@ -59,19 +59,23 @@ class SpanTables(NamedTuple):
             tracker.next_separators,
             tracker.complete,
             separators,
-            wordlike(),
-            symbols(),
+            wordlike_table(),
+            symbol_table(),
         )
 
 
 class BeamStates(NamedTuple):
-    """The constraint state of the b beams of one sentence, with k items and c parts of the span tracker.
+    """The constraint state of hypotheses, with k items and c automata of the span tracker.
 
-    pending (b, k) bool: items that are still to be written. matching (b, k) bool: items of which the last
-    n_matched (b,) int64 bytes are the beginning. spans (b, c) int64: states of the span tracker's parts.
-    inside (b,) int64: the element that is open, see nesting. ban (b,) int64: state of the automaton of
-    forbidden texts. commitment (b,) int64: NONE, COMMITTED or FORCED_END, see state_machine. previous (b,)
-    int64: the last byte, a blank at the beginning.
+    The leading axes are (p, b) for the b beams of p slots, or (b,) for the beams of one slot.
+
+    pending (..., k) bool: items that are still to be written.
+    matching (..., k) bool: items whose beginning the last n_matched (...) int64 bytes are.
+    spans (..., c) int64: states of the span tracker's automata.
+    inside (...) int64: the element that is open, see RequiredItem.within.
+    ban (...) int64: state of the automaton of forbidden texts.
+    commitment (...) int64: NONE, COMMITTED or FORCED_END, see state_machine.
+    previous (...) int64: the last byte, a blank at the beginning.
     """
 
     pending: Bools
@@ -85,18 +89,10 @@ class BeamStates(NamedTuple):
 
 
 class ConstraintState(NamedTuple):
-    """The constraints of the sentences in p slots: tables of p rows, and the arrays of BeamStates with p
-    first."""
+    """The constraints of the sentences in p slots, tables of p rows, and the state of their beams."""
 
     tables: ConstraintArrays
-    pending: Bools
-    matching: Bools
-    n_matched: Ints
-    spans: Ints
-    inside: Ints
-    ban: Ints
-    commitment: Ints
-    previous: Ints
+    beams: BeamStates
 
     @staticmethod
     def allocate(n_slots: int, beam: int, size: ConstraintSize | None = None) -> ConstraintState:
@@ -105,48 +101,47 @@ class ConstraintState(NamedTuple):
 
         size = size or ConstraintSize()
         items, each = (n_slots, beam, size.items), (n_slots, beam)
-        return ConstraintState(
-            ConstraintArrays.allocate(n_slots, size),
-            np.zeros(items, np.bool_),
-            np.zeros(items, np.bool_),
-            np.zeros(each, np.int64),
-            np.zeros((*each, size.parts), np.int64),
-            np.zeros(each, np.int64),
-            np.zeros(each, np.int64),
-            np.zeros(each, np.int64),
-            np.zeros(each, np.int64),
+        beams = BeamStates(
+            pending=np.zeros(items, np.bool_),
+            matching=np.zeros(items, np.bool_),
+            n_matched=np.zeros(each, np.int64),
+            spans=np.zeros((*each, size.parts), np.int64),
+            inside=np.zeros(each, np.int64),
+            ban=np.zeros(each, np.int64),
+            commitment=np.zeros(each, np.int64),
+            previous=np.zeros(each, np.int64),
         )
+        return ConstraintState(ConstraintArrays.allocate(n_slots, size), beams)
 
     def size(self) -> ConstraintSize:
-        """Return the room that there is."""
+        """Return the sizes of constraints for which there is room."""
         from bytenmt.decoding.constraints.constraint import ConstraintSize
 
-        tables = self.tables
+        tables, beams = self
+        n_items, n_parts = beams.pending.shape[2], beams.spans.shape[2]
         return ConstraintSize(
-            self.pending.shape[2],
-            tables.text.shape[1],
-            tables.ban.shape[1],
-            self.spans.shape[2],
-            tables.begins.shape[2],
+            n_items, tables.text.shape[1], tables.ban.shape[1], n_parts, tables.begins.shape[2]
         )
 
     def begin(self, slot: int, constraint: Constraint) -> None:
         """Put a new sentence's constraint into a slot."""
-        self.tables.write_row(slot, constraint)
-        self.pending[slot] = self.tables.pending[slot]
-        self.matching[slot] = False
-        self.n_matched[slot] = self.ban[slot] = self.commitment[slot] = 0
-        self.previous[slot] = BLANK
-        self.spans[slot], self.inside[slot] = self.tables.states[slot], constraint.inside
+        tables, beams = self
+        tables.write_row(slot, constraint)
+        beams.pending[slot] = tables.pending[slot]
+        beams.matching[slot] = False
+        beams.n_matched[slot] = beams.ban[slot] = beams.commitment[slot] = 0
+        beams.previous[slot] = BLANK
+        beams.spans[slot], beams.inside[slot] = tables.states[slot], constraint.inside
 
 
 class Choices(NamedTuple):
-    """What the state machine says of the next byte: arrays that `prepare` fills.
+    """What the constraint says about each possible next byte; filled by state_machine.prepare.
 
-    allowed (256,) bool: bytes that may come. required (256,) bool: of these, bytes that begin or continue a
-    required item and come however often they stand there already. bonus (256,) float64: what a byte is ranked
-    higher by. bank (256,) int64: required items that each byte leaves to be written, by which the width of a
-    beam is shared.
+    allowed (256,) bool: bytes that may come.
+    required (256,) bool: bytes that begin or continue a required item, which n-gram blocking does not remove.
+    bonus (256,) float64: added to the ranking of a hypothesis that takes the byte, not to its score.
+    bank (256,) int64: required items that are still to be written after the byte. The width of a beam search
+        is shared among hypotheses by this number (Post and Vilar 2018).
     """
 
     allowed: Bools
@@ -156,7 +151,7 @@ class Choices(NamedTuple):
 
 
 @allocating
-def no_choices() -> Choices:
+def empty_choices() -> Choices:
     """Return arrays for `prepare` to fill."""
     return Choices(
         np.empty(N_IDS, np.bool_), np.zeros(N_IDS, np.bool_), np.zeros(N_IDS), np.zeros(N_IDS, np.int64)
@@ -164,30 +159,32 @@ def no_choices() -> Choices:
 
 
 @allocating
-def beams_of(state: ConstraintState, slot: int) -> BeamStates:
-    """Return the state of a slot's beams, which changes as they go on."""
+def slot_beams(state: ConstraintState, slot: int) -> BeamStates:
+    """Return views of the state of a slot's beams, which change with it."""
+    beams = state.beams
     return BeamStates(
-        state.pending[slot],
-        state.matching[slot],
-        state.n_matched[slot],
-        state.spans[slot],
-        state.inside[slot],
-        state.ban[slot],
-        state.commitment[slot],
-        state.previous[slot],
+        beams.pending[slot],
+        beams.matching[slot],
+        beams.n_matched[slot],
+        beams.spans[slot],
+        beams.inside[slot],
+        beams.ban[slot],
+        beams.commitment[slot],
+        beams.previous[slot],
     )
 
 
 @allocating
 def snapshot(state: ConstraintState, slot: int) -> BeamStates:
-    """Return a copy of the state of a slot's beams, for beams that continue one another."""
+    """Return a copy of the state of a slot's beams, from which `advance` computes their successors."""
+    beams = slot_beams(state, slot)
     return BeamStates(
-        state.pending[slot].copy(),
-        state.matching[slot].copy(),
-        state.n_matched[slot].copy(),
-        state.spans[slot].copy(),
-        state.inside[slot].copy(),
-        state.ban[slot].copy(),
-        state.commitment[slot].copy(),
-        state.previous[slot].copy(),
+        beams.pending.copy(),
+        beams.matching.copy(),
+        beams.n_matched.copy(),
+        beams.spans.copy(),
+        beams.inside.copy(),
+        beams.ban.copy(),
+        beams.commitment.copy(),
+        beams.previous.copy(),
     )

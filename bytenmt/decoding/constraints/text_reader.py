@@ -1,4 +1,4 @@
-"""Read a prefix or a finished text under a constraint, by the search's own state machine, uncompiled."""
+"""Follow a prefix or a finished text under a constraint, with the search's own state machine as Python."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from bytenmt.decoding.constraints.constraint import Constraint, ConstraintSize
 from bytenmt.decoding.constraints.span_tracker import SpanTracker
-
-BLANK = 0x20
 
 
 class Functions(NamedTuple):
@@ -23,7 +21,7 @@ class Functions(NamedTuple):
 
 @cache
 def state_machine() -> Functions:
-    """Return the state machine as Python. It is imported here: it comes with Numba, which takes a moment."""
+    """Return the state machine as Python; imported on demand, because importing Numba takes a while."""
     from bytenmt.decoding.constraints import state, state_machine
     from bytenmt.jit import as_python
 
@@ -37,11 +35,17 @@ def state_machine() -> Functions:
 
 
 class TextReader:
-    """Follows a text under a constraint. is_squeezed: whether at some byte the room was short, so that the
-    required items had to be written out from there on."""
+    """Follow a text byte by byte under a constraint.
+
+    is_squeezed: whether there was a byte from which on the room sufficed for the required items alone.
+
+    >>> reader = TextReader(tracker, constraint, limit=100).read(b"a prefix")  # doctest: +SKIP
+    >>> constraint = reader.rest()  # doctest: +SKIP
+    """
 
     def __init__(self, tracker: SpanTracker, constraint: Constraint, limit: int, n_prefix: int = 0) -> None:
-        """limit: bytes of the whole text. n_prefix: the constraint knows the first so many bytes already."""
+        """limit: bytes of the whole text at most. n_prefix: the number of bytes at its beginning that the
+        constraint has taken into account already."""
         from bytenmt.decoding.constraints.state import ConstraintState, SpanTables
 
         self._machine = state_machine()
@@ -54,7 +58,7 @@ class TextReader:
         self.is_squeezed = False
 
     def read(self, text: bytes) -> TextReader:
-        """Read on; return this reader."""
+        """Read more bytes of the text; return this reader."""
         for byte in text:
             if self._n_read >= self._n_prefix:
                 self._read_byte(byte)
@@ -62,7 +66,7 @@ class TextReader:
         return self
 
     def rest(self) -> Constraint:
-        """Return the constraint of what may follow the text, which ends here: with the items that are still
+        """Return the constraint of a continuation of the text: the same items, those met no longer
         pending."""
         machine, now = self._machine, self._machine.snapshot(self._state, 0)
         ended = machine.ended_item(self._state.tables, 0, now, 0)
@@ -78,11 +82,12 @@ class TextReader:
         utf8 = 1 if byte & 0xC0 == 0x80 else 0  # a continuation byte begins no item
         before = self._machine.snapshot(state, 0)
         self._machine.advance(state, self._tables, 0, before, 0, 0, utf8, byte, False, 0)
-        continues = state.n_matched[0, 0] == before.n_matched[0] + 1 and before.n_matched[0] > 0
-        if not continues and state.pending[0, 0].any():
+        beams = state.beams
+        continues = beams.n_matched[0, 0] == before.n_matched[0] + 1 and before.n_matched[0] > 0
+        if not continues and beams.pending[0, 0].any():
             left = self._limit - self._n_read - min(reserved, self._reserved())
             self.is_squeezed = self.is_squeezed or left < 1
 
     def _reserved(self) -> int:
-        """Return the room that the pending items need."""
-        return int(self._state.tables.cost[0] @ self._state.pending[0, 0])
+        """Return the number of bytes that the pending items need."""
+        return int(self._state.tables.cost[0] @ self._state.beams.pending[0, 0])

@@ -1,7 +1,7 @@
-"""Where words end, as bytes: letters of alphabets go on a word; in scripts without spaces, or with particles
-behind a word, nothing does.
+"""Word boundaries in bytes, and automata that find forbidden words.
 
-Knows no text and no search.
+Letters and digits of alphabets continue a word. In scripts without spaces, and in those that attach particles
+to words, a word may end anywhere.
 """
 
 from __future__ import annotations
@@ -12,39 +12,36 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.kernel_constants import BLANK as BLANK
-from bytenmt.kernel_constants import TAB as TAB
-from bytenmt.kernel_constants import TAG as TAG
 from bytenmt.spans.grammar import WORDLIKE
 from bytenmt.spans.patterns import WORD
 from bytenmt.utf8 import N_IDS
 
 Ban = npt.NDArray[np.int16]
-Active = frozenset[tuple[int, int]]  # forbidden texts that may have begun: which, and how many bytes
+Active = frozenset[tuple[int, int]]  # forbidden texts that may have begun: index, and number of bytes read
 
 
-def wordlike() -> npt.NDArray[np.bool_]:
-    """(256,) bool: WORDLIKE."""
-    found = np.zeros(N_IDS, np.bool_)
-    found[list(WORDLIKE)] = True
-    return found
+def wordlike_table() -> npt.NDArray[np.bool_]:
+    """Return which bytes are in WORDLIKE: (256,) bool."""
+    table = np.zeros(N_IDS, np.bool_)
+    table[list(WORDLIKE)] = True
+    return table
 
 
-def symbols() -> npt.NDArray[np.bool_]:
-    """(256,) bool: ASCII that is neither a letter nor a digit."""
-    found = np.zeros(N_IDS, np.bool_)
-    found[: len(found) // 2] = True
-    found[list(WORD)] = False
-    return found
+def symbol_table() -> npt.NDArray[np.bool_]:
+    """Return which bytes are ASCII, but neither a letter nor a digit: (256,) bool."""
+    table = np.zeros(N_IDS, np.bool_)
+    table[: len(table) // 2] = True
+    table[list(WORD)] = False
+    return table
 
 
 def begins_wordlike(text: bytes) -> bool:
-    """Whether the first character is a letter or digit of an alphabet."""
+    """Return whether the first character of a text is a letter or digit of an alphabet."""
     return text[0] in WORDLIKE
 
 
 def ends_wordlike(text: bytes) -> bool:
-    """Whether the last one is."""
+    """Return whether the last character of a text is a letter or digit of an alphabet."""
     last = len(text) - 1
     while last and text[last] & 0xC0 == 0x80:
         last -= 1
@@ -53,15 +50,18 @@ def ends_wordlike(text: bytes) -> bool:
 
 @lru_cache(maxsize=4096)
 def ban_automaton(forbidden: tuple[bytes, ...]) -> Ban:
-    """The automaton that stops where one of these texts is complete, as a word where it begins or ends like
-    one: (states, 256) int16, -1 for the bytes that may not come; 0xFF is the end of the text."""
+    """Return the transitions (states, 256) int16 of an automaton that finds forbidden texts.
+
+    -1 stands where a byte completes a text: as a word, where the text begins or ends like one. State 0 is the
+    start; byte 0xFF stands for the end of the text.
+    """
     start: tuple[Active, bool] = (frozenset(), False)
     numbers, states, rows = {start: 0}, [start], list[list[int]]()
     while len(rows) < len(states):
         active, in_word = states[len(rows)]
         row = []
         for byte in range(N_IDS):
-            after = _after(forbidden, active, in_word, byte)
+            after = _next_state(forbidden, active, in_word, byte)
             if after is not None and after not in numbers:
                 numbers[after] = len(states)
                 states.append(after)
@@ -70,10 +70,10 @@ def ban_automaton(forbidden: tuple[bytes, ...]) -> Ban:
     return np.array(rows, np.int16)
 
 
-def _after(
+def _next_state(
     forbidden: Sequence[bytes], active: Active, in_word: bool, byte: int
 ) -> tuple[Active, bool] | None:
-    """The state behind a byte; None where it completes a forbidden text."""
+    """Return the state after a byte; None if the byte completes a forbidden text."""
     begun = {(i, 0) for i, text in enumerate(forbidden) if not (in_word and begins_wordlike(text))}
     following = set()
     for which, n in active | begun:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from bytenmt.decoding.cpu.interpreter import CHOOSE, DRAFT, run
-from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows
+from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, Rows, ThreadContext
 from bytenmt.decoding.search.drafting import DraftParams
 from bytenmt.decoding.search.host_search import SearchStep
 from bytenmt.decoding.search.state import SearchParams, SearchState
@@ -15,13 +15,13 @@ from bytenmt.decoding.search.state import SearchParams, SearchState
 def compiled_search_step() -> SearchStep:
     """Return a step of the search, compiled; load_or_compile sees to it that this does not take a minute."""
     ints, table = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
-    model = Model(
+    model = ModelBuffers(
         0, 0, 0, 0, 0, 0, 0, table, table, table, table, ints, ints, ints, np.zeros((2, 0, 0), np.uint8)
     )
     rows = Rows(0, 0, np.zeros(0, np.uint8), np.zeros(0, np.uint64), ints, ints, ints, ints, ints)
-    crew = Crew(0, 1, 0, 0, 0)
+    ctx = ThreadContext(0, 1, 0, 0, 0)
 
     def step(search: SearchState, params: SearchParams, drafts: DraftParams, chooses: bool) -> None:
-        run(table, ints, model, rows, search, params, drafts, CHOOSE if chooses else DRAFT, 0, crew)
+        run(table, ints, model, rows, search, params, drafts, CHOOSE if chooses else DRAFT, 0, ctx)
 
     return SearchStep(step, np.float32)

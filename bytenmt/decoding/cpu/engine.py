@@ -10,14 +10,14 @@ import numpy as np
 
 from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.packing import PackedModel
-from bytenmt.decoding.cpu.session import Run, WorkingModel
+from bytenmt.decoding.cpu.session import ModelSession, RunProgram
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
+from bytenmt.decoding.drafts.table import Speculation
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.search.batch import SearchBatch
-from bytenmt.decoding.search.drafting import AS_GIVEN, AS_MANY_AS_PAY, MOST_ROWS
+from bytenmt.decoding.search.drafting import ADAPTIVE, MOST_ROWS, PRESET
 from bytenmt.decoding.search.state import FREE, SearchState
 from bytenmt.kernel_constants import MOST_DRAFTED
-from bytenmt.speculative.table import Speculation
 
 TRIES, ENOUGH = 5, 0.05  # measurements of each width at most, and seconds after which there are no more
 MEASURED_FOR = 1000  # calls of advance; then the machine may have other work
@@ -38,7 +38,7 @@ class NumbaEngine:
         capacity: int,
         threads: int = 1,
         speculation: Speculation | None = None,
-        run: Run = run,
+        run: RunProgram = run,
     ) -> None:
         """run: see session.WorkingModel."""
         if speculation and (options.beam > 1 or any(model.states or not model.rings for model in packed)):
@@ -48,7 +48,7 @@ class NumbaEngine:
         n_rows = capacity * options.beam + drafted
         columns = MOST_DRAFTED if speculation else 0
         self._models = [
-            WorkingModel(model, capacity, options.beam, threads, n_rows, columns, run) for model in packed
+            ModelSession(model, capacity, options.beam, threads, n_rows, columns, run) for model in packed
         ]
         self._batch = SearchBatch(options, capacity, len(packed), n_rows, speculation)
         self._team = ThreadTeam(threads)
@@ -62,7 +62,7 @@ class NumbaEngine:
         """Encode the sources and begin; return a handle for each. Raises ValueError without room for them."""
         batch = self._batch
         is_idle = batch.room() == self.capacity
-        if requests and is_idle and batch.drafts.most == AS_MANY_AS_PAY and self._measured >= MEASURED_FOR:
+        if requests and is_idle and batch.drafts.most == ADAPTIVE and self._measured >= MEASURED_FOR:
             self._measure()
         handles, slots = batch.admit(requests)
         for model in self._models if requests else ():
@@ -92,12 +92,14 @@ class NumbaEngine:
         """Return the bytes that a running sentence will surely begin with."""
         return self._batch.so_far(handle)
 
-    def first_model(self) -> WorkingModel:
+    def first_model(self) -> ModelSession:
         """Return the first model at work."""
         return self._models[0]
 
     def _steps(self, which: int, n_steps: int) -> None:
-        self._team.run_timed(partial(self._models[which].steps, self._batch.pass_inputs(), which, n_steps))
+        self._team.run_timed(
+            partial(self._models[which].run_steps, self._batch.pass_inputs(), which, n_steps)
+        )
 
     def _measure(self) -> None:
         """Find out what a pass costs by its rows, while no sentence is there: up to a width from which on
@@ -109,7 +111,7 @@ class NumbaEngine:
         batch.state = SearchState.allocate(
             self.capacity, 1, len(self._models), len(text), len(text), n_rows=most
         )
-        batch.drafts = batch.drafts._replace(most=AS_GIVEN)
+        batch.drafts = batch.drafts._replace(most=PRESET)
         widths, seconds = [1], [self._time_of(1, text)]
         for n_rows in (n for n in WIDTHS if n <= most):
             widths.append(n_rows)

@@ -14,8 +14,15 @@ from bytenmt.decoding.cpu.kernels.attention import (
     attend_additive,
     attend_dot,
     attend_location,
-    centre_at,
     predict_centre,
+    write_centre,
+)
+from bytenmt.decoding.cpu.kernels.decoder_memory import (
+    fixed_address,
+    gather_taps,
+    load_column,
+    state_address,
+    store_column,
 )
 from bytenmt.decoding.cpu.kernels.elementwise import (
     add,
@@ -29,26 +36,25 @@ from bytenmt.decoding.cpu.kernels.elementwise import (
 )
 from bytenmt.decoding.cpu.kernels.instructions import (
     Bytes,
-    Crew,
     Ints,
-    Model,
+    ModelBuffers,
     Rows,
+    ThreadContext,
+    barrier_wait,
     copy,
-    count,
-    exponential,
+    count_ticks,
+    exp_double,
+    gather_windows,
+    linear,
     maxout,
     mean,
-    meet,
-    product,
-    share,
-    windows,
+    thread_range,
     zero,
 )
-from bytenmt.decoding.cpu.kernels.kept import fixed_at, keep_column, read_column, read_ring, state_at
 from bytenmt.decoding.cpu.kernels.ngrams import add_ngrams
-from bytenmt.decoding.cpu.kernels.recurrences import gru_new, gru_reset, gru_scan, lstm_scan
+from bytenmt.decoding.cpu.kernels.recurrences import gru_reset, gru_scan, gru_update, lstm_scan
 from bytenmt.decoding.cpu.pass_rows import begin_pass, first_rows
-from bytenmt.decoding.cpu.scoring import keep_attention, look_ahead, read_bytes, write_log_p
+from bytenmt.decoding.cpu.scoring import draft_forced_bytes, record_attention, score_forced_bytes, write_log_p
 from bytenmt.decoding.search.beam_search import choose_bytes
 from bytenmt.decoding.search.drafting import DraftParams, draft_all
 from bytenmt.decoding.search.state import SearchParams, SearchState
@@ -80,69 +86,71 @@ ONE: Any = np.int64(1)  # for a plain 1 `execute` would be compiled once more
 
 
 @compiled
-def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: Crew, n_columns: int) -> None:
+def execute(
+    program: Ints, model: ModelBuffers, rows: Rows, search: SearchState, ctx: ThreadContext, n_columns: int
+) -> None:
     """Carry out a program over all rows. n_columns: rows of each text, where there may be several: a serial
     part of the program is carried out for the first of all texts, then for the next."""
     # What a row's instruction is given is handed over number by number: a few arrays, not the whole search.
     step, parent, forced = search.step, search.parent, search.forced
     layer = 0  # instructions that attend, before this one
     part, part_layer, column = 0, 0, 0  # where a serial part begins, and the column that it is at
-    pc, ticks = 0, count(crew.ticks, 0, 0)
+    pc, ticks = 0, count_ticks(ctx.ticks, 0, 0)
     while pc < len(program):
-        one = program[pc]
-        op, n, m, k = one[OP], one[N], one[M], one[K]
-        n_rows, origin, every = len(rows.place) if one[ROWS] == SENTENCES else len(rows.ids), 0, 1
-        if one[ROWS] == SERIAL:
+        code = program[pc]
+        op, n, m, k = code[OP], code[N], code[M], code[K]
+        n_rows, origin, every = len(rows.slot) if code[ROWS] == SENTENCES else len(rows.ids), 0, 1
+        if code[ROWS] == SERIAL:
             n_rows, origin, every = n_rows // n_columns, column, n_columns
-        d, ds = rows.space + 4 * (one[D_START] * rows.capacity + one[D_COLUMN]), one[D_STRIDE]
-        a, as_ = rows.space + 4 * (one[A_START] * rows.capacity + one[A_COLUMN]), one[A_STRIDE]
-        b, bs = rows.space + 4 * (one[B_START] * rows.capacity + one[B_COLUMN]), one[B_STRIDE]
+        d, ds = rows.space + 4 * (code[D_START] * rows.capacity + code[D_COLUMN]), code[D_STRIDE]
+        a, as_ = rows.space + 4 * (code[A_START] * rows.capacity + code[A_COLUMN]), code[A_STRIDE]
+        b, bs = rows.space + 4 * (code[B_START] * rows.capacity + code[B_COLUMN]), code[B_STRIDE]
         d, a, b = d + 4 * origin * ds, a + 4 * origin * as_, b + 4 * origin * bs
         ds, as_, bs = every * ds, every * as_, every * bs
-        w, v = model.weights + one[W], model.weights + one[V]
-        first, last = share(n_rows, crew)
+        w, v = model.weights + code[W], model.weights + code[V]
+        first, last = thread_range(n_rows, ctx)
         if op == LINEAR:
             base, base_stride = 0, 0
             if k == BIAS:
                 base = v
             elif k == OWN:
                 base, base_stride = d, ds
-            product(model, crew, d, ds, a, as_, n_rows, one[W], one[S], n, m, base, base_stride)
+            linear(model, ctx, d, ds, a, as_, n_rows, code[W], code[S], n, m, base, base_stride)
         elif op == GRU_SCAN:
             gru_scan(
-                model, rows, crew, d, ds, a, as_, b, bs, one[W], one[V], one[S], one[T], n, m, k
+                model, rows, ctx, d, ds, a, as_, b, bs, code[W], code[V], code[S], code[T], n, m, k
             )  # fmt: skip
         elif op == LSTM_SCAN:
-            lstm_scan(model, rows, crew, d, ds, a, as_, b, bs, one[W], one[S], n, m)
+            lstm_scan(model, rows, ctx, d, ds, a, as_, b, bs, code[W], code[S], n, m)
         elif op < RING:
             for row in range(first, last):
-                arithmetic(
-                    op, rows.ids, rows.word, rows.position, origin + every * row, d + 4 * row * ds,
-                    a + 4 * row * as_, b + 4 * row * bs, w, v, n, m, k,
+                execute_row_op(
+                    op, rows.ids, rows.word, rows.position, origin + every * row, d + 4 * row * ds, a + 4 *
+                    row * as_, b + 4 * row * bs, w, v, n, m, k,
                 )  # fmt: skip
         elif op < WINDOW:
             for row in range(first, last):
-                of_step(
-                    op, model, rows, step, parent, crew, origin + every * row, d + 4 * row * ds,
-                    a + 4 * row * as_, b + 4 * row * bs, one,
+                execute_step_op(
+                    op, model, rows, step, parent, ctx, origin + every * row, d + 4 * row * ds, a + 4 * row *
+                    as_, b + 4 * row * bs, code,
                 )  # fmt: skip
                 if forced.attention.shape[2] > 0 and ATTEND_DOT <= op <= ATTEND_LOCATION:
                     bound, rooted = m if op == ATTEND_LOCATION else 0, op == ATTEND_DOT and k != 0
-                    keep_attention(
-                        model, rows, forced, step, crew, origin + every * row, layer, b + 4 * row * bs,
-                        one[S], bound, rooted,
+                    record_attention(
+                        model, rows, forced, step, ctx, origin + every * row, layer, b + 4 * row * bs,
+                        code[S], bound, rooted,
                     )  # fmt: skip
             layer += ATTEND_DOT <= op <= ATTEND_LOCATION
         elif op == WINDOW:
-            windows(rows, first, last, d, ds, a, as_, n // m, m, k)
+            gather_windows(rows, first, last, d, ds, a, as_, n // m, m, k)
         else:
             for row in range(first, last):
-                of_source(op, model, rows, row, a + 4 * row * as_, n, m, k, crew.scratch)
-        if not meet(crew):
+                execute_source_op(op, model, rows, row, a + 4 * row * as_, n, m, k, ctx.scratch)
+        if not barrier_wait(ctx):
             return
-        ticks = count(crew.ticks, pc, ticks)
+        ticks = count_ticks(ctx.ticks, pc, ticks)
         pc += 1
-        if one[ROWS] != SERIAL:
+        if code[ROWS] != SERIAL:
             part, part_layer = pc, layer
         elif pc == len(program) or program[pc, ROWS] != SERIAL:
             column += 1
@@ -153,7 +161,7 @@ def execute(program: Ints, model: Model, rows: Rows, search: SearchState, crew: 
 
 
 @inlined
-def arithmetic(
+def execute_row_op(
     op: int, ids: Bytes, word: Any, position: Ints, row: int, d: int, a: int, b: int, w: int, v: int, n: int,
     m: int, k: int,
 ) -> None:  # fmt: skip
@@ -181,7 +189,7 @@ def arithmetic(
     elif op == GRU_RESET:
         gru_reset(d, a, b, n)
     elif op == GRU_STEP:
-        gru_new(d, a, b, n, k)
+        gru_update(d, a, b, n, k)
     elif op == LSTM_STEP:
         lstm_step(d, b, a, n)
     elif op == NORM:
@@ -193,72 +201,72 @@ def arithmetic(
 
 
 @inlined
-def of_step(
-    op: int, model: Model, rows: Rows, step: Ints, parent: Ints, crew: Crew, row: int, d: int, a: int, b: int,
-    one: Ints,
+def execute_step_op(
+    op: int, model: ModelBuffers, rows: Rows, step: Ints, parent: Ints, ctx: ThreadContext, row: int, d: int,
+    a: int, b: int, code: Ints,
 ) -> None:  # fmt: skip
     """One row of an instruction that only a step has."""
-    n, m, k, v = one[N], one[M], one[K], one[V]
-    place, beam, position = rows.of[row], rows.beam[row], rows.position[row]
+    n, m, k, v = code[N], code[M], code[K], code[V]
+    slot, beam, position = rows.owner[row], rows.beam[row], rows.position[row]
     n_beams, bank = parent.shape[1], position & 1
     if op == RING:
-        read_ring(model, rows, step[place], k, row, d, a, one[A_STRIDE], m)
+        gather_taps(model, rows, step[slot], k, row, d, a, code[A_STRIDE], m)
     elif op == READ_STATE:
-        copy(d, state_at(model, k, bank, place * n_beams + parent[place, beam]), n)
+        copy(d, state_address(model, k, bank, slot * n_beams + parent[slot, beam]), n)
     elif op == WRITE_STATE:
-        copy(state_at(model, k, 1 - bank, place * n_beams + beam), a, n)
+        copy(state_address(model, k, 1 - bank, slot * n_beams + beam), a, n)
     elif op == COLUMN:
-        if position >= model.columns[place]:
+        if position >= model.columns[slot]:
             zero(d, n)
         else:
-            read_column(model, place, k, position, d)
+            load_column(model, slot, k, position, d)
     elif op == FIXED:
-        copy(d, fixed_at(model, place, k), n)
+        copy(d, fixed_address(model, slot, k), n)
     elif op == ATTEND_DOT:
-        attend_dot(model, crew, place, d, n, a, m, v, k, b, one[S], one[T])
+        attend_dot(model, ctx, slot, d, n, a, m, v, k, b, code[S], code[T])
     elif op == ATTEND_ADDITIVE:
-        attend_additive(model, crew, place, d, n, a, one[W], m, v, b, one[S], one[T])
+        attend_additive(model, ctx, slot, d, n, a, code[W], m, v, b, code[S], code[T])
     elif op == ATTEND_LOCATION:
-        attend_location(model, crew, place, d, n, a, m, v, k, b, one[S], one[T])
+        attend_location(model, ctx, slot, d, n, a, m, v, k, b, code[S], code[T])
     elif op == CENTRE:
-        centre_at(model, place, position, m, d)
+        write_centre(model, slot, position, m, d)
     elif op == PREDICT_CENTRE:
-        predict_centre(model, place, a, model.weights + one[W], n, m, d)
+        predict_centre(model, slot, a, model.weights + code[W], n, m, d)
 
 
 @compiled
-def of_source(
-    op: int, model: Model, rows: Rows, row: int, own: int, n: int, m: int, k: int, scratch: int
+def execute_source_op(
+    op: int, model: ModelBuffers, rows: Rows, row: int, own: int, n: int, m: int, k: int, scratch: int
 ) -> None:
     """One row of what an encoder keeps; own: its register."""
     if op == KEEP_FIXED:
-        copy(fixed_at(model, rows.place[row], k), own, n)
+        copy(fixed_address(model, rows.slot[row], k), own, n)
     elif op == KEEP_STATE:
         n_beams = model.n_rows // len(model.columns)
         for beam in range(n_beams):
-            copy(state_at(model, k, 0, rows.place[row] * n_beams + beam), own, n)
+            copy(state_address(model, k, 0, rows.slot[row] * n_beams + beam), own, n)
     else:
-        place, column = rows.place[rows.of[row]], rows.position[row]
-        if m and column < model.source_len[place] - 1:
-            column = model.source_len[place] - 2 - column
-        if column < model.columns[place]:
+        slot, column = rows.slot[rows.owner[row]], rows.position[row]
+        if m and column < model.source_len[slot] - 1:
+            column = model.source_len[slot] - 2 - column
+        if column < model.columns[slot]:
             if op == KEEP_EXPONENTIAL:
-                exponential(own, own, n)
-            keep_column(model, place, k, column, own, scratch)
+                exp_double(own, own, n)
+            store_column(model, slot, k, column, own, scratch)
 
 
 @njit_borrowing
 def run(
     program: Ints,
     logits: Ints,
-    model: Model,
+    model: ModelBuffers,
     rows: Rows,
     search: SearchState,
     params: SearchParams,
     drafts: DraftParams,
     which: int,
     n_steps: int,
-    crew: Crew,
+    ctx: ThreadContext,
 ) -> None:
     """Carry out n passes of model `which` over all running sentences; those of the first model begin with a
     draft, those of the last one choose the bytes, or score the forced ones.
@@ -274,35 +282,35 @@ def run(
     if which == DRAFT:
         draft_all(search, drafts)
         return
-    ticks = count(crew.ticks, 0, 0)
+    ticks = count_ticks(ctx.ticks, 0, 0)
     if n_steps == 0:
-        execute(program, model, rows, search, crew, ONE)
+        execute(program, model, rows, search, ctx, ONE)
     for _ in range(n_steps):
-        if crew.thread == 0:
+        if ctx.thread == 0:
             if which == 0:
                 if len(search.forced.n_text) > 0:
-                    look_ahead(search)
+                    draft_forced_bytes(search)
                 else:
                     draft_all(search, drafts)
             begin_pass(model, rows, search)
-        if not meet(crew):
+        if not barrier_wait(ctx):
             return
         n_rows = search.n_rows[0]
         if n_rows == 0:
             break
         n_columns = 1 + search.n_drafted[search.rows[0, 0]] if len(model.states) > 0 else 1
-        execute(program, model, first_rows(rows, n_rows), search, crew, n_columns)
-        if crew.thread == 0:
+        execute(program, model, first_rows(rows, n_rows), search, ctx, n_columns)
+        if ctx.thread == 0:
             start = rows.space + 4 * (logits[0] * rows.capacity + logits[2])
             for row in range(n_rows):
                 there = search.logits[which, row]
                 copy(there.ctypes.data, start + 4 * row * logits[1], len(there))
             if which == len(search.logits) - 1:
                 if len(search.forced.n_text) > 0:
-                    read_bytes(search)
+                    score_forced_bytes(search)
                 else:
                     write_log_p(search)
                     choose_bytes(search, params, drafts)
-        if not meet(crew):
+        if not barrier_wait(ctx):
             return
-    count(crew.ticks, len(program), ticks)
+    count_ticks(ctx.ticks, len(program), ticks)

@@ -51,7 +51,7 @@ def profile(packed: PackedModel, n_sentences: int, source: bool) -> StepProfile:
     return StepProfile(n_sentences, each, whole - sum(each))
 
 
-def told_profile(packed: PackedModel, found: StepProfile) -> Iterator[str]:
+def format_profile(packed: PackedModel, found: StepProfile) -> Iterator[str]:
     """Lines of text: a step's instructions with their times, shares and rates of products, and the sums by
     operation, the greatest first."""
     whole = sum(found.instructions) + found.rest

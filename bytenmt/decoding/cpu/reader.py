@@ -14,7 +14,7 @@ import numpy as np
 
 from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.packing import PackedModel
-from bytenmt.decoding.cpu.session import Run, WorkingModel
+from bytenmt.decoding.cpu.session import ModelSession, RunProgram
 from bytenmt.decoding.cpu.thread_team import ThreadTeam
 from bytenmt.decoding.interface import Options
 from bytenmt.decoding.reading import Reading, Weights
@@ -32,31 +32,31 @@ CELLS = 1 << 24  # bytes of texts, or weights of attention, that are kept at onc
 ATTENDS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
 
 
-class _Places:
+class _TextBatch:
     """Texts at their places, read by the models together."""
 
     def __init__(
         self,
         packed: Sequence[PackedModel],
-        n_places: int,
+        n_slots: int,
         n_columns: int,
         team: ThreadTeam,
         n_layers: int = 0,
-        run: Run = run,
+        run: RunProgram = run,
     ) -> None:
         """n_columns: bytes of a text that a pass reads at most; n_layers: whose attention is kept."""
         self._even = any(model.states for model in packed)  # a pass reads as many bytes of each text
-        self._n_places, self._drafted, self._n_layers = n_places, n_columns - 1, n_layers
-        rows = n_places * n_columns
+        self._n_slots, self._drafted, self._n_layers = n_slots, n_columns - 1, n_layers
+        rows = n_slots * n_columns
         self._models = [
-            WorkingModel(one, n_places, 1, team.max_threads, rows, self._drafted, run) for one in packed
+            ModelSession(one, n_slots, 1, team.max_threads, rows, self._drafted, run) for one in packed
         ]
         self._params, self._drafts = (
             SearchParams.from_options(Options()),
             DraftParams.from_speculation(None, rows),
         )
         self._team, self._rows = team, rows
-        self._search = self._made(0, 0)
+        self._search = self._allocate(0, 0)
 
     def begin(self, sources: Sequence[bytes | None]) -> None:
         """Read from the start on, a text with each source at the first places."""
@@ -67,15 +67,15 @@ class _Places:
             for rows in model.prepare(sources, range(n)):
                 self._team.run(partial(model.encode, rows, self._inputs()))
 
-    def read(self, place: int, text: bytes) -> None:
+    def read(self, slot: int, text: bytes) -> None:
         """What is to be read next there."""
-        self._search.forced.begin(place, text)
-        self._search.state[place] = RUNNING
+        self._search.forced.begin(slot, text)
+        self._search.state[slot] = RUNNING
 
     def make_room(self, length: int, columns: int = 0) -> None:
         """For texts of so many bytes, and sources of so many columns where attention is kept."""
         if length > self._search.forced.text.shape[1] or columns:
-            made = self._made(length, columns)
+            made = self._allocate(length, columns)
             made.step[:], made.last[:] = self._search.step, self._search.last
             made.forced.word[:] = self._search.forced.word
             self._search = made
@@ -90,26 +90,26 @@ class _Places:
             n_passes = int(left.min()) // most if self._even else int(-(-left.max() // most))
             n_now = min(n_passes, PASSES) if len(self._models) == 1 else 1
             for which, model in enumerate(self._models):
-                self._team.run_timed(partial(model.steps, self._inputs(), which, n_now))
+                self._team.run_timed(partial(model.run_steps, self._inputs(), which, n_now))
         search.state[:] = FREE
 
-    def reading(self, place: int) -> Reading:
+    def reading(self, slot: int) -> Reading:
         """What has been read there."""
         forced = self._search.forced
-        n = int(forced.n_text[place])
-        return Reading(forced.log_p[place, :n].copy(), forced.rank[place, :n].copy())
+        n = int(forced.n_text[slot])
+        return Reading(forced.log_p[slot, :n].copy(), forced.rank[slot, :n].copy())
 
-    def attention(self, place: int, columns: int) -> list[Weights]:
+    def attention(self, slot: int, columns: int) -> list[Weights]:
         """The weights of each layer over so many columns."""
         forced = self._search.forced
-        kept = forced.attention[place, : int(forced.n_text[place]), :, :columns]
+        kept = forced.attention[slot, : int(forced.n_text[slot]), :, :columns]
         return [kept[:, layer].copy() for layer in range(self._n_layers)]
 
-    def _made(self, length: int, columns: int) -> SearchState:
-        n_places, models = self._n_places, len(self._models)
-        forced = ForcedText.allocate(n_places, length, self._n_layers, columns)
+    def _allocate(self, length: int, columns: int) -> SearchState:
+        n_slots, models = self._n_slots, len(self._models)
+        forced = ForcedText.allocate(n_slots, length, self._n_layers, columns)
         return SearchState.allocate(
-            n_places, 1, models, 0, 0, n_rows=self._rows, drafted=self._drafted, forced=forced
+            n_slots, 1, models, 0, 0, n_rows=self._rows, drafted=self._drafted, forced=forced
         )
 
     def _inputs(self) -> PassInputs:
@@ -119,22 +119,22 @@ class _Places:
 class CpuStream:
     """See reading.Stream."""
 
-    def __init__(self, packed: Sequence[PackedModel], team: ThreadTeam, run: Run = run) -> None:
-        self._places = _Places(packed, 1, _shape(packed)[1], team, run=run)
-        self._places.begin([None])
+    def __init__(self, packed: Sequence[PackedModel], team: ThreadTeam, run: RunProgram = run) -> None:
+        self._batch = _TextBatch(packed, 1, _shape(packed)[1], team, run=run)
+        self._batch.begin([None])
 
     def read(self, data: bytes) -> Reading:
-        self._places.make_room(len(data))
-        self._places.read(0, data)
-        self._places.run()
-        return self._places.reading(0)
+        self._batch.make_room(len(data))
+        self._batch.read(0, data)
+        self._batch.run()
+        return self._batch.reading(0)
 
 
 class CpuReader:
     """See reading.Reader, over packed models of any architectures. What a text costs is the same to the last
     bit whatever is read beside it, on however many threads."""
 
-    def __init__(self, packed: Sequence[PackedModel], threads: int = 1, run: Run = run) -> None:
+    def __init__(self, packed: Sequence[PackedModel], threads: int = 1, run: RunProgram = run) -> None:
         """run: see session.WorkingModel."""
         self._packed, self._team, self._run = packed, ThreadTeam(threads), run
 
@@ -142,16 +142,16 @@ class CpuReader:
         return CpuStream(self._packed, self._team, self._run)
 
     def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
-        found: dict[int, Reading] = {}
-        for places, group in _groups(self._packed, self._team, self._run, sources, texts):
-            found.update((which, places.reading(place)) for place, which in enumerate(group))
-        return [found[i] for i in range(len(texts))]
+        readings: dict[int, Reading] = {}
+        for batch, group in _read_groups(self._packed, self._team, self._run, sources, texts):
+            readings.update((which, batch.reading(slot)) for slot, which in enumerate(group))
+        return [readings[i] for i in range(len(texts))]
 
 
 class CpuAttention:
     """See reading.Attention."""
 
-    def __init__(self, packed: PackedModel, threads: int = 1, run: Run = run) -> None:
+    def __init__(self, packed: PackedModel, threads: int = 1, run: RunProgram = run) -> None:
         """run: see session.WorkingModel."""
         self._packed, self._team, self._run = packed, ThreadTeam(threads), run
         self._n_layers = int(np.isin(packed.step.instructions[:, Column.OP], ATTENDS).sum())
@@ -160,15 +160,15 @@ class CpuAttention:
 
     def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
         sources, texts = [source for source, _ in pairs], [text for _, text in pairs]
-        found: dict[int, dict[int, Weights]] = {}
+        readings: dict[int, dict[int, Weights]] = {}
         by = [self._packed], self._team, self._run
-        for places, group in _groups(*by, sources, texts, self._n_layers):
-            for place, which in enumerate(group):
+        for batch, group in _read_groups(*by, sources, texts, self._n_layers):
+            for slot, which in enumerate(group):
                 n, order = len(sources[which]), [*range(len(sources[which]) + 1)]
                 columns = [*order[:n][::-1], n] if self._turned else order
-                weights = [layer[:, columns] for layer in places.attention(place, n + 1)]
-                found[which] = dict(zip(self._packed.attending, weights, strict=True))
-        return [found[i] for i in range(len(pairs))]
+                weights = [layer[:, columns] for layer in batch.attention(slot, n + 1)]
+                readings[which] = dict(zip(self._packed.attending, weights, strict=True))
+        return [readings[i] for i in range(len(pairs))]
 
 
 def _shape(packed: Sequence[PackedModel]) -> tuple[int, int]:
@@ -176,28 +176,28 @@ def _shape(packed: Sequence[PackedModel]) -> tuple[int, int]:
     return RECURRENT if any(model.states for model in packed) else CONVOLUTIONAL
 
 
-def _groups(
+def _read_groups(
     packed: Sequence[PackedModel],
     team: ThreadTeam,
-    run: Run,
+    run: RunProgram,
     sources: Sequence[bytes] | None,
     texts: Sequence[bytes],
     n_layers: int = 0,
-) -> Iterator[tuple[_Places, list[int]]]:
+) -> Iterator[tuple[_TextBatch, list[int]]]:
     """Texts of about one length that have been read together, and their numbers, a place each."""
     if not texts:
         return
     longest = max(map(len, texts))
     columns = max(map(len, sources or ()), default=0) + 1 if n_layers else 0
-    n_places, n_rows = _shape(packed)
-    n_places = max(1, min(n_places, len(texts), CELLS // max(1, longest * max(1, n_layers * columns))))
-    places = _Places(packed, n_places, n_rows // n_places, team, n_layers, run)
-    places.make_room(longest, columns)
+    n_slots, n_rows = _shape(packed)
+    n_slots = max(1, min(n_slots, len(texts), CELLS // max(1, longest * max(1, n_layers * columns))))
+    batch = _TextBatch(packed, n_slots, n_rows // n_slots, team, n_layers, run)
+    batch.make_room(longest, columns)
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    for first in range(0, len(order), n_places):
-        group = order[first : first + n_places]
-        places.begin([None if sources is None else sources[i] for i in group])
-        for place, which in enumerate(group):
-            places.read(place, texts[which])
-        places.run()
-        yield places, group
+    for first in range(0, len(order), n_slots):
+        group = order[first : first + n_slots]
+        batch.begin([None if sources is None else sources[i] for i in group])
+        for slot, which in enumerate(group):
+            batch.read(slot, texts[which])
+        batch.run()
+        yield batch, group

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from bytenmt.decoding.cpu.kernels.attention import around, seen
-from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, largest
-from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows, read
+from bytenmt.decoding.cpu.kernels.attention import n_visible, window_range
+from bytenmt.decoding.cpu.kernels.elementwise import exp_sum, row_max
+from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, Rows, ThreadContext, load_float
 from bytenmt.decoding.search.state import DONE, RUNNING, ForcedText, Ints, SearchState
 from bytenmt.jit import allocating, compiled
 from bytenmt.utf8 import N_IDS
@@ -35,7 +35,7 @@ def log_softmax(logits: Any, row: int, merged: Any) -> None:
     exponentials = np.empty(N_IDS, np.float32)
     for model in range(n_models):
         values = logits[model, row]
-        highest = largest(values.ctypes.data, N_IDS)
+        highest = row_max(values.ctypes.data, N_IDS)
         total = exp_sum(exponentials.ctypes.data, values.ctypes.data, N_IDS, highest)
         shift = np.float32(highest + np.float32(math.log(total)))
         for byte in range(N_IDS):
@@ -51,7 +51,7 @@ def log_softmax(logits: Any, row: int, merged: Any) -> None:
 
 
 @compiled
-def look_ahead(search: SearchState) -> None:
+def draft_forced_bytes(search: SearchState) -> None:
     """Have a pass read as many bytes of each text as there is room for, but for the last, which is only
     predicted."""
     forced = search.forced
@@ -67,25 +67,25 @@ def look_ahead(search: SearchState) -> None:
 
 
 @compiled
-def keep_attention(
-    model: Model, rows: Rows, forced: ForcedText, step: Ints, crew: Crew, row: int, layer: int, centre: int,
-    window: int, bound: int, rooted: bool,
+def record_attention(
+    model: ModelBuffers, rows: Rows, forced: ForcedText, step: Ints, ctx: ThreadContext, row: int, layer: int,
+    centre: int, window: int, bound: int, rooted: bool,
 ) -> None:  # fmt: skip
     """Keep a row's weights, which an instruction that attends has just left in the scratch, times the root of
     the source's bytes where rooted; centre, window, bound: as it had them."""
-    slot = rows.of[row]
+    slot = rows.owner[row]
     at = forced.n_read[slot] + rows.position[row] - step[slot]
-    first, last = around(seen(model, slot, bound), centre, window)
+    first, last = window_range(n_visible(model, slot, bound), centre, window)
     weights = forced.attention[slot, at, layer]
     for j in range(len(weights)):
         weights[j] = np.float32(0)
     factor = math.sqrt(model.source_len[slot]) if rooted else 1.0
     for j in range(first, last):
-        weights[j] = np.float32(read(crew.scratch, j - first) / factor)
+        weights[j] = np.float32(load_float(ctx.scratch, j - first) / factor)
 
 
 @allocating
-def read_bytes(search: SearchState) -> None:
+def score_forced_bytes(search: SearchState) -> None:
     """Score the bytes that follow those of the pass, which become the last bytes read."""
     forced = search.forced
     merged = np.empty(N_IDS, np.float32)
@@ -113,7 +113,7 @@ def log_p_of(logits: Any, row: int, byte: int) -> float:
     merged = 0.0
     for model in range(logits.shape[0]):
         values = logits[model, row]
-        highest = largest(values.ctypes.data, N_IDS)
+        highest = row_max(values.ctypes.data, N_IDS)
         total = np.float64(exp_sum(exponentials.ctypes.data, values.ctypes.data, N_IDS, highest))
         own = np.float64(values[byte]) - np.float64(highest) - math.log(total)
         if model == 0:

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.decoding.cpu.interpreter import run
+from bytenmt.decoding.cpu.kernels.decoder_memory import FLAT, KEYS, VALUES
 from bytenmt.decoding.cpu.kernels.gemm import scratch_bytes
-from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows
-from bytenmt.decoding.cpu.kernels.kept import FLAT, KEYS, VALUES
+from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, Rows, ThreadContext
 from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
 from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.packing import PackedModel
@@ -26,53 +26,53 @@ from bytenmt.program.instructions import ALIGNMENT, Column, Op, padded
 from bytenmt.utf8 import BOS, EOS
 
 Array = npt.NDArray[np.float32]
-Run = Callable[..., None]  # interpreter.run, or what stands for it
+RunProgram = Callable[..., None]  # interpreter.run, or what stands for it
 # Columns of sources in one call at most, of a longer source all: as many as keep the products busy; where a
 # recurrence waits for each column, as many sentences as share its matrices.
 ENCODED_TOGETHER, SCANNED_TOGETHER = 256, 1024
 NO_WORDS = np.zeros(0, np.uint64)  # of a program without tables of n-grams
 
 
-def aligned(n_floats: int) -> Array:
+def aligned_zeros(n_floats: int) -> Array:
     """Zeros that begin on a cache line."""
     space = np.zeros(n_floats + ALIGNMENT // 4, np.float32)
     first = -space.ctypes.data % ALIGNMENT // 4
     return space[first : first + n_floats]
 
 
-class WorkingModel:
+class ModelSession:
     """One packed model and the sentences at its places; the search's state is shared by an ensemble."""
 
     def __init__(
         self,
         packed: PackedModel,
-        n_places: int,
+        n_slots: int,
         beam: int,
         n_threads: int,
         n_rows: int = 0,
         drafted: int = 0,
-        run: Run = run,
+        run: RunProgram = run,
     ) -> None:
         """n_rows: of a pass at most, if more than places times beams; drafted: columns of a pass that may be
         taken back."""
         self._run = run
         self.packed = packed
-        self._n_places, self._n_rows, self._n_threads = n_places, n_places * beam, n_threads
-        self._hidden = aligned(2 * sum(packed.states) * self._n_rows)
+        self._n_slots, self._n_rows, self._n_threads = n_slots, n_slots * beam, n_threads
+        self._hidden = aligned_zeros(2 * sum(packed.states) * self._n_rows)
         rings = [(ring.capacity + drafted, ring.width, ring.dilation) for ring in packed.rings]
         floats = [capacity * width for capacity, width, _ in rings]
-        self._past = aligned(sum(floats) * self._n_rows)
+        self._past = aligned_zeros(sum(floats) * self._n_rows)
         history = max((capacity for capacity, _, _ in rings), default=1)
         self._ancestors = np.zeros((2, self._n_rows, history), np.uint8)
-        self._columns, self._source_len = (np.zeros(n_places, np.int64) for _ in range(2))
-        kinds = _kinds(packed)
+        self._columns, self._source_len = (np.zeros(n_slots, np.int64) for _ in range(2))
+        kinds = _item_kinds(packed)
         room = [item_floats(width, kind) for width, kind in zip(packed.items, kinds, strict=True)]
         self._item_floats = sum(room)
         self._tables = (
-            _table(_before(packed.states), packed.states),
-            _table(_before(floats), *([ring[i] for ring in rings] for i in range(3))),
-            _table(_before(room), packed.items, kinds),
-            _table(_before(packed.fixed), packed.fixed),
+            _table(_offsets(packed.states), packed.states),
+            _table(_offsets(floats), *([ring[i] for ring in rings] for i in range(3))),
+            _table(_offsets(room), packed.items, kinds),
+            _table(_offsets(packed.fixed), packed.fixed),
         )
         scans = np.isin(packed.encode.instructions[:, Column.OP], (Op.GRU_SCAN, Op.LSTM_SCAN)).any()
         self._together = SCANNED_TOGETHER if scans else ENCODED_TOGETHER
@@ -82,40 +82,40 @@ class WorkingModel:
         ]
         widest = max([int(part.max(initial=1)) for part in inputs] + list(packed.states))
         self._product_bytes = scratch_bytes(widest)
-        self._memory_at = np.zeros(n_places, np.int64)
-        self._region, self._memory = 0, aligned(0)
-        self._scratch_floats, self._scratch = 0, aligned(0)
+        self._memory_offset = np.zeros(n_slots, np.int64)
+        self._region, self._memory = 0, aligned_zeros(0)
+        self._scratch_floats, self._scratch = 0, aligned_zeros(0)
         self._reserve(0)
         self.ticks: npt.NDArray[np.int64] | None = None  # of thread 0, see Crew; not counted unless wanted
         pass_rows = max(n_rows, self._n_rows)
-        self._step_space = aligned(packed.step.row_floats * pass_rows)
-        self._encode_space, self._encode_rows = aligned(0), 0
+        self._step_space = aligned_zeros(packed.step.row_floats * pass_rows)
+        self._encode_space, self._encode_rows = aligned_zeros(0), 0
         self._logits = np.array([packed.logits.start, packed.logits.stride, packed.logits.column], np.int64)
         self._reads_words = bool((packed.step.instructions[:, Column.OP] == Op.NGRAMS).any())
         self._step_rows = _rows(self._step_space, pass_rows, self._reads_words)
 
-    def steps(
+    def run_steps(
         self, inputs: PassInputs, which: int, n_passes: int, thread: int, n_threads: int, barrier: Barrier
     ) -> None:
         """One thread's part of n passes over all running sentences; see interpreter.run."""
-        crew = self._crew(thread, n_threads, barrier)
+        ctx = self._thread_context(thread, n_threads, barrier)
         table, rows = self.packed.step.instructions, self._step_rows
-        self._run(table, self._logits, self._model(), rows, *inputs, which, n_passes, crew)
+        self._run(table, self._logits, self._buffers(), rows, *inputs, which, n_passes, ctx)
 
     def prepare(self, sources: Sequence[bytes | None], at: Sequence[int]) -> list[Rows]:
         """Make room for sentences at places; returns the encoder's calls."""
-        texts = [None if source is None else self._reading(source) for source in sources]
+        texts = [None if source is None else self._encoder_bytes(source) for source in sources]
         order = sorted(range(len(texts)), key=lambda i: -_length(texts[i]))
         for i in order:
             source = sources[i]
             n_bytes = 0 if source is None else len(source) + 1
             self._source_len[at[i]] = n_bytes
-            self._columns[at[i]] = self._unfolded(n_bytes)
-        self._reserve(max(self._columns[place] for place in at))
+            self._columns[at[i]] = self._memory_columns(n_bytes)
+        self._reserve(max(self._columns[slot] for slot in at))
         hidden = self._hidden.reshape(-1)
         begin = 0
         for width in self.packed.states:
-            bank = hidden[begin : begin + self._n_rows * width].reshape(self._n_places, -1)
+            bank = hidden[begin : begin + self._n_rows * width].reshape(self._n_slots, -1)
             bank[list(at)] = 0
             begin += 2 * self._n_rows * width
         calls, group, n_columns = [], list[int](), 0
@@ -130,25 +130,25 @@ class WorkingModel:
         n_rows = max(max(len(group), sum(_length(texts[i]) for i in group)) for group in calls)
         if n_rows > self._encode_rows:
             self._encode_rows = n_rows
-            self._encode_space = aligned(self.packed.encode.row_floats * n_rows)
-        return [self._call([texts[i] for i in group], [at[i] for i in group]) for group in calls]
+            self._encode_space = aligned_zeros(self.packed.encode.row_floats * n_rows)
+        return [self._encoder_rows([texts[i] for i in group], [at[i] for i in group]) for group in calls]
 
     def encode(self, rows: Rows, inputs: PassInputs, thread: int, n_threads: int, barrier: Barrier) -> None:
         """One thread's part of a call that prepare made."""
-        crew = self._crew(thread, n_threads, barrier)
+        ctx = self._thread_context(thread, n_threads, barrier)
         table = self.packed.encode.instructions
-        self._run(table, self._logits, self._model(), rows, *inputs, 0, 0, crew)
+        self._run(table, self._logits, self._buffers(), rows, *inputs, 0, 0, ctx)
 
-    def _crew(self, thread: int, n_threads: int, barrier: Barrier) -> Crew:
+    def _thread_context(self, thread: int, n_threads: int, barrier: Barrier) -> ThreadContext:
         """What one of n threads must know of the others."""
         scratch = self._scratch.ctypes.data + 4 * thread * self._scratch_floats
         ticks = 0 if self.ticks is None or thread else self.ticks.ctypes.data
-        return Crew(thread, n_threads, barrier.ctypes.data, scratch, ticks)
+        return ThreadContext(thread, n_threads, barrier.ctypes.data, scratch, ticks)
 
-    def _model(self) -> Model:
+    def _buffers(self) -> ModelBuffers:
         """For compiled code."""
         tables = self._tables
-        return Model(
+        return ModelBuffers(
             self.packed.weights.ctypes.data,
             PRECISIONS.index(self.packed.precision),
             self._n_rows,
@@ -157,18 +157,18 @@ class WorkingModel:
             self._memory.ctypes.data,
             self._item_floats,
             *tables,
-            self._memory_at,
+            self._memory_offset,
             self._columns,
             self._source_len,
             self._ancestors,
         )
 
-    def _reading(self, source: bytes) -> bytes:
+    def _encoder_bytes(self, source: bytes) -> bytes:
         """The bytes that the encoder reads: in its order, EOS once, or to the end of the unfolded columns."""
         text = source[::-1] if self.packed.source.reverse else source
-        return text.ljust(max(len(source) + 1, self._unfolded(len(source) + 1)), bytes([EOS]))
+        return text.ljust(max(len(source) + 1, self._memory_columns(len(source) + 1)), bytes([EOS]))
 
-    def _unfolded(self, n_bytes: int) -> int:
+    def _memory_columns(self, n_bytes: int) -> int:
         """Columns of memory of a source of n bytes, EOS counted; 0 of none."""
         if self.packed.source.unfolding is None or n_bytes == 0:
             return n_bytes
@@ -178,36 +178,36 @@ class WorkingModel:
     def _reserve(self, n_columns: int) -> None:
         """Room for memories of that many columns at every place, and for their scores."""
         columns = padded(n_columns)
-        region = whole_lines(self._item_floats * columns + sum(self.packed.fixed))
+        region = round_up_to_lines(self._item_floats * columns + sum(self.packed.fixed))
         if region > self._region:
-            grown = aligned(region * self._n_places).reshape(self._n_places, region)
-            grown[:, : self._region] = self._memory.reshape(self._n_places, self._region)
+            grown = aligned_zeros(region * self._n_slots).reshape(self._n_slots, region)
+            grown[:, : self._region] = self._memory.reshape(self._n_slots, self._region)
             self._region, self._memory = region, grown.reshape(-1)
-            self._memory_at = np.arange(self._n_places) * region
+            self._memory_offset = np.arange(self._n_slots) * region
         attended = 2 * columns + max(self.packed.items, default=0) + PANEL + scratch_bytes(columns, 1) // 4
-        floats = whole_lines(max(attended, self._product_bytes // 4))
+        floats = round_up_to_lines(max(attended, self._product_bytes // 4))
         if floats > self._scratch_floats:
-            self._scratch_floats, self._scratch = floats, aligned(floats * self._n_threads)
+            self._scratch_floats, self._scratch = floats, aligned_zeros(floats * self._n_threads)
 
-    def _call(self, texts: list[bytes | None], places: list[int]) -> Rows:
+    def _encoder_rows(self, texts: list[bytes | None], slots: list[int]) -> Rows:
         """One call of the encoder, longer sentences first."""
         lengths = [_length(text) for text in texts]
         first = np.cumsum([0, *lengths])
-        of = np.repeat(np.arange(len(texts)), lengths)
+        owner = np.repeat(np.arange(len(texts)), lengths)
         return Rows(
             self._encode_space.ctypes.data,
             self._encode_rows,
             np.frombuffer(b"".join(text or b"" for text in texts), np.uint8).copy(),
-            np.concatenate([_words(text or b"") for text in texts]) if self._reads_words else NO_WORDS,
-            np.arange(first[-1]) - first[of],
-            of,
+            np.concatenate([_recent_words(text or b"") for text in texts]) if self._reads_words else NO_WORDS,
+            np.arange(first[-1]) - first[owner],
+            owner,
             np.zeros(0, np.int64),
             first,
-            np.array(places),
+            np.array(slots),
         )
 
 
-def _kinds(packed: PackedModel) -> list[int]:
+def _item_kinds(packed: PackedModel) -> list[int]:
     """How each item is kept: in bytes what whole sources are attended to by, in w8a8."""
     kinds: list[set[int]] = [set() for _ in packed.items]
     for one in packed.step.instructions:
@@ -228,7 +228,7 @@ def item_floats(width: int, kind: int) -> int:
     return width if kind == FLAT else padded(width) // 4 + 1
 
 
-def whole_lines(n_floats: int) -> int:
+def round_up_to_lines(n_floats: int) -> int:
     """As many floats as whole cache lines have."""
     return -(-4 * n_floats // ALIGNMENT) * ALIGNMENT // 4
 
@@ -237,7 +237,7 @@ def _length(text: bytes | None) -> int:
     return 0 if text is None else len(text)
 
 
-def _words(text: bytes) -> npt.NDArray[np.uint64]:
+def _recent_words(text: bytes) -> npt.NDArray[np.uint64]:
     """The last eight bytes at each byte of a text, (bytes,), see ngram_hash."""
     padded = np.frombuffer(bytes([BOS]) * N_BYTES + text, np.uint8)
     windows = np.lib.stride_tricks.sliding_window_view(padded, N_BYTES)[1:]
@@ -247,17 +247,16 @@ def _words(text: bytes) -> npt.NDArray[np.uint64]:
 def _rows(space: Array, capacity: int, reads_words: bool) -> Rows:
     """A step's rows, filled by the step itself."""
     words = np.zeros(capacity, np.uint64) if reads_words else NO_WORDS
-    position, of, beam = (np.zeros(capacity, np.int64) for _ in range(3))
+    position, owner, beam = (np.zeros(capacity, np.int64) for _ in range(3))
     nothing = np.zeros(0, np.int64)
-    return Rows(
-        space.ctypes.data, capacity, np.zeros(capacity, np.uint8), words, position, of, beam, nothing, nothing
-    )
+    ids = np.zeros(capacity, np.uint8)
+    return Rows(space.ctypes.data, capacity, ids, words, position, owner, beam, nothing, nothing)
 
 
 def _table(*columns: Sequence[int]) -> npt.NDArray[np.int64]:
     return np.array(list(zip(*columns, strict=True)), np.int64).reshape(-1, len(columns))
 
 
-def _before(widths: Sequence[int]) -> list[int]:
+def _offsets(widths: Sequence[int]) -> list[int]:
     """The sum of those before each."""
     return [sum(widths[:i]) for i in range(len(widths))]

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from bytenmt.architectures.tensor_tree import map_tensors, tensors
+from bytenmt.decoding.drafts.table import Speculation
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.draft_width import best_width, check, seconds
 from bytenmt.decoding.pytorch.engine import n_passes
 from bytenmt.decoding.pytorch.forward import Decoder, Inputs, ModelState, begin, forward, place_sentences
 from bytenmt.decoding.search.host_search import HostSearch, SearchStep
 from bytenmt.kernel_constants import MOST_DRAFTED
-from bytenmt.speculative.table import Speculation
 from bytenmt.utf8 import BOS, N_IDS
 
 SOURCE_COLUMNS = 64  # source capacities are multiples of this, EOS counted
@@ -68,7 +68,7 @@ class CudaGraphEngine:
         self._width: int | None = None if speculation else 0  # drafted bytes a pass; None: not known yet
         self._capture = capture or CudaCapture(device)
         self._slots = list(range(capacity))
-        self._in_vain = torch.zeros(capacity, dtype=torch.int64)
+        self._n_rejected = torch.zeros(capacity, dtype=torch.int64)
         self._decoder_states: tuple[Any, ...] = ()  # of each model, shared by all plans
         self._plans: dict[int, Plan] = {}  # by source capacity
         self._source_capacity = 0  # of the plan that runs
@@ -90,7 +90,7 @@ class CudaGraphEngine:
         fresh = begin(self._models, requests, self._options.beam, self._width or 0, self._device)
         states = self._plans[self._source_capacity].states
         place_sentences(states, torch.tensor(slots, device=self._device), fresh, self._options.beam)
-        self._in_vain[slots] = 0
+        self._n_rejected[slots] = 0
         return handles
 
     @torch.no_grad()
@@ -116,9 +116,9 @@ class CudaGraphEngine:
             search.draft_bytes()
         plan.inputs.bytes.copy_(torch.from_numpy(search.bytes_to_read(self._slots)))
         plan.inputs.parents.copy_(torch.from_numpy(search.parents(self._slots)))
-        plan.inputs.in_vain.copy_(self._in_vain)
+        plan.inputs.n_rejected.copy_(self._n_rejected)
         plan.replay()
-        self._in_vain = torch.from_numpy(search.choose(self._slots, plan.log_p.cpu().numpy()))
+        self._n_rejected = torch.from_numpy(search.choose(self._slots, plan.log_p.cpu().numpy()))
 
     def _make_room(self, requests: Sequence[Request], is_idle: bool) -> None:
         """Have a plan run whose sources these sentences fit into, beside those that run."""

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from bytenmt.decoding.drafts.table import Speculation
 from bytenmt.decoding.interface import Options
-from bytenmt.speculative.table import Speculation
 
 WIDTHS = (2, 4, 8)  # drafted bytes a pass of which the best is measured; one costs as much as two
 # Prices are noisy: they are measured in turn, until so many seconds and rounds are spent; the least counts.

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 
 from bytenmt.architectures.tensor_tree import concatenate
+from bytenmt.decoding.drafts.table import Speculation
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.draft_width import best_width, check, seconds
 from bytenmt.decoding.pytorch.forward import (
@@ -25,7 +26,6 @@ from bytenmt.decoding.pytorch.forward import (
 )
 from bytenmt.decoding.search.host_search import HostSearch, SearchStep
 from bytenmt.kernel_constants import MOST_DRAFTED
-from bytenmt.speculative.table import Speculation
 from bytenmt.utf8 import BOS
 
 
@@ -57,7 +57,7 @@ class TorchEngine:
         self._width: int | None = None if speculation else 0  # drafted bytes a pass; None: not known yet
         self._states: tuple[ModelState, ...] = ()
         self._slots: list[int] = []  # of the sentences whose rows the states hold
-        self._in_vain = torch.zeros(0, dtype=torch.int64)  # of these
+        self._n_rejected = torch.zeros(0, dtype=torch.int64)  # of these
         self._without_source = False
 
     def room(self) -> int:
@@ -79,7 +79,7 @@ class TorchEngine:
         handles, slots = self._search.admit(requests)
         self._states = concatenate([self._states, fresh]) if self._slots else fresh
         self._slots += slots
-        self._in_vain = torch.cat([self._in_vain, torch.zeros(len(slots), dtype=torch.int64)])
+        self._n_rejected = torch.cat([self._n_rejected, torch.zeros(len(slots), dtype=torch.int64)])
         return handles
 
     @torch.no_grad()
@@ -109,10 +109,10 @@ class TorchEngine:
         inputs = Inputs(
             torch.from_numpy(search.bytes_to_read(slots)).to(self._device),
             torch.from_numpy(search.parents(slots)).to(self._device),
-            self._in_vain.to(self._device),
+            self._n_rejected.to(self._device),
         )
         log_p, self._states = forward(self._models, self._states, inputs, self._options, width > 0)
-        self._in_vain = torch.from_numpy(search.choose(slots, log_p.cpu().numpy()))
+        self._n_rejected = torch.from_numpy(search.choose(slots, log_p.cpu().numpy()))
 
     def _measured_width(self, requests: Sequence[Request]) -> int:
         """Return how many drafted bytes a pass pay for so many sentences like these; 0: none."""
@@ -143,9 +143,9 @@ class TorchEngine:
         elif not running.all():
             keep = torch.from_numpy(running.nonzero()[0])
             self._states = select_sentences(self._states, keep.to(self._device), self._options.beam)
-            self._in_vain = self._in_vain[keep]
+            self._n_rejected = self._n_rejected[keep]
         self._slots = [slot for slot, runs in zip(self._slots, running, strict=True) if runs]
-        self._in_vain = self._in_vain[: len(self._slots)]
+        self._n_rejected = self._n_rejected[: len(self._slots)]
 
 
 def n_passes(speculation: Speculation | None, width: int, n_steps: int) -> int:

@@ -41,7 +41,7 @@ class Inputs(NamedTuple):
 
     bytes: Tensor
     parents: Tensor
-    in_vain: Tensor
+    n_rejected: Tensor
 
 
 def begin(
@@ -70,7 +70,7 @@ def forward(
     after, log_ps = [], []
     for model, (memory, state) in zip(models, states, strict=True):
         if drafts:
-            state = cast(Drafting, model).rewind(state, inputs.in_vain)
+            state = cast(Drafting, model).rewind(state, inputs.n_rejected)
         elif b > 1 and not options.sample:
             first = torch.arange(n, device=inputs.parents.device)[:, None] * b
             state = model.reorder(state, (first + inputs.parents).view(-1))

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from bytenmt.decoding.constraints.constraint import ConstraintSize
+from bytenmt.decoding.drafts.table import Speculation
 from bytenmt.decoding.interface import Hypothesis, Options, Request, shared_beginning
 from bytenmt.decoding.search.drafting import DraftParams, PassInputs
 from bytenmt.decoding.search.state import DONE, FREE, SearchParams, SearchState
 from bytenmt.errors import BytenmtError
-from bytenmt.speculative.table import Speculation
 from bytenmt.splitmix import draw_key
 
 
@@ -112,7 +112,7 @@ class SearchBatch:
         size = before = state.constraints.size()
         if (tracker := self._options.tracker) is not None:
             constraints = [request.constraint for request in requests]
-            size = size.joined(ConstraintSize.from_constraints(constraints, tracker))
+            size = size.union(ConstraintSize.from_constraints(constraints, tracker))
         if length >= there[0] or prefix > there[1] or source > there[2] or size != before:
             room = max(length, there[0] - 1), max(prefix, there[1]), max(source, there[2])
             self.state = state.enlarged(*room, size)

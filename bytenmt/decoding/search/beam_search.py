@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.decoding.constraints.state import Choices, beams_of, no_choices, snapshot
+from bytenmt.decoding.constraints.state import Choices, empty_choices, snapshot
 from bytenmt.decoding.constraints.state_machine import (
     IN_PLACE_OF_END,
     LESS_LIKELY,
@@ -24,7 +24,7 @@ from bytenmt.decoding.constraints.state_machine import (
     prepare,
 )
 from bytenmt.decoding.search.candidates import NO_SCORE, consider, consider_all, copy_values, share_width
-from bytenmt.decoding.search.drafting import DraftParams, learn
+from bytenmt.decoding.search.drafting import DraftParams, record_acceptance
 from bytenmt.decoding.search.ngram_blocking import block_ngrams
 from bytenmt.decoding.search.sampling import draw_byte, uniform
 from bytenmt.decoding.search.state import DONE, RUNNING, SearchParams, SearchState
@@ -63,9 +63,9 @@ def workspace(search: SearchState, params: SearchParams) -> Workspace:
     """Return the arrays for one call of `choose_bytes`."""
     n_candidates = 2 * params.beam  # of so many, at least `beam` do not end: each beam has one EOS
     shares_width = params.spans.is_used and params.beam > 1
-    n_banks = search.constraints.pending.shape[2] + 1 if shares_width else 0
+    n_banks = search.constraints.beams.pending.shape[2] + 1 if shares_width else 0
     return Workspace(
-        no_choices(),
+        empty_choices(),
         np.empty(search.history_byte.shape[1], np.uint8),
         np.empty(N_IDS, search.log_p.dtype),
         np.empty(n_candidates),
@@ -96,7 +96,7 @@ def choose_bytes(search: SearchState, params: SearchParams, drafts: DraftParams)
             if params.sample:
                 for beam in range(params.beam):
                     if search.score[slot, beam] > NO_SCORE:  # else this text has ended
-                        sample(search, params, work, slot, beam, row + column + beam)
+                        sample_byte(search, params, work, slot, beam, row + column + beam)
             else:
                 n_found = find_candidates(search, params, work, slot, row + column)
                 continue_beams(search, params, work, slot, n_found)
@@ -106,12 +106,12 @@ def choose_bytes(search: SearchState, params: SearchParams, drafts: DraftParams)
             if search.drafted[slot, column] != search.last[slot, 0]:
                 break  # the rows behind have read another text
         search.passes[slot] += 1
-        learn(search, drafts, slot, first_step)
+        record_acceptance(search, drafts, slot, first_step)
         row += params.beam + n_columns - 1
 
 
 @inlined
-def allow(search: SearchState, params: SearchParams, work: Workspace, slot: int, beam: int) -> int:
+def fill_allowed(search: SearchState, params: SearchParams, work: Workspace, slot: int, beam: int) -> int:
     """Fill work.choices for the next byte of a beam; return the byte that comes in place of the end, or -1.
 
     The prefix forces a byte; else the UTF-8 automaton under the length limit, the constraint and n-gram
@@ -153,7 +153,7 @@ def find_candidates(search: SearchState, params: SearchParams, work: Workspace, 
         work.n_in_bank[bank] = 0
     for beam in range(params.beam):
         score, log_p = search.score[slot, beam], search.log_p[row + beam]
-        end_byte = allow(search, params, work, slot, beam)
+        end_byte = fill_allowed(search, params, work, slot, beam)
         if n_banks > 0:
             rank_with_bonus(search, work, slot, beam, score, log_p, end_byte)
             continue
@@ -170,7 +170,7 @@ def find_candidates(search: SearchState, params: SearchParams, work: Workspace, 
         beam, byte = work.number[at] // N_IDS, work.number[at] % N_IDS
         log_p = search.log_p[row + beam]
         work.total[at] = search.score[slot, beam] + np.float64(log_p[byte])
-        work.choice[at] = choice_of(log_p, work.highest[beam], byte, work.end_byte[beam], CLOSING_COST)
+        work.choice[at] = classify_choice(log_p, work.highest[beam], byte, work.end_byte[beam], CLOSING_COST)
     return n_found
 
 
@@ -194,7 +194,7 @@ def rank_with_bonus(
                 highest = log_p[byte]
             n_allowed, only = n_allowed + 1, byte
     work.highest[beam], work.end_byte[beam] = highest, end_byte
-    if n_allowed == 1 and beams_of(search.constraints, slot).pending[beam].any():
+    if n_allowed == 1 and search.constraints.beams.pending[slot, beam].any():
         values[only] = 0.0
     if end_byte >= 0 and choices.allowed[end_byte] and values[end_byte] > NO_SCORE and log_p[EOS] > NO_SCORE:
         own, end = values[end_byte], log_p[EOS]
@@ -230,11 +230,11 @@ def choose_greedily(log_p: Any, choices: Choices, values: Any, end_byte: int) ->
     if best < 0:
         return LIKELIEST
     choices.allowed[best] = True
-    return choice_of(log_p, highest, best, end_byte, 0.0)
+    return classify_choice(log_p, highest, best, end_byte, 0.0)
 
 
 @allocating
-def choice_of(log_p: Any, highest: float, byte: int, end_byte: int, cost: float) -> int:
+def classify_choice(log_p: Any, highest: float, byte: int, end_byte: int, cost: float) -> int:
     """Return how a byte was chosen, see state_machine.
 
     highest: log-probability of the likeliest byte that was allowed; cost: of a byte that comes in place of
@@ -262,7 +262,7 @@ def continue_beams(
         total = work.total[at] if has_bonus else ranking
         if byte == EOS:
             if at < n_beams:
-                finish(search, params, slot, ranking, total, beam)
+                finish_hypothesis(search, params, slot, ranking, total, beam)
         elif n_going < n_beams:
             if n_going == 0:
                 highest = ranking
@@ -289,12 +289,12 @@ def continue_beams(
         search.history_parent[slot, step, beam] = search.parent[slot, beam]
         if search.history_score.shape[1] > 0:
             search.history_score[slot, step, beam] = search.score[slot, beam]
-    if search_is_over(search, params, slot, highest):
+    if is_search_over(search, params, slot, highest):
         search.state[slot] = DONE
 
 
 @inlined
-def search_is_over(search: SearchState, params: SearchParams, slot: int, best: float) -> bool:
+def is_search_over(search: SearchState, params: SearchParams, slot: int, best: float) -> bool:
     """Return whether no text that goes on is expected among the wanted hypotheses.
 
     best: the highest ranking of those that go on, -inf where none does. That as many have ended as there are
@@ -315,7 +315,7 @@ def search_is_over(search: SearchState, params: SearchParams, slot: int, best: f
 
 
 @compiled
-def finish(
+def finish_hypothesis(
     search: SearchState, params: SearchParams, slot: int, ranking: float, total: float, beam: int
 ) -> None:
     """Keep a hypothesis that has ended if it is among the best. total: its log-probability, ranking: with its
@@ -337,12 +337,12 @@ def finish(
 
 
 @allocating
-def sample(
+def sample_byte(
     search: SearchState, params: SearchParams, work: Workspace, slot: int, beam: int, row: int
 ) -> None:
     """Draw the next byte of one text; the byte in place of the end has the end's probability too."""
     step, log_p, values = search.step[slot], search.log_p[row], work.values
-    end_byte = allow(search, params, work, slot, beam)
+    end_byte = fill_allowed(search, params, work, slot, beam)
     if np.isnan(log_p[0]):  # then all are
         search.state[slot] = DONE
         return
@@ -363,7 +363,7 @@ def sample(
     if search.history_score.shape[1] > 0:
         search.history_score[slot, step, beam] = score
     if byte == EOS:
-        finish(search, params, slot, score, score, beam)
+        finish_hypothesis(search, params, slot, score, score, beam)
         search.score[slot, beam] = NO_SCORE
         if search.n_finished[slot] == params.beam:
             search.state[slot] = DONE

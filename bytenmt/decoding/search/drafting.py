@@ -1,7 +1,7 @@
 """Drafts: bytes that a pass of the decoder reads beside the last chosen one, and how many of them pay.
 
 A draft comes from a table of what followed the same bytes in training, or from the source; see
-speculative/lookup.py. beam_search.py verifies it.
+decoding/drafts/lookup.py. beam_search.py verifies it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bytenmt.decoding.drafts.lookup import find_entry, find_match
 from bytenmt.decoding.search.state import RUNNING, SearchParams, SearchState
 from bytenmt.jit import allocating, compiled, inlined
 from bytenmt.kernel_constants import MOST_DRAFTED
-from bytenmt.speculative.lookup import found, matched
 from bytenmt.utf8 import BOS
 
 if TYPE_CHECKING:
-    from bytenmt.speculative.table import Speculation
+    from bytenmt.decoding.drafts.table import Speculation
 
 MOST_ROWS = 64  # drafted bytes of all sentences in one pass; of more sentences than that none is read
-AS_MANY_AS_PAY, AS_GIVEN = -1, -2  # in place of a number of drafted bytes; AS_GIVEN: those in the state
+ADAPTIVE, PRESET = -1, -2  # in place of a number of drafted bytes; AS_GIVEN: those in the state
 LEAST_CHANCE = 0.02  # a byte that is accepted less often than that is not read
 LIKELY = 0.8  # as often as good drafts are accepted
 MEMORY = 0.999  # of how many were accepted: what a pass leaves of the earlier ones
@@ -33,7 +33,7 @@ BYTE, LOW_BYTE = np.uint64(8), np.uint64(0xFF)
 class DraftParams(NamedTuple):
     """A draft table for compiled code, and what a pass costs.
 
-    tag, chain, reach, copy: see speculative.table.Table. most: drafted bytes a pass of a sentence, or one of
+    tag, chain, reach, copy: see drafts.table.DraftTable. most: drafted bytes a pass of a sentence, or one of
     AS_MANY_AS_PAY and AS_GIVEN. price (rows + 1,) float64: seconds of a pass over so many rows. record (2,)
     float64: drafted bytes of late that were expected to be accepted, and that were.
     """
@@ -54,7 +54,7 @@ class DraftParams(NamedTuple):
             nothing, none = np.zeros((0, MOST_DRAFTED), np.uint8), np.zeros(0, np.uint64)
             return DraftParams(none.astype(np.uint32), none, nothing, nothing, 0, price, record)
         table = speculation.table
-        most = AS_MANY_AS_PAY if speculation.most is None else speculation.most
+        most = ADAPTIVE if speculation.most is None else speculation.most
         return DraftParams(table.tag, table.chain, table.reach, table.copy, most, price, record)
 
 
@@ -69,7 +69,7 @@ class PassInputs(NamedTuple):
 @compiled
 def draft_all(search: SearchState, drafts: DraftParams) -> None:
     """Draft the bytes that may follow in every running sentence."""
-    if drafts.most == AS_GIVEN:
+    if drafts.most == PRESET:
         return
     n_running = 0
     for slot in range(len(search.state)):
@@ -80,13 +80,13 @@ def draft_all(search: SearchState, drafts: DraftParams) -> None:
         return
     for slot in range(len(search.state)):
         if search.state[slot] == RUNNING:
-            n = draft(search, drafts, slot)
+            n = draft_sentence(search, drafts, slot)
             search.n_drafted[slot] = n
             if drafts.most >= 0:
                 search.n_drafted[slot] = min(n, drafts.most, room)
                 room -= search.n_drafted[slot]
-    if drafts.most == AS_MANY_AS_PAY:
-        take_what_pays(search, drafts, n_running, room)
+    if drafts.most == ADAPTIVE:
+        keep_profitable(search, drafts, n_running, room)
 
 
 @compiled
@@ -120,7 +120,7 @@ def may_pay(drafts: DraftParams, n_running: int, room: int) -> bool:
 
 
 @compiled
-def draft(search: SearchState, drafts: DraftParams, slot: int) -> int:
+def draft_sentence(search: SearchState, drafts: DraftParams, slot: int) -> int:
     """Draft what comes next in a sentence, each byte with its chance; return how many bytes."""
     step, forced = search.step[slot], search.n_prefix[slot]
     room = min(MOST_DRAFTED, search.limit[slot] - step)
@@ -134,12 +134,12 @@ def draft(search: SearchState, drafts: DraftParams, slot: int) -> int:
     for back in range(MOST_DRAFTED, 0, -1):
         byte = np.uint64(search.history_byte[slot, step - back, 0] if step >= back else BOS)
         word = (word << BYTE) | byte
-    entry = found(drafts.tag, word)
+    entry = find_entry(drafts.tag, word)
     sum_table, sum_source = 0, 0
     if entry >= 0:
         for i in range(MOST_DRAFTED):
             sum_table += drafts.reach[entry, i]
-    at, n_same = matched(search.source[slot, : search.n_source[slot]], word)
+    at, n_same = find_match(search.source[slot, : search.n_source[slot]], word)
     n_left = min(MOST_DRAFTED, search.n_source[slot] - at)
     for i in range(n_left):
         sum_source += drafts.copy[n_same, i]
@@ -158,7 +158,7 @@ def draft(search: SearchState, drafts: DraftParams, slot: int) -> int:
 
 
 @allocating
-def take_what_pays(search: SearchState, drafts: DraftParams, n_running: int, room: int) -> None:
+def keep_profitable(search: SearchState, drafts: DraftParams, n_running: int, room: int) -> None:
     """Keep as many of the likeliest drafted bytes as make the expected bytes of a pass over its price the
     most."""
     taken = np.zeros(len(search.state), np.int64)
@@ -188,9 +188,9 @@ def take_what_pays(search: SearchState, drafts: DraftParams, n_running: int, roo
 
 
 @inlined
-def learn(search: SearchState, drafts: DraftParams, slot: int, began: int) -> None:
+def record_acceptance(search: SearchState, drafts: DraftParams, slot: int, began: int) -> None:
     """Note how many drafted bytes of a pass were accepted that began at a step."""
-    if began < search.n_prefix[slot] or search.n_drafted[slot] == 0 or drafts.most == AS_GIVEN:
+    if began < search.n_prefix[slot] or search.n_drafted[slot] == 0 or drafts.most == PRESET:
         return
     expected = 0.0
     for i in range(search.n_drafted[slot]):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bytenmt.decoding.drafts.table import Speculation
 from bytenmt.decoding.interface import Options
 from bytenmt.decoding.search.batch import SearchBatch
 from bytenmt.decoding.search.beam_search import choose_bytes
@@ -21,7 +22,6 @@ from bytenmt.decoding.search.sampling import draw_byte
 from bytenmt.decoding.search.state import RUNNING, SearchParams, SearchState
 from bytenmt.jit import as_python
 from bytenmt.kernel_constants import MOST_DRAFTED
-from bytenmt.speculative.table import Speculation
 from bytenmt.utf8 import N_IDS
 
 Ints = npt.NDArray[np.int64]
@@ -142,9 +142,9 @@ class HostSearch(SearchBatch):
 
         log_p (n, b or 1 + width, 256): of what follows the bytes to read; of other sentences it is ignored.
         """
-        state, places = self.state, np.array(slots, np.int64)
+        state, slot_array = self.state, np.array(slots, np.int64)
         running = np.flatnonzero(self.is_running(slots))
-        which = places[running]
+        which = slot_array[running]
         n_columns = log_p.shape[1]
         is_read = np.ones((len(running), n_columns), np.bool_)
         if self._width:
@@ -158,6 +158,6 @@ class HostSearch(SearchBatch):
         state.log_p[:n_rows] = log_p[running[sentence], column]
         before = state.step[which].copy()
         self._step(state, self.params, self.drafts, True)
-        in_vain = np.zeros(len(places), np.int64)
-        in_vain[running] = n_columns - (state.step[which] - before) if self._width else 0
-        return in_vain
+        n_rejected = np.zeros(len(slot_array), np.int64)
+        n_rejected[running] = n_columns - (state.step[which] - before) if self._width else 0
+        return n_rejected

@@ -235,7 +235,7 @@ class SearchState(NamedTuple):
             constraints,
             dtype=self.log_p.dtype.type,
         )
-        for old, copy in zip(arrays(self), arrays(new), strict=True):
+        for old, copy in zip(flatten_arrays(self), flatten_arrays(new), strict=True):
             copy[tuple(slice(n) for n in old.shape)] = old
         return new
 
@@ -292,6 +292,6 @@ class SearchState(NamedTuple):
         return tuple(after - before for before, after in pairwise([0.0, *reversed(totals)]))
 
 
-def arrays(tree: tuple[Any, ...]) -> list[Any]:
+def flatten_arrays(tree: tuple[Any, ...]) -> list[Any]:
     """Return the arrays of a record and of the records in it, in order."""
-    return [one for part in tree for one in (arrays(part) if isinstance(part, tuple) else [part])]
+    return [one for part in tree for one in (flatten_arrays(part) if isinstance(part, tuple) else [part])]

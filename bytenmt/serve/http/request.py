@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import HTTPConnection, Request
 
-from bytenmt.decoding.constraints.glossary import Term, term_of
+from bytenmt.decoding.constraints.glossary import Term, parse_term
 from bytenmt.decoding.setting_table import KEPT
 from bytenmt.errors import DataError
 from bytenmt.serve.limits import ApiKeys, Client, Limits, Refusal, client_address
@@ -126,7 +126,7 @@ class ParsedRequest:
                 400, f"a glossary has at most {MAX_TERMS} terms of {MAX_TERM_CHARACTERS} characters"
             )
         try:
-            return tuple(term_of(line.encode(), Path("glossary"), n) for n, line in enumerate(lines, 1))
+            return tuple(parse_term(line.encode(), Path("glossary"), n) for n, line in enumerate(lines, 1))
         except DataError as error:
             raise Refusal(400, f"Invalid request: {error}") from None
 

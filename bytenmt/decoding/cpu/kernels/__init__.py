@@ -1,1 +1,2 @@
-"""What the instructions of a program do to rows of numbers."""
+"""Kernels of the CPU engine: LLVM vector code and compiled Python that execute the instructions of
+programs."""

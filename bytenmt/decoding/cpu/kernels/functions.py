@@ -1,6 +1,6 @@
-"""Functions of float32 numbers as LLVM's vectors compute them: exponentials, sigmoid and tanh.
+"""Elementwise functions of float32 vectors in LLVM IR: exp, sigmoid, tanh and clamping.
 
-A number's result has the same bits in whichever lane it stands. What is no number (NaN) stays none.
+A result has the same bits in every lane, and NaN stays NaN.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from bytenmt.decoding.cpu.kernels.simd import (
     Builder,
     Value,
     multiply_add,
-    spread,
-    spread_int,
+    splat,
+    splat_int,
 )
 
 # exp(x) = 2^n exp(r), |r| <= ln(2)/2: n from adding a number so large that its last bit is worth one;
@@ -37,47 +37,52 @@ _TANH_P = (
 _TANH_Q = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03)
 
 
-def least(b: Builder, x: Value, limit: float) -> Value:
-    """The smaller of x and a limit; NaN stays."""
-    return b.select(b.fcmp_ordered(">", x, spread(limit)), spread(limit), x)
+def at_most(b: Builder, x: Value, limit: float) -> Value:
+    """Return min(x, limit); NaN stays NaN."""
+    return b.select(b.fcmp_ordered(">", x, splat(limit)), splat(limit), x)
 
 
-def greatest(b: Builder, x: Value, limit: float) -> Value:
-    return b.select(b.fcmp_ordered("<", x, spread(limit)), spread(limit), x)
+def at_least(b: Builder, x: Value, limit: float) -> Value:
+    """Return max(x, limit); NaN stays NaN."""
+    return b.select(b.fcmp_ordered("<", x, splat(limit)), splat(limit), x)
 
 
 def _polynomial(b: Builder, x: Value, coefficients: tuple[float, ...]) -> Value:
-    value = spread(coefficients[0])
+    """Evaluate a polynomial by Horner's scheme, highest coefficient first."""
+    value = splat(coefficients[0])
     for coefficient in coefficients[1:]:
-        value = multiply_add(b, value, x, spread(coefficient))
+        value = multiply_add(b, value, x, splat(coefficient))
     return value
 
 
 def _power_of_two(b: Builder, n: Value) -> Value:
-    """2^n of a vector of integers from -126 to 127."""
-    return b.bitcast(b.shl(b.add(n, spread_int(127)), spread_int(23)), VECTOR)
+    """Return 2^n for a vector of integers from -126 to 127."""
+    return b.bitcast(b.shl(b.add(n, splat_int(127)), splat_int(23)), VECTOR)
 
 
-def exp_of(b: Builder, x: Value) -> Value:
-    x = greatest(b, least(b, x, _EXP_RANGE[1]), _EXP_RANGE[0])
-    moved = multiply_add(b, x, spread(1 / math.log(2)), spread(_TO_INTEGER))
-    n = b.fsub(moved, spread(_TO_INTEGER))
-    r = multiply_add(b, n, spread(-_LN2_HIGH), x)
-    r = multiply_add(b, n, spread(-_LN2_LOW), r)
-    p = multiply_add(b, _polynomial(b, r, _EXP), b.fmul(r, r), b.fadd(r, spread(1.0)))
+def emit_exp(b: Builder, x: Value) -> Value:
+    """Return exp(x)."""
+    x = at_least(b, at_most(b, x, _EXP_RANGE[1]), _EXP_RANGE[0])
+    moved = multiply_add(b, x, splat(1 / math.log(2)), splat(_TO_INTEGER))
+    n = b.fsub(moved, splat(_TO_INTEGER))
+    r = multiply_add(b, n, splat(-_LN2_HIGH), x)
+    r = multiply_add(b, n, splat(-_LN2_LOW), r)
+    p = multiply_add(b, _polynomial(b, r, _EXP), b.fmul(r, r), b.fadd(r, splat(1.0)))
     # 2^n in two factors: n reaches beyond the exponents of normal numbers.
-    integer = b.sub(b.bitcast(moved, INT_VECTOR), b.bitcast(spread(_TO_INTEGER), INT_VECTOR))
-    half = b.ashr(integer, spread_int(1))
+    integer = b.sub(b.bitcast(moved, INT_VECTOR), b.bitcast(splat(_TO_INTEGER), INT_VECTOR))
+    half = b.ashr(integer, splat_int(1))
     p = b.fmul(p, _power_of_two(b, half))
     return b.fmul(p, _power_of_two(b, b.sub(integer, half)))
 
 
-def sigmoid_of(b: Builder, x: Value) -> Value:
-    return b.fdiv(spread(1.0), b.fadd(spread(1.0), exp_of(b, b.fsub(spread(-0.0), x))))
+def emit_sigmoid(b: Builder, x: Value) -> Value:
+    """Return 1 / (1 + exp(-x))."""
+    return b.fdiv(splat(1.0), b.fadd(splat(1.0), emit_exp(b, b.fsub(splat(-0.0), x))))
 
 
-def tanh_of(b: Builder, x: Value) -> Value:
-    x = greatest(b, least(b, x, _TANH_RANGE), -_TANH_RANGE)
+def emit_tanh(b: Builder, x: Value) -> Value:
+    """Return tanh(x)."""
+    x = at_least(b, at_most(b, x, _TANH_RANGE), -_TANH_RANGE)
     square = b.fmul(x, x)
     p = b.fmul(x, _polynomial(b, square, _TANH_P))
     return b.fdiv(p, _polynomial(b, square, _TANH_Q))

@@ -1,8 +1,8 @@
-"""Products of rows with panels of weights, on LLVM's vectors, called from compiled code by address.
+"""Matrix products of rows with packed panels of weights, called from compiled code by address.
 
-An output's bits depend on its row, its weights and its base alone: whatever rows and panels share the call,
-its sum is multiply-adds in the order of the inputs from zero, and the base is added last.
-Knows no models; panels.py packs what it multiplies with, microkernels.py says what a step of a sum is.
+The bits of an output depend on its row, its weights and its base alone, not on the rows and panels that share
+the call: it is a sum of multiply-adds in the order of the inputs, beginning with zero, and the base is added
+last. panels.py packs the weights; microkernels.py has the inner step for each precision.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from bytenmt.decoding.cpu.kernels.simd import (
     NATIVE_BF16,
     Builder,
     Value,
-    emitted,
+    const_int,
+    emit_function,
     load,
     loop,
     prefetch,
     store,
-    whole,
 )
 from bytenmt.jit import compiled
 
-_VECTORS = PANEL // LANES  # of a panel
-_PANEL_BYTES = STEP_BYTES  # of a panel's outputs, too
-_TILE = 96  # rows that pass before the next panel is taken; there is room for as many prepared ones
-# 32 registers of 16 numbers hold 24 sums besides what they are made from. Elsewhere a vector takes two or
-# four registers of 16: there many rows meet the vectors of a panel one by one.
+_VECTORS = PANEL // LANES  # per panel
+_PANEL_BYTES = STEP_BYTES  # of one row's outputs for a panel, too
+_TILE = 96  # rows that are multiplied with a panel before the next panel; scratch memory holds as many
+# With AVX-512, 32 registers of 16 numbers hold 24 sums beside their operands. Elsewhere a vector takes two or
+# four of 16 registers: there a block is many rows with one vector of outputs.
 _WIDE = FEATURES.get("avx512f", False)
 _SUMS = 24
-_AHEAD = 4096  # bytes before they are multiplied weights of one row's own are asked for: a page
+_PREFETCH_BYTES = 4096  # how far ahead weights are prefetched that only one row uses: a page
 
 
-class _Rows:
-    """Rows side by side in memory and the panels that they meet: the arguments of the functions below.
+class _GemmArguments:
+    """The arguments of the kernels below: rows of inputs, panels of weights, and rows of outputs.
 
-    x, w, y, base (0: none), scales: addresses; x_bytes, y_bytes, base_bytes: from one row to the next;
-    size: bytes of a panel's weights; n_steps: of its inputs.
+    x, w, y, base (0: none), scales: addresses. x_bytes, y_bytes, base_bytes: from one row to the next.
+    size: bytes of the weights of a panel; n_steps: steps of the sum over its inputs.
     """
 
     def __init__(self, b: Builder, arguments: tuple[Value, ...]) -> None:
@@ -57,12 +57,12 @@ class _Rows:
         self.x, self.x_bytes, self.w, self.size, self.n_steps = arguments[:5]
         self.y, self.y_bytes, self.base, self.base_bytes, self.scales = arguments[5:]
 
-    def further(self, n_bytes: Value, rows: Value, w_bytes: Value) -> _Rows:
-        """The same n_bytes of outputs, some rows, and w_bytes of weights further on."""
+    def offset(self, n_bytes: Value, rows: Value, w_bytes: Value) -> _GemmArguments:
+        """Return the arguments moved by n_bytes of outputs, some rows, and w_bytes of weights."""
         b = self.b
-        none = b.icmp_signed("==", self.base, whole(0))
+        none = b.icmp_signed("==", self.base, const_int(0))
         base = b.add(b.add(self.base, n_bytes), b.mul(rows, self.base_bytes))
-        return _Rows(
+        return _GemmArguments(
             b,
             (
                 b.add(self.x, b.mul(rows, self.x_bytes)),
@@ -72,41 +72,44 @@ class _Rows:
                 self.n_steps,
                 b.add(b.add(self.y, n_bytes), b.mul(rows, self.y_bytes)),
                 self.y_bytes,
-                b.select(none, whole(0), base),
+                b.select(none, const_int(0), base),
                 self.base_bytes,
                 b.add(self.scales, n_bytes),
             ),
         )
 
 
-def _block(kind: Fp32, here: _Rows, n_rows: int, n_vectors: int, ahead: Value | None = None) -> None:
-    """Write the product of n_rows rows with n_vectors vectors of outputs. ahead: bytes from the weights that
-    are multiplied to those that are asked for."""
+def _emit_block(
+    kind: Fp32, here: _GemmArguments, n_rows: int, n_vectors: int, ahead: Value | None = None
+) -> None:
+    """Emit the product of n_rows rows with n_vectors vectors of outputs. ahead: how many bytes ahead weights
+    are prefetched, None for no prefetching."""
     b = here.b
-    rows = [b.add(here.x, b.mul(here.x_bytes, whole(row))) for row in range(n_rows)]
-    n_sums = len(kind.zeros)
+    rows = [b.add(here.x, b.mul(here.x_bytes, const_int(row))) for row in range(n_rows)]
+    n_sums = len(kind.initial_sums)
 
     def body(step: Value, *sums: Value) -> list[Value]:
         weights = [kind.weights(b, here.w, step, k) for k in range(n_vectors)]
         for k in range(n_vectors if ahead else 0):
-            at = b.add(b.mul(step, whole(_PANEL_BYTES)), whole(4 * LANES * k))
+            at = b.add(b.mul(step, const_int(_PANEL_BYTES)), const_int(4 * LANES * k))
             prefetch(b, b.add(b.add(here.w, ahead), at))
-        made: list[Value] = []
+        following: list[Value] = []
         for row in rows:
             inputs = kind.inputs(b, row, step)
             for weight in weights:
-                made += kind.add(b, sums[len(made) : len(made) + n_sums], inputs, weight)
-        return made
+                first = len(following)
+                following += kind.add(b, sums[first : first + n_sums], inputs, weight)
+        return following
 
-    _, *sums = loop(b, here.n_steps, 1, list(kind.zeros) * (n_rows * n_vectors), body)
+    _, *sums = loop(b, here.n_steps, 1, list(kind.initial_sums) * (n_rows * n_vectors), body)
     values = []
     for place in range(n_rows * n_vectors):
         row, k = divmod(place, n_vectors)
         value = kind.result(b, sums[place * n_sums : (place + 1) * n_sums], rows[row])
         if kind.scaled:
-            value = b.fmul(value, load(b, here.scales, whole(k * LANES)))
-        values.append((value, whole(row), whole(k * LANES)))
-    with b.if_else(b.icmp_signed("!=", here.base, whole(0))) as (with_base, without):
+            value = b.fmul(value, load(b, here.scales, const_int(k * LANES)))
+        values.append((value, const_int(row), const_int(k * LANES)))
+    with b.if_else(b.icmp_signed("!=", here.base, const_int(0))) as (with_base, without):
         with with_base:
             for value, row, at in values:
                 start = load(b, b.add(here.base, b.mul(here.base_bytes, row)), at)
@@ -116,62 +119,67 @@ def _block(kind: Fp32, here: _Rows, n_rows: int, n_vectors: int, ahead: Value | 
                 store(b, value, b.add(here.y, b.mul(here.y_bytes, row)), at)
 
 
-def _product(kind: Fp32) -> Any:
-    """Make the product of rows with panels, for compiled code: (rows, n_panels, the arguments of _Rows)."""
-    many = _SUMS // (_VECTORS * len(kind.zeros)) if _WIDE else kind.narrow_rows
+def _gemm_kernel(kind: Fp32) -> Any:
+    """Return a kernel for rows and panels: (rows, n_panels, arguments of _GemmArguments)."""
+    many = _SUMS // (_VECTORS * len(kind.initial_sums)) if _WIDE else kind.narrow_rows
     sizes = [n for n in (6, 5, 4, 3, 2, 1) if n <= many]
 
     def generate(b: Builder, rows: Value, n_panels: Value, *arguments: Value) -> None:
-        everything = _Rows(b, arguments)
+        everything = _GemmArguments(b, arguments)
 
         def over_rows(panel: Value) -> list[Value]:
-            outputs, weights = b.mul(panel, whole(_PANEL_BYTES)), b.mul(panel, everything.size)
-            there = everything.further(outputs, whole(0), weights)
-            row = whole(0)
-            for n in sizes:  # as many times as it goes, then the rest in smaller blocks
+            outputs, weights = b.mul(panel, const_int(_PANEL_BYTES)), b.mul(panel, everything.size)
+            there = everything.offset(outputs, const_int(0), weights)
+            row = const_int(0)
+            for n in sizes:  # as often as the block fits, then smaller blocks for the rest
 
                 def block(row: Value, n: int = n) -> list[Value]:
                     if n == 1 or _WIDE:
-                        full = n * _VECTORS * len(kind.zeros) == _SUMS  # time to ask for the next panel
+                        full = (
+                            n * _VECTORS * len(kind.initial_sums) == _SUMS
+                        )  # long enough to prefetch the next panel
                         ahead = there.size if full else None
-                        _block(kind, there.further(whole(0), row, whole(0)), n, _VECTORS, ahead)
+                        _emit_block(kind, there.offset(const_int(0), row, const_int(0)), n, _VECTORS, ahead)
                         return []
 
                     def narrow(part: Value) -> list[Value]:
                         # 16 outputs have as many bytes as a step's weights to them.
-                        _block(kind, there.further(part, row, part), n, 1)
+                        _emit_block(kind, there.offset(part, row, part), n, 1)
                         return []
 
-                    loop(b, whole(_PANEL_BYTES), 4 * LANES, [], narrow)
+                    loop(b, const_int(_PANEL_BYTES), 4 * LANES, [], narrow)
                     return []
 
-                row = loop(b, b.sub(rows, whole(n - 1)), n, [], block, row)[0]
+                row = loop(b, b.sub(rows, const_int(n - 1)), n, [], block, row)[0]
             return []
 
         loop(b, n_panels, 1, [], over_rows)
 
-    return emitted(12, 0, generate)
+    return emit_function(12, 0, generate)
 
 
-def _row_product(kind: Fp32) -> Any:
-    """Make the product of one row with n_vectors vectors of outputs: (n_vectors, the arguments of _Rows)."""
+def _gemv_kernel(kind: Fp32) -> Any:
+    """Return a kernel for one row and n_vectors vectors of outputs: (n_vectors, arguments of
+    _GemmArguments)."""
 
     def generate(b: Builder, n_vectors: Value, *arguments: Value) -> None:
-        everything = _Rows(b, arguments)
+        everything = _GemmArguments(b, arguments)
 
         def some(first: Value, n: int) -> list[Value]:
-            panel = b.sdiv(first, whole(_VECTORS))
-            outputs, weights = b.mul(first, whole(4 * LANES)), b.mul(panel, everything.size)
-            _block(kind, everything.further(outputs, whole(0), weights), 1, n, whole(_AHEAD))
+            panel = b.sdiv(first, const_int(_VECTORS))
+            outputs, weights = b.mul(first, const_int(4 * LANES)), b.mul(panel, everything.size)
+            _emit_block(
+                kind, everything.offset(outputs, const_int(0), weights), 1, n, const_int(_PREFETCH_BYTES)
+            )
             return []
 
-        behind = b.sub(n_vectors, whole(_VECTORS - 1))
-        reached = loop(b, behind, _VECTORS, [], lambda first: some(first, _VECTORS))[0]
+        end = b.sub(n_vectors, const_int(_VECTORS - 1))
+        reached = loop(b, end, _VECTORS, [], lambda first: some(first, _VECTORS))[0]
         for n in range(1, _VECTORS):
-            with b.if_then(b.icmp_signed("==", b.sub(n_vectors, reached), whole(n))):
+            with b.if_then(b.icmp_signed("==", b.sub(n_vectors, reached), const_int(n))):
                 some(reached, n)
 
-    return emitted(11, 0, generate)
+    return emit_function(11, 0, generate)
 
 
 _FP32, _BF16, _INT8, _W8A8 = (
@@ -180,16 +188,26 @@ _FP32, _BF16, _INT8, _W8A8 = (
     Int8() if NATIVE_INT8 else Int8InFloat32(),
     W8A8() if NATIVE_INT8 else Int8InFloat32(),
 )
-_fp32, _bf16, _int8, _w8a8 = _product(_FP32), _product(_BF16), _product(_INT8), _product(_W8A8)
-_prepare_bf16, _prepare_int8, prepare_w8a8 = (emitted(3, 0, kind.prepare) for kind in (_BF16, _INT8, _W8A8))
-_row_int8, _row_w8a8 = _row_product(_INT8), _row_product(_W8A8)
+_fp32, _bf16, _int8, _w8a8 = (
+    _gemm_kernel(_FP32),
+    _gemm_kernel(_BF16),
+    _gemm_kernel(_INT8),
+    _gemm_kernel(_W8A8),
+)
+_prepare_bf16, _prepare_int8, prepare_w8a8 = (
+    emit_function(3, 0, kind.prepare) for kind in (_BF16, _INT8, _W8A8)
+)
+_row_int8, _row_w8a8 = _gemv_kernel(_INT8), _gemv_kernel(_W8A8)
 # By a precision's code: inputs a step, and bytes of an input of a prepared row.
-_TOGETHER = tuple(kind.inputs_a_step for kind in (_FP32, _BF16, _INT8, _W8A8))
+_INPUTS_PER_STEP = tuple(kind.inputs_per_step for kind in (_FP32, _BF16, _INT8, _W8A8))
 _INPUT_BYTES = tuple(kind.input_bytes for kind in (_FP32, _BF16, _INT8, _W8A8))
 
 
 def scratch_bytes(n_in: int, rows: int = _TILE) -> int:
-    """Room that linear_panels needs for prepared rows, by default for any number, whatever the precision."""
+    """Return the scratch bytes that linear_panels needs, for rows of n_in inputs in any precision.
+
+    rows: how many there are at most; by default any number.
+    """
     return min(rows, _TILE) * row_bytes.py_func(n_in, 4)  # type: ignore[attr-defined, no-any-return]
 
 
@@ -210,14 +228,15 @@ def linear_panels(
     scales: int,
     scratch: int,
 ) -> None:
-    """y[row, o] = base[row, o] + scale[o] * sum_i w[o, i] x[row, i], o in panels first to last - 1.
+    """Set y[row, o] = base[row, o] + scale[o] * sum_i w[o, i] x[row, i] for the outputs o of a range of
+    panels.
 
-    Addresses in bytes, strides in float32 numbers. x (rows, n_in) float32; w: panel 0, as pack makes them;
-    y (rows, panels * PANEL) float32. base: address of numbers like y's, 0 for zeros; y itself to accumulate;
-    a bias has base_stride 0. scales: of int8 and w8a8, float32, whole panels. scratch: scratch_bytes(n_in)
-    bytes of this thread's own, not for fp32.
+    Addresses are in bytes, strides in float32 numbers; panels first_panel to last_panel - 1 are computed.
+    x (rows, n_in) float32. w: panel 0 of a packed matrix. y (rows, panels * PANEL) float32.
+    base: address of numbers like those of y, 0 for zeros, y itself to accumulate; base_stride 0 for a bias.
+    scales: float32, for int8 and w8a8. scratch: scratch_bytes(n_in) bytes of this thread, not for fp32.
     """
-    together, input_bytes = _TOGETHER[precision], _INPUT_BYTES[precision]
+    together, input_bytes = _INPUTS_PER_STEP[precision], _INPUT_BYTES[precision]
     n_steps = (n_in + together - 1) // together
     size = n_steps * _PANEL_BYTES
     room = row_bytes(n_in, input_bytes)
@@ -252,11 +271,13 @@ def linear_panels(
 
 
 @compiled
-def row_panels(
+def linear_row(
     x: int, w: int, n_in: int, y: int, n_out: int, precision: int, scales: int, scratch: int
 ) -> None:
-    """linear_panels of one row, in int8 or w8a8, that alone meets its weights: y and scales are read up to
-    whole vectors, scratch: scratch_bytes(n_in, 1)."""
+    """Compute linear_panels for a single row in int8 or w8a8, whose weights no other row shares.
+
+    y and scales have room for whole vectors; scratch: scratch_bytes(n_in, 1) bytes.
+    """
     size = (n_in + 3) // 4 * _PANEL_BYTES
     n_vectors = (n_out + LANES - 1) // LANES
     if precision == INT8:

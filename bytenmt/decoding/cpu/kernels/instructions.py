@@ -1,7 +1,7 @@
-"""What instructions do to rows, and the records of what they work on, by address.
+"""Basic operations of instructions, and the records of addresses that compiled code works on.
 
-Compiled without a cache of its own, as part of interpreter.py. A thread does its share of the rows or of the
-panels of weights. Knows no models and no search.
+Compiled as part of interpreter.py. Each thread computes its range of the rows, or of the panels of weights.
+Arguments named x, y, a or d are addresses of float32 numbers.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy.typing as npt
 from numba import types
 
 from bytenmt.decoding.cpu.kernels.barrier import barrier
-from bytenmt.decoding.cpu.kernels.elementwise import span
-from bytenmt.decoding.cpu.kernels.functions import exp_of, greatest, least
+from bytenmt.decoding.cpu.kernels.elementwise import map_kernel
+from bytenmt.decoding.cpu.kernels.functions import at_least, at_most, emit_exp
 from bytenmt.decoding.cpu.kernels.gemm import linear_panels
 from bytenmt.decoding.cpu.kernels.panels import PANEL
 from bytenmt.decoding.cpu.kernels.simd import (
@@ -24,23 +24,22 @@ from bytenmt.decoding.cpu.kernels.simd import (
     Builder,
     Value,
     call,
-    emitted,
+    const_int,
+    emit_function,
     loop,
     pointer,
     prefetch,
-    spread,
-    spread_int,
-    whole,
+    splat,
+    splat_int,
 )
-from bytenmt.decoding.cpu.kernels.simd import to_half as half_bits
+from bytenmt.decoding.cpu.kernels.simd import to_bf16 as bf16_bits
 from bytenmt.jit import compiled
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
-WIDEST = (
-    20.0  # of an additive score's terms: products of two exponentials stay finite, and tanh(9) is 1 already
-)
+# Limit of the terms of an additive score: products of two exponentials stay finite, and tanh(9) is already 1.
+SCORE_LIMIT = 20.0
 
 
 def _write(b: Builder, address: Value, i: Value, x: Value) -> None:
@@ -49,13 +48,13 @@ def _write(b: Builder, address: Value, i: Value, x: Value) -> None:
 
 def _count(b: Builder, address: Value, place: Value, before: Value) -> Value:
     outside = b.basic_block
-    with b.if_then(b.icmp_signed("!=", address, whole(0))):
+    with b.if_then(b.icmp_signed("!=", address, const_int(0))):
         now, at = call(b, "llvm.readcyclecounter", INT64, []), pointer(b, address, INT64, place)
-        since = b.select(b.icmp_signed("!=", before, whole(0)), b.sub(now, before), whole(0))
+        since = b.select(b.icmp_signed("!=", before, const_int(0)), b.sub(now, before), const_int(0))
         b.store(b.add(b.load(at), since), at)
         inside = b.basic_block
     ticks = b.phi(INT64)
-    ticks.add_incoming(whole(0), outside)
+    ticks.add_incoming(const_int(0), outside)
     ticks.add_incoming(now, inside)
     return ticks
 
@@ -68,53 +67,64 @@ def _fetch(b: Builder, address: Value, n: Value) -> None:
     loop(b, n, 64, [], line)
 
 
-def _twice(b: Builder, x: Value) -> Value:
-    near = greatest(b, least(b, x, WIDEST), -WIDEST)
-    return exp_of(b, b.fadd(near, near))
+def _exp_double(b: Builder, x: Value) -> Value:
+    near = at_least(b, at_most(b, x, SCORE_LIMIT), -SCORE_LIMIT)
+    return emit_exp(b, b.fadd(near, near))
 
 
 def _rounded(b: Builder, x: Value) -> Value:
-    return b.bitcast(b.shl(half_bits(b, x), spread_int(16)), VECTOR)
+    return b.bitcast(b.shl(bf16_bits(b, x), splat_int(16)), VECTOR)
 
 
-exponential = span(1, 0, _twice)  # (y, x, n): exp(2 x), x held within WIDEST
-copy = span(1, 0, lambda b, x: x)  # (y, x, n)
-to_half = span(1, 0, lambda b, x: x, to_half=True)  # (y, x, n): y in bfloat16
-from_half = span(1, 0, lambda b, x: x, half=0)  # (y, x, n): x in bfloat16
-rounded = span(1, 0, _rounded)  # (y, x, n): as if they had been in bfloat16
-zero = span(0, 0, lambda b: spread(0.0))  # (y, n)
-fill = span(0, 1, lambda b, value: value)  # (y, n, value)
-mean = span(2, 0, lambda b, x, y: b.fmul(b.fadd(x, y), spread(0.5**0.5)))  # (y, a, b, n): (a + b) sqrt(1/2)
-read = emitted(2, 0, lambda b, address, i: b.load(pointer(b, address, FLOAT, i)), types.float32)
-write = emitted(2, 1, _write)
-# (ticks, i, before): the ticks of now; number i of `ticks` grows by those since `before`, if that is no 0.
-# Where `ticks` is 0 nothing is read.
-fetch = emitted(2, 0, _fetch)  # (x, n): n bytes at x are on their way
-count = emitted(3, 0, _count, types.int64)
+exp_double = map_kernel(1, 0, _exp_double)  # (y, x, n): exp(2 x), with x clamped to SCORE_LIMIT
+copy = map_kernel(1, 0, lambda b, x: x)  # (y, x, n)
+to_bf16 = map_kernel(1, 0, lambda b, x: x, to_bf16=True)  # (y, x, n): y in bfloat16
+from_bf16 = map_kernel(1, 0, lambda b, x: x, bf16_source=0)  # (y, x, n): x in bfloat16
+rounded_to_bf16 = map_kernel(1, 0, _rounded)  # (y, x, n): y = x rounded to bfloat16, as float32
+zero = map_kernel(0, 0, lambda b: splat(0.0))  # (y, n)
+fill = map_kernel(0, 1, lambda b, value: value)  # (y, n, value)
+mean = map_kernel(
+    2, 0, lambda b, x, y: b.fmul(b.fadd(x, y), splat(0.5**0.5))
+)  # (y, a, b, n): (a + b) sqrt(1/2)
+load_float = emit_function(2, 0, lambda b, address, i: b.load(pointer(b, address, FLOAT, i)), types.float32)
+store_float = emit_function(2, 1, _write)
+# count_ticks (ticks, i, before) -> the cycle counter: ticks[i] grows by the cycles since `before`, unless
+# that is 0. If the address `ticks` is 0, nothing is counted.
+prefetch_range = emit_function(2, 0, _fetch)  # (x, n): prefetch n bytes at x
+count_ticks = emit_function(3, 0, _count, types.int64)
 
 
-class Crew(NamedTuple):
-    """The threads of a call: this one's number, how many there are; addresses: where they meet, and scratch
-    of this one's own, for scratch_bytes of every matrix or the scores of a source; and where this one counts
-    the ticks that each instruction takes, and last those of whole calls, int64, 0 for nowhere."""
+class ThreadContext(NamedTuple):
+    """One thread of a call.
+
+    thread, n_threads: its number, and how many there are. barrier: address of the counters at which they
+    wait for each other. scratch: address of memory of this thread, for prepared rows of any matrix and for
+    the scores of a source. ticks: address of int64 numbers to which the cycles of each instruction, and last
+    those of the whole call, are added; 0 for no profiling.
+    """
 
     thread: int
     n_threads: int
-    meeting: int
+    barrier: int
     scratch: int
     ticks: int
 
 
-class Model(NamedTuple):
-    """A packed model and what it keeps of the sentences at its places, for compiled code.
+class ModelBuffers(NamedTuple):
+    """The weights of a packed model and its decoder state for p slots, as addresses for compiled code.
 
-    weights, hidden, past, memory: addresses; precision: its code; n_rows: places * beams. states
-    (_, 2): floats of a row before it, width. rings (_, 4): floats of a row before it, capacity, width,
-    dilation. items (_, 3): floats of a column before it, width, kind (see kept.py); fixed (_, 2): floats of a
-    place before it, width. hidden: two banks of rows, which take turns; past: the rings; memory: at
-    memory_at[place] floats from its start the columns[place] columns of each item, then the fixed parts.
-    source_len (p,): bytes with EOS. ancestors (2, rows, h) uint8: the beam in whose rings stands the column
-    of position q, at q mod h; two banks as of hidden.
+    weights, hidden, past, memory: addresses. precision: its code, see panels.py. n_rows: slots * beams.
+    item_floats: floats of one column of all items of the memory.
+    states (_, 2): offset in floats per row, and width, of each recurrent state.
+    rings (_, 4): offset in floats per row, capacity, width and dilation of each ring buffer.
+    items (_, 3): offset in floats per column, width and kind (see decoder_memory.py) of each item.
+    fixed (_, 2): offset in floats per slot, and width, of each part of the memory without columns.
+    hidden: the states, in two banks that are read and written in turn. past: the ring buffers.
+    memory: of the encoder. memory_offset (p,): where a slot's memory begins, in floats. It holds
+        columns[slot] columns of each item, then the fixed parts.
+    source_len (p,): bytes of each source, EOS included.
+    ancestors (2, rows, h) uint8: [bank, row, q mod h] is the beam whose ring buffers hold the column of
+        position q; two banks as for hidden.
     """
 
     weights: int
@@ -128,21 +138,23 @@ class Model(NamedTuple):
     rings: Ints
     items: Ints
     fixed: Ints
-    memory_at: Ints
+    memory_offset: Ints
     columns: Ints
     source_len: Ints
     ancestors: npt.NDArray[np.uint8]
 
 
 class Rows(NamedTuple):
-    """The rows of a call.
+    """The rows of a decoder step, or of n sentences that are encoded together.
 
-    space: address of the registers; capacity: rows that there is room for. ids (rows,) uint8: the byte that
-    each reads; word (rows,) uint64: that byte and the seven before it, the newest lowest, no rows where the
-    program has no tables of n-grams; position (rows,); of (rows,): a step's place, an encoder's sentence;
-    beam (rows,) of a step.
-    In an encoder: first (n + 1,): columns before each sentence, longer ones first; place (n,): where its
-    memory goes.
+    space: address of the registers; capacity: the number of rows for which there is room.
+    ids (rows,) uint8: the byte that each row reads. position (rows,): its position in the text.
+    word (rows,) uint64: that byte and the seven before it, the newest lowest; empty if the program has no
+        n-gram tables.
+    owner (rows,): the slot of a decoder step's row, or the number of an encoder's sentence.
+    beam (rows,): of a decoder step.
+    first (n + 1,): the first row of each sentence of an encoder, longer sentences first.
+    slot (n,): the slot of each sentence of an encoder.
     """
 
     space: int
@@ -150,30 +162,30 @@ class Rows(NamedTuple):
     ids: Bytes
     word: npt.NDArray[np.uint64]
     position: Ints
-    of: Ints
+    owner: Ints
     beam: Ints
     first: Ints
-    place: Ints
+    slot: Ints
 
 
 @compiled
-def share(n: int, crew: Crew) -> tuple[int, int]:
-    """This thread's part of n pieces of work: first, last + 1."""
-    return n * crew.thread // crew.n_threads, n * (crew.thread + 1) // crew.n_threads
+def thread_range(n: int, ctx: ThreadContext) -> tuple[int, int]:
+    """Return this thread's range (first, last + 1) of n pieces of work."""
+    return n * ctx.thread // ctx.n_threads, n * (ctx.thread + 1) // ctx.n_threads
 
 
 @compiled
-def meet(crew: Crew) -> bool:
-    """Wait for the other threads. False: one of them has failed, and this one must end the call, too."""
-    if crew.n_threads > 1:
-        return barrier(crew.meeting, crew.n_threads)
+def barrier_wait(ctx: ThreadContext) -> bool:
+    """Wait for the other threads. Return False if one of them failed, so that this one must return, too."""
+    if ctx.n_threads > 1:
+        return barrier(ctx.barrier, ctx.n_threads)
     return True
 
 
 @compiled
-def product(
-    model: Model,
-    crew: Crew,
+def linear(
+    model: ModelBuffers,
+    ctx: ThreadContext,
     y: int,
     y_stride: int,
     x: int,
@@ -186,35 +198,44 @@ def product(
     base: int,
     base_stride: int,
 ) -> None:
-    """y = base + W x: this thread's panels of n outputs, m inputs; base: an address, 0 for nothing."""
-    first, last = share((n + PANEL - 1) // PANEL, crew)
+    """Set y = base + W x for this thread's panels of W, n outputs by m inputs.
+
+    w, scales: offsets in the weights. base: an address, 0 for zeros. Strides are in floats.
+    """
+    first, last = thread_range((n + PANEL - 1) // PANEL, ctx)
     matrix = model.weights + w
     scaled = model.weights + scales
     linear_panels(
         x, x_stride, n_rows, matrix, m, y, y_stride, first, last, model.precision, base, base_stride, scaled,
-        crew.scratch,
+        ctx.scratch,
     )  # fmt: skip
 
 
 @compiled
-def maxout(d: int, a: int, n: int) -> None:
-    """A row: the larger of each of n pairs."""
-    for i in range(n):
-        write(d, i, max(read(a, 2 * i), read(a, 2 * i + 1)))
+def padded(width: int) -> int:
+    """Return the smallest multiple of PANEL that is at least `width`."""
+    return (width + PANEL - 1) & -PANEL
 
 
 @compiled
-def windows(
+def maxout(d: int, a: int, n: int) -> None:
+    """Set d[i] = max(a[2 i], a[2 i + 1]) for n outputs."""
+    for i in range(n):
+        store_float(d, i, max(load_float(a, 2 * i), load_float(a, 2 * i + 1)))
+
+
+@compiled
+def gather_windows(
     rows: Rows, begin: int, end: int, d: int, d_stride: int, a: int, a_stride: int, width: int, taps: int,
     dilation: int,
 ) -> None:  # fmt: skip
-    """Rows `begin` to `end` - 1: d = the columns around a row's, zero outside of its sentence; d, a: of the
-    first row of all.
+    """Copy the `taps` columns around each row's own to d, zeros outside of its sentence.
 
-    An even number of taps looks one column further to the right.
+    Done for rows begin to end - 1; d and a are the addresses of row 0. An even number of taps looks one
+    column further to the right.
     """
     for row in range(begin, end):
-        sentence, to = rows.of[row], d + 4 * row * d_stride
+        sentence, to = rows.owner[row], d + 4 * row * d_stride
         first = row - (taps - 1) * dilation // 2
         for tap in range(taps):
             at = first + tap * dilation

@@ -1,7 +1,4 @@
-"""The rows of n-gram tables that a byte reads, added up: layers/ngram_tables.py on the CPU engine.
-
-Compiled without a cache of its own, as part of interpreter.py.
-"""
+"""Embeddings of byte n-grams, see layers/ngram_tables.py. Compiled as part of interpreter.py."""
 
 from __future__ import annotations
 
@@ -20,8 +17,11 @@ BITS = FOLD_CASE - 1
 
 @compiled
 def add_ngrams(d: int, tables: int, word: Any, n: int, orders: int, k: int) -> None:
-    """d += the row of each table; word: the last eight bytes read, uint64; n: numbers of a row; orders: bit i
-    is set where there is a table of i-grams; k: see FOLD_CASE."""
+    """Add the rows of n-gram tables that a byte reads to d (n,).
+
+    word: the last eight bytes read, uint64. orders: bit i is set if there is a table of i-grams. k: bits of a
+    row number, and FOLD_CASE.
+    """
     n_bits = k & BITS
     key = fold_case(word) if k & FOLD_CASE else word
     table = tables

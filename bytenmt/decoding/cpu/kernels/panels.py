@@ -1,6 +1,7 @@
-"""Weight matrices as panels of 64 outputs, in float32, bfloat16 or int8: packing and unpacking.
+"""Pack weight matrices into panels of 64 outputs, in float32, bfloat16 or int8, and unpack them.
 
-Knows bytes and their order; it does not multiply (gemm.py does) and knows no models.
+The 64 outputs of a panel stand together: the weights of one input, or of the two or four inputs that an
+instruction takes at once, are contiguous. gemm.py multiplies with panels.
 """
 
 from __future__ import annotations
@@ -16,15 +17,14 @@ from bytenmt.kernel_constants import PRECISIONS
 Array = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 
-# PANEL outputs stand together: the weights of one input are contiguous.
-STEP_BYTES = 4 * PANEL  # of as many inputs as a product takes at once, in every precision
-# A precision's code. w8a8 has the weights of int8, and inputs of 8 bits where the machine multiplies bytes.
+STEP_BYTES = 4 * PANEL  # weights of the inputs that a product takes at once, in every precision
+# Codes of precisions. w8a8 has the weights of int8, and inputs of 8 bits if the machine multiplies bytes.
 FP32, BF16, INT8, W8A8 = (PRECISIONS.index(name) for name in ("fp32", "bf16", "int8", "w8a8"))
 INTEGERS = ("int8", "w8a8")  # with a scale for each output
-ZERO = 128  # what stands for 0 among int8 weights: they are kept without a sign
+ZERO = 128  # the byte that stands for 0 in int8 panels, which are unsigned
 
 
-# Of a precision: the numbers' kind in a panel, and how many inputs of an output stand together.
+# By precision: the type of numbers in a panel, and how many inputs of an output stand together.
 _LAYOUT: dict[str, tuple[Any, int]] = {
     "fp32": (np.float32, 1),
     "bf16": (np.uint16, 2),
@@ -34,18 +34,21 @@ _LAYOUT: dict[str, tuple[Any, int]] = {
 
 
 def panel_bytes(n_in: int, precision: str) -> int:
-    """Bytes of one panel of n_in inputs; without the scales of int8."""
+    """Return the bytes of a panel of n_in inputs, without the scales of int8."""
     kind, together = _LAYOUT[precision]
     return -(-n_in // together) * together * PANEL * int(np.dtype(kind).itemsize)
 
 
 def pack(matrix: Array, precision: str) -> Bytes:
-    """The panels of a matrix (n_out, n_in) float32, as bytes; the last is padded with zeros.
+    """Return the panels of a matrix (n_out, n_in) float32, as bytes; the last one is padded with zeros.
 
-    fp32 [panel][input][64]; bf16 [panel][input / 2][64][2]; int8 [panel][input / 4][64][4], 128 more than
-    the numbers that `quantise` makes and tells the scales of.
+    Layouts: fp32 [panel][input][64]; bf16 [panel][input / 2][64][2]; int8 [panel][input / 4][64][4], where
+    128 is added to the integers of `quantise`. The scales are not part of the panels.
     """
-    from bytenmt.storage.rounding import quantise, round_to_bf16  # here: not part of the kernels' cache key
+    from bytenmt.storage.rounding import (
+        quantise,
+        round_to_bf16,
+    )  # imported here to keep it out of the kernels' cache key
 
     n_out, n_in = matrix.shape
     kind, together = _LAYOUT[precision]
@@ -57,7 +60,7 @@ def pack(matrix: Array, precision: str) -> Bytes:
     n_groups = -(-n_in // together)
     zero = ZERO if precision in INTEGERS else 0
     panels = np.full((-(-n_out // PANEL), n_groups, PANEL, together), zero, kind)
-    for panel in range(len(panels)):  # one after another: a transposed copy of all at once misses the caches
+    for panel in range(len(panels)):  # one by one: transposing all at once misses the caches
         part = values[panel * PANEL : (panel + 1) * PANEL]
         whole = np.full((len(part), n_groups * together), zero, kind)
         whole[:, :n_in] = part
@@ -66,7 +69,7 @@ def pack(matrix: Array, precision: str) -> Bytes:
 
 
 def unpack(panels: Bytes, n_out: int, n_in: int, precision: str, scales: Array | None = None) -> Array:
-    """The matrix (n_out, n_in) float32 that the panels stand for; scales (n_out or more,) float32 of int8."""
+    """Return the matrix (n_out, n_in) float32 of packed panels. scales (n_out or more,) float32: for int8."""
     kind, together = _LAYOUT[precision]
     n_groups = -(-n_in // together)
     parts = panels.view(kind).reshape(-1, n_groups, PANEL, together).swapaxes(1, 2)
@@ -77,6 +80,6 @@ def unpack(panels: Bytes, n_out: int, n_in: int, precision: str, scales: Array |
     if precision in INTEGERS:
         if scales is None:
             raise ValueError("int8 panels need the scales that quantise made")
-        with np.errstate(invalid="ignore"):  # a scale that is no number makes its output none
+        with np.errstate(invalid="ignore"):  # a scale of NaN makes its output NaN
             matrix = (matrix - np.float32(ZERO)) * scales[:n_out, None]
     return matrix

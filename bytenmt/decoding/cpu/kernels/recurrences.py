@@ -1,7 +1,7 @@
-"""Recurrences: a step of one row, and whole sources of many sentences at once.
+"""GRU and LSTM: a step of one row, and scans over the sources of many sentences at once.
 
-Sentences stand one after another without padding, longer ones first: at every position those that still
-have a byte are the first rows. Compiled without a cache of its own, as part of interpreter.py.
+Sentences stand one after another without padding, longer ones first, so that at every position the sentences
+that still have a byte come first. Compiled as part of interpreter.py.
 """
 
 from __future__ import annotations
@@ -19,8 +19,17 @@ from bytenmt.decoding.cpu.kernels.elementwise import (
     multiply,
     sigmoid,
 )
-from bytenmt.decoding.cpu.kernels.instructions import Crew, Model, Rows, copy, meet, product, share, zero
-from bytenmt.decoding.cpu.kernels.panels import PANEL
+from bytenmt.decoding.cpu.kernels.instructions import (
+    ModelBuffers,
+    Rows,
+    ThreadContext,
+    barrier_wait,
+    copy,
+    linear,
+    padded,
+    thread_range,
+    zero,
+)
 from bytenmt.jit import compiled
 
 NONE: Any = np.int64(0)  # no base; for a plain 0 products would be compiled once more
@@ -28,15 +37,18 @@ NONE: Any = np.int64(0)  # no base; for a plain 0 products would be compiled onc
 
 @compiled
 def gru_reset(rs: int, gates: int, h: int, n: int) -> None:
-    """A row: r = sigma(gates[:n]), rs = r h."""
+    """Set gates[:n] = r = sigma(gates[:n]) and rs = r h for one row."""
     sigmoid(gates, gates, n)
     multiply(rs, gates, h, n)
 
 
 @compiled
-def gru_new(h: int, gates: int, u: int, n: int, flags: int) -> None:
-    """A row: h = the new state; gates: r, then z and g's share of the input before their functions; u: g's
-    share of the state."""
+def gru_update(h: int, gates: int, u: int, n: int, flags: int) -> None:
+    """Set h to the new state of a GRU for one row.
+
+    gates: r, then the input's share of z and of g before sigma and tanh. u: the state's share of g.
+    flags: bit 0: r resets u, bit 1: z takes the new value, see layers.recurrent.GRU.
+    """
     g = gates + 8 * n
     if flags & 1:
         add_product(g, g, gates, u, n)
@@ -50,92 +62,88 @@ def gru_new(h: int, gates: int, u: int, n: int, flags: int) -> None:
 
 @compiled
 def gru_scan(
-    model: Model, rows: Rows, crew: Crew, d: int, d_stride: int, x: int, x_stride: int, h: int, stride: int,
-    w: int, v: int, s: int, t: int, n: int, backwards: int, flags: int,
+    model: ModelBuffers, rows: Rows, ctx: ThreadContext, d: int, d_stride: int, x: int, x_stride: int, h: int,
+    stride: int, w: int, v: int, s: int, t: int, n: int, backwards: int, flags: int,
 ) -> None:  # fmt: skip
-    """Op.GRU_SCAN; h: of the scratch register, whose parts are h, u (2n), r h and g, in whole panels."""
+    """Execute Op.GRU_SCAN. h: address of the scratch register with the parts h, u (2n), r h and g, each
+    padded to whole panels."""
     wide, wider = 4 * padded(n), 4 * padded(2 * n)
     u, rs, g = h + wide, h + wide + wider, h + 2 * wide + wider
-    n_sentences = len(rows.place)
-    first, last = share(n_sentences, crew)
+    n_sentences = len(rows.slot)
+    first, last = thread_range(n_sentences, ctx)
     for row in range(first, last):
         zero(h + 4 * row * stride, n)
-    if not meet(crew):
+    if not barrier_wait(ctx):
         return
-    for at in range(longest(rows)):
-        active = still(rows, at)
-        product(model, crew, u, stride, h, stride, active, w, s, 2 * n, n, NONE, NONE)
-        if not meet(crew):
+    for at in range(max_length(rows)):
+        active = n_active(rows, at)
+        linear(model, ctx, u, stride, h, stride, active, w, s, 2 * n, n, NONE, NONE)
+        if not barrier_wait(ctx):
             return
-        first, last = share(active, crew)
+        first, last = thread_range(active, ctx)
         for row in range(first, last):
-            gates = x + 4 * x_stride * column(rows, row, at, backwards)
+            gates = x + 4 * x_stride * row_index(rows, row, at, backwards)
             add(gates, gates, u + 4 * row * stride, 2 * n)
             gru_reset(rs + 4 * row * stride, gates, h + 4 * row * stride, n)
-        if not meet(crew):
+        if not barrier_wait(ctx):
             return
-        product(model, crew, g, stride, h if flags & 1 else rs, stride, active, v, t, n, n, NONE, NONE)
-        if not meet(crew):
+        linear(model, ctx, g, stride, h if flags & 1 else rs, stride, active, v, t, n, n, NONE, NONE)
+        if not barrier_wait(ctx):
             return
         for row in range(first, last):
-            here = column(rows, row, at, backwards)
-            gru_new(h + 4 * row * stride, x + 4 * x_stride * here, g + 4 * row * stride, n, flags)
+            here = row_index(rows, row, at, backwards)
+            gru_update(h + 4 * row * stride, x + 4 * x_stride * here, g + 4 * row * stride, n, flags)
             copy(d + 4 * d_stride * here, h + 4 * row * stride, n)
-        if not meet(crew):
+        if not barrier_wait(ctx):
             return
 
 
 @compiled
 def lstm_scan(
-    model: Model, rows: Rows, crew: Crew, d: int, d_stride: int, x: int, x_stride: int, h: int, stride: int,
-    w: int, s: int, n: int, backwards: int,
+    model: ModelBuffers, rows: Rows, ctx: ThreadContext, d: int, d_stride: int, x: int, x_stride: int, h: int,
+    stride: int, w: int, s: int, n: int, backwards: int,
 ) -> None:  # fmt: skip
-    """Op.LSTM_SCAN; h: of the scratch register, whose parts are h, c and u (4n), in whole panels."""
+    """Execute Op.LSTM_SCAN. h: address of the scratch register with the parts h, c and u (4n), each padded to
+    whole panels."""
     c, u = h + 4 * padded(n), h + 8 * padded(n)
-    first, last = share(len(rows.place), crew)
+    first, last = thread_range(len(rows.slot), ctx)
     for row in range(first, last):
         zero(h + 4 * row * stride, n)
         zero(c + 4 * row * stride, n)
-    if not meet(crew):
+    if not barrier_wait(ctx):
         return
-    for at in range(longest(rows)):
-        active = still(rows, at)
-        product(model, crew, u, stride, h, stride, active, w, s, 4 * n, n, NONE, NONE)
-        if not meet(crew):
+    for at in range(max_length(rows)):
+        active = n_active(rows, at)
+        linear(model, ctx, u, stride, h, stride, active, w, s, 4 * n, n, NONE, NONE)
+        if not barrier_wait(ctx):
             return
-        first, last = share(active, crew)
+        first, last = thread_range(active, ctx)
         for row in range(first, last):
-            here = column(rows, row, at, backwards)
+            here = row_index(rows, row, at, backwards)
             gates = x + 4 * x_stride * here
             add(gates, gates, u + 4 * row * stride, 4 * n)
             lstm_step(h + 4 * row * stride, c + 4 * row * stride, gates, n)
             copy(d + 4 * d_stride * here, h + 4 * row * stride, n)
-        if not meet(crew):
+        if not barrier_wait(ctx):
             return
 
 
 @compiled
-def padded(width: int) -> int:
-    """Floats of whole panels."""
-    return (width + PANEL - 1) // PANEL * PANEL
+def max_length(rows: Rows) -> int:
+    """Return the columns of the longest sentence, which comes first."""
+    return int(rows.first[1]) if len(rows.slot) else 0
 
 
 @compiled
-def longest(rows: Rows) -> int:
-    """Columns of the longest sentence, which comes first."""
-    return int(rows.first[1]) if len(rows.place) else 0
-
-
-@compiled
-def still(rows: Rows, at: int) -> int:
-    """How many sentences have a column of this position: the first ones."""
-    n = len(rows.place)
+def n_active(rows: Rows, at: int) -> int:
+    """Return how many sentences, the first ones, are longer than `at` columns."""
+    n = len(rows.slot)
     while n > 0 and rows.first[n] - rows.first[n - 1] <= at:
         n -= 1
     return n
 
 
 @compiled
-def column(rows: Rows, sentence: int, at: int, backwards: int) -> int:
-    """The row of a sentence's column number `at`, counted from the end if backwards."""
+def row_index(rows: Rows, sentence: int, at: int, backwards: int) -> int:
+    """Return the row of column `at` of a sentence, counted from the end if backwards."""
     return int(rows.first[sentence + 1]) - 1 - at if backwards else int(rows.first[sentence]) + at

@@ -10,52 +10,52 @@ from bytenmt.config.schema import Config
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.text_file import read_bytes, restored_path
 from bytenmt.data.training_text import Bytes, training_text
+from bytenmt.decoding.drafts.counting import MOST_BYTES, count_drafts, split_stream
+from bytenmt.decoding.drafts.table import DraftTable, check_supports_drafts, write_table
 from bytenmt.errors import BytenmtError, CheckpointError, DataError
-from bytenmt.speculative.counting import MOST_BYTES, counted, pieces
-from bytenmt.speculative.table import Table, check_serial, write
 from bytenmt.storage.manifest import read_pointer
 from bytenmt.storage.weights import is_weights_file, read_config
 
 HINT = "give it by --src and --tgt, or --tsv"
 
 
-def write_table(run: Path, given: Sequence[PairFiles], errors: str) -> list[str]:
+def build_run_table(run: Path, given: Sequence[PairFiles], errors: str) -> list[str]:
     """Count the drafts of a run and keep them in its folder. given: texts to count; none: those that it was
     trained on, where they still lie. Returns what to tell the user, a line each. Raises BytenmtError."""
     if is_weights_file(run):
         raise CheckpointError(f"{run} is a weights file; give the run folder, where drafts are kept")
     config, facts = read_config(run), read_pointer(run).last_facts()
-    check_serial(config.model, f"{run}")
+    check_supports_drafts(config.model, f"{run}")
     if given and given[0].has_source != config.model.source:
         expected = (
             "with a source: give --src and --tgt" if config.model.source else "without a source: give --text"
         )
         raise BytenmtError(f"{run} was trained {expected}")
     if config.model.source:
-        table = of_corpus(_corpus(run, config, facts, given, errors))
+        table = count_corpus(_corpus(run, config, facts, given, errors))
     else:
         paths = [pair.tgt for pair in given if pair.tgt is not None]
-        table = of_streams([read_bytes(path) for path in paths] if paths else training_text(facts.texts))
-    return [told(write(run, table, config, facts), table)]
+        table = count_streams([read_bytes(path) for path in paths] if paths else training_text(facts.texts))
+    return [describe_table(write_table(run, table, config, facts), table)]
 
 
-def told(path: Path, table: Table) -> str:
+def describe_table(path: Path, table: DraftTable) -> str:
     """A line on a table: its size, and what it is worth."""
     n_owned, n_bytes = int((table.tag > 0).sum()), path.stat().st_size
     accepted = ", ".join(f"{100 * share:.0f}" for share in table.accepted)
     return f"{path}: {n_bytes:,} bytes, {n_owned:,} contexts; right to byte 1, 2, …, held out: {accepted} %"
 
 
-def of_corpus(corpus: ParallelCorpus) -> Table:
+def count_corpus(corpus: ParallelCorpus) -> DraftTable:
     """The drafts of pairs."""
     chosen = _evenly(corpus)
     sources = [corpus.source(k) for k in chosen] if corpus.has_source else None
-    return counted([corpus.target(k) for k in chosen], sources)
+    return count_drafts([corpus.target(k) for k in chosen], sources)
 
 
-def of_streams(texts: Sequence[Bytes]) -> Table:
+def count_streams(texts: Sequence[Bytes]) -> DraftTable:
     """The drafts of texts without a source."""
-    return counted([piece for text in texts for piece in pieces(text)], ended=False)
+    return count_drafts([piece for text in texts for piece in split_stream(text)], ended=False)
 
 
 def _evenly(corpus: ParallelCorpus) -> range:

@@ -31,7 +31,7 @@ def slot_of(h: Any, n_slots: Any) -> Any:
 
 
 @njit
-def found(tag: Any, word: Any) -> Any:
+def find_entry(tag: Any, word: Any) -> Any:
     """The slot of the longest context that the table knows, -1 for none. tag: Table.tag."""
     for order in ORDERS:
         h = hash_ngram_compiled(word, order)
@@ -42,7 +42,7 @@ def found(tag: Any, word: Any) -> Any:
 
 
 @njit
-def matched(source: Any, word: Any) -> Any:
+def find_match(source: Any, word: Any) -> Any:
     """Table.copied: where in a source (bytes,) uint8 goes on what the text ends with, and how many bytes, of
     LONGEST_MATCH at most, are the same: the longest match, the last of several; 0, 0 where there is none."""
     best_at, best = 0, 0

@@ -12,14 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from bytenmt.decoding.drafts.lookup import find_entry, find_match, slot_of, tag_of
 from bytenmt.jit import njit
 from bytenmt.ngram_hash_compiled import hash_ngram_compiled
-from bytenmt.speculative.lookup import found, matched, slot_of, tag_of
 
 
 @njit
-def windows(data: Any, bounds: Any, starts: Any, before: Any, eos: Any, word: Any, following: Any) -> None:
-    """Positions.of: data (bytes,) uint8, bounds (m + 1,) of the texts in it."""
+def fill_positions(
+    data: Any, bounds: Any, starts: Any, before: Any, eos: Any, word: Any, following: Any
+) -> None:
+    """Positions.from_texts: data (bytes,) uint8, bounds (m + 1,) of the texts in it."""
     for text in range(len(starts) - 1):
         first, length = bounds[text], bounds[text + 1] - bounds[text]
         n = starts[text + 1] - starts[text]
@@ -37,7 +39,7 @@ def windows(data: Any, bounds: Any, starts: Any, before: Any, eos: Any, word: An
 
 
 @njit
-def sort(order: Any, keys: Any, shift: Any, out: Any) -> None:
+def radix_sort(order: Any, keys: Any, shift: Any, out: Any) -> None:
     """One stable pass by the byte of keys (n,) uint64 at `shift`: positions order (n,) -> out (n,) int32."""
     places = np.zeros(257, np.int64)
     bits = np.uint64(shift)
@@ -52,7 +54,7 @@ def sort(order: Any, keys: Any, shift: Any, out: Any) -> None:
 
 
 @njit
-def agreement(a: Any, b: Any) -> Any:
+def common_prefix_len(a: Any, b: Any) -> Any:
     """How many bytes two continuations begin with in common."""
     differ = a ^ b
     n = 0
@@ -90,7 +92,7 @@ def chain_of(order: Any, following: Any, low: Any, high: Any, eos: Any, counts: 
 
 
 @njit
-def put(table: Any, slot: Any, h: Any, chain: Any, counts: Any, discount: Any) -> None:
+def write_slot(table: Any, slot: Any, h: Any, chain: Any, counts: Any, discount: Any) -> None:
     """A slot gets another owner; chain, counts: see chain_of."""
     table.tag[slot] = tag_of(h)
     table.chain[slot] = 0
@@ -103,7 +105,7 @@ def put(table: Any, slot: Any, h: Any, chain: Any, counts: Any, discount: Any) -
 
 
 @njit
-def compete(
+def assign_slots(
     order: Any,
     where: Any,
     chains: Any,
@@ -135,7 +137,7 @@ def compete(
                 worth += 100 * counts[n] - discount - price * counts[0]
             for i in range(low, high):
                 at = order[i]
-                right = agreement(chains[at], where.following[at])
+                right = common_prefix_len(chains[at], where.following[at])
                 worth -= 100 * min(np.int64(drafted[at]), right) - price * np.int64(drafted[at])
             if worth > 0:
                 for i in range(low, high):
@@ -144,7 +146,7 @@ def compete(
                 slot = slot_of(h, len(value))
                 if worth > value[slot]:
                     value[slot] = worth
-                    put(table, slot, h, chain, counts, discount)
+                    write_slot(table, slot, h, chain, counts, discount)
         low = high
 
 
@@ -156,10 +158,10 @@ def count_copies(where: Any, origin: Any, sources: Any, counts: Any) -> None:
     for line in range(len(where.starts) - 1):
         first, end = origin.starts[line], origin.starts[line + 1] - 1
         for at in range(where.starts[line], where.starts[line + 1]):
-            ahead, length = matched(sources[first:end], where.word[at])
+            ahead, length = find_match(sources[first:end], where.word[at])
             behind = first + ahead
             counts[length, 0] += 1
-            right = agreement(origin.following[behind], where.following[at])
+            right = common_prefix_len(origin.following[behind], where.following[at])
             for j in range(min(right, end - behind)):
                 counts[length, j + 1] += 1
 
@@ -173,20 +175,20 @@ def count_hits(where: Any, origin: Any, sources: Any, table: Any, hits: Any) -> 
         for at in range(where.starts[line], where.starts[line + 1]):
             word, ahead = where.word[at], where.following[at]
             right, n, total = 0, 0, 0
-            slot = found(table.tag, word)
+            slot = find_entry(table.tag, word)
             while slot >= 0 and n < len(hits) and table.reach[slot, n]:
                 byte = table.chain[slot] >> np.uint64(8 * n) & np.uint64(255)
                 if right == n and ahead >> np.uint64(56 - 8 * n) & np.uint64(255) == byte:
                     right += 1
                 total += table.reach[slot, n]
                 n += 1
-            offset, length = matched(sources[first:end], word)
+            offset, length = find_match(sources[first:end], word)
             behind = first + offset
             n, copied = 0, 0
             while n < min(len(hits), end - behind) and table.copy[length, n]:
                 copied += table.copy[length, n]
                 n += 1
             if copied > total:
-                right = min(n, agreement(origin.following[behind], ahead))
+                right = min(n, common_prefix_len(origin.following[behind], ahead))
             for j in range(right):
                 hits[j] += 1

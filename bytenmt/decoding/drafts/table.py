@@ -66,7 +66,7 @@ class Draft(NamedTuple):
 NOTHING = Draft(b"", ())
 
 
-class Table(NamedTuple):
+class DraftTable(NamedTuple):
     """What is drafted after which context. slots: a power of two.
 
     tag (slots,) uint32: of the context that owns a slot, 0: nobody. chain (slots,) uint64: the drafted
@@ -124,7 +124,7 @@ class Speculation:
     """table: of drafts. most: drafted bytes a pass at most, 1 to CHAIN, taken whatever their chance; None: as
     many as pay."""
 
-    table: Table
+    table: DraftTable
     most: int | None = None
 
     def __post_init__(self) -> None:
@@ -137,9 +137,9 @@ def tag_of(h: int) -> int:
     return h & 0xFFFFFFFF | 1
 
 
-def empty(slots: int = 2) -> Table:
+def empty_table(slots: int = 2) -> DraftTable:
     """A table that drafts nothing."""
-    return Table(
+    return DraftTable(
         np.zeros(slots, np.uint32),
         np.zeros(slots, np.uint64),
         np.zeros((slots, CHAIN), np.uint8),
@@ -148,7 +148,7 @@ def empty(slots: int = 2) -> Table:
     )
 
 
-def check_serial(config: ModelConfig, what: str) -> None:
+def check_supports_drafts(config: ModelConfig, what: str) -> None:
     """Raise BytenmtError, which begins with `what`, for a model that cannot verify several bytes at once."""
     if config.is_serial:
         raise BytenmtError(
@@ -157,7 +157,7 @@ def check_serial(config: ModelConfig, what: str) -> None:
         )
 
 
-def identity(config: Config, facts: Facts) -> str:
+def run_identity(config: Config, facts: Facts) -> str:
     """What tells a run from others, resumed or not: its configuration and its text. facts: what is saved
     beside its weights."""
     tree = distinguishing_values(config)
@@ -169,18 +169,20 @@ def identity(config: Config, facts: Facts) -> str:
     return hashlib.sha256(json.dumps([tree, text], sort_keys=True).encode()).hexdigest()[:16]
 
 
-def write(run: Path, table: Table, config: Config, facts: Facts) -> Path:
+def write_table(run: Path, table: DraftTable, config: Config, facts: Facts) -> Path:
     """Into the run folder; returns the file. Raises CheckpointError."""
     path = run / FILE
-    told = {"format": FORMAT, "holds": "draft", "run": identity(config, facts), "sha256": _digest(table)}
+    told = {"format": FORMAT, "holds": "draft", "run": run_identity(config, facts), "sha256": _digest(table)}
     try:
-        replace_synced(path, serialised({name: entry(part) for name, part in stored(table).items()}, told))
+        replace_synced(
+            path, serialised({name: entry(part) for name, part in stored_arrays(table).items()}, told)
+        )
     except OSError as error:
         raise CheckpointError(f"cannot write {path}: {error.strerror}") from None
     return path
 
 
-def read(run: Path, config: Config, facts: Facts) -> Table:
+def read_table(run: Path, config: Config, facts: Facts) -> DraftTable:
     """That of the run folder, checked. Raises CheckpointError, which names the file."""
     path = run / FILE
     advice = f"make it anew by `bytenmt draft {run}`"
@@ -195,13 +197,13 @@ def read(run: Path, config: Config, facts: Facts) -> Table:
     if told.get("holds") != "draft" or told.get("format") != FORMAT:
         what = "holds {} in the format {}".format(*(shown(told.get(key)) for key in ("holds", "format")))
         raise CheckpointError(f"{path} {what}, expected a draft table of this version: {advice}")
-    if told.get("run") != identity(config, facts):
+    if told.get("run") != run_identity(config, facts):
         raise CheckpointError(f"{path} is the draft table of another run: {advice}")
     slots = max(1, arrays["tag"].size if "tag" in arrays else 0)
-    shapes = {name: (part.dtype, part.shape) for name, part in stored(empty(slots)).items()}
+    shapes = {name: (part.dtype, part.shape) for name, part in stored_arrays(empty_table(slots)).items()}
     if {n: (a.dtype, a.shape) for n, a in arrays.items()} != shapes or slots & (slots - 1):
         raise CheckpointError(f"{path} does not hold the arrays of a draft table: {advice}")
-    table = Table(**{field: arrays[STORED_NAMES.get(field, field)] for field in Table._fields})
+    table = DraftTable(**{field: arrays[STORED_NAMES.get(field, field)] for field in DraftTable._fields})
     if told.get("sha256") != _digest(table):
         raise CheckpointError(f"{path} is damaged (its SHA-256 differs): {advice}")
     if any((part[:, 1:] > part[:, :-1]).any() for part in (table.reach, table.copy)):
@@ -211,12 +213,12 @@ def read(run: Path, config: Config, facts: Facts) -> Table:
     return table
 
 
-def stored(table: Table) -> dict[str, Array]:
+def stored_arrays(table: DraftTable) -> dict[str, Array]:
     """The arrays of a table by their names in its file."""
     return {STORED_NAMES.get(field, field): part for field, part in table._asdict().items()}
 
 
-def _digest(table: Table) -> str:
+def _digest(table: DraftTable) -> str:
     digest = hashlib.sha256()
     for part in table:
         digest.update(np.ascontiguousarray(part).data)

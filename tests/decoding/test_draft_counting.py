@@ -16,21 +16,21 @@ from msgspec.structs import replace
 
 from bytenmt.config.facts import Facts, TextFact
 from bytenmt.config.schema import Config, load_config
-from bytenmt.errors import CheckpointError
-from bytenmt.ngram_hash import append_byte, hash_ngram, word_of
-from bytenmt.speculative import counting
-from bytenmt.speculative.counting import accepted_shares, counted, pieces
-from bytenmt.speculative.table import (
+from bytenmt.decoding.drafts import counting
+from bytenmt.decoding.drafts.counting import accepted_shares, count_drafts, split_stream
+from bytenmt.decoding.drafts.table import (
     CHAIN,
     FILE,
     ORDERS,
+    DraftTable,
     Speculation,
-    Table,
-    empty,
-    identity,
-    read,
-    write,
+    empty_table,
+    read_table,
+    run_identity,
+    write_table,
 )
+from bytenmt.errors import CheckpointError
+from bytenmt.ngram_hash import append_byte, hash_ngram, word_of
 from bytenmt.storage.tensor_file import entry, read_arrays, serialised
 from bytenmt.utf8 import BOS, EOS
 
@@ -116,7 +116,7 @@ def expected(known: dict[bytes, Known], context: bytes) -> tuple[bytes, tuple[in
     return b"", ()
 
 
-def plain(table: Table, context: bytes) -> tuple[bytes, tuple[int, ...]]:
+def plain(table: DraftTable, context: bytes) -> tuple[bytes, tuple[int, ...]]:
     found = table.continued(word_of(context))
     return found.text, found.reach
 
@@ -138,7 +138,7 @@ def test_it_says_what_dictionaries_count(seed: int, ended: bool) -> None:
     assert {len(context) for context in known} == set(ORDERS)
     slots = [slot_of(context, WIDE) for context in known]
     assert len(set(slots)) == len(slots), "two contexts share a slot: choose another seed"
-    table = counted(lines, ended=ended, slots=WIDE)
+    table = count_drafts(lines, ended=ended, slots=WIDE)
     assert np.flatnonzero(table.tag).tolist() == sorted(slots)
     for context, _ in positions(lines + sentences(10, seed + 50), ended):
         assert plain(table, context) == expected(known, context), context
@@ -150,7 +150,7 @@ def test_a_slot_goes_to_who_is_worth_most() -> None:
     counted."""
     lines = sentences(60, 3)
     known = naive(lines)
-    table = counted(lines, slots=NARROW)
+    table = count_drafts(lines, slots=NARROW)
     owners: dict[int, bytes] = {}
     for context, one in known.items():
         slot = slot_of(context, NARROW)
@@ -166,7 +166,7 @@ def test_a_slot_goes_to_who_is_worth_most() -> None:
 
 def test_chances_do_not_grow_and_the_end_ends() -> None:
     """Along a chain; EOS has nothing behind it, and behind what is drafted stand zeros."""
-    table = counted(sentences(400, 4))
+    table = count_drafts(sentences(400, 4))
     owned = table.tag > 0
     reach = table.reach[owned].astype(int)
     assert (np.diff(reach, axis=1) <= 0).all() and (reach[:, 0] > 0).all() and (reach < 255).all()
@@ -180,7 +180,7 @@ def test_chances_do_not_grow_and_the_end_ends() -> None:
 
 def test_it_knows_how_texts_begin() -> None:
     """The 8 bytes before a text are BOS; a word is the last 8 bytes."""
-    table = counted([b"Ein Mann geht.", b"Ein Hund rennt.", b"Zwei Frauen."] * 5)
+    table = count_drafts([b"Ein Mann geht.", b"Ein Hund rennt.", b"Zwei Frauen."] * 5)
     assert table.continued(word_of(b"")).text[:4] == b"Ein "
     assert table.continued(word_of(b"Zw")).text == b"ei Fraue"
     word = word_of(b"")
@@ -194,13 +194,13 @@ def test_a_stream_has_no_end() -> None:
     """Nothing is drafted that a piece of it does not hold; its last bytes, whose following is cut off, do not
     count."""
     stream = np.frombuffer(b"abcdefghij" * 1000, np.uint8)
-    cut = pieces(stream, 512)
+    cut = split_stream(stream, 512)
     assert b"".join(cut) == stream.tobytes() and {len(piece) for piece in cut[:-1]} == {512}
-    table = counted(cut, ended=False)
+    table = count_drafts(cut, ended=False)
     assert table.continued(word_of(b"fghijabc")).text == b"defghija"
     chains = table.chain[table.tag > 0].astype("<u8").view(np.uint8)
     assert not (chains == EOS).any()
-    assert not counted([b"abcdefg"] * 50, ended=False).tag.any(), "too short to know what follows"
+    assert not count_drafts([b"abcdefg"] * 50, ended=False).tag.any(), "too short to know what follows"
 
 
 def test_much_text_is_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_much_text_is_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(np.diff([0, *chosen, 3000])) < 6
     assert counting._evenly(lines[:100], 5000) == list(range(100))
     stream = np.arange(1 << 14, dtype=np.uint32).view(np.uint8)
-    parts = pieces(stream, 512)
+    parts = split_stream(stream, 512)
     assert sum(map(len, parts)) <= 5000 and len(parts) == 9
     starts = [int.from_bytes(part[:4], sys.byteorder) * 4 for part in parts]
     assert all(start % 512 == 0 for start in starts) and starts[0] == 0
@@ -222,10 +222,10 @@ def test_much_text_is_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_to_count() -> None:
     """No text, or one that is always different, makes a table that drafts nothing."""
     for lines in ([], [b""], [b"abc"]):
-        table = counted(lines, [line.upper() for line in lines])
+        table = count_drafts(lines, [line.upper() for line in lines])
         assert not table.tag.any() and not table.copy.any() and not table.accepted.any()
         with pytest.raises(ValueError, match="sources"):
-            counted([*lines, b"abc"], lines)
+            count_drafts([*lines, b"abc"], lines)
         assert table.draft(word_of(b"abc"), b"abcabc") == (b"", ())
 
 
@@ -254,16 +254,16 @@ def test_copies_are_as_sure_as_they_were() -> None:
             while source[behind + same : behind + same + 1] == line[at + same : at + same + 1] != b"":
                 same += 1
             counts[length, 1 : 1 + min(same, CHAIN)] += 1
-    table = counted(lines, sources)
+    table = count_drafts(lines, sources)
     wanted = np.floor(255 * counts[1:, 1:] / (counts[1:, :1] + 1))
     assert (table.copy[1:] == wanted).all() and wanted.any(axis=1).sum() == 8
-    assert not table.copy[0].any() and not counted(lines).copy.any()
+    assert not table.copy[0].any() and not count_drafts(lines).copy.any()
 
 
 def test_what_is_copied() -> None:
     """What follows the longest match, the last of equal ones, with a byte behind it; the table's chain wins
     where it is as likely."""
-    table = empty()
+    table = empty_table()
     table.copy[1:] = np.arange(8, 0, -1) * 10
     table.copy[1] = [9, 0, 0, 0, 0, 0, 0, 0]
     for text, source, drafted in [
@@ -285,7 +285,7 @@ def test_what_is_copied() -> None:
 
 def test_who_drafts_where_both_could() -> None:
     """The source where it is likelier in all, the table at a tie."""
-    table = empty(4)
+    table = empty_table(4)
     context = hash_ngram(word_of(b"ab"), 2)
     slot = context >> 62
     table.tag[slot], table.chain[slot] = context & 0xFFFFFFFF | 1, int.from_bytes(b"cd", "little")
@@ -303,9 +303,9 @@ def test_acceptance_is_measured_on_other_text() -> None:
     what was kept back, which a table of the rest drafts."""
     lines = sentences(200, 7)
     sources = translated(lines, 8)
-    table = counted(lines, sources)
+    table = count_drafts(lines, sources)
 
-    def naive_accepted(table: Table, lines: list[bytes], sources: list[bytes]) -> np.ndarray:
+    def naive_accepted(table: DraftTable, lines: list[bytes], sources: list[bytes]) -> np.ndarray:
         hits, n = np.zeros(CHAIN), 0
         for line, source in zip(lines, sources, strict=True):
             whole = line + bytes([EOS])
@@ -323,7 +323,7 @@ def test_acceptance_is_measured_on_other_text() -> None:
     assert np.allclose(accepted_shares(copied, other, others), naive_accepted(copied, other, others))
     every = counting.HELD_OUT
     rest = [line for i, line in enumerate(lines) if i % every]
-    partial = counted(rest, slots=counting.SLOTS)._replace(copy=table.copy)
+    partial = count_drafts(rest, slots=counting.SLOTS)._replace(copy=table.copy)
     assert np.allclose(table.accepted, naive_accepted(partial, lines[::every], sources[::every]))
     assert 0.3 < table.accepted[0] < 1 and (np.diff(table.accepted) <= 0).all()
 
@@ -339,42 +339,42 @@ FACTS = Facts(pairs=3, source_bytes=5, target_bytes=7, update=1)
 
 
 @pytest.fixture
-def table() -> Table:
+def table() -> DraftTable:
     lines = sentences(50, 11)
-    return counted(lines, translated(lines, 12), slots=1 << 10)
+    return count_drafts(lines, translated(lines, 12), slots=1 << 10)
 
 
-def test_it_is_read_as_it_was_written(tmp_path: Path, table: Table) -> None:
+def test_it_is_read_as_it_was_written(tmp_path: Path, table: DraftTable) -> None:
     """Bit for bit; by a run that went on under other limits too."""
-    path = write(tmp_path, table, a_config(), FACTS)
+    path = write_table(tmp_path, table, a_config(), FACTS)
     assert path == tmp_path / FILE and [path] == list(tmp_path.iterdir())
     first = path.read_bytes()
     assert read_arrays(path)[0].keys() == {"tag", "guess", "reach", "copy", "gain"}, "older files have these"
     limits = ["train.max_updates=7", "train.max_minutes=1", "train.max_cpu_minutes=1", "train.draft=true"]
     for config in (a_config(), a_config(*limits)):
-        again = read(tmp_path, config, replace(FACTS, update=99))
+        again = read_table(tmp_path, config, replace(FACTS, update=99))
         assert all(a.dtype == b.dtype and (a == b).all() for a, b in zip(table, again, strict=True))
-    assert write(tmp_path, table, a_config(), FACTS).read_bytes() == first
+    assert write_table(tmp_path, table, a_config(), FACTS).read_bytes() == first
 
 
-def test_another_runs_table_is_refused(tmp_path: Path, table: Table) -> None:
+def test_another_runs_table_is_refused(tmp_path: Path, table: DraftTable) -> None:
     """Another configuration, or the same on other text."""
-    path = write(tmp_path, table, a_config(), FACTS)
+    path = write_table(tmp_path, table, a_config(), FACTS)
     others = [
         (a_config("train.seed=2"), FACTS),
         (a_config("model.dropout=0.3"), FACTS),
         (a_config(), replace(FACTS, target_bytes=8)),
         (a_config(), replace(FACTS, texts=(TextFact("", 0, "0" * 64),))),
     ]
-    assert len({identity(*other) for other in [(a_config(), FACTS), *others]}) == 5
+    assert len({run_identity(*other) for other in [(a_config(), FACTS), *others]}) == 5
     for config, facts in others:
         with pytest.raises(CheckpointError, match=rf"{path} is the draft table of another run: make it anew"):
-            read(tmp_path, config, facts)
+            read_table(tmp_path, config, facts)
 
 
-def test_damage_is_told_by_name(tmp_path: Path, table: Table) -> None:
+def test_damage_is_told_by_name(tmp_path: Path, table: DraftTable) -> None:
     """Cut off anywhere, a bit that flipped anywhere, no table at all, a future one."""
-    path = write(tmp_path, table, a_config(), FACTS)
+    path = write_table(tmp_path, table, a_config(), FACTS)
     whole = path.read_bytes()
     draw = Random(13)
     flipped = [draw.randrange(8 * len(whole)) for _ in range(60)]
@@ -386,10 +386,10 @@ def test_damage_is_told_by_name(tmp_path: Path, table: Table) -> None:
     for case in cases:
         path.write_bytes(case)
         with pytest.raises(CheckpointError, match=str(path)):
-            read(tmp_path, a_config(), FACTS)
+            read_table(tmp_path, a_config(), FACTS)
     path.unlink()
     with pytest.raises(CheckpointError, match="damaged or cut off"):
-        read(tmp_path, a_config(), FACTS)
+        read_table(tmp_path, a_config(), FACTS)
 
 
 @pytest.mark.parametrize(
@@ -406,38 +406,40 @@ def test_damage_is_told_by_name(tmp_path: Path, table: Table) -> None:
     ],
 )
 def test_what_is_no_table_is_refused(
-    tmp_path: Path, table: Table, told: dict[str, Any], arrays: dict[str, Any], message: str
+    tmp_path: Path, table: DraftTable, told: dict[str, Any], arrays: dict[str, Any], message: str
 ) -> None:
     """A safetensors file that is whole, but not this."""
     from safetensors.numpy import load_file
 
     from bytenmt.storage.tensor_file import read_arrays
 
-    path = write(tmp_path, table, a_config(), FACTS)
+    path = write_table(tmp_path, table, a_config(), FACTS)
     own = {name: part for name, part in (load_file(path) | arrays).items() if part is not None}
     metadata = {key: value for key, value in (read_arrays(path)[1] | told).items() if value is not None}
     path.write_bytes(b"".join(map(bytes, serialised({name: entry(a) for name, a in own.items()}, metadata))))
     with pytest.raises(CheckpointError, match=message):
-        read(tmp_path, a_config(), FACTS)
+        read_table(tmp_path, a_config(), FACTS)
 
 
 def test_a_wrong_number_of_slots_is_refused(tmp_path: Path) -> None:
     """They are addressed by bits."""
-    write(tmp_path, empty(1000), a_config(), FACTS)
+    write_table(tmp_path, empty_table(1000), a_config(), FACTS)
     with pytest.raises(CheckpointError, match="does not hold the arrays"):
-        read(tmp_path, a_config(), FACTS)
+        read_table(tmp_path, a_config(), FACTS)
 
 
 def test_speculation_checks_its_number() -> None:
     """1 to 8, or as many as pay."""
     for most in (None, 1, CHAIN):
-        Speculation(empty(), most)
+        Speculation(empty_table(), most)
     for most in (0, CHAIN + 1, -1):
         with pytest.raises(ValueError, match="expected 1 to 8"):
-            Speculation(empty(), most)
+            Speculation(empty_table(), most)
 
 
 def test_reading_a_table_compiles_nothing() -> None:
     """Nor imports PyTorch: a line alone is answered at once."""
-    program = "import sys, bytenmt.speculative.table; sys.exit(bool({'numba', 'torch'} & set(sys.modules)))"
+    program = (
+        "import sys, bytenmt.decoding.drafts.table; sys.exit(bool({'numba', 'torch'} & set(sys.modules)))"
+    )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -20,7 +20,7 @@ One = TypeVar("One")
 Found = TypeVar("Found")
 
 
-class Relay:
+class EngineProxy:
     """The Engine protocol by another engine."""
 
     def __init__(self, engine: Engine) -> None:
@@ -46,7 +46,7 @@ class Relay:
         return self._engine.so_far(handle)
 
 
-class Meanwhile(Relay):
+class FallbackEngine(EngineProxy):
     """By `now`, until `ready()` and no sentence is running; then by what `later` makes. Once it is ready
     nothing more is admitted by `now`."""
 
@@ -65,7 +65,7 @@ class Meanwhile(Relay):
         return self._engine.room()
 
 
-class _Either(Generic[One]):
+class _Switch(Generic[One]):
     """`now`, until `ready()`; then what `later` makes."""
 
     def __init__(self, now: One, later: Callable[[], One], ready: Callable[[], bool]) -> None:
@@ -88,15 +88,15 @@ class _Either(Generic[One]):
         return found
 
 
-class MeanwhileReader:
+class FallbackReader:
     """See reading.Reader."""
 
     def __init__(self, now: Reader, later: Callable[[], Reader], ready: Callable[[], bool]) -> None:
-        self._reader, self._ready = _Either(now, later, ready), ready
+        self._reader, self._ready = _Switch(now, later, ready), ready
         self._later = later
 
     def stream(self) -> Stream:
-        return _MeanwhileStream(self._reader.one.stream(), lambda: self._later().stream(), self._ready)
+        return _FallbackStream(self._reader.one.stream(), lambda: self._later().stream(), self._ready)
 
     def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
         def ask(reader: Reader, part: slice) -> list[Reading]:
@@ -105,11 +105,11 @@ class MeanwhileReader:
         return self._reader.in_parts(len(texts), ask)
 
 
-class _MeanwhileStream:
+class _FallbackStream:
     """See reading.Stream. The later one reads first what the other one has read."""
 
     def __init__(self, now: Stream, later: Callable[[], Stream], ready: Callable[[], bool]) -> None:
-        self._stream = _Either(now, later, ready)
+        self._stream = _Switch(now, later, ready)
         self._behind = bytearray()
 
     def read(self, data: bytes) -> Reading:
@@ -127,11 +127,11 @@ class _MeanwhileStream:
         return Reading(np.concatenate(log_p), np.concatenate(rank))
 
 
-class MeanwhileAttention:
+class FallbackAttention:
     """See reading.Attention."""
 
     def __init__(self, now: Attention, later: Callable[[], Attention], ready: Callable[[], bool]) -> None:
-        self._attention = _Either(now, later, ready)
+        self._attention = _Switch(now, later, ready)
 
     def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
         return self._attention.in_parts(len(pairs), lambda one, part: one.layers(pairs[part]))

@@ -11,16 +11,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bytenmt.ngram_hash import KEYS, START
-from bytenmt.speculative.counting_kernels import compete, count_copies, count_hits, sort, windows
-from bytenmt.speculative.table import (
+from bytenmt.decoding.drafts.counting_kernels import (
+    assign_slots,
+    count_copies,
+    count_hits,
+    fill_positions,
+    radix_sort,
+)
+from bytenmt.decoding.drafts.table import (
     CHAIN,
     LONGEST_MATCH,
     ORDERS,
     Array,
-    Table,
-    empty,
+    DraftTable,
+    empty_table,
 )
+from bytenmt.ngram_hash import KEYS, START
 from bytenmt.utf8 import EOS
 
 SLOTS = 1 << 17  # 2.6 MB
@@ -46,7 +52,7 @@ class Positions(NamedTuple):
     starts: Array
 
     @staticmethod
-    def of(texts: Sequence[bytes], ended: bool = True) -> Positions:
+    def from_texts(texts: Sequence[bytes], ended: bool = True) -> Positions:
         """ended: EOS stands behind each; else they are pieces of a stream, without their last few bytes, of
         which it is not known what follows."""
         data = np.frombuffer(b"".join(texts), np.uint8)
@@ -54,7 +60,7 @@ class Positions(NamedTuple):
         lengths = np.diff(bounds) + (1 if ended else 1 - CHAIN)
         starts = np.concatenate([[0], np.cumsum(np.maximum(0, lengths))]).astype(np.int64)
         word, following = (np.empty(starts[-1], np.uint64) for _ in range(2))
-        windows(data, bounds, starts, np.uint64(START), EOS, word, following)
+        fill_positions(data, bounds, starts, np.uint64(START), EOS, word, following)
         return Positions(word, following, starts)
 
     def bytes(self) -> Array:
@@ -62,9 +68,9 @@ class Positions(NamedTuple):
         return (self.following >> np.uint64(56)).astype(np.uint8)
 
 
-def counted(
+def count_drafts(
     targets: Sequence[bytes], sources: Sequence[bytes] | None = None, ended: bool = True, slots: int = SLOTS
-) -> Table:
+) -> DraftTable:
     """The table of a training text. targets: its lines, of which each ends a text (ended), or pieces of a
     stream; sources: line by line what they were translated from. About MOST_BYTES of the targets are counted
     at most, evenly chosen."""
@@ -74,10 +80,10 @@ def counted(
     targets = [targets[i] for i in chosen]
     sources = None if sources is None else [sources[i] for i in chosen]
     known = [i for i in range(len(targets)) if i % HELD_OUT]
-    partial = _filled(Positions.of([targets[i] for i in known], ended), slots)
-    table = _filled(Positions.of(targets, ended), slots)
+    partial = _fill_chains(Positions.from_texts([targets[i] for i in known], ended), slots)
+    table = _fill_chains(Positions.from_texts(targets, ended), slots)
     if sources is not None:
-        table.copy[:] = _copied(targets, sources)
+        table.copy[:] = _copy_chances(targets, sources)
         partial.copy[:] = table.copy
     table.accepted[:] = accepted_shares(
         partial, targets[::HELD_OUT], None if sources is None else sources[::HELD_OUT], ended
@@ -85,7 +91,7 @@ def counted(
     return table
 
 
-def pieces(stream: Array, size: int = 1 << 12) -> list[bytes]:
+def split_stream(stream: Array, size: int = 1 << 12) -> list[bytes]:
     """A stream (n,) uint8 as `counted` takes it, no more of it than is counted."""
     n = len(stream) // size + 1
     chosen = range(n) if n * size <= MOST_BYTES else np.linspace(0, n - 2, MOST_BYTES // size).astype(int)
@@ -93,14 +99,14 @@ def pieces(stream: Array, size: int = 1 << 12) -> list[bytes]:
 
 
 def accepted_shares(
-    table: Table, targets: Sequence[bytes], sources: Sequence[bytes] | None = None, ended: bool = True
+    table: DraftTable, targets: Sequence[bytes], sources: Sequence[bytes] | None = None, ended: bool = True
 ) -> Array:
     """The share of the positions of texts at which the first j + 1 drafted bytes are right: (CHAIN,)
     float32."""
-    where = Positions.of(targets, ended)
+    where = Positions.from_texts(targets, ended)
     if not len(where.word):
         return np.zeros(CHAIN, np.float32)
-    origin = Positions.of(sources or [b""] * len(targets))
+    origin = Positions.from_texts(sources or [b""] * len(targets))
     hits = np.zeros(CHAIN, np.int64)
     count_hits(where, origin, origin.bytes(), table, hits)
     return (hits / len(where.word)).astype(np.float32)
@@ -116,34 +122,34 @@ def _evenly(texts: Sequence[bytes], most: int) -> list[int]:
     return np.flatnonzero(np.diff(share)).tolist()
 
 
-def _filled(where: Positions, slots: int) -> Table:
+def _fill_chains(where: Positions, slots: int) -> DraftTable:
     """A table of chains; nothing is copied, and what is accepted is not measured."""
     n = len(where.word)
-    table = empty(slots)
+    table = empty_table(slots)
     if not n:
         return table
     order, spare = np.arange(n, dtype=np.int32), np.empty(n, np.int32)
     for shift in range(0, 64, 8):
-        sort(order, where.following, shift, spare)
+        radix_sort(order, where.following, shift, spare)
         order, spare = spare, order
     value = np.zeros(slots, np.int64)  # of each slot's owner
     chain, drafted = np.zeros(n, np.uint64), np.zeros(n, np.uint8)  # at each position, by a shorter context
     for k in range(1, max(ORDERS) + 1):
-        sort(order, where.word, 8 * (k - 1), spare)
+        radix_sort(order, where.word, 8 * (k - 1), spare)
         order, spare = spare, order
         if k in ORDERS:
             settings = k, MASKS[k], DISCOUNT, PRICE, EOS
-            compete(order, where, chain, drafted, value, table, settings)
+            assign_slots(order, where, chain, drafted, value, table, settings)
     return table
 
 
-def _copied(targets: Sequence[bytes], sources: Sequence[bytes]) -> Array:
+def _copy_chances(targets: Sequence[bytes], sources: Sequence[bytes]) -> Array:
     """How surely a text goes on as the source does behind a match: (LONGEST_MATCH + 1, CHAIN) uint8."""
     compared = sum(len(a) * len(b) for a, b in zip(targets, sources, strict=True))
     every = compared // MOST_COMPARED + 1
     counts = np.zeros((LONGEST_MATCH + 1, CHAIN + 1), np.int64)
-    origin = Positions.of(sources[::every])
-    count_copies(Positions.of(targets[::every]), origin, origin.bytes(), counts)
+    origin = Positions.from_texts(sources[::every])
+    count_copies(Positions.from_texts(targets[::every]), origin, origin.bytes(), counts)
     share = counts[:, 1:] / (counts[:, :1] + 1.0)
     share[0] = 0
     return (255 * share).astype(np.uint8)

@@ -1,0 +1,159 @@
+"""Kernels of the CPU engine in NumPy, and the interpreter as Python that calls them instead of compiled ones.
+
+They decode while the kernels are being compiled, and tests compare the compiled kernels with them. Only
+models in float32 are supported. Functions take addresses (int), as the compiled kernels do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from ctypes import c_byte, c_float
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
+
+from bytenmt.decoding.cpu.interpreter import run
+from bytenmt.decoding.cpu.kernels import columns, elementwise, gemm, instructions
+from bytenmt.decoding.cpu.kernels.instructions import SCORE_LIMIT
+from bytenmt.decoding.cpu.kernels.panels import PANEL
+from bytenmt.jit import as_python
+
+Array = npt.NDArray[np.float32]
+
+
+def floats(address: int, *shape: int, stride: int | None = None) -> Array:
+    """Return the float32 numbers at an address as an array. stride: numbers from one row of two dimensions to
+    the next; None for contiguous rows."""
+    strides = None if stride is None else (4 * int(stride), 4)
+    n_floats = math.prod(shape) if stride is None else (shape[0] - 1) * stride + shape[1]
+    room = (c_byte * int(4 * n_floats)).from_address(int(address))
+    return np.ndarray(shape, np.float32, memoryview(room), strides=strides)
+
+
+def _elementwise(function: Callable[..., Any], n_sources: int = 1) -> Callable[..., None]:
+    """Return a kernel (y, sources …, n, numbers …): n numbers y = function(*sources, *numbers)."""
+
+    def apply(y: int, *rest: Any) -> None:
+        n = rest[n_sources]
+        sources = [floats(x, n) for x in rest[:n_sources]]
+        floats(y, n)[:] = function(*sources, *rest[n_sources + 1 :])
+
+    return apply
+
+
+def _sigmoid(x: Array) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def _gru_keep(z: Array, g: Array, h: Array) -> Any:
+    new = np.tanh(g)
+    return _sigmoid(z) * (h - new) + new
+
+
+def _normalised(x: Array, gain: Array, bias: Array, mean: float, factor: float) -> Any:
+    return (x - mean) * factor * gain + bias
+
+
+def _multiplicative(h: Array, g1: Array, g2: Array, g3: Array, u: Array) -> Any:
+    return _sigmoid(g1) * np.tanh(_sigmoid(g2) * h + _sigmoid(g3) * np.tanh(u))
+
+
+def _dots(scores: int, x: int, keys: int, size: int, n: int, width: int) -> None:
+    floats(scores, n)[:] = floats(keys, n, width, stride=size // 4) @ floats(x, width)
+
+
+def _additive_dots(scores: int, q: int, v: int, keys: int, size: int, n: int, width: int) -> None:
+    there = floats(keys, n, width, stride=size // 4)
+    floats(scores, n)[:] = -2 * (floats(v, width) / (1 + floats(q, width) * there)).sum(axis=1)
+
+
+def _add(y: int, values: int, size: int, weights: int, n: int, width: int) -> None:
+    floats(y, width)[:] += floats(weights, n) @ floats(values, n, width, stride=size // 4)
+
+
+def _read(address: int, i: int) -> np.float32:
+    return np.float32(c_float.from_address(int(address + 4 * i)).value)
+
+
+def _write(address: int, i: int, x: float) -> None:
+    c_float.from_address(int(address + 4 * i)).value = x
+
+
+def _maxout(y: int, x: int, n: int) -> None:
+    floats(y, n)[:] = floats(x, n, 2).max(axis=1)
+
+
+def _linear_panels(
+    x: int, x_stride: int, rows: int, w: int, n_in: int, y: int, y_stride: int, first: int, last: int,
+    precision: int, base: int, base_stride: int, scales: int, scratch: int,
+) -> None:  # fmt: skip
+    """See gemm.linear_panels."""
+    if rows == 0 or last == first:
+        return
+    panels = floats(w + 4 * first * n_in * PANEL, last - first, n_in, PANEL)
+    inputs, width = floats(x, rows, n_in, stride=x_stride), (last - first) * PANEL
+    found = np.matmul(inputs, panels).swapaxes(0, 1).reshape(rows, width)
+    if base:
+        found += floats(base + 4 * first * PANEL, rows, width, stride=base_stride)
+    floats(y + 4 * first * PANEL, rows, width, stride=y_stride)[:] = found
+
+
+# NumPy kernels by the compiled kernels that they replace, whose arguments they take.
+STAND_INS: dict[Any, Callable[..., Any]] = {
+    elementwise.exp: _elementwise(np.exp),
+    elementwise.tanh: _elementwise(np.tanh),
+    elementwise.sigmoid: _elementwise(_sigmoid),
+    elementwise.relu: _elementwise(lambda x: np.maximum(x, 0)),
+    elementwise.glu: _elementwise(lambda x, gate: x * _sigmoid(gate), 2),
+    elementwise.add: _elementwise(np.add, 2),
+    elementwise.multiply: _elementwise(np.multiply, 2),
+    elementwise.add_product: _elementwise(lambda x, y, z: x + y * z, 3),
+    elementwise.scale: _elementwise(np.multiply),
+    elementwise.gru_keep: _elementwise(_gru_keep, 3),
+    elementwise.gru_take: _elementwise(lambda z, g, h: _sigmoid(z) * (np.tanh(g) - h) + h, 3),
+    elementwise._exp_shifted: _elementwise(lambda x, shift: np.exp(x - shift)),
+    elementwise._multiplicative_unit: _elementwise(_multiplicative, 5),
+    elementwise._lstm_cells: _elementwise(lambda c, i, f, g: _sigmoid(f) * c + _sigmoid(i) * np.tanh(g), 4),
+    elementwise._lstm_outputs: _elementwise(lambda o, c: _sigmoid(o) * np.tanh(c), 2),
+    elementwise._normalised: _elementwise(_normalised, 3),
+    elementwise._normalised_relu: _elementwise(lambda *x: np.maximum(_normalised(*x), 0), 3),
+    elementwise.row_sum: lambda x, n: floats(x, n).sum(),
+    elementwise.squared_distances: lambda x, n, mean: np.square(floats(x, n) - mean).sum(),
+    elementwise.row_max: lambda x, n: floats(x, n).max(),
+    columns.dot: lambda x, y, n: floats(x, n) @ floats(y, n),
+    columns.dot_columns: _dots,
+    columns.additive_columns: _additive_dots,
+    columns.add_weighted: _add,
+    gemm.linear_panels: _linear_panels,
+    instructions.exp_double: _elementwise(lambda x: np.exp(2 * np.clip(x, -SCORE_LIMIT, SCORE_LIMIT))),
+    instructions.copy: _elementwise(lambda x: x),
+    instructions.zero: lambda y, n: floats(y, n).fill(0),
+    instructions.fill: lambda y, n, value: floats(y, n).fill(value),
+    instructions.mean: _elementwise(lambda a, b: (a + b) * np.float32(0.5**0.5), 2),
+    instructions.load_float: _read,
+    instructions.store_float: _write,
+    instructions.maxout: _maxout,
+    instructions.prefetch_range: lambda x, n: None,
+    instructions.count_ticks: lambda ticks, i, before: 0,
+}  # fmt: skip
+
+
+@cache
+def numpy_interpreter() -> Callable[..., None]:
+    """Return interpreter.run as Python over the NumPy kernels: for one thread and models in fp32.
+
+    Results equal those of the compiled kernels up to the rounding of sums. NumPy's matrix products run in one
+    thread from then on, in the whole process: with more, each would wait for a core that compiles.
+    """
+    threadpool_limits(1, "blas")
+    python_run = as_python(run, STAND_INS)
+
+    def run_without_warnings(*arguments: Any) -> None:
+        with np.errstate(all="ignore"):  # compiled code does not warn either
+            python_run(*arguments)
+
+    return run_without_warnings
