@@ -1,1 +1,1 @@
-"""Decoding on a CPU without PyTorch: packed weights, one compiled function."""
+"""The CPU engine: decoding without PyTorch, by packed weights and one compiled function."""

@@ -1,7 +1,8 @@
-"""Compile the CPU engine's kernels, once a machine, beside other work where it can wait for them.
+"""Compile the CPU engine's kernels once per machine, in a child process if something else can be done
+meanwhile.
 
-Numba takes most of a minute for them and kernel_cache.py keeps the result on disk. One process at a time
-compiles, under a lock; the others wait and then load what it has kept.
+Numba takes most of a minute for them, and kernel_cache.py stores the result on disk. One process at a time
+compiles, under a lock; the others wait and then load the result.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from bytenmt.jit import KernelNotCached, cached_kernels_only
 from bytenmt.kernel_cache import PACKAGE, digest, folders
 from bytenmt.reporter import SILENT, Reporter
 
-NICENESS = 5  # of the child that compiles: what this process does comes first
-# The child imports this very package, whatever else Python would find under its name: in the current folder,
-# in PYTHONPATH, or where an older version is installed.
+NICENESS = 5  # of the child that compiles: this process has priority
+# The child imports this very package, even if Python would find another one of its name in the current
+# folder, in PYTHONPATH, or among the installed ones.
 CHILD = """
 import importlib.util, sys
 spec = importlib.util.spec_from_file_location(
@@ -45,21 +46,21 @@ spec.loader.exec_module(package)
 from bytenmt.decoding.cpu.compilation import compile_in_child
 compile_in_child()
 """
-CHECK_SECONDS = 1.0  # between looks at the disk
-PATIENCE = 2.0  # seconds until a user is told why nothing happens yet
-REPEAT_SECONDS = 20.0  # from then on between lines that say that it is still going on
-GO_ON = b"."  # what a process that ends normally sends to the child that compiles
+CHECK_SECONDS = 1.0  # between checks of the disk
+PATIENCE = 2.0  # seconds until the user is told why nothing happens yet
+REPEAT_SECONDS = 20.0  # between further lines that say that it still compiles
+GO_ON = b"."  # sent to the child that compiles when this process ends normally
 
 
 def call_all(packed: Sequence[PackedModel], source: bool) -> None:
-    """Call what decoding calls, so that it is compiled, or loaded from disk. source: whether the models have
-    one."""
+    """Decode a sentence, so that all kernels are compiled or loaded from disk. source: whether the models
+    have a source."""
     for _ in decode(NumbaEngine(packed, Options(), 1, 1), [Request(b"a" if source else None, 0)]):
         pass
 
 
 def is_cached(packed: Sequence[PackedModel], source: bool) -> bool:
-    """Load the kernels from disk; False where they are not there."""
+    """Load the kernels from disk; return False if they are not there."""
     try:
         with cached_kernels_only():
             call_all(packed, source)
@@ -69,7 +70,7 @@ def is_cached(packed: Sequence[PackedModel], source: bool) -> bool:
 
 
 def load_or_compile(packed: Sequence[PackedModel], source: bool, reporter: Reporter = SILENT) -> None:
-    """Load the kernels from disk; compile them here where they are not there and nobody else compiles them.
+    """Load the kernels from disk, or compile them here after any other process that compiles them.
 
     reporter: is told why it takes long, and that it still does.
     """
@@ -81,21 +82,24 @@ def load_or_compile(packed: Sequence[PackedModel], source: bool, reporter: Repor
 
 
 def smallest_model() -> PackedModel:
-    """Return a model for which all kernels are compiled: those of others are the same."""
+    """Return a small model; the kernels compiled for it serve all models."""
     config = load_config("seq2seq", "tiny", "", ["model.d_hidden=16", "model.d_embedding=16"]).model
     tensors = {name: np.zeros(shape, np.float32) for name, shape in parameter_shapes(config).items()}
     return pack_model(tensors, config, "fp32")
 
 
 def compile_all(niceness: int = NICENESS) -> None:
-    """Compile the kernels of all models, or see that they are there."""
+    """Compile the kernels of all models, unless they are on disk."""
     os.nice(niceness)
     load_or_compile([smallest_model()], True)
 
 
 def compile_in_child() -> None:
-    """What the child process of a Compilation does: end at once where the parent is stopped by a signal, but
-    go on where it ends normally, for the sake of the next command."""
+    """Compile the kernels in the child process of a Compilation.
+
+    It ends at once if the parent is killed, but goes on if the parent ends normally: the next command needs
+    the kernels.
+    """
 
     def end_with_parent() -> None:
         if sys.stdin.buffer.read(1) != GO_ON:
@@ -107,8 +111,10 @@ def compile_in_child() -> None:
 
 @contextmanager
 def compilation_lock() -> Iterator[None]:
-    """Inside, no other process of this user on this machine compiles these kernels for the same folder; where
-    that cannot be, nobody waits."""
+    """Hold the lock under which a process of this user compiles these kernels for this cache folder.
+
+    If the lock file cannot be created, nobody waits.
+    """
     file = _open_lock()
     try:
         if file is not None:
@@ -121,7 +127,7 @@ def compilation_lock() -> Iterator[None]:
 
 
 def is_locked() -> bool:
-    """Whether a process is inside `compilation_lock`."""
+    """Return whether a process holds `compilation_lock`."""
     file = _open_lock()
     if file is None:
         return False
@@ -137,9 +143,9 @@ def is_locked() -> bool:
 
 
 def _open_lock() -> int | None:
-    """The file that is locked, open; None where there can be none.
+    """Open the lock file; return None if that is not possible.
 
-    Its name holds the sources and the cache folder: nobody waits for kernels that it could not use.
+    Its name depends on the sources and the cache folder: nobody waits for kernels that they could not use.
     """
     which = f"{folders()[0].path}\0{digest(Path(interpreter.__file__))}"
     name = f"bytenmt-{os.getuid()}-{sha256(which.encode()).hexdigest()[:16]}.compiling"
@@ -152,8 +158,8 @@ def _open_lock() -> int | None:
 
 @contextmanager
 def report_waiting(reporter: Reporter, first: str | None) -> Iterator[None]:
-    """Inside, tell a reporter after PATIENCE seconds what is waited for, and every REPEAT_SECONDS that it
-    still is. first: the line to begin with, None where it was said before."""
+    """While the context is open, report after PATIENCE seconds what is waited for, and every REPEAT_SECONDS
+    that it still is. first: the first line, None if it was reported before."""
     over, begun = Event(), monotonic()
 
     def tell() -> None:
@@ -172,27 +178,27 @@ def report_waiting(reporter: Reporter, first: str | None) -> Iterator[None]:
 
 
 class Compilation:
-    """Kernels for models like `packed`, compiled by a child process while this one does something else.
+    """The compilation of kernels in a child process, while this process does something else.
 
-    leads: whether this process is the one of its job that starts a child where the disk has no kernels.
-    reporter: is told of long waits.
+    packed: a model for which they are compiled. is_leader: whether this process of its job starts a child if
+    the kernels are not on disk. reporter: is told of long waits.
     """
 
     def __init__(
-        self, packed: PackedModel, source: bool, leads: bool = True, reporter: Reporter = SILENT
+        self, packed: PackedModel, source: bool, is_leader: bool = True, reporter: Reporter = SILENT
     ) -> None:
         self._models, self._source, self._reporter = [packed], source, reporter
         self._child: subprocess.Popen[bytes] | None = None
-        self._owner = os.getpid()  # a forked process cannot ask for its parent's child
+        self._owner = os.getpid()  # a forked process cannot wait for its parent's child
         self._checked = monotonic()
         self._done = is_cached(self._models, source)
-        self._may_start = leads
+        self._may_start = is_leader
         if not self._done and not is_locked():
             self._start()
 
     def done(self, wait: bool = False) -> bool:
-        """Whether the kernels can be called now. wait: until the process that compiles them has ended, if
-        there is one."""
+        """Return whether the kernels are compiled. wait: wait for the process that compiles them, if there is
+        one."""
         if not self._done and wait:
             self._wait()
         if not self._done and (wait or monotonic() - self._checked > CHECK_SECONDS):
@@ -201,8 +207,10 @@ class Compilation:
         return self._done
 
     def ready(self) -> bool:
-        """Whether to use the kernels from now on: they are there, or nobody compiles them, as where no folder
-        can keep them or the process was killed; then this process does."""
+        """Return whether the kernels can be used; compile them here if no other process does.
+
+        No other process does if it was killed, or if there is no folder to store the kernels in.
+        """
         if self.done():
             return True
         if self._is_running():
@@ -215,18 +223,18 @@ class Compilation:
         return True
 
     def wait(self) -> None:
-        """Return when `ready`; the reporter is told now and then that it still takes its time."""
+        """Wait until `ready`; the reporter is told now and then that it still takes time."""
         with report_waiting(self._reporter, None):
             while not self.ready():
                 sleep(CHECK_SECONDS / 5)
 
     def stop(self) -> None:
-        """End the child that compiles: nobody here will need the kernels any more."""
+        """End the child that compiles, because this process will not need the kernels any more."""
         if self._child is not None and self._owner == os.getpid():
             stop_child()
 
     def _start(self) -> None:
-        """Start the child, once."""
+        """Start the child, at most once."""
         if self._may_start:
             self._may_start = False
             self._child = start_child()
@@ -243,26 +251,28 @@ class Compilation:
         return self._child is not None and self._owner == os.getpid() and self._child.poll() is None
 
     def _is_running(self) -> bool:
-        """Whether any process compiles these kernels, as far as can be told."""
+        """Return whether any process seems to compile these kernels."""
         return self._child_runs() or is_locked()
 
 
-_children: dict[int, subprocess.Popen[bytes]] = {}  # of this process, by its id: a forked one has none
+_children: dict[
+    int, subprocess.Popen[bytes]
+] = {}  # by the id of the process that started them: a forked one has none
 
 
 def start_child() -> subprocess.Popen[bytes] | None:
-    """The child of this process that compiles, started where none is running; None where it cannot be."""
+    """Return the child of this process that compiles, started if none is running; None if that fails."""
     child = _children.get(os.getpid())
     if child is not None and child.poll() is None:
         return child
     try:
         child = subprocess.Popen(
-            # Safe path: neither the current folder nor a script's stands in sys.path.
+            # -P keeps the current folder and that of a script out of sys.path.
             [sys.executable, "-P", "-c", CHILD, str(PACKAGE)],
             stdin=subprocess.PIPE,  # its end tells the child that this process was killed
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is this process' affair
+            start_new_session=True,  # Ctrl-C ends this process only
         )
     except OSError:  # no memory, no process
         return None
@@ -272,7 +282,7 @@ def start_child() -> subprocess.Popen[bytes] | None:
 
 
 def stop_child() -> None:
-    """End the child of this process that compiles, if there is one: nobody here will need the kernels."""
+    """End the child of this process that compiles, if there is one."""
     child = _children.pop(os.getpid(), None)
     if child is not None:
         child.kill()
@@ -280,7 +290,7 @@ def stop_child() -> None:
 
 
 def _let_it_finish(child: subprocess.Popen[bytes]) -> None:
-    """At the normal end of this process: the child finishes its work alone."""
+    """Let the child finish its work alone, when this process ends normally."""
     with suppress(OSError):
         if child.stdin is not None:
             child.stdin.write(GO_ON)

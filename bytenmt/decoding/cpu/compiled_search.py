@@ -1,5 +1,7 @@
-"""The compiled search for engines that compute log-probabilities elsewhere: a part of the interpreter, so
-that nothing is compiled for it alone."""
+"""The compiled search for engines that compute log-probabilities elsewhere.
+
+It is a part of the interpreter, so that nothing is compiled for it alone.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from bytenmt.decoding.search.state import SearchParams, SearchState
 
 
 def compiled_search_step() -> SearchStep:
-    """Return a step of the search, compiled; load_or_compile sees to it that this does not take a minute."""
+    """Return a compiled step of the search. Call compilation.load_or_compile before it is used."""
     ints, table = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
     model = ModelBuffers(
         0, 0, 0, 0, 0, 0, 0, table, table, table, table, ints, ints, ints, np.zeros((2, 0, 0), np.uint8)

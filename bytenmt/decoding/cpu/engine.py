@@ -1,4 +1,4 @@
-"""The engine for the CPU: packed weights and one compiled function, no PyTorch."""
+"""The CPU engine: decodes by packed weights and one compiled function, without PyTorch."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from bytenmt.decoding.search.state import FREE, SearchState
 from bytenmt.kernel_constants import MOST_DRAFTED
 
 TRIES, ENOUGH = 5, 0.05  # measurements of each width at most, and seconds after which there are no more
-MEASURED_FOR = 1000  # calls of advance; then the machine may have other work
-WIDTHS = (2, 3, 4, 6, 9, 12, 16, 24, 32, 48, 64, 96, 128)  # rows of the passes that are measured
+MEASURED_FOR = 1000  # calls of advance between measurements: the load of the machine changes
+WIDTHS = (2, 3, 4, 6, 9, 12, 16, 24, 32, 48, 64, 96, 128)  # rows of the passes whose time is measured
 
 
 class NumbaEngine:
-    """The Engine protocol over packed models of any architectures; several vote. threads: at most.
+    """An Engine (see interface) over packed models of any architectures; several form an ensemble.
 
-    What a sentence yields is the same to the last bit whatever is decoded beside it, on however many threads,
-    and with whatever speculation, which is for convolutional models, beam 1 and no n-gram blocking.
+    The hypotheses of a sentence have the same bits whatever is decoded beside it, on any number of threads,
+    and with or without speculation. Speculation is for convolutional models, beam 1 and no n-gram blocking.
+    threads: at most. run: see session.ModelSession.
     """
 
     def __init__(
@@ -40,7 +41,6 @@ class NumbaEngine:
         speculation: Speculation | None = None,
         run: RunProgram = run,
     ) -> None:
-        """run: see session.WorkingModel."""
         if speculation and (options.beam > 1 or any(model.states or not model.rings for model in packed)):
             raise ValueError(f"drafts for beam {options.beam}: expected beam 1 and convolutional models")
         self.capacity = capacity
@@ -59,7 +59,8 @@ class NumbaEngine:
         return self._batch.room()
 
     def admit(self, requests: list[Request]) -> list[int]:
-        """Encode the sources and begin; return a handle for each. Raises ValueError without room for them."""
+        """Encode sources and put them into slots; return their handles. Raises ValueError without enough
+        room."""
         batch = self._batch
         is_idle = batch.room() == self.capacity
         if requests and is_idle and batch.drafts.most == ADAPTIVE and self._measured >= MEASURED_FOR:
@@ -71,7 +72,7 @@ class NumbaEngine:
         return handles
 
     def advance(self, n_steps: int) -> None:
-        """Carry out n passes over all sentences that are not done."""
+        """Execute n_steps passes over all sentences that are not done."""
         self._measured += 1
         if len(self._models) == 1:
             self._steps(0, n_steps)
@@ -81,19 +82,19 @@ class NumbaEngine:
                 self._steps(which, 1)
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Return handles and hypotheses of the sentences done since the last call; their slots are free."""
+        """Return handles and hypotheses of the sentences done since the last call, and free their slots."""
         return self._batch.finished()
 
     def drop(self, handle: int) -> None:
-        """Let go of a sentence that `finished` has not returned: its slot is free again."""
+        """Free the slot of a sentence that `finished` has not returned."""
         self._batch.drop(handle)
 
     def so_far(self, handle: int) -> bytes:
-        """Return the bytes that a running sentence will surely begin with."""
+        """Return the bytes that all hypotheses of a running sentence have in common so far."""
         return self._batch.so_far(handle)
 
     def first_model(self) -> ModelSession:
-        """Return the first model at work."""
+        """Return the session of the first model."""
         return self._models[0]
 
     def _steps(self, which: int, n_steps: int) -> None:
@@ -102,11 +103,15 @@ class NumbaEngine:
         )
 
     def _measure(self) -> None:
-        """Find out what a pass costs by its rows, while no sentence is there: up to a width from which on
-        every row costs as much as any other."""
+        """Measure the seconds of a pass by its number of rows, while there are no sentences.
+
+        Beyond the width from which on each further row costs the same, times are extrapolated.
+        """
         batch = self._batch
-        kept = batch.state, batch.drafts
-        text = b"a" * (MOST_DRAFTED + 1)  # forced, so that all drafted bytes are accepted and it does not end
+        before = batch.state, batch.drafts
+        text = b"a" * (
+            MOST_DRAFTED + 1
+        )  # a forced prefix, so that all drafted bytes are accepted and no text ends
         most = len(batch.drafts.price) - 1
         batch.state = SearchState.allocate(
             self.capacity, 1, len(self._models), len(text), len(text), n_rows=most
@@ -119,21 +124,21 @@ class NumbaEngine:
             if seconds[-1] * widths[-2] > 0.9 * seconds[-2] * widths[-1] and n_rows > MOST_DRAFTED:
                 break
         tries = min(TRIES, int(ENOUGH / sum(seconds)))
-        for _ in range(tries):  # in turn, so that what disturbs the machine disturbs all alike
+        for _ in range(tries):  # in turn, so that other load affects all widths alike
             seconds = [min(s, self._time_of(n, text)) for n, s in zip(widths, seconds, strict=True)]
-        call = min(self._time_of(0, text) for _ in range(TRIES))  # of no passes
+        call = min(self._time_of(0, text) for _ in range(TRIES))  # of a call without passes
         seconds = [max(s - call, call / 10) for s in seconds]
-        for i in range(1, len(widths)):  # more rows never cost less, nor more than as many passes
-            dearest = min(s * widths[i] / n for n, s in zip(widths[:i], seconds[:i], strict=True))
-            seconds[i] = min(max(seconds[i], seconds[i - 1]), dearest)
+        for i in range(1, len(widths)):  # more rows cost no less than fewer, and no more than several passes
+            most_seconds = min(s * widths[i] / n for n, s in zip(widths[:i], seconds[:i], strict=True))
+            seconds[i] = min(max(seconds[i], seconds[i - 1]), most_seconds)
         rows = np.arange(most + 1)
         beyond = np.maximum(rows - widths[-1], 0) * (seconds[-1] / widths[-1])
-        kept[1].price[:] = np.interp(rows, widths, seconds) + beyond
-        batch.state, batch.drafts = kept
+        before[1].price[:] = np.interp(rows, widths, seconds) + beyond
+        batch.state, batch.drafts = before
         self._measured = 0
 
     def _time_of(self, n_rows: int, text: bytes) -> float:
-        """Return the seconds of this thread, as others may use its core too, for a pass over so many rows."""
+        """Return the CPU seconds of this thread for a pass over n_rows rows."""
         state, n_slots = self._batch.state, -(-n_rows // (MOST_DRAFTED + 1))
         for slot in range(n_slots):
             state.begin(slot, len(text), text, [0], self._batch.params.sample)

@@ -1,8 +1,4 @@
-"""What answers while the kernels of the CPU engine are compiled, and hands over to it.
-
-`Relay` is an engine that passes on what it is asked to another one. Knows engines and readers by their
-interfaces; knows neither kernels nor PyTorch.
-"""
+"""Decode with NumPy until JIT compilation finishes, then switch to the compiled engine; readers likewise."""
 
 from __future__ import annotations
 
@@ -14,14 +10,14 @@ import numpy as np
 from bytenmt.decoding.interface import Engine, Hypothesis, Request
 from bytenmt.decoding.reading import Attention, Reader, Reading, Stream, Weights
 
-FEW, PIECE = 16, 256  # texts, and bytes of a stream, that are read until `ready` is asked again
+FEW, CHUNK_BYTES = 16, 256  # texts, and bytes of a stream, between calls of `ready`
 
-One = TypeVar("One")
-Found = TypeVar("Found")
+Target = TypeVar("Target")
+Result = TypeVar("Result")
 
 
 class EngineProxy:
-    """The Engine protocol by another engine."""
+    """An engine that forwards all calls to another one, which subclasses may replace."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -47,8 +43,10 @@ class EngineProxy:
 
 
 class FallbackEngine(EngineProxy):
-    """By `now`, until `ready()` and no sentence is running; then by what `later` makes. Once it is ready
-    nothing more is admitted by `now`."""
+    """An engine that uses `now` until `ready()`, and then the result of `later()`.
+
+    Once `ready` returns True, no more sentences are admitted to `now`; it is replaced when it is empty.
+    """
 
     def __init__(self, now: Engine, later: Callable[[], Engine], ready: Callable[[], bool]) -> None:
         super().__init__(now)
@@ -65,73 +63,75 @@ class FallbackEngine(EngineProxy):
         return self._engine.room()
 
 
-class _Switch(Generic[One]):
-    """`now`, until `ready()`; then what `later` makes."""
+class _Switch(Generic[Target]):
+    """An object that is replaced when `ready()`: `target` is `now`, and then the result of `later()`."""
 
-    def __init__(self, now: One, later: Callable[[], One], ready: Callable[[], bool]) -> None:
-        self.one, self._later, self._ready = now, later, ready
-        self.final = False
+    def __init__(self, now: Target, later: Callable[[], Target], ready: Callable[[], bool]) -> None:
+        self.target, self._later, self._ready = now, later, ready
+        self.is_final = False
 
-    def look(self) -> bool:
-        """Whether it is the later one from here on for the first time."""
-        if self.final or not self._ready():
+    def update(self) -> bool:
+        """Replace the target if it is time; return whether it was replaced by this call."""
+        if self.is_final or not self._ready():
             return False
-        self.one, self.final = self._later(), True
+        self.target, self.is_final = self._later(), True
         return True
 
-    def in_parts(self, n: int, ask: Callable[[One, slice], list[Found]]) -> list[Found]:
-        """What is found of n things, few at a time as long as there is something to wait for."""
-        found: list[Found] = []
-        while len(found) < n:
-            self.look()
-            found += ask(self.one, slice(len(found), n if self.final else len(found) + FEW))
-        return found
+    def map_parts(self, n: int, function: Callable[[Target, slice], list[Result]]) -> list[Result]:
+        """Return the results of function(target, part) for n items, in small parts until the target is
+        final."""
+        results: list[Result] = []
+        while len(results) < n:
+            self.update()
+            end = n if self.is_final else len(results) + FEW
+            results += function(self.target, slice(len(results), end))
+        return results
 
 
 class FallbackReader:
-    """See reading.Reader."""
+    """A reading.Reader that uses `now` until `ready()`, and then the result of `later()`."""
 
     def __init__(self, now: Reader, later: Callable[[], Reader], ready: Callable[[], bool]) -> None:
         self._reader, self._ready = _Switch(now, later, ready), ready
         self._later = later
 
     def stream(self) -> Stream:
-        return _FallbackStream(self._reader.one.stream(), lambda: self._later().stream(), self._ready)
+        return _FallbackStream(self._reader.target.stream(), lambda: self._later().stream(), self._ready)
 
     def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
-        def ask(reader: Reader, part: slice) -> list[Reading]:
+        def read(reader: Reader, part: slice) -> list[Reading]:
             return reader.texts(None if sources is None else sources[part], texts[part])
 
-        return self._reader.in_parts(len(texts), ask)
+        return self._reader.map_parts(len(texts), read)
 
 
 class _FallbackStream:
-    """See reading.Stream. The later one reads first what the other one has read."""
+    """A reading.Stream that is replaced; the new one first reads all bytes that the old one has read."""
 
     def __init__(self, now: Stream, later: Callable[[], Stream], ready: Callable[[], bool]) -> None:
         self._stream = _Switch(now, later, ready)
-        self._behind = bytearray()
+        self._already_read = bytearray()
 
     def read(self, data: bytes) -> Reading:
         parts, at = list[Reading](), 0
         while at < len(data):
-            if self._stream.look() and self._behind:
-                self._stream.one.read(bytes(self._behind))
-                self._behind.clear()
-            end = len(data) if self._stream.final else at + PIECE
-            parts.append(self._stream.one.read(data[at:end]))
-            if not self._stream.final:
-                self._behind += data[at:end]
+            if self._stream.update() and self._already_read:
+                self._stream.target.read(bytes(self._already_read))
+                self._already_read.clear()
+            end = len(data) if self._stream.is_final else at + CHUNK_BYTES
+            parts.append(self._stream.target.read(data[at:end]))
+            if not self._stream.is_final:
+                self._already_read += data[at:end]
             at = end
         log_p, rank = zip(*parts, strict=True)
         return Reading(np.concatenate(log_p), np.concatenate(rank))
 
 
 class FallbackAttention:
-    """See reading.Attention."""
+    """A reading.Attention that uses `now` until `ready()`, and then the result of `later()`."""
 
     def __init__(self, now: Attention, later: Callable[[], Attention], ready: Callable[[], bool]) -> None:
         self._attention = _Switch(now, later, ready)
 
     def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
-        return self._attention.in_parts(len(pairs), lambda one, part: one.layers(pairs[part]))
+        return self._attention.map_parts(len(pairs), lambda attention, part: attention.layers(pairs[part]))

@@ -1,7 +1,8 @@
-"""The interpreter: carries out the programs of program/, and steps of the search, in one compiled function.
+"""The interpreter: executes the programs of models (program/) and steps of the search, in one compiled
+function.
 
-All threads run the same instructions, each on its share of the rows or panels, and meet after each one.
-Knows the instructions; knows no models and no files.
+All threads execute the same instructions, each on its range of the rows or panels, and wait for each other
+after each instruction.
 """
 
 from __future__ import annotations
@@ -61,9 +62,10 @@ from bytenmt.decoding.search.state import SearchParams, SearchState
 from bytenmt.jit import compiled, inlined, njit_borrowing
 from bytenmt.program.instructions import Base, Column, Op, RowKind
 
-EPSILON = 1e-5  # of PyTorch's layer norm
-CHOOSE, DRAFT = -1, -2  # in place of a model's number: a step of the search, or of the drafts, alone
-# As plain numbers, which is what compiled code compares with.
+EPSILON = 1e-5  # PyTorch's default for layer norms
+# In place of a model's number: only choose bytes from log-probabilities, or only draft bytes.
+CHOOSE, DRAFT = -1, -2
+# Enum members as plain integers, which compiled code compares with.
 (EMBED, POSITION, LINEAR, ADD_VECTOR, NORM_RELU, RELU, TANH, COPY, GLU, MEAN, MAXOUT) = map(
     int, list(Op)[:11]
 )
@@ -82,19 +84,22 @@ KEEP_FIXED, KEEP_STATE = int(Op.KEEP_FIXED), int(Op.KEEP_STATE)
 W, V, S, T, N, M, K, ROWS = map(int, list(Column)[10:])
 SENTENCES, SERIAL = int(RowKind.SENTENCES), int(RowKind.SERIAL)
 BIAS, OWN = int(Base.BIAS), int(Base.OWN)
-ONE: Any = np.int64(1)  # for a plain 1 `execute` would be compiled once more
+ONE: Any = np.int64(1)  # with a Python int, `execute` would be compiled once more
 
 
 @compiled
 def execute(
     program: Ints, model: ModelBuffers, rows: Rows, search: SearchState, ctx: ThreadContext, n_columns: int
 ) -> None:
-    """Carry out a program over all rows. n_columns: rows of each text, where there may be several: a serial
-    part of the program is carried out for the first of all texts, then for the next."""
-    # What a row's instruction is given is handed over number by number: a few arrays, not the whole search.
+    """Execute a program over all rows.
+
+    n_columns: rows of each text. A serial part of the program, whose rows depend on each other, is executed
+    for the first row of all texts, then for the second, and so on.
+    """
+    # Records are passed to inlined functions number by number: pass a few arrays, not the whole search.
     step, parent, forced = search.step, search.parent, search.forced
-    layer = 0  # instructions that attend, before this one
-    part, part_layer, column = 0, 0, 0  # where a serial part begins, and the column that it is at
+    layer = 0  # attention instructions before this one
+    part, part_layer, column = 0, 0, 0  # where a serial part begins, and its current column
     pc, ticks = 0, count_ticks(ctx.ticks, 0, 0)
     while pc < len(program):
         code = program[pc]
@@ -165,7 +170,7 @@ def execute_row_op(
     op: int, ids: Bytes, word: Any, position: Ints, row: int, d: int, a: int, b: int, w: int, v: int, n: int,
     m: int, k: int,
 ) -> None:  # fmt: skip
-    """One row of an instruction that knows neither sentences nor states."""
+    """Execute an instruction that depends on neither sentences nor states, for one row."""
     if op == EMBED:
         copy(d, w + 4 * n * np.int64(ids[row]), n)
     elif op == POSITION:
@@ -205,7 +210,7 @@ def execute_step_op(
     op: int, model: ModelBuffers, rows: Rows, step: Ints, parent: Ints, ctx: ThreadContext, row: int, d: int,
     a: int, b: int, code: Ints,
 ) -> None:  # fmt: skip
-    """One row of an instruction that only a step has."""
+    """Execute an instruction that only decoder steps have, for one row. code: the instruction."""
     n, m, k, v = code[N], code[M], code[K], code[V]
     slot, beam, position = rows.owner[row], rows.beam[row], rows.position[row]
     n_beams, bank = parent.shape[1], position & 1
@@ -238,7 +243,8 @@ def execute_step_op(
 def execute_source_op(
     op: int, model: ModelBuffers, rows: Rows, row: int, own: int, n: int, m: int, k: int, scratch: int
 ) -> None:
-    """One row of what an encoder keeps; own: its register."""
+    """Execute an instruction that writes the encoder's results to the memory, for one row. own: its
+    register."""
     if op == KEEP_FIXED:
         copy(fixed_address(model, rows.slot[row], k), own, n)
     elif op == KEEP_STATE:
@@ -268,13 +274,14 @@ def run(
     n_steps: int,
     ctx: ThreadContext,
 ) -> None:
-    """Carry out n passes of model `which` over all running sentences; those of the first model begin with a
-    draft, those of the last one choose the bytes, or score the forced ones.
+    """Execute n_steps passes of model `which` over all running sentences.
 
-    No passes: the program of an encoder, once, over the rows as they are given. `which` may be CHOOSE or
-    DRAFT: that part of a pass alone, for engines that compute log-probabilities elsewhere.
+    In an ensemble, passes of the first model begin by drafting bytes, and those of the last model end by
+    choosing bytes, or by scoring the forced ones. With n_steps = 0 the program is an encoder's, and is
+    executed once over the rows as they are. `which` may be CHOOSE or DRAFT, for engines that compute
+    log-probabilities elsewhere; then nothing else is done.
 
-    logits (3,): start, stride and column of the register that holds them after a step.
+    logits (3,): start, stride and column of the register that holds the logits after a step.
     """
     if which == CHOOSE:
         choose_bytes(search, params, drafts)
@@ -303,8 +310,8 @@ def run(
         if ctx.thread == 0:
             start = rows.space + 4 * (logits[0] * rows.capacity + logits[2])
             for row in range(n_rows):
-                there = search.logits[which, row]
-                copy(there.ctypes.data, start + 4 * row * logits[1], len(there))
+                target = search.logits[which, row]
+                copy(target.ctypes.data, start + 4 * row * logits[1], len(target))
             if which == len(search.logits) - 1:
                 if len(search.forced.n_text) > 0:
                     score_forced_bytes(search)

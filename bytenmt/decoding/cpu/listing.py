@@ -1,9 +1,9 @@
-"""A packed model's two programs as text, an instruction a line, for those who read what the compiler makes.
+"""Print the two programs of a packed model, one instruction per line.
 
   12 LINEAR   d=r2 a=r1+64   w=decoder.input.weight v=decoder.input.bias n=192 m=64 base=bias
 
-Registers are numbered in the order of their places, r1+64 begins at column 64 of one; weights have the names
-of their parameters. What n, m and k are stands with each Op. Knows instructions; knows no models.
+Registers are numbered in the order of their addresses; r1+64 is register 1 from column 64 on. Weights have
+the names of their parameters. The meaning of n, m and k is documented at each Op in program/instructions.py.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.program.instructions import Base, Bell, Column, Op, Program, RowKind, Table
 
-# Operations that read weights, and where: w and v, and the scales of each where the precision has some.
+# Operations that read weights, and the columns that hold their offsets.
 WEIGHTS: Mapping[Op, str] = {
     Op.EMBED: "w",
     Op.NGRAMS: "w",
     Op.POSITION: "w",
-    Op.LINEAR: "w",  # and v, by Base
+    Op.LINEAR: "w",  # and v, if Base.BIAS
     Op.ADD_VECTOR: "v",
     Op.NORM_RELU: "wv",
     Op.NORM: "wv",
@@ -32,51 +32,51 @@ MATRICES = (Op.LINEAR, Op.GRU_SCAN, Op.LSTM_SCAN)
 
 
 def listing(model: PackedModel) -> str:
-    """Sizes, the encoder's program, the step's, and what is kept of a sentence."""
+    """Return a model's sizes, its encoder's and its step's program, and the state it keeps of a sentence."""
     lines = [
         f"weights: {model.weights.size:,} bytes in {model.precision},"
         f" {model.weights.size - model.first_step_byte:,} of them read by a step"
     ]
-    kept = [f"state {k}: {width} floats a row" for k, width in enumerate(model.states)]
-    kept += [
+    state = [f"state {k}: {width} floats a row" for k, width in enumerate(model.states)]
+    state += [
         f"ring {k}: {ring.capacity} columns of {ring.width} floats a row, dilation {ring.dilation}"
         for k, ring in enumerate(model.rings)
     ]
-    kept += [f"item {k}: {width} floats a column of the source" for k, width in enumerate(model.items)]
-    kept += [f"fixed {k}: {width} floats a sentence" for k, width in enumerate(model.fixed)]
+    state += [f"item {k}: {width} floats a column of the source" for k, width in enumerate(model.items)]
+    state += [f"fixed {k}: {width} floats a sentence" for k, width in enumerate(model.fixed)]
     for title, program in (("encoder", model.encode), ("step", model.step)):
         n = len(program.instructions)
         lines += ["", f"{title}: {n} instructions, {program.row_floats:,} floats of registers a row"]
         lines += instruction_lines(program, model)
     starts = _starts(model.step.instructions)
-    return "\n".join([*lines, f"logits: r{starts.index(model.logits.start)}", "", *kept])
+    return "\n".join([*lines, f"logits: r{starts.index(model.logits.start)}", "", *state])
 
 
 def instruction_lines(program: Program, model: PackedModel) -> Iterator[str]:
-    """A line each."""
+    """Yield the instructions of a program, one line each."""
     starts = _starts(program.instructions)
     for number, row in enumerate(program.instructions):
-        one = {column: int(row[column]) for column in Column}
-        op = Op(one[Column.OP])
-        registers = " ".join(_registers(one, starts))
-        numbers = " ".join([*_weights(one, op, model), *_numbers(one, op)])
+        code = {column: int(row[column]) for column in Column}
+        op = Op(code[Column.OP])
+        registers = " ".join(_registers(code, starts))
+        numbers = " ".join([*_weights(code, op, model), *_numbers(code, op)])
         yield f"{number:4} {op.name:16} {registers:32} {numbers}".rstrip()
 
 
 def _starts(table: Table) -> list[int]:
-    """Where the registers begin, in order."""
-    found = set()
+    """Return where the registers of a program begin, in order."""
+    starts = set()
     for start, stride in (
         (Column.D_START, Column.D_STRIDE),
         (Column.A_START, Column.A_STRIDE),
         (Column.B_START, Column.B_STRIDE),
     ):
-        found |= {int(row[start]) for row in table if row[stride]}
-    return sorted(found)
+        starts |= {int(row[start]) for row in table if row[stride]}
+    return sorted(starts)
 
 
 def _registers(one: Mapping[Column, int], starts: list[int]) -> Iterator[str]:
-    """d, a and b, as far as there are any: the number, and the column at which a part begins."""
+    """Yield the registers d, a and b that an instruction has, with the column if it is not 0."""
     for name in "DAB":
         start, stride, column = (one[Column[f"{name}_{what}"]] for what in ("START", "STRIDE", "COLUMN"))
         if stride:
@@ -85,7 +85,7 @@ def _registers(one: Mapping[Column, int], starts: list[int]) -> Iterator[str]:
 
 
 def _weights(one: Mapping[Column, int], op: Op, model: PackedModel) -> Iterator[str]:
-    """Names of what is read, and of the scales."""
+    """Yield the names of the weights that an instruction reads, and of their scales."""
     sides = WEIGHTS.get(op, "") + ("v" if op == Op.LINEAR and one[Column.K] == Base.BIAS else "")
     for side in sides:
         yield f"{side}={_name(one[Column[side.upper()]], model)}"
@@ -99,7 +99,7 @@ def _name(place: int, model: PackedModel) -> str:
 
 
 def _numbers(one: Mapping[Column, int], op: Op) -> Iterator[str]:
-    """Widths and other numbers."""
+    """Yield the widths and other numbers of an instruction."""
     yield f"n={one[Column.N]}"
     if op in (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION):
         yield f"v={one[Column.V]}"

@@ -67,8 +67,8 @@ def _dots(scores: int, x: int, keys: int, size: int, n: int, width: int) -> None
 
 
 def _additive_dots(scores: int, q: int, v: int, keys: int, size: int, n: int, width: int) -> None:
-    there = floats(keys, n, width, stride=size // 4)
-    floats(scores, n)[:] = -2 * (floats(v, width) / (1 + floats(q, width) * there)).sum(axis=1)
+    columns_ = floats(keys, n, width, stride=size // 4)
+    floats(scores, n)[:] = -2 * (floats(v, width) / (1 + floats(q, width) * columns_)).sum(axis=1)
 
 
 def _add(y: int, values: int, size: int, weights: int, n: int, width: int) -> None:
@@ -91,15 +91,15 @@ def _linear_panels(
     x: int, x_stride: int, rows: int, w: int, n_in: int, y: int, y_stride: int, first: int, last: int,
     precision: int, base: int, base_stride: int, scales: int, scratch: int,
 ) -> None:  # fmt: skip
-    """See gemm.linear_panels."""
+    """Compute gemm.linear_panels for float32."""
     if rows == 0 or last == first:
         return
     panels = floats(w + 4 * first * n_in * PANEL, last - first, n_in, PANEL)
     inputs, width = floats(x, rows, n_in, stride=x_stride), (last - first) * PANEL
-    found = np.matmul(inputs, panels).swapaxes(0, 1).reshape(rows, width)
+    products = np.matmul(inputs, panels).swapaxes(0, 1).reshape(rows, width)
     if base:
-        found += floats(base + 4 * first * PANEL, rows, width, stride=base_stride)
-    floats(y + 4 * first * PANEL, rows, width, stride=y_stride)[:] = found
+        products += floats(base + 4 * first * PANEL, rows, width, stride=base_stride)
+    floats(y + 4 * first * PANEL, rows, width, stride=y_stride)[:] = products
 
 
 # NumPy kernels by the compiled kernels that they replace, whose arguments they take.

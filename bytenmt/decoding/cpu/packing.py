@@ -24,8 +24,8 @@ Tensors = Mapping[str, Array]  # a model's weights by the names of its parameter
 class PackedModel(NamedTuple):
     """A model ready to run, in one precision.
 
-    weights: the block, aligned to a cache line; names: of what begins at an offset of it, for listings. The
-    other fields are those of ModelProgram.
+    weights: one block of bytes, aligned to a cache line. names: of the weights by their offset in the block,
+    for listings. The other fields are those of ModelProgram.
     """
 
     weights: Bytes
@@ -57,7 +57,7 @@ def pack_model(tensors: Tensors, config: ModelSection, precision: str) -> Packed
 
 
 class PackedWeights:
-    """The block of weights while it is filled, a WeightSink; every entry begins on a cache line."""
+    """A WeightSink that collects weights into one block; every entry begins on a cache line."""
 
     def __init__(self, tensors: Tensors, precision: str) -> None:
         if precision not in PRECISIONS:
@@ -69,7 +69,7 @@ class PackedWeights:
         self._parts: list[Bytes] = []
 
     def vector(self, values: Values) -> int:
-        """Keep float32 numbers as they are, padded with zeros to whole panels; return their offset."""
+        """Add float32 numbers, padded with zeros to whole panels; return their offset."""
         return self._add_vector(self._array(values), values.name)
 
     def matrix(self, values: Values) -> Matrix:
@@ -94,7 +94,7 @@ class PackedWeights:
         return whole
 
     def _array(self, values: Values) -> Array:
-        """The array that values stand for. Raises ValueError for a parameter of another shape."""
+        """Compute the array that values describe. Raises ValueError for a parameter of another shape."""
         arrays = [self._tensors[name] for name in values.parameters]
         for array, (name, shape) in zip(arrays, values.parameters.items(), strict=True):
             if array.shape != shape:

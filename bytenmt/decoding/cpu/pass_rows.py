@@ -1,8 +1,4 @@
-"""The rows of a pass: which texts at which beams and columns it reads, and what they inherit.
-
-Compiled without a cache of its own, as part of interpreter.py. Knows neither programs nor how a byte is
-chosen.
-"""
+"""The rows of a decoder pass: which bytes of which beams it reads. Compiled as part of interpreter.py."""
 
 from __future__ import annotations
 
@@ -22,8 +18,7 @@ BYTE, LOW_BYTE = np.uint64(8), np.uint64(0xFF)
 
 @compiled
 def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> int:
-    """List the rows of a pass, and hand the rings down from the parents where there are several beams;
-    returns how many rows."""
+    """Fill `rows` for a pass and return their number; with several beams, update the ancestors of rings."""
     gather_rows(search)
     for row in range(search.n_rows[0]):
         slot, beam, column = search.rows[row]
@@ -39,7 +34,8 @@ def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> int:
 
 @compiled
 def recent_word(search: SearchState, slot: int, beam: int, column: int) -> Any:
-    """The last eight bytes that a row has read with its own, as one integer, the newest lowest."""
+    """Return the last eight bytes that a row has read, its own included, as one integer, the newest
+    lowest."""
     if len(search.forced.n_text) > 0:
         word = search.forced.word[slot]
     else:
@@ -57,7 +53,7 @@ def recent_word(search: SearchState, slot: int, beam: int, column: int) -> Any:
 
 @compiled
 def first_rows(rows: Rows, n: int) -> Rows:
-    """The first n of a step's rows."""
+    """Return a view of the first n rows of a step."""
     return Rows(
         rows.space,
         rows.capacity,

@@ -1,7 +1,4 @@
-"""Where a step's time goes: each instruction of a packed model's program timed in its place.
-
-Knows the engine and its programs; prints nothing.
-"""
+"""Profile a decoder step of the CPU engine: the time of each instruction of a packed model's program."""
 
 from __future__ import annotations
 
@@ -19,13 +16,13 @@ from bytenmt.decoding.interface import Options, Request
 from bytenmt.program.instructions import Column, Op, RowKind
 
 SOURCE = b"Where is the nearest station, and when does the next train leave?"
-TOGETHER = 8  # steps of a call
+STEPS_PER_CALL = 8
 CALLS = 24  # that are timed
 
 
 class StepProfile(NamedTuple):
-    """Seconds of one step of so many sentences on one thread, greedy, medians: each instruction's, in order,
-    and the rest, which is the search's."""
+    """Median seconds of one greedy step on one thread: of each instruction, in order, and of the rest, which
+    is the search."""
 
     n_sentences: int
     instructions: list[float]
@@ -33,33 +30,34 @@ class StepProfile(NamedTuple):
 
 
 def profile(packed: PackedModel, n_sentences: int, source: bool) -> StepProfile:
-    """Time steps over n sentences of 65 bytes each, or without a source, whose outputs are forced."""
+    """Time decoder steps over n_sentences. source: whether the model has one, of 65 bytes. Outputs are
+    forced."""
     engine = NumbaEngine([packed], Options(), n_sentences, 1)
-    text, n = SOURCE if source else None, TOGETHER * (1 + CALLS)
+    text, n = SOURCE if source else None, STEPS_PER_CALL * (1 + CALLS)
     forced = (SOURCE * n)[:n]  # so that no text ends while it is measured
     engine.admit([Request(text, n, forced, number) for number in range(n_sentences)])
-    engine.advance(TOGETHER)
+    engine.advance(STEPS_PER_CALL)
     model = engine.first_model()
-    found = []
+    samples = []
     for _ in range(CALLS):
         model.ticks = np.zeros(len(packed.step.instructions) + 1, np.int64)
         started = perf_counter()
-        engine.advance(TOGETHER)
+        engine.advance(STEPS_PER_CALL)
         seconds = perf_counter() - started
-        found.append(model.ticks * (seconds / TOGETHER / model.ticks[-1]))
-    *each, whole = np.median(found, axis=0).tolist()
+        samples.append(model.ticks * (seconds / STEPS_PER_CALL / model.ticks[-1]))
+    *each, whole = np.median(samples, axis=0).tolist()
     return StepProfile(n_sentences, each, whole - sum(each))
 
 
-def format_profile(packed: PackedModel, found: StepProfile) -> Iterator[str]:
-    """Lines of text: a step's instructions with their times, shares and rates of products, and the sums by
-    operation, the greatest first."""
-    whole = sum(found.instructions) + found.rest
-    n = found.n_sentences
+def format_profile(packed: PackedModel, profile: StepProfile) -> Iterator[str]:
+    """Yield lines of text: the instructions with their times, shares and GFLOP/s, and the sums by
+    operation."""
+    whole = sum(profile.instructions) + profile.rest
+    n = profile.n_sentences
     yield f"a step of {n} sentence{'s' * (n != 1)} in {packed.precision}: {1e6 * whole:,.0f} us"
     sums: dict[str, float] = defaultdict(float)
     lines = instruction_lines(packed.step, packed)
-    for line, row, seconds in zip(lines, packed.step.instructions, found.instructions, strict=True):
+    for line, row, seconds in zip(lines, packed.step.instructions, profile.instructions, strict=True):
         op = Op(row[Column.OP])
         sums[op.name] += seconds
         rate = ""
@@ -67,6 +65,6 @@ def format_profile(packed: PackedModel, found: StepProfile) -> Iterator[str]:
             rate = f"{2e-9 * n * int(row[Column.N]) * int(row[Column.M]) / seconds:,.0f} GFLOP/s"
         yield f"{1e6 * seconds:8.1f} us {100 * seconds / whole:5.1f} % {rate:>13}  {line}"
     yield ""
-    sums["search"] = found.rest
-    for name, seconds in sorted(sums.items(), key=lambda one: -one[1]):
+    sums["search"] = profile.rest
+    for name, seconds in sorted(sums.items(), key=lambda item: -item[1]):
         yield f"{1e6 * seconds:8.1f} us {100 * seconds / whole:5.1f} %  {name}"

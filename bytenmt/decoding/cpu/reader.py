@@ -1,8 +1,7 @@
-"""ForcedText texts on the CPU: the engine's programs without a search, no PyTorch.
+"""Score given texts on the CPU, with the engine's programs but without a search and without PyTorch.
 
-A pass reads a byte of each of many texts side by side, or many bytes of few; what waits for a state in a
-recurrent model's program is carried out for one byte after the other then, and the rest at once. Knows packed
-models; does not know runs or files.
+A pass reads one byte of many texts, or many bytes of few texts. In the latter case instructions that depend
+on a recurrent state are executed byte by byte, and all others at once.
 """
 
 from __future__ import annotations
@@ -24,16 +23,15 @@ from bytenmt.ngram_hash import START
 from bytenmt.program.instructions import Column, Op
 from bytenmt.utf8 import BOS
 
-# Texts side by side, and rows of a pass: of recurrent models, whose weights go round by every byte, and of
-# others.
+# Texts that are read together, and rows of a pass: for recurrent models, and for others.
 RECURRENT, CONVOLUTIONAL = (64, 64), (4, 256)
-PASSES = 16  # of one call at most
-CELLS = 1 << 24  # bytes of texts, or weights of attention, that are kept at once, if one text has not more
+PASSES = 16  # per call at most
+CELLS = 1 << 24  # bytes of texts, or attention weights, held at once, unless a single text has more
 ATTENDS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
 
 
 class _TextBatch:
-    """Texts at their places, read by the models together."""
+    """Texts in slots that several models read together."""
 
     def __init__(
         self,
@@ -44,12 +42,15 @@ class _TextBatch:
         n_layers: int = 0,
         run: RunProgram = run,
     ) -> None:
-        """n_columns: bytes of a text that a pass reads at most; n_layers: whose attention is kept."""
-        self._even = any(model.states for model in packed)  # a pass reads as many bytes of each text
+        """n_columns: bytes of a text per pass at most. n_layers: attention layers whose weights are
+        recorded."""
+        self._even = any(
+            model.states for model in packed
+        )  # whether a pass reads equally many bytes of each text
         self._n_slots, self._drafted, self._n_layers = n_slots, n_columns - 1, n_layers
         rows = n_slots * n_columns
         self._models = [
-            ModelSession(one, n_slots, 1, team.max_threads, rows, self._drafted, run) for one in packed
+            ModelSession(model, n_slots, 1, team.max_threads, rows, self._drafted, run) for model in packed
         ]
         self._params, self._drafts = (
             SearchParams.from_options(Options()),
@@ -59,7 +60,7 @@ class _TextBatch:
         self._search = self._allocate(0, 0)
 
     def begin(self, sources: Sequence[bytes | None]) -> None:
-        """Read from the start on, a text with each source at the first places."""
+        """Begin texts with these sources, in the first slots."""
         search, n = self._search, len(sources)
         search.step[:n], search.last[:n], search.parent[:n] = 0, BOS, 0
         search.forced.word[:n] = START
@@ -68,20 +69,20 @@ class _TextBatch:
                 self._team.run(partial(model.encode, rows, self._inputs()))
 
     def read(self, slot: int, text: bytes) -> None:
-        """What is to be read next there."""
+        """Put the text, or part of a text, that `run` reads next into a slot."""
         self._search.forced.begin(slot, text)
         self._search.state[slot] = RUNNING
 
     def make_room(self, length: int, columns: int = 0) -> None:
-        """For texts of so many bytes, and sources of so many columns where attention is kept."""
+        """Make room for texts of `length` bytes, and for the attention over so many columns."""
         if length > self._search.forced.text.shape[1] or columns:
-            made = self._allocate(length, columns)
-            made.step[:], made.last[:] = self._search.step, self._search.last
-            made.forced.word[:] = self._search.forced.word
-            self._search = made
+            larger = self._allocate(length, columns)
+            larger.step[:], larger.last[:] = self._search.step, self._search.last
+            larger.forced.word[:] = self._search.forced.word
+            self._search = larger
 
     def run(self) -> None:
-        """Passes until all of it is read."""
+        """Execute passes until all texts are read."""
         search = self._search
         search.state[search.forced.n_text == search.forced.n_read] = FREE
         while (left := (search.forced.n_text - search.forced.n_read)[search.state == RUNNING]).any():
@@ -94,18 +95,19 @@ class _TextBatch:
         search.state[:] = FREE
 
     def reading(self, slot: int) -> Reading:
-        """What has been read there."""
+        """Return the scores of the text that was read in a slot."""
         forced = self._search.forced
         n = int(forced.n_text[slot])
         return Reading(forced.log_p[slot, :n].copy(), forced.rank[slot, :n].copy())
 
     def attention(self, slot: int, columns: int) -> list[Weights]:
-        """The weights of each layer over so many columns."""
+        """Return the attention weights of each layer over the first `columns` columns."""
         forced = self._search.forced
-        kept = forced.attention[slot, : int(forced.n_text[slot]), :, :columns]
-        return [kept[:, layer].copy() for layer in range(self._n_layers)]
+        weights = forced.attention[slot, : int(forced.n_text[slot]), :, :columns]
+        return [weights[:, layer].copy() for layer in range(self._n_layers)]
 
     def _allocate(self, length: int, columns: int) -> SearchState:
+        """Return the search state for texts of `length` bytes."""
         n_slots, models = self._n_slots, len(self._models)
         forced = ForcedText.allocate(n_slots, length, self._n_layers, columns)
         return SearchState.allocate(
@@ -117,7 +119,7 @@ class _TextBatch:
 
 
 class CpuStream:
-    """See reading.Stream."""
+    """Score a text as it arrives; see reading.Stream."""
 
     def __init__(self, packed: Sequence[PackedModel], team: ThreadTeam, run: RunProgram = run) -> None:
         self._batch = _TextBatch(packed, 1, _shape(packed)[1], team, run=run)
@@ -131,11 +133,13 @@ class CpuStream:
 
 
 class CpuReader:
-    """See reading.Reader, over packed models of any architectures. What a text costs is the same to the last
-    bit whatever is read beside it, on however many threads."""
+    """Score texts by packed models of any architectures; see reading.Reader.
+
+    The scores of a text have the same bits whatever is read beside it, on any number of threads.
+    """
 
     def __init__(self, packed: Sequence[PackedModel], threads: int = 1, run: RunProgram = run) -> None:
-        """run: see session.WorkingModel."""
+        """run: the interpreter, see session.ModelSession."""
         self._packed, self._team, self._run = packed, ThreadTeam(threads), run
 
     def stream(self) -> CpuStream:
@@ -149,14 +153,16 @@ class CpuReader:
 
 
 class CpuAttention:
-    """See reading.Attention."""
+    """Record the attention of a packed model; see reading.Attention."""
 
     def __init__(self, packed: PackedModel, threads: int = 1, run: RunProgram = run) -> None:
-        """run: see session.WorkingModel."""
+        """run: the interpreter, see session.ModelSession."""
         self._packed, self._team, self._run = packed, ThreadTeam(threads), run
         self._n_layers = int(np.isin(packed.step.instructions[:, Column.OP], ATTENDS).sum())
-        kept = packed.encode.instructions[packed.encode.instructions[:, Column.OP] == Op.KEEP]
-        self._turned = packed.source.reverse and not kept[:, Column.M].any()
+        # Columns of a model that reads the source backwards stand in that order, unless the encoder turns
+        # them.
+        keep_ops = packed.encode.instructions[packed.encode.instructions[:, Column.OP] == Op.KEEP]
+        self._is_reversed = packed.source.reverse and not keep_ops[:, Column.M].any()
 
     def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
         sources, texts = [source for source, _ in pairs], [text for _, text in pairs]
@@ -165,14 +171,14 @@ class CpuAttention:
         for batch, group in _read_groups(*by, sources, texts, self._n_layers):
             for slot, which in enumerate(group):
                 n, order = len(sources[which]), [*range(len(sources[which]) + 1)]
-                columns = [*order[:n][::-1], n] if self._turned else order
+                columns = [*order[:n][::-1], n] if self._is_reversed else order
                 weights = [layer[:, columns] for layer in batch.attention(slot, n + 1)]
                 readings[which] = dict(zip(self._packed.attending, weights, strict=True))
         return [readings[i] for i in range(len(pairs))]
 
 
 def _shape(packed: Sequence[PackedModel]) -> tuple[int, int]:
-    """Texts side by side at most, and rows of a pass."""
+    """Return how many texts are read together at most, and the rows of a pass."""
     return RECURRENT if any(model.states for model in packed) else CONVOLUTIONAL
 
 
@@ -184,7 +190,7 @@ def _read_groups(
     texts: Sequence[bytes],
     n_layers: int = 0,
 ) -> Iterator[tuple[_TextBatch, list[int]]]:
-    """Texts of about one length that have been read together, and their numbers, a place each."""
+    """Read texts in groups of similar length; yield each group and the indices of its texts, by slot."""
     if not texts:
         return
     longest = max(map(len, texts))

@@ -1,4 +1,5 @@
-"""From the models' logits to log-probabilities: of all bytes, for the search, and of fixed texts.
+"""Log-probabilities from the models' logits: of all next bytes for the search, and of the bytes of given
+texts.
 
 Compiled as part of interpreter.py.
 """
@@ -52,8 +53,7 @@ def log_softmax(logits: Any, row: int, merged: Any) -> None:
 
 @compiled
 def draft_forced_bytes(search: SearchState) -> None:
-    """Have a pass read as many bytes of each text as there is room for, but for the last, which is only
-    predicted."""
+    """Let a pass read as many bytes of each given text as fit; its last byte is predicted but not read."""
     forced = search.forced
     width = min(search.drafted.shape[1], forced.most[0] - 1)
     for slot in range(len(forced.n_text)):
@@ -71,8 +71,11 @@ def record_attention(
     model: ModelBuffers, rows: Rows, forced: ForcedText, step: Ints, ctx: ThreadContext, row: int, layer: int,
     centre: int, window: int, bound: int, rooted: bool,
 ) -> None:  # fmt: skip
-    """Keep a row's weights, which an instruction that attends has just left in the scratch, times the root of
-    the source's bytes where rooted; centre, window, bound: as it had them."""
+    """Store the attention weights of a row, which its instruction has just left in the scratch memory.
+
+    centre, window, bound: the arguments of that instruction. rooted: whether the weights were multiplied by
+    the square root of the source's length, which is undone here.
+    """
     slot = rows.owner[row]
     at = forced.n_read[slot] + rows.position[row] - step[slot]
     first, last = window_range(n_visible(model, slot, bound), centre, window)
@@ -86,7 +89,7 @@ def record_attention(
 
 @allocating
 def score_forced_bytes(search: SearchState) -> None:
-    """Score the bytes that follow those of the pass, which become the last bytes read."""
+    """Score the bytes of given texts that follow the rows of the pass, and mark them as read."""
     forced = search.forced
     merged = np.empty(N_IDS, np.float32)
     first = 0
@@ -108,7 +111,7 @@ def score_forced_bytes(search: SearchState) -> None:
 
 @allocating
 def log_p_of(logits: Any, row: int, byte: int) -> float:
-    """Return the logarithm of a byte's probability, the mean over the models."""
+    """Return the logarithm of a byte's probability, averaged over the models."""
     exponentials = np.empty(N_IDS, np.float32)
     merged = 0.0
     for model in range(logits.shape[0]):

@@ -1,7 +1,4 @@
-"""A packed model at work: what it keeps of the sentences at its places, and its two calls.
-
-Knows programs and memory; knows no search beyond its SearchState, and no files.
-"""
+"""A packed model in use: its state of the sentences in its slots, and the calls of its two programs."""
 
 from __future__ import annotations
 
@@ -26,22 +23,22 @@ from bytenmt.program.instructions import ALIGNMENT, Column, Op, padded
 from bytenmt.utf8 import BOS, EOS
 
 Array = npt.NDArray[np.float32]
-RunProgram = Callable[..., None]  # interpreter.run, or what stands for it
-# Columns of sources in one call at most, of a longer source all: as many as keep the products busy; where a
-# recurrence waits for each column, as many sentences as share its matrices.
+RunProgram = Callable[..., None]  # interpreter.run, or numpy_kernels.numpy_interpreter()
+# Columns of sources per call of the encoder, unless a single source has more: enough to keep the matrix
+# products busy; with a recurrence, which waits for each column, enough sentences to share its matrices.
 ENCODED_TOGETHER, SCANNED_TOGETHER = 256, 1024
-NO_WORDS = np.zeros(0, np.uint64)  # of a program without tables of n-grams
+NO_WORDS = np.zeros(0, np.uint64)  # for programs without n-gram tables
 
 
 def aligned_zeros(n_floats: int) -> Array:
-    """Zeros that begin on a cache line."""
+    """Return zeros that begin on a cache line."""
     space = np.zeros(n_floats + ALIGNMENT // 4, np.float32)
     first = -space.ctypes.data % ALIGNMENT // 4
     return space[first : first + n_floats]
 
 
 class ModelSession:
-    """One packed model and the sentences at its places; the search's state is shared by an ensemble."""
+    """A packed model and its state of n_slots sentences. The models of an ensemble share one SearchState."""
 
     def __init__(
         self,
@@ -53,8 +50,8 @@ class ModelSession:
         drafted: int = 0,
         run: RunProgram = run,
     ) -> None:
-        """n_rows: of a pass at most, if more than places times beams; drafted: columns of a pass that may be
-        taken back."""
+        """n_rows: rows of a pass at most, if more than slots times beams. drafted: columns of a pass that may
+        be rejected. run: the interpreter."""
         self._run = run
         self.packed = packed
         self._n_slots, self._n_rows, self._n_threads = n_slots, n_slots * beam, n_threads
@@ -76,17 +73,19 @@ class ModelSession:
         )
         scans = np.isin(packed.encode.instructions[:, Column.OP], (Op.GRU_SCAN, Op.LSTM_SCAN)).any()
         self._together = SCANNED_TOGETHER if scans else ENCODED_TOGETHER
-        inputs = [
+        input_widths = [
             program.instructions[program.instructions[:, Column.OP] == Op.LINEAR, Column.M]
             for program in (packed.encode, packed.step)
         ]
-        widest = max([int(part.max(initial=1)) for part in inputs] + list(packed.states))
+        widest = max([int(widths.max(initial=1)) for widths in input_widths] + list(packed.states))
         self._product_bytes = scratch_bytes(widest)
         self._memory_offset = np.zeros(n_slots, np.int64)
         self._region, self._memory = 0, aligned_zeros(0)
         self._scratch_floats, self._scratch = 0, aligned_zeros(0)
         self._reserve(0)
-        self.ticks: npt.NDArray[np.int64] | None = None  # of thread 0, see Crew; not counted unless wanted
+        self.ticks: npt.NDArray[np.int64] | None = (
+            None  # of thread 0, see ThreadContext.ticks; None: no profiling
+        )
         pass_rows = max(n_rows, self._n_rows)
         self._step_space = aligned_zeros(packed.step.row_floats * pass_rows)
         self._encode_space, self._encode_rows = aligned_zeros(0), 0
@@ -97,13 +96,13 @@ class ModelSession:
     def run_steps(
         self, inputs: PassInputs, which: int, n_passes: int, thread: int, n_threads: int, barrier: Barrier
     ) -> None:
-        """One thread's part of n passes over all running sentences; see interpreter.run."""
+        """Execute one thread's part of n_passes over all running sentences; see interpreter.run."""
         ctx = self._thread_context(thread, n_threads, barrier)
         table, rows = self.packed.step.instructions, self._step_rows
         self._run(table, self._logits, self._buffers(), rows, *inputs, which, n_passes, ctx)
 
     def prepare(self, sources: Sequence[bytes | None], at: Sequence[int]) -> list[Rows]:
-        """Make room for sentences at places; returns the encoder's calls."""
+        """Make room for sentences in the slots `at`; return the rows of the encoder's calls."""
         texts = [None if source is None else self._encoder_bytes(source) for source in sources]
         order = sorted(range(len(texts)), key=lambda i: -_length(texts[i]))
         for i in order:
@@ -126,7 +125,7 @@ class ModelSession:
             group.append(i)
             n_columns += _length(texts[i])
         calls.append(group)
-        # Before any call is made: all of them lie in one space, and in this order.
+        # Allocate once for all calls, which use the same registers one after another.
         n_rows = max(max(len(group), sum(_length(texts[i]) for i in group)) for group in calls)
         if n_rows > self._encode_rows:
             self._encode_rows = n_rows
@@ -134,19 +133,19 @@ class ModelSession:
         return [self._encoder_rows([texts[i] for i in group], [at[i] for i in group]) for group in calls]
 
     def encode(self, rows: Rows, inputs: PassInputs, thread: int, n_threads: int, barrier: Barrier) -> None:
-        """One thread's part of a call that prepare made."""
+        """Execute one thread's part of an encoder call that `prepare` returned."""
         ctx = self._thread_context(thread, n_threads, barrier)
         table = self.packed.encode.instructions
         self._run(table, self._logits, self._buffers(), rows, *inputs, 0, 0, ctx)
 
     def _thread_context(self, thread: int, n_threads: int, barrier: Barrier) -> ThreadContext:
-        """What one of n threads must know of the others."""
+        """Return the context of one of n_threads threads."""
         scratch = self._scratch.ctypes.data + 4 * thread * self._scratch_floats
         ticks = 0 if self.ticks is None or thread else self.ticks.ctypes.data
         return ThreadContext(thread, n_threads, barrier.ctypes.data, scratch, ticks)
 
     def _buffers(self) -> ModelBuffers:
-        """For compiled code."""
+        """Return the addresses of weights and state for compiled code."""
         tables = self._tables
         return ModelBuffers(
             self.packed.weights.ctypes.data,
@@ -164,25 +163,26 @@ class ModelSession:
         )
 
     def _encoder_bytes(self, source: bytes) -> bytes:
-        """The bytes that the encoder reads: in its order, EOS once, or to the end of the unfolded columns."""
+        """Return the bytes that the encoder reads: in its order, padded with EOS to its columns, at least
+        one."""
         text = source[::-1] if self.packed.source.reverse else source
         return text.ljust(max(len(source) + 1, self._memory_columns(len(source) + 1)), bytes([EOS]))
 
     def _memory_columns(self, n_bytes: int) -> int:
-        """Columns of memory of a source of n bytes, EOS counted; 0 of none."""
+        """Return the columns of memory of a source of n_bytes, EOS included; 0 without a source."""
         if self.packed.source.unfolding is None or n_bytes == 0:
             return n_bytes
         factor, offset = self.packed.source.unfolding
-        return math.ceil(factor * n_bytes + offset - 1e-9)  # see models/bytenet.py
+        return math.ceil(factor * n_bytes + offset - 1e-9)  # see architectures/bytenet/model.py
 
     def _reserve(self, n_columns: int) -> None:
-        """Room for memories of that many columns at every place, and for their scores."""
+        """Make room for memories of n_columns in every slot, and for attention scores over them."""
         columns = padded(n_columns)
         region = round_up_to_lines(self._item_floats * columns + sum(self.packed.fixed))
         if region > self._region:
-            grown = aligned_zeros(region * self._n_slots).reshape(self._n_slots, region)
-            grown[:, : self._region] = self._memory.reshape(self._n_slots, self._region)
-            self._region, self._memory = region, grown.reshape(-1)
+            larger = aligned_zeros(region * self._n_slots).reshape(self._n_slots, region)
+            larger[:, : self._region] = self._memory.reshape(self._n_slots, self._region)
+            self._region, self._memory = region, larger.reshape(-1)
             self._memory_offset = np.arange(self._n_slots) * region
         attended = 2 * columns + max(self.packed.items, default=0) + PANEL + scratch_bytes(columns, 1) // 4
         floats = round_up_to_lines(max(attended, self._product_bytes // 4))
@@ -190,7 +190,7 @@ class ModelSession:
             self._scratch_floats, self._scratch = floats, aligned_zeros(floats * self._n_threads)
 
     def _encoder_rows(self, texts: list[bytes | None], slots: list[int]) -> Rows:
-        """One call of the encoder, longer sentences first."""
+        """Return the rows of one call of the encoder; texts are sorted by length, longest first."""
         lengths = [_length(text) for text in texts]
         first = np.cumsum([0, *lengths])
         owner = np.repeat(np.arange(len(texts)), lengths)
@@ -208,28 +208,28 @@ class ModelSession:
 
 
 def _item_kinds(packed: PackedModel) -> list[int]:
-    """How each item is kept: in bytes what whole sources are attended to by, in w8a8."""
+    """Return the kind of each memory item: in w8a8, int8 for items that attention reads as a whole."""
     kinds: list[set[int]] = [set() for _ in packed.items]
-    for one in packed.step.instructions:
-        op, key, value = Op(one[Column.OP]), one[Column.M], one[Column.V]
-        whole = packed.precision == "w8a8" and NATIVE_INT8 and one[Column.S] == 0
+    for code in packed.step.instructions:
+        op, key, value = Op(code[Column.OP]), code[Column.M], code[Column.V]
+        whole = packed.precision == "w8a8" and NATIVE_INT8 and code[Column.S] == 0
         if op == Op.COLUMN:
-            kinds[one[Column.K]].add(FLAT)
+            kinds[code[Column.K]].add(FLAT)
         elif op in (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE):
             kinds[key].add(KEYS if whole and op == Op.ATTEND_DOT else FLAT)
             kinds[value].add(VALUES if whole else FLAT)
         elif op == Op.ATTEND_LOCATION:
             kinds[value].add(FLAT)
-    return [one.pop() if len(one) == 1 else FLAT for one in kinds]
+    return [uses.pop() if len(uses) == 1 else FLAT for uses in kinds]
 
 
 def item_floats(width: int, kind: int) -> int:
-    """Room for a column of an item; in bytes: whole panels, and a scale."""
+    """Return the floats of a column of an item; in int8, whole panels of bytes and a scale."""
     return width if kind == FLAT else padded(width) // 4 + 1
 
 
 def round_up_to_lines(n_floats: int) -> int:
-    """As many floats as whole cache lines have."""
+    """Return n_floats rounded up to whole cache lines."""
     return -(-4 * n_floats // ALIGNMENT) * ALIGNMENT // 4
 
 
@@ -238,14 +238,14 @@ def _length(text: bytes | None) -> int:
 
 
 def _recent_words(text: bytes) -> npt.NDArray[np.uint64]:
-    """The last eight bytes at each byte of a text, (bytes,), see ngram_hash."""
+    """Return the word (see ngram_hash) at each byte of a text: (bytes,) uint64."""
     padded = np.frombuffer(bytes([BOS]) * N_BYTES + text, np.uint8)
     windows = np.lib.stride_tricks.sliding_window_view(padded, N_BYTES)[1:]
     return windows.copy().view(">u8")[:, 0].astype(np.uint64)
 
 
 def _rows(space: Array, capacity: int, reads_words: bool) -> Rows:
-    """A step's rows, filled by the step itself."""
+    """Return rows for decoder steps, which fill them themselves."""
     words = np.zeros(capacity, np.uint64) if reads_words else NO_WORDS
     position, owner, beam = (np.zeros(capacity, np.int64) for _ in range(3))
     nothing = np.zeros(0, np.int64)
@@ -258,5 +258,5 @@ def _table(*columns: Sequence[int]) -> npt.NDArray[np.int64]:
 
 
 def _offsets(widths: Sequence[int]) -> list[int]:
-    """The sum of those before each."""
+    """Return for each width the sum of the widths before it."""
     return [sum(widths[:i]) for i in range(len(widths))]

@@ -1,4 +1,4 @@
-"""Run one compiled call on several threads, as many as make it faster.
+"""Run a compiled call on several threads, as many as make it faster.
 
 Worker threads belong to the process, not to a team: a team borrows idle ones for the duration of one call.
 Their number is therefore bounded, however many engines there are and however many Python threads use them.
@@ -27,16 +27,16 @@ Task = Callable[[int, int, Barrier], None]  # of a thread's number, the number o
 class ThreadTeam:
     """Up to `max_threads` threads for one call after another.
 
-    Threads that meet at hundreds of barriers a step crawl if one of them has to wait for its core. So every
-    now and then one of several similar calls runs on the other number of threads (one instead of all, or all
-    instead of one) and is compared with the calls before and after it: at first after 8 calls, later after up
-    to 64, and at once when a call takes twice as long as usual.
+    Threads that wait for each other at hundreds of barriers per step are slow if one of them does not get its
+    core. So from time to time one of several similar calls runs on the other number of threads (one instead
+    of all, or all instead of one) and is compared with the calls before and after it: at first after 8 calls,
+    later after up to 64, and at once when a call takes twice as long as usual.
     """
 
     MIN_PERIOD, MAX_PERIOD = 8, 64  # calls from one comparison to the next
 
     def __init__(self, max_threads: int) -> None:
-        """Raise BytenmtError where the system cannot start so many threads."""
+        """Raise BytenmtError if the system cannot start so many threads."""
         if max_threads < 1:
             raise ValueError(f"{max_threads} threads: expected at least 1")
         try:
@@ -47,13 +47,13 @@ class ThreadTeam:
             ) from None
         self.size = self.max_threads = max_threads
         self._turn, self._period = 0, self.MIN_PERIOD
-        self._seconds = [0.0, 0.0, 0.0]  # of the three calls of a comparison; later [0] is the usual time
+        self._seconds = [0.0, 0.0, 0.0]  # of the three calls of a comparison; then [0] is the usual time
 
     def run(self, task: Task) -> None:
         """Call task(thread, n_threads, barrier) on n threads, the calling one being number 0.
 
-        n is smaller than the size of the team while other teams use the workers. What the task raises on any
-        thread is raised here, and no thread waits at the barrier for one that failed.
+        n is smaller than the size of the team while other teams use the workers. An exception of any thread
+        is raised here, and no thread waits at the barrier for one that failed.
         """
         self._run(task, self.size)
 
@@ -78,7 +78,7 @@ class ThreadTeam:
             self._decide()
 
     def _run(self, task: Task, size: int) -> int:
-        """Run on up to `size` threads; returns how many there were."""
+        """Run on up to `size` threads; return how many there were."""
         workers = WORKERS.borrow(size - 1) if size > 1 else []
         n_threads = len(workers) + 1
         call = _Call(task, n_threads, np.zeros(COUNTERS, np.int64), [], SimpleQueue())
@@ -112,7 +112,7 @@ class ThreadTeam:
 
 
 class _Call(NamedTuple):
-    """One call of a team. outcomes: what each worker that has finished raised, None for nothing."""
+    """One call of a team. outcomes: for each worker that has finished, the exception it raised, or None."""
 
     task: Task
     n_threads: int
@@ -123,7 +123,7 @@ class _Call(NamedTuple):
     def wait(self, n: int) -> None:
         """Return when n workers have finished.
 
-        The outcomes are counted, not the queue's entries: Ctrl-C may lose an entry that was just taken.
+        Outcomes are counted instead of queue entries, because Ctrl-C may lose an entry that was just taken.
         """
         while len(self.outcomes) < n:
             self.finished.get()
@@ -132,8 +132,8 @@ class _Call(NamedTuple):
 class _Worker:
     """The handle of a worker thread, which ends when nothing refers to the handle any more.
 
-    Either the pool holds it (idle), or a caller between borrowing and beginning, or the thread itself during
-    a call. So a worker that Ctrl-C takes from its caller in between cannot be lost and still count.
+    It is held by the pool (idle), by a caller that has borrowed it, or by the thread itself during a call. So
+    a worker that its caller loses to Ctrl-C ends and is no longer counted.
     """
 
     def __init__(self, pool: _WorkerPool) -> None:
@@ -146,7 +146,7 @@ class _Worker:
 
 
 def _work(pool: _WorkerPool, calls: SimpleQueue[tuple[_Worker, int, _Call] | None]) -> None:
-    """The loop of a worker thread."""
+    """Execute calls until the handle of the worker is gone."""
     while (item := calls.get()) is not None:
         worker, thread, call = item
         error = None
@@ -155,10 +155,10 @@ def _work(pool: _WorkerPool, calls: SimpleQueue[tuple[_Worker, int, _Call] | Non
         except BaseException as raised:
             error = raised
             call.barrier[ABORTED] = 1
-        pool.give_back(worker)  # before the caller goes on, who may want it again
+        pool.give_back(worker)  # before the caller continues, which may borrow it again
         call.outcomes.append(error)
         call.finished.put(None)
-        del item, worker, call, error  # an idle thread keeps no engine in memory
+        del item, worker, call, error  # so that an idle thread keeps no engine in memory
     pool.ended()
 
 
@@ -174,20 +174,20 @@ class _WorkerPool:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all workers; the lock too, which a thread may have held when the process was forked."""
+        """Forget all workers, and the lock, which a thread may have held when the process was forked."""
         self._lock = Lock()
         self._idle: list[_Worker] = []
         self._n_workers = 0
 
     def reserve(self, n: int) -> None:
-        """Allow and start n workers. Raise RuntimeError where the system refuses."""
+        """Allow and start n workers. Raises RuntimeError if the system refuses."""
         with self._lock:
             self._limit = max(self._limit, n)
             while self._n_workers < n:
                 self._start()
 
     def borrow(self, n: int) -> list[_Worker]:
-        """Up to n idle workers; fewer where others use them or the system starts no more."""
+        """Return up to n idle workers; fewer if others use them or the system starts no more."""
         with self._lock:
             try:
                 while len(self._idle) < n and self._n_workers < self._limit:
@@ -199,12 +199,12 @@ class _WorkerPool:
             return borrowed
 
     def give_back(self, worker: _Worker) -> None:
-        """Called by a worker's own thread after a call."""
+        """Return a worker to the pool; called by its own thread after a call."""
         with self._lock:
             self._idle.append(worker)
 
     def ended(self) -> None:
-        """Called by a thread that ends."""
+        """Count a worker out; called by its thread when it ends."""
         with self._lock:
             self._n_workers -= 1
 

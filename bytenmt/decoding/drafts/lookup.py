@@ -1,7 +1,8 @@
-"""Draft look-up and copying, compiled: what table.Table does in plain Python, which is the reference.
+"""Look up drafts in a table, and matches in the source: compiled code, for counting tables and for the
+search.
 
-For the kernels that count a table and for the search of the CPU engine. Knows bytes and words; knows no
-sentences.
+A draft is the table's chain for the end of the text, or what follows its longest match in the source. `word`
+is the last eight bytes of a text as one integer, see ngram_hash.py.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ LOW_BYTE, LOW_HALF = np.uint64(0xFF), np.uint64(0xFFFFFFFF)
 
 @njit
 def tag_of(h: Any) -> Any:
-    """table.tag_of: what a slot tells of the context that owns it."""
+    """Return the tag by which a slot identifies the context that owns it, never 0. h: hash of the context."""
     return np.uint32((h & LOW_HALF) | ONE)
 
 
 @njit
 def slot_of(h: Any, n_slots: Any) -> Any:
-    """Where a context stands if it has a slot: the first bits of its hash, as many as number the slots."""
+    """Return the slot of a context: the highest bits of its hash."""
     return np.int64((h >> HALF) * np.uint64(n_slots) >> HALF)
 
 
 @njit
 def find_entry(tag: Any, word: Any) -> Any:
-    """The slot of the longest context that the table knows, -1 for none. tag: Table.tag."""
+    """Return the slot of the longest context of a text that has one, -1 for none. tag: see DraftTable."""
     for order in ORDERS:
         h = hash_ngram_compiled(word, order)
         slot = slot_of(h, len(tag))
@@ -43,8 +44,11 @@ def find_entry(tag: Any, word: Any) -> Any:
 
 @njit
 def find_match(source: Any, word: Any) -> Any:
-    """Table.copied: where in a source (bytes,) uint8 goes on what the text ends with, and how many bytes, of
-    LONGEST_MATCH at most, are the same: the longest match, the last of several; 0, 0 where there is none."""
+    """Find the longest match of the end of the text in a source (bytes,) uint8, the last one of several.
+
+    Returns the index of the byte after the match, and its length, at most LONGEST_MATCH; 0, 0 if there is no
+    match with a byte after it.
+    """
     best_at, best = 0, 0
     for at in range(len(source) - 1, 0, -1):
         n, rest = 0, word

@@ -1,1 +1,1 @@
-"""Decoding in plain PyTorch, on any device; the reference."""
+"""The PyTorch engine: decoding on any device, and the reference for the CPU engine."""

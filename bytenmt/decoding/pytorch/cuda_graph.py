@@ -1,8 +1,8 @@
-"""The PyTorch engine with its pass as a CUDA graph: captured once, replayed.
+"""The PyTorch engine with its pass captured as a CUDA graph and replayed.
 
-A fixed number of slots holds the sentences in buffers that never move; a new sentence is written over one
-that is done. Sources stand in a fixed number of columns; a longer one takes a graph of its own. The search
-runs on the host between the passes. All but the capture itself is plain PyTorch and runs on any device.
+The states of a fixed number of slots lie in buffers that never move; a new sentence overwrites one that is
+done. Sources are padded to a multiple of SOURCE_COLUMNS, and each such capacity has a graph of its own. The
+search runs on the host between passes. Everything except the capture is plain PyTorch and runs on any device.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from bytenmt.decoding.search.host_search import HostSearch, SearchStep
 from bytenmt.kernel_constants import MOST_DRAFTED
 from bytenmt.utf8 import BOS, N_IDS
 
-SOURCE_COLUMNS = 64  # source capacities are multiples of this, EOS counted
-WARM_UP = 3  # passes before a capture: libraries allocate, folded weights are made
+SOURCE_COLUMNS = 64  # source capacities are multiples of this, EOS included
+WARM_UP = 3  # passes before a capture, in which libraries allocate and weights are folded
 
-# A pass without arguments or result -> a function that repeats it. It may call the pass as often as it likes.
+# Takes a pass, a function without arguments or result, and returns a function that repeats it.
 Capture = Callable[[Callable[[], None]], Callable[[], None]]
 
 
 class Plan(NamedTuple):
-    """The captured pass for one source capacity: its states, inputs, and the log-probabilities (capacity,
+    """The captured pass for one source capacity: its states and inputs, and the log-probabilities (capacity,
     columns, 256) that it writes."""
 
     states: tuple[ModelState, ...]
@@ -42,10 +42,10 @@ class Plan(NamedTuple):
 
 
 class CudaGraphEngine:
-    """Sentences in `capacity` fixed slots; see interface.Engine.
+    """Decode sentences in `capacity` fixed slots; see interface.Engine.
 
-    models: in evaluation mode on `device`, best in bf16; their weights must not change. capture: for tests,
-    what takes the place of CUDA's. speculation, search: as TorchEngine's.
+    models: in evaluation mode on `device`, preferably in bf16; their weights must not change. capture: how a
+    pass is captured; None for CUDA graphs. speculation, search: see TorchEngine.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class CudaGraphEngine:
         self._n_rejected = torch.from_numpy(search.choose(self._slots, plan.log_p.cpu().numpy()))
 
     def _make_room(self, requests: Sequence[Request], is_idle: bool) -> None:
-        """Have a plan run whose sources these sentences fit into, beside those that run."""
+        """Switch to a plan whose source capacity fits these sentences and those that are running."""
         sources = [0 if request.source is None else len(request.source) + 1 for request in requests]
         capacity = -(-max(sources) // SOURCE_COLUMNS) * SOURCE_COLUMNS
         if not is_idle:
@@ -129,27 +129,28 @@ class CudaGraphEngine:
         if capacity in self._plans and capacity == self._source_capacity:
             return
         running = () if is_idle else self._plans[self._source_capacity].states
-        kept = tuple(map_tensors(torch.clone, one) for one in running)
+        saved = tuple(map_tensors(torch.clone, state) for state in running)
         if capacity not in self._plans:
             self._plans[capacity] = self._build(capacity)
         self._source_capacity = capacity
-        if kept:  # a capture's first passes have gone over what was there
+        if saved:  # the passes of a capture have overwritten the states
             slots = torch.arange(self.capacity, device=self._device)
-            place_sentences(self._plans[capacity].states, slots, kept, self._options.beam)
+            place_sentences(self._plans[capacity].states, slots, saved, self._options.beam)
 
     def _build(self, capacity: int) -> Plan:
-        """Return buffers for sources of so many columns, and the pass captured on them."""
+        """Capture a pass on buffers for sources of `capacity` columns."""
         if self._width is None:
             self._width = self._measured_width(capacity)
             self._search.set_draft_width(self._width)
         states = self._buffers(capacity, self._width)
         if not self._decoder_states:
-            self._decoder_states = tuple(one.state for one in states)
-        memories = [one.memory for one in states]
+            self._decoder_states = tuple(state.state for state in states)
+        memories = [state.memory for state in states]
         return self._captured(tuple(map(ModelState, memories, self._decoder_states)), self._width)
 
     def _measured_width(self, capacity: int) -> int:
-        """Return how many drafted bytes a pass pay, each pass captured on buffers of its own; 0: none."""
+        """Return how many drafted bytes per pass are worth it, 0 for none; passes are captured on other
+        buffers."""
         assert self._speculation is not None
         if self._speculation.most is not None:
             return self._speculation.most
@@ -163,13 +164,13 @@ class CudaGraphEngine:
         return best_width(accepted, lambda width: seconds(replay(width), self._device))
 
     def _buffers(self, capacity: int, drafted: int) -> tuple[ModelState, ...]:
-        """Return the states of all slots for sources of so many columns."""
+        """Return the states of all slots, for sources of `capacity` columns."""
         source = None if capacity == 0 else b" " * (capacity - 1)
-        one = begin(self._models, [Request(source, 0)], self._options.beam, drafted, self._device)
-        return map_tensors(lambda part: part.repeat(self.capacity, *[1] * (part.dim() - 1)), one)
+        slot = begin(self._models, [Request(source, 0)], self._options.beam, drafted, self._device)
+        return map_tensors(lambda part: part.repeat(self.capacity, *[1] * (part.dim() - 1)), slot)
 
     def _captured(self, states: tuple[ModelState, ...], width: int, drafts: bool | None = None) -> Plan:
-        """Capture a pass that writes into the buffers from which it reads."""
+        """Capture a pass that updates its states in place."""
         n, b = self.capacity, self._options.beam
         has_drafts, columns = width > 0 if drafts is None else drafts, 1 + width if width else b
         inputs = Inputs(
@@ -177,26 +178,25 @@ class CudaGraphEngine:
             torch.arange(b, device=self._device).repeat(n, 1),
             torch.zeros(n, dtype=torch.int64, device=self._device),
         )
-        made = list[Tensor]()
+        outputs = list[Tensor]()  # the buffer for log-probabilities, once its shape is known
 
         def one_pass() -> None:
             log_p, after = forward(self._models, states, inputs, self._options, has_drafts)
-            if not made:
-                made.append(torch.empty_like(log_p))
-            made[0].copy_(log_p)
+            if not outputs:
+                outputs.append(torch.empty_like(log_p))
+            outputs[0].copy_(log_p)
             for old, new in zip(tensors(states), tensors(after), strict=True):
-                if new is not old:  # rings have been written in place
+                if new is not old:  # ring buffers are written in place
                     old.copy_(new)
 
         one_pass()  # before the capture, so that the buffer for its result is not part of it
         replay = self._capture(one_pass)
-        assert made[0].shape == (n, columns, N_IDS)
-        return Plan(states, inputs, made[0], replay)
+        assert outputs[0].shape == (n, columns, N_IDS)
+        return Plan(states, inputs, outputs[0], replay)
 
 
 class CudaCapture:
-    """Captures passes on one GPU. Its graphs share the memory of what they compute in between: of their
-    results nothing but the buffers lasts."""
+    """Capture passes on one GPU. All graphs share one memory pool for intermediate results."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -204,12 +204,12 @@ class CudaCapture:
 
     def __call__(self, step: Callable[[], None]) -> Callable[[], None]:
         with torch.cuda.device(self._device):
-            beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            beside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(beside):
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
                 for _ in range(WARM_UP):
                     step()
-            torch.cuda.current_stream().wait_stream(beside)
+            torch.cuda.current_stream().wait_stream(stream)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 step()

@@ -1,4 +1,4 @@
-"""How many drafted bytes a pass pay, on any device: measured, once for each engine."""
+"""Measure how many drafted bytes per pass are worth their cost, on any device, once for each engine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import torch
 from bytenmt.decoding.drafts.table import Speculation
 from bytenmt.decoding.interface import Options
 
-WIDTHS = (2, 4, 8)  # drafted bytes a pass of which the best is measured; one costs as much as two
-# Prices are noisy: they are measured in turn, until so many seconds and rounds are spent; the least counts.
+WIDTHS = (2, 4, 8)  # drafted bytes per pass that are tried; one costs as much as two
+# Times are noisy: widths are measured in turn for so many seconds and rounds, and the minimum counts.
 ENOUGH, ROUNDS, MOST_ROUNDS = 0.05, 2, 10
-CLOSE = 0.8  # of the best bytes a second: what promises less in the first round is not measured again
-MARGIN = 1.05  # a width must promise so many times the bytes a second without drafts: prices are noisy
+CLOSE = (
+    0.8  # of the best bytes per second: widths that promise less in the first round are not measured again
+)
+MARGIN = 1.05  # a width must promise so many times the bytes per second without drafts
 
 
 def check(speculation: Speculation | None, options: Options) -> None:
@@ -26,10 +28,10 @@ def check(speculation: Speculation | None, options: Options) -> None:
 
 
 def best_width(accepted: npt.NDArray[np.float32], price: Callable[[int], float]) -> int:
-    """Return how many bytes to draft a pass, 0: none.
+    """Return how many bytes to draft per pass, 0 for none.
 
-    accepted (MOST_DRAFTED,): see table.Table. price: seconds of a pass that reads so many drafted bytes,
-    measured anew at each call; a wider one costs no less.
+    accepted (MOST_DRAFTED,): see DraftTable. price(width): measures the seconds of a pass with so many
+    drafted bytes; a wider pass costs no less.
     """
     yields = 1 + np.pad(accepted.astype(float), (1, 0)).cumsum()  # bytes that are expected of a pass
     if yields[-1] <= MARGIN:
@@ -45,10 +47,10 @@ def best_width(accepted: npt.NDArray[np.float32], price: Callable[[int], float])
             least[width] = min(cost, least.get(width, cost))
             best = max(least, key=lambda m: yields[m] / least[m])
             if yields[-1] / least[width] < yields[best] / least[best]:
-                break  # what is wider does not pay either
+                break  # wider ones are not worth it either
         if spent > ENOUGH:
             enough = CLOSE * yields[best] / least[best]
-            # What came first may have paid for what a process does once.
+            # The first measurement may include what a process does once.
             tried = [m for m in sorted(least) if m == 0 or yields[m] / least[m] > enough]
             if n_rounds >= ROUNDS or tried == [0]:
                 break
@@ -56,11 +58,11 @@ def best_width(accepted: npt.NDArray[np.float32], price: Callable[[int], float])
 
 
 def seconds(run: Callable[[], None], device: torch.device) -> float:
-    """Return the seconds of one run, more than 0; on a CPU, which others use too, of this process alone."""
+    """Return the seconds of one run, more than 0: on a CPU, the CPU time of this process."""
     on_cpu = device.type == "cpu"
     begin = process_time() if on_cpu else perf_counter()
     run()
     if not on_cpu:
         torch.cuda.synchronize(device)
-    # The clock of a process whose CPU time is limited moves in ticks, which are longer than a pass.
+    # The clock of a process with limited CPU time moves in ticks that are longer than a pass.
     return max((process_time() if on_cpu else perf_counter()) - begin, 1e-9)

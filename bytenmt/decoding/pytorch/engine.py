@@ -1,8 +1,8 @@
-"""The PyTorch engine: decode steps on any device, of one model or of several that vote.
+"""The PyTorch engine: decoding on any device, by one model or an ensemble.
 
 A step is a pass of the models on the device and a step of the search on the host (search/host_search.py).
-With drafts a pass reads the last byte and some drafted ones, and each text takes as many as it would have
-chosen.
+With drafts, a pass reads the last byte and some drafted ones, of which each text accepts as many as the
+search would have chosen.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from bytenmt.utf8 import BOS
 
 
 class TorchEngine:
-    """Sentences decoded together, as many as `capacity`; see interface.Engine.
+    """Decode up to `capacity` sentences together; see interface.Engine.
 
-    models: in evaluation mode on `device`, in the precision in which they shall compute; several give the
-    mean of their probabilities. Sentences that are done leave when a quarter is, or others come.
-    speculation: for models that obey base.Drafting, one beam and no n-gram blocking; before the first
-    sentences it is measured how many drafted bytes pay. search: a step of the search; None: as Python.
+    models: in evaluation mode on `device`, in the precision in which they compute; several form an ensemble,
+    whose probabilities are averaged. speculation: for models that implement base.Drafting, one beam and no
+    n-gram blocking; how many drafted bytes are worth it is measured before the first sentence. search: a step
+    of the search; None for Python. The rows of sentences that are done are removed when they are a quarter,
+    or when others are admitted.
     """
 
     def __init__(
@@ -54,10 +55,10 @@ class TorchEngine:
         self._models, self._options, self._device = models, options, device
         self._search = HostSearch(options, capacity, speculation, search)
         self._speculation = speculation
-        self._width: int | None = None if speculation else 0  # drafted bytes a pass; None: not known yet
+        self._width: int | None = None if speculation else 0  # drafted bytes per pass; None: not measured yet
         self._states: tuple[ModelState, ...] = ()
-        self._slots: list[int] = []  # of the sentences whose rows the states hold
-        self._n_rejected = torch.zeros(0, dtype=torch.int64)  # of these
+        self._slots: list[int] = []  # of the sentences in the states, in order
+        self._n_rejected = torch.zeros(0, dtype=torch.int64)  # of each slot in _slots
         self._without_source = False
 
     def room(self) -> int:
@@ -90,10 +91,10 @@ class TorchEngine:
             self._step()
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        found = self._search.finished()
+        finished = self._search.finished()
         if 4 * int((~self._search.is_running(self._slots)).sum()) >= len(self._slots):
             self._compact()
-        return found
+        return finished
 
     def drop(self, handle: int) -> None:
         self._search.drop(handle)
@@ -102,7 +103,7 @@ class TorchEngine:
         return self._search.so_far(handle)
 
     def _step(self) -> None:
-        """Read the bytes that were chosen last, and choose the next ones."""
+        """Execute a pass over the bytes that were chosen last, and choose the next ones."""
         search, slots, width = self._search, self._slots, self._width or 0
         if width:
             search.draft_bytes()
@@ -115,7 +116,7 @@ class TorchEngine:
         self._n_rejected = torch.from_numpy(search.choose(slots, log_p.cpu().numpy()))
 
     def _measured_width(self, requests: Sequence[Request]) -> int:
-        """Return how many drafted bytes a pass pay for so many sentences like these; 0: none."""
+        """Return how many drafted bytes per pass are worth it for sentences like these; 0 for none."""
         assert self._speculation is not None
         if self._speculation.most is not None:
             return self._speculation.most
@@ -136,7 +137,7 @@ class TorchEngine:
         return best_width(self._speculation.table.accepted, price)
 
     def _compact(self) -> None:
-        """Let go of the rows of sentences that are done."""
+        """Remove the rows of sentences that are done."""
         running = self._search.is_running(self._slots)
         if not running.any():
             self._states = ()
@@ -149,7 +150,7 @@ class TorchEngine:
 
 
 def n_passes(speculation: Speculation | None, width: int, n_steps: int) -> int:
-    """Return how many passes probably yield as many bytes as so many steps."""
+    """Return how many passes with drafts are expected to yield as many bytes as n_steps without."""
     if speculation is None or not width:
         return n_steps
     return math.ceil(n_steps / (1 + float(speculation.table.accepted[:width].sum())))

@@ -1,4 +1,4 @@
-"""A pass of models over the bytes that the search wants read: PyTorch's part of a decode step."""
+"""A pass of PyTorch models over the bytes that the search wants to be read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bytenmt.utf8 import EOS, PAD
 
 
 class Decoder(Protocol):
-    """What an engine asks of a model; see models.base."""
+    """The methods of a model that an engine calls; see architectures.base.Model."""
 
     def encode(self, src: Tensor, src_len: Tensor) -> Any: ...
 
@@ -28,16 +28,18 @@ class Decoder(Protocol):
 
 
 class ModelState(NamedTuple):
-    """One model's memory of n sources, n rows, and the state of its decoder, n * b rows."""
+    """A model's memory of n sources, in n rows, and the state of its decoder, in n * b rows."""
 
     memory: Any
     state: Any
 
 
 class Inputs(NamedTuple):
-    """What a pass reads: bytes (n, b) or, drafted ones included, (n, 1 + width) uint8; parents (n, b) int64,
-    the beam of the pass before that each beam continues; in_vain (n,) int64, columns of the pass before that
-    are taken back."""
+    """The inputs of a pass.
+
+    bytes (n, b) uint8, or (n, 1 + width) with drafted bytes. parents (n, b) int64: the beam of the previous
+    pass that each beam continues. n_rejected (n,) int64: columns of the previous pass to be taken back.
+    """
 
     bytes: Tensor
     parents: Tensor
@@ -47,8 +49,8 @@ class Inputs(NamedTuple):
 def begin(
     models: Sequence[Decoder], requests: Sequence[Request], beam: int, drafted: int, device: torch.device
 ) -> tuple[ModelState, ...]:
-    """Encode the sources of sentences; return each model's state before their first byte. drafted: bytes that
-    a pass can take back at most."""
+    """Encode the sources of sentences; return each model's state before the first byte. drafted: the most
+    bytes of a pass that may be rejected."""
     src, src_len = (part.to(device) for part in source_tensors(requests))
     states = []
     for model in models:
@@ -61,10 +63,11 @@ def begin(
 def forward(
     models: Sequence[Decoder], states: Sequence[ModelState], inputs: Inputs, options: Options, drafts: bool
 ) -> tuple[Tensor, tuple[ModelState, ...]]:
-    """Read bytes with all models; return the natural log-probabilities of what follows each byte, the mean
-    over the models, and the states after.
+    """Read bytes with all models; return log-probabilities of the next byte after each one, and the new
+    states.
 
-    The given states are consumed. drafts: whether drafted bytes are read, and taken back.
+    Log-probabilities (n, columns, 256) are natural, averaged over the models. The given states are consumed.
+    drafts: whether drafted bytes are read, of which some may be rejected.
     """
     (n, columns), b = inputs.bytes.shape, inputs.parents.shape[1]
     after, log_ps = [], []
@@ -82,15 +85,17 @@ def forward(
 
 
 def mean(log_ps: Sequence[Tensor]) -> Tensor:
-    """Return the logarithm of the models' mean probabilities: each (n, columns, 256)."""
+    """Return the logarithm of the mean probability of several models; each log_p (n, columns, 256)."""
     if len(log_ps) == 1:
         return log_ps[0]
     return torch.stack(tuple(log_ps)).logsumexp(dim=0) - math.log(len(log_ps))
 
 
 def source_tensors(requests: Sequence[Request]) -> tuple[Tensor, Tensor]:
-    """Return src (n, s) uint8: bytes, EOS, PAD; and src_len (n,) int64: bytes with EOS. Without sources s is
-    0. Raises ValueError for sentences with and without a source together."""
+    """Return src (n, s) uint8, padded, and src_len (n,) int64: bytes with EOS. s is 0 without sources.
+
+    Raises ValueError if only some of the requests have a source.
+    """
     sources = [request.source for request in requests if request.source is not None]
     if not sources:
         n = len(requests)
@@ -104,7 +109,7 @@ def source_tensors(requests: Sequence[Request]) -> tuple[Tensor, Tensor]:
 
 
 def select_sentences(states: Sequence[ModelState], keep: Tensor, beam: int) -> tuple[ModelState, ...]:
-    """Return the states of these sentences (int64), in this order."""
+    """Return the states of some sentences. keep (m,) int64: their indices."""
     rows = rows_of(keep, beam)
     return tuple(ModelState(select(one.memory, keep), select(one.state, rows)) for one in states)
 
@@ -112,7 +117,7 @@ def select_sentences(states: Sequence[ModelState], keep: Tensor, beam: int) -> t
 def place_sentences(
     states: Sequence[ModelState], slots: Tensor, fresh: Sequence[ModelState], beam: int
 ) -> None:
-    """Write fresh sentences over those in these slots (int64), in place."""
+    """Write the states of new sentences into slots (m,) int64, in place."""
     rows = rows_of(slots, beam)
     for old, new in zip(states, fresh, strict=True):
         place(old.memory, slots, new.memory)
@@ -120,5 +125,5 @@ def place_sentences(
 
 
 def rows_of(sentences: Tensor, beam: int) -> Tensor:
-    """Return the rows of a decoder's state that belong to these sentences (int64)."""
+    """Return the rows of a decoder's state that belong to sentences (m,) int64."""
     return (sentences[:, None] * beam + torch.arange(beam, device=sentences.device)).view(-1)

@@ -13,11 +13,11 @@ from bytenmt.architectures.base import Attentive, Model, normalised, of_bytes
 from bytenmt.decoding.reading import Reading, Weights
 from bytenmt.utf8 import BOS, EOS, PAD
 
-CELLS = 1 << 14  # bytes of texts and sources that are read side by side, padding counted
+CELLS = 1 << 14  # bytes of texts and sources that are read together, padding included
 
 
 class TorchStream:
-    """See reading.Stream."""
+    """Score a text as it arrives; see reading.Stream."""
 
     def __init__(self, models: Sequence[Model[Any, Any]], device: torch.device) -> None:
         self._models, self._device = models, device
@@ -46,8 +46,7 @@ class TorchStream:
 
 
 class TorchReader:
-    """See reading.Reader. models: in evaluation mode on the device, in the precision in which they shall
-    compute."""
+    """Score texts; see reading.Reader. models: in evaluation mode on the device, in their final precision."""
 
     def __init__(self, models: Sequence[Model[Any, Any]], device: torch.device) -> None:
         self._models, self._device = models, device
@@ -74,7 +73,7 @@ class TorchReader:
 
 
 class TorchAttention:
-    """See reading.Attention. model: in evaluation mode on the device."""
+    """Record a model's attention; see reading.Attention. model: in evaluation mode on the device."""
 
     def __init__(self, model: Attentive, device: torch.device) -> None:
         self._model, self._device = model, device
@@ -96,8 +95,8 @@ class TorchAttention:
 
 
 def batches(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
-    """Numbers of those of about one size, so many together that they fit with their padding. sizes: bytes of
-    a text and of its source."""
+    """Yield the indices of texts of similar size, in groups that fit CELLS with their padding. sizes: bytes
+    of each text and of its source."""
     group: list[int] = []
     widest = (0, 0)
     for i in sorted(range(len(sizes)), key=lambda i: sizes[i]):
@@ -111,7 +110,7 @@ def batches(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
 
 
 def rows(texts: Sequence[bytes], device: torch.device) -> Tensor:
-    """(n, longest) uint8 on the device, padded."""
+    """Return texts as a padded tensor (n, longest) uint8 on the device."""
     width = max(map(len, texts))
     padded = bytearray(b"".join(text.ljust(width, bytes([PAD])) for text in texts))
     whole = torch.frombuffer(padded, dtype=torch.uint8) if padded else torch.zeros(0, dtype=torch.uint8)
@@ -119,13 +118,15 @@ def rows(texts: Sequence[bytes], device: torch.device) -> Tensor:
 
 
 def lengths(texts: Sequence[bytes]) -> Tensor:
-    """(n,) int64."""
+    """Return the lengths of texts: (n,) int64."""
     return torch.tensor([len(text) for text in texts], dtype=torch.int64)
 
 
 def costs(each: Sequence[Tensor], truth: Tensor) -> tuple[Tensor, Tensor]:
-    """each (rows, t, 256): the models' logits; truth (rows, t) uint8 -> log_p (rows, t) float64 and rank
-    (rows, t) int64; see reading.Reading."""
+    """Return log_p (rows, t) float64 and rank (rows, t) int64 of the true bytes, see reading.Reading.
+
+    each: the logits of every model, (rows, t, 256). truth (rows, t) uint8.
+    """
     log_p = torch.stack([of_bytes(normalised(logits), truth).double() for logits in each])
     whole = each[0]
     if len(each) > 1:

@@ -1,4 +1,4 @@
-"""The sentences that an engine decodes side by side: their slots, their handles, and what they yield."""
+"""The sentences that an engine decodes together: their slots, handles and hypotheses."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from bytenmt.splitmix import draw_key
 
 
 class SearchBatch:
-    """`capacity` slots for sentences, and the search state of those in them.
+    """`capacity` slots for sentences, and the search state of the sentences in them.
 
-    state: of the search; it is replaced by a larger one where a sentence needs more room. params, drafts: of
-    the search, for compiled code.
+    state: replaced by a larger one when a sentence needs more room. params, drafts: for compiled code.
     """
 
     def __init__(
@@ -57,8 +56,8 @@ class SearchBatch:
         return self.capacity - len(self._slots)
 
     def admit(self, requests: Sequence[Request]) -> tuple[list[int], list[int]]:
-        """Put sentences before their first byte into free slots; return a handle and the slot of each. Raises
-        ValueError where there are not enough."""
+        """Put new sentences into free slots; return their handles and their slots. Raises ValueError if there
+        are not enough slots."""
         if len(requests) > self.room():
             raise ValueError(f"{len(requests)} sentences, but there is room for {self.room()}")
         if requests:
@@ -76,20 +75,20 @@ class SearchBatch:
         return handles, slots
 
     def finished(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Return handles and hypotheses, best first, of the sentences done since the last call; their slots
-        are free again. Raises BytenmtError where a model's probabilities are not numbers."""
+        """Return handles and hypotheses, best first, of the sentences done since the last call, and free
+        their slots. Raises BytenmtError if a model's probabilities are NaN."""
         done = [(handle, slot) for handle, slot in self._slots.items() if self.state.state[slot] == DONE]
-        found = [(handle, self._hypotheses(slot)) for handle, slot in done]
+        hypotheses = [(handle, self._hypotheses(slot)) for handle, slot in done]
         for handle, _ in done:
             self.drop(handle)
-        return found
+        return hypotheses
 
     def drop(self, handle: int) -> None:
         """Free the slot of a sentence."""
         self.state.state[self._slots.pop(handle)] = FREE
 
     def so_far(self, handle: int) -> bytes:
-        """Return the bytes that a sentence will surely begin with."""
+        """Return the bytes that all hypotheses of a sentence have in common so far."""
         state, slot = self.state, self._slots[handle]
         if state.state[slot] == DONE:
             return self._hypotheses(slot)[0].text
@@ -99,7 +98,7 @@ class SearchBatch:
         return shared_beginning([*texts, *(ended.text for ended in self._ended(slot))] or [b""])
 
     def pass_inputs(self) -> PassInputs:
-        """Return what a pass needs beside the model."""
+        """Return the arguments of a pass other than the model."""
         return PassInputs(self.state, self.params, self.drafts)
 
     def _enlarge(self, requests: Sequence[Request]) -> None:
@@ -108,14 +107,14 @@ class SearchBatch:
         length = max(request.limit for request in requests)
         prefix = max(len(request.prefix) for request in requests)
         source = max(len(request.source or b"") for request in requests) if self._has_drafts else 0
-        there = tuple(part.shape[1] for part in (state.history_byte, state.prefix, state.source))
+        room = tuple(part.shape[1] for part in (state.history_byte, state.prefix, state.source))
         size = before = state.constraints.size()
         if (tracker := self._options.tracker) is not None:
             constraints = [request.constraint for request in requests]
             size = size.union(ConstraintSize.from_constraints(constraints, tracker))
-        if length >= there[0] or prefix > there[1] or source > there[2] or size != before:
-            room = max(length, there[0] - 1), max(prefix, there[1]), max(source, there[2])
-            self.state = state.enlarged(*room, size)
+        if length >= room[0] or prefix > room[1] or source > room[2] or size != before:
+            needed = max(length, room[0] - 1), max(prefix, room[1]), max(source, room[2])
+            self.state = state.enlarged(*needed, size)
 
     def _ended(self, slot: int) -> list[Hypothesis]:
         """Return the finished hypotheses of a sentence, best first."""
@@ -135,7 +134,7 @@ class SearchBatch:
         ]
 
     def _hypotheses(self, slot: int) -> list[Hypothesis]:
-        """Return what a sentence that is done yields, best first."""
+        """Return the n_best hypotheses of a sentence that is done, best first."""
         ended = self._ended(slot)[: self._options.n_best]
         if not ended or math.isnan(ended[0].score):
             raise BytenmtError("the model's probabilities are not numbers: its training has diverged")

@@ -3,8 +3,8 @@
 An engine writes the log-probabilities of the next byte to SearchState.log_p, calls `choose_bytes`, and reads
 from the state which byte each beam took and which beam it continues. Everything is valid UTF-8 by
 construction: a byte is allowed if the character that it begins or continues can still be finished under the
-length limit, and EOS only between characters. Scores stay the models' own log-probabilities, whatever is
-allowed; what a beam is ranked by under constraints is kept beside them.
+length limit, and EOS only between characters. Scores remain the models' own log-probabilities, whatever is
+allowed; the bonus by which constrained beams are ranked is kept separately.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ from bytenmt.utf8 import BOS, EOS, LONGEST_CHARACTER, N_IDS
 
 
 class Workspace(NamedTuple):
-    """What one call of `choose_bytes` writes to.
+    """Temporary arrays of one call of `choose_bytes`.
 
-    choices: of the beam at hand. text (t,) uint8: its bytes. values (256,), of log_p's type: what its bytes
-    are ranked by. Of the candidates of a sentence, each (2 * beam,): ranking float64, by which the best are
-    found, number int64, beam * 256 + byte, total float64, their log-probability, choice int64, see
-    state_machine. Where the width is shared among banks: bank_ranking, bank_number (banks, 2 * beam),
-    n_in_bank (banks,), and of each beam highest (beam,), the highest log-probability that is allowed, and
-    end_byte (beam,) int64.
+    choices: of the current beam. text (t,) uint8: its bytes.
+    values (256,), of log_p's type: what its next bytes are ranked by.
+    ranking (2 * beam,) float64: by which the candidates of a sentence are sorted; number int64: beam * 256 +
+        byte; total float64: log-probability; choice int64: how the byte was chosen, see state_machine.
+    If the width is shared among banks, see candidates.share_width: bank_ranking, bank_number (banks,
+        2 * beam), n_in_bank (banks,); highest (beam,): the highest log-probability of an allowed byte of each
+        beam; end_byte (beam,) int64: see state_machine.prepare.
     """
 
     choices: Choices
@@ -61,7 +62,7 @@ class Workspace(NamedTuple):
 @allocating
 def workspace(search: SearchState, params: SearchParams) -> Workspace:
     """Return the arrays for one call of `choose_bytes`."""
-    n_candidates = 2 * params.beam  # of so many, at least `beam` do not end: each beam has one EOS
+    n_candidates = 2 * params.beam  # at least `beam` of these do not end: each beam has one EOS
     shares_width = params.spans.is_used and params.beam > 1
     n_banks = search.constraints.beams.pending.shape[2] + 1 if shares_width else 0
     return Workspace(
@@ -82,10 +83,10 @@ def workspace(search: SearchState, params: SearchParams) -> Workspace:
 
 @allocating
 def choose_bytes(search: SearchState, params: SearchParams, drafts: DraftParams) -> None:
-    """Let every running sentence take the next byte, and one more after every drafted byte that is accepted,
-    because it is the one that was chosen.
+    """Choose the next byte of every running sentence, and one more after each drafted byte that is accepted.
 
-    search.log_p: of the rows that search.rows lists, a sentence's beams or drafted bytes beside each other.
+    A drafted byte is accepted if it equals the byte that was chosen. search.log_p: log-probabilities for the
+    rows listed in search.rows; the beams or drafted bytes of a sentence stand next to each other.
     """
     work = workspace(search, params)
     row = 0
@@ -104,7 +105,7 @@ def choose_bytes(search: SearchState, params: SearchParams, drafts: DraftParams)
             if search.state[slot] != RUNNING or column == n_columns - 1:
                 break
             if search.drafted[slot, column] != search.last[slot, 0]:
-                break  # the rows behind have read another text
+                break  # the remaining rows have read another text
         search.passes[slot] += 1
         record_acceptance(search, drafts, slot, first_step)
         row += params.beam + n_columns - 1
@@ -112,10 +113,10 @@ def choose_bytes(search: SearchState, params: SearchParams, drafts: DraftParams)
 
 @inlined
 def fill_allowed(search: SearchState, params: SearchParams, work: Workspace, slot: int, beam: int) -> int:
-    """Fill work.choices for the next byte of a beam; return the byte that comes in place of the end, or -1.
+    """Fill work.choices for the next byte of a beam; return the byte that takes the place of EOS, or -1.
 
-    The prefix forces a byte; else the UTF-8 automaton under the length limit, the constraint and n-gram
-    blocking have their say.
+    Within the prefix one byte is allowed. After it, UTF-8 and the length limit, the constraint, and n-gram
+    blocking restrict the bytes.
     """
     choices, step = work.choices, search.step[slot]
     bytes_left, utf8 = search.limit[slot] - step, search.utf8[slot, beam]
@@ -144,9 +145,9 @@ def fill_allowed(search: SearchState, params: SearchParams, work: Workspace, slo
 
 @inlined_allocating
 def find_candidates(search: SearchState, params: SearchParams, work: Workspace, slot: int, row: int) -> int:
-    """Write the best continuations of a sentence's beams to `work`, best first; return how many there are.
+    """Write the best continuations of a sentence's beams to `work`, best first; return their number.
 
-    row: of the first beam.
+    row: the row of the first beam.
     """
     n_found, n_banks = 0, len(work.n_in_bank)
     for bank in range(n_banks):
@@ -178,12 +179,12 @@ def find_candidates(search: SearchState, params: SearchParams, work: Workspace, 
 def rank_with_bonus(
     search: SearchState, work: Workspace, slot: int, beam: int, score: float, log_p: Any, end_byte: int
 ) -> None:
-    """Put the continuations of a beam into their banks, ranked so that texts can be compared that have
-    different numbers of required bytes behind them.
+    """Put the continuations of a beam into banks by the number of items that they leave to be written.
 
-    Where items are pending, a byte that is the only one allowed costs nothing. What comes in place of the end
-    costs what the end would and CLOSING_COST, where that is less than its own cost; a blank, which is likely
-    behind any sentence, wherever the end is likelier.
+    The ranking makes hypotheses comparable that have different numbers of required bytes: while items are
+    pending, a byte that is the only one allowed costs nothing. The byte in place of EOS costs what EOS would
+    plus CLOSING_COST, if that is less than its own cost; a blank, which may follow any sentence, costs what
+    EOS would, if EOS is likelier.
     """
     choices, values = work.choices, work.values
     n_allowed, only, highest = 0, -1, log_p[0]
@@ -212,8 +213,10 @@ def rank_with_bonus(
 
 @allocating
 def choose_greedily(log_p: Any, choices: Choices, values: Any, end_byte: int) -> int:
-    """Leave only the byte allowed that greedy search takes under a constraint: the likeliest one, its bonus
-    counted, where the byte in place of the end inherits the end's probability. Return how it was chosen."""
+    """Allow only the byte that greedy search takes under a constraint; return how it was chosen.
+
+    It is the likeliest byte, its bonus added; the byte in place of EOS may inherit the probability of EOS.
+    """
     best, highest = -1, log_p[0]
     for byte in range(N_IDS):
         if choices.allowed[byte] and log_p[byte] > NO_SCORE:
@@ -237,8 +240,8 @@ def choose_greedily(log_p: Any, choices: Choices, values: Any, end_byte: int) ->
 def classify_choice(log_p: Any, highest: float, byte: int, end_byte: int, cost: float) -> int:
     """Return how a byte was chosen, see state_machine.
 
-    highest: log-probability of the likeliest byte that was allowed; cost: of a byte that comes in place of
-    the end, but for a blank.
+    highest: log-probability of the likeliest byte that was allowed. cost: added to that of EOS for a byte in
+    its place, unless that is a blank.
     """
     if byte == end_byte and np.float64(log_p[EOS]) - (0.0 if byte == BLANK else cost) > log_p[byte]:
         return IN_PLACE_OF_END
@@ -249,8 +252,10 @@ def classify_choice(log_p: Any, highest: float, byte: int, end_byte: int, cost: 
 def continue_beams(
     search: SearchState, params: SearchParams, work: Workspace, slot: int, n_found: int
 ) -> None:
-    """End and continue with the best candidates of a sentence: the texts among the first `beam` that end are
-    finished, the first `beam` others go on."""
+    """Finish or continue the best candidates of a sentence.
+
+    Candidates among the first `beam` that end with EOS are finished; the first `beam` others continue.
+    """
     step, n_beams = search.step[slot], params.beam
     is_constrained = params.spans.is_used
     has_bonus = len(work.n_in_bank) > 0
@@ -281,7 +286,7 @@ def continue_beams(
                 search.constraints, params.spans, slot, before, parent, beam, utf8[parent],
                 search.last[slot, beam], in_prefix, work.choice[beam],
             )  # fmt: skip
-    for beam in range(n_going, n_beams):  # nothing is left for these
+    for beam in range(n_going, n_beams):  # no candidates are left for these
         search.last[slot, beam], search.parent[slot, beam] = BOS, beam
         search.score[slot, beam], search.bonus[slot, beam] = NO_SCORE, 0.0
     for beam in range(n_beams):
@@ -295,16 +300,16 @@ def continue_beams(
 
 @inlined
 def is_search_over(search: SearchState, params: SearchParams, slot: int, best: float) -> bool:
-    """Return whether no text that goes on is expected among the wanted hypotheses.
+    """Return whether no hypothesis that continues is expected among the n_best.
 
-    best: the highest ranking of those that go on, -inf where none does. That as many have ended as there are
-    beams is not enough: a confident model lets an early EOS of little probability among the best at nearly
-    every step, and all of these are worse than the text that goes on. So the search ends where the wanted
-    hypotheses outrank what that text could become with no further loss, in LOOK_AHEAD times its bytes; or,
-    however few have ended, at its limit.
+    best: the highest ranking of those that continue, -inf if there are none. It is not enough that as many
+    have finished as there are beams: a confident model has an early EOS of small probability among the best
+    candidates at nearly every step, all of them worse than the hypothesis that continues. So the search ends
+    when the n_best finished hypotheses outrank the score that `best` would have after LOOK_AHEAD times its
+    bytes without further loss, or, if fewer than `beam` have finished, at the length limit.
     """
     if params.beam == 1 and search.n_finished[slot] > 0:
-        return True  # greedy search looks back at nothing
+        return True  # greedy search has no other hypothesis
     worst_wanted, limit = search.finished_score[slot, params.n_best - 1], search.limit[slot]
     if not best / float(limit + 1) ** params.length_penalty > worst_wanted:
         return True
@@ -318,8 +323,8 @@ def is_search_over(search: SearchState, params: SearchParams, slot: int, best: f
 def finish_hypothesis(
     search: SearchState, params: SearchParams, slot: int, ranking: float, total: float, beam: int
 ) -> None:
-    """Keep a hypothesis that has ended if it is among the best. total: its log-probability, ranking: with its
-    bonus."""
+    """Keep a finished hypothesis if it is among the best. total: its log-probability; ranking: the same with
+    its bonus."""
     score = ranking / float(search.step[slot] + 1) ** params.length_penalty
     n = search.n_finished[slot]
     if n == params.beam and not score > search.finished_score[slot, n - 1]:
@@ -340,7 +345,8 @@ def finish_hypothesis(
 def sample_byte(
     search: SearchState, params: SearchParams, work: Workspace, slot: int, beam: int, row: int
 ) -> None:
-    """Draw the next byte of one text; the byte in place of the end has the end's probability too."""
+    """Draw the next byte of one sample. The byte in place of EOS has the probability of EOS added to its
+    own."""
     step, log_p, values = search.step[slot], search.log_p[row], work.values
     end_byte = fill_allowed(search, params, work, slot, beam)
     if np.isnan(log_p[0]):  # then all are

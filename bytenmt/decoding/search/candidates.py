@@ -1,4 +1,4 @@
-"""The best continuations of a sentence's beams, and how the width of a beam search is shared among them."""
+"""Select the best continuations of a sentence's beams, and share the width of a beam search among banks."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from bytenmt.jit import allocating, compiled
 from bytenmt.utf8 import EOS, N_IDS
 
 NO_SCORE = -np.inf
-BLOCK = 16  # bytes that are compared at once
+BLOCK = 16  # bytes compared at once
 
 
 @compiled
 def copy_values(target: Any, source: Any) -> None:
-    """Copy an array of one dimension. A slice would do, but Numba makes a copy in between."""
+    """Copy a one-dimensional array. A slice assignment would make Numba copy twice."""
     for i in range(len(source)):
         target[i] = source[i]
 
 
 @compiled
 def insert(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
-    """Put a candidate among the n best ones, best first, an earlier one before its equals; return how many
-    there are then."""
+    """Insert a candidate into the n best ones, sorted by score, after its equals; return their new number."""
     at = n if n < len(best) else n - 1
     n = at + 1
     while at > 0 and total > best[at - 1]:
@@ -35,7 +34,7 @@ def insert(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
 
 @compiled
 def consider(best: Any, index: Any, n: int, total: float, candidate: int) -> int:
-    """Put a candidate among the n best ones if it is one of them; return how many there are then."""
+    """Insert a candidate if it is among the best; return the new number of candidates."""
     if total > (best[n - 1] if n == len(best) else NO_SCORE):
         return insert(best, index, n, total, candidate)
     return n
@@ -45,13 +44,12 @@ def consider(best: Any, index: Any, n: int, total: float, candidate: int) -> int
 def consider_all(
     best: Any, index: Any, n: int, score: float, log_p: Any, allowed: Any, candidate: int
 ) -> int:
-    """Put the continuations of a beam by the allowed bytes among the n best candidates; return how many there
-    are then.
+    """Insert the continuations of a beam by all allowed bytes; return the new number of candidates.
 
-    score: of the beam; log_p (256,): of the bytes; candidate: the number of the continuation by byte 0.
+    score: of the beam. log_p (256,): of the bytes. candidate: the number of its continuation by byte 0.
     """
     for first in range(0, N_IDS, BLOCK):
-        # Few blocks hold a candidate, and comparing without branches takes vector instructions.
+        # Few blocks have a candidate, and a comparison without branches compiles to vector instructions.
         least = best[n - 1] if n == len(best) else NO_SCORE
         n_above = 0
         for byte in range(first, first + BLOCK):
@@ -66,8 +64,8 @@ def consider_all(
 
 @compiled
 def sort_allowed(values: Any, allowed: Any, order: Any) -> int:
-    """Write the allowed bytes to `order`, the highest value first, of equal ones the lower byte; return how
-    many there are."""
+    """Write the allowed bytes to `order`, highest value first, lower bytes first among equals; return their
+    number."""
     n = 0
     for byte in range(N_IDS):
         if allowed[byte]:
@@ -84,10 +82,11 @@ def sort_allowed(values: Any, allowed: Any, order: Any) -> int:
 def share_width(best: Any, index: Any, n_in_bank: Any, shared: Any, shared_index: Any, beams: int) -> int:
     """Share the width of a beam search among banks: dynamic beam allocation (Post and Vilar 2018).
 
-    A bank holds the candidates that leave the same number of items to be written. best, index (banks, n):
-    scores and numbers of each bank's candidates, best first; n_in_bank (banks,). Written to shared,
-    shared_index (n,): the best of each bank, better ones first, then the second best of each, and so on; then
-    the first `beams` of them that do not end are sorted by score. Returns how many there are.
+    A bank holds the candidates that leave the same number of items to be written.
+    best, index (banks, n): scores and numbers of the candidates of each bank, best first; n_in_bank (banks,).
+    shared, shared_index (n,): written to. First come the best of each bank, sorted by score, then the second
+    best of each, and so on; the first `beams` of them that do not end are then sorted by score.
+    Returns their number.
     """
     n, most = 0, best.shape[1]
     for rank in range(most):

@@ -1,7 +1,7 @@
-"""Drafts: bytes that a pass of the decoder reads beside the last chosen one, and how many of them pay.
+"""Speculative decoding: draft bytes that a decoder pass reads after the last chosen one, and choose how many.
 
-A draft comes from a table of what followed the same bytes in training, or from the source; see
-decoding/drafts/lookup.py. beam_search.py verifies it.
+A draft comes from a table of what followed the same bytes in the training text, or from the source; see
+drafts/lookup.py. beam_search.py verifies it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from bytenmt.utf8 import BOS
 if TYPE_CHECKING:
     from bytenmt.decoding.drafts.table import Speculation
 
-MOST_ROWS = 64  # drafted bytes of all sentences in one pass; of more sentences than that none is read
-ADAPTIVE, PRESET = -1, -2  # in place of a number of drafted bytes; AS_GIVEN: those in the state
-LEAST_CHANCE = 0.02  # a byte that is accepted less often than that is not read
-LIKELY = 0.8  # as often as good drafts are accepted
-MEMORY = 0.999  # of how many were accepted: what a pass leaves of the earlier ones
-PRIOR = 8.0  # bytes for which the table's own chances hold at first
+MOST_ROWS = (
+    64  # drafted bytes of all sentences in one pass; with more sentences than that there are no drafts
+)
+ADAPTIVE, PRESET = -1, -2  # in place of a number of drafted bytes; PRESET: those in the state
+LEAST_CHANCE = 0.02  # bytes that are accepted less often are not drafted
+LIKELY = 0.8  # acceptance rate of good drafts
+MEMORY = 0.999  # decay of the record of accepted bytes per pass
+PRIOR = 8.0  # weight of the table's own chances, in bytes
 
 BYTE, LOW_BYTE = np.uint64(8), np.uint64(0xFF)
 
 
 class DraftParams(NamedTuple):
-    """A draft table for compiled code, and what a pass costs.
+    """A draft table for compiled code, and the cost of a pass.
 
-    tag, chain, reach, copy: see drafts.table.DraftTable. most: drafted bytes a pass of a sentence, or one of
-    AS_MANY_AS_PAY and AS_GIVEN. price (rows + 1,) float64: seconds of a pass over so many rows. record (2,)
-    float64: drafted bytes of late that were expected to be accepted, and that were.
+    tag, chain, reach, copy: see drafts.table.DraftTable. most: drafted bytes of a sentence per pass, or
+    ADAPTIVE or PRESET. price (rows + 1,) float64: seconds of a pass by its number of rows.
+    record (2,) float64: recently drafted bytes that were expected to be accepted, and that were accepted.
     """
 
     tag: npt.NDArray[np.uint32]
@@ -48,7 +50,7 @@ class DraftParams(NamedTuple):
 
     @staticmethod
     def from_speculation(speculation: Speculation | None, rows: int) -> DraftParams:
-        """Return the parameters for passes of so many rows at most, which cost the same until measured."""
+        """Return the parameters for passes of at most `rows` rows, whose prices are equal until measured."""
         price, record = np.ones(rows + 1), np.zeros(2)
         if speculation is None:
             nothing, none = np.zeros((0, MOST_DRAFTED), np.uint8), np.zeros(0, np.uint64)
@@ -59,7 +61,7 @@ class DraftParams(NamedTuple):
 
 
 class PassInputs(NamedTuple):
-    """What a pass needs beside the model: the sentences, how their bytes are chosen, and the drafts."""
+    """The arguments of a pass other than the model: sentences, search parameters and drafts."""
 
     search: SearchState
     params: SearchParams
@@ -68,7 +70,7 @@ class PassInputs(NamedTuple):
 
 @compiled
 def draft_all(search: SearchState, drafts: DraftParams) -> None:
-    """Draft the bytes that may follow in every running sentence."""
+    """Draft the next bytes of every running sentence."""
     if drafts.most == PRESET:
         return
     n_running = 0
@@ -110,7 +112,7 @@ def gather_rows(search: SearchState) -> None:
 
 @compiled
 def may_pay(drafts: DraftParams, n_running: int, room: int) -> bool:
-    """Return whether a pass whose drafts are mostly accepted gives more bytes a second than one without."""
+    """Return whether drafts that are mostly accepted would yield more bytes per second than none."""
     if n_running > MOST_ROWS:
         return False
     for n in range(1, room + 1):
@@ -121,7 +123,7 @@ def may_pay(drafts: DraftParams, n_running: int, room: int) -> bool:
 
 @compiled
 def draft_sentence(search: SearchState, drafts: DraftParams, slot: int) -> int:
-    """Draft what comes next in a sentence, each byte with its chance; return how many bytes."""
+    """Draft the next bytes of a sentence with their chances to be accepted; return their number."""
     step, forced = search.step[slot], search.n_prefix[slot]
     room = min(MOST_DRAFTED, search.limit[slot] - step)
     if step < forced:
@@ -159,8 +161,7 @@ def draft_sentence(search: SearchState, drafts: DraftParams, slot: int) -> int:
 
 @allocating
 def keep_profitable(search: SearchState, drafts: DraftParams, n_running: int, room: int) -> None:
-    """Keep as many of the likeliest drafted bytes as make the expected bytes of a pass over its price the
-    most."""
+    """Keep as many of the likeliest drafted bytes as maximise the expected bytes per second of a pass."""
     taken = np.zeros(len(search.state), np.int64)
     order = np.empty(room, np.int64)
     better = min(1.25, (drafts.record[1] + PRIOR) / (drafts.record[0] + PRIOR))
@@ -189,7 +190,8 @@ def keep_profitable(search: SearchState, drafts: DraftParams, n_running: int, ro
 
 @inlined
 def record_acceptance(search: SearchState, drafts: DraftParams, slot: int, began: int) -> None:
-    """Note how many drafted bytes of a pass were accepted that began at a step."""
+    """Record how many drafted bytes of a pass, which began at step `began`, were expected and were
+    accepted."""
     if began < search.n_prefix[slot] or search.n_drafted[slot] == 0 or drafts.most == PRESET:
         return
     expected = 0.0

@@ -1,7 +1,7 @@
-"""The search for an engine that computes log-probabilities elsewhere, such as on a GPU.
+"""The search for engines that compute log-probabilities elsewhere, such as on a GPU.
 
-The engine asks which bytes to read, computes the log-probabilities of what follows, hands them over, and is
-told which rows to continue: a search step runs on the host, and costs the engine one synchronisation.
+The engine asks which bytes to read, computes the log-probabilities of the next bytes, hands them over, and
+asks which rows to continue. A search step runs on the host and costs the engine one synchronisation.
 """
 
 from __future__ import annotations
@@ -28,15 +28,18 @@ Ints = npt.NDArray[np.int64]
 
 
 class SearchStep(NamedTuple):
-    """A step of the search. run(search, params, drafts, chooses): choose the next bytes of all sentences, or
-    draft them; dtype: of the log-probabilities that it reads."""
+    """A step of the search, compiled or as Python.
+
+    run(search, params, drafts, chooses): choose the next bytes of all sentences, or draft bytes.
+    dtype: type of the log-probabilities that it reads.
+    """
 
     run: Callable[[SearchState, SearchParams, DraftParams, bool], None]
     dtype: type[np.floating[Any]]
 
 
 def python_search_step(dtype: type[np.floating[Any]] = np.float64) -> SearchStep:
-    """Return a step of the search as Python, with NumPy in the place of its longest loops."""
+    """Return a step of the search as Python, with NumPy in place of its longest loops."""
     choose, draft = as_python(choose_bytes, STAND_INS), as_python(draft_all)
 
     def run(search: SearchState, params: SearchParams, drafts: DraftParams, chooses: bool) -> None:
@@ -52,7 +55,7 @@ def python_search_step(dtype: type[np.floating[Any]] = np.float64) -> SearchStep
 def _consider_all(
     best: Any, index: Any, n: int, score: float, log_p: Any, allowed: Any, candidate: int
 ) -> int:
-    """See candidates.consider_all."""
+    """Compute candidates.consider_all with NumPy."""
     totals = np.where(allowed, score + log_p.astype(np.float64), NO_SCORE)
     for byte in np.argsort(-totals, kind="stable")[: len(best)].tolist():
         if not totals[byte] > (best[n - 1] if n == len(best) else NO_SCORE):
@@ -67,7 +70,7 @@ def _consider_all(
 
 
 def _draw_byte(log_p: Any, allowed: Any, params: SearchParams, share: float) -> int:
-    """See sampling.draw_byte."""
+    """Compute sampling.draw_byte with NumPy."""
     may = np.flatnonzero(allowed)
     order = may[np.argsort(-log_p[may], kind="stable")]
     if params.top_k > 0:
@@ -101,8 +104,8 @@ class HostSearch(SearchBatch):
         speculation: Speculation | None = None,
         step: SearchStep | None = None,
     ) -> None:
-        """speculation: how bytes are drafted, see set_draft_width. step: of the search;
-        None: as Python."""
+        """speculation: how bytes are drafted, see set_draft_width; None for no drafts. step: a step of the
+        search; None for Python."""
         n_rows = capacity * (1 + MOST_DRAFTED) if speculation else 0
         step = step or python_search_step()
         super().__init__(options, capacity, 0, n_rows, speculation, step.dtype)
@@ -110,37 +113,39 @@ class HostSearch(SearchBatch):
         self._width = 0
 
     def is_running(self, slots: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """Return whether the sentence of each slot is not done yet: (n,) bool."""
+        """Return for each slot whether its sentence is not done yet: (n,) bool."""
         running: npt.NDArray[np.bool_] = self.state.state[list(slots)] == RUNNING
         return running
 
     def set_draft_width(self, width: int) -> None:
-        """Have `width` bytes drafted a pass, 0: none; before the first sentence is admitted."""
+        """Set the number of drafted bytes per pass, 0 for none. Call it before the first sentence is
+        admitted."""
         self._width, self._has_drafts = width, width > 0
         self.drafts = self.drafts._replace(most=width)
 
     def draft_bytes(self) -> None:
-        """Draft the bytes that the next pass reads beside the last ones."""
+        """Draft the bytes that the next pass reads after the last chosen ones."""
         self._step(self.state, self.params, self.drafts, False)
 
     def bytes_to_read(self, slots: Sequence[int]) -> npt.NDArray[np.uint8]:
-        """Return the bytes that the next pass reads: (n, b) one of each beam, or (n, 1 + width) one and the
-        drafted ones."""
+        """Return the bytes that the next pass reads: one per beam (n, b), or one and the drafted bytes
+        (n, 1 + width)."""
         last = self.state.last[list(slots)]
         if not self._width:
             return last
         return np.concatenate([last, self.state.drafted[list(slots), : self._width]], axis=1)
 
     def parents(self, slots: Sequence[int]) -> Ints:
-        """Return the beam of the pass before that each beam continues: (n, b)."""
+        """Return for each beam which beam of the previous pass it continues: (n, b)."""
         parents: Ints = self.state.parent[list(slots)]
         return parents
 
     def choose(self, slots: Sequence[int], log_p: npt.NDArray[Any]) -> Ints:
-        """Choose the next bytes of the running sentences; return how many columns of each slot have been read
-        in vain, (n,).
+        """Choose the next bytes of the running sentences; return for each slot how many columns of the pass
+        were rejected drafts, (n,).
 
-        log_p (n, b or 1 + width, 256): of what follows the bytes to read; of other sentences it is ignored.
+        log_p (n, b or 1 + width, 256): log-probabilities of the byte after each one of bytes_to_read; those
+        of sentences that are done are ignored.
         """
         state, slot_array = self.state, np.array(slots, np.int64)
         running = np.flatnonzero(self.is_running(slots))

@@ -1,4 +1,4 @@
-"""n-gram blocking (Paulus et al. 2018), on characters: no n of them come twice in a text."""
+"""n-gram blocking (Paulus et al. 2018): no n characters occur twice in a text."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from bytenmt.utf8 import ACCEPT, N_IDS
 
 @allocating
 def block_ngrams(text: Any, params: SearchParams, utf8: int, allowed: Any, required: Any) -> None:
-    """Remove the bytes from `allowed` that would complete n characters which the text has already, if others
-    are left.
+    """Remove bytes from `allowed` that would repeat n characters of the text, unless none would be left.
 
-    text (t,) uint8: the bytes so far; utf8: their state of the UTF-8 automaton. required (256,) bool: bytes
-    that are not removed.
+    text (t,) uint8: the bytes so far. utf8: state of the UTF-8 automaton. required (256,) bool: bytes that
+    are never removed.
     """
     begun = len(text)  # where the unfinished character begins
     while utf8 != ACCEPT and begun > 0:

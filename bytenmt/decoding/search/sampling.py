@@ -1,4 +1,4 @@
-"""Sampling: draw the next byte of a text by a hash of whose byte it is, so that nothing else matters."""
+"""Sampling: the random number of a byte is a hash of its request, text and step, independent of all else."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def uniform(key: np.uint64, step: int) -> float:
 
 @allocating
 def draw_byte(log_p: Any, allowed: Any, params: SearchParams, share: float) -> int:
-    """Return the first byte at which the sum of the kept probabilities exceeds `share` of their total.
+    """Draw a byte: the first one at which the cumulative probability exceeds `share` of the total.
 
-    log_p (256,): natural log-probabilities; allowed (256,) bool. Kept are, of the allowed bytes, after the
-    temperature, the top_k likeliest, and of these the fewest whose probabilities reach top_p.
+    log_p (256,): natural log-probabilities. allowed (256,) bool. Of the allowed bytes, after the temperature
+    is applied, the top_k likeliest count, and of these the fewest whose probabilities reach top_p.
     """
     order = np.empty(N_IDS, np.int64)
     n = sort_allowed(log_p, allowed, order)

@@ -1,7 +1,7 @@
 """The search state of a batch, as NumPy arrays that compiled code and Python share.
 
-A slot is the place of one sentence in the batch; it is free again when the sentence is done. A beam is one of
-the hypotheses that a sentence follows. A row is what a decoder reads in one pass: a byte of a beam, or a
+A slot holds one sentence of the batch; it is free again when the sentence is done. A beam is one of the
+hypotheses of a sentence. A row is a byte that a decoder reads in one pass: the last byte of a beam, or a
 drafted byte after it.
 """
 
@@ -26,14 +26,15 @@ Ints = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
 
-FREE, RUNNING, DONE = 0, 1, 2  # what a slot's sentence is at
+FREE, RUNNING, DONE = 0, 1, 2  # states of a slot
 
 
 class SearchParams(NamedTuple):
-    """interface.Options and the tables of the alphabet, as compiled code takes them.
+    """interface.Options and tables of UTF-8, for compiled code.
 
-    ngram: no so many characters come twice, 0 is off. utf8_allowed (5, 10, 256) bool: see utf8.allowed_bytes;
-    utf8_next (10, 256) uint8: the state after a byte. spans: of the constraints, see SpanTables.
+    ngram: size of the n-grams that may not be repeated, 0 for no blocking. utf8_allowed (5, 10, 256) bool:
+    see utf8.allowed_bytes; utf8_next (10, 256) uint8: the state after a byte. spans: of the constraints, see
+    SpanTables.
     """
 
     beam: int
@@ -68,12 +69,12 @@ class SearchParams(NamedTuple):
 
 
 class ForcedText(NamedTuple):
-    """Texts to score instead of a search, one for each of p slots; p is 0 where there is a search.
+    """Given texts to score instead of a search, one for each of p slots; p is 0 if there is a search.
 
-    text (p, c) uint8, n_text, n_read (p,) int64: bytes, and how many of them are read; most (1,) int64: bytes
-    of a text that one pass reads at most. word (p,) uint64: the last eight bytes read. log_p (p, c) float64,
-    rank (p, c) int64: see reading.Reading. attention (p, c, l, s) float32: where l is not 0, the weights of
-    each of l instructions that attend.
+    text (p, c) uint8: bytes; n_text, n_read (p,) int64: their number, and how many have been read.
+    most (1,) int64: bytes of a text that one pass reads at most. word (p,) uint64: the last eight bytes read.
+    log_p (p, c) float64, rank (p, c) int64: results, see reading.Reading.
+    attention (p, c, l, s) float32: the weights of l attention instructions over s columns; l may be 0.
     """
 
     text: Bytes
@@ -87,7 +88,7 @@ class ForcedText(NamedTuple):
 
     @staticmethod
     def allocate(n_slots: int, length: int, n_layers: int = 0, columns: int = 0) -> ForcedText:
-        """Return room for texts of `length` bytes, and for the attention of n layers over so many columns."""
+        """Return room for texts of `length` bytes, and for the attention of n_layers over so many columns."""
         each = (n_slots, length)
         return ForcedText(
             np.zeros(each, np.uint8),
@@ -101,7 +102,7 @@ class ForcedText(NamedTuple):
         )
 
     def begin(self, slot: int, text: bytes) -> None:
-        """Put a text, or the next part of one, into a slot."""
+        """Put a text, or the next part of a text, into a slot."""
         self.text[slot, : len(text)] = np.frombuffer(text, np.uint8)
         self.n_text[slot], self.n_read[slot] = len(text), 0
 
@@ -109,24 +110,29 @@ class ForcedText(NamedTuple):
 class SearchState(NamedTuple):
     """The sentences of p slots with b beams each.
 
-    state (p,) int64: FREE, RUNNING or DONE. step, limit, n_prefix (p,) int64: bytes chosen, at most, and
-    forced; prefix (p, _) uint8.
-    last (p, b) uint8: the byte to read next, BOS first; parent (p, b) int64: the beam of the step before that
-    each beam continues; utf8 (p, b) uint8: state of the UTF-8 automaton; score (p, b) float64: its
-    log-probability so far, -inf for a beam that is not used; bonus (p, b) float64: what a constrained beam is
-    ranked higher by than its score; draw_keys (p, b) uint64: of sampling.
-    n_finished (p,) int64; finished_score, finished_log_p (p, b) float64, finished_step, finished_beam (p, b)
-    int64: finished hypotheses, best first: the score that ranks them, their log-probability, and the step and
-    beam at which EOS was chosen.
-    history_byte (p, t, b) uint8, history_parent (p, t, b) uint16: the byte chosen at every step, and the beam
-    that it continues; history_score (p, t, b) float64: the score then, t is 0 where nobody asks for it.
-    source (p, _) uint8, n_source (p,) int64: bytes to copy from in drafts; drafted (p, 8) uint8: what
-    probably follows `last`, of which n_drafted (p,) int64 bytes are read, and draft_chance (p, 8) float64,
-    that as many of them are accepted; passes (p,) int64 of the decoder. Drafts are for b = 1.
-    rows (r, 3) int64: slot, beam and column of each row of the pass; column 0 reads `last`, the others the
-    drafted bytes; r is p * b or more; n_rows (1,) int64.
-    logits (k, r, 256) float32: what each of k models gives for the rows. log_p (r, 256) float32 or float64:
-    the natural log-probabilities of the next byte, the mean over the models, which the search reads.
+    state (p,) int64: FREE, RUNNING or DONE. step, limit (p,) int64: the number of bytes chosen, and the most.
+    prefix (p, _) uint8, n_prefix (p,) int64: forced bytes.
+
+    Beams. last (p, b) uint8: the byte to read next, BOS first. parent (p, b) int64: the beam of the previous
+    step that each beam continues. utf8 (p, b) uint8: state of the UTF-8 automaton. score (p, b) float64:
+    log-probability so far, -inf for an unused beam. bonus (p, b) float64: added to the score to rank a
+    constrained beam. draw_keys (p, b) uint64: for sampling.
+
+    Finished hypotheses, best first. n_finished (p,) int64: their number. finished_score, finished_log_p
+    (p, b) float64: the score that ranks them, and their log-probability. finished_step, finished_beam (p, b)
+    int64: the step and the beam at which EOS was chosen.
+
+    History. history_byte (p, t, b) uint8, history_parent (p, t, b) uint16: the byte chosen at every step, and
+    the beam that it continues. history_score (p, t, b) float64: the score after it; t is 0 if not needed.
+
+    Drafts, for b = 1. source (p, _) uint8, n_source (p,) int64: bytes to copy from. drafted (p, 8) uint8: the
+    bytes drafted after `last`, of which n_drafted (p,) int64 are read. draft_chance (p, 8) float64: the
+    chance that so many of them are accepted. passes (p,) int64: of the decoder.
+
+    Rows of the current pass. rows (r, 3) int64: slot, beam and column; column 0 reads `last`, the others read
+    drafted bytes; r is at least p * b. n_rows (1,) int64: their number. logits (k, r, 256) float32: of k
+    models. log_p (r, 256) float32 or float64: natural log-probabilities of the next byte, averaged over the
+    models, which the search reads.
     """
 
     state: Ints
@@ -176,12 +182,12 @@ class SearchState(NamedTuple):
         forced: ForcedText | None = None,
         dtype: type[np.floating[Any]] = np.float32,
     ) -> SearchState:
-        """Return free slots for outputs of at most `length` bytes, prefixes of `prefix` and sources to copy
-        from of `source` bytes.
+        """Return free slots for outputs of at most `length` bytes, prefixes of `prefix` bytes, and sources to
+        copy from of `source` bytes.
 
-        n_models: whose logits are held; 0 where an engine writes log_p itself, in `dtype`. n_rows: rows of a
-        pass at most, if more than slots times beams. keeps_scores: whether every byte's score is kept.
-        constraints: room for them. drafted: bytes a pass of a sentence at most.
+        n_models: number of models whose logits are stored; 0 if an engine writes log_p itself, in `dtype`.
+        n_rows: rows of a pass at most, if more than slots times beams. keeps_scores: whether the score of
+        every byte is kept. constraints: room for constraints. drafted: bytes of a sentence per pass at most.
         """
         each = (n_slots, beam)
         n_rows = max(n_rows, n_slots * beam)
@@ -249,13 +255,14 @@ class SearchState(NamedTuple):
         source: bytes = b"",
         constraint: Constraint | None = None,
     ) -> None:
-        """Put a new sentence into a slot. source: to copy from; constraint: where spans are followed."""
+        """Put a new sentence into a slot. source: to copy drafts from. constraint: None if spans are not
+        tracked."""
         self.state[slot], self.step[slot], self.limit[slot] = RUNNING, 0, limit
         self.prefix[slot, : len(prefix)] = np.frombuffer(prefix, np.uint8)
         self.n_prefix[slot] = len(prefix)
         self.last[slot], self.utf8[slot] = BOS, ACCEPT
         self.parent[slot] = np.arange(self.parent.shape[1]) if sample else 0
-        # All beams begin alike: one of them is enough, but for independent samples.
+        # All beams begin alike, so one of them is enough, except for independent samples.
         self.score[slot] = 0.0 if sample else -np.inf
         self.score[slot, 0] = 0.0
         self.bonus[slot] = 0.0
@@ -269,7 +276,7 @@ class SearchState(NamedTuple):
             self.constraints.begin(slot, constraint)
 
     def text(self, slot: int, step: int, beam: int) -> bytes:
-        """Return the bytes chosen before a step on the way to a beam."""
+        """Return the bytes of a beam, chosen before a step."""
         if self.last.shape[1] == 1:
             return self.history_byte[slot, :step, 0].tobytes()
         text = bytearray(step)
@@ -279,9 +286,9 @@ class SearchState(NamedTuple):
         return bytes(text)
 
     def byte_scores(self, slot: int, step: int, beam: int, total: float) -> tuple[float, ...]:
-        """Return the log-probability of each byte before a step on the way to a beam, and of EOS.
+        """Return the log-probability of each byte of a beam, chosen before a step, and of EOS.
 
-        total: log-probability of the text with EOS. Empty where scores are not kept.
+        total: log-probability of the text with EOS. Returns () if scores are not kept.
         """
         if not self.history_score.shape[1]:
             return ()
@@ -294,4 +301,4 @@ class SearchState(NamedTuple):
 
 def flatten_arrays(tree: tuple[Any, ...]) -> list[Any]:
     """Return the arrays of a record and of the records in it, in order."""
-    return [one for part in tree for one in (flatten_arrays(part) if isinstance(part, tuple) else [part])]
+    return [leaf for part in tree for leaf in (flatten_arrays(part) if isinstance(part, tuple) else [part])]
