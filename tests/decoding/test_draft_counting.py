@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import reference_drafts
 from msgspec.structs import replace
+from reference_drafts import draft_from_table
 
 from bytenmt.config.facts import Facts, TextFact
 from bytenmt.config.schema import Config, load_config
@@ -117,7 +119,7 @@ def expected(known: dict[bytes, Known], context: bytes) -> tuple[bytes, tuple[in
 
 
 def plain(table: DraftTable, context: bytes) -> tuple[bytes, tuple[int, ...]]:
-    found = table.continued(word_of(context))
+    found = draft_from_table(table, word_of(context))
     return found.text, found.reach
 
 
@@ -181,8 +183,8 @@ def test_chances_do_not_grow_and_the_end_ends() -> None:
 def test_it_knows_how_texts_begin() -> None:
     """The 8 bytes before a text are BOS; a word is the last 8 bytes."""
     table = count_drafts([b"Ein Mann geht.", b"Ein Hund rennt.", b"Zwei Frauen."] * 5)
-    assert table.continued(word_of(b"")).text[:4] == b"Ein "
-    assert table.continued(word_of(b"Zw")).text == b"ei Fraue"
+    assert draft_from_table(table, word_of(b"")).text[:4] == b"Ein "
+    assert draft_from_table(table, word_of(b"Zw")).text == b"ei Fraue"
     word = word_of(b"")
     for n, byte in enumerate(b"eine Frau", 1):
         word = append_byte(word, byte)
@@ -197,7 +199,7 @@ def test_a_stream_has_no_end() -> None:
     cut = split_stream(stream, 512)
     assert b"".join(cut) == stream.tobytes() and {len(piece) for piece in cut[:-1]} == {512}
     table = count_drafts(cut, ended=False)
-    assert table.continued(word_of(b"fghijabc")).text == b"defghija"
+    assert draft_from_table(table, word_of(b"fghijabc")).text == b"defghija"
     chains = table.chain[table.tag > 0].astype("<u8").view(np.uint8)
     assert not (chains == EOS).any()
     assert not count_drafts([b"abcdefg"] * 50, ended=False).tag.any(), "too short to know what follows"
@@ -226,7 +228,7 @@ def test_nothing_to_count() -> None:
         assert not table.tag.any() and not table.copy.any() and not table.accepted.any()
         with pytest.raises(ValueError, match="sources"):
             count_drafts([*lines, b"abc"], lines)
-        assert table.draft(word_of(b"abc"), b"abcabc") == (b"", ())
+        assert reference_drafts.draft(table, word_of(b"abc"), b"abcabc") == (b"", ())
 
 
 # Copies and what drafts are worth.
@@ -276,11 +278,11 @@ def test_what_is_copied() -> None:
         (b"b", b"abc", b"c"),
         (b"0123456789", b"123456789A 23456789B", b"B"),  # more than 8 bytes count as 8
     ]:
-        found = table.draft(word_of(text), source)
+        found = reference_drafts.draft(table, word_of(text), source)
         assert found.text == drafted and len(found.reach) == len(drafted), (text, source)
         length, behind = naive_match(text, source)
         assert source[behind : behind + len(drafted)] == drafted or not length
-    assert table.draft(word_of(b"ab"), None) == (b"", ())
+    assert reference_drafts.draft(table, word_of(b"ab"), None) == (b"", ())
 
 
 def test_who_drafts_where_both_could() -> None:
@@ -291,11 +293,13 @@ def test_who_drafts_where_both_could() -> None:
     table.tag[slot], table.chain[slot] = context & 0xFFFFFFFF | 1, int.from_bytes(b"cd", "little")
     table.reach[slot, :2] = 100, 50
     table.copy[2, :3] = 60, 50, 40
-    assert table.draft(word_of(b"ab"), b"abXYZ") == (b"cd", (100, 50))
+    assert reference_drafts.draft(table, word_of(b"ab"), b"abXYZ") == (b"cd", (100, 50))
     table.copy[2, 2] = 41
-    assert table.draft(word_of(b"ab"), b"abXYZ") == (b"XYZ", (60, 50, 41))
-    assert table.draft(word_of(b"ab"), b"abXY") == (b"cd", (100, 50)), "there is less to copy"
-    assert table.draft(word_of(b"ab")) == (b"cd", (100, 50))
+    assert reference_drafts.draft(table, word_of(b"ab"), b"abXYZ") == (b"XYZ", (60, 50, 41))
+    assert reference_drafts.draft(table, word_of(b"ab"), b"abXY") == (b"cd", (100, 50)), (
+        "there is less to copy"
+    )
+    assert reference_drafts.draft(table, word_of(b"ab")) == (b"cd", (100, 50))
 
 
 def test_acceptance_is_measured_on_other_text() -> None:
@@ -310,7 +314,7 @@ def test_acceptance_is_measured_on_other_text() -> None:
         for line, source in zip(lines, sources, strict=True):
             whole = line + bytes([EOS])
             for at in range(len(whole)):
-                drafted = table.draft(word_of(line[:at]), source).text
+                drafted = reference_drafts.draft(table, word_of(line[:at]), source).text
                 n += 1
                 for j in range(len(drafted)):
                     hits[j] += whole[at : at + j + 1] == drafted[: j + 1]

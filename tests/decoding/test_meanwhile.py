@@ -22,7 +22,7 @@ from bytenmt import jit
 from bytenmt.cli.workbench import serve_command
 from bytenmt.decoding import loading
 from bytenmt.decoding.cpu import compilation
-from bytenmt.decoding.cpu.fallback import FEW, PIECE, FallbackAttention, FallbackEngine, FallbackReader
+from bytenmt.decoding.cpu.fallback import CHUNK_BYTES, FEW, FallbackAttention, FallbackEngine, FallbackReader
 from bytenmt.decoding.cpu.interpreter import run as compiled_run
 from bytenmt.decoding.cpu.numpy_kernels import numpy_interpreter
 from bytenmt.decoding.cpu.reader import CpuReader
@@ -203,13 +203,13 @@ def test_a_stream_goes_on_where_it_was(nth: int) -> None:
     in one piece."""
     asked: list[tuple[str, int]] = []
     stream = FallbackReader(Counter("now", asked), lambda: Counter("later", asked), from_the(nth)).stream()
-    parts = [stream.read(b"x" * n) for n in (1, 2 * PIECE + 5, 3)]
+    parts = [stream.read(b"x" * n) for n in (1, 2 * CHUNK_BYTES + 5, 3)]
     cost = np.concatenate([part.rank for part in parts])
-    assert cost.tolist() == list(range(2 * PIECE + 9))
+    assert cost.tolist() == list(range(2 * CHUNK_BYTES + 9))
     assert all(np.array_equal(-part.log_p, part.rank) for part in parts)
     read = {name: sum(n for whose, n in asked if whose == name) for name in ("now", "later")}
-    assert read["later"] == (0 if nth == 1000 else 2 * PIECE + 9)
-    assert read["now"] == {1: 0, 2: 1, 3: 1 + PIECE, 1000: 2 * PIECE + 9}[nth]
+    assert read["later"] == (0 if nth == 1000 else 2 * CHUNK_BYTES + 9)
+    assert read["now"] == {1: 0, 2: 1, 3: 1 + CHUNK_BYTES, 1000: 2 * CHUNK_BYTES + 9}[nth]
 
 
 def test_readers_hand_over_too(kernels: list[bool], tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from invariants import PARALLEL, VARIANTS, WITH_SOURCE, AnyModel
 from made_up import may_follow
+from reference_drafts import tag_of
 
 from bytenmt.decoding.drafts import table as draft
 from bytenmt.decoding.drafts.table import CHAIN, ORDERS, DraftTable, Speculation
@@ -84,7 +85,7 @@ def table_of(chains: dict[bytes, tuple[bytes, Sequence[int]]], slots: int = 1 <<
     for context, (chain, reach) in chains.items():
         h = hash_ngram(int.from_bytes(context, "big"), len(context))
         slot = h >> 64 - (slots.bit_length() - 1)
-        table.tag[slot] = draft.tag_of(h)
+        table.tag[slot] = tag_of(h)
         table.chain[slot] = int.from_bytes(chain.ljust(8, b"\0"), "little")
         table.reach[slot] = [*reach, *[0] * (CHAIN - len(reach))]
     return table

@@ -7,14 +7,16 @@ from itertools import product
 
 import numpy as np
 import pytest
+import reference_drafts
 from compiled_calls import from_python
 from cpu_engines import model, packed, run, some_requests
+from reference_drafts import draft_from_source, draft_from_table, tag_of
 from rotation import rotated
 
 from bytenmt.decoding.cpu import engine as numba_cpu
 from bytenmt.decoding.cpu.engine import NumbaEngine
 from bytenmt.decoding.drafts.lookup import find_match
-from bytenmt.decoding.drafts.table import CHAIN, ORDERS, DraftTable, Speculation, empty_table, tag_of
+from bytenmt.decoding.drafts.table import CHAIN, ORDERS, DraftTable, Speculation, empty_table
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.search.drafting import (
     ADAPTIVE,
@@ -134,11 +136,14 @@ def test_what_is_drafted_is_what_the_table_says() -> None:
         search.step[0] = at
         search.history_byte[0, :at, 0] = list(line[:at])
         draft(search, drafts)
-        expected = table.draft(word_of(line[:at]), source)
+        expected = reference_drafts.draft(table, word_of(line[:at]), source)
         n = int(search.n_drafted[0])
         assert search.drafted[0, :n].tobytes() == expected.text
         assert np.allclose(search.draft_chance[0, :n] * 255, expected.reach)
-        copied, own = table.copied(word_of(line[:at]), source), table.continued(word_of(line[:at]))
+        copied, own = (
+            draft_from_source(table, word_of(line[:at]), source),
+            draft_from_table(table, word_of(line[:at])),
+        )
         seen.add((expected == copied, expected == own))
     assert {(True, False), (False, True)} <= seen
 

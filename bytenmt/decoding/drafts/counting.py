@@ -1,7 +1,6 @@
-"""Counting a draft table: which bytes most often follow a context in the training text, and how surely.
+"""Count a draft table: which bytes most often follow a context in the training text, and with what chance.
 
-Some texts are kept back to measure what drafts are worth; then all are counted. Knows bytes; no files, no
-models.
+Some texts are held out to measure the share of right drafts; then all texts are counted.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ from bytenmt.utf8 import EOS
 
 SLOTS = 1 << 17  # 2.6 MB
 MOST_BYTES = 1 << 24  # of text that are counted: more adds little to so many slots
-HELD_OUT = 20  # every so manieth text is kept back to measure what drafts are worth
-# Tuned on Multi30k, German, at a rate of bytes per pass and 0.05 to 0.2 for each drafted byte.
-# In hundredths: so that worth is a whole number, the same everywhere.
-DISCOUNT = 75  # taken off how often a chain came: what came once will hardly come again
-PRICE = 10  # of a drafted byte: a context is worth the bytes that it gets right, less this for each
-MOST_COMPARED = 1 << 29  # pairs of source and target bytes from which the worth of copying is told
+HELD_OUT = 20  # one in so many texts is held out
+# In hundredths, so that the worth of a context is an integer, equal on all machines. Tuned on Multi30k,
+# German, for the bytes per pass less 0.05 to 0.2 for each drafted byte.
+DISCOUNT = 75  # subtracted from the frequency of a chain: a chain that occurred once will hardly occur again
+PRICE = 10  # of a drafted byte: a context is worth the bytes that it gets right, less this for each byte
+MOST_COMPARED = 1 << 29  # pairs of source and target bytes from which the chances of copying are estimated
 MASKS = np.array(KEYS, np.uint64)
 
 
 class Positions(NamedTuple):
-    """Every byte of some texts, the end of each where it has one.
+    """All positions of m texts, and the ends of texts that have one.
 
-    word (n,) uint64: the 8 bytes before it, the newest lowest. following (n,) uint64: itself, highest, and
-    the 7 behind it, 0 behind the end. starts (m + 1,) int64: of the texts in both.
+    word (n,) uint64: the 8 bytes before a position, the newest lowest. following (n,) uint64: the byte at it,
+    highest, and the 7 bytes after it, 0 after the end. starts (m + 1,) int64: where the texts begin.
     """
 
     word: Array
@@ -53,8 +52,8 @@ class Positions(NamedTuple):
 
     @staticmethod
     def from_texts(texts: Sequence[bytes], ended: bool = True) -> Positions:
-        """ended: EOS stands behind each; else they are pieces of a stream, without their last few bytes, of
-        which it is not known what follows."""
+        """Return the positions of texts. ended: whether EOS follows each text; else they are parts of a
+        stream, whose last few bytes are left out because it is unknown what follows them."""
         data = np.frombuffer(b"".join(texts), np.uint8)
         bounds = np.cumsum([0, *map(len, texts)], dtype=np.int64)
         lengths = np.diff(bounds) + (1 if ended else 1 - CHAIN)
@@ -64,16 +63,18 @@ class Positions(NamedTuple):
         return Positions(word, following, starts)
 
     def bytes(self) -> Array:
-        """Every byte itself: (n,) uint8."""
+        """Return the byte at each position: (n,) uint8."""
         return (self.following >> np.uint64(56)).astype(np.uint8)
 
 
 def count_drafts(
     targets: Sequence[bytes], sources: Sequence[bytes] | None = None, ended: bool = True, slots: int = SLOTS
 ) -> DraftTable:
-    """The table of a training text. targets: its lines, of which each ends a text (ended), or pieces of a
-    stream; sources: line by line what they were translated from. About MOST_BYTES of the targets are counted
-    at most, evenly chosen."""
+    """Count the draft table of a training text.
+
+    targets: its lines, each a text (ended) or part of a stream. sources: the source of each line, or None.
+    About MOST_BYTES of the targets are counted at most, evenly chosen.
+    """
     if sources is not None and len(sources) != len(targets):
         raise ValueError(f"{len(targets)} targets and {len(sources)} sources: expected one for each")
     chosen = _evenly(targets, MOST_BYTES)
@@ -92,7 +93,7 @@ def count_drafts(
 
 
 def split_stream(stream: Array, size: int = 1 << 12) -> list[bytes]:
-    """A stream (n,) uint8 as `counted` takes it, no more of it than is counted."""
+    """Split a stream (n,) uint8 into parts for count_drafts, no more of it than is counted."""
     n = len(stream) // size + 1
     chosen = range(n) if n * size <= MOST_BYTES else np.linspace(0, n - 2, MOST_BYTES // size).astype(int)
     return [stream[i * size : (i + 1) * size].tobytes() for i in chosen]
@@ -101,8 +102,7 @@ def split_stream(stream: Array, size: int = 1 << 12) -> list[bytes]:
 def accepted_shares(
     table: DraftTable, targets: Sequence[bytes], sources: Sequence[bytes] | None = None, ended: bool = True
 ) -> Array:
-    """The share of the positions of texts at which the first j + 1 drafted bytes are right: (CHAIN,)
-    float32."""
+    """Return the share of positions at which the first j + 1 drafted bytes are right: (CHAIN,) float32."""
     where = Positions.from_texts(targets, ended)
     if not len(where.word):
         return np.zeros(CHAIN, np.float32)
@@ -113,7 +113,8 @@ def accepted_shares(
 
 
 def _evenly(texts: Sequence[bytes], most: int) -> list[int]:
-    """Which texts to take so that they have about `most` bytes, or all."""
+    """Return indices of texts, evenly chosen, that have about `most` bytes in all; all indices if they
+    fit."""
     ends = np.cumsum([len(text) for text in texts])
     total = int(ends[-1]) if len(texts) else 0
     if total <= most:
@@ -123,7 +124,7 @@ def _evenly(texts: Sequence[bytes], most: int) -> list[int]:
 
 
 def _fill_chains(where: Positions, slots: int) -> DraftTable:
-    """A table of chains; nothing is copied, and what is accepted is not measured."""
+    """Count the chains of a table, without the chances of copying and of acceptance."""
     n = len(where.word)
     table = empty_table(slots)
     if not n:
@@ -132,7 +133,7 @@ def _fill_chains(where: Positions, slots: int) -> DraftTable:
     for shift in range(0, 64, 8):
         radix_sort(order, where.following, shift, spare)
         order, spare = spare, order
-    value = np.zeros(slots, np.int64)  # of each slot's owner
+    value = np.zeros(slots, np.int64)  # worth of each slot's owner
     chain, drafted = np.zeros(n, np.uint64), np.zeros(n, np.uint8)  # at each position, by a shorter context
     for k in range(1, max(ORDERS) + 1):
         radix_sort(order, where.word, 8 * (k - 1), spare)
@@ -144,7 +145,7 @@ def _fill_chains(where: Positions, slots: int) -> DraftTable:
 
 
 def _copy_chances(targets: Sequence[bytes], sources: Sequence[bytes]) -> Array:
-    """How surely a text goes on as the source does behind a match: (LONGEST_MATCH + 1, CHAIN) uint8."""
+    """Estimate the chances that a text continues as the source does after a match, see DraftTable.copy."""
     compared = sum(len(a) * len(b) for a, b in zip(targets, sources, strict=True))
     every = compared // MOST_COMPARED + 1
     counts = np.zeros((LONGEST_MATCH + 1, CHAIN + 1), np.int64)

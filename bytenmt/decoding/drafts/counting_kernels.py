@@ -1,9 +1,9 @@
 """Kernels that count a draft table.
 
-All positions of the text are put in order by the bytes that follow them, then by one byte of context after
-the other, so that equal contexts stand together and, among them, equal continuations. A chain takes the most
-frequent next byte again and again. `where` and `origin` are counting.Positions of targets and of
-sources, `table` is a table.Table. Looks up by lookup.py; knows what counting.py defines only as arguments.
+All positions of the text are sorted by the bytes that follow them, and then by their context, byte by byte.
+So equal contexts stand together and, among them, equal continuations. A chain is built by taking the most
+frequent next byte again and again. `where` and `origin` are counting.Positions of targets and of sources,
+`table` is a table.DraftTable.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def fill_positions(
 
 @njit
 def radix_sort(order: Any, keys: Any, shift: Any, out: Any) -> None:
-    """One stable pass by the byte of keys (n,) uint64 at `shift`: positions order (n,) -> out (n,) int32."""
+    """Sort positions `order` (n,) to `out` by the byte at bit `shift` of keys (n,) uint64: a stable radix
+    pass."""
     places = np.zeros(257, np.int64)
     bits = np.uint64(shift)
     for i in range(len(order)):
@@ -55,7 +56,7 @@ def radix_sort(order: Any, keys: Any, shift: Any, out: Any) -> None:
 
 @njit
 def common_prefix_len(a: Any, b: Any) -> Any:
-    """How many bytes two continuations begin with in common."""
+    """Return how many bytes two continuations (uint64, first byte highest) begin with in common."""
     differ = a ^ b
     n = 0
     while n < 8 and differ >> np.uint64(56) == np.uint64(0):
@@ -66,8 +67,11 @@ def common_prefix_len(a: Any, b: Any) -> Any:
 
 @njit
 def chain_of(order: Any, following: Any, low: Any, high: Any, eos: Any, counts: Any) -> Any:
-    """The chain of the positions order[low:high], as `following` has it; counts (CHAIN + 1,): how many they
-    are, and how many go on like its first j bytes."""
+    """Return the chain of the positions order[low:high], in the format of `following`.
+
+    counts (CHAIN + 1,): written to; how many positions there are, and how many continue with its first j
+    bytes.
+    """
     counts[:] = 0
     counts[0] = high - low
     chain = np.uint64(0)
@@ -93,7 +97,7 @@ def chain_of(order: Any, following: Any, low: Any, high: Any, eos: Any, counts: 
 
 @njit
 def write_slot(table: Any, slot: Any, h: Any, chain: Any, counts: Any, discount: Any) -> None:
-    """A slot gets another owner; chain, counts: see chain_of."""
+    """Write a context to a slot. h: its hash; chain, counts: see chain_of."""
     table.tag[slot] = tag_of(h)
     table.chain[slot] = 0
     for j in range(len(counts) - 1):
@@ -114,12 +118,12 @@ def assign_slots(
     table: Any,
     settings: Any,
 ) -> None:
-    """Give contexts of k bytes the slots in which nobody is worth more.
+    """Give contexts of k bytes the slots whose owners are worth less.
 
-    order (n,): positions by context and what follows. chains, drafted (n,): the chain that a shorter context
-    has for each position, and how many bytes of it are worth their price; both are updated. value (slots,)
-    int64: of each owner: hundredths of the bytes that it gets right, less their price, beyond what the
-    shorter contexts do. discount, price: in hundredths.
+    order (n,): positions sorted by context and continuation. chains, drafted (n,): the chain of a shorter
+    context for each position, and how many of its bytes are worth their price; both are updated.
+    value (slots,) int64: the worth of each owner: hundredths of the bytes that it gets right, less their
+    price, beyond what shorter contexts get right. discount, price: in hundredths.
     """
     k, mask, discount, price, eos = settings
     counts = np.zeros(table.reach.shape[1] + 1, np.int64)
@@ -152,24 +156,25 @@ def assign_slots(
 
 @njit
 def count_copies(where: Any, origin: Any, sources: Any, counts: Any) -> None:
-    """counts (LONGEST_MATCH + 1, CHAIN + 1): how often there was a match of so many bytes, and the text went
-    on like the source for the next j bytes. where, origin: line by line the targets and the sources;
-    sources (n,) uint8: the bytes of origin."""
+    """Count how often a text continues as the source does after a match.
+
+    counts (LONGEST_MATCH + 1, CHAIN + 1): [n, j] is how often the next j bytes are equal after a match of n
+    bytes. where, origin: targets and sources, line by line. sources (n,) uint8: the bytes of origin.
+    """
     for line in range(len(where.starts) - 1):
         first, end = origin.starts[line], origin.starts[line + 1] - 1
         for at in range(where.starts[line], where.starts[line + 1]):
             ahead, length = find_match(sources[first:end], where.word[at])
-            behind = first + ahead
+            after = first + ahead
             counts[length, 0] += 1
-            right = common_prefix_len(origin.following[behind], where.following[at])
-            for j in range(min(right, end - behind)):
+            right = common_prefix_len(origin.following[after], where.following[at])
+            for j in range(min(right, end - after)):
                 counts[length, j + 1] += 1
 
 
 @njit
 def count_hits(where: Any, origin: Any, sources: Any, table: Any, hits: Any) -> None:
-    """hits (CHAIN,): how often the first j + 1 bytes of the draft, see table.Table.draft, were right.
-    sources: as of count_copies."""
+    """Count how often the first j + 1 bytes of drafts are right: hits (CHAIN,). See count_copies."""
     for line in range(len(where.starts) - 1):
         first, end = origin.starts[line], origin.starts[line + 1] - 1
         for at in range(where.starts[line], where.starts[line + 1]):
@@ -183,12 +188,12 @@ def count_hits(where: Any, origin: Any, sources: Any, table: Any, hits: Any) -> 
                 total += table.reach[slot, n]
                 n += 1
             offset, length = find_match(sources[first:end], word)
-            behind = first + offset
+            after = first + offset
             n, copied = 0, 0
-            while n < min(len(hits), end - behind) and table.copy[length, n]:
+            while n < min(len(hits), end - after) and table.copy[length, n]:
                 copied += table.copy[length, n]
                 n += 1
             if copied > total:
-                right = min(n, common_prefix_len(origin.following[behind], ahead))
+                right = min(n, common_prefix_len(origin.following[after], ahead))
             for j in range(right):
                 hits[j] += 1

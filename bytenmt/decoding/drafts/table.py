@@ -1,10 +1,9 @@
-"""Drafts: bytes that a text probably goes on with, looked up in a table or copied from the source.
+"""Draft tables: which bytes probably follow a context, in arrays and in a file of the run folder.
 
-A convolutional decoder verifies several drafted bytes in about the time of one step; a draft may hold any
-bytes at all, one that is not accepted costs only time. The table is direct mapped: the chains of bytes that
-most often followed a context in the training text, where contexts that hash to one slot compete for it.
-`Table.draft` is the reference of the engines, which look up as it does; lookup.py is the same compiled. Knows
-bytes and the table's file; knows no models, compiles nothing, and does not know how a table is counted.
+A convolutional decoder verifies several drafted bytes in about the time of one step; a wrong draft costs only
+time. The table is direct mapped: contexts of the training text that hash to the same slot compete for it, and
+the slot holds the chain of bytes that most often followed its context. lookup.py looks up drafts, counting.py
+counts tables.
 """
 
 from __future__ import annotations
@@ -27,16 +26,18 @@ from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.kernel_constants import LONGEST_MATCH as LONGEST_MATCH
 from bytenmt.kernel_constants import MOST_DRAFTED
 from bytenmt.kernel_constants import ORDERS as ORDERS
-from bytenmt.ngram_hash import hash_ngram
 from bytenmt.storage.tensor_file import entry, read_arrays, serialised
 
-CHAIN = MOST_DRAFTED  # bytes of a draft at most
+CHAIN = MOST_DRAFTED  # bytes of a chain
 FILE, FORMAT = "draft.safetensors", f"bytenmt draft 1, orders {ORDERS}"  # in the run folder
-STORED_NAMES = {"chain": "guess", "accepted": "gain"}  # of arrays in the file; the others have their own
-# What a run may change between its beginning and its end.
+STORED_NAMES = {
+    "chain": "guess",
+    "accepted": "gain",
+}  # names of arrays in the file that differ from those of the fields
+# Settings that may change when a run is resumed.
 CHANGEABLE = ("max_updates", "max_epochs", "max_minutes", "max_cpu_minutes", "patience", "draft")
-# Keys that do not count: tables of older versions do not know them, and a table depends on the text alone.
-# This is never extended: a new key goes into config.fingerprint.NEUTRAL.
+# Keys that are not part of a run's identity: tables of older versions lack them, and a table depends on the
+# text alone. Do not extend this: a new key belongs into config.fingerprint.NEUTRAL.
 ADDED = {
     "model": {
         *("n_encoder_sets", "n_decoder_sets", "encoder_dilations", "stacking", "encoder_scale"),
@@ -56,26 +57,19 @@ ADDED = {
 Array = npt.NDArray[Any]
 
 
-class Draft(NamedTuple):
-    """text: the bytes; reach: the chance in 255ths that each of them and all before it are accepted."""
-
-    text: bytes
-    reach: tuple[int, ...]
-
-
-NOTHING = Draft(b"", ())
-
-
 class DraftTable(NamedTuple):
-    """What is drafted after which context. slots: a power of two.
+    """Drafts by context. The number of slots is a power of two.
 
-    tag (slots,) uint32: of the context that owns a slot, 0: nobody. chain (slots,) uint64: the drafted
-    bytes, the first one lowest, 0 behind the last one. reach (slots, CHAIN) uint8: the chance in 255ths that
-    the first j + 1 of them are all right, not growing with j, 0 where nothing is drafted. copy
-    (LONGEST_MATCH + 1, CHAIN) uint8: [L, j] the same of what follows in the source a match of L bytes
-    (copy[0] = 0; zeros for a run without a source). accepted (CHAIN,) float32: the share of
-    held-out positions at which the first j + 1 drafted bytes are right. In the file two of the arrays have
-    older names, see STORED_NAMES.
+    tag (slots,) uint32: identifies the context that owns a slot; 0 for an empty slot.
+    chain (slots,) uint64: the drafted bytes, the first one lowest, 0 after the last one.
+    reach (slots, CHAIN) uint8: the chance in 255ths that the first j + 1 bytes of the chain are all right. It
+        does not grow with j, and is 0 after the last byte.
+    copy (LONGEST_MATCH + 1, CHAIN) uint8: [n, j] is the chance in 255ths that the j + 1 bytes after a match
+        of n bytes in the source are right; zeros for n = 0, and for a run without a source.
+    accepted (CHAIN,) float32: the share of held-out positions at which the first j + 1 drafted bytes are
+    right.
+
+    In the file two of the arrays have older names, see STORED_NAMES.
     """
 
     tag: Array
@@ -84,45 +78,11 @@ class DraftTable(NamedTuple):
     copy: Array
     accepted: Array
 
-    def draft(self, word: int, source: bytes | None = None) -> Draft:
-        """Return what is drafted after a text: the table's chain, or the source's where the sum of its reach
-        is larger. word: see ngram_hash.word_of; source: without EOS, None where there is none."""
-        own = self.continued(word)
-        copied = self.copied(word, source) if source is not None else NOTHING
-        return copied if sum(copied.reach) > sum(own.reach) else own
-
-    def continued(self, word: int) -> Draft:
-        """The chain of the longest context that has a slot."""
-        shift = 64 - (len(self.tag).bit_length() - 1)
-        for order in ORDERS:
-            h = hash_ngram(word, order)
-            slot = h >> shift
-            if int(self.tag[slot]) == tag_of(h):
-                reach = [value for value in self.reach[slot].tolist() if value]
-                chain = int(self.chain[slot]).to_bytes(CHAIN, "little")
-                return Draft(chain[: len(reach)], tuple(reach))
-        return NOTHING
-
-    def copied(self, word: int, source: bytes) -> Draft:
-        """What follows in the source its longest match with the text's end, of equal ones the last; a match
-        has a byte behind it."""
-        last = word.to_bytes(8, "big")
-        length, at = 0, 0
-        for end in range(1, len(source)):
-            matched = 0
-            while matched < min(end, LONGEST_MATCH) and source[end - 1 - matched] == last[7 - matched]:
-                matched += 1
-            if matched and matched >= length:
-                length, at = matched, end
-        reach = [value for value in self.copy[length].tolist() if value]
-        text = source[at : at + len(reach)] if length else b""
-        return Draft(text, tuple(reach[: len(text)]))
-
 
 @dataclass(frozen=True)
 class Speculation:
-    """table: of drafts. most: drafted bytes a pass at most, 1 to CHAIN, taken whatever their chance; None: as
-    many as pay."""
+    """How an engine drafts bytes: from a table, `most` bytes per pass, 1 to CHAIN; None for as many as are
+    worth their cost."""
 
     table: DraftTable
     most: int | None = None
@@ -132,13 +92,8 @@ class Speculation:
             raise ValueError(f"most is {self.most}, expected 1 to {CHAIN}")
 
 
-def tag_of(h: int) -> int:
-    """What a slot tells of its owner, never 0."""
-    return h & 0xFFFFFFFF | 1
-
-
 def empty_table(slots: int = 2) -> DraftTable:
-    """A table that drafts nothing."""
+    """Return a table that drafts nothing."""
     return DraftTable(
         np.zeros(slots, np.uint32),
         np.zeros(slots, np.uint64),
@@ -149,7 +104,7 @@ def empty_table(slots: int = 2) -> DraftTable:
 
 
 def check_supports_drafts(config: ModelConfig, what: str) -> None:
-    """Raise BytenmtError, which begins with `what`, for a model that cannot verify several bytes at once."""
+    """Raise BytenmtError for a model that cannot verify several bytes at once. what: begins the message."""
     if config.is_serial:
         raise BytenmtError(
             f"{what}: the steps of {config.full_name} are serial; drafts are for"
@@ -158,24 +113,25 @@ def check_supports_drafts(config: ModelConfig, what: str) -> None:
 
 
 def run_identity(config: Config, facts: Facts) -> str:
-    """What tells a run from others, resumed or not: its configuration and its text. facts: what is saved
-    beside its weights."""
+    """Return a hash that identifies a run by its configuration and its training text, resumed or not. facts:
+    those saved with its weights."""
     tree = distinguishing_values(config)
     for section, added in ADDED.items():
         left_out = added | set(CHANGEABLE if section == "train" else ())
         tree[section] = {key: value for key, value in tree[section].items() if key not in left_out}
     text = [getattr(facts, name) for name in TEXT_COUNTS]
-    text += [one.sha256 for one in facts.texts]
+    text += [source.sha256 for source in facts.texts]
     return hashlib.sha256(json.dumps([tree, text], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def write_table(run: Path, table: DraftTable, config: Config, facts: Facts) -> Path:
-    """Into the run folder; returns the file. Raises CheckpointError."""
+    """Write the draft table of a run folder; return its path. Raises CheckpointError."""
     path = run / FILE
-    told = {"format": FORMAT, "holds": "draft", "run": run_identity(config, facts), "sha256": _digest(table)}
+    metadata = {"format": FORMAT, "holds": "draft"}
+    metadata |= {"run": run_identity(config, facts), "sha256": _digest(table)}
     try:
         replace_synced(
-            path, serialised({name: entry(part) for name, part in stored_arrays(table).items()}, told)
+            path, serialised({name: entry(part) for name, part in stored_arrays(table).items()}, metadata)
         )
     except OSError as error:
         raise CheckpointError(f"cannot write {path}: {error.strerror}") from None
@@ -183,28 +139,28 @@ def write_table(run: Path, table: DraftTable, config: Config, facts: Facts) -> P
 
 
 def read_table(run: Path, config: Config, facts: Facts) -> DraftTable:
-    """That of the run folder, checked. Raises CheckpointError, which names the file."""
+    """Read and check the draft table of a run folder. Raises CheckpointError, which names the file."""
     path = run / FILE
     advice = f"make it anew by `bytenmt draft {run}`"
     try:
-        arrays, told = read_arrays(path)
+        arrays, metadata = read_arrays(path)
     except OSError as error:
         raise CheckpointError(
             f"{path} is damaged or cut off ({error.strerror or 'it is missing'}): {advice}"
         ) from None
     except ValueError as error:
         raise CheckpointError(f"{path} is damaged or cut off ({error}): {advice}") from None
-    if told.get("holds") != "draft" or told.get("format") != FORMAT:
-        what = "holds {} in the format {}".format(*(shown(told.get(key)) for key in ("holds", "format")))
+    if metadata.get("holds") != "draft" or metadata.get("format") != FORMAT:
+        what = "holds {} in the format {}".format(*(shown(metadata.get(key)) for key in ("holds", "format")))
         raise CheckpointError(f"{path} {what}, expected a draft table of this version: {advice}")
-    if told.get("run") != run_identity(config, facts):
+    if metadata.get("run") != run_identity(config, facts):
         raise CheckpointError(f"{path} is the draft table of another run: {advice}")
     slots = max(1, arrays["tag"].size if "tag" in arrays else 0)
     shapes = {name: (part.dtype, part.shape) for name, part in stored_arrays(empty_table(slots)).items()}
     if {n: (a.dtype, a.shape) for n, a in arrays.items()} != shapes or slots & (slots - 1):
         raise CheckpointError(f"{path} does not hold the arrays of a draft table: {advice}")
     table = DraftTable(**{field: arrays[STORED_NAMES.get(field, field)] for field in DraftTable._fields})
-    if told.get("sha256") != _digest(table):
+    if metadata.get("sha256") != _digest(table):
         raise CheckpointError(f"{path} is damaged (its SHA-256 differs): {advice}")
     if any((part[:, 1:] > part[:, :-1]).any() for part in (table.reach, table.copy)):
         raise CheckpointError(f"{path} holds chances that grow along a draft: {advice}")
@@ -214,7 +170,7 @@ def read_table(run: Path, config: Config, facts: Facts) -> DraftTable:
 
 
 def stored_arrays(table: DraftTable) -> dict[str, Array]:
-    """The arrays of a table by their names in its file."""
+    """Return the arrays of a table by their names in its file."""
     return {STORED_NAMES.get(field, field): part for field, part in table._asdict().items()}
 
 
