@@ -29,7 +29,7 @@ from bytenmt.config.untrusted import parse_toml
 from bytenmt.data.corpus import PairFiles
 from bytenmt.data.text_file import restored_path
 from bytenmt.errors import BytenmtError, ConfigError
-from bytenmt.storage.lock import refuse_if_taken
+from bytenmt.storage.lock import refuse_if_training
 from bytenmt.storage.manifest import CONFIG, MOST_CONFIG, has_checkpoint, read_pointer
 from bytenmt.storage.weights import read_config, read_run
 
@@ -72,7 +72,7 @@ def configuration(
         raise BytenmtError(f"{run} is a file: give the name of a folder to -o")
     begun = has_checkpoint(run)
     if not resume:
-        refuse_if_taken(run)
+        refuse_if_training(run)
     goes_on = resume and (run / CONFIG).is_file()  # also what stopped before it had saved anything
     if not begun and not goes_on:
         if not source:

@@ -190,13 +190,13 @@ def card(
     from bytenmt.decoding.interface import AUTO, EngineSpec
     from bytenmt.decoding.loading import load_runs
     from bytenmt.storage.manifest import read_pointer
-    from bytenmt.storage.weights import is_weights_file, resolved
+    from bytenmt.storage.weights import is_weights_file, resolve_path
 
     if (src is None) != (ref is None):
         raise BytenmtError("--src and --ref: give both, or neither")
     if is_weights_file(run) and output is None:
         raise BytenmtError(f"{run} is a weights file: say by -o where its card goes")
-    if not is_weights_file(resolved(run)):
+    if not is_weights_file(resolve_path(run)):
         read_pointer(run)
     path = run / "README.md" if output is None else output
     check_output(path, src, ref)

@@ -20,7 +20,14 @@ from bytenmt.decoding.drafts.table import FILE, read_table
 from bytenmt.errors import BytenmtError, CheckpointError, printable
 from bytenmt.storage import search_defaults
 from bytenmt.storage.manifest import has_checkpoint, read_pointer
-from bytenmt.storage.weights import is_weights_file, read_config, read_run, read_weights, resolved, restored
+from bytenmt.storage.weights import (
+    is_weights_file,
+    read_config,
+    read_run,
+    read_weights,
+    resolve_path,
+    restored,
+)
 
 SOURCE_BYTES = 100  # of the source for which the cost of a step is given
 
@@ -31,7 +38,7 @@ def model_description(name: str, preset: str | None, settings: Sequence[str] = (
 
     Raises BytenmtError.
     """
-    path = resolved(Path(name))
+    path = resolve_path(Path(name))
     config = config_of(name, preset, settings)
     if name in PRESETS["small"]:
         return describe(config)
@@ -46,7 +53,7 @@ def model_description(name: str, preset: str | None, settings: Sequence[str] = (
 def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Config:
     """Return the configuration of an architecture by name, a preset with settings (`model.source=false`), a
     run folder or a weights file. Raises BytenmtError."""
-    path = resolved(Path(name))
+    path = resolve_path(Path(name))
     if name in PRESETS["small"]:
         return load_config(name, preset, "", settings)
     if not path.is_dir() and not is_weights_file(path):

@@ -1,1 +1,1 @@
-"""Building blocks that take plain numbers and tensors and know no model."""
+"""Building blocks of the models, which take plain numbers and tensors."""

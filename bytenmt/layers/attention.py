@@ -1,6 +1,6 @@
-"""Attention of many queries over one source, shared by all beams of a sentence.
+"""Attention of many queries over one source.
 
-A sentence's keys stand once; its beams and steps are just more queries.
+The keys of a sentence are stored once; its beams and steps are just more queries.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ from torch import Tensor, nn
 from bytenmt.layers.deferred_matmul import Product, deferred
 from bytenmt.layers.fused_additive import FusedScore, applies
 
-NUMBERS = 1 << 26  # of the additive score's sums that are made at once, if one query has not more
+NUMBERS = 1 << 26  # of the additive score's sums computed at once, unless a single query has more
 
 
 def source_mask(source_len: Tensor, n_columns: int) -> Tensor:
-    """source_len (n,) -> (n, n_columns) bool, true on real columns."""
+    """Return a mask (n, n_columns) bool that is true for the first source_len (n,) columns."""
     return torch.arange(n_columns, device=source_len.device) < source_len[:, None]
 
 
-def weigh(scores: Tensor, mask: Tensor) -> Tensor:
-    """Softmax over the source: scores (n, q, s), mask (n, s) or (n, q, s) bool, true where there is something
-    to attend to -> weights (n, q, s). With s = 0 they are empty, not a softmax over nothing."""
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Return the softmax of scores (n, q, s) over the source, as weights (n, q, s); empty for s = 0.
+
+    mask (n, s) or (n, q, s) bool: true for columns to attend to.
+    """
     if scores.shape[2] == 0:
         return scores
     return scores.masked_fill(~(mask if mask.dim() == 3 else mask[:, None]), -torch.inf).softmax(dim=-1)
@@ -30,13 +32,12 @@ def weigh(scores: Tensor, mask: Tensor) -> Tensor:
 def attend(
     scores: Tensor, values: Tensor | Product, mask: Tensor, factors: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Softmax over the source, then the weighted sum.
+    """Return the attention context (n, q, v), zero if s = 0, and the weights (n, q, s).
 
-    scores (n, q, s): one row a query; values (n, s, v), or the product with them, where a loop defers their
-    gradient; mask: see weigh; factors (n, q, s): of the weights after the softmax, which then do not add up
-    to 1. Returns context (n, q, v), zero where s = 0, and weights (n, q, s).
+    scores (n, q, s). values (n, s, v), or the product with them if a loop defers their gradient. mask: see
+    masked_softmax. factors (n, q, s): multiplied with the weights, which then do not sum to 1.
     """
-    weights = weigh(scores, mask)
+    weights = masked_softmax(scores, mask)
     if factors is not None:
         weights = weights * factors.to(weights.dtype)
     if isinstance(values, Tensor):
@@ -45,18 +46,20 @@ def attend(
 
 
 def dot_scores(query: Tensor, keys: Tensor) -> Tensor:
-    """query (n, q, d), keys (n, s, d) -> scores (n, q, s)."""
+    """Return the dot products (n, q, s) of query (n, q, d) and keys (n, s, d)."""
     return query @ keys.transpose(1, 2)
 
 
-def bell(distance: Tensor, window: int) -> Tensor:
-    """exp(-x^2 / (2 sigma^2)) of distances x in bytes, any shape, with sigma = window / 2 (Luong et al. 2015,
-    eq. 10)."""
+def gaussian(distance: Tensor, window: int) -> Tensor:
+    """Return exp(-x^2 / (2 sigma^2)) for distances x in bytes, of any shape; sigma = window / 2.
+
+    Luong et al. 2015, eq. 10.
+    """
     return torch.exp(-2 * (distance / window).square())
 
 
 class PredictedPosition(nn.Module):
-    """p = S sigma(v . tanh(W h)), a place in the source for each query: Luong et al. 2015, eq. 9."""
+    """Predict a source position for each query: p = S sigma(v . tanh(W h)) (Luong et al. 2015, eq. 9)."""
 
     def __init__(self, d_query: int) -> None:
         super().__init__()
@@ -64,8 +67,10 @@ class PredictedPosition(nn.Module):
         self.v = nn.Parameter(torch.zeros(d_query))  # v_p
 
     def stepper(self, source_len: Tensor) -> Product:
-        """source_len (n,) int64: S -> the prediction as a function, for one run of a loop: query (n, q, d)
-        -> p (n, q), in single precision or better, as half of it counts no bytes."""
+        """Return the function query (n, q, d) -> p (n, q), for one run of a loop.
+
+        source_len (n,) int64: S. p is in float32 or better: bf16 cannot count bytes.
+        """
         projection = deferred(self.hidden.weight)
 
         def predict(query: Tensor) -> Tensor:
@@ -78,9 +83,10 @@ class PredictedPosition(nn.Module):
 
 
 class AdditiveScore(nn.Module):
-    """e = v^T tanh(W q + k): Bahdanau et al. 2015 (appendix), and Luong's "concat" with k = U h.
+    """The additive score v^T tanh(W q + k): Bahdanau et al. 2015 (appendix), and Luong's "concat" with k = U
+    h.
 
-    The keys arrive projected, because they are the same at every step.
+    Keys are projected by the caller, because they are the same at every step.
     """
 
     def __init__(self, d_query: int, d_attention: int) -> None:
@@ -89,8 +95,8 @@ class AdditiveScore(nn.Module):
         self.v = nn.Parameter(torch.zeros(d_attention))
 
     def stepper(self, keys: Tensor) -> Product:
-        """keys (n, s, d_attention) -> the score as a function, for one run of a loop: query (n, q, d_query)
-        -> scores (n, q, s)."""
+        """Return the function query (n, q, d_query) -> scores (n, q, s), for one run of a loop. keys (n, s,
+        d_attention)."""
         projection = deferred(self.query.weight)
         fused = FusedScore(keys, self.v) if torch.is_grad_enabled() and applies(keys) else None
 

@@ -1,9 +1,9 @@
-"""Convolutions over bytes: centred ones for a source, causal ones whose past is kept in rings.
+"""Convolutions over bytes: centred ones for a source, and causal ones with ring buffers of past inputs.
 
-A causal convolution of width k and dilation r needs the last (k-1)r columns of its input. Its ring keeps
-the column of position q in slot q mod capacity, so that one step writes one column and reads k taps
-whatever the dilation. Beams never copy a ring: `Clock.ancestors` says in which row's ring the column of a
-position stands, and a reorder permutes that small table alone.
+A causal convolution of width k and dilation r needs the last (k-1)r columns of its input. Its ring buffer
+holds the column of position q at index q mod capacity, so that a step writes one column and reads k taps,
+whatever the dilation. Beams never copy a ring: `Clock.ancestors` tells which row's ring holds the column of a
+position, and reordering beams permutes that small table alone.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-# Output columns that are made by one matrix product where no gradient is wanted, as those of a draft: a
-# convolution would copy the whole weight into another order for them.
+# So few output columns, as of a draft, are computed by a matrix product if no gradient is needed: a
+# convolution would copy the whole weight into another order.
 FEW = 16
 
 
 class Clock(NamedTuple):
-    """The positions of the rows of a decoder with rings.
+    """The positions of the rows of a decoder with ring buffers.
 
-    position (rows,) int64: columns read so far, the next column's position.
-    ancestors (rows, h) int64: [row, q mod h] is how many rows further on the rings stand that hold this
-    row's column of position q; 0 is its own. Relative, so that a sentence's rows can be moved together.
+    position (rows,) int64: columns read so far, which is the position of the next column.
+    ancestors (rows, h) int64: [row, q mod h] is the offset from this row to the row whose rings hold its
+    column of position q; 0 for its own. Offsets are relative, so that all rows of a sentence can be moved
+    together.
     """
 
     position: Tensor
@@ -32,39 +33,40 @@ class Clock(NamedTuple):
 
     @staticmethod
     def start(rows: int, history: int, device: torch.device) -> Clock:
-        """All rows at position 0, each its own ancestor."""
+        """Return the clock of rows at position 0, each its own ancestor."""
         position = torch.zeros(rows, dtype=torch.int64, device=device)
         return Clock(position, position[:, None].repeat(1, history))
 
     def positions(self, t: int) -> Tensor:
-        """Positions of the next t columns: (rows, t) int64."""
+        """Return the positions of the next t columns: (rows, t) int64."""
         return self.position[:, None] + torch.arange(t, device=self.position.device)
 
     def advance(self, t: int) -> Clock:
-        """After t more columns, which each row has written into its own rings. A fresh clock."""
+        """Return the clock after t more columns, which each row has written into its own rings."""
         history = self.ancestors.shape[1]
         new = self.positions(t)[:, -history:] % history
         return Clock(self.position + t, self.ancestors.scatter(1, new, torch.zeros_like(new)))
 
     def reorder(self, parents: Tensor) -> Clock:
-        """Row i goes on from row parents[i]; parents (rows,) int64."""
+        """Return the clock in which row i continues row parents[i]; parents (rows,) int64."""
         moved = parents - torch.arange(len(parents), device=parents.device)
         return Clock(self.position[parents], self.ancestors[parents] + moved[:, None])
 
     def rewind(self, columns: Tensor) -> Clock:
-        """Before the last columns (rows,) int64 of each row, which the next ones overwrite."""
+        """Return the clock before the last `columns` (rows,) int64 of each row, which will be overwritten."""
         return self._replace(position=self.position - columns)
 
 
-class Taps(NamedTuple):
-    """The old columns that a chunk of t columns reads from a ring, and where it writes. Same for all rings
-    of one kernel width and dilation.
+class RingTaps(NamedTuple):
+    """Indices by which a chunk of t columns reads old columns from a ring buffer and writes new ones.
 
-    rows, slots (rows, m) int64: the old columns, oldest first; their positions may be before the start,
-    where a ring is still zero. m is k-1 for one new column, (k-1)r for more.
-    own (rows, 1) int64: each row's number; write (rows, w) int64: slots of the last w = min(t, capacity) new
-    columns.
-    dilation: that of the kernel over [old columns, new columns].
+    They are the same for all rings of one kernel width and dilation.
+
+    rows, slots (rows, m) int64: row and index of the old columns, oldest first. m is k-1 for one new column,
+        (k-1)r for more. Positions before the start read zeros.
+    own (rows, 1) int64: each row's number. write (rows, w) int64: indices of the last w = min(t, capacity)
+        new columns.
+    dilation: of the kernel over [old columns, new columns].
     """
 
     rows: Tensor
@@ -74,8 +76,8 @@ class Taps(NamedTuple):
     dilation: int
 
     @staticmethod
-    def of(clock: Clock, t: int, kernel_width: int, dilation: int, drafted: int = 0) -> Taps:
-        """The taps of a chunk of t columns from `clock` on; drafted: columns that the rings can take back."""
+    def from_clock(clock: Clock, t: int, kernel_width: int, dilation: int, drafted: int = 0) -> RingTaps:
+        """Return the taps of the next t columns after `clock`. drafted: columns that may be rejected."""
         reach, capacity = (kernel_width - 1) * dilation, ring_capacity(kernel_width, dilation) + drafted
         step = dilation if t == 1 else 1
         offsets = torch.arange(-reach, 0, step, device=clock.position.device)
@@ -83,7 +85,7 @@ class Taps(NamedTuple):
         own = torch.arange(len(old), device=old.device)[:, None]
         rows = own + clock.ancestors.gather(1, old % clock.ancestors.shape[1])
         write = clock.positions(t)[:, -capacity:] % capacity
-        return Taps(rows, old % capacity, own, write, 1 if t == 1 else dilation)
+        return RingTaps(rows, old % capacity, own, write, 1 if t == 1 else dilation)
 
     def append(self, x: Tensor, ring: Tensor) -> tuple[Tensor, Tensor]:
         """Return the old columns of ring (rows, capacity, d) followed by x (rows, t, d), and the ring with
@@ -98,18 +100,20 @@ class Taps(NamedTuple):
 
 
 def ring_capacity(kernel_width: int, dilation: int) -> int:
-    """Columns of a ring: one more than the taps reach back, so that a row may write its new column before
-    another beam has read the old ones, and so that the new one is a tap too. Columns that are only drafted
-    and may be taken back need as many more, or they would overwrite what is then read again."""
+    """Return the columns of a ring buffer: one more than the taps reach back.
+
+    So a row may write its new column before another beam has read the old ones, and the new one is a tap too.
+    Drafted columns, which may be rejected, need as many more, because they must not overwrite what is then
+    read again.
+    """
     return (kernel_width - 1) * dilation + 1
 
 
 class WeightNorm(nn.Module):
-    """A weight (d_out, ...) kept as direction v and length g per output channel: w = g v / |v|.
+    """Weight normalisation (Salimans and Kingma 2016): w = g v / |v| for each output channel of (d_out, ...).
 
-    Salimans and Kingma 2016; g starts at |v|, so that the first map is v itself. In evaluation the product
-    is computed once for each version of v and g; a training pass forgets it, because fused optimisers
-    change weights without raising their version.
+    g is initialised to |v|, so that w is v at first. In evaluation w is computed once for each version of v
+    and g. A training pass discards it, because fused optimisers change weights without raising their version.
     """
 
     def __init__(self, v: Tensor) -> None:
@@ -119,7 +123,7 @@ class WeightNorm(nn.Module):
         self._folded: tuple[object, Tensor] | None = None
 
     def forward(self) -> Tensor:
-        """The weight (d_out, ...)."""
+        """Return the weight (d_out, ...)."""
         if self.training or torch.is_grad_enabled():
             self._folded = None
             return self._weight()
@@ -134,7 +138,7 @@ class WeightNorm(nn.Module):
 
 
 class NormedLinear(nn.Module):
-    """A weight-normed linear map, weights N(0, std), bias 0."""
+    """A linear map with weight normalisation, initialised to N(0, std) with bias 0."""
 
     def __init__(self, d_input: int, d_output: int, std: float) -> None:
         super().__init__()
@@ -142,25 +146,25 @@ class NormedLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(d_output))
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (..., d_input) -> (..., d_output)."""
+        """Map x (..., d_input) to (..., d_output)."""
         return F.linear(x, self.weight(), self.bias)
 
 
 def scaled_linear(d_input: int, d_output: int, std: float, weight_norm: bool) -> nn.Module:
-    """A linear map, weights N(0, std), bias 0, with weight normalisation or without."""
+    """Return a linear map, initialised to N(0, std) with bias 0, with or without weight normalisation."""
     if weight_norm:
         return NormedLinear(d_input, d_output, std)
-    made = nn.Linear(d_input, d_output)
-    nn.init.normal_(made.weight, std=std)
-    nn.init.zeros_(made.bias)
-    return made
+    linear = nn.Linear(d_input, d_output)
+    nn.init.normal_(linear.weight, std=std)
+    nn.init.zeros_(linear.bias)
+    return linear
 
 
 class Convolution(nn.Module):
-    """Kernel of width k over (rows, t, d_input). Weight (d_output, k, d_input), last tap newest.
+    """A convolution of width k over (rows, t, d_input), centred for a source or causal for a target.
 
-    `centred` is for a source, `causal` for a target. std None gives He et al. 2015's initialisation;
-    weight_norm keeps the weight as direction and length.
+    The weight is (d_output, k, d_input), the last tap newest. std: of the initialisation; None for that of He
+    et al. 2015. weight_norm: whether the weight is normalised, see WeightNorm.
     """
 
     def __init__(
@@ -182,7 +186,7 @@ class Convolution(nn.Module):
         self.bias = nn.Parameter(torch.zeros(d_output))
 
     def weight(self) -> Tensor:
-        """(d_output, k, d_input)."""
+        """Return the weight (d_output, k, d_input)."""
         if self.normed is not None:
             weight: Tensor = self.normed()
             return weight
@@ -190,26 +194,26 @@ class Convolution(nn.Module):
         return self.plain
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x (n, s, d_input), mask (n, s) bool, true on real columns -> (n, s, d_output).
+        """Convolve x (n, s, d_input) around each column; return (n, s, d_output).
 
-        Masked here, because biases upstream make padding non-zero again. An even kernel looks one
-        column further to the right than to the left.
+        mask (n, s) bool: true on real columns; padding is zeroed, because earlier biases make it non-zero. A
+        kernel of even width reaches one column further to the right than to the left.
         """
         reach = (self.kernel_width - 1) * self.dilation
         x = F.pad(x * mask[:, :, None], (0, 0, reach // 2, reach - reach // 2))
         return self._convolve(x, self.dilation)
 
-    def causal(self, x: Tensor, ring: Tensor, taps: Taps) -> tuple[Tensor, Tensor]:
-        """x (rows, t, d_input): new columns; ring (rows, capacity, d_input) of the old ones.
+    def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
+        """Convolve new columns x (rows, t, d_input) after the old ones in ring (rows, capacity, d_input).
 
-        Returns (rows, t, d_output) and the ring with the new columns: the same tensor written in place
-        without gradients, a fresh one with them.
+        Returns (rows, t, d_output) and the ring with the new columns: updated in place without gradients, a
+        new tensor with them.
         """
         columns, ring = taps.append(x, ring)
         return self._convolve(columns, taps.dilation), ring
 
     def _convolve(self, x: Tensor, dilation: int) -> Tensor:
-        """x (rows, m, d_input) with nothing padded -> (rows, m - (k-1) dilation, d_output)."""
+        """Convolve x (rows, m, d_input) without padding; return (rows, m - (k-1) dilation, d_output)."""
         if x.shape[1] == self.kernel_width and dilation == 1 or self.kernel_width == 1:
             columns = x if self.kernel_width == 1 else x.flatten(1)[:, None]
             return F.linear(columns, self.weight().flatten(1), self.bias)

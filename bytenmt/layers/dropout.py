@@ -1,8 +1,8 @@
 """Dropout whose mask is cheap on a CPU.
 
-PyTorch draws its mask there one number at a time, up to a fifth of a training step. Here 64 random bits, a
-hash of the word's index under one seed from PyTorch's generator, decide four elements, each with a
-probability exact to 1/65536; the same seed gives the same mask with any number of threads.
+PyTorch draws its mask one number at a time there, which takes up to a fifth of a training step. Here 64
+random bits decide four elements, each with a probability exact to 1/65536. The bits are a hash of their index
+and of a seed from PyTorch's generator, so the mask does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -16,50 +16,55 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bytenmt.jit import njit
-from bytenmt.layers.parallel import spread
+from bytenmt.layers.parallel import parallel_for
 from bytenmt.splitmix import INCREMENT, scrambled
 
-PARTS = 1 << 16  # a probability is a whole number of these
-BLOCK = 2048  # elements a block: 512 words of random bits
-ENOUGH = 1 << 12  # elements that are worth a mask of our own
-BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # bytes an element: an integer of that size
+PARTS = 1 << 16  # a probability is a multiple of 1 / PARTS
+BLOCK = 2048  # elements per block: 512 words of random bits
+ENOUGH = 1 << 12  # elements from which on this mask is faster than PyTorch's
+BITS = {
+    2: torch.int16,
+    4: torch.int32,
+    8: torch.int64,
+}  # by bytes of an element: an integer type of that size
 
 
 def drop(x: Tensor, probability: float, training: bool) -> Tensor:
-    """x of any shape -> in training each element 0 with this probability, else over (1 - probability)."""
+    """Apply dropout to x of any shape: in training set elements to 0 with this probability, and scale the
+    others."""
     if not training or not probability:
         return x
     if x.device.type != "cpu" or x.numel() < ENOUGH or torch.compiler.is_compiling():
         return F.dropout(x, probability, training)
-    return x * noise(x, min(round(probability * PARTS), PARTS - 1))
+    return x * dropout_mask(x, min(round(probability * PARTS), PARTS - 1))
 
 
-def noise(x: Tensor, parts: int) -> Tensor:
-    """Return a mask of x's shape and type: 0 in `parts` of 65536 elements, elsewhere the scale that keeps the
-    mean."""
-    found = torch.empty(x.numel(), dtype=x.dtype)
-    bits = found.view(BITS[x.element_size()])
-    kept = torch.tensor([PARTS / (PARTS - parts)], dtype=x.dtype).view(bits.dtype)
+def dropout_mask(x: Tensor, parts: int) -> Tensor:
+    """Return a mask of x's shape and type: 0 with a probability of `parts` / 65536, else the scale that keeps
+    the mean."""
+    mask = torch.empty(x.numel(), dtype=x.dtype)
+    bits = mask.view(BITS[x.element_size()])
+    scale = torch.tensor([PARTS / (PARTS - parts)], dtype=x.dtype).view(bits.dtype)
     seed = torch.empty(1, dtype=torch.int64).random_().numpy()
-    arrays = bits.numpy(), kept.numpy(), seed
-    spread(lambda _, first, last: fill_noise(*arrays, parts, first, last), -(-len(bits) // BLOCK))
-    return found.view(x.shape)
+    arrays = bits.numpy(), scale.numpy(), seed
+    parallel_for(lambda _, first, last: fill_mask(*arrays, parts, first, last), -(-len(bits) // BLOCK))
+    return mask.view(x.shape)
 
 
 @njit
-def fill_noise(
+def fill_mask(
     bits: npt.NDArray[Any],
-    kept: npt.NDArray[Any],
+    scale: npt.NDArray[Any],
     seed: npt.NDArray[np.int64],
     parts: int,
     first: int,
     last: int,
 ) -> None:
-    """Blocks first ... last - 1 of bits (n,), of BLOCK elements each: kept[0] or 0, drawn by splitmix64."""
+    """Write scale[0] or 0, drawn by splitmix64, to the blocks first to last - 1 of bits (n,)."""
     words = np.empty(512, np.uint64)
     draws = words.view(np.uint16)
     zero = bits.dtype.type(0)
-    least, one = np.uint16(parts), kept[0]
+    least, one = np.uint16(parts), scale[0]
     for block in range(first, last):
         start = np.uint64(seed[0]) + np.uint64(block) * np.uint64(512) * INCREMENT
         for i in range(512):

@@ -11,11 +11,10 @@ from bytenmt.utf8 import N_IDS
 
 
 class ByteEmbedding(nn.Module):
-    """A vector for each of the 256 ids, one table for source and target; with `ngrams`, plus those of the
-    n-grams that end there.
+    """The embedding of the 256 ids, shared by source and target; with `ngrams`, n-gram embeddings are added.
 
-    A text is read in pieces of any length: `recent` holds the bytes before a piece. A decoder keeps it in its
-    state: begin, advance, reorder and rewind are what its start, forward, reorder and rewind do with it.
+    A text may be read in chunks of any length: `recent` holds the bytes before a chunk. A decoder keeps it in
+    its state, and calls begin, advance, reorder and rewind in its methods start, forward, reorder and rewind.
     """
 
     def __init__(self, d_embedding: int, std: float = 0.1, ngrams: NgramTables | None = None) -> None:
@@ -24,7 +23,8 @@ class ByteEmbedding(nn.Module):
         self.ngrams = ngrams
 
     def forward(self, ids: Tensor, recent: RecentBytes = ()) -> Tensor:
-        """ids (rows, t) uint8 -> (rows, t, d_embedding); recent: the bytes before them, (): a text begins."""
+        """Embed ids (rows, t) uint8 as (rows, t, d_embedding). recent: the bytes before them, () at the
+        beginning."""
         e = F.embedding(ids.int(), self.weight)
         if self.ngrams is None:
             return e
@@ -33,23 +33,25 @@ class ByteEmbedding(nn.Module):
         return e + added
 
     def begin(self, rows: int, device: torch.device, drafted: int = 0) -> RecentBytes:
-        """The recent bytes before a text; drafted: bytes that rewind may take back."""
+        """Return the recent bytes before a text. drafted: the most bytes that rewind may take back."""
         return () if self.ngrams is None else (first_bytes(rows, drafted, device),)
 
     @staticmethod
     def advance(recent: RecentBytes, ids: Tensor) -> RecentBytes:
-        """After ids (rows, t) uint8 more."""
+        """Return the recent bytes after ids (rows, t) uint8 more."""
         return tuple(torch.cat([part, ids], dim=1)[:, -part.shape[1] :] for part in recent)
 
     @staticmethod
     def reorder(recent: RecentBytes, parents: Tensor) -> RecentBytes:
-        """Row i goes on from row parents[i]; parents (rows,) int64."""
+        """Return the recent bytes of rows parents (rows,) int64."""
         return tuple(part[parents] for part in recent)
 
     @staticmethod
     def rewind(recent: RecentBytes, columns: Tensor) -> RecentBytes:
-        """Before the last columns (rows,) int64 of each row. What was forgotten is not read again before as
-        many bytes have come."""
+        """Return the recent bytes before the last `columns` (rows,) int64 of each row.
+
+        The oldest bytes, which are lost, are not needed before as many new bytes have been read.
+        """
 
         def earlier(part: Tensor) -> Tensor:
             at = torch.arange(part.shape[1], device=part.device) - columns[:, None]
@@ -59,24 +61,24 @@ class ByteEmbedding(nn.Module):
 
 
 class PositionEmbedding(nn.Module):
-    """Learned absolute positions; all positions past the table share its last row, so none overflows."""
+    """Learned absolute positions. Positions past the table share its last row."""
 
     def __init__(self, n_positions: int, d_embedding: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(n_positions, d_embedding) * 0.1)
 
     def forward(self, positions: Tensor) -> Tensor:
-        """positions int64, any shape -> (..., d_embedding)."""
+        """Embed positions, int64 of any shape, as (..., d_embedding)."""
         return F.embedding(positions.clamp(max=len(self.weight) - 1), self.weight)
 
 
 class SinusoidalPositions(nn.Module):
-    """Positions as waves (Vaswani et al. 2017, section 3.5), in the size in which learned ones begin.
+    """Sinusoidal positions (Vaswani et al. 2017, section 3.5), scaled as learned ones are initialised.
 
         p_(j,2i) = sin(j / 10000^(2i / d)) 0.1 sqrt(2),  p_(j,2i+1) the same of cos
 
-    In float64, neither a parameter nor in a file: computed wherever the model is built. All positions past
-    the table share its last row, as in PositionEmbedding.
+    The table is float64, and is not stored in weights files: it is computed when the model is built.
+    Positions past the table share its last row, as in PositionEmbedding.
     """
 
     table: Tensor
@@ -89,14 +91,14 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", waves[:, :d_embedding] * (0.1 * 2**0.5), persistent=False)
 
     def forward(self, positions: Tensor) -> Tensor:
-        """positions int64, any shape -> (..., d_embedding)."""
+        """Embed positions, int64 of any shape, as (..., d_embedding)."""
         return F.embedding(positions.clamp(max=len(self.table) - 1), self.table)
 
 
 class OutputLayer(nn.Module):
-    """A decoder's last channels -> logits of the 256 ids.
+    """Map a decoder's last layer to the logits of the 256 ids.
 
-    Tied, the byte embedding's table is the weight, behind a projection where the widths differ.
+    If tied, the weight is the table of the byte embedding, after a projection if the widths differ.
     """
 
     def __init__(self, d_input: int, embedding: ByteEmbedding, tie: bool, bias: bool = True) -> None:
@@ -109,7 +111,7 @@ class OutputLayer(nn.Module):
         self.bias = nn.Parameter(torch.zeros(N_IDS)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (rows, t, d_input) -> logits (rows, t, 256)."""
+        """Map x (rows, t, d_input) to logits (rows, t, 256)."""
         if self.projection is not None:
             x = self.projection(x)
         return F.linear(x, self.weight, self.bias)

@@ -1,9 +1,9 @@
-"""The score v^T tanh(q + k) of additive attention over many steps on a CPU, without a tensor of that size.
+"""The score v^T tanh(q + k) of additive attention for training on a CPU, without storing all tanh values.
 
-With E_q = exp(2 q) and E_k = exp(2 k), tanh(q + k) = 1 - 2 / (1 + E_q E_k): the keys' exponentials are taken
-once for all steps, a step costs one division an element, and its backward makes the same from the same
-again instead of keeping it; the gradients by the keys and v wait for the last step. Exact to rounding in
-float32 while |k| stays below LIMIT: where E_q overflows or is zero tanh is 1 or -1 then anyway.
+With E_q = exp(2 q) and E_k = exp(2 k), tanh(q + k) = 1 - 2 / (1 + E_q E_k). The exponentials of the keys are
+computed once for all steps, so that a step costs one division per element. The backward pass recomputes it;
+the gradients of the keys and of v are computed after the last step. Exact up to float32 rounding while |k| is
+below LIMIT: where E_q overflows or is zero, tanh is 1 or -1 anyway.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from bytenmt.jit import njit_any_order
-from bytenmt.layers.parallel import shares, spread
+from bytenmt.layers.parallel import parallel_for, thread_ranges
 
 Array = npt.NDArray[np.float32]
 LIMIT = 20.0  # exp(2 k) is far from overflow and from zero, so that no infinity meets a zero
@@ -26,7 +26,8 @@ LIMIT = 20.0  # exp(2 k) is far from overflow and from zero, so that no infinity
 
 @njit_any_order
 def add_scores(q: Array, k: Array, v: Array, scores: Array, first: int, last: int) -> None:
-    """scores (n, b, s) of sentences first to last - 1, from v (d,), exponentials q (n, b, d), k (n, s, d)."""
+    """Write scores (n, b, s) of sentences first to last - 1. v (d,); exponentials q (n, b, d), k (n, s,
+    d)."""
     one, two, zero = np.float32(1), np.float32(2), np.float32(0)
     _, s, d = k.shape
     most = zero
@@ -43,9 +44,9 @@ def add_scores(q: Array, k: Array, v: Array, scores: Array, first: int, last: in
 
 @njit_any_order
 def add_query_gradients(
-    q: Array, k: Array, v: Array, given: Array, d_q: Array, first: int, last: int
+    q: Array, k: Array, v: Array, d_scores: Array, d_q: Array, first: int, last: int
 ) -> None:
-    """From given (n, b, s), the scores' gradient: d_q (n, b, d), the one by q itself, not its exponential."""
+    """Write d_q (n, b, d), the gradient of q itself, not of its exponential. d_scores (n, b, s)."""
     one, four = np.float32(1), np.float32(4)
     _, s, d = k.shape
     slope = np.empty(d, np.float32)
@@ -55,17 +56,17 @@ def add_query_gradients(
             for j in range(s):
                 for c in range(d):
                     u = np.divide(one, one + q[i, row, c] * k[i, j, c])
-                    slope[c] += given[i, row, j] * (u - u * u)
+                    slope[c] += d_scores[i, row, j] * (u - u * u)
             for c in range(d):
                 d_q[i, row, c] = four * v[c] * slope[c]
 
 
 @njit_any_order
 def add_key_gradients(
-    q: Array, k: Array, v: Array, given: Array, d_k: Array, d_v: Array, first: int, last: int
+    q: Array, k: Array, v: Array, d_scores: Array, d_k: Array, d_v: Array, first: int, last: int
 ) -> None:
-    """From given (n, b, s), the scores' gradient in all steps: d_k (n, s, d), the one by k itself, and adds
-    to d_v (d,) the one by v."""
+    """Write d_k (n, s, d), the gradient of k itself, and add that of v to d_v (d,). d_scores (n, b, s): of
+    all steps."""
     one, two, four = np.float32(1), np.float32(2), np.float32(4)
     _, s, d = k.shape
     weighted, slope = np.empty(d, np.float32), np.empty(d, np.float32)
@@ -74,7 +75,7 @@ def add_key_gradients(
             weighted[:] = slope[:] = np.float32(0)
             total = np.float32(0)
             for row in range(q.shape[1]):
-                g = given[i, row, j]
+                g = d_scores[i, row, j]
                 total += g
                 for c in range(d):
                     u = np.divide(one, one + q[i, row, c] * k[i, j, c])
@@ -86,14 +87,16 @@ def add_key_gradients(
 
 
 def applies(keys: Tensor) -> bool:
-    """Return whether these keys may take the fused path: float32 or bf16 on a CPU, in range."""
+    """Return whether keys may take the fused path: float32 or bf16 on a CPU, below LIMIT."""
     kind = keys.device.type == "cpu" and keys.dtype in (torch.float32, torch.bfloat16)
     return kind and keys.numel() > 0 and bool(keys.detach().abs().amax() < LIMIT)
 
 
 class FusedScore:
-    """The score of keys (n, s, d) and v (d,), for one run of a loop: shares (n, b, d) -> scores (n, b, s)
-    float32."""
+    """Additive attention scores for one run of a loop over steps.
+
+    keys (n, s, d), v (d,). A call takes projected queries (n, b, d) and returns scores (n, b, s) float32.
+    """
 
     def __init__(self, keys: Tensor, v: Tensor) -> None:
         self.exponentials = (2 * keys.detach().float()).exp().contiguous()
@@ -106,37 +109,40 @@ class FusedScore:
         return scores
 
     def forward(self, q: Tensor) -> Tensor:
-        """q (n, b, d): exponentials -> scores (n, b, s)."""
+        """Return scores (n, b, s) from exponentials q (n, b, d)."""
         k = self.exponentials
         scores = q.new_empty(*q.shape[:2], k.shape[1])
         arrays = q.numpy(), k.numpy(), self.v.numpy(), scores.numpy()
-        spread(lambda _, first, last: add_scores(*arrays, first, last), len(k))
+        parallel_for(lambda _, first, last: add_scores(*arrays, first, last), len(k))
         return scores
 
-    def backward(self, q: Tensor, given: Tensor) -> Tensor:
-        """given (n, b, s): the scores' gradient -> the shares' (n, b, d); what the others need is noted."""
-        given = given.float().contiguous()
-        self.notes.append((q, given))
+    def backward(self, q: Tensor, d_scores: Tensor) -> Tensor:
+        """Return the gradient of the queries (n, b, d) from that of the scores (n, b, s), and record the
+        step."""
+        d_scores = d_scores.float().contiguous()
+        self.notes.append((q, d_scores))
         d_q = torch.empty_like(q)
-        arrays = q.numpy(), self.exponentials.numpy(), self.v.numpy(), given.numpy(), d_q.numpy()
-        spread(lambda _, first, last: add_query_gradients(*arrays, first, last), len(q))
+        arrays = q.numpy(), self.exponentials.numpy(), self.v.numpy(), d_scores.numpy(), d_q.numpy()
+        parallel_for(lambda _, first, last: add_query_gradients(*arrays, first, last), len(q))
         return d_q
 
-    def gathered(self) -> tuple[Tensor, Tensor]:
-        """The gradients by keys and v (float32) of all steps that were noted: a sentence after the other,
-        which fits a core's cache, where a step of all sentences does not."""
-        q, given = (torch.cat(parts, dim=1) for parts in zip(*self.notes, strict=True))
+    def gather_gradients(self) -> tuple[Tensor, Tensor]:
+        """Return the gradients of keys and v (float32) over all recorded steps.
+
+        They are computed sentence by sentence, which fits a core's cache, while a step of all does not.
+        """
+        q, d_scores = (torch.cat(parts, dim=1) for parts in zip(*self.notes, strict=True))
         self.notes.clear()
         d_keys = torch.empty_like(self.exponentials)
-        d_v = self.v.new_zeros(len(shares(len(q))), len(self.v))
-        arrays = q.numpy(), self.exponentials.numpy(), self.v.numpy(), given.numpy(), d_keys.numpy()
-        of_threads = d_v.numpy()
-        spread(lambda i, a, b: add_key_gradients(*arrays, of_threads[i], a, b), len(q))
+        d_v = self.v.new_zeros(len(thread_ranges(len(q))), len(self.v))
+        arrays = q.numpy(), self.exponentials.numpy(), self.v.numpy(), d_scores.numpy(), d_keys.numpy()
+        d_v_by_thread = d_v.numpy()
+        parallel_for(lambda i, a, b: add_key_gradients(*arrays, d_v_by_thread[i], a, b), len(q))
         return d_keys, d_v.sum(dim=0)
 
 
 class _Gather(Function):
-    """keys, v -> a token that every step takes, so that this backward runs after all of theirs."""
+    """Return a token that every step takes as input, so that this backward pass runs after all of theirs."""
 
     @staticmethod
     def forward(ctx: Any, keys: Tensor, v: Tensor, score: FusedScore) -> Tensor:
@@ -146,12 +152,12 @@ class _Gather(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor, Tensor, None]:
-        d_keys, d_v = ctx.score.gathered()
+        d_keys, d_v = ctx.score.gather_gradients()
         return d_keys.to(ctx.kinds[0]), d_v.to(ctx.kinds[1]), None
 
 
 class _Step(Function):
-    """The scores of one step."""
+    """Compute the scores of one step."""
 
     @staticmethod
     def forward(ctx: Any, shares: Tensor, token: Tensor, score: FusedScore) -> Tensor:
@@ -162,6 +168,6 @@ class _Step(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, given: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, d_scores: Tensor) -> tuple[Tensor, Tensor, None]:
         (q,) = ctx.saved_tensors
-        return ctx.score.backward(q, given).to(ctx.kind), given.new_zeros(()), None
+        return ctx.score.backward(q, d_scores).to(ctx.kind), d_scores.new_zeros(()), None

@@ -1,10 +1,10 @@
-"""The steps of a GRU and of an LSTM in training on a CPU: each one function for autograd, of products and
-kernels.
+"""The steps of a GRU and of an LSTM for training on a CPU, each a single autograd function.
 
-Operations on a few dozen rows take PyTorch longer to begin than to end, autograd adds as much again, and a
-step of a GRU is a dozen of them. Here the products by the state are PyTorch's, what stands between them is
-one pass over the rows, and the gradients by the matrices are deferred. recurrent.py has the equations and is
-the reference; equal to rounding, which is float32's here where autocast rounds every operation to bf16.
+On a few dozen rows, PyTorch spends more time on launching operations than on computing them, autograd adds as
+much again, and a GRU step has a dozen operations. Here the products with the state are PyTorch's, the
+elementwise work between them is one pass over the rows, and gradients of the matrices are deferred.
+recurrent.py has the equations and is the reference. Results are equal up to rounding, which is float32's
+here, while autocast rounds every operation to bf16.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from bytenmt.jit import njit_any_order
 from bytenmt.layers.deferred_matmul import Deferred, Product
-from bytenmt.layers.numbers import KINDS, Array, as_array, narrow, sigmoid, tanh, wide
+from bytenmt.layers.numbers import KINDS, Array, as_array, from_float32, sigmoid, tanh, to_float32
 
 ONE = np.float32(1)
 
@@ -28,82 +28,93 @@ def fusible(product: Product) -> TypeGuard[Deferred]:
     """Return whether a cell with this product may be fused: in training on a CPU, in float32 or bf16."""
     return (
         isinstance(product, Deferred)
-        and product.fixed.device.type == "cpu"
-        and product.fixed.dtype in KINDS
+        and product.matrix.device.type == "cpu"
+        and product.matrix.dtype in KINDS
         and not torch.compiler.is_compiling()
     )
 
 
 @njit_any_order
 def gru_gates(x: Array, u: Array, h: Array, rz: Array, reset: Array) -> None:
-    """From the shares x (rows, 3 d) of the input and u (rows, 2 d) of the state h (rows, d): rz (rows, 2 d),
-    the gates, and reset (rows, d) = r * h."""
+    """Write the gates rz (rows, 2 d) and reset (rows, d) = r * h.
+
+    x (rows, 3 d), u (rows, 2 d): the products of the input and of the state with the weights. h (rows, d).
+    """
     rows, d = h.shape
     for i in range(rows):
         for c in range(2 * d):
-            rz[i, c] = sigmoid(wide(x[i, c]) + wide(u[i, c]))
+            rz[i, c] = sigmoid(to_float32(x[i, c]) + to_float32(u[i, c]))
         for c in range(d):
-            reset[i, c] = narrow(rz[i, c] * wide(h[i, c]), reset[i, c])
+            reset[i, c] = from_float32(rz[i, c] * to_float32(h[i, c]), reset[i, c])
 
 
 @njit_any_order
 def gru_state(x: Array, u: Array, h: Array, rz: Array, g: Array, new: Array, after: bool, take: bool) -> None:
-    """From u (rows, d), the state's share of g, which r resets here if that is done `after` the product: g
-    and the new state (rows, d)."""
+    """Write g and the new state (rows, d).
+
+    u (rows, d): the state's product for g. after: whether r multiplies u, instead of the state before the
+    product. take: whether z weighs g instead of the old state, see recurrent.GRU.
+    """
     rows, d = h.shape
     for i in range(rows):
         for c in range(d):
-            share = wide(u[i, c]) * (rz[i, c] if after else ONE)
-            g[i, c] = tanh(wide(x[i, 2 * d + c]) + share)
+            share = to_float32(u[i, c]) * (rz[i, c] if after else ONE)
+            g[i, c] = tanh(to_float32(x[i, 2 * d + c]) + share)
         for c in range(d):
-            z, before = rz[i, d + c], wide(h[i, c])
+            z, before = rz[i, d + c], to_float32(h[i, c])
             moved = (z if take else ONE - z) * (g[i, c] - before)
-            new[i, c] = narrow(before + moved, new[i, c])
+            new[i, c] = from_float32(before + moved, new[i, c])
 
 
 @njit_any_order
 def gru_state_gradients(
-    given: Array, h: Array, rz: Array, g: Array, d_x: Array, d_h: Array, take: bool
+    d_new: Array, h: Array, rz: Array, g: Array, d_x: Array, d_h: Array, take: bool
 ) -> None:
-    """From given (rows, d), the gradient by the new state: what d_x (rows, 3 d) has of z and g, and d_h
-    (rows, d) but for what goes through the gates."""
+    """Write the parts of d_x (rows, 3 d) for z and g, and d_h (rows, d) without the part through the gates.
+
+    d_new (rows, d): the gradient with respect to the new state.
+    """
     rows, d = h.shape
     for i in range(rows):
         for c in range(d):
             z = rz[i, d + c]
             share = z if take else ONE - z
             slope = ONE - g[i, c] * g[i, c]
-            d_x[i, 2 * d + c] = narrow(wide(given[i, c]) * share * slope, d_x[0, 0])
+            d_x[i, 2 * d + c] = from_float32(to_float32(d_new[i, c]) * share * slope, d_x[0, 0])
         for c in range(d):
-            z, difference = rz[i, d + c], g[i, c] - wide(h[i, c])
-            y = wide(given[i, c]) * (difference if take else -difference)
-            d_x[i, d + c] = narrow(y * z * (ONE - z), d_x[0, 0])
+            z, difference = rz[i, d + c], g[i, c] - to_float32(h[i, c])
+            y = to_float32(d_new[i, c]) * (difference if take else -difference)
+            d_x[i, d + c] = from_float32(y * z * (ONE - z), d_x[0, 0])
         for c in range(d):
             z = rz[i, d + c]
-            d_h[i, c] = narrow(wide(given[i, c]) * (ONE - z if take else z), d_h[0, 0])
+            d_h[i, c] = from_float32(to_float32(d_new[i, c]) * (ONE - z if take else z), d_h[0, 0])
 
 
 @njit_any_order
 def gru_reset_gradients(d_reset: Array, other: Array, rz: Array, d_x: Array, d_other: Array) -> None:
-    """From d_reset (rows, d), the gradient by r * other: what d_x has of r, and what d_other (rows, d) has
-    more."""
+    """Write the part of d_x for r, and add to d_other (rows, d). d_reset (rows, d): gradient of r * other."""
     rows, d = other.shape
     for i in range(rows):
         for c in range(d):
             r = rz[i, c]
-            d_x[i, c] = narrow(wide(d_reset[i, c]) * wide(other[i, c]) * r * (ONE - r), d_x[0, 0])
+            d_x[i, c] = from_float32(
+                to_float32(d_reset[i, c]) * to_float32(other[i, c]) * r * (ONE - r), d_x[0, 0]
+            )
         for c in range(d):
-            d_other[i, c] = narrow(wide(d_other[i, c]) + wide(d_reset[i, c]) * rz[i, c], d_other[0, 0])
+            d_other[i, c] = from_float32(
+                to_float32(d_other[i, c]) + to_float32(d_reset[i, c]) * rz[i, c], d_other[0, 0]
+            )
 
 
 class FusedGRU:
-    """GRU.stepper for one run of a loop, by the products of a state with U_r, U_z and with U_g."""
+    """A GRU step for one run of a loop, see GRU.stepper. gates, candidate: products with U_r, U_z and with
+    U_g."""
 
     def __init__(self, gates: Deferred, candidate: Deferred, after: bool, take: bool) -> None:
         self.gates, self.candidate, self.after, self.take = gates, candidate, after, take
 
     def __call__(self, x: Tensor, h: Tensor, inside: Tensor | None = None) -> Tensor:
-        """See GRU.stepper."""
+        """Return the new state; see GRU.stepper."""
         tokens = self.gates.token, self.candidate.token
         new: Tensor = _GRUStep.apply(x, h, inside, *tokens, self)  # type: ignore[no-untyped-call]
         return new
@@ -120,7 +131,7 @@ class _GRUStep(Function):
         candidate: Tensor,
         cell: FusedGRU,
     ) -> Tensor:
-        x, h, kind = x.contiguous(), h.contiguous(), cell.gates.fixed.dtype
+        x, h, kind = x.contiguous(), h.contiguous(), cell.gates.matrix.dtype
         read = h.to(kind)
         rz, g = (
             h.new_empty(len(h), 2 * h.shape[1], dtype=torch.float32),
@@ -128,8 +139,8 @@ class _GRUStep(Function):
         )
         new, reset = h.new_empty(h.shape, dtype=torch.promote_types(x.dtype, h.dtype)), torch.empty_like(read)
         x_, h_, rz_ = as_array(x), as_array(h), as_array(rz)
-        gru_gates(x_, as_array(read @ cell.gates.fixed.mT), h_, rz_, as_array(reset))
-        u = (read if cell.after else reset) @ cell.candidate.fixed.mT
+        gru_gates(x_, as_array(read @ cell.gates.matrix.mT), h_, rz_, as_array(reset))
+        u = (read if cell.after else reset) @ cell.candidate.matrix.mT
         if inside is not None:
             u = u + inside
         gru_state(x_, as_array(u), h_, rz_, as_array(g), as_array(new), cell.after, cell.take)
@@ -139,87 +150,92 @@ class _GRUStep(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, d_new: Tensor) -> tuple[Tensor | None, ...]:
         h, read, rz, g, last = ctx.saved_tensors
         cell, kind, d = ctx.cell, read.dtype, h.shape[1]
         d_x, d_h = read.new_empty(len(h), 3 * d), torch.empty_like(h)
         rz_, d_x_, d_h_ = as_array(rz), as_array(d_x), as_array(d_h)
         gru_state_gradients(
-            as_array(given.contiguous()), as_array(h), rz_, as_array(g), d_x_, d_h_, cell.take
+            as_array(d_new.contiguous()), as_array(h), rz_, as_array(g), d_x_, d_h_, cell.take
         )
         d_rz, d_g = d_x[:, : 2 * d], d_x[:, 2 * d :]
         d_inside = None
         if cell.after:  # g = tanh(x_g + r * last)
             d_u = torch.zeros_like(last)
             gru_reset_gradients(as_array(d_g), as_array(last), rz_, d_x_, as_array(d_u))
-            d_h += cell.candidate.back(read, d_u.to(kind))
+            d_h += cell.candidate.record_backward(read, d_u.to(kind))
             d_inside = None if ctx.kinds[1] is None else d_u.to(ctx.kinds[1])
         else:  # last = r * h
-            d_last = cell.candidate.back(last, d_g)
+            d_last = cell.candidate.record_backward(last, d_g)
             gru_reset_gradients(as_array(d_last), as_array(h), rz_, d_x_, d_h_)
-        d_h += cell.gates.back(read, d_rz)
+        d_h += cell.gates.record_backward(read, d_rz)
         token = rz.new_zeros(())
         return d_x.to(ctx.kinds[0]), d_h, d_inside, token, token, None
 
 
 @njit_any_order
 def lstm_state(x: Array, u: Array, c: Array, gates: Array, new_c: Array, tanh_c: Array, new_h: Array) -> None:
-    """From the shares x and u (rows, 4 d) of the input and the state, and the cells c (rows, d): gates i, f,
-    g, o (rows, 4 d), the new cells, their tanh and the new state (rows, d)."""
+    """Write the gates i, f, g, o (rows, 4 d), and the new cells, their tanh and the new state (rows, d).
+
+    x, u (rows, 4 d): the products of the input and of the state with the weights. c (rows, d): the cells.
+    """
     rows, d = c.shape
-    cell = np.empty(d, np.float32)  # loops that write one array each become vectors
+    cell = np.empty(d, np.float32)  # loops that write a single array are vectorised
     for i in range(rows):
         for j in range(2 * d):
-            gates[i, j] = sigmoid(wide(x[i, j]) + wide(u[i, j]))
+            gates[i, j] = sigmoid(to_float32(x[i, j]) + to_float32(u[i, j]))
         for j in range(d):
-            gates[i, 2 * d + j] = tanh(wide(x[i, 2 * d + j]) + wide(u[i, 2 * d + j]))
+            gates[i, 2 * d + j] = tanh(to_float32(x[i, 2 * d + j]) + to_float32(u[i, 2 * d + j]))
         for j in range(d):
-            gates[i, 3 * d + j] = sigmoid(wide(x[i, 3 * d + j]) + wide(u[i, 3 * d + j]))
+            gates[i, 3 * d + j] = sigmoid(to_float32(x[i, 3 * d + j]) + to_float32(u[i, 3 * d + j]))
         for j in range(d):
-            cell[j] = gates[i, d + j] * wide(c[i, j]) + gates[i, j] * gates[i, 2 * d + j]
+            cell[j] = gates[i, d + j] * to_float32(c[i, j]) + gates[i, j] * gates[i, 2 * d + j]
         for j in range(d):
-            new_c[i, j] = narrow(cell[j], new_c[0, 0])
+            new_c[i, j] = from_float32(cell[j], new_c[0, 0])
         for j in range(d):
             tanh_c[i, j] = tanh(cell[j])
         for j in range(d):
-            new_h[i, j] = narrow(gates[i, 3 * d + j] * tanh_c[i, j], new_h[0, 0])
+            new_h[i, j] = from_float32(gates[i, 3 * d + j] * tanh_c[i, j], new_h[0, 0])
 
 
 @njit_any_order
 def lstm_gradients(
-    given_h: Array, given_c: Array, c: Array, gates: Array, tanh_c: Array, d_x: Array, d_c: Array
+    d_new_h: Array, d_new_c: Array, c: Array, gates: Array, tanh_c: Array, d_x: Array, d_c: Array
 ) -> None:
-    """From the gradients by the new state and the new cells (rows, d): d_x (rows, 4 d) and d_c (rows, d)."""
+    """Write d_x (rows, 4 d) and d_c (rows, d) from the gradients of the new state and the new cells (rows,
+    d)."""
     rows, d = c.shape
-    cell = np.empty(d, np.float32)  # loops that write one array each become vectors
+    cell = np.empty(d, np.float32)  # loops that write a single array are vectorised
     for row in range(rows):
         for j in range(d):
             o, t = gates[row, 3 * d + j], tanh_c[row, j]
-            cell[j] = wide(given_c[row, j]) + wide(given_h[row, j]) * o * (ONE - t * t)
+            cell[j] = to_float32(d_new_c[row, j]) + to_float32(d_new_h[row, j]) * o * (ONE - t * t)
         for j in range(d):
             i = gates[row, j]
-            d_x[row, j] = narrow(cell[j] * gates[row, 2 * d + j] * i * (ONE - i), d_x[0, 0])
+            d_x[row, j] = from_float32(cell[j] * gates[row, 2 * d + j] * i * (ONE - i), d_x[0, 0])
         for j in range(d):
             f = gates[row, d + j]
-            d_x[row, d + j] = narrow(cell[j] * wide(c[row, j]) * f * (ONE - f), d_x[0, 0])
+            d_x[row, d + j] = from_float32(cell[j] * to_float32(c[row, j]) * f * (ONE - f), d_x[0, 0])
         for j in range(d):
             g = gates[row, 2 * d + j]
-            d_x[row, 2 * d + j] = narrow(cell[j] * gates[row, j] * (ONE - g * g), d_x[0, 0])
+            d_x[row, 2 * d + j] = from_float32(cell[j] * gates[row, j] * (ONE - g * g), d_x[0, 0])
         for j in range(d):
             o = gates[row, 3 * d + j]
-            d_x[row, 3 * d + j] = narrow(wide(given_h[row, j]) * tanh_c[row, j] * o * (ONE - o), d_x[0, 0])
+            d_x[row, 3 * d + j] = from_float32(
+                to_float32(d_new_h[row, j]) * tanh_c[row, j] * o * (ONE - o), d_x[0, 0]
+            )
         for j in range(d):
-            d_c[row, j] = narrow(cell[j] * gates[row, d + j], d_c[0, 0])
+            d_c[row, j] = from_float32(cell[j] * gates[row, d + j], d_c[0, 0])
 
 
 class FusedLSTM:
-    """LSTM.stepper for one run of a loop, by the product of a state with U."""
+    """An LSTM step for one run of a loop, see LSTM.stepper. recurrent: the product with U."""
 
     def __init__(self, recurrent: Deferred) -> None:
         self.recurrent = recurrent
 
     def __call__(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """See LSTM.stepper."""
+        """Return the new state and cells; see LSTM.stepper."""
         h, c = _LSTMStep.apply(x, h, c, self.recurrent.token, self.recurrent)  # type: ignore[no-untyped-call]
         return h, c
 
@@ -229,23 +245,23 @@ class _LSTMStep(Function):
     def forward(
         ctx: Any, x: Tensor, h: Tensor, c: Tensor, token: Tensor, recurrent: Deferred
     ) -> tuple[Tensor, Tensor]:
-        x, c, read = x.contiguous(), c.contiguous(), h.to(recurrent.fixed.dtype)
+        x, c, read = x.contiguous(), c.contiguous(), h.to(recurrent.matrix.dtype)
         gates = c.new_empty(len(c), 4 * c.shape[1], dtype=torch.float32)
         tanh_c = c.new_empty(c.shape, dtype=torch.float32)
         new_c = torch.empty_like(c, dtype=torch.promote_types(x.dtype, c.dtype))
         new_h = torch.empty_like(new_c)
-        before = as_array(x), as_array(read @ recurrent.fixed.mT), as_array(c)
-        lstm_state(*before, *(as_array(made) for made in (gates, new_c, tanh_c, new_h)))
+        before = as_array(x), as_array(read @ recurrent.matrix.mT), as_array(c)
+        lstm_state(*before, *(as_array(output) for output in (gates, new_c, tanh_c, new_h)))
         ctx.save_for_backward(read, c, gates, tanh_c)
         ctx.recurrent, ctx.kinds = recurrent, (x.dtype, h.dtype)
         return new_h, new_c
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, given_h: Tensor, given_c: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, d_new_h: Tensor, d_new_c: Tensor) -> tuple[Tensor | None, ...]:
         read, c, gates, tanh_c = ctx.saved_tensors
         d_x, d_c = read.new_empty(gates.shape), torch.empty_like(c)
-        given = as_array(given_h.contiguous()), as_array(given_c.contiguous())
-        lstm_gradients(*given, *(as_array(kept) for kept in (c, gates, tanh_c, d_x, d_c)))
-        d_h = ctx.recurrent.back(read, d_x).to(ctx.kinds[1])
+        inputs = d_new_h.contiguous(), d_new_c.contiguous(), c, gates, tanh_c
+        lstm_gradients(*(as_array(tensor) for tensor in (*inputs, d_x, d_c)))
+        d_h = ctx.recurrent.record_backward(read, d_x).to(ctx.kinds[1])
         return d_x.to(ctx.kinds[0]), d_h, d_c, gates.new_zeros(()), None

@@ -1,6 +1,6 @@
-"""A layer norm and the ReLU behind it, as one pass over the rows in training on a CPU.
+"""Layer norm followed by ReLU, in one pass over the rows, for training on a CPU.
 
-PyTorch's norm under autocast reads and writes float32, and its ReLU comes and goes once more. Here a row is
+Under autocast PyTorch's norm reads and writes float32, and its ReLU reads and writes once more. Here a row is
 read once, computed in float32, and written in the type in which the next product reads it.
 """
 
@@ -16,14 +16,14 @@ from torch.autograd.function import once_differentiable
 
 from bytenmt.jit import njit_any_order
 from bytenmt.layers.deferred_matmul import compute_type
-from bytenmt.layers.numbers import KINDS, Array, as_array, narrow, wide
-from bytenmt.layers.parallel import shares, spread
+from bytenmt.layers.numbers import KINDS, Array, as_array, from_float32, to_float32
+from bytenmt.layers.parallel import parallel_for, thread_ranges
 
 ZERO = np.float32(0)
 
 
 def norm_relu(norm: nn.LayerNorm, x: Tensor) -> Tensor:
-    """relu(norm(x)), x (..., d); under autocast the fused one is of autocast's type."""
+    """Return relu(norm(x)) for x (..., d). Under autocast the fused kernel returns autocast's type."""
     trained = torch.is_grad_enabled() and norm.weight.requires_grad and norm.weight.dtype == torch.float32
     if not (trained and x.device.type == "cpu" and x.dtype in KINDS) or torch.compiler.is_compiling():
         return torch.relu(norm(x))
@@ -35,13 +35,13 @@ def norm_relu(norm: nn.LayerNorm, x: Tensor) -> Tensor:
 def normalise(
     x: Array, gain: Array, bias: Array, epsilon: float, y: Array, moments: Array, first: int, last: int
 ) -> None:
-    """y of rows first to last - 1 of x (n, d), and moments (n, 2): their mean and 1 / their deviation."""
+    """Write y and moments (n, 2), mean and 1 / standard deviation, for rows first to last - 1 of x (n, d)."""
     d = x.shape[1]
     row = np.empty(d, np.float32)
     for i in range(first, last):
         mean = ZERO
         for c in range(d):
-            row[c] = wide(x[i, c])
+            row[c] = to_float32(x[i, c])
         for c in range(d):
             mean += row[c]
         mean /= np.float32(d)
@@ -52,12 +52,12 @@ def normalise(
         moments[i, 0], moments[i, 1] = mean, factor
         for c in range(d):
             z = (row[c] - mean) * factor * gain[c] + bias[c]
-            y[i, c] = narrow(ZERO if z < ZERO else z, y[0, 0])  # a NaN stays one
+            y[i, c] = from_float32(ZERO if z < ZERO else z, y[0, 0])  # a NaN stays one
 
 
 @njit_any_order
 def norm_gradients(
-    given: Array,
+    d_y: Array,
     x: Array,
     gain: Array,
     y: Array,
@@ -68,16 +68,17 @@ def norm_gradients(
     first: int,
     last: int,
 ) -> None:
-    """From given (n, d), the gradient by y: d_x (n, d), and adds to d_gain and d_bias (d,)."""
+    """Write d_x (n, d), and add to d_gain and d_bias (d,), from d_y (n, d), the gradient with respect to
+    y."""
     d = x.shape[1]
     own, scaled = np.empty(d, np.float32), np.empty(d, np.float32)
     for i in range(first, last):
         mean, factor = moments[i, 0], moments[i, 1]
         total, along = ZERO, ZERO
         for c in range(d):
-            own[c] = (wide(x[i, c]) - mean) * factor
+            own[c] = (to_float32(x[i, c]) - mean) * factor
         for c in range(d):
-            scaled[c] = wide(given[i, c]) * (ZERO if wide(y[i, c]) <= ZERO else np.float32(1))
+            scaled[c] = to_float32(d_y[i, c]) * (ZERO if to_float32(y[i, c]) <= ZERO else np.float32(1))
         for c in range(d):
             d_bias[c] += scaled[c]
         for c in range(d):
@@ -89,7 +90,7 @@ def norm_gradients(
             along += scaled[c] * own[c]
         total, along = total / np.float32(d), along / np.float32(d)
         for c in range(d):
-            d_x[i, c] = narrow(factor * (scaled[c] - total - own[c] * along), d_x[0, 0])
+            d_x[i, c] = from_float32(factor * (scaled[c] - total - own[c] * along), d_x[0, 0])
 
 
 class _NormReLU(Function):
@@ -99,20 +100,26 @@ class _NormReLU(Function):
         y = rows.new_empty(rows.shape, dtype=compute_type(rows[:0]).dtype)
         moments = rows.new_empty(len(rows), 2, dtype=torch.float32)
         gain, bias = gain.detach(), bias.detach()
-        given = as_array(rows), as_array(gain), as_array(bias), epsilon, as_array(y), as_array(moments)
-        spread(lambda _, first, last: normalise(*given, first, last), len(rows))
+        arrays = as_array(rows), as_array(gain), as_array(bias), epsilon, as_array(y), as_array(moments)
+        parallel_for(lambda _, first, last: normalise(*arrays, first, last), len(rows))
         ctx.save_for_backward(rows, gain, y, moments)
         ctx.shape = x.shape
         return y.view(x.shape)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, given: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         rows, gain, y, moments = ctx.saved_tensors
         d_x = torch.empty_like(rows)
-        sums = gain.new_zeros(2, len(shares(len(rows))), len(gain))
-        d_y = as_array(given.reshape(rows.shape).contiguous())
-        arrays = d_y, as_array(rows), as_array(gain), as_array(y), as_array(moments), as_array(d_x)
+        sums = gain.new_zeros(2, len(thread_ranges(len(rows))), len(gain))
+        arrays = (
+            as_array(d_y.reshape(rows.shape).contiguous()),
+            as_array(rows),
+            as_array(gain),
+            as_array(y),
+            as_array(moments),
+            as_array(d_x),
+        )
         d_gain, d_bias = sums.numpy()
-        spread(lambda i, a, b: norm_gradients(*arrays, d_gain[i], d_bias[i], a, b), len(rows))
+        parallel_for(lambda i, a, b: norm_gradients(*arrays, d_gain[i], d_bias[i], a, b), len(rows))
         return d_x.view(ctx.shape), *sums.sum(dim=1), None

@@ -29,10 +29,10 @@ RecentBytes = tuple[Tensor, ...]
 
 
 class RowGradients(NamedTuple):
-    """The gradient of one look-up of t positions.
+    """The gradient of one look-up at t positions.
 
-    rows (t, orders) int64: what was added up; factors (t, orders) or None: times which (n-gram dropout);
-    gradient (t, d): of the sum.
+    rows (t, orders) int64: rows that were summed. factors (t, orders) or None: their factors, of n-gram
+    dropout. gradient (t, d): of the sum.
     """
 
     rows: Tensor
@@ -65,25 +65,27 @@ class NgramTables(nn.Module):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, ids: Tensor, recent: Tensor) -> Tensor:
-        """ids (rows, t) uint8, after `recent` (rows, 8 or more) uint8 -> (rows, t, d_embedding)."""
+        """Embed the n-grams that end at ids (rows, t) uint8: (rows, t, d_embedding). recent (rows, 8 or more)
+        uint8: the bytes before them."""
         rows = self.row_numbers(ids, recent).flatten(0, 1)
         factors = None
         if self.training and self.dropout:
             ones = torch.ones(rows.shape, dtype=self.weight.dtype, device=rows.device)
             factors = drop(ones, self.dropout, training=True)
-        found: Tensor = _SumRows.apply(  # type: ignore[no-untyped-call]
+        summed: Tensor = _SumRows.apply(  # type: ignore[no-untyped-call]
             self.weight, rows, factors, self.gradients
         )
-        return found.view(*ids.shape, -1)
+        return summed.view(*ids.shape, -1)
 
     def row_numbers(self, ids: Tensor, recent: Tensor) -> Tensor:
-        """The rows of `weight` that each byte reads: arguments as forward's -> (rows, t, orders) int64."""
+        """Return the rows of `weight` that each byte reads: (rows, t, orders) int64. Arguments: see
+        forward."""
         t = ids.shape[1]
         text = torch.cat([recent[:, -N_BYTES:], ids], dim=1)
         if self.fold_case:
             text = torch.where((text >= ord("A")) & (text <= ord("Z")), text + 32, text)
         text = text.long()
-        key, mask, found = torch.zeros_like(text[:, N_BYTES:]), 0, []
+        key, mask, numbers = torch.zeros_like(text[:, N_BYTES:]), 0, []
         for n in range(1, max(self.orders) + 1):
             begin = N_BYTES + 1 - n
             key = key | text[:, begin : begin + t] << (8 * (n - 1))
@@ -91,15 +93,16 @@ class NgramTables(nn.Module):
             if n in self.orders:
                 h = (key ^ signed(n * PER_ORDER & WORD)) * signed(SPREAD)
                 h = (h ^ ((h >> 32) & 0xFFFFFFFF)) * signed(MIX)
-                # int64 shifts in copies of the sign: of the k highest bits only k are kept.
-                found.append((h >> (64 - self.n_rows.bit_length() + 1)) & (self.n_rows - 1))
-        return torch.stack(found, dim=-1) + torch.arange(len(found), device=ids.device) * self.n_rows
+                # A shift of int64 repeats the sign bit; mask all but the k highest bits.
+                numbers.append((h >> (64 - self.n_rows.bit_length() + 1)) & (self.n_rows - 1))
+        return torch.stack(numbers, dim=-1) + torch.arange(len(numbers), device=ids.device) * self.n_rows
 
 
 class _SumRows(torch.autograd.Function):
-    """weight (v, d), rows (t, orders), factors as rows or None -> the sums of the rows, (t, d).
+    """Sum the rows (t, orders) of weight (v, d), times factors (t, orders) or None; return (t, d).
 
-    Backward gives the weight no gradient, but appends the RowGradients to a list."""
+    The backward pass appends RowGradients to a list instead of computing a gradient of the weight.
+    """
 
     @staticmethod
     def forward(
@@ -115,6 +118,6 @@ class _SumRows(torch.autograd.Function):
 
 
 def first_bytes(rows: int, drafted: int, device: torch.device) -> Tensor:
-    """The recent bytes before a text begins: BOS, (rows, 8 + drafted) uint8; drafted: bytes that may be taken
-    back."""
+    """Return the recent bytes before a text, all BOS: (rows, 8 + drafted) uint8. drafted: the most bytes that
+    may be taken back."""
     return torch.full((rows, N_BYTES + drafted), BOS, dtype=torch.uint8, device=device)

@@ -1,7 +1,7 @@
-"""Functions of single numbers for kernels in Python: reading and writing bf16, and a sigmoid for vectors.
+"""Scalar functions for compiled kernels: conversion of bf16, and a sigmoid that can be vectorised.
 
-NumPy has no bf16: its arrays come as the upper 16 bits of float32 (`as_array`), and `wide` and `narrow` stand
-between them and float32, or do nothing where an array is float32 already.
+NumPy has no bf16: such arrays are the upper 16 bits of float32 (`as_array`). `to_float32` and `from_float32`
+convert their numbers, and do nothing if an array is float32 already.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from numba import types
 from numba.extending import intrinsic, register_jitable
 from torch import Tensor
 
-Array = npt.NDArray[Any]  # float32, or uint16 that stands for bf16
+Array = npt.NDArray[Any]  # float32, or the bits of bf16 as uint16
 KINDS = (torch.float32, torch.bfloat16)
 
 _FLOAT, _INT32, _INT16 = ir.FloatType(), ir.IntType(32), ir.IntType(16)
 LOG2_E, LN_2_HIGH, LN_2_LOW = np.float32(1.44269504), np.float32(0.693359375), np.float32(-2.12194440e-4)
-FARTHEST = np.float32(87.0)  # exp of it is a normal float32, and 1 in float32 beside exp of its negative
+FARTHEST = np.float32(87.0)  # exp(87) is a normal float32, and 1 + exp(-87) is 1 in float32
 
 
 def as_array(x: Tensor) -> Array:
-    """x of float32 or bf16, without gradient -> the same memory as an array for kernels."""
+    """Return the memory of x, float32 or bf16 without gradient, as an array for kernels."""
     array: Array = (x.view(torch.uint16) if x.dtype == torch.bfloat16 else x).numpy()
     return array
 
@@ -36,7 +36,7 @@ def _constant(number: int) -> ir.Constant:
 
 
 def _wide(context: Any, x: Any) -> tuple[Any, Callable[..., Any]]:
-    """A number of an Array -> float32."""
+    """Convert a number of an Array to float32."""
 
     def build(_: Any, b: Any, signature: Any, arguments: Sequence[Any]) -> Any:
         if x == types.float32:
@@ -47,8 +47,7 @@ def _wide(context: Any, x: Any) -> tuple[Any, Callable[..., Any]]:
 
 
 def _narrow(context: Any, value: Any, like: Any) -> tuple[Any, Callable[..., Any]]:
-    """A float32, and a number of the array that it is for -> what to put there: to the nearest, ties to
-    even."""
+    """Convert a float32 to the type of `like`, a number of the array it is for: to nearest, ties to even."""
 
     def build(_: Any, b: Any, signature: Any, arguments: Sequence[Any]) -> Any:
         if like == types.float32:
@@ -63,7 +62,7 @@ def _narrow(context: Any, value: Any, like: Any) -> tuple[Any, Callable[..., Any
 
 
 def _power(context: Any, n: Any) -> tuple[Any, Callable[..., Any]]:
-    """A whole number from -126 to 127, as float32 -> 2 to that power."""
+    """Return 2^n for an integer n from -126 to 127, given as float32."""
 
     def build(_: Any, b: Any, signature: Any, arguments: Sequence[Any]) -> Any:
         exponent = b.add(b.fptosi(arguments[0], _INT32), _constant(127))
@@ -73,7 +72,7 @@ def _power(context: Any, n: Any) -> tuple[Any, Callable[..., Any]]:
 
 
 def _nearest(context: Any, x: Any) -> tuple[Any, Callable[..., Any]]:
-    """A float32 -> the whole number nearest to it."""
+    """Round a float32 to the nearest integer."""
 
     def build(_: Any, b: Any, signature: Any, arguments: Sequence[Any]) -> Any:
         return b.call(b.module.declare_intrinsic("llvm.nearbyint", [_FLOAT]), arguments)
@@ -81,17 +80,17 @@ def _nearest(context: Any, x: Any) -> tuple[Any, Callable[..., Any]]:
     return types.float32(types.float32), build
 
 
-nearest: Any = intrinsic(_nearest)
-wide: Any = intrinsic(_wide)
-narrow: Any = intrinsic(_narrow)
-power: Any = intrinsic(_power)
+round_nearest: Any = intrinsic(_nearest)
+to_float32: Any = intrinsic(_wide)
+from_float32: Any = intrinsic(_narrow)
+power_of_two: Any = intrinsic(_power)
 
 
 @register_jitable
 def sigmoid(x: np.float32) -> np.float32:
-    """1 / (1 + exp(-x)) to two units in the last place, by operations that vectors have."""
-    x = min(max(-x, -FARTHEST), FARTHEST)  # a NaN stays one: it is neither less nor more
-    n = nearest(x * LOG2_E)
+    """Return 1 / (1 + exp(-x)) to two units in the last place, by operations that LLVM vectorises."""
+    x = min(max(-x, -FARTHEST), FARTHEST)  # NaN stays NaN: comparisons with it are false
+    n = round_nearest(x * LOG2_E)
     r = x - n * LN_2_HIGH - n * LN_2_LOW
     e = np.float32(1 / 5040)
     e = e * r + np.float32(1 / 720)
@@ -101,13 +100,13 @@ def sigmoid(x: np.float32) -> np.float32:
     e = e * r + np.float32(1 / 2)
     e = e * r + np.float32(1)
     e = e * r + np.float32(1)
-    one, scale = np.float32(1), power(n)
+    one, scale = np.float32(1), power_of_two(n)
     y: np.float32 = np.divide(one, one + e * scale)
     return y
 
 
 @register_jitable
 def tanh(x: np.float32) -> np.float32:
-    """2 sigmoid(2 x) - 1, to 2e-7."""
+    """Return tanh(x) = 2 sigmoid(2 x) - 1, to 2e-7."""
     two = np.float32(2)
     return two * sigmoid(two * x) - np.float32(1)

@@ -10,19 +10,19 @@ from functools import cache
 import torch
 
 
-def shares(n: int) -> list[tuple[int, int, int]]:
-    """n pieces of work over PyTorch's threads: (thread, first, last) of each, last not included."""
+def thread_ranges(n: int) -> list[tuple[int, int, int]]:
+    """Divide n pieces of work among PyTorch's threads: (thread, first, last) for each, last not included."""
     n_threads = max(1, min(n, torch.get_num_threads()))
     cuts = [n * i // n_threads for i in range(n_threads + 1)]
     return [(i, cuts[i], cuts[i + 1]) for i in range(n_threads)]
 
 
-def spread(task: Callable[[int, int, int], None], n: int) -> None:
-    """Call task(thread, first, last) for all shares of n at once, the last one on this thread.
+def parallel_for(task: Callable[[int, int, int], None], n: int) -> None:
+    """Call task(thread, first, last) for all ranges of n at once, the last one on this thread.
 
-    The task is worth a thread only where it lets go of the interpreter lock, as our kernels do.
+    This is useful only for tasks that release the interpreter lock, as kernels do.
     """
-    *others, own = shares(n)
+    *others, own = thread_ranges(n)
     waiting = [_pool(len(others)).submit(task, *share) for share in others]
     task(*own)
     for future in waiting:

@@ -1,8 +1,8 @@
-"""Recurrences written out: the GRU in its three conventions, and the LSTM.
+"""Recurrent layers: the GRU in its three conventions, and the LSTM.
 
-What does not depend on the previous state (the input's share of the gates) is one matrix product for
-the whole chunk; the loop over time holds the rest. Padding needs no mask: a unidirectional recurrence
-reads it only after the sentence, and `reverse` turns each sentence within its own length.
+The products of the inputs are one matrix product for the whole chunk; the loop over time does the rest.
+Padding needs no mask: a unidirectional layer reads it after the sentence only, and `reverse` reverses each
+sentence within its own length.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class GRU(nn.Module):
     g = tanh(W_g x + r * (U_g h + C_g c)). An input that is always 1 is so torch.nn.GRU's second bias of g.
     """
 
-    STACKED: ClassVar = {"input": 3, "gates": 2}  # maps that stand on one another in a weight
+    STACKED: ClassVar = {"input": 3, "gates": 2}  # maps that are stacked in a weight
     PARTS: ClassVar = 1  # of the state: h
 
     def __init__(
@@ -55,8 +55,11 @@ class GRU(nn.Module):
         self.candidate = nn.Linear(d_hidden, d_hidden, bias=False)  # U of g
 
     def stepper(self) -> Callable[..., Tensor]:
-        """One step as a function, for one run of a loop: x (rows, 3 d_hidden), the input's share of r, z, g,
-        and h (rows, d_hidden) -> the new h. With d_inside, C_g c (rows, d_hidden) is its third argument."""
+        """Return the function (x, h) -> new h, for one run of a loop.
+
+        x (rows, 3 d_hidden): the input's product for r, z, g. h (rows, d_hidden). With d_inside, C_g c
+        (rows, d_hidden) is the third argument.
+        """
         gates, candidate = deferred(self.gates.weight), deferred(self.candidate.weight)
         if fusible(gates) and fusible(candidate):
             return FusedGRU(gates, candidate, self.reset == "after", self.update == "take")
@@ -75,7 +78,8 @@ class GRU(nn.Module):
         return step
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
-        """x (rows, t, d_input), h (rows, d_hidden): the state before -> states (rows, t, d_hidden)."""
+        """Return the states (rows, t, d_hidden) after inputs x (rows, t, d_input). h (rows, d_hidden):
+        initial state."""
         step, states = self.stepper(), []
         for shares in zip(*self._shares(x.transpose(0, 1)), strict=True):
             h = step(shares[0], h, *shares[1:])
@@ -83,12 +87,12 @@ class GRU(nn.Module):
         return torch.stack(states, dim=1)
 
     def unrolled(self, x: Tensor, h: Tensor) -> tuple[Tensor]:
-        """forward, named alike for both kinds of layers: all parts of the state after each input."""
+        """Return all parts of the state after each input; the same method as that of LSTM."""
         return (self(x, h),)
 
     def _shares(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Return what a stepper's steps take of inputs x (t, rows, d_input): (t, rows, 3 d_hidden), and with
-        d_inside C_g c (t, rows, d_hidden)."""
+        """Return the arguments of the stepper for inputs x (t, rows, d_input): the products (t, rows,
+        3 d_hidden), and with d_inside C_g c (t, rows, d_hidden)."""
         if not self.d_inside:
             return (self.input(x),)
         widths, d = [x.shape[-1] - self.d_inside, self.d_inside], self.candidate.weight.shape[0]
@@ -113,8 +117,10 @@ class LSTM(nn.Module):
         self.recurrent = nn.Linear(d_hidden, 4 * d_hidden, bias=False)
 
     def stepper(self) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """One step as a function, for one run of a loop: x (rows, 4 d_hidden), the input's share of the
-        gates, and h, c (rows, d_hidden) -> new h, c."""
+        """Return the function (x, h, c) -> (new h, new c), for one run of a loop.
+
+        x (rows, 4 d_hidden): the input's product for the gates. h, c (rows, d_hidden).
+        """
         recurrent = deferred(self.recurrent.weight)
         if fusible(recurrent):
             return FusedLSTM(recurrent)
@@ -127,7 +133,7 @@ class LSTM(nn.Module):
         return step
 
     def forward(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """x (rows, t, d_input); h, c (rows, d_hidden) -> states and cells, each (rows, t, d_hidden)."""
+        """Return states and cells, each (rows, t, d_hidden), after inputs x (rows, t, d_input)."""
         step, states, cells = self.stepper(), [], []
         for x_t in self.input(x.transpose(0, 1)):
             h, c = step(x_t, h, c)
@@ -136,15 +142,15 @@ class LSTM(nn.Module):
         return torch.stack(states, dim=1), torch.stack(cells, dim=1)
 
     def unrolled(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """See GRU.unrolled."""
+        """Return all parts of the state after each input; see GRU.unrolled."""
         states, cells = self(x, h, c)
         return states, cells
 
 
 def reverse(x: Tensor, lengths: Tensor) -> Tensor:
-    """Turn each row round within its own length; what stands after it stays.
+    """Reverse the first lengths[i] columns of each row i of x (rows, t, ...); the other columns stay.
 
-    x (rows, t, ...), lengths (rows,) int64 -> the same shape.
+    lengths (rows,) int64.
     """
     columns = torch.arange(x.shape[1], device=x.device)
     turned = lengths[:, None] - 1 - columns
@@ -153,18 +159,18 @@ def reverse(x: Tensor, lengths: Tensor) -> Tensor:
 
 
 def last(x: Tensor, lengths: Tensor) -> Tensor:
-    """The column at each row's end: x (rows, t, d), lengths (rows,) int64 >= 1 -> (rows, d)."""
+    """Return the last column (rows, d) of each row of x (rows, t, d); lengths (rows,) int64 >= 1."""
     return x[torch.arange(len(x), device=x.device), lengths - 1]
 
 
 def initialise(model: nn.Module, fill: Callable[[Tensor], object] | None = None) -> None:
-    """Fill the linear maps under `model`, the embedding and the output layer with `fill`, biases 0, the GRUs'
-    recurrent matrices orthogonal.
+    """Initialise the linear maps of `model`, its embedding and its output layer with `fill`.
 
-    fill None scales with the width instead: Glorot and Bengio 2010's uniform distribution, recurrent
-    matrices orthogonal in LSTMs too, a forget gate that starts open (Jozefowicz et al. 2015), embedding and
-    output layer as they were made. The fixed ranges of the papers are for 1,000 units; at a few hundred,
-    and fed by an embedding of the same range, the signal all but vanishes on its way through two layers.
+    Biases become 0, and the recurrent matrices of GRUs orthogonal. If fill is None, the range depends on the
+    width: Glorot and Bengio 2010's uniform distribution, orthogonal recurrent matrices in LSTMs, too, open
+    forget gates (Jozefowicz et al. 2015), and embedding and output layer unchanged. The fixed ranges of the
+    papers are meant for 1,000 units; with a few hundred the signal almost vanishes on its way through two
+    layers.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):

@@ -1,4 +1,4 @@
-"""Layers of a convolution and a residual branch around it: gated ones, and those with a tanh."""
+"""Convolutional layers with a residual branch: with a gated linear unit, or with a tanh."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bytenmt.layers.convolution import Convolution, Taps, scaled_linear
+from bytenmt.layers.convolution import Convolution, RingTaps, scaled_linear
 from bytenmt.layers.dropout import drop
 
 HALF = math.sqrt(0.5)
 
 
 class ResidualConvolution(nn.Module):
-    """The base of both layers: a convolution, and the residual's map where the width changes.
+    """Base class: a convolution, and a linear map on the residual branch if the width changes.
 
-    n_maps: of the convolution, each d_output wide; gain: its weights are N(0, sqrt(gain p/n)), the map's
-    N(0, sqrt(1/n)), with n the fan-in and p the share of the input that dropout keeps.
+    n_maps: how many maps of width d_output the convolution has. gain: the convolution is initialised to
+    N(0, sqrt(gain p/n)), and the linear map to N(0, sqrt(1/n)), where n is the fan-in and p the probability
+    that dropout keeps an input.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class ResidualConvolution(nn.Module):
         self.dropout = dropout
 
     def carried(self, x: Tensor) -> Tensor:
-        """The residual branch: (rows, t, d_input) -> (rows, t, d_output)."""
+        """Compute the residual branch: (rows, t, d_input) to (rows, t, d_output)."""
         if self.residual is None:
             return x
         carried: Tensor = self.residual(x)
@@ -54,13 +55,13 @@ class ResidualConvolution(nn.Module):
 
 
 class GatedLayer(ResidualConvolution):
-    """A convolution with a gated linear unit, and the residual's map where the width changes.
+    """A convolution with a gated linear unit (GLU) and a residual branch.
 
-    Initialised as section 3.5 of Gehring et al. 2017 has it: maps into a GLU N(0, sqrt(4p/n)), others
-    N(0, sqrt(p/n)), with n the fan-in and p the share of the input that dropout keeps.
+    Initialised as in Gehring et al. 2017, section 3.5: N(0, sqrt(4p/n)) for maps before a GLU, and
+    N(0, sqrt(p/n)) for others, where n is the fan-in and p the probability that dropout keeps an input.
     """
 
-    STACKED: ClassVar = {"convolution": 2}  # maps that stand on one another in its weight
+    STACKED: ClassVar = {"convolution": 2}  # maps that are stacked in its weight
 
     def __init__(
         self,
@@ -71,24 +72,25 @@ class GatedLayer(ResidualConvolution):
         dilation: int = 1,
         weight_norm: bool = True,
     ) -> None:
-        given = d_input, d_output, kernel_width, dropout, dilation, weight_norm
-        super().__init__(*given, n_maps=2, gain=4.0)
+        sizes = d_input, d_output, kernel_width, dropout, dilation, weight_norm
+        super().__init__(*sizes, n_maps=2, gain=4.0)
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x (n, s, d_input), mask (n, s) bool -> (n, s, d_output)."""
+        """Apply the layer to x (n, s, d_input); return (n, s, d_output). mask (n, s) bool: true on real
+        columns."""
         return (F.glu(self.convolution.centred(self._drop(x), mask)) + self.carried(x)) * HALF
 
-    def causal(self, x: Tensor, ring: Tensor, taps: Taps) -> tuple[Tensor, Tensor]:
-        """The GLU's output alone, (rows, t, d_output), and the ring after."""
+    def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
+        """Return the output of the GLU without the residual, (rows, t, d_output), and the ring after it."""
         h, ring = self.convolution.causal(self._drop(x), ring, taps)
         return F.glu(h), ring
 
 
 class TanhLayer(ResidualConvolution):
-    """tanh(conv(x) + x), for a source (Gehring et al. 2016, section 3.2); a map of x where the width changes.
+    """tanh(conv(x) + x) for a source (Gehring et al. 2016, section 3.2); x is mapped if the width changes.
 
-    Initialised as what does not lead into a GLU, see GatedLayer: the range of the paper is for its own
-    scaling of the gradients.
+    Initialised as maps that are not before a GLU, see GatedLayer; the range of the paper is meant for its own
+    scaling of gradients.
     """
 
     def __init__(
@@ -100,26 +102,26 @@ class TanhLayer(ResidualConvolution):
         dilation: int = 1,
         weight_norm: bool = True,
     ) -> None:
-        given = d_input, d_output, kernel_width, dropout, dilation, weight_norm
-        super().__init__(*given, n_maps=1, gain=1.0)
+        sizes = d_input, d_output, kernel_width, dropout, dilation, weight_norm
+        super().__init__(*sizes, n_maps=1, gain=1.0)
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """x (n, s, d_input), mask (n, s) bool -> (n, s, d_output)."""
+        """Apply the layer to x (n, s, d_input); return (n, s, d_output). mask (n, s) bool: true on real
+        columns."""
         return torch.tanh(self.convolution.centred(self._drop(x), mask) + self.carried(x))
 
 
 def residual_map(d_input: int, d_output: int, weight_norm: bool) -> nn.Module | None:
-    """The map of a residual branch; None where the width stays."""
+    """Return the linear map of a residual branch; None if the width does not change."""
     if d_input == d_output:
         return None
     return scaled_linear(d_input, d_output, math.sqrt(1 / d_input), weight_norm)
 
 
 def pooled(x: Tensor, mask: Tensor, width: int) -> Tensor:
-    """The mean of `width` columns around each, zero outside of the sentence, which counts too.
+    """Average `width` columns around each column of x (n, s, d), counting zeros outside of the sentence.
 
-    x (n, s, d), mask (n, s) bool, true on real columns -> (n, s, d). An even width looks one column further
-    to the right.
+    mask (n, s) bool: true on real columns. An even width reaches one column further to the right.
     """
     padded = F.pad(x * mask[:, :, None], (0, 0, (width - 1) // 2, width // 2))
     return F.avg_pool1d(padded.transpose(1, 2), width, stride=1).transpose(1, 2)

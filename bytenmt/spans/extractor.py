@@ -34,7 +34,7 @@ class Span(NamedTuple):
     of: str
 
 
-class Scanner:
+class ClassScanner:
     """Finds the leftmost longest matches of a class, in time linear in the text.
 
     A scan from the left alone would read on behind each beginning in vain, to the end of the text in the
@@ -130,7 +130,7 @@ class SpanExtractor:
 
     def __init__(self, classes: Sequence[SpanClass]) -> None:
         self.classes = tuple(classes)
-        self._scanners = [Scanner(one) for one in classes]
+        self._scanners = [ClassScanner(one) for one in classes]
 
     def spans(self, line: bytes) -> list[Span]:
         """Return the spans of a line, in order; they do not overlap."""

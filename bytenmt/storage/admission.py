@@ -1,7 +1,7 @@
-"""The gate of the weights: are the tensors of a file those of the model that it describes?
+"""Check that the tensors of a weights file are those of the model that it describes.
 
-Names, shapes, types and numbers are held against the configuration before anything is computed from them, for
-every engine and every command alike.
+Names, shapes, types and values are compared with the configuration before anything is computed from them, for
+all engines and commands alike.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ STORED: dict[str, str] = {
     "fp32": "F32",
     "bf16": "BF16",
     "int8": "I8",
-}  # a precision: the type of its matrices
-# What is added to the name of n-gram tables for a bit a row, packed as by numpy.packbits: is it stored? All
-# other rows are zero.
+}  # type of the matrices, by precision
+# Suffix of the tensor that tells which rows of n-gram tables are stored, one bit per row, packed as by
+# numpy.packbits. All other rows are zero.
 ROWS = ":rows"
-SCALE = ":scale"  # what is added to an int8 matrix' name for that of its scales
-CHUNK = 1 << 16  # numbers that are looked at together: they stay in the cache
-EXPONENT = np.uint16(0x7F80)  # of bfloat16: all of it set means infinite or no number
+SCALE = ":scale"  # suffix of the tensor with the scales of an int8 matrix
+CHUNK = 1 << 16  # numbers that are checked together, which fit the cache
+EXPONENT = np.uint16(0x7F80)  # exponent bits of bfloat16: all set for infinity and NaN
 
-Kinds = dict[str, tuple[str, tuple[int, ...]]]  # a tensor's type and shape by its name
+Kinds = dict[str, tuple[str, tuple[int, ...]]]  # type and shape of tensors by name
 
 
-def expected(config: ModelConfig, precision: str, whole: str = "F32") -> Kinds:
-    """Return the tensors that a weights file of a model holds, in a precision of STORED. whole: the type of
-    what no conversion has made smaller."""
+def expected_tensors(config: ModelConfig, precision: str, whole: str = "F32") -> Kinds:
+    """Return the tensors of a model's weights file in a precision of STORED. whole: type of tensors that are
+    not converted."""
     kinds: Kinds = {}
     for name, shape in parameter_shapes(config).items():
         matrix = is_matrix(name, shape)
@@ -42,16 +42,15 @@ def expected(config: ModelConfig, precision: str, whole: str = "F32") -> Kinds:
     return kinds
 
 
-def misfit(arrays: Mapping[str, Array], config: ModelConfig, precision: str) -> str | None:
-    """Describe what is wrong with the tensors of a weights file, in words that follow its name; None where
-    they are those of the model, and finite. All of them may be float64, as a training in float64 leaves them.
+def describe_misfit(arrays: Mapping[str, Array], config: ModelConfig, precision: str) -> str | None:
+    """Describe what is wrong with the tensors of a weights file, as words that follow its name.
 
-    arrays: as they are stored, bfloat16 as its bits in uint16; precision: that of STORED that the file
-    tells.
+    Returns None if they are those of the model, and finite. All of them may be float64, as after a training
+    in float64. arrays: as they are stored, with bfloat16 as its bits in uint16. precision: that of the file.
     """
     own: Kinds = {name: (NAMES[array.dtype], array.shape) for name, array in arrays.items()}
     in_doubles = precision == "fp32" and own.get(TABLE, ("F32", ()))[0] == "F64"
-    kinds = expected(config, precision, "F64" if in_doubles else "F32")
+    kinds = expected_tensors(config, precision, "F64" if in_doubles else "F32")
     if NGRAM_TABLES in kinds:
         kinds |= _stored_rows(kinds, arrays.get(NGRAM_TABLES + ROWS))
     wrong = sorted(name for name in own.keys() | kinds.keys() if own.get(name) != kinds.get(name))
@@ -63,23 +62,23 @@ def misfit(arrays: Mapping[str, Array], config: ModelConfig, precision: str) -> 
             f" which is {_describe_kind(own.get(first))}, expected {_describe_kind(kinds.get(first))}"
         )
     for name, array in arrays.items():
-        if not finite(array):
+        if not is_finite(array):
             return f"is not usable: {shown(name)} holds what is no number, its training has diverged"
     return None
 
 
 def _stored_rows(kinds: Kinds, bits: Array | None) -> Kinds:
-    """The tensors of n-gram tables as they are stored. kinds: of all rows; bits: which rows are there."""
+    """Return the stored tensors of n-gram tables. kinds: of all rows; bits: which rows are stored."""
     kind, (n_rows, d) = kinds[NGRAM_TABLES]
     n_stored = 0 if bits is None else int(np.unpackbits(bits.reshape(-1).view(np.uint8)).sum())
-    found: Kinds = {NGRAM_TABLES: (kind, (n_stored, d)), NGRAM_TABLES + ROWS: ("U8", (n_rows // 8,))}
+    stored: Kinds = {NGRAM_TABLES: (kind, (n_stored, d)), NGRAM_TABLES + ROWS: ("U8", (n_rows // 8,))}
     scales = NGRAM_TABLES + SCALE
-    return found | ({scales: (kinds[scales][0], (n_stored,))} if scales in kinds else {})
+    return stored | ({scales: (kinds[scales][0], (n_stored,))} if scales in kinds else {})
 
 
-def finite(array: Array) -> bool:
-    """Are all of an array's numbers finite, as float32 has them? bfloat16 comes as its bits, uint16; whole
-    numbers always are."""
+def is_finite(array: Array) -> bool:
+    """Return whether all numbers of an array are finite as float32. uint16 holds the bits of bfloat16; other
+    integers are always finite."""
     flat = array.reshape(-1)
     for start in range(0, flat.size, CHUNK):
         part = flat[start : start + CHUNK]

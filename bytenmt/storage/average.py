@@ -1,4 +1,4 @@
-"""The mean of several checkpoints' weights: one weights file, often a little better than any of them."""
+"""Average the weights of several checkpoints, which is often a little better than any of them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from bytenmt.storage.weights import check_output
 def average(paths: Sequence[Path], output: Path, last: int | None = None) -> list[str]:
     """Write the uniform mean of weights files, computed in float64, as a weights file.
 
-    paths: weights files, or one run folder whose last `last` kept checkpoints are taken (None: all that
-    it keeps). All must hold the same model; the configuration, and what is told of the text, are those of
-    the latest update. Returns what to tell the user, a line each. Raises CheckpointError, and writes nothing
-    then.
+    paths: weights files, or one run folder, of which the last `last` checkpoints are averaged (None: all).
+    All must hold the same model. The configuration, and the facts about the text, are those of the latest
+    update. Returns lines of text for the user. Raises CheckpointError without writing anything.
     """
     files = _files(paths, last)
     check_output(output, files)
@@ -46,12 +45,12 @@ def average(paths: Sequence[Path], output: Path, last: int | None = None) -> lis
     mean = {name: (sums / len(files)).to(types[name]) for name, sums in total.items()}
     facts = msgspec.structs.replace(text, update=max(updates), averaged=tuple(sorted(updates)))
     write_weights(output, mean, config, facts)
-    told = ", ".join(str(update) for update in sorted(updates))
-    return [f"{output}: the mean of {len(files)} checkpoints, of updates {told}"]
+    listed = ", ".join(str(update) for update in sorted(updates))
+    return [f"{output}: the mean of {len(files)} checkpoints, of updates {listed}"]
 
 
 def _files(paths: Sequence[Path], last: int | None) -> list[Path]:
-    """The weights files to average, those of a run folder by update."""
+    """Return the weights files to average; those of a run folder are sorted by update."""
     folders = [path for path in paths if not is_weights_file(path)]
     if not folders:
         if last is not None:
@@ -61,7 +60,7 @@ def _files(paths: Sequence[Path], last: int | None) -> list[Path]:
         raise CheckpointError(
             f"{folders[0]} is not a weights file (.safetensors): give weights files, or one run folder alone"
         )
-    kept = read_pointer(folders[0]).kept
+    kept = read_pointer(folders[0]).checkpoints
     if last is not None and not 1 <= last <= len(kept):
         raise CheckpointError(
             f"--last {last}: {folders[0]} keeps {len(kept)} checkpoints;"
@@ -71,7 +70,7 @@ def _files(paths: Sequence[Path], last: int | None) -> list[Path]:
 
 
 def _check_same(path: Path, config: Config, first: Path, other_config: Config) -> None:
-    """Raise CheckpointError, naming the file, where it does not hold the first one's kind of model."""
+    """Raise CheckpointError, naming the file, if it holds another model than the first one."""
     arch, other_arch = architecture(config.model), architecture(other_config.model)
     if arch != other_arch:
         raise CheckpointError(f"{path} holds another architecture ({arch}) than {first} ({other_arch})")

@@ -1,12 +1,12 @@
-"""The checkpoints of a run folder: two files each, and one small pointer, renamed last, that names them.
+"""Save and load the checkpoints of a run folder: two files each, and one index that is written last.
 
     config.toml, metrics.jsonl
-    checkpoints.json                                    what is kept, with the SHA-256 of every file
+    checkpoints.json                                    the index, with the SHA-256 of every file
     checkpoints/update-00000500.safetensors             weights, configuration and facts
-    checkpoints/update-00000500.trainer.safetensors     what a resume needs besides
+    checkpoints/update-00000500.trainer.safetensors     the rest of what a resume needs
 
-A kill at any moment leaves a pointer whose files are whole: a file that it names is never written to,
-and what it does not name is cleared by the next save.
+If the process is killed, all files that the index names are complete: they are never written to, and files
+that it does not name are deleted by the next save.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from bytenmt.errors import CheckpointError
 from bytenmt.storage.manifest import (
     FOLDER,
     SavedCheckpoint,
-    clear,
-    in_free_slot,
-    nearest,
+    choose_slot,
+    delete_stale,
+    delete_unlisted,
+    nearest_update,
     read_pointer,
-    rotated,
-    take_back,
+    rotate,
     write_pointer,
 )
 from bytenmt.storage.manifest import has_checkpoint as has_checkpoint
 from bytenmt.storage.tensor_file import (
     Array,
     Entry,
-    serialised,
+    serialise,
     write_synced,
 )
 from bytenmt.storage.tensor_file import write_atomically as write_atomically
@@ -78,7 +78,7 @@ NAMES = {
 
 
 class Saved(NamedTuple):
-    """One checkpoint read back, all that save_checkpoint was given; tensors on the CPU."""
+    """A checkpoint that was read back: the arguments of save_checkpoint, with tensors on the CPU."""
 
     update: int
     weights: dict[str, Tensor]
@@ -88,7 +88,7 @@ class Saved(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A model ready to use: in evaluation mode, on its device."""
+    """A model in evaluation mode, on its device, with its configuration and facts."""
 
     model: Model[Any, Any]
     config: Config
@@ -106,11 +106,11 @@ def save_checkpoint(
     keep: int,
     best: bool,
 ) -> None:
-    """Save a checkpoint, keep the last `keep` and the best one, and delete the others.
+    """Save a checkpoint, keep the last `keep` ones and the best one, and delete the others.
 
-    best: this one is the best so far. facts: of any update, which becomes this one. Checkpoints of later
-    updates belong to a future that was given up: they go. Raises CheckpointError where the disk is full or
-    cannot be written to; the checkpoints saved before stand then, and nothing else is left behind.
+    best: whether this one is the best so far. facts: their update is set to this one. Checkpoints of later
+    updates, which a resume from an earlier one has abandoned, are deleted. Raises CheckpointError if the disk
+    is full or cannot be written to; then earlier checkpoints stay, and nothing else is left behind.
     """
     if keep < 1:
         raise ValueError(f"keep is {keep}, expected at least 1")
@@ -126,43 +126,45 @@ def save_checkpoint(
         kept = SavedCheckpoint(
             update,
             weights=write_synced(
-                temporaries[0], serialised(_entries(_stored(weights)), metadata(config, facts, "weights"))
+                temporaries[0], serialise(_entries(_stored(weights)), metadata(config, facts, "weights"))
             ),
             trainer=write_synced(
-                temporaries[1], serialised(_entries(trainer), metadata(config, facts, "trainer"))
+                temporaries[1], serialise(_entries(trainer), metadata(config, facts, "trainer"))
             ),
             facts=facts,
         )
-        kept = in_free_slot(before, kept)
+        kept = choose_slot(before, kept)
         named = [folder / kept.weights_name(), folder / kept.trainer_name()]
         for source, target in zip(temporaries, named, strict=True):
             os.replace(source, target)
         sync_folder(folder)
-        pointer = rotated(before, kept, keep, best)
+        pointer = rotate(before, kept, keep, best)
         write_pointer(run, pointer)
     except OSError as error:
-        take_back(run, [*temporaries, *named])
+        delete_unlisted(run, [*temporaries, *named])
         stands = f"; that of update {before.last} stands" if before else ""
         raise CheckpointError(
             f"cannot save the checkpoint of update {update} in {run}: {error.strerror}{stands}"
         ) from None
-    clear(run, pointer)
+    delete_stale(run, pointer)
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor], config: Config, facts: Facts) -> None:
-    """A weights file outside of any run's pointer. Raises CheckpointError."""
+    """Write a weights file that no run's index names. Raises CheckpointError."""
     try:
-        replace_synced(path, serialised(_entries(_stored(tensors)), metadata(config, facts, "weights")))
+        replace_synced(path, serialise(_entries(_stored(tensors)), metadata(config, facts, "weights")))
     except OSError as error:
         raise CheckpointError(f"cannot write {path}: {error.strerror}") from None
 
 
 def load_checkpoint(run: Path, update: int | None = None) -> Saved:
-    """A checkpoint to go on from, the last one unless told otherwise. Raises CheckpointError where it is
-    not kept or not what was written, and tells which other one can be used."""
+    """Load a checkpoint to resume from. update: None for the last one.
+
+    Raises CheckpointError, which names another checkpoint to use, if it is not kept or is damaged.
+    """
     pointer = read_pointer(run)
     update = pointer.last if update is None else update
-    others = [kept.update for kept in pointer.kept if kept.trainer and kept.update != update]
+    others = [kept.update for kept in pointer.checkpoints if kept.trainer and kept.update != update]
     kept = pointer.find(update)
     if kept is None or kept.trainer is None:
         what = "no checkpoint" if kept is None else "only the weights"
@@ -170,7 +172,7 @@ def load_checkpoint(run: Path, update: int | None = None) -> Saved:
         raise CheckpointError(f"{run} keeps {what} of update {update}: --resume-from takes one of {updates}")
     advice = "no other checkpoint is kept: train again"
     if others:
-        other = nearest(others, update)
+        other = nearest_update(others, update)
         place = "before" if other < update else "after"
         advice = f"--resume-from {other} goes on from the one {place} it"
         advice += f" (kept: {', '.join(map(str, others))})" if len(others) > 1 else ""
@@ -183,14 +185,16 @@ def load_checkpoint(run: Path, update: int | None = None) -> Saved:
 
 
 def read_weights(path: Path, which: Which = "best") -> tuple[Path, Weights]:
-    """The weights of a run folder, or of a weights file, as tensors: its path and contents. Those of
-    a converted file are float32 again. Raises CheckpointError; see weights.read_weights."""
+    """Read the weights of a run folder or of a weights file as tensors; return its path and contents.
+
+    Converted weights become float32 again. Raises CheckpointError; see weights.read_weights.
+    """
     file, contents = read_contents(path, which)
     return file, (_tensors(restored(contents.arrays)), contents.config, contents.facts)
 
 
 def _stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A model's tensors -> as they are stored, see weights.without_zero_rows."""
+    """Return a model's tensors as they are stored, see weights.without_zero_rows."""
     table = tensors.get(NGRAM_TABLES)
     if table is None:
         return dict(tensors)
@@ -199,8 +203,8 @@ def _stored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _entries(tensors: Mapping[str, Tensor]) -> dict[str, Entry]:
-    """Tensors of any shape, device and layout, of the types in NAMES, as a file's entries: each is copied
-    from its device when it is written."""
+    """Return tensors of the types in NAMES as entries of a file; each is copied from its device when it is
+    written."""
 
     def flat(tensor: Tensor) -> Array:
         return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
@@ -212,7 +216,7 @@ def _entries(tensors: Mapping[str, Tensor]) -> dict[str, Entry]:
 
 
 def _tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
-    """The arrays of a file as tensors over the same memory."""
+    """Return the arrays of a file as tensors over the same memory."""
     return {
         name: torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         if array.dtype == np.uint16
@@ -222,12 +226,12 @@ def _tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
 
 
 def weights(model: Model[Any, Any]) -> dict[str, Tensor]:
-    """A model's parameters by name, a shared one once."""
+    """Return a model's parameters by name, a shared one once."""
     return dict(model.named_parameters())
 
 
 def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy tensors into a model of the same shape; path is for the error's text."""
+    """Copy tensors into a model of the same shapes. Raises CheckpointError, which names the path."""
     own = weights(model)
     wrong = sorted(
         name
@@ -245,21 +249,20 @@ def load_weights(model: Model[Any, Any], tensors: Mapping[str, Tensor], path: Pa
 
 
 def load_run(path: Path, device: torch.device, which: Which = "best") -> Loaded:
-    """The model of a run folder, its best checkpoint unless told otherwise, or of a weights file."""
+    """Load the model of a run folder, by default of its best checkpoint, or of a weights file."""
     file, contents = read_run(path, which)
     return Loaded(build(contents, file).to(device).eval(), contents.config, contents.facts)
 
 
 def build(contents: StoredWeights, file: Path) -> Model[Any, Any]:
-    """The model of a weights file, on the CPU. Raises CheckpointError."""
+    """Build the model of a weights file, on the CPU. Raises CheckpointError."""
     model = build_model(contents.config.model)
     load_weights(model, _tensors(restored(contents.arrays)), file)
     return model
 
 
 def load_embedding(model: Model[Any, Any], path: Path) -> None:
-    """Start a model's byte embedding from the table of another run, of any architecture, or of a weights
-    file."""
+    """Initialise a model's byte embedding from another run, of any architecture, or from a weights file."""
     table = read_weights(path)[1][0].get("embedding.weight")
     own = model.embedding.weight
     if table is None or table.shape != own.shape:

@@ -1,4 +1,4 @@
-"""The weights of another run to begin with, and where they came from."""
+"""Start a training from the weights of another run, and record where they came from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bytenmt.storage.weights import is_weights_file
 
 
 class Start(NamedTuple):
-    """The weights that a run begins with. file: of the weights; lineage: see facts.Facts."""
+    """The weights from which a run starts. file: of the weights; lineage: see facts.Facts."""
 
     file: Path
     tensors: dict[str, Tensor]
@@ -26,15 +26,16 @@ class Start(NamedTuple):
 
 
 def read_start(path: Path, model: ModelConfig) -> Start:
-    """The weights of a run folder, its best checkpoint, or of a weights file, for a run of this model. Raises
-    CheckpointError where they belong to another model; dropout, which no tensor knows of, may differ, and
-    n-gram tables may be new."""
+    """Read the weights of a run folder, its best checkpoint, or of a weights file, for a run of this model.
+
+    Dropout may differ, and n-gram tables may be new. Raises CheckpointError if they belong to another model.
+    """
     file, (tensors, config, facts) = read_weights(path)
-    given = {"dropout": model.dropout, "ngram_dropout": model.ngram_dropout}
+    changes = {"dropout": model.dropout, "ngram_dropout": model.ngram_dropout}
     if not config.model.ngrams:  # tables begin at zero
         names = ("ngrams", "ngram_rows", "ngram_case")
-        given |= {name: getattr(model, name) for name in names}
-    if msgspec.structs.replace(config.model, **given) != model:
+        changes |= {name: getattr(model, name) for name in names}
+    if msgspec.structs.replace(config.model, **changes) != model:
         raise CheckpointError(
             f"--init-from {path} holds another model than the run's: take its model section"
         )

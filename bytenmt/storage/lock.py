@@ -1,6 +1,6 @@
-"""One writer at a time: locks on files that the operating system lets go when their process dies.
+"""File locks for one writer at a time, which the operating system releases when their process dies.
 
-A file system without locks is told of, and trusted.
+On a file system without locks the user is warned, and no lock is taken.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from bytenmt.reporter import SILENT, Reporter
 
 LOCK = "training.lock"  # in a run folder, while a training writes there
 WITHOUT_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
-MOST_TOLD = 200  # bytes that are read of who holds a lock
+MOST_TOLD = 200  # bytes that are read of the description of a lock's holder
 
 
 def lock(path: Path, reporter: Reporter = SILENT) -> int | None:
-    """Open a file, made where it is not there, for reading and writing, and lock it until it is closed.
-    A symbolic link is not followed: whoever may write into the folder could have it lead to any file.
+    """Open or create a file for reading and writing, and lock it until it is closed.
 
-    Returns its descriptor; None where another one has locked it. reporter: is told where a file system has no
-    locks. Raises OSError where it cannot be opened, ELOOP for a symbolic link.
+    A symbolic link is not followed, because anyone who may write into the folder could make it point to any
+    file. Returns the descriptor, or None if another process has locked the file. reporter: is told if the
+    file system has no locks. Raises OSError if the file cannot be opened, ELOOP for a symbolic link.
     """
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
@@ -35,7 +35,7 @@ def lock(path: Path, reporter: Reporter = SILENT) -> int | None:
             if not _locked(file, path, reporter):
                 os.close(file)
                 return None
-            # Whoever held it may have deleted or renamed it since we opened it: then it is another file.
+            # The last holder may have deleted or renamed the file since it was opened here; then try again.
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(file), os.lstat(path)):
                     return file
@@ -47,7 +47,7 @@ def lock(path: Path, reporter: Reporter = SILENT) -> int | None:
 
 
 def _locked(file: int, path: Path, reporter: Reporter) -> bool:
-    """Lock an open file; whether that is done, or cannot be done here."""
+    """Lock an open file; return False if another process has locked it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -61,8 +61,10 @@ def _locked(file: int, path: Path, reporter: Reporter) -> bool:
 
 @contextmanager
 def one_training(run: Path, reporter: Reporter = SILENT) -> Iterator[None]:
-    """Inside, no other training writes into the run folder, which is made where it is not there. Raises
-    BytenmtError where one does."""
+    """While the context is open, no other training writes into the run folder, which is created if needed.
+
+    Raises BytenmtError if another training writes there.
+    """
     made = not run.exists()
     try:
         run.mkdir(parents=True, exist_ok=True)
@@ -70,7 +72,7 @@ def one_training(run: Path, reporter: Reporter = SILENT) -> Iterator[None]:
     except OSError as error:
         raise BytenmtError(f"cannot write into {run}: {error.strerror}") from None
     if file is None:
-        raise taken(run)
+        raise in_use_error(run)
     try:
         who = f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M:%S')}"
         os.truncate(file, 0)
@@ -78,15 +80,15 @@ def one_training(run: Path, reporter: Reporter = SILENT) -> Iterator[None]:
         yield
     finally:
         with suppress(OSError):
-            (run / LOCK).unlink()  # before the lock goes: afterwards it may be another's
+            (run / LOCK).unlink()  # before the lock is released: afterwards it may be another's
         os.close(file)
         if made:
             with suppress(OSError):
-                run.rmdir()  # where nothing was written
+                run.rmdir()  # if nothing was written
 
 
-def refuse_if_taken(run: Path) -> None:
-    """Raise BytenmtError where a training writes into the run folder."""
+def refuse_if_training(run: Path) -> None:
+    """Raise BytenmtError if a training writes into the run folder."""
     try:
         file = os.open(run / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -94,17 +96,17 @@ def refuse_if_taken(run: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise taken(run) from None
+        raise in_use_error(run) from None
     except OSError:  # no locks here
         return
     finally:
         os.close(file)
 
 
-def taken(run: Path) -> BytenmtError:
-    """Return the message about a run folder into which another training writes."""
+def in_use_error(run: Path) -> BytenmtError:
+    """Return the error for a run folder into which another training writes."""
     who = b""
     with suppress(OSError), open(run / LOCK, "rb") as file:
         who = file.read(MOST_TOLD)
-    told = "".join(filter(str.isprintable, who.decode("utf-8", "replace"))) or "another process"
-    return BytenmtError(f"{run} is being trained by {told}: wait for it, or give -o another folder")
+    holder = "".join(filter(str.isprintable, who.decode("utf-8", "replace"))) or "another process"
+    return BytenmtError(f"{run} is being trained by {holder}: wait for it, or give -o another folder")

@@ -1,4 +1,4 @@
-"""The index of a run folder: checkpoints.json, the files that it names, and their rotation."""
+"""The index of a run folder, checkpoints.json: which checkpoints are kept, and their rotation."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ from bytenmt.storage.tensor_file import Stored
 FORMAT = "bytenmt 2"
 CONFIG, METRICS = "config.toml", "metrics.jsonl"
 POINTER, FOLDER = "checkpoints.json", "checkpoints"
-OLDER = ("best.safetensors", "last.safetensors", "trainer.safetensors")  # what "bytenmt 1" left
+OLDER = ("best.safetensors", "last.safetensors", "trainer.safetensors")  # files of "bytenmt 1"
 MOST_POINTER, MOST_CONFIG = 1 << 24, 1 << 20  # bytes of checkpoints.json, and of a configuration
 OURS = re.compile(r"update-\d{8,}(-2)?(\.trainer)?\.safetensors|\.update-.*\.tmp")
 
 
 class SavedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """One checkpoint in the pointer. trainer is None where only the weights stay, which is so of a best
-    one that is older than the last few. slot: 1, or 2 where an update is saved again while its older
-    files still stand under the first names."""
+    """One checkpoint of the index.
+
+    trainer: None if only the weights are kept, as for the best one when it is older than the last few. slot:
+    1, or 2 if an update is saved again while its older files still have the first names.
+    """
 
     update: Annotated[int, Meta(ge=0)]
     weights: Stored
@@ -36,42 +38,45 @@ class SavedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True):
     slot: Literal[1, 2] = 1
 
     def weights_name(self) -> str:
+        """Return the name of the weights file."""
         return f"update-{self.update:08d}{'' if self.slot == 1 else '-2'}.safetensors"
 
     def trainer_name(self) -> str:
+        """Return the name of the file with the trainer's state."""
         return self.weights_name().replace(".safetensors", ".trainer.safetensors")
 
     def names(self) -> set[str]:
         return {self.weights_name()} | ({self.trainer_name()} if self.trainer else set())
 
 
-class Pointer(Struct, frozen=True, forbid_unknown_fields=True):
-    """checkpoints.json: the kept checkpoints by update, the best of them and the last."""
+class Pointer(Struct, frozen=True, forbid_unknown_fields=True, rename={"checkpoints": "kept"}):
+    """The contents of checkpoints.json: the kept checkpoints, sorted by update, the best and the last of
+    them."""
 
     format: str
-    kept: list[SavedCheckpoint]
+    checkpoints: list[SavedCheckpoint]
     best: int | None
     last: int
 
     def __post_init__(self) -> None:
-        updates = [kept.update for kept in self.kept]
+        updates = [saved.update for saved in self.checkpoints]
         if not updates or updates != sorted(set(updates)) or self.last != updates[-1]:
             raise ValueError("its updates are out of order")
         if self.best is not None and self.best not in updates:
             raise ValueError("its best update is not kept")
 
     def find(self, update: int) -> SavedCheckpoint | None:
-        return next((kept for kept in self.kept if kept.update == update), None)
+        return next((saved for saved in self.checkpoints if saved.update == update), None)
 
     def last_facts(self) -> Facts:
-        return self.kept[-1].facts
+        return self.checkpoints[-1].facts
 
     def names(self) -> set[str]:
-        return {name for kept in self.kept for name in kept.names()}
+        return {name for saved in self.checkpoints for name in saved.names()}
 
 
 def has_checkpoint(run: Path) -> bool:
-    """Is there anything to go on from? Raises CheckpointError where an older version trained the run."""
+    """Return whether a run has a checkpoint. Raises CheckpointError if an older version trained the run."""
     if (run / POINTER).is_file():
         return True
     if any((run / name).is_file() for name in OLDER):
@@ -111,18 +116,18 @@ def read_pointer(run: Path) -> Pointer:
 
 
 def write_pointer(run: Path, pointer: Pointer) -> None:
-    """Atomically. Raises OSError."""
+    """Write the index of a run folder atomically. Raises OSError."""
     replace_synced(run / POINTER, [msgspec.json.format(msgspec.json.encode(pointer), indent=1)])
 
 
-def nearest(updates: list[int], update: int) -> int:
-    """The one before an update, else the first after it."""
+def nearest_update(updates: list[int], update: int) -> int:
+    """Return the last of the updates before an update, or else the first one after it."""
     return max((other for other in updates if other < update), default=updates[0])
 
 
-def in_free_slot(before: Pointer | None, new: SavedCheckpoint) -> SavedCheckpoint:
-    """The checkpoint under names where it overwrites nothing that the pointer relies on: the other slot's
-    where the same update was saved before with other contents."""
+def choose_slot(before: Pointer | None, new: SavedCheckpoint) -> SavedCheckpoint:
+    """Return the checkpoint with a slot whose files the index does not name: the other slot if the same
+    update was saved before with different contents."""
     old = before.find(new.update) if before else None
     if old is None:
         return new
@@ -131,9 +136,9 @@ def in_free_slot(before: Pointer | None, new: SavedCheckpoint) -> SavedCheckpoin
     return msgspec.structs.replace(new, slot=old.slot if same else other)
 
 
-def rotated(before: Pointer | None, new: SavedCheckpoint, keep: int, best: bool) -> Pointer:
-    """The pointer with a new last checkpoint: the last `keep` stay, and the best one's weights."""
-    older = [kept for kept in before.kept if kept.update < new.update] if before else []
+def rotate(before: Pointer | None, new: SavedCheckpoint, keep: int, best: bool) -> Pointer:
+    """Return the index with a new last checkpoint: the last `keep` stay, and the weights of the best one."""
+    older = [saved for saved in before.checkpoints if saved.update < new.update] if before else []
     best_update = new.update if best else before.best if before else None
     if best_update is not None and best_update > new.update:
         best_update = None
@@ -143,8 +148,8 @@ def rotated(before: Pointer | None, new: SavedCheckpoint, keep: int, best: bool)
     return Pointer(FORMAT, stay + all_kept[-keep:], best_update, new.update)
 
 
-def take_back(run: Path, written: list[Path]) -> None:
-    """After a failed save: delete what was written, unless the pointer names it already."""
+def delete_unlisted(run: Path, written: list[Path]) -> None:
+    """Delete the files of a failed save, unless the index names them already."""
     named = read_pointer(run).names() if has_checkpoint(run) else set()
     for path in written:
         if path.name not in named:
@@ -152,9 +157,11 @@ def take_back(run: Path, written: list[Path]) -> None:
                 path.unlink()
 
 
-def clear(run: Path, pointer: Pointer) -> None:
-    """Delete checkpoints that the pointer does not name, and what killed writes left; files of other names
-    stay. A file that cannot be deleted is tried again by the next save."""
+def delete_stale(run: Path, pointer: Pointer) -> None:
+    """Delete checkpoints that the index does not name, and temporary files of killed processes.
+
+    Files with other names stay. A file that cannot be deleted is tried again by the next save.
+    """
     gone = [path for path in (run / FOLDER).glob("*") if OURS.fullmatch(path.name)]
     gone += [path for name in (POINTER, CONFIG, METRICS) for path in run.glob(f".{name}.*.tmp")]
     for path in gone:

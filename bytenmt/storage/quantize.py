@@ -1,7 +1,7 @@
-"""Weights in fewer bytes: a weights file whose matrices are bfloat16, or int8 with a scale for each output.
+"""Convert a weights file: its matrices to bfloat16, or to int8 with a scale for each output.
 
-Vectors and look-up tables stay float32. A weight-normed matrix is folded, rounded, and stored as its own
-direction, whose length is stored anew, so that a model reads it as any other.
+Vectors and look-up tables stay float32. A matrix with weight normalisation is folded and rounded; the result
+is stored as its direction, together with its new length, so that a model reads it like any other.
 """
 
 from __future__ import annotations
@@ -17,45 +17,44 @@ from bytenmt.atomic_file import replace_synced
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.storage.admission import SCALE
 from bytenmt.storage.rounding import quantise, round_to_bf16
-from bytenmt.storage.tensor_file import Array, entry, serialised
+from bytenmt.storage.tensor_file import Array, entry, serialise
 from bytenmt.storage.weights import check_output, metadata, read_run, restored, without_zero_rows
 
-V, G = ".v", ".g"  # a weight-normed matrix: its direction and its length
+V, G = ".v", ".g"  # suffixes of direction and length of a matrix with weight normalisation
 
 
 def convert(run: Path, output: Path, precision: str, profiles: tuple[str, str] | None = None) -> list[str]:
-    """Write the weights of a run, its best checkpoint, or of a weights file as another weights file.
+    """Convert the weights of a run, its best checkpoint, or of a weights file to another weights file.
 
-    precision: fp32, bf16 or int8. profiles: of the source and target language, in place of those that the
-    weights carry. Returns what to tell the user, a line each. Raises CheckpointError, and
-    writes nothing then.
+    precision: fp32, bf16 or int8. profiles: of the source and target language, to replace those of the
+    weights. Returns lines of text for the user. Raises CheckpointError without writing anything.
     """
     check_output(output, [run])
     file, contents = read_run(run)
     if output.exists() and output.samefile(file):
         raise CheckpointError(f"-o {output} is an input too: give another name")
-    arrays = rounded(restored(contents.arrays), precision)
+    arrays = round_arrays(restored(contents.arrays), precision)
     facts = contents.facts.without_folders()
     if profiles is not None:
         facts = msgspec.structs.replace(facts, source_profile=profiles[0], target_profile=profiles[1])
-    told = metadata(contents.config, facts, "weights", precision)
+    header = metadata(contents.config, facts, "weights", precision)
     try:
-        replace_synced(output, serialised({name: entry(array) for name, array in arrays.items()}, told))
+        replace_synced(output, serialise({name: entry(array) for name, array in arrays.items()}, header))
     except OSError as error:
         raise CheckpointError(f"cannot write {output}: {error.strerror}") from None
     before, after = file.stat().st_size, output.stat().st_size
     return [f"{output}: {after:,} bytes in {precision}, of {before:,} in {contents.precision}"]
 
 
-def rounded(arrays: Mapping[str, Array], precision: str) -> dict[str, Array]:
-    """A model's float32 weights by name -> as they are stored; weights.restored is the way back."""
+def round_arrays(arrays: Mapping[str, Array], precision: str) -> dict[str, Array]:
+    """Return a model's float32 weights, by name, as they are stored; weights.restored is the inverse."""
     arrays = without_zero_rows(arrays)
     if precision == "fp32":
         return arrays
     stored: dict[str, Array] = {}
     for name, array in arrays.items():
         if name.endswith(G) and name.removesuffix(G) + V in arrays:
-            continue  # comes with its direction
+            continue  # handled together with its direction
         length = name.removesuffix(V) + G
         if name.endswith(V) and length in arrays:
             stored |= _rounded_norm(name, array, length, arrays[length], precision)
@@ -67,7 +66,7 @@ def rounded(arrays: Mapping[str, Array], precision: str) -> dict[str, Array]:
 
 
 def _rounded(name: str, array: Array, precision: str) -> dict[str, Array]:
-    """One matrix (n_output, ...) float32."""
+    """Return the stored tensors of a matrix (n_output, ...) float32."""
     if not np.isfinite(array).all():
         raise BytenmtError(f"{name} holds what is no number: the training has diverged")
     if precision == "bf16":
@@ -77,8 +76,10 @@ def _rounded(name: str, array: Array, precision: str) -> dict[str, Array]:
 
 
 def _rounded_norm(name: str, v: Array, length: str, g: Array, precision: str) -> dict[str, Array]:
-    """A weight g v / |v|: v (n_output, ...), g (n_output,) float32. A row of zeros keeps some direction, for
-    which any will do, and length 0."""
+    """Return the stored tensors of a weight g v / |v|: v (n_output, ...), g (n_output,) float32.
+
+    A row of zeros gets length 0 and an arbitrary direction.
+    """
     flat = v.reshape(len(v), -1).astype(np.float64)
     folded = (flat * (g / np.linalg.norm(flat, axis=1))[:, None]).astype(np.float32)
     stored = _rounded(name, folded, precision)

@@ -1,4 +1,4 @@
-"""The defaults of a search that were found for a run, in its folder; convert and average carry them on."""
+"""Search defaults that were tuned for a run, in a file of its folder; convert and average copy them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read(run: Path) -> SearchDefaults | None:
 
 
 def write(run: Path, defaults: SearchDefaults) -> None:
-    """Into a run folder. Raises CheckpointError."""
+    """Write the search defaults of a run folder. Raises CheckpointError."""
     try:
         replace_synced(run / FILE, [msgspec.json.encode(defaults), b"\n"])
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Tensors in files of the safetensors format, each file with its SHA-256.
+"""Read and write files of the safetensors format, with their SHA-256, as NumPy arrays and without PyTorch.
 
-Tensors are written one at a time, none is held twice, and the same tensors and metadata give the same bytes.
-They are read as NumPy arrays, without PyTorch.
+Tensors are written one at a time, without a second copy in memory. Equal tensors and metadata give equal
+bytes.
 """
 
 from __future__ import annotations
@@ -70,31 +70,31 @@ class Stored(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def write_synced(path: Path, parts: Iterable[bytes | memoryview]) -> Stored:
-    """Write a file through to the disk and tell what it holds. Raises OSError."""
+    """Write a file, sync it to the disk, and return its size and digest. Raises OSError."""
     digest, size = hashlib.sha256(), 0
     with open(path, "wb") as file:
         for part in parts:
             for start in range(0, len(part), CHUNK):
-                piece = part[start : start + CHUNK]
-                digest.update(piece)
-                file.write(piece)
-                size += len(piece)
+                chunk = part[start : start + CHUNK]
+                digest.update(chunk)
+                file.write(chunk)
+                size += len(chunk)
         file.flush()
         os.fsync(file.fileno())
     return Stored(digest.hexdigest(), size)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """replace_synced of a user's file. Raises CheckpointError."""
+    """Replace a file atomically, see replace_synced. Raises CheckpointError."""
     try:
         replace_synced(path, [data])
     except OSError as error:
         raise CheckpointError(f"cannot write {path}: {error.strerror}") from None
 
 
-def serialised(entries: Mapping[str, Entry], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
-    """The bytes of a safetensors file, part by part: header first, then each tensor, widest types first so
-    that all are aligned."""
+def serialise(entries: Mapping[str, Entry], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of a safetensors file: the header, then each tensor, widest types first, for
+    alignment."""
     widths = {name: np.dtype(TYPES[entry.type]).itemsize for name, entry in entries.items()}
     order = sorted(entries, key=lambda name: (-widths[name], name))
     header: dict[str, object] = {"__metadata__": dict(metadata)}
@@ -112,8 +112,10 @@ def serialised(entries: Mapping[str, Entry], metadata: Mapping[str, str]) -> Ite
 
 
 def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """Tensors, as parts of one array of the file's bytes, and metadata of a safetensors file. Raises OSError,
-    or ValueError where it is not one, or holds types that NumPy has not."""
+    """Read the tensors of a safetensors file, as views of one array of its bytes, and its metadata.
+
+    Raises OSError; ValueError if it is no such file, or has types that NumPy lacks.
+    """
     try:
         with safe_open(path, framework="np") as file:  # checks that header and size agree
             metadata = file.metadata() or {}
@@ -121,19 +123,19 @@ def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
         raise ValueError(printable(str(error))) from None
     data = np.fromfile(path, np.uint8)
     first = 8 + int.from_bytes(data[:8].tobytes(), "little")
-    header = parse_json(data[8:first].tobytes(), unique=True)  # what stands there twice is read in two ways
+    header = parse_json(data[8:first].tobytes(), unique=True)  # readers disagree about duplicate keys
     header.pop("__metadata__", None)
     arrays = {}
-    for name, told in header.items():
-        kind, (start, end) = told["dtype"], (first + offset for offset in told["data_offsets"])
+    for name, tensor in header.items():
+        kind, (start, end) = tensor["dtype"], (first + offset for offset in tensor["data_offsets"])
         if kind not in TYPES:
             raise ValueError(f"{shown(name)} is of the type {shown(kind)}: expected {', '.join(TYPES)}")
-        arrays[name] = data[start:end].view(TYPES[kind]).reshape(told["shape"])
+        arrays[name] = data[start:end].view(TYPES[kind]).reshape(tensor["shape"])
     return arrays, metadata
 
 
-def damage(path: Path, stored: Stored) -> str | None:
-    """Describe what is wrong with a file, in a few words; None where it holds what was written."""
+def describe_damage(path: Path, stored: Stored) -> str | None:
+    """Describe in a few words what is wrong with a file; return None if it holds what was written."""
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size

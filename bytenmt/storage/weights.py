@@ -1,7 +1,7 @@
-"""The weights of a run folder or a weights file, read without PyTorch: NumPy arrays by parameter names.
+"""Read the weights of a run folder or a weights file without PyTorch, as NumPy arrays by parameter names.
 
-A weights file may be a checkpoint of a run, or a converted one, whose matrices are bfloat16 or int8 with a
-scale for each output; `restored` makes float32 of either.
+A weights file may be a checkpoint of a run, or a converted file whose matrices are bfloat16, or int8 with a
+scale for each output; `restored` converts both to float32.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bytenmt.config.schema import Config, architecture, config_tree, parse_confi
 from bytenmt.config.untrusted import parse_json, parse_toml, printable, shown
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.storage import search_defaults
-from bytenmt.storage.admission import ROWS, SCALE, STORED, misfit
+from bytenmt.storage.admission import ROWS, SCALE, STORED, describe_misfit
 from bytenmt.storage.manifest import (
     CONFIG,
     FOLDER,
@@ -30,11 +30,11 @@ from bytenmt.storage.manifest import (
     MOST_CONFIG,
     POINTER,
     Pointer,
-    nearest,
+    nearest_update,
     read_pointer,
 )
 from bytenmt.storage.needs import require, weight_bytes
-from bytenmt.storage.tensor_file import Array, Stored, damage, read_arrays
+from bytenmt.storage.tensor_file import Array, Stored, describe_damage, read_arrays
 
 PUBLISHED = "model.safetensors"
 LESS = "use a smaller model, or a machine with more memory"
@@ -42,8 +42,8 @@ Which = Literal["best", "last"]
 
 
 class StoredWeights(NamedTuple):
-    """The weights of a file. arrays: as they are stored; precision: of the matrices, "fp32", "bf16" or
-    "int8"."""
+    """The contents of a weights file. arrays: as they are stored. precision: of the matrices, "fp32", "bf16"
+    or "int8"."""
 
     arrays: dict[str, Array]
     config: Config
@@ -53,21 +53,21 @@ class StoredWeights(NamedTuple):
 
 def metadata(config: Config, facts: Facts, holds: str, precision: str = "fp32") -> dict[str, str]:
     """Return the metadata of a file; holds: "weights" or "trainer"."""
-    told = {"format": FORMAT, "holds": holds}
-    told |= {"config": json.dumps(config_tree(config)), "facts": json.dumps(facts_tree(facts))}
-    return told if precision == "fp32" else told | {"precision": precision}
+    header = {"format": FORMAT, "holds": holds}
+    header |= {"config": json.dumps(config_tree(config)), "facts": json.dumps(facts_tree(facts))}
+    return header if precision == "fp32" else header | {"precision": precision}
 
 
 def restored(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Arrays as they are stored -> as a model has them: bfloat16 (its bits, uint16), int8 and float64 become
-    float32, what has another type stays."""
+    """Convert stored arrays to those of a model: bfloat16 (bits in uint16), int8 and float64 become
+    float32."""
     whole: dict[str, Array] = {}
     for name, array in arrays.items():
         if name.endswith((SCALE, ROWS)):
             continue
         if name + SCALE in arrays:
             scales = arrays[name + SCALE].reshape(-1, *[1] * (array.ndim - 1))
-            with np.errstate(over="ignore"):  # a huge scale: found out where it is computed with
+            with np.errstate(over="ignore"):  # a huge scale gives infinity, which is detected later
                 array = array * scales  # int8 * float32 is float32
         elif array.dtype == np.float64:
             array = array.astype(np.float32)
@@ -78,7 +78,7 @@ def restored(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def with_all_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Arrays as they are stored -> the same with the rows of n-gram tables that are not: zeros."""
+    """Return stored arrays with the rows of n-gram tables that are not stored, which are zeros."""
     whole = {name: array for name, array in arrays.items() if not name.endswith(ROWS)}
     bits = arrays.get(NGRAM_TABLES + ROWS)
     if bits is not None:
@@ -90,50 +90,53 @@ def with_all_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def without_zero_rows(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """A model's arrays -> as they are stored: of n-gram tables the rows that are not all zeros."""
+    """Return a model's arrays as they are stored: without the rows of n-gram tables that are all zeros."""
     table = arrays.get(NGRAM_TABLES)
     if table is None:
         return dict(arrays)
-    there = table.any(axis=1)
-    return {**arrays, NGRAM_TABLES: table[there], NGRAM_TABLES + ROWS: np.packbits(there)}
+    is_stored = table.any(axis=1)
+    return {**arrays, NGRAM_TABLES: table[is_stored], NGRAM_TABLES + ROWS: np.packbits(is_stored)}
 
 
 def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> StoredWeights:
-    """A file of weights or trainer state, checked against what was written where that is known; advice:
-    for the user whose file is no good. Raises CheckpointError."""
-    problem = damage(path, stored) if stored else None if path.is_file() else "is missing"
+    """Read and check a file of weights or trainer state. Raises CheckpointError.
+
+    holds: "weights" or "trainer". stored: the expected size and digest, None if unknown. advice: what the
+    user can do if the file cannot be used.
+    """
+    problem = describe_damage(path, stored) if stored else None if path.is_file() else "is missing"
     if problem:
         raise CheckpointError(f"{path} {problem}: {advice}")
     try:
         require(path.stat().st_size, f"{path}", LESS)
-        arrays, told = read_arrays(path)
+        arrays, header = read_arrays(path)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror or error}): {advice}") from None
     except ValueError as error:
         raise CheckpointError(f"{path} is damaged or cut off ({error}): {advice}") from None
-    if told.get("format") == "bytenmt 1":
+    if header.get("format") == "bytenmt 1":
         raise CheckpointError(f"{path} was written by an older version of bytenmt: train it again")
-    if told.get("format") != FORMAT:
+    if header.get("format") != FORMAT:
         raise CheckpointError(
-            f"{path} is not a bytenmt checkpoint: its format is {shown(told.get('format'))}"
+            f"{path} is not a bytenmt checkpoint: its format is {shown(header.get('format'))}"
         )
-    if told.get("holds") != holds:
+    if header.get("holds") != holds:
         raise CheckpointError(
-            f"{path} holds {printable(told.get('holds', 'nothing'), 60)}, expected {holds}: {advice}"
+            f"{path} holds {printable(header.get('holds', 'nothing'), 60)}, expected {holds}: {advice}"
         )
     try:
-        config = parse_config(parse_json(told["config"]))
+        config = parse_config(parse_json(header["config"]))
     except (ConfigError, KeyError, ValueError) as error:
         raise CheckpointError(f"{path}: its configuration cannot be read: {error}") from None
     try:
-        facts = parse_facts(parse_json(told["facts"]))
+        facts = parse_facts(parse_json(header["facts"]))
     except (KeyError, ValueError) as error:
         raise CheckpointError(f"{path}: its facts cannot be read: {error}") from None
-    precision = told.get("precision", "fp32")
+    precision = header.get("precision", "fp32")
     if precision not in STORED:
         raise CheckpointError(f"{path} is in the precision {shown(precision)}: expected {', '.join(STORED)}")
     if holds == "weights":
-        problem = misfit(arrays, config.model, precision)
+        problem = describe_misfit(arrays, config.model, precision)
         if problem:
             raise CheckpointError(f"{path} {problem}: {advice}")
         require(path.stat().st_size + weight_bytes(config.model), f"{path}", LESS)
@@ -141,20 +144,22 @@ def read_file(path: Path, holds: str, stored: Stored | None, advice: str) -> Sto
 
 
 def is_weights_file(path: Path) -> bool:
-    """Return whether a name is that of a weights file, there or not, and not of a run folder."""
+    """Return whether a path names a weights file, existing or not, and not a run folder."""
     return path.suffix == ".safetensors" and not path.is_dir()
 
 
-def resolved(path: Path) -> Path:
-    """The weights file in a folder that is no run but holds one under the name that model hubs know, as those
-    in data/models do; else the path."""
-    there = path / PUBLISHED
-    return there if there.is_file() and not (path / POINTER).exists() else path
+def resolve_path(path: Path) -> Path:
+    """Return the weights file PUBLISHED of a folder that is no run folder, as in data/models; else the
+    path."""
+    published = path / PUBLISHED
+    return published if published.is_file() and not (path / POINTER).exists() else path
 
 
 def check_output(output: Path, files: Sequence[Path]) -> None:
-    """Raise CheckpointError where a weights file cannot be written as `output`, which may not be one of the
-    files that it is made from; make its folder."""
+    """Create the folder of a weights file to be written. Raises CheckpointError if it cannot be written.
+
+    files: the inputs, of which it may not be one.
+    """
     if not is_weights_file(output):
         raise CheckpointError(f"-o {output}: give a name that ends in .safetensors")
     if any(output.exists() and path.exists() and output.samefile(path) for path in files):
@@ -168,12 +173,12 @@ def check_output(output: Path, files: Sequence[Path]) -> None:
 
 
 def read_weights(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
-    """The weights of a run folder, or of a weights file: its path and contents. Raises CheckpointError.
+    """Read the weights of a run folder or of a weights file; return its path and contents.
 
-    which: where none was validated yet, the best is the last. A file that its run's pointer names is
-    checked against it; another one has only its own structure.
+    which: if no checkpoint was validated yet, the best one is the last one. The digest of a file is checked
+    if its run's index names it. Raises CheckpointError.
     """
-    path = resolved(path)
+    path = resolve_path(path)
     if is_weights_file(path):
         contents = read_file(path, "weights", _stored(path), "use another checkpoint")
         folder = path.resolve().parent
@@ -187,11 +192,11 @@ def read_weights(path: Path, which: Which = "best") -> tuple[Path, StoredWeights
             now = read_pointer(path)
             if now == pointer:
                 raise
-            pointer = now  # training went on meanwhile and deleted the older file
+            pointer = now  # training has saved in the meantime, and deleted the older file
 
 
 def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
-    """Read weights with the run folder's own configuration, where it has one. Raises CheckpointError."""
+    """Read weights, with the configuration of the run folder if it has one. Raises CheckpointError."""
     config = read_config(path) if (path / CONFIG).is_file() and not is_weights_file(path) else None
     file, contents = read_weights(path, which)
     if config is None:
@@ -206,7 +211,7 @@ def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
 
 
 def read_config(run: Path) -> Config:
-    """The resolved configuration of a run folder; where its file is gone, that of the last checkpoint. Raises
+    """Read the configuration of a run folder, or that of its last checkpoint if the file is missing. Raises
     CheckpointError."""
     path = run / CONFIG
     if not path.is_file():
@@ -220,19 +225,19 @@ def read_config(run: Path) -> Config:
 
 
 def _read_kept(run: Path, pointer: Pointer, which: Which) -> tuple[Path, StoredWeights]:
-    """The best or last weights that a pointer names."""
+    """Read the best or last weights that an index names."""
     update = pointer.last if which == "last" or pointer.best is None else pointer.best
-    names = {kept.update: kept.weights_name() for kept in pointer.kept}
-    stored = next(kept.weights for kept in pointer.kept if kept.update == update)
+    names = {kept.update: kept.weights_name() for kept in pointer.checkpoints}
+    stored = next(kept.weights for kept in pointer.checkpoints if kept.update == update)
     path = run / FOLDER / names.pop(update)
     advice = "no other checkpoint is kept: train again"
     if names:
-        advice = f"give -m {run / FOLDER / names[nearest(list(names), update)]}"
+        advice = f"give -m {run / FOLDER / names[nearest_update(list(names), update)]}"
     return path, read_file(path, "weights", stored, advice)
 
 
 def _with_search(contents: StoredWeights, run: Path) -> StoredWeights:
-    """Add the run folder's own defaults of a search, where it has some. Raises CheckpointError."""
+    """Add the search defaults of the run folder, if it has any. Raises CheckpointError."""
     search = search_defaults.read(run)
     if search is None:
         return contents
@@ -240,10 +245,10 @@ def _with_search(contents: StoredWeights, run: Path) -> StoredWeights:
 
 
 def _stored(path: Path) -> Stored | None:
-    """Return what a run's index, where there is one, says of a weights file."""
+    """Return size and digest of a weights file from its run's index; None if there is none."""
     file = path.resolve()
-    with contextlib.suppress(CheckpointError):  # a damaged pointer is no reason to refuse a file
-        for kept in read_pointer(file.parent.parent).kept if file.parent.name == FOLDER else []:
+    with contextlib.suppress(CheckpointError):  # a damaged index is no reason to refuse a file
+        for kept in read_pointer(file.parent.parent).checkpoints if file.parent.name == FOLDER else []:
             if kept.weights_name() == file.name:
                 return kept.weights
     return None

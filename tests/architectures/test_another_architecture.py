@@ -38,7 +38,7 @@ from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.reporter import Reporter
 from bytenmt.storage.average import average
 from bytenmt.storage.quantize import convert
-from bytenmt.storage.tensor_file import entry, read_arrays, serialised
+from bytenmt.storage.tensor_file import entry, read_arrays, serialise
 from bytenmt.training.run import train
 
 LINES = [b"one", "둘 three".encode(), b"x"]
@@ -187,7 +187,7 @@ def test_its_weights_are_stored_and_checked(echo: ModuleType, tmp_path: Path, te
     arrays, facts = read_arrays(tmp_path / "mean.safetensors")
     arrays["decoder.0.bias"] = np.zeros(3, np.float32)
     entries = {name: entry(part) for name, part in arrays.items()}
-    (tmp_path / "bad.safetensors").write_bytes(b"".join(serialised(entries, facts)))
+    (tmp_path / "bad.safetensors").write_bytes(b"".join(serialise(entries, facts)))
     with pytest.raises(CheckpointError, match=r"first 'decoder\.0\.bias'"):
         Translator.load(tmp_path / "bad.safetensors", device="cpu")
 

@@ -26,7 +26,7 @@ from bytenmt.architectures.luong.config import LuongConfig
 from bytenmt.architectures.seq2seq import model as seq2seq
 from bytenmt.layers import convolution
 from bytenmt.layers.attention import attend
-from bytenmt.layers.convolution import Clock, Convolution, Taps, WeightNorm
+from bytenmt.layers.convolution import Clock, Convolution, RingTaps, WeightNorm
 from bytenmt.layers.embedding import PositionEmbedding
 from bytenmt.layers.recurrent import GRU
 
@@ -66,7 +66,7 @@ def test_looking_one_byte_ahead_is_caught(name: str, monkeypatch: Patch) -> None
     """A causal convolution shifted by one."""
     causal = Convolution.causal
 
-    def ahead(self: Convolution, x: Tensor, ring: Tensor, taps: Taps) -> tuple[Tensor, Tensor]:
+    def ahead(self: Convolution, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         return causal(self, torch.cat([x[:, 1:], x[:, -1:]], dim=1), ring, taps)
 
     monkeypatch.setattr(Convolution, "causal", ahead)
@@ -119,7 +119,7 @@ def test_a_narrower_masked_kernel_is_caught(name: str, monkeypatch: Patch) -> No
     """F.7: half of the kernel's taps gone, so that the receptive field is not the formula's."""
     causal = Convolution.causal
 
-    def narrow(self: Convolution, x: Tensor, ring: Tensor, taps: Taps) -> tuple[Tensor, Tensor]:
+    def narrow(self: Convolution, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         weight = self.plain if self.normed is None else self.normed.v
         assert weight is not None
         with torch.no_grad():
@@ -296,7 +296,7 @@ def test_a_ring_that_is_not_written_is_caught(name: str, monkeypatch: Patch) -> 
     """Steps that forget what they read."""
     causal = Convolution.causal
 
-    def forgetful(self: Convolution, x: Tensor, ring: Tensor, taps: Taps) -> tuple[Tensor, Tensor]:
+    def forgetful(self: Convolution, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         return causal(self, x, ring.clone(), taps)[0], ring
 
     monkeypatch.setattr(Convolution, "causal", forgetful)
@@ -324,7 +324,7 @@ def test_a_ring_overwritten_by_another_beam_is_caught(name: str, monkeypatch: Pa
     """Rows that read and write one after another need one column more than (k-1)r."""
     causal = Convolution.causal
 
-    def one_by_one(self: Convolution, x: Tensor, ring: Tensor, taps: Taps) -> tuple[Tensor, Tensor]:
+    def one_by_one(self: Convolution, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         if x.shape[1] > 1:
             return causal(self, x, ring, taps)
         outputs = []
@@ -357,14 +357,14 @@ def test_reordering_forgotten_is_caught(name: str, monkeypatch: Patch) -> None:
 @pytest.mark.parametrize("name", CONVOLUTIONAL)
 def test_ancestors_ignored_is_caught(name: str, monkeypatch: Patch) -> None:
     """Taps read from the row's own ring whatever its ancestors."""
-    of = Taps.of
+    of = RingTaps.of
 
-    def own_rows(clock: Clock, t: int, kernel_width: int, dilation: int, drafted: int = 0) -> Taps:
+    def own_rows(clock: Clock, t: int, kernel_width: int, dilation: int, drafted: int = 0) -> RingTaps:
         taps = of(clock, t, kernel_width, dilation, drafted)
         rows = torch.arange(len(taps.rows))[:, None].expand_as(taps.rows)
         return taps._replace(rows=rows)
 
-    monkeypatch.setattr(Taps, "of", staticmethod(own_rows))
+    monkeypatch.setattr(RingTaps, "of", staticmethod(own_rows))
     assert_caught(invariants.check_reorder, make(name), "after reordering")
     invariants.check_steps(make(name))  # without beams nothing shows
 
@@ -390,7 +390,7 @@ def test_ancestors_that_stay_behind_are_caught(name: str, monkeypatch: Patch) ->
 @pytest.mark.parametrize("name", CONVOLUTIONAL)
 def test_absolute_ancestors_are_caught(name: str, monkeypatch: Patch) -> None:
     """Row numbers instead of distances: right until rows move."""
-    of, advance = Taps.of, Clock.advance
+    of, advance = RingTaps.of, Clock.advance
 
     def own(clock: Clock) -> Tensor:
         return torch.arange(len(clock.position))[:, None]
@@ -409,7 +409,7 @@ def test_absolute_ancestors_are_caught(name: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr(Clock, "start", staticmethod(start))
     monkeypatch.setattr(Clock, "advance", advance_)
     monkeypatch.setattr(Clock, "reorder", lambda self, p: Clock(self.position[p], self.ancestors[p]))
-    monkeypatch.setattr(Taps, "of", staticmethod(lambda clock, *sizes: of(relative(clock), *sizes)))
+    monkeypatch.setattr(RingTaps, "of", staticmethod(lambda clock, *sizes: of(relative(clock), *sizes)))
     invariants.check_reorder(make(name))
     with pytest.raises((AssertionError, IndexError)):
         invariants.check_moved_rows(make(name))
@@ -434,7 +434,7 @@ def test_a_state_written_under_gradients_is_caught(name: str, monkeypatch: Patch
     """The fast path's in-place write where gradients need the old state."""
     causal = Convolution.causal
 
-    def in_place(self: Convolution, x: Tensor, ring: Tensor, taps: Taps) -> tuple[Tensor, Tensor]:
+    def in_place(self: Convolution, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         y, new = causal(self, x, ring, taps)
         ring.detach().copy_(new.detach())
         return y, new

@@ -178,7 +178,7 @@ def test_tags_nest_and_close_in_order() -> None:
             found = run(engine, numbered(requests))
             check_kept(requests, found, rules)
             assert all(nested(one.text) for of in found for one in of)
-            orders |= {rules._kept(one.text)[0] for one in found[0]}
+            orders |= {rules.kept_spans(one.text)[0] for one in found[0]}
     assert len(orders) > 1, "always in the order of the source: nothing has been tried"
 
 
@@ -231,9 +231,9 @@ def test_a_model_that_copies_is_left_alone() -> None:
 def test_plain_text_writes_no_span() -> None:
     """Neither one that the source lacks, nor one more, nor two that merge."""
     rules = ConstraintSpec(("numbers", "placeholders"))
-    assert not rules._kept(greedily(rules, b"a", sure_of(b"b {x} 7 c")))
-    assert rules._kept(greedily(rules, b"5", sure_of(b"5 and 5"))) == [b"5"]
-    assert sorted(rules._kept(greedily(rules, b"5 7", sure_of(b"57 x")))) == [b"5", b"7"]
+    assert not rules.kept_spans(greedily(rules, b"a", sure_of(b"b {x} 7 c")))
+    assert rules.kept_spans(greedily(rules, b"5", sure_of(b"5 and 5"))) == [b"5"]
+    assert sorted(rules.kept_spans(greedily(rules, b"5 7", sure_of(b"57 x")))) == [b"5", b"7"]
 
 
 @pytest.mark.parametrize("search", SEARCHES)
@@ -253,10 +253,10 @@ def test_the_rest_is_written_out_in_order_and_the_limit_yields() -> None:
     rules = ConstraintSpec(("placeholders",))
     asked = rules.add_constraint(Request(b"{b} {a} {c}", 4))
     text = greedily(rules, b"{b} {a} {c}", sure_of(b"x" * 99), 4)
-    assert asked.limit == 12 and rules._kept(text) == [b"{b}", b"{a}", b"{c}"]
+    assert asked.limit == 12 and rules.kept_spans(text) == [b"{b}", b"{a}", b"{c}"]
     assert rules.flags(asked, text) == (LIMIT,)
     text = greedily(rules, b"{b} {a} {c}", sure_of(b"x" * 99), 30)
-    assert rules._kept(text) == [b"{b}", b"{a}", b"{c}"] and text.startswith(b"x" * 18)
+    assert rules.kept_spans(text) == [b"{b}", b"{a}", b"{c}"] and text.startswith(b"x" * 18)
     assert len(text) <= 30
 
 
@@ -272,7 +272,7 @@ def test_no_letter_stands_behind_a_conversion() -> None:
     rules = ConstraintSpec(("placeholders",))
     for text in ("%st3", "Ge%selbst2", "%süß"):
         found = greedily(rules, b"%s x", sure_of(text.encode()))
-        assert rules._kept(found) == [b"%s"] and not rules.is_met(b"%s x", text.encode())
+        assert rules.kept_spans(found) == [b"%s"] and not rules.is_met(b"%s x", text.encode())
 
 
 def test_what_begins_like_a_span_and_is_none_leaves_the_others() -> None:
@@ -421,7 +421,7 @@ def test_what_is_owed_comes_where_the_text_would_end() -> None:
     rules = ConstraintSpec(("placeholders", "urls"))
     asked = rules.add_constraint(Request(b"{x} http://a.b", 99))
     text = greedily(rules, b"{x} http://a.b", sure_of(b"well"), 99)
-    assert text.startswith(b"well") and rules._kept(text) == [b"{x}", b"http://a.b"] and len(text) < 24
+    assert text.startswith(b"well") and rules.kept_spans(text) == [b"{x}", b"http://a.b"] and len(text) < 24
     assert rules.flags(asked, text) == ()
 
 

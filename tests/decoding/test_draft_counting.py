@@ -33,7 +33,7 @@ from bytenmt.decoding.drafts.table import (
 )
 from bytenmt.errors import CheckpointError
 from bytenmt.ngram_hash import append_byte, hash_ngram, word_of
-from bytenmt.storage.tensor_file import entry, read_arrays, serialised
+from bytenmt.storage.tensor_file import entry, read_arrays, serialise
 from bytenmt.utf8 import BOS, EOS
 
 WIDE, NARROW = 1 << 14, 1 << 6  # slots: no two contexts share one, and nearly all do
@@ -420,7 +420,7 @@ def test_what_is_no_table_is_refused(
     path = write_table(tmp_path, table, a_config(), FACTS)
     own = {name: part for name, part in (load_file(path) | arrays).items() if part is not None}
     metadata = {key: value for key, value in (read_arrays(path)[1] | told).items() if value is not None}
-    path.write_bytes(b"".join(map(bytes, serialised({name: entry(a) for name, a in own.items()}, metadata))))
+    path.write_bytes(b"".join(map(bytes, serialise({name: entry(a) for name, a in own.items()}, metadata))))
     with pytest.raises(CheckpointError, match=message):
         read_table(tmp_path, a_config(), FACTS)
 

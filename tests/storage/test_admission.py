@@ -22,11 +22,11 @@ from bytenmt.decoding.drafts.table import FILE, empty_table, read_table, run_ide
 from bytenmt.decoding.drafts.table import write_table as write_table
 from bytenmt.errors import BytenmtError, CheckpointError, ConfigError
 from bytenmt.storage import needs, search_defaults
-from bytenmt.storage.admission import CHUNK, finite
+from bytenmt.storage.admission import CHUNK, is_finite
 from bytenmt.storage.manifest import CONFIG, POINTER, read_pointer
 from bytenmt.storage.needs import machine_bytes, require
-from bytenmt.storage.quantize import rounded
-from bytenmt.storage.tensor_file import Array, entry, read_arrays, serialised
+from bytenmt.storage.quantize import round_arrays
+from bytenmt.storage.tensor_file import Array, entry, read_arrays, serialise
 from bytenmt.storage.weights import read_config, read_file, read_weights, restored
 
 Arrays = dict[str, Array]
@@ -47,7 +47,7 @@ def weights_of(run: Path) -> tuple[Arrays, Told]:
 
 def written(path: Path, arrays: Arrays, told: Told) -> Path:
     path.write_bytes(
-        b"".join(map(bytes, serialised({name: entry(part) for name, part in arrays.items()}, told)))
+        b"".join(map(bytes, serialise({name: entry(part) for name, part in arrays.items()}, told)))
     )
     return path
 
@@ -126,7 +126,7 @@ def test_doubles_are_read(made: dict[str, Path], tmp_path: Path) -> None:
 def test_converted_weights_are_checked_too(precision: str, made: dict[str, Path], tmp_path: Path) -> None:
     """Types, and scales by shape, type and number; and the file as it was is read."""
     arrays, told = weights_of(made["seq2seq"])
-    stored, told = rounded(arrays, precision), told | {"precision": precision}
+    stored, told = round_arrays(arrays, precision), told | {"precision": precision}
     path = tmp_path / "w.safetensors"
     assert read_weights(written(path, stored, told))[1].precision == precision
     assert "tensors differ" in refused(written(path, stored, told | {"precision": "fp32"}))
@@ -150,12 +150,12 @@ def test_converted_weights_are_checked_too(precision: str, made: dict[str, Path]
 def test_every_number_is_looked_at(kind: Any, n: int) -> None:
     """First, last, and on both sides of a piece's end."""
     numbers = np.full(n, 1 if kind is np.float32 else 0x7F7F, kind)  # the largest of bfloat16
-    assert finite(numbers) and finite(numbers[:0])
+    assert is_finite(numbers) and is_finite(numbers[:0])
     for at in {0, n - 1, min(CHUNK - 1, n - 1), min(CHUNK, n - 1)}:
         for bad in (np.nan, np.inf, -np.inf) if kind is np.float32 else (0x7F80, 0xFF80, 0x7FC0, 0xFFFF):
             other = numbers.copy()
             other[at] = bad
-            assert not finite(other)
+            assert not is_finite(other)
 
 
 def with_model(told: Told, **values: Any) -> Told:

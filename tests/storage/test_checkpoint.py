@@ -215,8 +215,12 @@ def test_the_last_and_the_best_are_kept(run: Path) -> None:
         assert files(run) == there
         assert is_saved(run, update)
     kept = read_pointer(run)
-    assert ([k.update for k in kept.kept], kept.best, kept.last) == ([5, 6, 7], 5, 7)
-    assert [(k.facts.pairs, k.facts.target_bytes) for k in kept.kept] == [(5, None), (6, None), (7, None)]
+    assert ([k.update for k in kept.checkpoints], kept.best, kept.last) == ([5, 6, 7], 5, 7)
+    assert [(k.facts.pairs, k.facts.target_bytes) for k in kept.checkpoints] == [
+        (5, None),
+        (6, None),
+        (7, None),
+    ]
     assert is_saved(run, 6) and load_checkpoint(run).update == 7
     with pytest.raises(CheckpointError, match="only the weights of update 5: .* takes one of 6, 7"):
         load_checkpoint(run, 5)
@@ -366,7 +370,7 @@ def test_a_kill_leaves_the_old_checkpoint_or_the_new(
         for name, data in state.items():
             (run / name).write_bytes(data)
         if has_checkpoint(run):
-            kept = {one.update: one.facts.target_bytes for one in read_pointer(run).kept}
+            kept = {one.update: one.facts.target_bytes for one in read_pointer(run).checkpoints}
             seen.append("old" if kept == old else "new")
             assert kept == old or kept[update] == seed and max(kept) == update
             assert all(is_saved(run, one, kept[one]) for one in kept)

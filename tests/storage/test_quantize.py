@@ -19,7 +19,7 @@ from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
 from bytenmt.storage.average import average
 from bytenmt.storage.checkpoint import load_run, save_checkpoint, weights
-from bytenmt.storage.quantize import rounded
+from bytenmt.storage.quantize import round_arrays
 from bytenmt.storage.weights import SCALE, read_weights, restored
 
 CPU = torch.device("cpu")
@@ -96,7 +96,7 @@ def test_it_is_packed_as_the_run_would_be(tmp_path: Path, arch: str, precision: 
     run = make_run(tmp_path / "run", arch)
     file = convert(run, precision)
     once = restored(read_weights(file)[1].arrays)
-    twice = restored(rounded(once, precision))
+    twice = restored(round_arrays(once, precision))
     for name, array in folded(once).items():
         assert np.allclose(array, folded(twice)[name], rtol=1e-6, atol=1e-12), name
     config = read_weights(file)[1].config.model
@@ -124,11 +124,11 @@ def test_rows_of_zeros_and_what_is_no_number() -> None:
     """A weight-normed row of length 0 stays one; a number that is none is refused."""
     v, g = np.ones((3, 2, 2), np.float32), np.array([1, 0, 2], np.float32)
     for precision in ("bf16", "int8"):
-        back = restored(rounded({"a.v": v, "a.g": g}, precision))
+        back = restored(round_arrays({"a.v": v, "a.g": g}, precision))
         assert back["a.v"].shape == v.shape
         assert np.allclose(folded(back)["a.v"], folded({"a.v": v, "a.g": g})["a.v"], rtol=0.01)
     with pytest.raises(BytenmtError, match="x holds what is no number"):
-        rounded({"x": np.array([[1, np.nan]], np.float32)}, "int8")
+        round_arrays({"x": np.array([[1, np.nan]], np.float32)}, "int8")
 
 
 def test_info_tells_of_a_file(tmp_path: Path) -> None:

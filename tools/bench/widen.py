@@ -35,7 +35,7 @@ from bytenmt.config.tree import (
 )
 from bytenmt.errors import BytenmtError, ConfigError
 from bytenmt.storage.checkpoint import build
-from bytenmt.storage.tensor_file import Array, entry, serialised
+from bytenmt.storage.tensor_file import Array, entry, serialise
 from bytenmt.storage.weights import StoredWeights, check_output, metadata, read_run, restored
 from bytenmt.utf8 import BOS, EOS
 
@@ -237,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         apart = difference(contents, larger, file)
         told = metadata(larger.config, larger.facts, "weights")
         entries = {name: entry(array) for name, array in larger.arrays.items()}
-        replace_synced(options.output, serialised(entries, told))
+        replace_synced(options.output, serialise(entries, told))
     except BytenmtError as error:
         sys.exit(f"Error: {error}")
     except OSError as error:

@@ -30,7 +30,7 @@ from torch.nn import functional as F
 from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
 from bytenmt.architectures.bytenet.config import ByteNetConfig
 from bytenmt.layers.attention import source_mask
-from bytenmt.layers.convolution import Clock, Convolution, Taps, ring_capacity
+from bytenmt.layers.convolution import Clock, Convolution, RingTaps, ring_capacity
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.fused_norm import norm_relu
@@ -74,7 +74,7 @@ class ResidualBlock(nn.Module):
         """x (n, s, 2d), mask (n, s) bool -> (n, s, 2d)."""
         return x + self._after(self.convolution.centred(self._before(x), mask))
 
-    def causal(self, x: Tensor, ring: Tensor, taps: Taps) -> tuple[Tensor, Tensor]:
+    def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         """x (rows, t, 2d), ring (rows, capacity, d) -> (rows, t, 2d) and the ring after."""
         h, ring = self.convolution.causal(self._before(x), ring, taps)
         return x + self._after(h), ring
@@ -109,7 +109,7 @@ class MultiplicativeBlock(nn.Module):
         h = self._before(x)
         return x + self._after(h, self.convolution.centred(h, mask))
 
-    def causal(self, x: Tensor, ring: Tensor, taps: Taps) -> tuple[Tensor, Tensor]:
+    def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
         """x (rows, t, 2d), ring (rows, capacity, d) -> (rows, t, 2d) and the ring after."""
         h = self._before(x)
         gates, ring = self.convolution.causal(h, ring, taps)
@@ -242,7 +242,7 @@ class ByteNet(Model[ByteNetMemory, ByteNetState]):
             x = x + columns if self.config.stacking == "add" else torch.cat([x, columns], dim=-1)
         k, rings, hidden = self.config.kernel_width, [], []
         drafted = state.rings[0].shape[1] - ring_capacity(k, self.dilations[0]) if state.rings else 0
-        taps = {r: Taps.of(clock, t, k, r, drafted) for r in dict.fromkeys(self.dilations)}
+        taps = {r: RingTaps.from_clock(clock, t, k, r, drafted) for r in dict.fromkeys(self.dilations)}
         for block, ring in zip(self.decoder.blocks, state.rings, strict=True):
             x, ring = block.causal(x, ring, taps[block.convolution.dilation])
             rings.append(ring)

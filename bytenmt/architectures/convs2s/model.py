@@ -31,7 +31,7 @@ from bytenmt.architectures.base import Model, byte_embedding, module_list, no_so
 from bytenmt.architectures.convs2s.config import ConvS2SConfig
 from bytenmt.architectures.convs2s.encoder import ENCODERS, Encoder, position_table
 from bytenmt.layers.attention import attend, dot_scores, source_mask
-from bytenmt.layers.convolution import Clock, Taps, ring_capacity, scaled_linear
+from bytenmt.layers.convolution import Clock, RingTaps, ring_capacity, scaled_linear
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
@@ -166,7 +166,7 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
         mask = source_mask(memory.source_len, memory.keys.shape[1])
         shapes = [(kernel_width, dilation) for _, kernel_width, dilation in self.config.decoder_stack]
         drafted = state.rings[0].shape[1] - ring_capacity(*shapes[0])
-        taps = {shape: Taps.of(clock, t, *shape, drafted) for shape in dict.fromkeys(shapes)}
+        taps = {shape: RingTaps.from_clock(clock, t, *shape, drafted) for shape in dict.fromkeys(shapes)}
         x = self.decoder.input(g)
         rings, weights = [], []
         for layer, ring, shape in zip(self.decoder.layers, state.rings, shapes, strict=True):

@@ -30,7 +30,14 @@ from torch.nn import functional as F
 
 from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
 from bytenmt.architectures.luong.config import LuongConfig
-from bytenmt.layers.attention import AdditiveScore, PredictedPosition, attend, bell, source_mask, weigh
+from bytenmt.layers.attention import (
+    AdditiveScore,
+    PredictedPosition,
+    attend,
+    gaussian,
+    masked_softmax,
+    source_mask,
+)
 from bytenmt.layers.deferred_matmul import Product, deferred
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import ByteEmbedding, OutputLayer
@@ -226,9 +233,9 @@ class Luong(Model[LuongMemory, LuongState]):
                 centres = centre_of(query, position)
                 distance = torch.arange(n_columns, device=top.device) - centres[:, :, None]
                 seen = mask[:, None] & (distance.detach().abs() <= config.window)
-                factors = [bell(distance, config.window)] if config.bell != "none" else []
+                factors = [gaussian(distance, config.window)] if config.bell != "none" else []
             if config.location_softmax == "twice":
-                scores = weigh(scores, seen)
+                scores = masked_softmax(scores, seen)
             if config.bell == "inside":
                 scores = scores * factors.pop().to(scores.dtype)
             context, weights = attend(scores, values, seen, *factors)

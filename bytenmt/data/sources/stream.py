@@ -22,14 +22,14 @@ from bytenmt.errors import DataError
 DIGEST_BYTES = 16
 
 
-class Block(NamedTuple):
+class StreamBlock(NamedTuple):
     """Whole lines of a stream, each with its end; place: their position in it."""
 
     text: bytes
     place: StreamPlace
 
 
-First = Callable[[Callable[[], Block]], Block]  # what one process makes, for all
+First = Callable[[Callable[[], StreamBlock]], StreamBlock]  # what one process makes, for all
 
 
 class PairStream:
@@ -77,7 +77,7 @@ class PairStream:
         To be called before `windows`. Raises DataError if the stream differs or has ended before.
         """
 
-        def block_at_place() -> Block:
+        def block_at_place() -> StreamBlock:
             assert self._lines is not None
             self._lines.skip(place.before, self._window)
             block = self._lines.take(place.lines)
@@ -92,14 +92,14 @@ class PairStream:
         if place != self.place:
             self._open(self._first(block_at_place))
 
-    def _next(self) -> Block:
-        def next_block() -> Block:
+    def _next(self) -> StreamBlock:
+        def next_block() -> StreamBlock:
             assert self._lines is not None
             return self._lines.take(self._window)
 
         return self._first(next_block)
 
-    def _open(self, block: Block) -> None:
+    def _open(self, block: StreamBlock) -> None:
         self.place = place = block.place
         name = f"stream, lines {place.before + 1:,} to {place.before + place.lines:,}"
         source, target = TextFile.from_bytes(block.text, name, self._errors).split()
@@ -111,17 +111,17 @@ class _LineReader:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._lines: Iterator[bytes] = iter(stream)
-        self._taken = Block(b"", StreamPlace())  # the last one
+        self._taken = StreamBlock(b"", StreamPlace())  # the last one
         self._digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         self._coming: Future[bytes] | None = None
 
-    def take(self, n_lines: int) -> Block:
+    def take(self, n_lines: int) -> StreamBlock:
         """Return the next lines, fewer if the stream ends; after read_ahead, the lines that were read."""
         text = self._read(n_lines) if self._coming is None else self._coming.result()
         self._coming = None
         self._digest.update(text)
         before = self._taken.place.before + self._taken.place.lines
-        self._taken = Block(text, StreamPlace(before, text.count(b"\n"), self._digest.hexdigest()))
+        self._taken = StreamBlock(text, StreamPlace(before, text.count(b"\n"), self._digest.hexdigest()))
         return self._taken
 
     def read_ahead(self, n_lines: int) -> None:
@@ -139,7 +139,7 @@ class _LineReader:
     def skip(self, n_lines: int, at_once: int) -> None:
         """Skip to the line after the first n_lines, after one block was taken."""
         self._lines = chain(io.BytesIO(self._taken.text), self._lines)
-        self._taken = Block(b"", StreamPlace())
+        self._taken = StreamBlock(b"", StreamPlace())
         self._digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         while n_lines and (taken := self.take(min(n_lines, at_once)).place.lines):
             n_lines -= taken

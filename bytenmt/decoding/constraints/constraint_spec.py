@@ -123,13 +123,15 @@ class ConstraintSpec:
         return constraint
 
     @staticmethod
-    def _reserved_bytes(source: bytes, kept: Sequence[bytes]) -> bytes:
+    def _reserved_bytes(source: bytes, kept_texts: Sequence[bytes]) -> bytes:
         """Return the bytes of BEGINNINGS that the source has in kept spans alone.
 
         In the plain text of a translation such a byte would begin a span too many, left half written.
         """
         return bytes(
-            sign for sign in BEGINNINGS if 0 < source.count(sign) == sum(text.count(sign) for text in kept)
+            sign
+            for sign in BEGINNINGS
+            if 0 < source.count(sign) == sum(text.count(sign) for text in kept_texts)
         )
 
     def add_constraint(self, request: Request) -> Request:
@@ -157,19 +159,19 @@ class ConstraintSpec:
         of_terms = Counter[bytes]()
         for span in spans:
             if not span.of:
-                of_terms.update(self._kept(source[span.begin : span.end]))
-        written = Counter(self._kept(text))
+                of_terms.update(self.kept_spans(source[span.begin : span.end]))
+        written = Counter(self.kept_spans(text))
         # Spans inside a term come or go with its form.
         if kept - written or (not of_terms and not terms and written - kept):
             return False
         if terms and written - kept:
-            inside = Counter(span for _, forms in terms for form in forms for span in self._kept(form))
+            inside = Counter(span for _, forms in terms for form in forms for span in self.kept_spans(form))
             if set(written - kept) - set(inside) - set(of_terms):
                 return False
         has_terms = all(any(_occurs(form, text) for form in forms) for _, forms in terms)
         return has_terms and not any(_occurs(banned, text) for banned in forbidden)
 
-    def _kept(self, text: bytes) -> list[bytes]:
+    def kept_spans(self, text: bytes) -> list[bytes]:
         """Return the spans of a text that are kept."""
         return self.tracker.extractor.texts(text)
 
@@ -200,7 +202,7 @@ class ConstraintSpec:
 
 
 class TagPosition(NamedTuple):
-    """Where one span may stand among the others; see RequiredItem for the fields."""
+    """The position of a span relative to the others; see RequiredItem for the fields."""
 
     within: int = ANYWHERE
     next_within: int = ANYWHERE

@@ -135,7 +135,7 @@ class ConstraintState(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """What the constraint says about each possible next byte; filled by state_machine.prepare.
+    """The effect of the constraint on each possible next byte; filled by state_machine.prepare.
 
     allowed (256,) bool: bytes that may come.
     required (256,) bool: bytes that begin or continue a required item, which n-gram blocking does not remove.

@@ -26,7 +26,7 @@ from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.kernel_constants import LONGEST_MATCH as LONGEST_MATCH
 from bytenmt.kernel_constants import MOST_DRAFTED
 from bytenmt.kernel_constants import ORDERS as ORDERS
-from bytenmt.storage.tensor_file import entry, read_arrays, serialised
+from bytenmt.storage.tensor_file import entry, read_arrays, serialise
 
 CHAIN = MOST_DRAFTED  # bytes of a chain
 FILE, FORMAT = "draft.safetensors", f"bytenmt draft 1, orders {ORDERS}"  # in the run folder
@@ -81,8 +81,11 @@ class DraftTable(NamedTuple):
 
 @dataclass(frozen=True)
 class Speculation:
-    """How an engine drafts bytes: from a table, `most` bytes per pass, 1 to CHAIN; None for as many as are
-    worth their cost."""
+    """Settings of speculative decoding.
+
+    table: of drafts. most: drafted bytes per pass, 1 to CHAIN, whatever their chance; None for as many as are
+    worth their cost.
+    """
 
     table: DraftTable
     most: int | None = None
@@ -131,7 +134,7 @@ def write_table(run: Path, table: DraftTable, config: Config, facts: Facts) -> P
     metadata |= {"run": run_identity(config, facts), "sha256": _digest(table)}
     try:
         replace_synced(
-            path, serialised({name: entry(part) for name, part in stored_arrays(table).items()}, metadata)
+            path, serialise({name: entry(part) for name, part in stored_arrays(table).items()}, metadata)
         )
     except OSError as error:
         raise CheckpointError(f"cannot write {path}: {error.strerror}") from None
