@@ -39,7 +39,7 @@ if __name__ == "__main__":
 from bytenmt.errors import BytenmtError
 from tools.results.recipe import FOLDER, RIVAL, Recipe
 from tools.results.scoring import PROGRAM, scored
-from tools.results.told import draw, table
+from tools.results.tables import draw, table
 
 TOOLS = Path(__file__).resolve().parent
 PATIENCE = 120  # seconds that a training may take to save after it was told to stop

@@ -112,14 +112,14 @@ def _model_1(
     combination: npt.NDArray[np.int64],
     pair: Ids,
     other: Ids,
-    given: npt.NDArray[np.int64],
-    n_given: int,
+    source: npt.NDArray[np.int64],
+    n_source: int,
     n: int,
 ) -> Values:
     """Probability of each combination's word of one side, given its word of the other side.
 
     combination (n_links,): of each link; pair, other (n_links,): its line and its word on the predicted side;
-    given (n,): the given word of each combination.
+    source (n,): the given word of each combination.
     """
     # Each predicted word of a line shares one count among the line's given words.
     place = np.unique(pair.astype(np.int64) * (int(other.max()) + 1) + other, return_inverse=True)[1]
@@ -128,7 +128,7 @@ def _model_1(
         weight = probability[combination]
         weight /= np.bincount(place, weight)[place]
         expected = np.bincount(combination, weight, n)
-        probability = expected / np.bincount(given, expected, n_given)[given]
+        probability = expected / np.bincount(source, expected, n_source)[source]
     return probability
 
 

@@ -18,7 +18,7 @@ from bytenmt.errors import BytenmtError
 from tools import reproduce
 from tools.reproduce import Stopped, updates_per_minute
 from tools.results.recipe import FOLDER, REPOSITORY, Recipe
-from tools.results.told import table
+from tools.results.tables import table
 
 RECIPE = """
 title = "A tiny table"

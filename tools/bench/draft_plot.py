@@ -95,7 +95,7 @@ def yields(run: Path, lines: Sequence[bytes], threads: int) -> Curves:
         points: Points = [(0, 1.0)]
         for most in range(1, CHAIN + 1):
             engine = make_engine(one, how, Speculation(table, most))
-            points.append((most, bytes_per_pass(take(engine, asked).found)))
+            points.append((most, bytes_per_pass(take(engine, asked).hypotheses)))
         found[f"{one.label}, {name}"] = points
     return found
 
@@ -115,7 +115,7 @@ def measured(options: Any) -> dict[str, Curves]:
     return found
 
 
-def draw(path: Path, found: dict[str, Curves]) -> None:
+def draw(path: Path, curves: dict[str, Curves]) -> None:
     """Both pictures side by side."""
     import matplotlib
 
@@ -123,23 +123,23 @@ def draw(path: Path, found: dict[str, Curves]) -> None:
     from matplotlib import pyplot
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 5), layout="constrained")
-    archs = list(dict.fromkeys(name.split()[0] for name in found["price"]))
-    for i, (name, points) in enumerate(found["price"].items()):
+    archs = list(dict.fromkeys(name.split()[0] for name in curves["price"]))
+    for i, (name, points) in enumerate(curves["price"].items()):
         first, (columns, milliseconds) = points[0][1], zip(*points, strict=True)
         style = ("-", "--")[archs.index(name.split()[0]) % 2]
         label = f"{name}, {first:.2f} ms for 1"
         times = [one / first for one in milliseconds]
         left.plot(
-            columns, times, style, color=f"C{i % (len(found['price']) // 2 or 1)}", marker="o", label=label
+            columns, times, style, color=f"C{i % (len(curves['price']) // 2 or 1)}", marker="o", label=label
         )
-    widest = max(points[-1][0] for points in found["price"].values())
+    widest = max(points[-1][0] for points in curves["price"].values())
     left.plot([1, widest], [1, widest], ":", color="grey", label="as many passes of one column")
     left.set(xscale="log", yscale="log", xlabel="columns of a pass", ylabel="price, passes of one column")
     for axis in (left.xaxis, left.yaxis):
         axis.set_major_locator(matplotlib.ticker.FixedLocator([1, 2, 3, 5, 9, 18, 36, 63]))
         axis.set_minor_locator(matplotlib.ticker.NullLocator())
         axis.set_major_formatter("{x:.0f}")
-    for i, (name, points) in enumerate(found["bytes_per_pass"].items()):
+    for i, (name, points) in enumerate(curves["bytes_per_pass"].items()):
         style = "-" if name.endswith("source") else "--"
         right.plot(*zip(*points, strict=True), style, color=f"C{i // 2}", marker="o", label=name)
     right.set(xlabel="drafted bytes a pass at most", ylabel="bytes a pass", ylim=(0.9, None))

@@ -64,7 +64,7 @@ class Turn(NamedTuple):
     """Some sentences decoded. found: in the order in which they were asked for."""
 
     seconds: float
-    found: list[Hypothesis]
+    hypotheses: list[Hypothesis]
 
 
 class Pair(NamedTuple):
@@ -73,7 +73,7 @@ class Pair(NamedTuple):
     off: list[float]
     on: list[float]
     expected: list[Hypothesis]
-    found: list[Hypothesis]
+    hypotheses: list[Hypothesis]
 
     def ratios(self) -> list[float]:
         """Return how many times faster drafts make each round."""
@@ -131,18 +131,18 @@ def requests_of(one: Subject, lines: Sequence[bytes]) -> list[Request]:
     return [Request(line, 3 * len(line) + 100) for line in longest]
 
 
-def take(engine: Engine, asked: Sequence[Request]) -> Turn:
+def take(engine: Engine, requests: Sequence[Request]) -> Turn:
     """Decode them and look at the clock."""
     started = time.perf_counter()
-    found = {index: hypotheses[0] for index, hypotheses in decode(engine, asked)}
+    found = {index: hypotheses[0] for index, hypotheses in decode(engine, requests)}
     took = time.perf_counter() - started
-    return Turn(took, [found[index] for index in range(len(asked))])
+    return Turn(took, [found[index] for index in range(len(requests))])
 
 
-def contest(off: Engine, on: Engine, asked: Sequence[Request], rounds: int) -> Pair:
+def contest(off: Engine, on: Engine, requests: Sequence[Request], rounds: int) -> Pair:
     """Both engines over all sentences, group by group in turn, so many times."""
     n = GROUP * off.capacity
-    groups = [asked[begin : begin + n] for begin in range(0, len(asked), n)]
+    groups = [requests[begin : begin + n] for begin in range(0, len(requests), n)]
     for engine in (off, on):
         take(engine, groups[0])  # allocates, compiles, and fetches the weights
     pair = Pair([], [], [], [])
@@ -156,15 +156,15 @@ def contest(off: Engine, on: Engine, asked: Sequence[Request], rounds: int) -> P
             turns.append((first, second))
         for times, which in ((pair.off, 0), (pair.on, 1)):
             times.append(sum(turn[which].seconds for turn in turns))
-        pair.expected[:], pair.found[:] = (
-            [hypothesis for turn in turns for hypothesis in turn[which].found] for which in (0, 1)
+        pair.expected[:], pair.hypotheses[:] = (
+            [hypothesis for turn in turns for hypothesis in turn[which].hypotheses] for which in (0, 1)
         )
     return pair
 
 
-def bytes_per_pass(found: Sequence[Hypothesis]) -> float:
+def bytes_per_pass(hypotheses: Sequence[Hypothesis]) -> float:
     """Bytes that a pass yields, EOS counted; 1 where nothing was drafted."""
-    drafted = [one for one in found if one.passes]
+    drafted = [one for one in hypotheses if one.passes]
     return sum(len(one.text) + 1 for one in drafted) / sum(one.passes for one in drafted) if drafted else 1.0
 
 
@@ -175,13 +175,13 @@ def records(case: str, pair: Pair) -> Iterator[Record]:
     ratios = pair.ratios()
     ratio = statistics.median(ratios)
     reference = f"without drafts; ratios of {len(ratios)} rounds {min(ratios):.3f} to {max(ratios):.3f}"
-    n_other = sum(a.text != b.text for a, b in zip(pair.expected, pair.found, strict=True))
+    n_other = sum(a.text != b.text for a, b in zip(pair.expected, pair.hypotheses, strict=True))
     if n_other:
-        reference += f"; {n_other} of {len(pair.found)} TEXTS DIFFER"
+        reference += f"; {n_other} of {len(pair.hypotheses)} TEXTS DIFFER"
     if ratio < SLOWER:
         reference += " (SLOWER)"
     yield Record(BENCH, f"{case} draft", on, "text bytes/s", reference, off, ratio)
-    each = bytes_per_pass(pair.found)
+    each = bytes_per_pass(pair.hypotheses)
     yield Record(BENCH, f"{case} bytes per pass", each, "bytes", "a step without drafts", 1.0, each)
 
 
@@ -193,11 +193,11 @@ def with_drafts(options: Any) -> Iterator[Record]:
         ways = product(options.engine, options.precision or ["fp32"], options.batch or BATCHES)
         for engine, precision, batch in ways:
             how = How(engine, precision, batch, options.threads, options.device)
-            asked = requests_of(one, lines[: max(options.lines, GROUP * batch)])
+            requests = requests_of(one, lines[: max(options.lines, GROUP * batch)])
             off, on = (make_engine(one, how, with_) for with_ in (None, Speculation(one.table)))
             threads = f" threads={how.threads}" if how.threads > 1 else ""
             case = f"{one.label} {engine} {precision} batch={batch}{threads}"
-            for record in records(case, contest(off, on, asked, options.rounds)):
+            for record in records(case, contest(off, on, requests, options.rounds)):
                 told = f"{record.value:.4g} {record.unit}, {record.ratio:.3f} times"
                 print(f"{record.case}: {told}, {neighbours()}", file=sys.stderr)
                 yield record

@@ -107,14 +107,14 @@ def against_length(options: Any) -> Iterator[Record]:
         draw(options.plot, drawn)
 
 
-def of_curve(found: Curve) -> Iterator[Record]:
+def of_curve(curve: Curve) -> Iterator[Record]:
     """Each point beside that at BEGIN, and the state after beside that before."""
-    for length, own, begin in found.points:
+    for length, own, begin in curve.points:
         reference = f"median at {BEGIN:,} in the same minute"
-        case = found.case.name(f"length={length} length={BEGIN}")
+        case = curve.case.name(f"length={length} length={BEGIN}")
         yield Record(BENCH, case, own * 1e3, "ms/byte", reference, begin * 1e3, own / begin)
-    before, after = found.state_bytes
-    case = found.case.name(f"state after {found.points[-1].length} before")
+    before, after = curve.state_bytes
+    case = curve.case.name(f"state after {curve.points[-1].length} before")
     yield Record(BENCH, case, after, "bytes", "state before the first byte", before, after / before)
 
 

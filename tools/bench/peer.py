@@ -152,7 +152,7 @@ def against_peer(options: Any) -> Iterator[Record]:
                 yield from whole_sentences(preset, batch, beam, known, options)
 
 
-def made(shape: Shape, known: Sequence[str], threads: int) -> dict[str, Peer]:
+def build_peers(shape: Shape, known: Sequence[str], threads: int) -> dict[str, Peer]:
     """A peer in every precision."""
     with tempfile.TemporaryDirectory() as folder:
         build(shape, Path(folder))
@@ -165,7 +165,7 @@ def equal_weights(preset: str, known: Sequence[str], options: Any) -> Iterator[R
     text = sources(shape, 1, SOURCE_BYTES + 1)
     short, long = SOURCE_BYTES // 2, 3 * SOURCE_BYTES // 2
     actions: dict[str, Callable[[], float]] = {}
-    for name, peer in made(shape, known, options.threads).items():
+    for name, peer in build_peers(shape, known, options.threads).items():
         peer.seconds(text, 2)
         actions |= {f"{name} {n}": partial(peer.seconds, text, n) for n in (short, long)}
     cases: dict[Case, int] = {}  # to decoder weights
@@ -202,7 +202,7 @@ def whole_sentences(
     shape = WHOLE[preset]
     text = sources(shape, batch, SUBWORDS + 1)
     actions: dict[str, Callable[[], float]] = {}
-    for name, peer in made(shape, known, options.threads).items():
+    for name, peer in build_peers(shape, known, options.threads).items():
         peer.seconds(text, 2)
         actions[name] = partial(peer.seconds, text, SUBWORDS, beam)
     cases = [

@@ -56,16 +56,16 @@ def widened(contents: StoredWeights, preset: str) -> StoredWeights:
     name, own = architecture(config.model), config.model
     if own.is_serial:
         raise ConfigError(f"a {name} cannot be made wider: give a run of {' or '.join(PARALLEL)}")
-    wanted = parse_config(preset_tree(name, preset, own.source)).model
+    target = parse_config(preset_tree(name, preset, own.source)).model
     model: ModelConfig
-    if own.d_embedding > wanted.d_embedding:
-        raise _misfit(preset, f"embeddings of {wanted.d_embedding}", str(own.d_embedding))
+    if own.d_embedding > target.d_embedding:
+        raise _misfit(preset, f"embeddings of {target.d_embedding}", str(own.d_embedding))
     if isinstance(own, ByteNetConfig):
-        assert isinstance(wanted, ByteNetConfig)
-        model, arrays = _bytenet(arrays, own, wanted, preset)
+        assert isinstance(target, ByteNetConfig)
+        model, arrays = _bytenet(arrays, own, target, preset)
     else:
-        assert isinstance(own, ConvS2SConfig) and isinstance(wanted, ConvS2SConfig)
-        model, arrays = _convs2s(arrays, own, wanted, preset)
+        assert isinstance(own, ConvS2SConfig) and isinstance(target, ConvS2SConfig)
+        model, arrays = _convs2s(arrays, own, target, preset)
     larger = msgspec.structs.replace(config, model=model)
     return StoredWeights(arrays, larger, contents.facts, "fp32")
 
@@ -96,25 +96,25 @@ def _padded(array: Floats, shape: tuple[int, ...]) -> Floats:
 
 
 def _bytenet(
-    arrays: Arrays, own: ByteNetConfig, wanted: ByteNetConfig, preset: str
+    arrays: Arrays, own: ByteNetConfig, target: ByteNetConfig, preset: str
 ) -> tuple[ByteNetConfig, Arrays]:
     """Every channel k times, side by side: the halves of x and the parts of the gates keep their order. What
     reads a channel reads each copy and takes 1/k of it."""
-    k = wanted.d_channels // own.d_channels
+    k = target.d_channels // own.d_channels
     if k < 1:
-        raise _misfit(preset, f"{wanted.d_channels} channels", str(own.d_channels))
-    if own.kernel_width != wanted.kernel_width:
-        raise _misfit(preset, f"kernels of {wanted.kernel_width}", str(own.kernel_width))
+        raise _misfit(preset, f"{target.d_channels} channels", str(own.d_channels))
+    if own.kernel_width != target.kernel_width:
+        raise _misfit(preset, f"kernels of {target.kernel_width}", str(own.kernel_width))
     if own.tie_embedding:
         raise ConfigError("the run ties its output layer to its embedding: give one trained without")
     larger = msgspec.structs.replace(
         own,
-        d_embedding=wanted.d_embedding,
+        d_embedding=target.d_embedding,
         d_channels=k * own.d_channels,
-        **{name: getattr(wanted, name) for name in SCHEDULE},
+        **{name: getattr(target, name) for name in SCHEDULE},
     )
-    encoder = _places(own.encoder_schedule, wanted.encoder_schedule, preset, "encoder")
-    decoder = _places(own.decoder_schedule, wanted.decoder_schedule, preset, "decoder")
+    encoder = _places(own.encoder_schedule, target.encoder_schedule, preset, "encoder")
+    decoder = _places(own.decoder_schedule, target.decoder_schedule, preset, "decoder")
     places = {"encoder": encoder, "decoder": decoder}
     out: Arrays = {}
     for name, shape in _shapes(larger).items():
@@ -145,34 +145,34 @@ def _repeated(array: Floats, k: int) -> Floats:
     return out if array.ndim == 1 else (np.repeat(out, k, axis=-1) / k).astype(np.float32)
 
 
-def _places(own: Sequence[int], wanted: Sequence[int], preset: str, side: str) -> list[int | None]:
+def _places(own: Sequence[int], target: Sequence[int], preset: str, side: str) -> list[int | None]:
     """For each of the wanted dilations the block that stands there, None where one adds nothing. Raises
     ConfigError where there is no room for all of them in their order."""
     found: list[int | None] = []
     n_placed = 0
-    for dilation in wanted:
+    for dilation in target:
         fits = n_placed < len(own) and own[n_placed] == dilation
         found.append(n_placed if fits else None)
         n_placed += fits
     if n_placed < len(own):
-        raise _misfit(preset, f"{side} dilations {list(wanted)}", str(list(own)))
+        raise _misfit(preset, f"{side} dilations {list(target)}", str(list(own)))
     return found
 
 
 def _convs2s(
-    arrays: Arrays, own: ConvS2SConfig, wanted: ConvS2SConfig, preset: str
+    arrays: Arrays, own: ConvS2SConfig, target: ConvS2SConfig, preset: str
 ) -> tuple[ConvS2SConfig, Arrays]:
     """Zeros behind the channels. A layer more has outputs of zero: it passes on its input times sqrt(1/2),
     for which the map after the last layer makes up."""
     _check_ordinary(own, CONVS2S_OPTIONS)
     larger = msgspec.structs.replace(
         own,
-        d_embedding=wanted.d_embedding,
-        encoder_layers=wanted.encoder_layers,
-        decoder_layers=wanted.decoder_layers,
+        d_embedding=target.d_embedding,
+        encoder_layers=target.encoder_layers,
+        decoder_layers=target.decoder_layers,
     )
-    layers = {"encoder": (own.encoder_layers, wanted.encoder_layers)}
-    layers |= {"decoder": (own.decoder_layers, wanted.decoder_layers)}
+    layers = {"encoder": (own.encoder_layers, target.encoder_layers)}
+    layers |= {"decoder": (own.decoder_layers, target.decoder_layers)}
     for side, (run, new) in layers.items():
         if len(set(run)) > 1:
             raise ConfigError(f"the run's {side} layers differ in width or kernel: give one whose are alike")

@@ -36,7 +36,7 @@ class Searched(NamedTuple):
     engine does not count them) and seconds in all.
     """
 
-    found: list[Hypothesis]
+    hypotheses: list[Hypothesis]
     steps: float | None
     seconds: float
 
@@ -52,16 +52,16 @@ class Counting(NumbaEngine):
         return super().finished()
 
 
-def searched(engine: Engine, asked: Sequence[Request]) -> Searched:
+def searched(engine: Engine, requests: Sequence[Request]) -> Searched:
     """All requests, the longest first, so that an engine is full for as long as may be."""
-    order = sorted(range(len(asked)), key=lambda i: -len(asked[i].source or b""))
-    dict(decode(engine, asked[:1]))  # what is compiled is compiled now
+    order = sorted(range(len(requests)), key=lambda i: -len(requests[i].source or b""))
+    dict(decode(engine, requests[:1]))  # what is compiled is compiled now
     began = time.perf_counter()
-    found = dict(decode(engine, [asked[i] for i in order]))
+    found = dict(decode(engine, [requests[i] for i in order]))
     seconds = time.perf_counter() - began
     best = {order[i]: hypotheses[0] for i, hypotheses in found.items()}
-    steps = engine.n_steps / (1 + len(asked)) if type(engine) is Counting else None
-    return Searched([best[i] for i in range(len(asked))], steps, seconds)
+    steps = engine.n_steps / (1 + len(requests)) if type(engine) is Counting else None
+    return Searched([best[i] for i in range(len(requests))], steps, seconds)
 
 
 def requests_of(lines: Sequence[bytes]) -> list[Request]:
@@ -102,10 +102,12 @@ def check_beams(
             greedy = greedy or now
             lost = (
                 100
-                * sum(a.score < b.score - 1e-4 for a, b in zip(now.found, greedy.found, strict=True))
+                * sum(
+                    a.score < b.score - 1e-4 for a, b in zip(now.hypotheses, greedy.hypotheses, strict=True)
+                )
                 / len(asked)
             )
-            scores = text_scores([h.text.decode() for h in now.found], texts)
+            scores = text_scores([h.text.decode() for h in now.hypotheses], texts)
             matches.append(scores.exact_match)
             good = lost <= LOST and (matches[0] < PEAKED or matches[-1] >= max(matches) - FALL)
             steps = "" if now.steps is None else f"{now.steps:.1f} steps a line, "

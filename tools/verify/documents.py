@@ -37,7 +37,7 @@ from bytenmt.documents.formats import FORMATS, ReadOptions, read
 from bytenmt.documents.translation import segment_translator, translate
 from bytenmt.errors import DataError
 from tools.verify.keep import balanced, spans
-from tools.verify.made_documents import made
+from tools.verify.made_documents import write_documents
 
 BY_NAME = "csv", "tsv", "json", "text"  # a folder holds many that are no documents: these by --format alone
 CUES = "srt", "vtt"
@@ -45,7 +45,7 @@ MARKED_UP = "html", "markdown"  # whose codes at the end of a unit are no part o
 PAIRS = [("en", "fr"), ("en-us", "de"), ("en", "ko")]
 
 
-def wanted(name: str, data: bytes) -> ReadOptions:
+def read_options(name: str, data: bytes) -> ReadOptions:
     if name == "tmx":
         return ReadOptions(
             pair=next((p for p in PAIRS if f'lang="{p[1]}'.encode() in data.lower()), ("en", "fr"))
@@ -93,7 +93,7 @@ def faults(data: bytes, name: str, path: Path, more: ReadOptions) -> tuple[int, 
         return len(ordered), ["units overlap"]
     found = [] if same == data else ["not the same bytes"]
     try:
-        found += [*_anew(document, name, path, more), *_filled(document, name, path, more)]
+        found += [*_anew(document, name, path, more), *_translation_faults(document, name, path, more)]
     except DataError as error:
         found.append(f"what was written is malformed: {error}")
     return len(document.units), found
@@ -117,7 +117,7 @@ def _anew(document: Document, name: str, path: Path, more: ReadOptions) -> Itera
         yield "written anew, something else differs"
 
 
-def _filled(document: Document, name: str, path: Path, more: ReadOptions) -> Iterator[str]:
+def _translation_faults(document: Document, name: str, path: Path, more: ReadOptions) -> Iterator[str]:
     """Return the faults of a file in which every unit is translated."""
     values = [(translated(unit.source), number % 2 > 0) for number, unit in enumerate(document.units)]
     filled = read(document.with_units(values), name, path, more)
@@ -133,7 +133,7 @@ def _filled(document: Document, name: str, path: Path, more: ReadOptions) -> Ite
             return
 
 
-class Kept(NamedTuple):
+class SpanCounts(NamedTuple):
     """Counts over translated files: units with spans, units whose spans differ, and units with mangled
     tags.
     """
@@ -143,14 +143,16 @@ class Kept(NamedTuple):
     mangled: list[str]
 
 
-def kept(data: bytes, name: str, path: Path, more: ReadOptions, translator: Translator) -> Kept:
+def count_kept_spans(
+    data: bytes, name: str, path: Path, more: ReadOptions, translator: Translator
+) -> SpanCounts:
     """Count the spans that a model's translation of a file keeps: by unit, by cue, or in all. Raises
     DataError.
     """
     document = read(data, name, path, more)
     n_units = sum(bool(spans(joined_text(unit.source))) for unit in document.units)
     if not n_units:
-        return Kept(0, [], [])
+        return SpanCounts(0, [], [])
     limit = translator.max_source_bytes
     written, _ = translate(document, segment_translator(translator), limit=limit, overwrite=True)
     again = read(written, name, path, more)
@@ -160,7 +162,7 @@ def kept(data: bytes, name: str, path: Path, more: ReadOptions, translator: Tran
     elif name in MARKED_UP:
         told = [(unescape(document.text), unescape(again.text))]
     elif len(again.units) != len(document.units):
-        return Kept(n_units, [f"{path}: {len(document.units)} units, then {len(again.units)}"], [])
+        return SpanCounts(n_units, [f"{path}: {len(document.units)} units, then {len(again.units)}"], [])
     else:
         units = zip(document.units, again.units, strict=True)
         told = [
@@ -168,7 +170,7 @@ def kept(data: bytes, name: str, path: Path, more: ReadOptions, translator: Tran
         ]
     other = [f"{path}: {difference(one, two)}" for one, two in told if spans(one) != spans(two)]
     mangled = [f"{one!r} became {two!r}" for one, two in told if balanced(one) and not balanced(two)]
-    return Kept(n_units, other, mangled)
+    return SpanCounts(n_units, other, mangled)
 
 
 def difference(one: str, other: str) -> str:
@@ -178,18 +180,18 @@ def difference(one: str, other: str) -> str:
 
 def all_kept(paths: Sequence[tuple[str, Path]], translator: Translator, enough: int, show: int) -> int:
     """Print what each format keeps; the exit code."""
-    found: dict[str, Kept] = {}
+    found: dict[str, SpanCounts] = {}
     for name, path in paths:
-        so_far = found.setdefault(name, Kept(0, [], []))
+        so_far = found.setdefault(name, SpanCounts(0, [], []))
         if so_far.n_units < enough:
             data = path.read_bytes()
             try:
-                more = kept(data, name, path, wanted(name, data), translator)
+                more = count_kept_spans(data, name, path, read_options(name, data), translator)
             except DataError as error:
                 print(f"  {name}: {error}")
                 continue
             n_units, other, mangled = so_far
-            found[name] = Kept(n_units + more.n_units, other + more.other, mangled + more.mangled)
+            found[name] = SpanCounts(n_units + more.n_units, other + more.other, mangled + more.mangled)
     for name, (n_units, other, mangled) in found.items():
         print(
             f"{name:10} {n_units:6} units with spans {len(other):4} have others {len(mangled):4} are mangled"
@@ -213,7 +215,7 @@ def main() -> int:
     if options.lines:
         with tempfile.TemporaryDirectory() as folder:
             lines = options.lines.read_text(encoding="utf-8").split("\n")
-            made([line for line in lines if spans(line)][: options.units], Path(folder))
+            write_documents([line for line in lines if spans(line)][: options.units], Path(folder))
             options.folders, options.format = [Path(folder)], options.format or list(FORMATS)
             return looked_at(options)
     return looked_at(options)
@@ -234,7 +236,7 @@ def looked_at(options: argparse.Namespace) -> int:
     for name, path in paths:
         try:
             data = path.read_bytes()
-            n_units, wrong = faults(data, name, path, wanted(name, data))
+            n_units, wrong = faults(data, name, path, read_options(name, data))
         except DataError as error:
             malformed[name] += 1
             shown += 1

@@ -78,23 +78,23 @@ def requests_of(lines: Sequence[bytes], runtime: Runtime) -> list[Request]:
     return [Request(line[: runtime.max_source_bytes], 3 * len(line) + 100) for line in lines]
 
 
-def decoded(runtime: Runtime, beam: int, asked: Sequence[Request]) -> list[Hypothesis]:
+def decoded(runtime: Runtime, beam: int, requests: Sequence[Request]) -> list[Hypothesis]:
     """The best hypothesis of each request."""
     engine: Engine = runtime.engine_maker(Options(beam=beam))(CAPACITY)
-    found = dict(decode(engine, asked))
-    return [found[index][0] for index in range(len(asked))]
+    found = dict(decode(engine, requests))
+    return [found[index][0] for index in range(len(requests))]
 
 
 def compare(
     model: AnyModel,
-    asked: Sequence[Request],
+    requests: Sequence[Request],
     expected: Sequence[Hypothesis],
     got: Sequence[Hypothesis],
     beam: int,
 ) -> Verdict:
     """An engine's texts beside the reference's."""
     verdict = Verdict(sum(a.text == b.text for a, b in zip(expected, got, strict=True)), [], [])
-    for request, a, b in zip(asked, expected, got, strict=True):
+    for request, a, b in zip(requests, expected, got, strict=True):
         if a.text == b.text:
             continue
         margin = (
@@ -145,14 +145,14 @@ class Difference(NamedTuple):
 
 
 def logit_difference(
-    runtime: Runtime, model: AnyModel, asked: Sequence[Request], texts: Sequence[Hypothesis]
+    runtime: Runtime, model: AnyModel, requests: Sequence[Request], texts: Sequence[Hypothesis]
 ) -> Difference:
     """Along these texts, to which the engine is forced."""
     exact = copy.deepcopy(model).double()
     engine = runtime.engine_maker(Options())(1)
     assert type(engine) is NumbaEngine
     found = []
-    for request, expected in zip(asked, texts, strict=True):
+    for request, expected in zip(requests, texts, strict=True):
         engine.admit([request._replace(prefix=expected.text)])
         steps = []
         while not engine.finished():
@@ -166,39 +166,39 @@ def logit_difference(
     return Difference(*np.max(found, axis=0).tolist())
 
 
-def logits_record(case: str, found: Difference) -> Record:
+def logits_record(case: str, difference: Difference) -> Record:
     """The difference that counts, and the others in words."""
     reference = (
-        f"allowed; as they are {found.absolute:.1e} of logits up to {found.largest:.0f}; from float64 "
-        f"{found.engine_exact:.1e}, PyTorch {found.torch_exact:.1e}"
+        f"allowed; as they are {difference.absolute:.1e} of logits up to {difference.largest:.0f};"
+        f" from float64 {difference.engine_exact:.1e}, PyTorch {difference.torch_exact:.1e}"
     )
-    return Record(BENCH, f"{case} logits", found.scaled, "", reference, NEAR, found.scaled / NEAR)
+    return Record(BENCH, f"{case} logits", difference.scaled, "", reference, NEAR, difference.scaled / NEAR)
 
 
 def check_drafts(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
     """Every engine of the device with drafts beside itself without."""
     one = subject(run, None)
     model: AnyModel = load_run(run, pick_device(options.device)).model
-    asked = requests_of_run(one, options.src[: options.lines])
+    requests = requests_of_run(one, options.src[: options.lines])
     ways = [("torch", "fp32")] if options.device == "cpu" else []
     engines = ("numba",) if options.device == "cpu" else ("torch", "cuda-graph")
     ways += product(engines, options.precision)
     for (engine, precision), sample in product(ways, (False, True)):
         together = FULLY_DRAFTED if engine == "numba" else CAPACITY
         how = How(engine, precision, together, options.threads, options.device)
-        expected = take(make_engine(one, how, None, sample), asked).found
+        expected = take(make_engine(one, how, None, sample), requests).hypotheses
         for most in (None, CHAIN):
-            got = take(make_engine(one, how, Speculation(one.table, most), sample), asked).found
+            got = take(make_engine(one, how, Speculation(one.table, most), sample), requests).hypotheses
             if engine == "numba" or sample:
                 equal = sum(a.text == b.text for a, b in zip(expected, got, strict=True))
                 verdict = Verdict(equal, [], [])
-                good = engine != "numba" or equal == len(asked)
+                good = engine != "numba" or equal == len(requests)
             else:
-                verdict = compare(model, asked, expected, got, 1)
+                verdict = compare(model, requests, expected, got, 1)
                 good = precision != "fp32" or not verdict.wrong
             case = f"{run.name} {engine} {precision} {'drawn' if sample else 'greedy'} draft={most or 'auto'}"
             note = f"without drafts; {bytes_per_pass(got):.2f} bytes a pass"
-            yield tokens_record(case, verdict, len(asked), note), good
+            yield tokens_record(case, verdict, len(requests), note), good
 
 
 def check_quality(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
@@ -217,19 +217,19 @@ def check(run: Path, options: Any) -> Iterator[tuple[Record, bool]]:
     loaded = load_run(run, device)
     model: AnyModel = loaded.model
     reference = load_runs([run], EngineSpec("torch", device.type, "fp32", options.threads))
-    asked = requests_of(options.src[: options.lines], reference)
+    requests = requests_of(options.src[: options.lines], reference)
     for precision in options.precision:
         own = load_runs([run], EngineSpec(engine, device.type, precision, options.threads))
         for beam in options.beam:
             case = f"{run.name} {engine} {precision} beam={beam}"
-            expected, got = decoded(reference, beam, asked), decoded(own, beam, asked)
-            verdict = compare(model, asked, expected, got, beam)
-            yield tokens_record(case, verdict, len(asked)), precision != "fp32" or not verdict.wrong
+            expected, got = decoded(reference, beam, requests), decoded(own, beam, requests)
+            verdict = compare(model, requests, expected, got, beam)
+            yield tokens_record(case, verdict, len(requests)), precision != "fp32" or not verdict.wrong
             if precision == "fp32" and beam == 1 and engine == "numba":
-                difference = logit_difference(own, model, asked, expected)
+                difference = logit_difference(own, model, requests, expected)
                 yield logits_record(case, difference), difference.scaled <= NEAR
             if precision != "fp32" and options.ref and reference.has_source:
-                yield chrf_record(case, expected, got, options.ref[: len(asked)]), True
+                yield chrf_record(case, expected, got, options.ref[: len(requests)]), True
 
 
 def tokens_record(case: str, verdict: Verdict, n: int, note: str = "torch fp32") -> Record:

@@ -140,8 +140,8 @@ def check(server: Served, folder: Path, site: str, pair: tuple[str, str], allowe
     """Return what should be otherwise. allowed: whether the server allows the other site."""
     wrongs = []
 
-    def readable(found: dict[str, str | None]) -> list[str]:
-        return [name for name, text in found.items() if text is not None]
+    def readable(texts: dict[str, str | None]) -> list[str]:
+        return [name for name, text in texts.items() if text is not None]
 
     with browser(RESOLVER) as page:
         page.open(site)

@@ -28,7 +28,7 @@ EXPECTED = ("output", "refused", "usage")  # the kinds that are no findings
 
 
 class Outcome(NamedTuple):
-    """How a task ended.
+    """The outcome of a task.
 
     kind: of EXPECTED, or a finding: traceback, warning, memory, time, signal, exit, misfit, changed,
     malformed, status,

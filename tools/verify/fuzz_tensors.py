@@ -94,9 +94,9 @@ def arrays_of(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
     return arrays, told
 
 
-def file_of(arrays: dict[str, Array], told: Any) -> bytes:
+def file_of(arrays: dict[str, Array], metadata: Any) -> bytes:
     """A file that is whole, whatever it holds."""
-    header: dict[str, Any] = {"__metadata__": told}
+    header: dict[str, Any] = {"__metadata__": metadata}
     start, parts = 0, []
     for name, array in arrays.items():
         part = np.ascontiguousarray(array).tobytes()

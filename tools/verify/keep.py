@@ -53,11 +53,13 @@ def balanced(text: str) -> bool:
     return not open_elements
 
 
-def told(sources: list[str], found: list[str], references: list[str], tokenize: str) -> str:
+def describe(sources: list[str], translations: list[str], references: list[str], tokenize: str) -> str:
     """Describe how many spans a way of translating keeps, and how good it is."""
-    n_same = sum(map(eq, map(spans, sources), map(spans, found)))
-    of_balanced = [balanced(text) for source, text in zip(sources, found, strict=True) if balanced(source)]
-    scores = text_scores(found, references, tokenize)
+    n_same = sum(map(eq, map(spans, sources), map(spans, translations)))
+    of_balanced = [
+        balanced(text) for source, text in zip(sources, translations, strict=True) if balanced(source)
+    ]
+    scores = text_scores(translations, references, tokenize)
     return (
         f"{n_same} of {len(sources)} have all and no more, {sum(of_balanced)} of {len(of_balanced)} balanced,"
         f" chrF {scores.chrf:.2f}, BLEU {scores.bleu:.2f}"
@@ -93,7 +95,7 @@ def main() -> None:
         for way, found in texts.items():
             rates = [sum(len(t.encode()) for t in side) / quickest[way] for side in (sources, found)]
             print(
-                f"{engine}, beam {beam}, {way}: {told(sources, found, references, options.tokenize)},"
+                f"{engine}, beam {beam}, {way}: {describe(sources, found, references, options.tokenize)},"
                 f" bytes a second: source {rates[0]:,.0f}, text {rates[1]:,.0f}",
                 flush=True,
             )

@@ -39,6 +39,7 @@ CLEAN = (
     "bytenmt/spans",
     "bytenmt/storage",
     "tests/docs",
+    "tools",
 )
 NOT_YET = ("tools/verify/oracles.py",)
 

@@ -58,10 +58,10 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def phase(folder: Path, name: str, number: int, last: int, given: Sequence[str]) -> None:
+def phase(folder: Path, name: str, number: int, last: int, arguments: Sequence[str]) -> None:
     """Train on with so many machines until update `last`. Raises RuntimeError where one fails."""
     size = PHASES[number][0]
-    own = [__file__, "--worker", str(folder / f"{name}.{number}"), "-o", str(folder / name), *given]
+    own = [__file__, "--worker", str(folder / f"{name}.{number}"), "-o", str(folder / name), *arguments]
     own += ["--max-updates", str(last), "--resume"]
     command = [sys.executable, *own]
     if size > 1:

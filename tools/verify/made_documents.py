@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 EACH = 50  # lines of a document
 
 
-def made(lines: Sequence[str], folder: Path) -> None:
+def write_documents(lines: Sequence[str], folder: Path) -> None:
     """Write the lines, EACH of them to a file, in every format below the folder."""
     for suffix, write in WRITERS.items():
         for first in range(0, len(lines), EACH):

@@ -45,7 +45,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 import bytenmt
-from tools.verify.made_documents import made as write_documents
+from tools.verify.made_documents import write_documents as write_documents
 
 TOLERANCE = 1e-5  # of numbers that PyTorch computes, relative to the larger one where that is above 1
 SHIPPED = Path(__file__).resolve().parents[2] / "data" / "models" / "en-de"

@@ -38,7 +38,7 @@ PAIRS = ((MEGABYTE, 256, 65_536), (SHORT, 1, 7))  # bytes of the text, and two s
 CPU = torch.device("cpu")
 
 
-class Told(NamedTuple):
+class PredictOutput(NamedTuple):
     """The output of a `bytenmt predict`: its first line, the peak of its resident memory in MiB, its
     seconds.
     """
@@ -123,7 +123,7 @@ def streamed(run: Path, text: bytes, threads: int) -> list[Record]:
     ]
 
 
-def predicted(run: Path, file: Path, piped: bool, threads: int) -> Told:
+def predicted(run: Path, file: Path, piped: bool, threads: int) -> PredictOutput:
     """Run `bytenmt predict` on a file, or on the same as its standard input."""
     command = [sys.executable, "-m", "bytenmt", "predict", "-m", str(run), "--no-reference"]
     command += ["--threads", str(threads), *([] if piped else [str(file)])]
@@ -137,7 +137,7 @@ def predicted(run: Path, file: Path, piped: bool, threads: int) -> Told:
     lines = process.stdout.read().decode().splitlines()
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} failed")
-    return Told(lines[0], memory, time.perf_counter() - started)
+    return PredictOutput(lines[0], memory, time.perf_counter() - started)
 
 
 def resident(pid: int) -> float:

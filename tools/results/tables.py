@@ -10,12 +10,12 @@ from typing import Any
 
 from tools.results.recipe import Recipe, command
 
-Found = Mapping[str, Mapping[str, Any]]  # of each row that is done, by its name
+Results = Mapping[str, Mapping[str, Any]]  # of each row that is done, by its name
 SCORES = ("bleu", "bleu_lowercased", "chrf", "exact_match")
 MEASURED = ("bytes/s, batch 1", "bytes/s, batch 32", "MB int8")
 
 
-def table(recipe: Recipe, found: Found, folder: Path) -> str:
+def table(recipe: Recipe, results: Results, folder: Path) -> str:
     """The rows in Markdown, those that were not run with their command. Of several seeds a row tells the mean
     and how far from it the farthest is."""
     heads = (
@@ -27,21 +27,21 @@ def table(recipe: Recipe, found: Found, folder: Path) -> str:
     columns += MEASURED if recipe.noise else ()
     lines = [f"# {recipe.title}", "", _line(columns), "|---" + "|---:" * (len(columns) - 1) + "|"]
     for name, rows in _by_seed(recipe).items():
-        there = [found[row] for row in rows if row in found]
+        there = [results[row] for row in rows if row in results]
         cells = _cells(recipe, there) if there else ["not run", *[""] * (len(columns) - 2)]
         title = recipe.rows[name].title or name
         lines.append(_line([title.rpartition(", seed ")[0] if recipe.seeds else title, *cells]))
-    if recipe.noise and found:
-        lines += ["", *_noise(recipe, found)]
+    if recipe.noise and results:
+        lines += ["", *_noise(recipe, results)]
     for row in recipe.row:
-        if row.name not in found and not row.ensemble:
+        if row.name not in results and not row.ensemble:
             why = f" ({row.not_run})" if row.not_run else ""
             words = recipe.training(row.name, Path("corpora"), folder)
             lines += ["", f"{row.name}, not run{why}:", "", f"    {command(row.program, words)}"]
     return "\n".join(lines) + "\n"
 
 
-def draw(folder: Path, recipe: Recipe, found: Found) -> None:
+def draw(folder: Path, recipe: Recipe, results: Results) -> None:
     """curves.png: validation bits per byte over CPU minutes; where it was measured also speed.png, chrF over
     bytes of translation a second, and noise.png, chrF over the share of the source that is disturbed."""
     from matplotlib.figure import Figure
@@ -54,13 +54,13 @@ def draw(folder: Path, recipe: Recipe, found: Found) -> None:
         return axes, lambda: figure.savefig(folder / file, dpi=120, bbox_inches="tight")
 
     axes, save = picture("curves.png", xlabel="CPU minutes", ylabel="validation bits per byte", yscale="log")
-    for row, one in found.items():
+    for row, one in results.items():
         if one["curve"] and (not recipe.seeds or row.endswith(f"@{recipe.seeds[0]}")):
             seconds, bits = zip(*one["curve"], strict=True)
             axes.plot([second / 60 for second in seconds], bits, label=names[row])
     axes.legend()
     save()
-    measured = {row: one["measured"] for row, one in found.items() if "measured" in one}
+    measured = {row: one["measured"] for row, one in results.items() if "measured" in one}
     if not measured:
         return
     axes, save = picture(
@@ -103,7 +103,7 @@ def _by_seed(recipe: Recipe) -> dict[str, list[str]]:
 def _cells(recipe: Recipe, seeds: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the cells of a row after its name."""
 
-    def told(form: str, value: Callable[[Mapping[str, Any]], float]) -> str:
+    def mean_and_spread(form: str, value: Callable[[Mapping[str, Any]], float]) -> str:
         values = [value(one) for one in seeds]
         mean = math.fsum(values) / len(values)
         spread = max(abs(one - mean) for one in values)
@@ -111,14 +111,16 @@ def _cells(recipe: Recipe, seeds: Sequence[Mapping[str, Any]]) -> list[str]:
 
     one = seeds[0]
     if recipe.language:
-        cells = [told(".4f", partial(_bits, which)) for which in (0, -1)]
+        cells = [mean_and_spread(".4f", partial(_bits, which)) for which in (0, -1)]
     else:
-        cells = [told(".2f", partial(_score, key)) for key in SCORES]
+        cells = [mean_and_spread(".2f", partial(_score, key)) for key in SCORES]
     cells += [
-        "" if one["valid_bits_per_byte"] is None else told(".4f", lambda one: one["valid_bits_per_byte"]),
+        ""
+        if one["valid_bits_per_byte"] is None
+        else mean_and_spread(".4f", lambda one: one["valid_bits_per_byte"]),
         one["parameters"],
-        told(",.0f", lambda one: one["updates"]),
-        told(".0f", lambda one: one["cpu_seconds"] / 60),
+        mean_and_spread(",.0f", lambda one: one["updates"]),
+        mean_and_spread(".0f", lambda one: one["cpu_seconds"] / 60),
     ]
     if recipe.noise:
         speeds = one["measured"]["text_bytes_per_second_by_batch"]
@@ -136,14 +138,14 @@ def _bits(which: int, one: Mapping[str, Any]) -> float:
     return float(lines[which].rpartition(": ")[2].split()[0])
 
 
-def _noise(recipe: Recipe, found: Found) -> list[str]:
+def _noise(recipe: Recipe, results: Results) -> list[str]:
     """chrF by the share of the source that is disturbed, and what is left of the clean one at 10 %."""
-    shares = list(next(iter(found.values()))["measured"]["chrf_by_noise"])
+    shares = list(next(iter(results.values()))["measured"]["chrf_by_noise"])
     head = ["chrF, int8, source disturbed", *(f"{float(share):.0%}" for share in shares), "kept at 10 %"]
     lines = [_line(head), "|---" + "|---:" * (len(head) - 1) + "|"]
     for row in recipe.row:
-        if row.name in found:
-            chrf = found[row.name]["measured"]["chrf_by_noise"]
+        if row.name in results:
+            chrf = results[row.name]["measured"]["chrf_by_noise"]
             kept = f"{100 * chrf['0.1'] / chrf['0']:.1f} %" if chrf["0"] else ""
             lines.append(_line([row.title or row.name, *(f"{chrf[share]:.2f}" for share in shares), kept]))
     return lines
