@@ -177,7 +177,7 @@ def test_a_mask_forgotten_in_attention_is_caught(name: str, monkeypatch: Patch) 
 @pytest.mark.parametrize("name", ["luong-local-p", "luong-inside"])
 def test_a_gaussian_left_out_is_caught(name: str, monkeypatch: Patch) -> None:
     """A window without it is another attention."""
-    monkeypatch.setattr(luong, "bell", lambda distance, window: torch.ones_like(distance))
+    monkeypatch.setattr(luong, "gaussian", lambda distance, window: torch.ones_like(distance))
     assert_caught(invariants.check_reference, make(name))
 
 
@@ -357,14 +357,14 @@ def test_reordering_forgotten_is_caught(name: str, monkeypatch: Patch) -> None:
 @pytest.mark.parametrize("name", CONVOLUTIONAL)
 def test_ancestors_ignored_is_caught(name: str, monkeypatch: Patch) -> None:
     """Taps read from the row's own ring whatever its ancestors."""
-    of = RingTaps.of
+    of = RingTaps.from_clock
 
     def own_rows(clock: Clock, t: int, kernel_width: int, dilation: int, drafted: int = 0) -> RingTaps:
         taps = of(clock, t, kernel_width, dilation, drafted)
         rows = torch.arange(len(taps.rows))[:, None].expand_as(taps.rows)
         return taps._replace(rows=rows)
 
-    monkeypatch.setattr(RingTaps, "of", staticmethod(own_rows))
+    monkeypatch.setattr(RingTaps, "from_clock", staticmethod(own_rows))
     assert_caught(invariants.check_reorder, make(name), "after reordering")
     invariants.check_steps(make(name))  # without beams nothing shows
 
@@ -390,7 +390,7 @@ def test_ancestors_that_stay_behind_are_caught(name: str, monkeypatch: Patch) ->
 @pytest.mark.parametrize("name", CONVOLUTIONAL)
 def test_absolute_ancestors_are_caught(name: str, monkeypatch: Patch) -> None:
     """Row numbers instead of distances: right until rows move."""
-    of, advance = RingTaps.of, Clock.advance
+    of, advance = RingTaps.from_clock, Clock.advance
 
     def own(clock: Clock) -> Tensor:
         return torch.arange(len(clock.position))[:, None]
@@ -409,7 +409,9 @@ def test_absolute_ancestors_are_caught(name: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr(Clock, "start", staticmethod(start))
     monkeypatch.setattr(Clock, "advance", advance_)
     monkeypatch.setattr(Clock, "reorder", lambda self, p: Clock(self.position[p], self.ancestors[p]))
-    monkeypatch.setattr(RingTaps, "of", staticmethod(lambda clock, *sizes: of(relative(clock), *sizes)))
+    monkeypatch.setattr(
+        RingTaps, "from_clock", staticmethod(lambda clock, *sizes: of(relative(clock), *sizes))
+    )
     invariants.check_reorder(make(name))
     with pytest.raises((AssertionError, IndexError)):
         invariants.check_moved_rows(make(name))

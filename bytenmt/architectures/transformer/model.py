@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from bytenmt.architectures.base import Model, byte_embedding, module_list, no_source
 from bytenmt.architectures.transformer.config import TransformerConfig
 from bytenmt.layers.attention import source_mask
-from bytenmt.layers.convolution import FEW, Clock, Taps, scaled_linear
+from bytenmt.layers.convolution import FEW, Clock, RingTaps, scaled_linear
 from bytenmt.layers.dropout import drop
 from bytenmt.layers.embedding import OutputLayer
 from bytenmt.layers.ngram_tables import RecentBytes
@@ -205,7 +205,7 @@ class Transformer(Model[TransformerMemory, TransformerState]):
         """forward, and where they are needed each layer's attention weights (rows, t, s)."""
         t, window, clock = tgt.shape[1], self.config.window, state.clock
         x = self._drop(self.decoder.input(self.embedding(tgt, state.recent)))
-        taps = Taps.of(clock, t, window, 1, state.rings[0].shape[1] - window)
+        taps = RingTaps.from_clock(clock, t, window, 1, state.rings[0].shape[1] - window)
         n_old = window - 1
         if t > FEW or torch.is_grad_enabled():  # a long chunk skips what lies before the start
             n_old = min(n_old, int(clock.position.max()))
