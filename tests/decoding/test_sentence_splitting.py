@@ -15,7 +15,7 @@ from made_up_engine import MadeUpEngine
 
 from bytenmt.config.facts import CorpusFact, Facts
 from bytenmt.decoding import sentences
-from bytenmt.decoding.constraints.rules import Rules
+from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
 from bytenmt.decoding.interface import EngineSpec, Hypothesis, Request
 from bytenmt.decoding.line_batch import Chunk, join_hypotheses, split_line
 from bytenmt.decoding.loading import LoadedRun, Runtime
@@ -66,7 +66,7 @@ TEXTS = st.text(st.sampled_from("aB.!? \u00a0\u3000한。é<>b/{}"), max_size=60
 @given(TEXTS, st.integers(4, 30), st.sampled_from(["en", "de", "ko"]))
 def test_chunks_make_the_line(text: str, limit: int, language: str) -> None:
     """With every byte of white space, and no kept span and no element between two tags is cut."""
-    line, rules = text.encode(), Rules(("tags", "placeholders"))
+    line, rules = text.encode(), ConstraintSpec(("tags", "placeholders"))
     chunks = split_line(line, limit, rules, [language])
     assert b"".join(chunk.text + chunk.separator for chunk in chunks) == line
     assert all(not chunk.separator.decode().strip() for chunk in chunks)
@@ -77,7 +77,7 @@ def test_chunks_make_the_line(text: str, limit: int, language: str) -> None:
 
 
 def test_elements_are_not_split() -> None:
-    rules = Rules(("tags",))
+    rules = ConstraintSpec(("tags",))
     line = b"<b>One. Two.</b> Three. <i>Four.</i> Five."
     texts = [chunk.text for chunk in split_line(line, 1000, rules, ["en"])]
     assert b"<b>One. Two.</b>" in b"|".join(texts) and len(texts) > 1

@@ -30,7 +30,7 @@ from typing import NamedTuple
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])  # the checkout, before what is installed
 
-from bytenmt.decoding.constraints.rules import Rules
+from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import split_line
 from bytenmt.documents.formats import ReadOptions, read
@@ -69,7 +69,7 @@ class Case(NamedTuple):
         return f"{self.format}: {self.before[-20:]!r} + {self.piece!r} × n{closing} + {self.after[:12]!r}"
 
 
-RULES = Rules(("tags", "placeholders", "urls", "emails"))
+RULES = ConstraintSpec(("tags", "placeholders", "urls", "emails"))
 SENTENCE_PIECES = [
     *("One. ", "Dr. ", "one. ", "1. ", "A. ", "... ", "가다. ", "。", "!", "A.B", "One.  "),
     *(

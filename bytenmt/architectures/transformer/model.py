@@ -75,13 +75,15 @@ class SelfAttention(nn.Module):
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x (rows, t, d_model) -> queries (rows, t, d_model) and keys beside values (rows, t, 2 d_model)."""
-        query, kept = self.qkv(self.norm(x)).split([x.shape[2], 2 * x.shape[2]], dim=2)
-        return query, kept
+        query, keys_values = self.qkv(self.norm(x)).split([x.shape[2], 2 * x.shape[2]], dim=2)
+        return query, keys_values
 
-    def forward(self, query: Tensor, kept: Tensor, rotation: Rotation, blocks: list[QueryBlock]) -> Tensor:
-        """query (rows, t, d_model) after the old columns of kept (rows, m + t, 2 d_model) -> (rows, t,
+    def forward(
+        self, query: Tensor, keys_values: Tensor, rotation: Rotation, blocks: list[QueryBlock]
+    ) -> Tensor:
+        """query (rows, t, d_model) after the old columns of keys_values (rows, m + t, 2 d_model) -> (rows, t,
         d_model); rotation: of m + t columns."""
-        q, k, v = (_heads(part, self.n_heads) for part in (query, *kept.chunk(2, dim=2)))
+        q, k, v = (_heads(part, self.n_heads) for part in (query, *keys_values.chunk(2, dim=2)))
         q, k = _rotate(q, rotation), _rotate(k, rotation)
         parts = []
         for begin, end, low, high, mask in blocks:
