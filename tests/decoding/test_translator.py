@@ -372,6 +372,11 @@ def test_the_package_gives_the_translator_and_its_errors() -> None:
     assert "AttributeError: module 'bytenmt' has no attribute 'translator'" in run.stderr
 
 
+def test_a_former_name_warns() -> None:
+    with pytest.warns(DeprecationWarning, match="is now bytenmt.Hypothesis"):
+        assert bytenmt.Translation is bytenmt.Hypothesis is Hypothesis
+
+
 def test_misuse_is_told(tmp_path: Path) -> None:
     """By an error that the package exports, which is Python's ValueError too; before a run is looked for."""
     wrong: list[tuple[dict[str, Any], str]] = [
