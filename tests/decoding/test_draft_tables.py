@@ -95,7 +95,7 @@ BAD = [
     ("draft run --src src", "no text to train on: give --src and --tgt"),
     ("draft run --text tgt", "run was trained with a source"),
     ("draft text --src src --tgt tgt", "text was trained without a source"),
-    (f"draft serial {COUNT}", "serial: the steps of luong are serial; drafts are for bytenet and convs2s"),
+    (f"draft serial {COUNT}", "serial: the steps of luong are serial; drafts are for bytenet, convs2s and"),
     ("draft none", "none is not a run folder"),
     (f"draft run/checkpoints/update-00000070.safetensors {COUNT}", "is a weights file; give the run"),
     ("translate -m serial -i in --draft 4", "--draft 4: serial: the steps of luong are serial"),
