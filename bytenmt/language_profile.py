@@ -26,7 +26,7 @@ NO_LETTERS = re.compile(r"[\s\d!-/:-@\[-`{-~\u00a0-\u00bf\u2000-\u206f\u3000-\u3
 
 
 def normalise(text: str) -> bytes:
-    """Return a text in small letters, with one space around and between its words, as UTF-8."""
+    """Return a text as trigrams are counted in it: lower case, one space around each word, in UTF-8."""
     return f" {NO_LETTERS.sub(' ', text.lower()).strip()} ".encode("utf-8", "ignore")
 
 

@@ -32,6 +32,9 @@ def append_byte(word: int, byte: int) -> int:
 
 
 def hash_ngram(word: int, n: int) -> int:
-    """Return the hash, 0 to 2 ** 64 - 1, of the last n bytes of a text, n from 1 to 8."""
+    """Return the hash of the last n bytes of a text, n from 1 to 8, from 0 to 2 ** 64 - 1.
+
+    word: the last eight bytes of the text packed into an integer, the newest lowest.
+    """
     h = ((word & KEYS[n]) ^ (n * PER_ORDER & WORD)) * SPREAD & WORD
     return (h ^ h >> 32) * MIX & WORD

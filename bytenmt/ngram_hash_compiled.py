@@ -18,7 +18,7 @@ _FROM_A, _BEYOND_Z, _TWO = np.uint64(0x3F3F3F3F3F3F3F3F), np.uint64(0x2525252525
 
 @njit
 def hash_ngram_compiled(word: Any, n: Any) -> Any:
-    """Return ngram_hash.hash_ngram of a word, uint64."""
+    """Return ngram_hash.hash_ngram, as a uint64, in code that Numba compiles. word: the last eight bytes."""
     key = word & (~np.uint64(0) >> (_WHOLE - _BYTE * np.uint64(n)))
     h = (key ^ (np.uint64(n) * _PER_ORDER)) * _SPREAD
     return (h ^ (h >> _HALF)) * _MIX

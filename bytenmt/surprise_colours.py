@@ -23,8 +23,8 @@ def visible(name: str) -> str:
     return chr(0x2400 + ord(name)) if ord(name) < 0x20 else f"⟨U+{ord(name):04X}⟩"
 
 
-def rules() -> Iterator[str]:
-    """Yield the CSS rules of the classes c0, c1, … of the colours."""
+def css_rules() -> Iterator[str]:
+    """Yield the CSS rules that colour bytes by what they cost: classes c0 (cheap), c1, … of a page."""
     for number, colour in enumerate(COLOURS):
         ink = "; color: #fff" if number >= len(COLOURS) - 3 else ""
         yield f".c{number} {{ background: #{colour}{ink} }}\n"

@@ -27,7 +27,7 @@ if __name__ == "__main__":
 import numpy as np
 
 from bytenmt.analysis.measurements import NOISE_SEED, SHARES
-from bytenmt.data.augment.copying import draws
+from bytenmt.data.augment.copying import keyed_draws
 from bytenmt.data.augment.letter_case import Case, with_case
 from bytenmt.data.augment.noise import Letters, noisy_lines
 from bytenmt.data.augment.placeholders import insert_placeholders, literal_spans
@@ -104,7 +104,7 @@ def kept_share(sources: Sequence[str], hypotheses: Sequence[str]) -> float:
 def _placeholders(translate: Translate, sources: list[str], references: list[str]) -> dict[str, float]:
     """Score sentences that got a made-up item on both sides; the same ones in every run."""
     changed = [
-        insert_placeholders(own, other, draws(np.uint64(PLACEHOLDER_SEED + k)))
+        insert_placeholders(own, other, keyed_draws(np.uint64(PLACEHOLDER_SEED + k)))
         for k, (own, other) in enumerate(zip(sources, references, strict=True))
     ]
     given = [own for own, _ in changed]

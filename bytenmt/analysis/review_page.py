@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from bytenmt.decoding.confidence import bits_of_characters, flags
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.errors import printable
-from bytenmt.surprise_colours import colour, legend, rules, visible
+from bytenmt.surprise_colours import colour, css_rules, legend, visible
 
 if TYPE_CHECKING:  # it imports PyTorch
     from bytenmt.evaluation.alignment import Link
@@ -53,7 +53,7 @@ class ReviewPage:
         self._write(
             f'<!DOCTYPE html>\n<html lang="mul">\n<meta charset="utf-8">\n<title>{name}</title>\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<style>{STYLE}{''.join(rules())}</style>\n<h1>{name}</h1>\n"
+            f"<style>{STYLE}{''.join(css_rules())}</style>\n<h1>{name}</h1>\n"
             "<p>A character's colour says how many bits it cost; point at one to see what it was made"
             " from.</p>\n"
             f'<p class="legend">{"".join(legend())}</p>\n<table>\n'

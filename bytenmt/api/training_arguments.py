@@ -208,7 +208,10 @@ def training_files(
     text: Sequence[Path],
     weights: Sequence[float],
 ) -> list[PairFiles]:
-    """Return the corpora that the arguments name, tgt first, then tsv, or the texts. Raises BytenmtError.
+    """Return the training corpora: (src, tgt) pairs, then tsv files; or, for a language model, the texts.
+
+    weights: how often a corpus is read in an epoch. Raises BytenmtError.
+
 
     >>> [pair.tgt.name for pair in training_files([Path("a")], [Path("b")], [], [], [2.0])]
     ['b']

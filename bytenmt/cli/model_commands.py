@@ -139,10 +139,10 @@ def _count_drafts(
 ) -> None:
     """Build the draft table of a run; see the command `draft`."""
     from bytenmt.api.training_arguments import training_files
-    from bytenmt.decoding.drafts.build import build_run_table
+    from bytenmt.decoding.drafts.build import build_draft_table
 
     files = training_files(src, tgt, tsv, text, ()) if src + tgt + tsv + text else []
-    for line in build_run_table(run, files, errors):
+    for line in build_draft_table(run, files, errors):
         say(line)
 
 

@@ -90,7 +90,7 @@ def translate(
     from bytenmt.cli.line_filter import Filter
     from bytenmt.decoding.engine_selection import choose, processes
     from bytenmt.decoding.translator import Translator
-    from bytenmt.scale.recipe import Recipe
+    from bytenmt.scale.recipe import TranslatorSpec
     from bytenmt.scale.workers import threads_per_process, worker_processes
 
     shown = character_bits, flag_above, html
@@ -120,7 +120,9 @@ def translate(
             return
         shape = decoding_args.with_alignment(shape, loaded, alignment)
         made_with = decoding_args.made_with(loaded, translator, shape, buffer_size, errors)
-        recipe = Recipe(tuple(map(str, runs)), wanted, decoding_args.named_settings(decoding, answers))
+        recipe = TranslatorSpec(
+            tuple(map(str, runs)), wanted, decoding_args.named_settings(decoding, answers)
+        )
         with (
             _output(output, made_with, resume) as (out, resumable),
             decoding_args.with_page(shape, answers, loaded) as shape,

@@ -22,8 +22,10 @@ Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
 
 
 class StreamPlace(Struct, frozen=True):
-    """The place of a window in a stream of lines. before: the lines that came before it; lines: its own;
-    digest: hex digits, of all of them together."""
+    """The position of a training in a stream of lines.
+
+    before: number of lines read before the current window; lines: number of lines in it; digest: hash of all
+    of them, in hex digits."""
 
     before: Count = 0
     lines: Count = 0

@@ -104,8 +104,9 @@ def windows(
     epoch: int,
     first: int = 0,
 ) -> Iterator[Window]:
-    """Yield an epoch for parallel models: windows of context + width bytes side by side, in random
-    order.
+    """Yield the batches of an epoch of a convolutional language model, which needs no state between them.
+
+    A batch has n_rows windows of context + width bytes, in random order.
 
     They begin at an offset that is drawn for the epoch, and one ends with the text: every byte counts in
     every epoch. The context counts only at the beginning of a text. own: the rows that are wanted of a

@@ -210,7 +210,10 @@ def split_line(
 
 
 def split_sentences(line: bytes, rules: ConstraintSpec | None, languages: Sequence[str]) -> list[Chunk]:
-    """Return the sentences of a line, with the white space after each as its separator.
+    """Return the sentences of a line, each with the white space after it as its separator.
+
+    rules: spans to keep, inside which no sentence ends. languages: codes such as "de", whose abbreviations
+    are known. Without a language, a sentence ends where English and German rules agree.
 
     White space at the beginning of a line of several sentences is the separator of an empty chunk.
     """

@@ -76,7 +76,10 @@ class Token(NamedTuple):
 
 
 def charset(data: bytes) -> str | None:
-    """Return the encoding that the page declares. One that ASCII cannot be read in is not what it is in."""
+    """Return the encoding that an HTML page declares in its <meta> tags, or None.
+
+    UTF-16 and UTF-32 count as UTF-8, because the declaration itself was read as ASCII.
+    """
     declared = CHARSET.search(data[:2048])
     return None if declared is None else ascii_based(declared[1].decode())
 

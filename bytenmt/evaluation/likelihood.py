@@ -24,8 +24,7 @@ LINES_AT_ONCE = 100  # whose readings are in memory; one process reads all of th
 def log_probabilities(
     reader: Reader, corpus: ParallelCorpus, group: Group | None = None
 ) -> npt.NDArray[np.float64]:
-    """Return the natural log-probability of every kept pair's target, EOS included: (m,) in the corpus'
-    order.
+    """Return the natural log-probability that a model gives each target of a corpus, EOS included, (m,).
 
     group: the processes that share the lines, each with this model and corpus; every one gets all values.
     """

@@ -37,15 +37,15 @@ def references(facts: Facts, source: bool) -> tuple[list[Reference], list[str]]:
     facts, source: of the run; a run with a source has no n-gram baseline, which would not see the source.
     """
     if source:
-        return [Compressed()], []
+        return [CompressedSize()], []
     try:
-        return [Counted(training_text(facts.texts)), Compressed()], []
+        return [Counted(training_text(facts.texts)), CompressedSize()], []
     except DataError as error:
-        return [Compressed()], [f"no n-gram beside it: {error}"]
+        return [CompressedSize()], [f"no n-gram beside it: {error}"]
 
 
-class Compressed:
-    """The size of a stream compressed by `xz -9`."""
+class CompressedSize:
+    """A baseline for language models: the bits per byte of a text that `xz -9` compresses."""
 
     def __init__(self) -> None:
         self._packer = lzma.LZMACompressor(preset=PRESET)

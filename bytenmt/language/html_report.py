@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from bytenmt.errors import printable
 from bytenmt.language.summary import ScoredCharacters
-from bytenmt.surprise_colours import colour, legend, rules, visible
+from bytenmt.surprise_colours import colour, css_rules, legend, visible
 from bytenmt.utf8 import EOS, NEWLINE
 
 SHOWN = 200_000  # bytes of text at most: a browser is slow with more
@@ -40,7 +40,7 @@ class Page:
         self._write(
             f'<!DOCTYPE html>\n<html lang="mul">\n<meta charset="utf-8">\n<title>{name}</title>\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<style>{STYLE}{''.join(rules())}</style>\n<header><h1>{name}</h1>\n"
+            f"<style>{STYLE}{''.join(css_rules())}</style>\n<header><h1>{name}</h1>\n"
             "<p>Each character's colour says how many bits it cost; point at one to see its bytes.</p>\n"
             f'<p class="legend">{"".join(legend())}</p></header>\n<main>'
         )

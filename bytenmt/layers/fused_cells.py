@@ -202,8 +202,9 @@ def lstm_state(x: Array, u: Array, c: Array, gates: Array, new_c: Array, tanh_c:
 def lstm_gradients(
     d_new_h: Array, d_new_c: Array, c: Array, gates: Array, tanh_c: Array, d_x: Array, d_c: Array
 ) -> None:
-    """Write d_x (rows, 4 d) and d_c (rows, d) from the gradients of the new state and the new cells (rows,
-    d)."""
+    """Write the gradients of an LSTM cell: d_x (rows, 4 d) of its gates before activation, d_c (rows, d).
+
+    d_new_h, d_new_c (rows, d): gradients of the new state and cell."""
     rows, d = c.shape
     cell = np.empty(d, np.float32)  # loops that write a single array are vectorised
     for row in range(rows):

@@ -105,8 +105,9 @@ def gru_scan(
 
 
 def lstm_scan(encode: Writer, x: Register, name: str, d: int) -> tuple[Register, Register, Register]:
-    """Write an LSTM layer over the sources. Return its states, a row a column, and each sentence's last h and
-    c."""
+    """Emit the instructions of an LSTM layer over the source; return the registers with its results.
+
+    These are the states (one row for each source byte), and the last h and c of each sentence."""
     share = encode.register(4 * d)
     encode.linear(share, x, f"{name}.input.weight", f"{name}.input.bias")
     scratch = encode.register(2 * padded(d) + 4 * d)

@@ -18,8 +18,8 @@ from bytenmt.reporter import SILENT, Reporter
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """The description of a translator.
+class TranslatorSpec:
+    """The models, engine and settings from which a worker process loads a Translator.
 
     runs: run folders or weights files that decide together. spec: the engine. settings: by their names, as
     for Settings.from_dict.

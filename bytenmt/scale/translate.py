@@ -15,7 +15,7 @@ from bytenmt.decoding.interface import AUTO, EngineSpec
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError, SettingError, printable
-from bytenmt.scale.recipe import Recipe
+from bytenmt.scale.recipe import TranslatorSpec
 from bytenmt.utf8 import first_invalid, repair
 
 BATCH_BYTES = 1 << 18  # of text that is translated together
@@ -94,7 +94,7 @@ class Translate:
         except ValueError as error:
             raise SettingError(str(error)) from None
         Settings.from_dict(settings)  # what it refuses is told now, not on another machine
-        self.recipe = Recipe(tuple(map(str, runs)), spec, settings)
+        self.recipe = TranslatorSpec(tuple(map(str, runs)), spec, settings)
         self.column, self.to, self.errors = column, to, errors
 
     def __call__(self, batch: Any) -> Any:

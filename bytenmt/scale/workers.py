@@ -17,7 +17,7 @@ from bytenmt.decoding.engines import MAX_THREADS
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
-from bytenmt.scale.recipe import Recipe
+from bytenmt.scale.recipe import TranslatorSpec
 
 PARTS_PER_PROCESS = 2  # that are submitted: one waits while the other is translated
 POLL_SECONDS = 0.02  # between two looks for finished parts
@@ -28,7 +28,7 @@ _own: list[Translator] = []  # the translator of a worker process
 class Workers:
     """A pool of n translating processes, which end with this one."""
 
-    def __init__(self, recipe: Recipe, n: int) -> None:
+    def __init__(self, recipe: TranslatorSpec, n: int) -> None:
         self._most = n * PARTS_PER_PROCESS
         self._submitted: deque[
             tuple[Future[list[TranslationResult]], Callable[[list[TranslationResult]], None]]
@@ -77,7 +77,7 @@ class Workers:
 
 
 @contextmanager
-def worker_processes(recipe: Recipe, n: int) -> Iterator[Workers | None]:
+def worker_processes(recipe: TranslatorSpec, n: int) -> Iterator[Workers | None]:
     """Start n processes; yields None if n is 1 and this process does the work."""
     if n == 1:
         yield None
@@ -95,7 +95,7 @@ def _lost() -> BytenmtError:
     return BytenmtError("one of the --workers has died: give fewer, should the memory not be enough for all")
 
 
-def _begin(recipe: Recipe) -> None:
+def _begin(recipe: TranslatorSpec) -> None:
     """Initialize a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the leading process hears it too
     Thread(target=_end_with_parent, daemon=True).start()

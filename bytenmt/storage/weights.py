@@ -149,8 +149,7 @@ def is_weights_file(path: Path) -> bool:
 
 
 def resolve_path(path: Path) -> Path:
-    """Return the weights file PUBLISHED of a folder that is no run folder, as in data/models; else the
-    path."""
+    """Return the path of model.safetensors for a folder that holds it and is no run folder; else the path."""
     published = path / PUBLISHED
     return published if published.is_file() and not (path / POINTER).exists() else path
 

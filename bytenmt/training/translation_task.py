@@ -101,7 +101,7 @@ def _fit(config: Config, corpus: ParallelCorpus, reporter: Reporter) -> Config:
 
 
 class TranslationTask:
-    """Pairs of lines."""
+    """Training on sentence pairs: the data, the objective and the validation of a translation model."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from small_runs import CPU, assert_same, config, weights
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.config.schema import AUGMENTATIONS, DataConfig
 from bytenmt.data.augment.augmenter import Augmenter
-from bytenmt.data.augment.copying import SPAN_MARKERS, draws, find_items, other_items
+from bytenmt.data.augment.copying import SPAN_MARKERS, find_items, keyed_draws, other_items
 from bytenmt.data.augment.letter_case import with_case
 from bytenmt.data.augment.noise import Letters, noisy_lines, noisy_rows
 from bytenmt.data.augment.placeholders import (
@@ -174,7 +174,7 @@ OTHER = "Ms Müller pays Bob 12,50, see https://a.example/x?y=1 or bob@mail.exam
 def test_what_is_copied_is_another() -> None:
     """On both sides the same, of the same shape and as many bytes; what stands on one side alone, or twice,
     stays, and so does a word without a capital."""
-    source, target = other_items(PAIR, OTHER, draws(np.uint64(3)))
+    source, target = other_items(PAIR, OTHER, keyed_draws(np.uint64(3)))
     found = re.fullmatch(
         r"Frau (?P<name>[A-Z][^ ]+) zahlt (?P<n>[1-9]\d,\d\d) an Kim2 und (?P<bob>[B-DF-HJ-NP-TV-Z][aeiou]"
         r"[b-df-hj-np-tv-z]): (?P<url>https://[a-z]\.[a-z]{7}/[a-z]\?[a-z]=\d) oder"
@@ -204,13 +204,13 @@ def test_what_is_copied_is_another() -> None:
     ],
 )
 def test_what_is_not_sure_to_be_copied_stays(source: str, target: str) -> None:
-    assert other_items(source, target, draws(np.uint64(1))) == (source, target)
+    assert other_items(source, target, keyed_draws(np.uint64(1))) == (source, target)
 
 
 @given(st.text(st.sampled_from("Abcé 19.{}%s<>/@ü"), max_size=20), st.integers(0, WORD))
 def test_a_copied_text_is_still_copied(text: str, key: int) -> None:
     """A text and itself become one text, of as many bytes, whose items are of the same kinds and places."""
-    source, target = other_items(text, text, draws(np.uint64(key)))
+    source, target = other_items(text, text, keyed_draws(np.uint64(key)))
     assert source == target and len(source.encode()) == len(text.encode())
 
 
@@ -224,7 +224,7 @@ def test_a_text_without_markers_has_no_spans(text: str) -> None:
 
 
 def test_korean_stands_around_a_number() -> None:
-    source, target = other_items("오후 3시 40분, Kim이", "Kim, 3:40 p.m.", draws(np.uint64(5)))
+    source, target = other_items("오후 3시 40분, Kim이", "Kim, 3:40 p.m.", keyed_draws(np.uint64(5)))
     found = re.fullmatch(r"오후 ([1-9])시 ([1-9]\d)분, ([A-Z][a-z]{2})이", source)
     assert found is not None and target == f"{found[3]}, {found[1]}:{found[2]} p.m."
     assert [item.value for item in find_items("15일")] == ["15"]
@@ -356,7 +356,7 @@ def test_placeholders_stand_on_both_sides() -> None:
     ]
     for key in range(600):
         source, target = pairs[key % 3]
-        own, other = insert_placeholders(source, target, draws(np.uint64(key)))
+        own, other = insert_placeholders(source, target, keyed_draws(np.uint64(key)))
         assert [own[a:b] for a, b in literal_spans(own)] == [other[a:b] for a, b in literal_spans(other)]
         n_changed += (own, other) != (source, target)
         for before, after in ((source, own), (target, other)):
@@ -378,7 +378,7 @@ def is_subsequence(some: list[str], words: list[str]) -> bool:
 def test_placeholders_of_all_forms_are_made_up_and_known() -> None:
     found: set[str] = set()
     for key in range(2000):
-        own, _ = insert_placeholders("The door opened", "Die Tür ging auf", draws(np.uint64(key)))
+        own, _ = insert_placeholders("The door opened", "Die Tür ging auf", keyed_draws(np.uint64(key)))
         found.update(re.sub("[a-z0-9]+", "x", own[a:b]) for a, b in literal_spans(own))
     forms = {"%x", "%x$x", "%(x)x", "{x}", "{{x}}", "{{ x }}", "<x/>", "[SxS]", "<x>", "</x>", "${x}"}
     assert forms <= found

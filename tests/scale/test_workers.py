@@ -19,7 +19,7 @@ from bytenmt.cli.main import main
 from bytenmt.data.text_file import TextFile
 from bytenmt.errors import BytenmtError, DataError
 from bytenmt.scale import workers as module
-from bytenmt.scale.recipe import Recipe
+from bytenmt.scale.recipe import TranslatorSpec
 from bytenmt.scale.workers import Workers, threads_per_process, worker_processes
 
 
@@ -45,7 +45,7 @@ class Threads(ThreadPoolExecutor):
 def pool(monkeypatch: pytest.MonkeyPatch) -> Workers:
     monkeypatch.setattr(module, "ProcessPoolExecutor", Threads)
     monkeypatch.setattr(module, "_own", [made_up_translator()])
-    return Workers(Recipe(("run",)), 3)
+    return Workers(TranslatorSpec(("run",)), 3)
 
 
 def test_order_is_kept(pool: Workers, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_threads_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "n_cores", lambda: 8)
     assert [threads_per_process(n, None) for n in (1, 2, 8, 20)] == [None, 2, 1, 1]
     assert threads_per_process(3, 5) == 5
-    with worker_processes(Recipe(()), 1) as nobody:
+    with worker_processes(TranslatorSpec(()), 1) as nobody:
         assert nobody is None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bytenmt.config.schema import DataConfig
-from bytenmt.data.augment.copying import draws, other_items
+from bytenmt.data.augment.copying import keyed_draws, other_items
 from bytenmt.data.augment.letter_case import Case, with_case
 from bytenmt.data.augment.noise import HALF, Letters, chance, noisy_rows, row_keys
 from bytenmt.data.augment.placeholders import LITERAL_MARKERS, literal_spans, placeholder_corpus
@@ -85,7 +85,9 @@ class Augmenter:
         for i in np.flatnonzero(keys >> HALF < chance(self._config.copy)).tolist():
             n_source, n_target = int(batch.source_len[i]) - 1, int(batch.target_len[i]) - 1
             own, other = batch.source[i, :n_source], batch.target[i, 1 : 1 + n_target]
-            source, target = other_items(own.tobytes().decode(), other.tobytes().decode(), draws(keys[i]))
+            source, target = other_items(
+                own.tobytes().decode(), other.tobytes().decode(), keyed_draws(keys[i])
+            )
             own[:] = np.frombuffer(source.encode(), np.uint8)
             other[:] = np.frombuffer(target.encode(), np.uint8)
 

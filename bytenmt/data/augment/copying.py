@@ -30,8 +30,8 @@ SPAN_MARKERS = re.compile(r"[0-9%{<$@\[]|://|www\.")  # a text without any has n
 Below = Callable[[int], int]  # draws a number from 0 to below another
 
 
-def draws(key: np.uint64) -> Below:
-    """Return a function that draws numbers that depend on the key only."""
+def keyed_draws(key: np.uint64) -> Below:
+    """Return a random generator as a function: f(n) is from 0 to n − 1; equal keys give equal sequences."""
     state = np.array([key], np.uint64)
     return lambda limit: int(random_below(state, limit))
 

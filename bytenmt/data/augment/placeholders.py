@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bytenmt.data.augment.copying import Below, draws
+from bytenmt.data.augment.copying import Below, keyed_draws
 from bytenmt.data.augment.noise import HALF, chance, row_keys
 from bytenmt.data.corpus import ParallelCorpus, Part
 from bytenmt.data.text_file import TextFile
@@ -100,7 +100,7 @@ def placeholder_corpus(corpus: ParallelCorpus, share: float, key: int) -> Parall
         for k in chosen[(chosen >= corpus.bounds[p]) & (chosen < corpus.bounds[p + 1])].tolist():
             line = int(corpus.lines[k])
             before = part.src.line(line).decode(), part.tgt.line(line).decode()
-            own, other = (text.encode() for text in insert_placeholders(*before, draws(keys[k])))
+            own, other = (text.encode() for text in insert_placeholders(*before, keyed_draws(keys[k])))
             if _fits(own, corpus.max_source_bytes) and _fits(other, corpus.max_target_bytes):
                 source.put(line, own)
                 target.put(line, other)

@@ -55,7 +55,7 @@ from bytenmt.decoding.cpu.kernels.instructions import (
 from bytenmt.decoding.cpu.kernels.ngrams import add_ngrams
 from bytenmt.decoding.cpu.kernels.recurrences import gru_reset, gru_scan, gru_update, lstm_scan
 from bytenmt.decoding.cpu.pass_rows import begin_pass, first_rows
-from bytenmt.decoding.cpu.scoring import draft_forced_bytes, record_attention, score_forced_bytes, write_log_p
+from bytenmt.decoding.cpu.scoring import feed_forced_bytes, record_attention, score_forced_bytes, write_log_p
 from bytenmt.decoding.search.beam_search import choose_bytes
 from bytenmt.decoding.search.drafting import DraftParams, draft_all
 from bytenmt.decoding.search.state import SearchParams, SearchState
@@ -296,7 +296,7 @@ def run(
         if ctx.thread == 0:
             if which == 0:
                 if len(search.forced.n_text) > 0:
-                    draft_forced_bytes(search)
+                    feed_forced_bytes(search)
                 else:
                     draft_all(search, drafts)
             begin_pass(model, rows, search)

@@ -26,16 +26,15 @@ def begin_pass(model: ModelBuffers, rows: Rows, search: SearchState) -> int:
         rows.position[row] = search.step[slot] + column
         rows.ids[row] = search.drafted[slot, column - 1] if column > 0 else search.last[slot, beam]
         if len(rows.word) > 0:
-            rows.word[row] = recent_word(search, slot, beam, column)
+            rows.word[row] = packed_last_bytes(search, slot, beam, column)
         if beam == 0 and column == 0 and len(model.rings) > 0 and search.last.shape[1] > 1:
             inherit_ancestors(model, slot, search.parent[slot], search.step[slot])
     return int(search.n_rows[0])
 
 
 @compiled
-def recent_word(search: SearchState, slot: int, beam: int, column: int) -> Any:
-    """Return the last eight bytes that a row has read, its own included, as one integer, the newest
-    lowest."""
+def packed_last_bytes(search: SearchState, slot: int, beam: int, column: int) -> Any:
+    """Return the last eight bytes that a row has read packed into an integer, the newest lowest."""
     if len(search.forced.n_text) > 0:
         word = search.forced.word[slot]
     else:

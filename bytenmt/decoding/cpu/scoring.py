@@ -52,8 +52,11 @@ def log_softmax(logits: Any, row: int, merged: Any) -> None:
 
 
 @compiled
-def draft_forced_bytes(search: SearchState) -> None:
-    """Let a pass read as many bytes of each given text as fit; its last byte is predicted but not read."""
+def feed_forced_bytes(search: SearchState) -> None:
+    """Put the next known bytes of each forced text into the pass, as many as fit, as if they were drafted.
+
+    The last byte of a text is predicted but not read.
+    """
     forced = search.forced
     width = min(search.drafted.shape[1], forced.most[0] - 1)
     for slot in range(len(forced.n_text)):

@@ -19,8 +19,8 @@ from bytenmt.storage.weights import is_weights_file, read_config
 HINT = "give it by --src and --tgt, or --tsv"
 
 
-def build_run_table(run: Path, files: Sequence[PairFiles], errors: str) -> list[str]:
-    """Count the draft table of a run and write it to the run folder; return lines of text for the user.
+def build_draft_table(run: Path, files: Sequence[PairFiles], errors: str) -> list[str]:
+    """Build the n-gram table from which a run drafts bytes, write it to the run folder, and return a report.
 
     files: texts to count; if empty, those that the run was trained on, where they still lie. Raises
     BytenmtError.

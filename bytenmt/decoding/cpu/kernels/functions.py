@@ -38,7 +38,7 @@ _TANH_Q = (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.8
 
 
 def at_most(b: Builder, x: Value, limit: float) -> Value:
-    """Return min(x, limit); NaN stays NaN."""
+    """Emit LLVM code for min(x, limit); NaN stays NaN."""
     return b.select(b.fcmp_ordered(">", x, splat(limit)), splat(limit), x)
 
 
