@@ -367,7 +367,7 @@ def test_what_is_not_compiled_in_costs_nothing(edited: Callable[[str], None]) ->
         "errors.py",
         "architectures/presets.py",
         "decoding/interface.py",
-        "decoding/names.py",
+        "decoding/engine_selection.py",
         "decoding/constraints/constraint.py",
         "decoding/drafts/table.py",
         "storage/rounding.py",

@@ -220,7 +220,7 @@ def test_readers_hand_over_too(kernels: list[bool], tmp_path: Path) -> None:
     before = reader.texts([b"abc"], [b"de"]), [one.layers([(b"abc", b"de")]) for one in attention]
     kernels[0] = True
     after = reader.texts([b"abc"], [b"de"]), [one.layers([(b"abc", b"de")]) for one in attention]
-    assert isinstance(reader, FallbackReader) and isinstance(reader._reader.one, CpuReader)
+    assert isinstance(reader, FallbackReader) and isinstance(reader._reader.target, CpuReader)
     assert np.allclose(before[0][0].log_p, after[0][0].log_p, atol=1e-5)
     for one, other in zip(before[1], after[1], strict=True):
         for number, weights in one[0].items():

@@ -60,7 +60,7 @@ def test_an_error_on_any_thread_reaches_the_caller(failing: int, error: Any) -> 
     assert passed == [True, True, True]
 
 
-@pytest.mark.parametrize("method", ["_model", "_crew"])
+@pytest.mark.parametrize("method", ["_buffers", "_thread_context"])
 def test_an_engine_raises_what_its_other_thread_raises(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It used to wait for ever. The next engine, on the same threads, decodes as ever."""
     of, requests, here = packed(model("bytenet")), some_requests(5), threading.get_ident()
@@ -124,7 +124,7 @@ def test_a_worker_that_nobody_holds_ends_and_is_replaced() -> None:
 
 FORKED = """
 import os, signal, torch
-from bytenmt.layers.parallel import spread
+from bytenmt.layers.parallel import parallel_for
 torch.set_num_threads(2)
 for where in ("parent", "child"):
     seen = []
@@ -132,7 +132,7 @@ for where in ("parent", "child"):
         status = os.waitpid(child, 0)[1]
         break
     signal.alarm(60)
-    spread(lambda thread, first, last: seen.append((thread, first, last)), 10)
+    parallel_for(lambda thread, first, last: seen.append((thread, first, last)), 10)
     assert sorted(seen) == [(0, 0, 5), (1, 5, 10)]
     if where == "child":
         os._exit(0)

@@ -73,14 +73,14 @@ def test_rounds_take_turns_sentence_by_sentence(monkeypatch: pytest.MonkeyPatch)
         "off",
     ]
     assert (pair.off, pair.on) == ([3 + 6 + 7, 10 + 11 + 14], [4 + 5 + 8, 9 + 12 + 13])
-    assert [one.text for one in pair.expected] == [one.text for one in pair.found]
-    assert [one.text for one in pair.found] == [request.source for request in asked]
+    assert [one.text for one in pair.expected] == [one.text for one in pair.hypotheses]
+    assert [one.text for one in pair.hypotheses] == [request.source for request in asked]
 
 
 def test_sentences_are_found_in_the_order_of_asking() -> None:
     asked = [Request(line, 100) for line in LINES]
     turn = drafts.take(MadeUpEngine(2, Options(), []), asked)
-    assert [one.text for one in turn.found] == [(line or b"nothing").upper() + b"0" for line in LINES]
+    assert [one.text for one in turn.hypotheses] == [(line or b"nothing").upper() + b"0" for line in LINES]
     assert turn.seconds > 0
 
 
@@ -94,7 +94,7 @@ def test_figures() -> None:
     assert (fast.value, fast.reference_value) == (10 / 3, 10 / 2)
     assert per_pass.value == per_pass.ratio == (4 + 8) / 6
     assert "SLOWER" in fast.reference and "DIFFER" not in fast.reference
-    other = pair._replace(found=[drafted[1], drafted[1]], on=[0.1, 0.1, 0.1])
+    other = pair._replace(hypotheses=[drafted[1], drafted[1]], on=[0.1, 0.1, 0.1])
     fast, _ = drafts.records("case", other)
     assert "1 of 2 TEXTS DIFFER" in fast.reference and "SLOWER" not in fast.reference
     assert drafts.bytes_per_pass(plain) == 1.0

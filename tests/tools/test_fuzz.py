@@ -48,7 +48,7 @@ with tempfile.TemporaryDirectory() as folder:
         found[kind] = kinds(range(25), kind)
     few = [number for number, kind in enumerate(found["numba"]) if kind == "output"][:2]
     fuzz_children.CPU_SECONDS = fuzz_children.WALL_FACTOR = 1
-    found["unchecked"] = planted("misfit", lambda *parts: None, range(50))
+    found["unchecked"] = planted("describe_misfit", lambda *parts: None, range(50))
     found["believed"] = planted("parse_facts", lambda facts: 1 / 0, few)
     found["hanging"] = planted("parse_facts", lambda facts: time.sleep(60), few)
     found["crashing"] = planted("parse_facts", lambda facts: os.abort(), few)

@@ -61,14 +61,14 @@ class How(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """Some sentences decoded. found: in the order in which they were asked for."""
+    """Some sentences decoded. hypotheses: in the order of the requests."""
 
     seconds: float
     hypotheses: list[Hypothesis]
 
 
 class Pair(NamedTuple):
-    """Rounds of the same sentences without and with drafts: seconds of each, and what the last one found."""
+    """Rounds of the same sentences without and with drafts: seconds of each, and the last hypotheses."""
 
     off: list[float]
     on: list[float]
