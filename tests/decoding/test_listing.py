@@ -79,7 +79,7 @@ def test_a_profile_is_asked_for_by_its_options() -> None:
         main, ["info", shipped, "--profile", "--batch-size", "2", "--precision", "w8a8"]
     )
     assert result.exit_code == 0 and result.stdout.startswith("a step of 2 sentences in w8a8: ")
-    assert "w=decoder.cell.gates.weight" in result.stdout
+    assert "w=decoder.combine.weight" in result.stdout
 
 
 def test_it_is_printed(tmp_path: Path) -> None:
