@@ -50,8 +50,11 @@ class Registry(dict[str, T]):
         self.on_remove: Callable[[str], object] = lambda name: None
 
     def add(self, name: str, entry: T, owner: str = "") -> None:
-        """Add an entry. owner: the module that adds it where no plugin is being imported. Raises ValueError
-        for a name that is taken."""
+        """Add an entry.
+
+        owner: the module that adds it where no plugin is being imported. Raises ValueError for a name that is
+        taken.
+        """
         if name in self.built_in or name in self:
             raise ValueError(f"there is a {self.kind} {name!r} already")
         if not name.replace("-", "_").isidentifier():

@@ -37,8 +37,9 @@ class CardDetails(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """The model that a card describes. precision: of the matrices in the file; made_with: program,
-    engine and so on.
+    """The model that a card describes.
+
+    precision: of the matrices in the file; made_with: program, engine and so on.
     """
 
     config: Config

@@ -29,8 +29,10 @@ SURE = 0.05  # p below which a difference counts
 
 
 class Scored(NamedTuple):
-    """Scores of a run. n_parameters: of its model; p_chrf, p_bleu: p-values of the difference from the first
-    run, None for the first run; settings: a fingerprint of its configuration without the seed.
+    """Scores of a run.
+
+    n_parameters: of its model; p_chrf, p_bleu: p-values of the difference from the first run, None for the
+    first run; settings: a fingerprint of its configuration without the seed.
     """
 
     name: str

@@ -38,8 +38,9 @@ def png(figure: Figure) -> bytes:
 
 
 class Labels(NamedTuple):
-    """Fonts for labels. families: the fonts to draw with, in order of preference; unknown: characters
-    that none has.
+    """Fonts for labels.
+
+    families: the fonts to draw with, in order of preference; unknown: characters that none has.
     """
 
     families: list[str]

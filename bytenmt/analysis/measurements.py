@@ -28,8 +28,10 @@ class Speed(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Measurements on n_lines. noise: shares of the source's characters that were disturbed, with the chrF;
-    threads: CPU threads of the speeds.
+    """Measurements on n_lines.
+
+    noise: shares of the source's characters that were disturbed, with the chrF; threads: CPU threads of the
+    speeds.
     """
 
     n_lines: int

@@ -43,8 +43,9 @@ document.querySelector("table").addEventListener("pointerover", event => {
 
 
 class ReviewPage:
-    """The page. out: where it is written while translations arrive; title: any text; flag_above: see
-    confidence.flags.
+    """The page.
+
+    out: where it is written while translations arrive; title: any text; flag_above: see confidence.flags.
     """
 
     def __init__(self, out: BinaryIO, title: str, flag_above: float | None = None) -> None:

@@ -145,8 +145,9 @@ def _preset_of(config: Config) -> str | None:
 
 
 def check_resume(run: Path, resume_from: int | None) -> str | None:
-    """Return a warning for a resumed run that has saved nothing, else None. Raises BytenmtError where
-    resume_from names a checkpoint of such a run.
+    """Return a warning for a resumed run that has saved nothing, else None.
+
+    Raises BytenmtError where resume_from names a checkpoint of such a run.
 
     >>> check_resume(Path("new"), None)
     '--resume: new holds no checkpoint to go on from: beginning anew'

@@ -23,9 +23,12 @@ class Ring(NamedTuple):
 
 
 class Source(NamedTuple):
-    """The order and length in which the encoder reads a source. reverse: its bytes in reverse order, EOS last
-    all the same; unfolding: ByteNet's a and b, by which a source of s bytes has ceil(a s + b) columns of
-    memory, and reads EOS past its end; None in other architectures."""
+    """The order and length in which the encoder reads a source.
+
+    reverse: its bytes in reverse order, EOS last all the same; unfolding: ByteNet's a and b, by which a
+    source of s bytes has ceil(a s + b) columns of memory, and reads EOS past its end; None in other
+    architectures.
+    """
 
     reverse: bool = False
     unfolding: tuple[float, float] | None = None

@@ -35,9 +35,12 @@ Link = Literal["start", "every step", "column", "attention"]
 
 
 class Net(NamedTuple):
-    """An encoder or decoder. n_layers: one above the other, 0 for a mean without weights; field: the most
-    bytes that one of its columns depends on, None where there is no such number; reads: a recurrent net's
-    direction, or "all at once" for self-attention."""
+    """An encoder or decoder.
+
+    n_layers: one above the other, 0 for a mean without weights; field: the most bytes that one of its columns
+    depends on, None where there is no such number; reads: a recurrent net's direction, or "all at once" for
+    self-attention.
+    """
 
     n_layers: int
     field: int | None = None
@@ -143,8 +146,10 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
     def fit(
         self, source_lengths: npt.NDArray[np.generic], target_lengths: npt.NDArray[np.generic]
     ) -> tuple[Self, str]:
-        """Return the configuration with all options found, and a line that tells them. lengths: of each
-        training pair, in bytes without EOS."""
+        """Return the configuration with all options found, and a line that tells them.
+
+        lengths: of each training pair, in bytes without EOS.
+        """
         return self, ""
 
     def attention_cost(self, source_bytes: int) -> int:

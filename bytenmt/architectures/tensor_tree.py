@@ -52,8 +52,10 @@ def concatenate(trees: Sequence[Tree]) -> Tree:
 
 
 def place(tree: Tree, rows: Tensor, fresh: Tree) -> None:
-    """Write the rows of `fresh` into these rows (int64) of `tree`, in place. Axis 1 of `fresh` may be
-    shorter: what is beyond it becomes zero."""
+    """Write the rows of `fresh` into these rows (int64) of `tree`, in place.
+
+    Axis 1 of `fresh` may be shorter: what is beyond it becomes zero.
+    """
     for old, new in zip(tensors(tree), tensors(fresh), strict=True):
         old.index_copy_(0, rows, _widened(new, old.shape[1] if old.dim() > 1 else 0))
 

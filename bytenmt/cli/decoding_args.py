@@ -248,8 +248,9 @@ def provenance(runtime: Runtime) -> list[str]:
 
 
 def described(runtime: Runtime, seconds: float) -> Iterator[str]:
-    """Yield a line for each model that was loaded and one for the engine. seconds: the time that
-    loading took.
+    """Yield a line for each model that was loaded and one for the engine.
+
+    seconds: the time that loading took.
     """
     spec = runtime.spec
     for run in runtime.runs:

@@ -27,8 +27,9 @@ class Console(Reporter):
         self._bars: list[Bar] = []
 
     def say(self, line: str) -> None:
-        """Print a line; see Reporter. A bar gives way; off a terminal the line begins with the time of
-        day.
+        """Print a line; see Reporter.
+
+        A bar gives way; off a terminal the line begins with the time of day.
         """
         if os.environ.get("RANK", "0") != "0":  # a job of several processes says it once
             return

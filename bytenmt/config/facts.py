@@ -33,8 +33,10 @@ class StreamPlace(Struct, frozen=True):
 
 
 class Progress(Struct):
-    """The progress of a run: with the tensors, all that a resume needs. What is random in an update is
-    drawn from (seed, update, process), so that no random state need be kept."""
+    """The progress of a run: with the tensors, all that a resume needs.
+
+    What is random in an update is drawn from (seed, update, process), so that no random state need be kept.
+    """
 
     update: Count = 0
     epoch: Count = 0  # of a stream the window
@@ -103,20 +105,24 @@ class Ancestor(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The defaults of a search with a run. length_penalty: see interface.Options;
-    beam: with which it was found."""
+    """The defaults of a search with a run.
+
+    length_penalty: see interface.Options; beam: with which it was found.
+    """
 
     length_penalty: Annotated[float, Meta(ge=bounds.LENGTH_PENALTY.low, le=bounds.LENGTH_PENALTY.high)]
     beam: Annotated[int, Meta(ge=1, le=bounds.BEAM.high)] | None = None
 
 
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The known facts about a run. With a source: pairs, the bytes of either side, the files, the digest
-    of each, and the share of pairs with several sentences (see data.corpus_report); without one: texts.
-    source_profile, target_profile: the languages of both sides, see language_profile; empty if not counted.
-    averaged: the updates of the checkpoints of which these weights are the mean. lineage: the run whose
-    weights this one began with, then the one before that, and so on. search: of the run's own.
-    valid: the files that the run was validated on, tgt alone for a text.
+    """The known facts about a run.
+
+    With a source: pairs, the bytes of either side, the files, the digest of each, and the share of pairs with
+    several sentences (see data.corpus_report); without one: texts. source_profile, target_profile: the
+    languages of both sides, see language_profile; empty if not counted. averaged: the updates of the
+    checkpoints of which these weights are the mean. lineage: the run whose weights this one began with, then
+    the one before that, and so on. search: of the run's own. valid: the files that the run was validated on,
+    tgt alone for a text.
     """
 
     update: Count | None = None

@@ -75,8 +75,10 @@ def not_finite(tree: Mapping[str, Any]) -> str | None:
 
 
 def preset_tree(arch: str, preset: str, source: bool = True) -> dict[str, Any]:
-    """The nested dictionary of a preset, of a model with or without a source. Raises ConfigError for an
-    unknown name."""
+    """The nested dictionary of a preset, of a model with or without a source.
+
+    Raises ConfigError for an unknown name.
+    """
     if preset not in PRESETS:
         raise ConfigError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}")
     if not isinstance(arch, str) or arch not in PRESETS[preset]:

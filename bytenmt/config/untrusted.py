@@ -28,8 +28,10 @@ def shown(text: str | None) -> str:
 
 
 def parse_json(text: str | bytes, unique: bool = False) -> Any:
-    """A JSON text; unique: no object has a key twice. Raises ValueError, also where it is nested without
-    end."""
+    """A JSON text; unique: no object has a key twice.
+
+    Raises ValueError, also where it is nested without end.
+    """
     try:
         return json.loads(text, object_pairs_hook=_unique if unique else None, parse_int=_whole)
     except RecursionError:

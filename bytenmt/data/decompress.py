@@ -195,8 +195,9 @@ def _zstd_errors() -> tuple[type[Exception], ...]:
 
 
 def _streams(file: BinaryIO, new_decoder: Callable[[], Any], morsel: int) -> Iterator[bytes]:
-    """Yield the bytes of all streams of a file, one after another. Raises EOFError if the last one is cut
-    off.
+    """Yield the bytes of all streams of a file, one after another.
+
+    Raises EOFError if the last one is cut off.
 
     Written by hand, because the libraries' own file objects lose text silently: lzma.LZMAFile ignores a
     damaged stream after a complete one, and zstandard's reader does not notice that a frame is cut off.

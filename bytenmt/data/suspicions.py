@@ -31,8 +31,9 @@ def of_pairs(corpus: ParallelCorpus, valid: ParallelCorpus) -> list[str]:
 
 
 def of_texts(texts: Sequence[tuple[Path, Bytes]], path: Path, valid: Bytes) -> list[str]:
-    """Return warnings about texts without a source. path, valid: of the validation text, which is not
-    empty.
+    """Return warnings about texts without a source.
+
+    path, valid: of the validation text, which is not empty.
     """
     length = min(PIECE, len(valid))
     begins = np.linspace(0, len(valid) - length, PIECES).astype(int)

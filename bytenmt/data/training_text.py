@@ -17,8 +17,9 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def training_text(texts: Sequence[TextFact]) -> list[Bytes]:
-    """Return the streams that a run was trained on. Raises DataError if the run names none, or they
-    have changed.
+    """Return the streams that a run was trained on.
+
+    Raises DataError if the run names none, or they have changed.
     """
     if not texts:
         raise DataError("the run does not tell its training text")

@@ -127,8 +127,10 @@ def shared_beginning(texts: Sequence[bytes]) -> bytes:
 
 
 class Engine(Protocol):
-    """Decodes sentences side by side, each in a slot. The output of a sentence does not depend on the
-    others."""
+    """Decodes sentences side by side, each in a slot.
+
+    The output of a sentence does not depend on the others.
+    """
 
     capacity: int  # sentences at most
 

@@ -66,8 +66,10 @@ def config_of(name: str, preset: str | None, settings: Sequence[str] = ()) -> Co
 
 
 def program_of(name: str) -> str:
-    """Return the CPU engine's program for a run folder or a weights file, in its precision. Raises
-    BytenmtError."""
+    """Return the CPU engine's program for a run folder or a weights file, in its precision.
+
+    Raises BytenmtError.
+    """
     return listing(packed_of(name, "--program", None))
 
 
@@ -84,8 +86,10 @@ def profile_of(name: str, precision: str | None, n_sentences: int) -> str:
 
 
 def packed_of(name: str, option: str, precision: str | None) -> PackedModel:
-    """Return the packed model of a run folder or a weights file, in its own precision or another. Raises
-    BytenmtError."""
+    """Return the packed model of a run folder or a weights file, in its own precision or another.
+
+    Raises BytenmtError.
+    """
     path = Path(name)
     if not (path.is_dir() or is_weights_file(path)):
         raise BytenmtError(f"{option} is of a run folder or a weights file: give one, and nothing else")

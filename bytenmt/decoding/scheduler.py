@@ -41,8 +41,10 @@ class Scheduler:
         return len(self._running)
 
     def submit(self, request: Request, job: Hashable = None, client: Hashable = None) -> int:
-        """Queue a request and return its number, counted from 0. job: a group of requests that can be dropped
-        together. client: the owner of the job."""
+        """Queue a request and return its number, counted from 0.
+
+        job: a group of requests that can be dropped together. client: the owner of the job.
+        """
         number = self._n_submitted
         self._waiting.setdefault(client, OrderedDict()).setdefault(job, deque()).append((number, request))
         self._n_submitted += 1

@@ -67,8 +67,11 @@ class NGram(NamedTuple):
 
     @staticmethod
     def from_counts(pairs: Keys, counts: npt.NDArray[np.int64], order: int) -> NGram:
-        """Return the Witten-Bell n-gram of counts. pairs (m,) uint64: `order` bytes and the next one, the
-        last one lowest, in ascending order; counts (m,) int64: at least 1."""
+        """Return the Witten-Bell n-gram of counts.
+
+        pairs (m,) uint64: `order` bytes and the next one, the last one lowest, in ascending order; counts
+        (m,) int64: at least 1.
+        """
         tables = [_witten_bell(pairs, counts)]
         for k in range(order - 1, -1, -1):
             pairs, counts = _counted(pairs & _lowest(k + 1), counts)
@@ -76,8 +79,9 @@ class NGram(NamedTuple):
         return NGram(tuple(reversed(tables)))
 
     def bits(self, text: Bytes, before: Bytes | None = None) -> Reals:
-        """Return -log2 p of each byte of text (n,) uint8 as (n,). before (order,): the bytes before it;
-        zeros if none.
+        """Return -log2 p of each byte of text (n,) uint8 as (n,).
+
+        before (order,): the bytes before it; zeros if none.
         """
         order = len(self.levels) - 1
         before = _zeros(order) if before is None else before

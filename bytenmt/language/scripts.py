@@ -37,8 +37,9 @@ SCRIPTS = {  # by the first word of a character's name
 
 
 class Characters(NamedTuple):
-    """Characters of a text. code (n,) uint32: code points, a byte that is not UTF-8 as 0xDC00 plus the byte;
-    n_bytes (n,) int64.
+    """Characters of a text.
+
+    code (n,) uint32: code points, a byte that is not UTF-8 as 0xDC00 plus the byte; n_bytes (n,) int64.
     """
 
     code: npt.NDArray[np.uint32]

@@ -18,8 +18,10 @@ ENDS = "ends of lines"  # of translations: bits, but no bytes of the text
 
 @dataclass
 class Sum:
-    """Sums over predictions. n_bytes: of the text; n_ranked: predictions, ends of lines included; bits;
-    first, fifth: predictions whose byte was the likeliest, or among the five likeliest.
+    """Sums over predictions.
+
+    n_bytes: of the text; n_ranked: predictions, ends of lines included; bits; first, fifth: predictions whose
+    byte was the likeliest, or among the five likeliest.
     """
 
     n_bytes: int = 0

@@ -24,8 +24,10 @@ LINES_AT_ONCE = 1000  # of translations; their surprises are in memory
 
 
 class Surprise(NamedTuple):
-    """The cost of bytes. data (n,) uint8: the bytes; bits (n,) float64: -log2 p of each; rank (n,) int64: the
-    number of bytes that were likelier, or as likely and of lower value.
+    """The cost of bytes.
+
+    data (n,) uint8: the bytes; bits (n,) float64: -log2 p of each; rank (n,) int64: the number of bytes that
+    were likelier, or as likely and of lower value.
 
     In translations the end of a line is EOS, which UTF-8 never contains; in a stream that id is a byte.
     """

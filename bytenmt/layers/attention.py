@@ -95,8 +95,10 @@ class AdditiveScore(nn.Module):
         self.v = nn.Parameter(torch.zeros(d_attention))
 
     def stepper(self, keys: Tensor) -> Product:
-        """Return the function query (n, q, d_query) -> scores (n, q, s), for one run of a loop. keys (n, s,
-        d_attention)."""
+        """Return the function query (n, q, d_query) -> scores (n, q, s), for one run of a loop.
+
+        keys (n, s, d_attention).
+        """
         projection = deferred(self.query.weight)
         fused = FusedScore(keys, self.v) if torch.is_grad_enabled() and applies(keys) else None
 

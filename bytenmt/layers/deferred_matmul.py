@@ -37,8 +37,10 @@ def deferred(matrix: Tensor) -> Product:
 
 
 class Deferred:
-    """A product with a matrix for one run of a loop, see `deferred`. matrix: detached, in the computing
-    type."""
+    """A product with a matrix for one run of a loop, see `deferred`.
+
+    matrix: detached, in the computing type.
+    """
 
     def __init__(self, matrix: Tensor) -> None:
         matrix = compute_type(matrix)

@@ -23,8 +23,10 @@ class ByteEmbedding(nn.Module):
         self.ngrams = ngrams
 
     def forward(self, ids: Tensor, recent: RecentBytes = ()) -> Tensor:
-        """Embed ids (rows, t) uint8 as (rows, t, d_embedding). recent: the bytes before them, () at the
-        beginning."""
+        """Embed ids (rows, t) uint8 as (rows, t, d_embedding).
+
+        recent: the bytes before them, () at the beginning.
+        """
         e = F.embedding(ids.int(), self.weight)
         if self.ngrams is None:
             return e

@@ -26,8 +26,10 @@ LIMIT = 20.0  # exp(2 k) is far from overflow and from zero, so that no infinity
 
 @njit_any_order
 def add_scores(q: Array, k: Array, v: Array, scores: Array, first: int, last: int) -> None:
-    """Write scores (n, b, s) of sentences first to last - 1. v (d,); exponentials q (n, b, d), k (n, s,
-    d)."""
+    """Write scores (n, b, s) of sentences first to last - 1.
+
+    v (d,); exponentials q (n, b, d), k (n, s, d).
+    """
     one, two, zero = np.float32(1), np.float32(2), np.float32(0)
     _, s, d = k.shape
     most = zero
@@ -65,8 +67,10 @@ def add_query_gradients(
 def add_key_gradients(
     q: Array, k: Array, v: Array, d_scores: Array, d_k: Array, d_v: Array, first: int, last: int
 ) -> None:
-    """Write d_k (n, s, d), the gradient of k itself, and add that of v to d_v (d,). d_scores (n, b, s): of
-    all steps."""
+    """Write d_k (n, s, d), the gradient of k itself, and add that of v to d_v (d,).
+
+    d_scores (n, b, s): of all steps.
+    """
     one, two, four = np.float32(1), np.float32(2), np.float32(4)
     _, s, d = k.shape
     weighted, slope = np.empty(d, np.float32), np.empty(d, np.float32)

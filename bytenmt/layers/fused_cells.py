@@ -107,8 +107,10 @@ def gru_reset_gradients(d_reset: Array, other: Array, rz: Array, d_x: Array, d_o
 
 
 class FusedGRU:
-    """A GRU step for one run of a loop, see GRU.stepper. gates, candidate: products with U_r, U_z and with
-    U_g."""
+    """A GRU step for one run of a loop, see GRU.stepper.
+
+    gates, candidate: products with U_r, U_z and with U_g.
+    """
 
     def __init__(self, gates: Deferred, candidate: Deferred, after: bool, take: bool) -> None:
         self.gates, self.candidate, self.after, self.take = gates, candidate, after, take

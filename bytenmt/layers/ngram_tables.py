@@ -78,8 +78,10 @@ class NgramTables(nn.Module):
         return summed.view(*ids.shape, -1)
 
     def row_numbers(self, ids: Tensor, recent: Tensor) -> Tensor:
-        """Return the rows of `weight` that each byte reads: (rows, t, orders) int64. Arguments: see
-        forward."""
+        """Return the rows of `weight` that each byte reads: (rows, t, orders) int64.
+
+        Arguments: see forward.
+        """
         t = ids.shape[1]
         text = torch.cat([recent[:, -N_BYTES:], ids], dim=1)
         if self.fold_case:
@@ -118,6 +120,8 @@ class _SumRows(torch.autograd.Function):
 
 
 def first_bytes(rows: int, drafted: int, device: torch.device) -> Tensor:
-    """Return the recent bytes before a text, all BOS: (rows, 8 + drafted) uint8. drafted: the most bytes that
-    may be taken back."""
+    """Return the recent bytes before a text, all BOS: (rows, 8 + drafted) uint8.
+
+    drafted: the most bytes that may be taken back.
+    """
     return torch.full((rows, N_BYTES + drafted), BOS, dtype=torch.uint8, device=device)

@@ -76,8 +76,10 @@ class GatedLayer(ResidualConvolution):
         super().__init__(*sizes, n_maps=2, gain=4.0)
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer to x (n, s, d_input); return (n, s, d_output). mask (n, s) bool: true on real
-        columns."""
+        """Apply the layer to x (n, s, d_input); return (n, s, d_output).
+
+        mask (n, s) bool: true on real columns.
+        """
         return (F.glu(self.convolution.centred(self._drop(x), mask)) + self.carried(x)) * HALF
 
     def causal(self, x: Tensor, ring: Tensor, taps: RingTaps) -> tuple[Tensor, Tensor]:
@@ -106,8 +108,10 @@ class TanhLayer(ResidualConvolution):
         super().__init__(*sizes, n_maps=1, gain=1.0)
 
     def centred(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Apply the layer to x (n, s, d_input); return (n, s, d_output). mask (n, s) bool: true on real
-        columns."""
+        """Apply the layer to x (n, s, d_input); return (n, s, d_output).
+
+        mask (n, s) bool: true on real columns.
+        """
         return torch.tanh(self.convolution.centred(self._drop(x), mask) + self.carried(x))
 
 

@@ -120,8 +120,11 @@ class RowKind(IntEnum):
 
 
 class Register(NamedTuple):
-    """A register, or a part of one. start: floats of a row before it; stride: its floats, whole panels;
-    column: first float of this part; width: floats of this part."""
+    """A register, or a part of one.
+
+    start: floats of a row before it; stride: its floats, whole panels; column: first float of this part;
+    width: floats of this part.
+    """
 
     start: int
     stride: int

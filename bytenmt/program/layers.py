@@ -81,8 +81,11 @@ def gru_scan(
     states: Register | None = None,
     backwards: bool = False,
 ) -> tuple[Register, Register]:
-    """Write a GRU layer over the sources. Return its states, a row a column, and the last state of each
-    sentence. states: the register to write into; None: a new one."""
+    """Write a GRU layer over the sources.
+
+    Return its states, a row a column, and the last state of each sentence. states: the register to write
+    into; None: a new one.
+    """
     share = encode.register(3 * d)
     encode.linear(share, x, f"{name}.input.weight", f"{name}.input.bias")
     scratch = encode.register(padded(d) + padded(2 * d) + padded(d) + d)

@@ -121,8 +121,10 @@ class Writer:
         rows: RowKind = RowKind.ALL,
         **numbers: int,
     ) -> None:
-        """Append an instruction. numbers: its other columns in lower case; n, unless given, is the width of
-        the first of its registers."""
+        """Append an instruction.
+
+        numbers: its other columns in lower case; n, unless given, is the width of the first of its registers.
+        """
         row = {"OP": int(op), "ROWS": int(rows), "N": (d or a or Register(0, 0, 0)).width}
         row |= {name.upper(): number for name, number in numbers.items()}
         for name, register in (("D", d), ("A", a), ("B", b)):
@@ -160,8 +162,10 @@ class Writer:
             self.emit(Op.ADD_VECTOR, d, rows=rows, v=self.vector(bias, d.width))
 
     def program(self) -> Program:
-        """Return all instructions written so far. Those from the first read of a recurrent state to its last
-        write are marked as serial."""
+        """Return all instructions written so far.
+
+        Those from the first read of a recurrent state to its last write are marked as serial.
+        """
         table = np.array(self._rows, np.int64).reshape(-1, len(Column))
         op, state = table[:, Column.OP], table[:, Column.K]
         for first in np.flatnonzero(op == Op.READ_STATE):

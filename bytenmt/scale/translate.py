@@ -128,8 +128,10 @@ class Translate:
         check_columns(names, self.column, self.to, "the rows")
 
     def rows(self, texts: Sequence[bytes | RowError], first: int = 0) -> list[str | RowError]:
-        """Translate texts; return the translation or the error of each. first: the number of the first line,
-        for sampling."""
+        """Translate texts; return the translation or the error of each.
+
+        first: the number of the first line, for sampling.
+        """
         translator = self.load()
         results: list[str | RowError | None] = []
         waiting: list[tuple[int, list[bytes]]] = []

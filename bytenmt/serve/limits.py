@@ -124,9 +124,11 @@ class ApiKeys:
         return bool(self._digests)
 
     def check(self, key: str | None) -> str | None:
-        """Return a name of the key for counting, None where no key is required. Raises Refusal (403) for a
-        key that is missing or unknown. It takes the same time for every key: all digests, of one length, are
-        compared in full."""
+        """Return a name of the key for counting, None where no key is required.
+
+        Raises Refusal (403) for a key that is missing or unknown. It takes the same time for every key: all
+        digests, of one length, are compared in full.
+        """
         if not self._digests:
             return None
         if not key:

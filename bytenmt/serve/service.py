@@ -436,8 +436,10 @@ class Service:
 
 
 def _alternatives(results: Sequence[TranslationResult]) -> list[list[Hypothesis]]:
-    """Return translations of all lines, the best first. The k-th has the k-th hypothesis of each line, or the
-    best one where a line has fewer."""
+    """Return translations of all lines, the best first.
+
+    The k-th has the k-th hypothesis of each line, or the best one where a line has fewer.
+    """
     n_alternatives = max((len(result.hypotheses) for result in results), default=1)
     return [
         [result.hypotheses[k if k < len(result.hypotheses) else 0] for result in results]

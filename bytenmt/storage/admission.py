@@ -77,8 +77,10 @@ def _stored_rows(kinds: Kinds, bits: Array | None) -> Kinds:
 
 
 def is_finite(array: Array) -> bool:
-    """Return whether all numbers of an array are finite as float32. uint16 holds the bits of bfloat16; other
-    integers are always finite."""
+    """Return whether all numbers of an array are finite as float32.
+
+    uint16 holds the bits of bfloat16; other integers are always finite.
+    """
     flat = array.reshape(-1)
     for start in range(0, flat.size, CHUNK):
         part = flat[start : start + CHUNK]

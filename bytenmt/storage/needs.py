@@ -46,8 +46,10 @@ def machine_bytes() -> int:
 
 
 def require(n_bytes: int, what: str, advice: str) -> None:
-    """Raise BytenmtError where the machine has less memory than n_bytes. what, advice: for the message, who
-    needs the memory and what to do."""
+    """Raise BytenmtError where the machine has less memory than n_bytes.
+
+    what, advice: for the message, who needs the memory and what to do.
+    """
     here = machine_bytes()
     if n_bytes > here:
         raise BytenmtError(

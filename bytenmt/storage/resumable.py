@@ -95,8 +95,9 @@ class ResumableFile:
     def __init__(
         self, path: Path, file: BinaryIO, made_with: Mapping[str, Any], note: Note | None, reporter: Reporter
     ) -> None:
-        """Open the output. path: of the complete file; file: the part, positioned after what the note
-        describes.
+        """Open the output.
+
+        path: of the complete file; file: the part, positioned after what the note describes.
         """
         self.path, self.file, self._reporter = path, file, reporter
         self.n_answered = note.lines if note else 0
@@ -107,8 +108,9 @@ class ResumableFile:
         self._lines, self._synced = 0, time.monotonic()
 
     def skip(self, lines: Sequence[bytes]) -> None:
-        """Check lines that were done before. Raises BytenmtError if they differ from those of the
-        earlier command.
+        """Check lines that were done before.
+
+        Raises BytenmtError if they differ from those of the earlier command.
         """
         self._count(lines)
         begun = self._begun
@@ -139,8 +141,9 @@ class ResumableFile:
             self._safe, self._synced = self._whole, time.monotonic()
 
     def finish(self) -> None:
-        """Rename the part to the complete file. Raises BytenmtError if the input ended too early, and
-        OSError.
+        """Rename the part to the complete file.
+
+        Raises BytenmtError if the input ended too early, and OSError.
         """
         if self._lines < self.n_answered:
             raise BytenmtError(

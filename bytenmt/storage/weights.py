@@ -42,8 +42,10 @@ Which = Literal["best", "last"]
 
 
 class StoredWeights(NamedTuple):
-    """The contents of a weights file. arrays: as they are stored. precision: of the matrices, "fp32", "bf16"
-    or "int8"."""
+    """The contents of a weights file.
+
+    arrays: as they are stored. precision: of the matrices, "fp32", "bf16" or "int8".
+    """
 
     arrays: dict[str, Array]
     config: Config
@@ -210,8 +212,10 @@ def read_run(path: Path, which: Which = "best") -> tuple[Path, StoredWeights]:
 
 
 def read_config(run: Path) -> Config:
-    """Read the configuration of a run folder, or that of its last checkpoint if the file is missing. Raises
-    CheckpointError."""
+    """Read the configuration of a run folder, or that of its last checkpoint if the file is missing.
+
+    Raises CheckpointError.
+    """
     path = run / CONFIG
     if not path.is_file():
         return read_weights(run, "last")[1].config

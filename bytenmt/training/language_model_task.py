@@ -37,8 +37,10 @@ def open_texts(
     group: Group,
     reporter: Reporter,
 ) -> LanguageModelTask:
-    """The task of a run's texts; what they hold, and what looks like a mistake, is told. Raises
-    BytenmtError."""
+    """The task of a run's texts; what they hold, and what looks like a mistake, is told.
+
+    Raises BytenmtError.
+    """
     paths = [pair.tgt for pair in (*files, valid) if pair.tgt is not None]
     texts = [Text(path, run / CACHE, reporter) for path in paths]
     task = LanguageModelTask(config, texts[:-1], texts[-1], device, group)
@@ -77,8 +79,10 @@ class LanguageModelTask:
         device: torch.device = CPU,
         group: Group = SINGLE_PROCESS,
     ) -> None:
-        """device: where the model is. Raises DataError for a text that is too short, ConfigError for batches
-        that are too small."""
+        """device: where the model is.
+
+        Raises DataError for a text that is too short, ConfigError for batches that are too small.
+        """
         self.config = config
         train = self._settings = config.train
         self._device, self._group = device, group

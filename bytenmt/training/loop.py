@@ -187,8 +187,10 @@ class Loop:
         return totals
 
     def _write_record(self) -> None:
-        """Write a record of what happened since the last one. Raises BytenmtError where training has
-        diverged."""
+        """Write a record of what happened since the last one.
+
+        Raises BytenmtError where training has diverged.
+        """
         (nats,) = self._agree(float(torch.stack(self.meter.nats).double().sum()))
         if not math.isfinite(nats):
             raise BytenmtError(

@@ -126,8 +126,10 @@ class Log:
         reporter: Reporter = SILENT,
         watch: Callable[[Record], None] | None = None,
     ) -> None:
-        """update: where the run goes on; later records of a killed run are forgotten. watch: is told every
-        record too."""
+        """update: where the run goes on; later records of a killed run are forgotten.
+
+        watch: is told every record too.
+        """
         self.run, self.watch = run, watch
         self.reporter = reporter
         self.drawn = time.monotonic()
@@ -155,8 +157,10 @@ class Log:
             self.board.flush()
 
     def show(self, update: int, samples: Sequence[Sample]) -> None:
-        """A few translations as they are now, for a person to read in the run folder. A disk that is full
-        costs them, not the run."""
+        """A few translations as they are now, for a person to read in the run folder.
+
+        A disk that is full costs them, not the run.
+        """
         blocks = [
             "".join(f"  {name:<13}{printable(text)}\n" for name, text in sample._asdict().items())
             for sample in samples

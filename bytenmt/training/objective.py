@@ -30,8 +30,10 @@ class Objective(Protocol):
         the leading one gets them."""
 
     def load_state_dict(self, carried: Mapping[str, Tensor]) -> None:
-        """Continue from the tensors that state_dict returned. Raises KeyError or ValueError where they do not
-        fit."""
+        """Continue from the tensors that state_dict returned.
+
+        Raises KeyError or ValueError where they do not fit.
+        """
 
 
 def precision_of(device: torch.device, model: ModelConfig) -> Literal["fp32", "bf16"]:

@@ -90,8 +90,11 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 def restore_optimizer(
     optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], train: TrainConfig
 ) -> None:
-    """The inverse of optimizer_tensors. Raises ValueError for what this optimiser cannot have kept: its
-    kernels believe the shapes. What one of a plugin keeps is not known."""
+    """The inverse of optimizer_tensors.
+
+    Raises ValueError for what this optimiser cannot have kept: its kernels believe the shapes. What one of a
+    plugin keeps is not known.
+    """
     state: dict[int, dict[str, Tensor]] = {}
     every = [p for group in optimizer.param_groups for p in group["params"]]
     for name, tensor in tensors.items():

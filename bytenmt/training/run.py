@@ -241,8 +241,10 @@ def _rate_jump(before: TrainConfig, now: TrainConfig, progress: Progress) -> str
 
 
 def _as_begun(run: Path, init_from: Path | None, lineage: tuple[Ancestor, ...]) -> tuple[Ancestor, ...]:
-    """The lineage of a run that goes on. Raises BytenmtError where it did not begin with another's weights as
-    the options have it."""
+    """The lineage of a run that goes on.
+
+    Raises BytenmtError where it did not begin with another's weights as the options have it.
+    """
     if init_from is not None and not lineage:
         raise BytenmtError(f"--init-from would be ignored: {run} goes on from its own weights")
     return lineage

@@ -76,8 +76,10 @@ class Trainer:
         self.n_splits = 1  # a batch's rows go through the model in so many parts
 
     def update(self, batches: Sequence[Any], target_bytes: int | None = None) -> tuple[Tensor, Tensor]:
-        """One update. batches: this process' shares; target_bytes: of all shares of all processes, EOS
-        counted, by which the summed loss is divided; None: those of `batches`.
+        """One update.
+
+        batches: this process' shares; target_bytes: of all shares of all processes, EOS counted, by which the
+        summed loss is divided; None: those of `batches`.
 
         Returns this process' nats (over its target bytes, without smoothing) and the gradient's norm,
         scalars on the device. Where the GPU's memory does not hold a share, it is split, and all later

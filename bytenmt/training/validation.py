@@ -54,8 +54,11 @@ def seconds_left(training: float, used: float) -> float:
 
 
 class LiveDecoder:
-    """Translates with the weights that a model has at the moment. device: where it is; clock: by which
-    decoding time is limited; group: the processes that share the lines. To be stopped."""
+    """Translates with the weights that a model has at the moment.
+
+    device: where it is; clock: by which decoding time is limited; group: the processes that share the lines.
+    To be stopped.
+    """
 
     def __init__(
         self,

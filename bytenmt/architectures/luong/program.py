@@ -13,8 +13,10 @@ from bytenmt.program.writer import Writer
 
 
 def write_program(config: LuongConfig, writer: ModelWriter) -> ModelProgram:
-    """Write the encoder and the decode step. States: h and c of each layer, then, with input feeding, h~; all
-    start at zero."""
+    """Write the encoder and the decode step.
+
+    States: h and c of each layer, then, with input feeding, h~; all start at zero.
+    """
     d, d_embedding, n_layers = config.d_hidden, config.d_embedding, config.decoder_depth
     if config.source:
         _write_encoder(config, writer)

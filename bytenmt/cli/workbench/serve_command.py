@@ -328,8 +328,9 @@ def _span_classes(names: str) -> tuple[str, ...]:
 
 
 def _glossaries(values: Sequence[str], directions: Collection[Direction]) -> dict[Direction, Glossary]:
-    """Return the glossary of each direction; several files of one direction are merged. Raises
-    BytenmtError.
+    """Return the glossary of each direction; several files of one direction are merged.
+
+    Raises BytenmtError.
     """
     from bytenmt.decoding.constraints.glossary import Glossary
     from bytenmt.serve.languages import Direction

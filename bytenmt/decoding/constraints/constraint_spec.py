@@ -176,8 +176,10 @@ class ConstraintSpec:
         return self.tracker.extractor.texts(text)
 
     def _read(self, source: bytes) -> LineParts:
-        """Return the parts of a line. A term inside a span does not count; a span inside a term is part of
-        the term."""
+        """Return the parts of a line.
+
+        A term inside a span does not count; a span inside a term is part of the term.
+        """
         spans = self.tracker.extractor.spans(source)
         if self.glossary is None:
             return LineParts(spans, [], ())

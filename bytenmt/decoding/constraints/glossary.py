@@ -41,8 +41,9 @@ class TermMatch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Glossary:
-    """Terms by their source text. A term in small letters matches any case; one with a capital matches
-    exactly.
+    """Terms by their source text.
+
+    A term in small letters matches any case; one with a capital matches exactly.
 
     >>> glossary = Glossary.from_terms([Term("server", ("Server",), ())])
     >>> [(match.begin, match.end) for match in glossary.find(b"my Server")]
@@ -69,8 +70,10 @@ class Glossary:
 
     @classmethod
     def from_file(cls, path: Path) -> Glossary:
-        """Read a table. Raises DataError, with the number of the line, for one that is malformed or too
-        long."""
+        """Read a table.
+
+        Raises DataError, with the number of the line, for one that is malformed or too long.
+        """
         try:
             with open(path, "rb") as file:
                 data = file.read(MOST_BYTES + 1)

@@ -98,8 +98,10 @@ class SpanTracker:
 
 @lru_cache(maxsize=64)
 def span_tracker(classes: tuple[str, ...], patterns: tuple[str, ...] = ()) -> SpanTracker:
-    """Return the tables of classes from spans.grammar.CLASSES and of a user's patterns. Raises
-    SettingError."""
+    """Return the tables of classes from spans.grammar.CLASSES and of a user's patterns.
+
+    Raises SettingError.
+    """
     extractor = span_extractor(classes, patterns)
     parts = [part for span_class in extractor.classes for part in _tracked_automata(span_class)] or [
         _track_automaton(NEVER)

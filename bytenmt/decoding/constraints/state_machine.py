@@ -298,8 +298,10 @@ def advance(
 
 @allocating
 def may_follow(tables: ConstraintArrays, slot: int, pending: Any, inside: int, item: int) -> bool:
-    """Return whether the nesting of tags allows an item to come next. pending (k,) bool: items that are still
-    to be written; inside: the element that is open."""
+    """Return whether the nesting of tags allows an item to come next.
+
+    pending (k,) bool: items that are still to be written; inside: the element that is open.
+    """
     if not pending[item]:
         return False
     within, after = tables.within[slot, item], tables.after[slot, item]
@@ -316,8 +318,10 @@ def may_follow(tables: ConstraintArrays, slot: int, pending: Any, inside: int, i
 
 @allocating
 def may_begin(tables: ConstraintArrays, slot: int, states: Any, item: int) -> bool:
-    """Return whether no span that has begun could end inside an item that begins here. states (c,) int64: of
-    the span tracker."""
+    """Return whether no span that has begun could end inside an item that begins here.
+
+    states (c,) int64: of the span tracker.
+    """
     may = True
     for part in range(len(states)):
         may = may and tables.begins[slot, item, states[part]]

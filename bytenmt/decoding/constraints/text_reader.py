@@ -44,8 +44,10 @@ class TextReader:
     """
 
     def __init__(self, tracker: SpanTracker, constraint: Constraint, limit: int, n_prefix: int = 0) -> None:
-        """limit: bytes of the whole text at most. n_prefix: the number of bytes at its beginning that the
-        constraint has taken into account already."""
+        """limit: bytes of the whole text at most.
+
+        n_prefix: the number of bytes at its beginning that the constraint has taken into account already.
+        """
         from bytenmt.decoding.constraints.state import ConstraintState, SpanTables
 
         self._machine = state_machine()

@@ -53,8 +53,10 @@ GO_ON = b"."  # sent to the child that compiles when this process ends normally
 
 
 def call_all(packed: Sequence[PackedModel], source: bool) -> None:
-    """Decode a sentence, so that all kernels are compiled or loaded from disk. source: whether the models
-    have a source."""
+    """Decode a sentence, so that all kernels are compiled or loaded from disk.
+
+    source: whether the models have a source.
+    """
     for _ in decode(NumbaEngine(packed, Options(), 1, 1), [Request(b"a" if source else None, 0)]):
         pass
 
@@ -197,8 +199,10 @@ class Compilation:
             self._start()
 
     def done(self, wait: bool = False) -> bool:
-        """Return whether the kernels are compiled. wait: wait for the process that compiles them, if there is
-        one."""
+        """Return whether the kernels are compiled.
+
+        wait: wait for the process that compiles them, if there is one.
+        """
         if not self._done and wait:
             self._wait()
         if not self._done and (wait or monotonic() - self._checked > CHECK_SECONDS):

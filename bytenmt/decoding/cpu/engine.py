@@ -59,8 +59,10 @@ class NumbaEngine:
         return self._batch.room()
 
     def admit(self, requests: list[Request]) -> list[int]:
-        """Encode sources and put them into slots; return their handles. Raises ValueError without enough
-        room."""
+        """Encode sources and put them into slots; return their handles.
+
+        Raises ValueError without enough room.
+        """
         batch = self._batch
         is_idle = batch.room() == self.capacity
         if requests and is_idle and batch.drafts.most == ADAPTIVE and self._measured >= MEASURED_FOR:

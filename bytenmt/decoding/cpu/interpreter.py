@@ -243,8 +243,10 @@ def execute_step_op(
 def execute_source_op(
     op: int, model: ModelBuffers, rows: Rows, row: int, own: int, n: int, m: int, k: int, scratch: int
 ) -> None:
-    """Execute an instruction that writes the encoder's results to the memory, for one row. own: its
-    register."""
+    """Execute an instruction that writes the encoder's results to the memory, for one row.
+
+    own: its register.
+    """
     if op == KEEP_FIXED:
         copy(fixed_address(model, rows.slot[row], k), own, n)
     elif op == KEEP_STATE:

@@ -26,8 +26,10 @@ Array = npt.NDArray[np.float32]
 
 
 def floats(address: int, *shape: int, stride: int | None = None) -> Array:
-    """Return the float32 numbers at an address as an array. stride: numbers from one row of two dimensions to
-    the next; None for contiguous rows."""
+    """Return the float32 numbers at an address as an array.
+
+    stride: numbers from one row of two dimensions to the next; None for contiguous rows.
+    """
     strides = None if stride is None else (4 * int(stride), 4)
     n_floats = math.prod(shape) if stride is None else (shape[0] - 1) * stride + shape[1]
     room = (c_byte * int(4 * n_floats)).from_address(int(address))

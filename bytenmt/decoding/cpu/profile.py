@@ -30,8 +30,10 @@ class StepProfile(NamedTuple):
 
 
 def profile(packed: PackedModel, n_sentences: int, source: bool) -> StepProfile:
-    """Time decoder steps over n_sentences. source: whether the model has one, of 65 bytes. Outputs are
-    forced."""
+    """Time decoder steps over n_sentences.
+
+    source: whether the model has one, of 65 bytes. Outputs are forced.
+    """
     engine = NumbaEngine([packed], Options(), n_sentences, 1)
     text, n = SOURCE if source else None, STEPS_PER_CALL * (1 + CALLS)
     forced = (SOURCE * n)[:n]  # so that no text ends while it is measured

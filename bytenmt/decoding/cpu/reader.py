@@ -42,8 +42,10 @@ class _TextBatch:
         n_layers: int = 0,
         run: RunProgram = run,
     ) -> None:
-        """n_columns: bytes of a text per pass at most. n_layers: attention layers whose weights are
-        recorded."""
+        """n_columns: bytes of a text per pass at most.
+
+        n_layers: attention layers whose weights are recorded.
+        """
         self._even = any(
             model.states for model in packed
         )  # whether a pass reads equally many bytes of each text

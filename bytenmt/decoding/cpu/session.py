@@ -50,8 +50,10 @@ class ModelSession:
         drafted: int = 0,
         run: RunProgram = run,
     ) -> None:
-        """n_rows: rows of a pass at most, if more than slots times beams. drafted: columns of a pass that may
-        be rejected. run: the interpreter."""
+        """n_rows: rows of a pass at most, if more than slots times beams.
+
+        drafted: columns of a pass that may be rejected. run: the interpreter.
+        """
         self._run = run
         self.packed = packed
         self._n_slots, self._n_rows, self._n_threads = n_slots, n_slots * beam, n_threads

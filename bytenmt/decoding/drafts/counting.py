@@ -52,8 +52,11 @@ class Positions(NamedTuple):
 
     @staticmethod
     def from_texts(texts: Sequence[bytes], ended: bool = True) -> Positions:
-        """Return the positions of texts. ended: whether EOS follows each text; else they are parts of a
-        stream, whose last few bytes are left out because it is unknown what follows them."""
+        """Return the positions of texts.
+
+        ended: whether EOS follows each text; else they are parts of a stream, whose last few bytes are left
+        out because it is unknown what follows them.
+        """
         data = np.frombuffer(b"".join(texts), np.uint8)
         bounds = np.cumsum([0, *map(len, texts)], dtype=np.int64)
         lengths = np.diff(bounds) + (1 if ended else 1 - CHAIN)

@@ -49,8 +49,10 @@ class Inputs(NamedTuple):
 def begin(
     models: Sequence[Decoder], requests: Sequence[Request], beam: int, drafted: int, device: torch.device
 ) -> tuple[ModelState, ...]:
-    """Encode the sources of sentences; return each model's state before the first byte. drafted: the most
-    bytes of a pass that may be rejected."""
+    """Encode the sources of sentences; return each model's state before the first byte.
+
+    drafted: the most bytes of a pass that may be rejected.
+    """
     src, src_len = (part.to(device) for part in source_tensors(requests))
     states = []
     for model in models:

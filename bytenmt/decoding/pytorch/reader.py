@@ -95,8 +95,10 @@ class TorchAttention:
 
 
 def batches(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
-    """Yield the indices of texts of similar size, in groups that fit CELLS with their padding. sizes: bytes
-    of each text and of its source."""
+    """Yield the indices of texts of similar size, in groups that fit CELLS with their padding.
+
+    sizes: bytes of each text and of its source.
+    """
     group: list[int] = []
     widest = (0, 0)
     for i in sorted(range(len(sizes)), key=lambda i: sizes[i]):

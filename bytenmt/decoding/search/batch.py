@@ -56,8 +56,10 @@ class SearchBatch:
         return self.capacity - len(self._slots)
 
     def admit(self, requests: Sequence[Request]) -> tuple[list[int], list[int]]:
-        """Put new sentences into free slots; return their handles and their slots. Raises ValueError if there
-        are not enough slots."""
+        """Put new sentences into free slots; return their handles and their slots.
+
+        Raises ValueError if there are not enough slots.
+        """
         if len(requests) > self.room():
             raise ValueError(f"{len(requests)} sentences, but there is room for {self.room()}")
         if requests:

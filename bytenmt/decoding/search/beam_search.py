@@ -323,8 +323,10 @@ def is_search_over(search: SearchState, params: SearchParams, slot: int, best: f
 def finish_hypothesis(
     search: SearchState, params: SearchParams, slot: int, ranking: float, total: float, beam: int
 ) -> None:
-    """Keep a finished hypothesis if it is among the best. total: its log-probability; ranking: the same with
-    its bonus."""
+    """Keep a finished hypothesis if it is among the best.
+
+    total: its log-probability; ranking: the same with its bonus.
+    """
     score = ranking / float(search.step[slot] + 1) ** params.length_penalty
     n = search.n_finished[slot]
     if n == params.beam and not score > search.finished_score[slot, n - 1]:
@@ -345,8 +347,10 @@ def finish_hypothesis(
 def sample_byte(
     search: SearchState, params: SearchParams, work: Workspace, slot: int, beam: int, row: int
 ) -> None:
-    """Draw the next byte of one sample. The byte in place of EOS has the probability of EOS added to its
-    own."""
+    """Draw the next byte of one sample.
+
+    The byte in place of EOS has the probability of EOS added to its own.
+    """
     step, log_p, values = search.step[slot], search.log_p[row], work.values
     end_byte = fill_allowed(search, params, work, slot, beam)
     if np.isnan(log_p[0]):  # then all are

@@ -104,8 +104,10 @@ class HostSearch(SearchBatch):
         speculation: Speculation | None = None,
         step: SearchStep | None = None,
     ) -> None:
-        """speculation: how bytes are drafted, see set_draft_width; None for no drafts. step: a step of the
-        search; None for Python."""
+        """speculation: how bytes are drafted, see set_draft_width; None for no drafts.
+
+        step: a step of the search; None for Python.
+        """
         n_rows = capacity * (1 + MOST_DRAFTED) if speculation else 0
         step = step or python_search_step()
         super().__init__(options, capacity, 0, n_rows, speculation, step.dtype)
@@ -118,8 +120,10 @@ class HostSearch(SearchBatch):
         return running
 
     def set_draft_width(self, width: int) -> None:
-        """Set the number of drafted bytes per pass, 0 for none. Call it before the first sentence is
-        admitted."""
+        """Set the number of drafted bytes per pass, 0 for none.
+
+        Call it before the first sentence is admitted.
+        """
         self._width, self._has_drafts = width, width > 0
         self.drafts = self.drafts._replace(most=width)
 

@@ -255,8 +255,10 @@ class SearchState(NamedTuple):
         source: bytes = b"",
         constraint: Constraint | None = None,
     ) -> None:
-        """Put a new sentence into a slot. source: to copy drafts from. constraint: None if spans are not
-        tracked."""
+        """Put a new sentence into a slot.
+
+        source: to copy drafts from. constraint: None if spans are not tracked.
+        """
         self.state[slot], self.step[slot], self.limit[slot] = RUNNING, 0, limit
         self.prefix[slot, : len(prefix)] = np.frombuffer(prefix, np.uint8)
         self.n_prefix[slot] = len(prefix)

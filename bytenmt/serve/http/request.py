@@ -247,8 +247,10 @@ def _collect(pairs: list[tuple[str, str]]) -> dict[str, Any]:
 
 
 def _glossary_line(term: str, target: Any) -> str:
-    """Return an entry of a JSON glossary as a line of a table. Raises Refusal (400) where it is no text, or
-    has what ends a line or column of a table."""
+    """Return an entry of a JSON glossary as a line of a table.
+
+    Raises Refusal (400) where it is no text, or has what ends a line or column of a table.
+    """
     line = f"{term}\t{_text(target, 'a target of the glossary')}"
     if len(f"{line}.".splitlines()) != 1 or line.count("\t") != 1:  # the dot: a break at the end counts too
         raise Refusal(

@@ -155,8 +155,10 @@ class WebSocketSession:
 
 
 def message_id(value: object) -> str | int | None:
-    """Return the id of a message as its answers repeat it. Raises Refusal (400) where it is neither a short
-    text nor a whole number nor null."""
+    """Return the id of a message as its answers repeat it.
+
+    Raises Refusal (400) where it is neither a short text nor a whole number nor null.
+    """
     if isinstance(value, str) and len(value) <= LONGEST_ID:
         return value
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST_ID:

@@ -82,8 +82,10 @@ class _GemmArguments:
 def _emit_block(
     kind: Fp32, here: _GemmArguments, n_rows: int, n_vectors: int, ahead: Value | None = None
 ) -> None:
-    """Emit the product of n_rows rows with n_vectors vectors of outputs. ahead: how many bytes ahead weights
-    are prefetched, None for no prefetching."""
+    """Emit the product of n_rows rows with n_vectors vectors of outputs.
+
+    ahead: how many bytes ahead weights are prefetched, None for no prefetching.
+    """
     b = here.b
     rows = [b.add(here.x, b.mul(here.x_bytes, const_int(row))) for row in range(n_rows)]
     n_sums = len(kind.initial_sums)

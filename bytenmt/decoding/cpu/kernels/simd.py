@@ -240,8 +240,10 @@ def masked_load_bf16(builder: Builder, address: Value, index: Value, lanes: Valu
 
 
 def to_bf16(builder: Builder, values: Value) -> Value:
-    """Round to bfloat16, ties to even: the bits stand in the lower half of each int32 lane. Numbers below the
-    smallest normal one may become 0."""
+    """Round to bfloat16, ties to even: the bits stand in the lower half of each int32 lane.
+
+    Numbers below the smallest normal one may become 0.
+    """
     if NATIVE_BF16:
         rounded = call(builder, "llvm.x86.avx512bf16.cvtneps2bf16.512", _BFLOATS, [values])
         return builder.zext(builder.bitcast(rounded, BF16_BITS), INT_VECTOR)
