@@ -30,8 +30,11 @@ class Drafting(Protocol):
         """Return a state as Model.start does, which can take back the last `drafted` columns."""
 
     def rewind(self, state: Any, columns: Tensor) -> Any:
-        """The state before its last columns (rows,) int64, at most `drafted` of start, which were read in one
-        call or since the last rewind. Not after a reorder in between. The rings stay where they are."""
+        """Return the state as it was before its last `columns` (rows,) int64 bytes were read.
+
+        At most `drafted` bytes of start, read in one call or since the last rewind, can be taken back, and
+        only if the rows were not reordered in between. The rings stay where they are.
+        """
 
 
 class Attentive(Protocol):
@@ -44,9 +47,11 @@ class Attentive(Protocol):
         """Return the first state, see Model.start."""
 
     def alignments(self, tgt: Tensor, memory: Any, state: Any) -> dict[int, Tensor]:
-        """Return the weights of each layer that attends, by its number, counted from 1: tgt (n, t) uint8, the
-        decoder's input, from `state` on -> (n, t, s): how much the prediction after each byte attends to each
-        source byte, EOS included, in the source's own order; padded columns 0."""
+        """Return the attention weights of each layer that attends, by the layer's number from 1.
+
+        tgt (n, t) uint8: the decoder's input from `state` on. Weights (n, t, s): how much the prediction
+        after each byte attends to each source byte, EOS included, in the order of the source; 0 at padding.
+        """
 
 
 class Model(nn.Module, ABC, Generic[M, S]):

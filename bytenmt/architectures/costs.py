@@ -32,8 +32,11 @@ def decoder_weights(config: ModelSection) -> int:
 
 
 def step_cost(config: ModelSection, source_bytes: int) -> int:
-    """Count the multiply-accumulates of one decode step of one row, with a source of so many bytes: one for
-    each weight of the decoder's matrices, and those of its attentions."""
+    """Count the multiply-accumulates of one decode step of one row.
+
+    These are one for each weight of the decoder's matrices, and those of its attentions over a source of so
+    many bytes.
+    """
     products = sum(math.prod(shape) for shape in _decoder_shapes(config) if len(shape) > 1)
     program = model_program(config)
     if program is None:

@@ -85,8 +85,11 @@ class ModelWriter:
         return self._step
 
     def output(self, x: Register, *, bias: bool = True) -> Register:
-        """Write the output layer of layers/embedding.py: a matrix of its own, or with tie_embedding the
-        embedding's, after a projection where the widths differ. Return the logits."""
+        """Write the output layer of layers/embedding.py; return the logits.
+
+        Its matrix is its own or, with tie_embedding, the embedding's, after a projection where the widths
+        differ.
+        """
         step, d_embedding, name = self._step, self._config.d_embedding, "decoder.output"
         logits = step.register(N_IDS)
         weight = parameter(f"{name}.weight", N_IDS, x.width)

@@ -65,6 +65,8 @@ def n_parameters(config: ModelSection) -> int:
 
 
 def is_matrix(name: str, shape: tuple[int, ...]) -> bool:
-    """Return whether `convert` stores a parameter in fewer bytes: matrices and n-gram tables, but not vectors
-    and other look-up tables."""
+    """Return whether `convert` stores a parameter in fewer bytes.
+
+    It does so for matrices and n-gram tables, but not for vectors and other look-up tables.
+    """
     return len(shape) > 1 and not name.endswith(TABLES)

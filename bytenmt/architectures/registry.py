@@ -24,8 +24,10 @@ ProgramWriter = Callable[[Any, "ModelWriter"], "ModelProgram"]
 
 
 class Architecture:
-    """An architecture of the package: a folder of its name with config.py, model.py and, for the CPU engine,
-    program.py."""
+    """An architecture of the package or of a plugin.
+
+    One of the package is a folder of its name with config.py, model.py and, for the CPU engine, program.py.
+    """
 
     def __init__(self, name: str, config_class: str, model_class: str, has_program: bool = True) -> None:
         """name: of the folder; config_class, model_class: names of the classes in config.py and model.py."""

@@ -121,8 +121,11 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
 
     @property
     def is_serial(self) -> bool:
-        """True if training loops over time: such a state cannot take drafted bytes back, and is carried from
-        one window of a text to the next."""
+        """Return whether training loops over time, as recurrent models do.
+
+        The state of such a model cannot take drafted bytes back, and is carried from one window of a text to
+        the next.
+        """
         return not self.is_parallel
 
     @property
@@ -153,8 +156,11 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
         return self, ""
 
     def attention_cost(self, source_bytes: int) -> int:
-        """Count the multiply-accumulates of the attentions in a decode step, for an architecture without a
-        program; with one they are counted there."""
+        """Count the multiply-accumulates of the attentions in a decode step.
+
+        Only architectures without a program for the CPU engine need it; a program's attentions are counted
+        there.
+        """
         return 0
 
     def nets(self) -> Nets | None:
@@ -197,8 +203,11 @@ class StackedSection(LayeredSection, frozen=True, kw_only=True):
 
     @property
     def starts_from(self) -> tuple[int, ...]:
-        """The layer of the encoder from whose last state each of the decoder's starts: the two stacks stand
-        top to top, and a layer below the encoder's lowest starts from that one. Empty without a source."""
+        """Return for each decoder layer the encoder layer from whose last state it starts.
+
+        The two stacks are aligned at the top; a decoder layer below the encoder's lowest starts from that
+        one. Empty without a source.
+        """
         below = self.encoder_depth - self.decoder_depth
         return tuple(max(0, layer + below) for layer in range(self.decoder_depth)) if self.source else ()
 

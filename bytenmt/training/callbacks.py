@@ -26,8 +26,11 @@ class TrainingState:
 
     @property
     def model(self) -> Model[Any, Any]:
-        """The PyTorch module: in training mode after an update; in a validation in evaluation mode, with the
-        averaged weights where train.ema is set."""
+        """Return the PyTorch module.
+
+        After an update it is in training mode; in a validation it is in evaluation mode, with the averaged
+        weights where train.ema is set.
+        """
         return self.trainer.model
 
     @property

@@ -82,8 +82,11 @@ class LanguageModelObjective:
         return self.model.encode(torch.zeros(n, 0, dtype=torch.uint8, device=self.device), lengths)
 
     def plain_loss(self, *tensors: Any) -> Any:
-        """read, truth (n, t) uint8, skipped (n,) int64, state of n rows -> the summed loss, the nats, and the
-        state after."""
+        """Return the summed loss, the nats, and the state after a window of text.
+
+        read, truth (n, t) uint8: bytes read and to be predicted; skipped (n,) int64: bytes at the beginning
+        of each row that do not count; state: of n rows.
+        """
         read, truth, skipped, state = tensors
         logits, state = self.model(read, self._memory(len(read)), state)
         real = torch.arange(read.shape[1], device=read.device) >= skipped[:, None]
@@ -118,7 +121,7 @@ class LanguageModelObjective:
 
 
 def _interleaved(parts: Sequence[Tensor]) -> Tensor:
-    """The rows of all, process i's at i, i + size, …"""
+    """Interleave the rows of all processes: those of process i stand at i, i + size, and so on."""
     whole = parts[0].new_zeros(sum(map(len, parts)), *parts[0].shape[1:])
     for rank, part in enumerate(parts):
         whole[rank :: len(parts)] = part

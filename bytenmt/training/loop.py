@@ -142,8 +142,10 @@ class Loop:
         return fraction_done(self.settings, self.progress) >= 1 or bool(stopped)
 
     def _update(self, shares: Iterator[Share], received: list[int]) -> bool:
-        """One update, where there is text for it; returns whether any process has got a signal, after which
-        there is none: what comes of a stream then may be cut off by the same key."""
+        """Do one update, if there is text for it; return whether any process has received a signal.
+
+        After a signal no update is done: text from a stream may be cut off by the same key.
+        """
         asked = time.monotonic()
         try:
             taken = self._take(shares)
@@ -174,8 +176,10 @@ class Loop:
             self.waiting = False
 
     def _agree(self, *values: float) -> list[float]:
-        """The sums of values over all processes; the leading one's clock becomes that of all, and the CPU
-        seconds of all are added up."""
+        """Sum values over all processes, and share the leading process' clock.
+
+        CPU seconds are summed as well.
+        """
         now, cpu_now = time.monotonic(), time.process_time()
         ticks = (now - self.last_tick) * self.group.is_leader, cpu_now - self.last_cpu_tick
         self.last_tick, self.last_cpu_tick = now, cpu_now
@@ -281,8 +285,10 @@ class Loop:
         return better
 
     def _decode(self, model: Model[Any, Any], end: bool) -> Decoded:
-        """Decode lines of the validation set within decoding's share of the time; in the last validation of
-        the run at least a few. end: this is known to be the last one."""
+        """Decode lines of the validation set within the share of time that decoding may take.
+
+        end: whether this is known to be the last validation, in which at least a few lines are decoded.
+        """
         used = 0.0
         while True:
             last = end or self.ended()

@@ -42,8 +42,10 @@ class LossInputs(NamedTuple):
 
 
 def batch_loss(inputs: LossInputs) -> tuple[Tensor, Tensor]:
-    """Return the summed loss in nats, smoothed and with the loss terms of train.loss_terms (for the
-    gradient), and the negative log-likelihood alone (for people, detached)."""
+    """Return the loss of a batch for the gradient, and the plain negative log-likelihood, both in nats.
+
+    The first is smoothed and has the terms of train.loss_terms; the second is detached. Both are summed.
+    """
     train = inputs.train
     loss, nats = masked_loss(inputs.logits, inputs.target, inputs.real, train.label_smoothing)
     for name, weight in train.loss_terms.items():
@@ -62,8 +64,10 @@ def byte_loss(
 def masked_loss(
     logits: Tensor, target: Tensor, real: Tensor, label_smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss where `real` (n, t) is true: summed over bytes, in nats, smoothed with the uniform
-    distribution over the 256 ids, and the same without smoothing, detached."""
+    """Return the loss summed over the bytes where `real` (n, t) is true, smoothed and plain, in nats.
+
+    Smoothing mixes in the uniform distribution over the 256 ids. The plain loss is detached.
+    """
     log_p = normalised(logits)
     nats = -of_bytes(log_p, target).masked_fill(~real, 0.0).sum()
     loss = nats
@@ -95,8 +99,10 @@ def without_dropout(model: Model[Any, Any]) -> Iterator[None]:
 
 
 def true_share(train: TrainConfig, update: int) -> float:
-    """Return the share of true bytes that the decoder reads after `update` updates: train.teacher_forcing, or
-    what scheduled sampling's decay has come to (Bengio et al. 2015, section 2.4, epsilon_i with i = update).
+    """Return the share of true bytes that the decoder reads in training after `update` updates.
+
+    It is train.teacher_forcing, or follows the decay of scheduled sampling (Bengio et al. 2015, section 2.4,
+    epsilon_i with i = update).
     """
     kind, k = train.scheduled_sampling, train.sampling_k
     if kind == "linear":

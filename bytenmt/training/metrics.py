@@ -173,8 +173,10 @@ class Log:
                 self.reporter.warn(f"cannot write {self.run / SAMPLES}: {error.strerror}")
 
     def draw(self, at_once: bool) -> None:
-        """The learning curve as a picture in the run folder, where matplotlib is installed; not more
-        than once in DRAW_SECONDS unless at_once."""
+        """Draw the learning curve into the run folder, if matplotlib is installed.
+
+        Without at_once it is drawn at most once in DRAW_SECONDS.
+        """
         since = time.monotonic() - self.drawn
         if importlib.util.find_spec("matplotlib") is None or not (at_once or since > DRAW_SECONDS):
             return

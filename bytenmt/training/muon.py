@@ -25,8 +25,10 @@ NS_COEFFICIENTS = 3.4445, -4.7750, 2.0315  # Jordan et al.: steepest at 0, witho
 
 
 def hidden_matrices(model: nn.Module) -> dict[nn.Parameter, int]:
-    """The matrices that Muon updates: all but tables and the output layer; and how many maps stand on one
-    another in each, which a layer tells in STACKED, by the names of its parts."""
+    """Return the matrices that Muon updates, and how many maps are stacked in each.
+
+    These are all but look-up tables and the output layer. A layer names its stacked parameters in STACKED.
+    """
     rest: set[nn.Parameter] = set()
     for name, module in model.named_modules():
         if isinstance(module, ByteEmbedding | PositionEmbedding) or name.endswith("decoder.output"):

@@ -18,16 +18,20 @@ class Objective(Protocol):
     """Compute gradients of batches, see TranslationObjective and LanguageModelObjective."""
 
     def gradients(self, batches: Sequence[Any], target_bytes: int, n_splits: int, update: int = 0) -> Tensor:
-        """Forward and backward of this process' batches, whose rows go through the model in n_splits parts;
-        the summed loss is divided by target_bytes; update: how many came before. Returns the summed nats,
-        float64 on the device."""
+        """Run forward and backward on this process' batches; return the summed nats, float64 on the device.
+
+        Rows go through the model in n_splits parts; the summed loss is divided by target_bytes. update:
+        number of updates done before.
+        """
 
     def n_rows(self, batch: Any) -> int:
         """Rows of a batch."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the tensors that a checkpoint keeps beside weights and optimiser; all processes call it, and
-        the leading one gets them."""
+        """Return the tensors that a checkpoint keeps beside weights and optimiser.
+
+        All processes call it; the leading one gets the tensors.
+        """
 
     def load_state_dict(self, carried: Mapping[str, Tensor]) -> None:
         """Continue from the tensors that state_dict returned.
@@ -56,8 +60,10 @@ def precision_of(device: torch.device, model: ModelConfig) -> Literal["fp32", "b
 
 
 def in_bf16(train: TrainConfig, device: torch.device) -> bool:
-    """Return whether the products of a training are computed in bf16; auto stands in runs of an earlier
-    version alone, which took bf16 on a GPU."""
+    """Return whether the matrix products of a training are computed in bf16.
+
+    "auto" occurs only in runs of an earlier version, which used bf16 on a GPU.
+    """
     return train.precision == "bf16" or (train.precision == "auto" and device.type == "cuda")
 
 

@@ -40,8 +40,10 @@ class RowAdam:
 
     @torch.no_grad()
     def step(self, lr: float, group: Group = SINGLE_PROCESS) -> None:
-        """Update the rows that were read since the last step, by the sums of their gradients over all
-        processes of the group, added up in the order of their ranks; then forget the gradients."""
+        """Update the rows that were read since the last step, then forget their gradients.
+
+        Gradients are summed over all processes of the group, in the order of their ranks.
+        """
         rows, sums = self._coalesce(self.tables.gradients)
         self.zero_grad()
         if group.size > 1:
@@ -170,8 +172,10 @@ def coalesce_on_cpu(
 
 @njit
 def forget_slots(slots: Any, rows: Any, sums: Any, n_rows: int) -> int:
-    """Set the slots of all rows to -1, and leave out rows with a sum of zeros, which padding reads; returns
-    how many are left, at the beginning of rows and sums."""
+    """Set the slots of all rows to -1, and drop rows whose sum is zero; return how many are left.
+
+    Padding reads such rows. The rows that are left stand at the beginning of rows and sums.
+    """
     left = 0
     for at in range(n_rows):
         slots[rows[at]] = -1

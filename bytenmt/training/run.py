@@ -174,8 +174,11 @@ def idle_threads() -> int:
 
 
 def _settled(config: Config, device: torch.device, saved: Path | None) -> Config:
-    """With the precision that "auto" stands for: that of the run that goes on, wherever it began, else what
-    suits this device. It is written down, so that a run stays what it is on another machine."""
+    """Return the configuration with the precision that "auto" stands for.
+
+    It is the resumed run's precision, or else what suits this device; it is written down, so that a run keeps
+    it on another machine.
+    """
     if config.train.precision != "auto":
         return config
     precision = precision_of(device, config.model) if saved is None else read_config(saved).train.precision

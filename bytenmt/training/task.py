@@ -64,8 +64,10 @@ class Task(Protocol):
     config: Config
 
     def shares(self, epoch: int, batch: int) -> Iterator[Share]:
-        """This process' shares of the batches from a place on, epoch after epoch, without end; or to the end
-        of a stream, in all processes the same batch."""
+        """Yield this process' shares of the batches from a position on, epoch after epoch, without end.
+
+        A stream has an end; all processes reach it at the same batch.
+        """
 
     def preparing(self, model: Model[Any, Any]) -> AbstractContextManager[None]:
         """Inside, what validations of the model will need is made ready beside other work."""
@@ -75,9 +77,11 @@ class Task(Protocol):
         Called by all processes."""
 
     def decode(self, model: Model[Any, Any], seconds: float, at_least_some: bool = False) -> Decoded:
-        """Decode lines of the validation text and score them: as many as fit into `seconds` of the clock in
-        which the run's limit is given, all for inf. at_least_some: a few lines even if they take longer.
-        Called by all processes."""
+        """Decode lines of the validation text and score them. Called by all processes.
+
+        seconds: time limit on the clock by which the run is limited, inf for all lines. at_least_some: decode
+        a few lines even if they take longer.
+        """
 
     def facts(self) -> Facts:
         """Return the facts about the text that a checkpoint keeps."""

@@ -61,8 +61,11 @@ class TranslationObjective:
         )
 
     def inputs(self, target_in: Tensor, source: Tensor, source_len: Tensor, update: int = 0) -> Tensor:
-        """Return the bytes that the decoder reads: the true ones, or what train.teacher_forcing or
-        scheduled_sampling and byte_dropout make of them; (n, t) uint8."""
+        """Return the bytes that the decoder reads in training, (n, t) uint8.
+
+        These are the true bytes, or what train.teacher_forcing or scheduled_sampling and byte_dropout make of
+        them.
+        """
         train, inputs = self.train, target_in
         share = true_share(train, update)
         if share < 1:

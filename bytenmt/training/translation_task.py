@@ -48,8 +48,10 @@ def open_pairs(
     reporter: Reporter,
     stream: PairStream | None = None,
 ) -> TranslationTask:
-    """The task of a run's files, or of the stream that they are; what they hold, and what looks like a
-    mistake, is told: of a stream, its first window. Raises BytenmtError."""
+    """Open the training pairs of a run, files or a stream, and report what they hold.
+
+    Possible mistakes in the data are reported too; of a stream the first window is read. Raises BytenmtError.
+    """
     limits = config.data.max_source_bytes, config.data.max_target_bytes
     if stream is None:
         corpus = ParallelCorpus.open_all(files, errors, *limits, cache=run / CACHE, reporter=reporter)
@@ -201,8 +203,10 @@ class TranslationTask:
         return {"valid_bits_per_byte": bits_per_byte(log_p, self.valid.target_lengths)}
 
     def decode(self, model: Model[Any, Any], seconds: float, at_least_some: bool = False) -> Decoded:
-        """Decode the first lines of the validation set with the live decoder that `preparing` has made, and
-        return their chrF, BLEU and exact match."""
+        """Decode the first lines of the validation set; return their chrF, BLEU and exact match.
+
+        The live decoder is the one that `preparing` has made.
+        """
         valid = self.valid
         n_lines = min(self._settings.valid_lines, len(valid))
         if not n_lines:

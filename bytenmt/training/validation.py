@@ -36,8 +36,11 @@ FEWEST = 6  # lines that are decoded together at least
 
 
 def limit_clock(train: TrainConfig, n_processes: int = 1) -> Callable[[], float]:
-    """Return the clock, in seconds, by which a run is limited: CPU time under train.max_cpu_minutes, else
-    wall time. CPU time of all processes is estimated as that of this one times n_processes."""
+    """Return the clock, in seconds, by which a run is limited: CPU or wall time.
+
+    It is CPU time under train.max_cpu_minutes; that of all processes is estimated as n_processes times this
+    one's.
+    """
     if train.max_cpu_minutes:
         return lambda: n_processes * time.process_time()
     return lambda: time.monotonic()  # looked up at each call: tests replace it
@@ -150,8 +153,10 @@ class LiveDecoder:
 
 
 def steps(n: int, seconds: float) -> list[int]:
-    """Yield the numbers of lines, out of n, after which to look: halves of the next, FEWEST or more; all at
-    once where time does not matter."""
+    """Yield the numbers of lines, out of n, after which to look at the clock.
+
+    Each is half of the next and at least FEWEST; only n where time does not matter.
+    """
     ends = [n]
     while seconds < math.inf and ends[0] >= 2 * FEWEST:
         ends.insert(0, ends[0] // 2)

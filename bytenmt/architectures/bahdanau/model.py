@@ -34,8 +34,11 @@ from bytenmt.layers.recurrent import GRU, initialise, reverse
 
 
 class BahdanauMemory(NamedTuple):
-    """annotations (n, s, 2 d_hidden): h_j; keys (n, s, d_attention): U_a h_j; source_len (n,) int64;
-    first (n, d_hidden): h<-_1, zero without a source."""
+    """Encoder outputs that the decoder attends to.
+
+    annotations (n, s, 2 d_hidden): h_j; keys (n, s, d_attention): U_a h_j; source_len (n,) int64; first (n,
+    d_hidden): the backward state h<-_1, zero without a source.
+    """
 
     annotations: Tensor
     keys: Tensor

@@ -142,8 +142,10 @@ class ByteNetConfig(ModelSection, frozen=True, kw_only=True, tag="bytenet"):
     def fit(
         self, source_lengths: npt.NDArray[np.generic], target_lengths: npt.NDArray[np.generic]
     ) -> tuple[Self, str]:
-        """Replace unfolding = "fit" by the a and b that it stands for, as given ones: so the run stays the
-        same whatever text it is shown later."""
+        """Replace unfolding = "fit" by the factors a and b that fit the training pairs.
+
+        They are written into the configuration, so that the run keeps them whatever text it sees later.
+        """
         from bytenmt.architectures.bytenet.unfolding import fit_unfolding  # here: it imports NumPy
 
         line = fit_unfolding(source_lengths, target_lengths)

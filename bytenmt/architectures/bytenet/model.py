@@ -40,16 +40,22 @@ from bytenmt.utf8 import EOS
 
 
 class ByteNetMemory(NamedTuple):
-    """columns (n, u + 1, d or 2d): encoder columns, zero from a row's |t^| on, (n, 0, d) in a model without a
-    source; unfolded_len (n,) int64: |t^|."""
+    """Encoder outputs, unfolded to the length that the target may have.
+
+    columns (n, u + 1, d or 2d): encoder columns, zero from a row's |t^| on; (n, 0, d) without a source;
+    unfolded_len (n,) int64: |t^|.
+    """
 
     columns: Tensor
     unfolded_len: Tensor
 
 
 class ByteNetState(NamedTuple):
-    """clock: positions and ancestors; rings: one (rows, capacity, d) a block, inputs of its convolution;
-    hidden: one (rows, 2d) a recurrent layer; recent: the last bytes read, see ByteEmbedding."""
+    """State of the decoder between two bytes.
+
+    clock: positions and ancestors; rings: one (rows, capacity, d) a block, inputs of its convolution; hidden:
+    one (rows, 2d) a recurrent layer; recent: the last bytes read, see ByteEmbedding.
+    """
 
     clock: Clock
     rings: tuple[Tensor, ...]

@@ -26,8 +26,10 @@ LARGEST_TABLE = 1 << 25  # numbers of a table that no weights file holds
 
 
 class ConvS2SConfig(ModelSection, frozen=True, kw_only=True, tag="convs2s"):
-    """Gated convolutions with attention in the decoder's layers (Gehring et al. 2017), and the encoders of
-    Gehring et al. 2016 in place of the gated one."""
+    """Gated convolutions with attention in the decoder's layers (Gehring et al. 2017).
+
+    The encoder may also be one of Gehring et al. 2016.
+    """
 
     is_parallel: ClassVar[bool] = True
 

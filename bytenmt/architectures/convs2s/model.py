@@ -40,8 +40,11 @@ from bytenmt.utf8 import N_IDS
 
 
 class ConvS2SMemory(NamedTuple):
-    """keys (n, s, d_embedding): z_j; values (n, s, d_embedding): (z_j + e_j) sqrt(1/2), or the encoder's
-    own; source_len (n,) int64: m."""
+    """Encoder outputs that every decoder layer attends to.
+
+    keys (n, s, d_embedding): z_j; values (n, s, d_embedding): (z_j + e_j) sqrt(1/2), or the encoder's own;
+    source_len (n,) int64: m.
+    """
 
     keys: Tensor
     values: Tensor
@@ -49,8 +52,11 @@ class ConvS2SMemory(NamedTuple):
 
 
 class ConvS2SState(NamedTuple):
-    """clock: positions and ancestors; rings: one (rows, capacity, channels) a layer, inputs of its
-    convolution; recent: the last bytes read, see ByteEmbedding."""
+    """State of the decoder between two bytes.
+
+    clock: positions and ancestors; rings: one (rows, capacity, channels) a layer, inputs of its convolution;
+    recent: the last bytes read, see ByteEmbedding.
+    """
 
     clock: Clock
     rings: tuple[Tensor, ...]
@@ -74,8 +80,11 @@ class DecoderLayer(GatedLayer):
     def attend(
         self, h: Tensor, g: Tensor, memory: ConvS2SMemory, mask: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """h (rows, t, d_output), g (rows, t, d_embedding) -> h with the source's context added, and the
-        weights (rows, t, s); None of a layer that does not attend."""
+        """Add the attention over the source to a layer's output; return the sum and the attention weights.
+
+        h (rows, t, d_output): the layer's output; g (rows, t, d_embedding): embeddings of the bytes read. The
+        weights (rows, t, s) are None for a layer that does not attend.
+        """
         if self.query is None or self.context is None:
             return h, None
         query = self.query(h) + g

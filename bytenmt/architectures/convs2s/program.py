@@ -82,8 +82,10 @@ def _write_gated_encoder(config: ConvS2SConfig, encode: Writer, e: Register) -> 
 
 
 def _write_pooling_encoder(config: ConvS2SConfig, encode: Writer, e: Register) -> None:
-    """Write keys, the means of neighbours, and values e: one panel of channels at a time, so that the matrix
-    that takes the mean is small."""
+    """Write the keys (means of neighbours) and values of the pooling encoder.
+
+    One panel of channels is written at a time, so that the matrix that takes the mean is small.
+    """
     k, f = config.pooling_width, config.d_embedding
     z = encode.register(f)
     packed: dict[int, Matrix] = {}

@@ -46,9 +46,12 @@ from bytenmt.layers.recurrent import LSTM, initialise, last, reverse
 
 
 class LuongMemory(NamedTuple):
-    """states (n, s, d_hidden): h-_s, no columns without attention; keys (n, s, d_hidden): the source's share
-    of the score; source_len (n,) int64; hidden, cell (n, layers of the decoder, d_hidden): the encoder's last
-    that each starts from, zero without a source."""
+    """Encoder outputs that the decoder attends to.
+
+    states (n, s, d_hidden): h-_s, no columns without attention; keys (n, s, d_hidden): the source's share of
+    the score; source_len (n,) int64; hidden, cell (n, layers of the decoder, d_hidden): the last states of
+    the encoder, from which the decoder's layers start; zero without a source.
+    """
 
     states: Tensor
     keys: Tensor
@@ -58,9 +61,12 @@ class LuongMemory(NamedTuple):
 
 
 class LuongState(NamedTuple):
-    """hidden, cell (rows, layers of the decoder, d_hidden); attentional (rows, d_hidden): h~ of the step
-    before, no columns without input feeding; position (rows, 1) int64: t, no column but in local-m; recent:
-    the last bytes read, see ByteEmbedding."""
+    """State of the decoder between two bytes.
+
+    hidden, cell (rows, layers of the decoder, d_hidden); attentional (rows, d_hidden): h~ of the step before,
+    no columns without input feeding; position (rows, 1) int64: t, no column but in local-m; recent: the last
+    bytes read, see ByteEmbedding.
+    """
 
     hidden: Tensor
     cell: Tensor
@@ -215,8 +221,11 @@ class Luong(Model[LuongMemory, LuongState]):
         return LuongState(hidden, cell, attentional, position, recent)
 
     def _attention(self, memory: LuongMemory) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """The attention as a function, for one run of a loop: h_t of q queries a sentence (n * q, d_hidden),
-        and t of each, or no numbers but in local-m -> h~_t (n * q, d_hidden), its weights a_t (n * q, s)."""
+        """Return the attention as a function of h_t and t, for one run of a loop.
+
+        It takes h_t of q queries a sentence (n * q, d_hidden), and t of each (empty but in local-m); it
+        returns h~_t (n * q, d_hidden) and the weights a_t (n * q, s).
+        """
         config, n_columns = self.config, memory.keys.shape[1]
         source_len = memory.source_len
         if config.score == "location":

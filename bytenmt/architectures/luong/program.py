@@ -82,8 +82,11 @@ def _write_attentional(step: Writer, top: Register, config: LuongConfig) -> Regi
 
 
 def _write_context(step: Writer, context: Register, top: Register, config: LuongConfig) -> None:
-    """Write the attention: dot products with the states or their keys, the additive score, or a score for
-    each position of the source."""
+    """Write the instructions of the attention.
+
+    Its scores are dot products with the states or their keys, the additive score, or a score for each
+    position of the source.
+    """
     centre = _write_centre(step, top, config) if config.local else None
     where: dict[str, Any] = {"s": config.window, "t": int(Bell[config.bell.upper()])}
     if config.score == "location":

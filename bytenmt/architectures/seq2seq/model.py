@@ -38,15 +38,21 @@ from bytenmt.layers.recurrent import GRU, LSTM, initialise, last, reverse
 
 
 class Seq2SeqMemory(NamedTuple):
-    """final (n, states of the decoder, d_hidden): the h_S that each of its layers starts from, the context's
-    that of the last one; with LSTMs behind them the cells; zero without a source."""
+    """The encoder's last states, from which the decoder starts.
+
+    final (n, states of the decoder, d_hidden): h_S for each decoder layer and for the context; with LSTMs the
+    cells behind them; zero without a source.
+    """
 
     final: Tensor
 
 
 class Seq2SeqState(NamedTuple):
-    """hidden (rows, states of the decoder, d_hidden): s_i of every layer, then, with LSTMs, their cells;
-    recent: the last bytes read, see ByteEmbedding."""
+    """State of the decoder between two bytes.
+
+    hidden (rows, states of the decoder, d_hidden): s_i of every layer, then, with LSTMs, their cells; recent:
+    the last bytes read, see ByteEmbedding.
+    """
 
     hidden: Tensor
     recent: RecentBytes = ()
@@ -153,6 +159,8 @@ class Seq2Seq(Model[Seq2SeqMemory, Seq2SeqState]):
 
 
 def _stacked(parts: list[list[Tensor]]) -> Tensor:
-    """The parts of every layer's state (rows, d_hidden) -> (rows, states, d_hidden): the h of all layers
-    first, then the c of all."""
+    """Stack the states of all layers, each (rows, d_hidden), to (rows, states, d_hidden).
+
+    The h of all layers come first, then the c of all.
+    """
     return torch.stack([part for of in zip(*parts, strict=True) for part in of], dim=1)

@@ -42,8 +42,11 @@ class TransformerMemory(NamedTuple):
 
 
 class TransformerState(NamedTuple):
-    """clock: positions and ancestors; rings: one (rows, capacity, 2 d_model) a layer, keys beside values;
-    recent: the last bytes read, see ByteEmbedding."""
+    """State of the decoder between two bytes.
+
+    clock: positions and ancestors; rings: one (rows, capacity, 2 d_model) a layer, keys beside values;
+    recent: the last bytes read, see ByteEmbedding.
+    """
 
     clock: Clock
     rings: tuple[Tensor, ...]
@@ -51,8 +54,11 @@ class TransformerState(NamedTuple):
 
 
 class QueryBlock(NamedTuple):
-    """Queries begin ... end - 1 of a chunk, which see the columns low ... high - 1 of [old columns, chunk],
-    as far as mask (rows or 1, 1, queries, columns) is true."""
+    """A block of queries of a chunk, and the columns that they see.
+
+    Queries begin ... end - 1 of the chunk see the columns low ... high - 1 of [old columns, chunk], as far as
+    mask (rows or 1, 1, queries, columns) is true.
+    """
 
     begin: int
     end: int
@@ -139,8 +145,10 @@ class Layer(nn.Module):
 
 
 class Stack(nn.Module):
-    """One side: the map from embeddings, the layers, a norm, and the output, which is the map to each decoder
-    layer's keys and values, or to logits."""
+    """The encoder or the decoder: input map, layers, norm and output map.
+
+    The encoder's output map gives each decoder layer's keys and values, the decoder's gives logits.
+    """
 
     def __init__(self, config: TransformerConfig, n_layers: int, attends: bool, output: nn.Module) -> None:
         super().__init__()
@@ -234,8 +242,10 @@ class Transformer(Model[TransformerMemory, TransformerState]):
         return logits, TransformerState(clock.advance(t), tuple(rings), recent), weights
 
     def _blocks(self, position: Tensor, t: int, n_old: int) -> list[QueryBlock]:
-        """The blocks of a chunk of t bytes from position (rows,) on, behind n_old columns: so few queries at
-        a time that long texts cost time and memory in proportion to t."""
+        """Split a chunk of t bytes from position (rows,) on into blocks of queries, behind n_old columns.
+
+        A block has so few queries that long texts cost time and memory in proportion to t.
+        """
         blocks, window = [], self.config.window
         for begin in range(0, t, window):
             end = min(t, begin + window)
