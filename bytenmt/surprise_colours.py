@@ -24,7 +24,7 @@ def visible(name: str) -> str:
 
 
 def css_rules() -> Iterator[str]:
-    """Yield the CSS rules that colour bytes by what they cost: classes c0 (cheap), c1, … of a page."""
+    """Yield a CSS rule for each colour that a character has by its bits: classes c0 (cheap), c1, …"""
     for number, colour in enumerate(COLOURS):
         ink = "; color: #fff" if number >= len(COLOURS) - 3 else ""
         yield f".c{number} {{ background: #{colour}{ink} }}\n"

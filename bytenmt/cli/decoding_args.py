@@ -93,7 +93,7 @@ def utf8(text: str, option: str) -> bytes:
 
 
 def form(answers: Answers, settings: Settings, group: Group | None) -> OutputFormat | None:
-    """Return the output format, or None for text that is shown while it is decoded.
+    """Return the output format that the options of a command ask for, or None with --stream.
 
     Raises BytenmtError for options that contradict each other.
     """

@@ -39,7 +39,7 @@ _TEXT_NEXT[ACCEPT, EOS] = REJECT
 
 @dataclass(frozen=True, eq=False)
 class TextFile:
-    """One text file as the data set.
+    """A text file as its bytes in memory and the place of each line; invalid UTF-8 has been repaired.
 
     data (size,) uint8: the whole file, a memory map where it is plain.
     starts (n,) int64: where each line begins in data; below zero, line i was repaired and begins

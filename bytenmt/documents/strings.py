@@ -111,7 +111,10 @@ def _translatable(level: _JSONLevel) -> Iterator[tuple[str, int, int]]:
 
 
 def properties_encoding(data: bytes) -> str:
-    """Return UTF-8, which .properties are in since Java 9, where the file is that, and Latin-1 elsewhere."""
+    """Return the encoding of a .properties file: UTF-8 (since Java 9) where it is valid, else Latin-1.
+
+    UTF-16 and UTF-32 are recognised by their zero bytes.
+    """
     if wide := wide_encoding(data):
         return wide
     try:

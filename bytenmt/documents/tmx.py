@@ -17,7 +17,7 @@ REVIEW = '<prop type="x-state">needs-review-translation</prop>'
 
 
 def read(text: str, pair: tuple[str, str] | None) -> list[Unit]:
-    """Return the units of a pair of languages. Raises MalformedError, also without a pair."""
+    """Return the units of a TMX file in a pair of languages. Raises MalformedError, also without a pair."""
     root = markup.root_of(text, KEPT)
     if root is None or root.local != "tmx":
         raise MalformedError("no <tmx> element", 0)

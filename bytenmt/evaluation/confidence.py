@@ -11,7 +11,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 
 class ConfidenceStats(NamedTuple):
-    """Statistics of how well bits per byte find wrong lines.
+    """Statistics of how well bits per byte find lines that differ from their reference.
 
     n_wrong: of n lines that differ from their reference. area: under the ROC curve, the probability that a
     wrong line has more bits than a right one, None if all lines are right or all wrong; correlation:

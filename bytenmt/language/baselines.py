@@ -32,7 +32,7 @@ class Reference(Protocol):
 
 
 def references(facts: Facts, source: bool) -> tuple[list[Reference], list[str]]:
-    """Return the baselines for a run, and a reason for each that is missing.
+    """Return the baselines of a language model, `xz` and n-grams, and a reason for each that is missing.
 
     facts, source: of the run; a run with a source has no n-gram baseline, which would not see the source.
     """

@@ -43,8 +43,8 @@ class Objective(Protocol):
 def precision_of(device: torch.device, model: ModelConfig) -> Literal["fp32", "bf16"]:
     """Return the precision that train.precision = "auto" stands for on a device.
 
-    It is bf16 on a GPU, and on a CPU that multiplies in it, but for recurrent models of less than 256 units,
-    whose products are so small that rounding the numbers takes longer than it saves.
+    It is bf16 on a GPU, and on a CPU with instructions for it, else fp32. On a CPU recurrent models of less
+    than 256 units keep fp32: rounding their small products takes longer than it saves.
     """
     if device.type != "cpu":
         return "bf16" if device.type == "cuda" else "fp32"

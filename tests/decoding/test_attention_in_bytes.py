@@ -15,7 +15,7 @@ from bytenmt.decoding.cpu.kernels.gemm import linear_panels, linear_row, scratch
 from bytenmt.decoding.cpu.kernels.instructions import ModelBuffers, ThreadContext
 from bytenmt.decoding.cpu.kernels.microkernels import NATIVE_INT8
 from bytenmt.decoding.cpu.kernels.panels import INT8, PANEL, W8A8, pack
-from bytenmt.decoding.cpu.session import item_floats, round_up_to_lines
+from bytenmt.decoding.cpu.session import memory_column_floats, round_up_to_lines
 from bytenmt.storage.rounding import quantise
 
 f32 = np.float32
@@ -30,7 +30,7 @@ class Memory:
         self, widths: tuple[int, int], columns: list[int], kinds: tuple[int, int], seed: int = 0
     ) -> None:
         draw = np.random.default_rng(seed)
-        room = [item_floats(width, kind) for width, kind in zip(widths, kinds, strict=True)]
+        room = [memory_column_floats(width, kind) for width, kind in zip(widths, kinds, strict=True)]
         most = -(-max(columns) // PANEL) * PANEL
         region = round_up_to_lines(sum(room) * most)
         self.space = draw.integers(0, 256, (len(columns), 4 * region), np.uint8).view(f32)

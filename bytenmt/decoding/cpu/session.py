@@ -65,7 +65,7 @@ class ModelSession:
         self._ancestors = np.zeros((2, self._n_rows, history), np.uint8)
         self._columns, self._source_len = (np.zeros(n_slots, np.int64) for _ in range(2))
         kinds = _item_kinds(packed)
-        room = [item_floats(width, kind) for width, kind in zip(packed.items, kinds, strict=True)]
+        room = [memory_column_floats(width, kind) for width, kind in zip(packed.items, kinds, strict=True)]
         self._item_floats = sum(room)
         self._tables = (
             _table(_offsets(packed.states), packed.states),
@@ -225,8 +225,8 @@ def _item_kinds(packed: PackedModel) -> list[int]:
     return [uses.pop() if len(uses) == 1 else FLAT for uses in kinds]
 
 
-def item_floats(width: int, kind: int) -> int:
-    """Return the floats of a column of an item; in int8, whole panels of bytes and a scale."""
+def memory_column_floats(width: int, kind: int) -> int:
+    """Return the floats that one column of an item of the encoder memory takes, by its kind."""
     return width if kind == FLAT else padded(width) // 4 + 1
 
 

@@ -156,10 +156,10 @@ def assign_slots(
 
 @njit
 def count_copies(where: Any, origin: Any, sources: Any, counts: Any) -> None:
-    """Count how often a text continues as the source does after a match.
+    """Count how many next bytes of a target equal those of its source, by the length of the match before.
 
     counts (LONGEST_MATCH + 1, CHAIN + 1): [n, j] is how often the next j bytes are equal after a match of n
-    bytes. where, origin: targets and sources, line by line. sources (n,) uint8: the bytes of origin.
+    bytes. where, origin: targets and sources, line by line; sources (n,) uint8: the bytes of origin.
     """
     for line in range(len(where.starts) - 1):
         first, end = origin.starts[line], origin.starts[line + 1] - 1
