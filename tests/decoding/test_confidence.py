@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from bytenmt.decoding.confidence import bits_of_characters, flags, has_loop
+from bytenmt.decoding.confidence import REASONS, Verdict, bits_of_characters, flags, has_loop
 from bytenmt.decoding.interface import Hypothesis
 
 
@@ -60,3 +60,12 @@ def test_loops(text: str, expected: bool) -> None:
 def test_flags(source: str, text: str, bits: float, expected: list[str]) -> None:
     assert list(flags(source.encode(), made(text, bits), 1.0)) == expected
     assert "unsure" not in flags(source.encode(), made(text, bits))
+
+
+def test_a_verdict_is_the_worst_of_the_flags() -> None:
+    assert Verdict.from_flags([]) == ("sure", ())
+    assert Verdict.from_flags(["unsure"]) == ("check", ("the model is unsure",))
+    both = Verdict.from_flags(["unsure", "loop", "unsure"])
+    assert both == ("wrong", ("repeats itself", "the model is unsure"))
+    assert Verdict.from_flags(["of a plugin"]) == ("check", ("of a plugin",))
+    assert all(Verdict.from_flags([flag]) == (level, (words,)) for flag, (level, words) in REASONS.items())
