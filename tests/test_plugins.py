@@ -111,6 +111,34 @@ def test_a_child_process_has_the_plugins(files: list[str]) -> None:
     assert done.stdout == "('schedules',)\n"
 
 
+def test_an_installed_plugin_needs_no_option(tmp_path: Path) -> None:
+    """A package with an entry point of the group `bytenmt.plugins` is imported by every command; one that
+    cannot be imported ends in one line."""
+    (tmp_path / "installed_schedules.py").write_text(GUIDE["schedules.py"], encoding="utf-8")
+    info = tmp_path / "installed_schedules-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: installed-schedules\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[bytenmt.plugins]\nschedules = installed_schedules\n")
+    code = (
+        "import sys\n"
+        "from bytenmt.cli.main import main\n"
+        "from bytenmt.config.schema import load_config\n"
+        "settings = ['--preset', 'tiny', '--set', 'train.schedule=sawtooth']\n"
+        "main(['info', 'luong', *settings], standalone_mode=False)\n"
+        "print(load_config('luong', 'tiny', '', ['train.schedule=sawtooth']).plugins)"
+    )
+    environment = {**os.environ, plugins.ENVIRONMENT: "", "PYTHONPATH": f"{tmp_path}:{guide_pages.ROOT}"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "('installed_schedules',)"
+    (tmp_path / "installed_schedules.py").write_text("raise ValueError('out of order')\n")
+    command = [sys.executable, "-m", "bytenmt", "info", "luong", "--preset", "tiny"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode != 0
+    assert done.stderr.count("\n") == 1 and "out of order" in done.stderr, done.stderr
+
+
 ARCHITECTURE = """
 from bytenmt.architectures.registry import register
 from bytenmt.architectures.transformer.config import TransformerConfig
