@@ -194,7 +194,10 @@ def main() -> None:
     parser.add_argument("--corpora", type=Path, required=True, help="what tools/get_data.py has fetched")
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument(
-        "--row", action="append", default=[], help="only this one; may be given several times"
+        "--row",
+        action="append",
+        default=[],
+        help="only this row, with all its seeds; may be given several times",
     )
     parser.add_argument("--minutes", type=float, default=math.inf, help="of wall clock, then stop")
     parser.add_argument(
@@ -218,13 +221,13 @@ def time_rows(recipe: Recipe, args: argparse.Namespace) -> None:
     """Time the rows that have a budget in minutes, one for all seeds, and print what that is in updates."""
     folder = args.output / recipe.name
     timed = {}
-    for row in recipe.row:
-        base = row.name.partition("@")[0]
-        if row.minutes and base not in timed and (not args.row or {row.name, base} & set(args.row)):
-            _check_texts(recipe, row.name, args.corpora)
-            timed[base] = time_row(recipe, row.name, args.corpora, folder, args.time)
-            updates = round(row.minutes * timed[base])
-            print(f"{base}: {timed[base]:.1f} updates a minute, {updates:,} in {row.minutes:g} minutes")
+    for row in recipe.selected(args.row):
+        base, minutes = row.partition("@")[0], recipe.rows[row].minutes
+        if minutes and base not in timed:
+            _check_texts(recipe, row, args.corpora)
+            timed[base] = time_row(recipe, row, args.corpora, folder, args.time)
+            updates = round(minutes * timed[base])
+            print(f"{base}: {timed[base]:.1f} updates a minute, {updates:,} in {minutes:g} minutes")
 
 
 def _check_texts(recipe: Recipe, row: str, corpora: Path) -> None:
@@ -242,10 +245,8 @@ def make(recipe: Recipe, args: argparse.Namespace) -> bool:
     folder = args.output / recipe.name
     folder.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + 60 * args.minutes
-    if unknown := [row for row in args.row if row not in recipe.rows]:
-        raise BytenmtError(f"--row {unknown[0]}: expected one of {', '.join(recipe.rows)}")
     stopped = False
-    for row in recipe.needed(args.row or [row.name for row in recipe.row if not row.not_run]):
+    for row in recipe.needed(recipe.selected(args.row)):
         done = folder / row / "row.json"
         if done.is_file():
             continue

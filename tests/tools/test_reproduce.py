@@ -249,6 +249,17 @@ def test_seeds_of_a_language_model_are_told_by_stream_and_window(recipe: Recipe,
     assert lines[4].startswith("| a | 2.2500 ± 0.2500 | 3.1250 ± 0.1250 |  | 9 |")
 
 
+def test_a_row_is_selected_with_all_its_seeds(tmp_path: Path) -> None:
+    head = 'title = "t"\ntexts = { text = "a.src" }\ntest = { text = "a.src" }\nseeds = [1, 2]\n'
+    rows = '[[row]]\nname = "a"\n[[row]]\nname = "a-large"\nnot-run = "no time"\n'
+    (tmp_path / "books.toml").write_text(head + rows, encoding="utf-8")
+    recipe = Recipe.read(tmp_path / "books.toml")
+    assert recipe.selected([]) == recipe.selected(["a"]) == ["a@1", "a@2"]
+    assert recipe.selected(["a-large@2", "a@1"]) == ["a-large@2", "a@1"]
+    with pytest.raises(BytenmtError, match="--row b: expected one of a, a-large, or one seed as NAME@1"):
+        recipe.selected(["b"])
+
+
 MIXED = """
 title = "Mixed"
 weights = [1, 2.5]

@@ -95,6 +95,22 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Return the rows by name, in the table's order."""
         return {row.name: row for row in self.row}
 
+    def selected(self, names: Sequence[str]) -> list[str]:
+        """Return the rows of some names, or all rows that are to be run; NAME means NAME@SEED of every seed.
+
+        Raises BytenmtError for an unknown name.
+        """
+        if not names:
+            return [row.name for row in self.row if not row.not_run]
+        rows = []
+        for name in names:
+            matching = [row for row in self.rows if name in (row, row.partition("@")[0])]
+            if not matching:
+                known = dict.fromkeys(row.partition("@")[0] for row in self.rows)
+                raise BytenmtError(f"--row {name}: expected one of {', '.join(known)}, or one seed as NAME@1")
+            rows += matching
+        return rows
+
     @property
     def language(self) -> bool:
         """Return whether the table is of byte language models."""
