@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -83,6 +83,8 @@ class Unit:
     insert: for units that have no place of their own, such as the segments of a target that is missing. It is
     called instead of `write`, once for all units that share it, with the values of all of them in their
     order, None for one without a translation.
+    as_match: returns the unit with the `write` and `mark` of a translation that comes from a translation
+    memory, where the format tells it.
     """
 
     at: int
@@ -96,6 +98,7 @@ class Unit:
     doubted: bool = False
     mark: Callable[[bool], Sequence[Edit]] | None = None
     insert: Callable[[Sequence[Value | None]], Sequence[Edit]] | None = None
+    as_match: Callable[[], Unit] | None = None
 
 
 class DeclaredLanguages(NamedTuple):
@@ -157,15 +160,18 @@ class Document:
         whole = "".join([*pieces, self.text[last:]])
         return self.lead + encode(whole, self.encoding, self.charref)
 
-    def with_units(self, values: Sequence[Value | None]) -> bytes:
+    def with_units(self, values: Sequence[Value | None], matches: Collection[int] = ()) -> bytes:
         """Return the bytes of the file with the units' translations put in.
 
         values: for each unit its translation and whether it needs a review, or None to leave the unit as it
-        is. A translation that is what stands there already changes nothing.
+        is. A translation that is what stands there already changes nothing. matches: the indices of the
+        units whose translation comes from a translation memory.
         """
         edits, marks = list[Edit](), dict[Callable[[bool], Sequence[Edit]], bool]()
         inserted = dict[Callable[[Sequence[Value | None]], Sequence[Edit]], list[Value | None]]()
-        for unit, value in zip(self.units, values, strict=True):
+        for index, (unit, value) in enumerate(zip(self.units, values, strict=True)):
+            if index in matches and unit.as_match is not None:
+                unit = unit.as_match()
             if unit.insert is not None:
                 inserted.setdefault(unit.insert, []).append(value)
             if value is None or value[0] == unit.target:

@@ -144,26 +144,34 @@ def pairs(
 ) -> Iterator[tuple[str, str]]:
     """Yield source and target, each as one line, of the units that are translated and not doubted.
 
-    pieces: the bytes of the file; a TMX may be larger than the memory. path: for messages. strict: see
-    ReadOptions. Raises DataError.
+    The arguments are those of unit_pairs. Raises DataError.
     """
-    found: Iterable[tuple[Parts, Parts]]
+    for parts in unit_pairs(pieces, name, path, pair, strict):
+        source, target = (" ".join(utf8(joined_text(one)).decode().split()) for one in parts)
+        if source and target:
+            yield source, target
+
+
+def unit_pairs(
+    pieces: Iterable[bytes], name: str, path: Path, pair: tuple[str, str] | None, strict: bool
+) -> Iterator[tuple[Parts, Parts]]:
+    """Yield source and target of the units that are translated and not doubted.
+
+    pieces: the bytes of the file; a TMX may be larger than the memory. Of a table the first two columns are
+    read. path: for messages. strict: see ReadOptions. Raises DataError.
+    """
     if name == "tmx" and pair is not None:
-        found = tmx.pairs(_decoded(pieces, path), pair)
-    else:
-        document = read(b"".join(pieces), name, path, ReadOptions(pair, strict=strict))
-        found = (
-            (unit.source, unit.target)
-            for unit in document.units
-            if unit.done and unit.target and not unit.doubted
-        )
-    try:
-        for parts in found:
-            source, target = (" ".join(utf8(joined_text(one)).decode().split()) for one in parts)
-            if source and target:
-                yield source, target
-    except DataError as error:
-        raise DataError(f"{path}, {error}") from None
+        try:
+            yield from tmx.pairs(_decoded(pieces, path), pair)
+        except DataError as error:
+            raise DataError(f"{path}, {error}") from None
+        return
+    options = ReadOptions(pair, strict=strict)
+    if "column" in FORMATS[name].options:
+        options = ReadOptions(column="1", into="2", strict=strict)
+    for unit in read(b"".join(pieces), name, path, options).units:
+        if unit.done and unit.target and not unit.doubted:
+            yield unit.source, unit.target
 
 
 def _decoded(pieces: Iterable[bytes], path: Path) -> Iterator[str]:

@@ -58,7 +58,10 @@ def escaped_tags(parts: Iterable[UnitPart], escape: Callable[[str], str]) -> Par
 def paired(parts: Iterable[UnitPart]) -> Parts:
     """Return the parts with adjacent texts joined and with tags that have no partner turned into ALONE."""
     joined: list[UnitPart] = []
-    for kind, group in groupby((part for part in parts if part.text), key=lambda part: part.kind):
+    parts = [part for part in parts if part.text]
+    if len(parts) < 2 and all(part.kind in (TEXT, ALONE) for part in parts):  # most units of most files
+        return tuple(parts)
+    for kind, group in groupby(parts, key=lambda part: part.kind):
         same = list(group)
         joined += [UnitPart("".join(part.text for part in same))] if kind == TEXT else same
     partner = partners(joined)

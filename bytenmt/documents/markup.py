@@ -211,6 +211,8 @@ def content(raw: str, opaque: frozenset[str] = frozenset(), preserve: bool = Fal
 
 def folded(text: str) -> str:
     """Return the text with every line end, and the blanks around it, as one space."""
+    if "\n" not in text and "\r" not in text:
+        return text
     return BLANKS.sub(lambda blanks: " " if set(blanks[0]) & {"\r", "\n"} else blanks[0], text)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bytenmt.documents.document import Document, Parts, Unit
+from bytenmt.documents.document import Document, Parts, Unit, Value
 from bytenmt.documents.inline_tags import restore_tags
 from bytenmt.documents.segments import Segment, split_unit
 from bytenmt.reporter import Bar
@@ -14,6 +14,7 @@ from bytenmt.reporter import Bar
 if TYPE_CHECKING:
     from bytenmt.decoding.interface import Hypothesis
     from bytenmt.decoding.translator import Translator
+    from bytenmt.documents.memory import MemoryMatch, TranslationMemory
 
 BATCH = 1000  # segments that are translated together
 # A translation with more bits per byte needs a review. Of the sample's 500 test lines, as a
@@ -28,12 +29,15 @@ TranslateSegments = Callable[[Sequence[Segment]], "Sequence[Hypothesis]"]
 class TranslationReport:
     """A summary of the translation of a document.
 
-    n_translated: units with a new translation. n_kept: units that were translated already. review: line and
-    column of every translation that needs a review, and why. empty: line and column of every unit that was
-    left as it was because its translation is empty.
+    n_translated: units with a new translation; n_matched: those of them from a translation memory, n_exact:
+    with the same placeholders and numbers as there. n_kept: units that were translated already. review: line
+    and column of every translation that needs a review, and why. empty: line and column of every unit that
+    was left as it was because its translation is empty.
     """
 
     n_translated: int = 0
+    n_matched: int = 0
+    n_exact: int = 0
     n_kept: int = 0
     review: list[tuple[str, str]] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
@@ -65,32 +69,56 @@ def translate(
     overwrite: bool = False,
     flag_above: float = FLAG_ABOVE,
     bar: Bar | None = None,
+    memory: TranslationMemory | None = None,
 ) -> tuple[bytes, TranslationReport]:
     """Return the bytes of the document with its units translated, and a report.
 
     limit: bytes of a segment. overwrite: translate units that are translated already, too. flag_above: bits
     per byte of a translation above which it needs a review. bar: is advanced by segments, of which there are
-    as many as segments_to_translate returns. Raises BytenmtError where the file's encoding lacks a character.
+    as many as segments_to_translate returns. memory: whose translations are taken without asking the model.
+    Raises BytenmtError where the file's encoding lacks a character.
     """
     report = TranslationReport()
+    matches = _matches(document, overwrite, memory)
     split = [
-        split_unit(unit.source, limit) if overwrite or not unit.done else None for unit in document.units
+        split_unit(unit.source, limit) if (overwrite or not unit.done) and index not in matches else None
+        for index, unit in enumerate(document.units)
     ]
     results: dict[Segment, Hypothesis] = {}
     for batch in _batches(_distinct(split)):
         results.update(zip(batch, translate_segments(batch), strict=True))
         (bar or Bar()).advance(len(batch))
-    values = [
+    values: list[Value | None] = [
         None if pieces is None else _join_unit(document, unit, pieces, results, flag_above, report)
         for unit, pieces in zip(document.units, split, strict=True)
     ]
-    report.n_kept = split.count(None)
-    return document.with_units(values), report
+    for index, match in matches.items():
+        values[index] = match.target, False
+    report.n_kept = split.count(None) - len(matches)
+    report.n_translated += len(matches)
+    report.n_matched, report.n_exact = len(matches), sum(match.is_exact for match in matches.values())
+    return document.with_units(values, matches), report
 
 
-def segments_to_translate(document: Document, limit: int, overwrite: bool) -> list[Segment]:
-    """Return the distinct segments of a document, in order. limit, overwrite: see translate."""
-    return _distinct(split_unit(unit.source, limit) for unit in document.units if overwrite or not unit.done)
+def segments_to_translate(
+    document: Document, limit: int, overwrite: bool, memory: TranslationMemory | None = None
+) -> list[Segment]:
+    """Return the distinct segments that a model translates, in order. For the arguments see translate."""
+    matches = _matches(document, overwrite, memory)
+    return _distinct(
+        split_unit(unit.source, limit)
+        for index, unit in enumerate(document.units)
+        if (overwrite or not unit.done) and index not in matches
+    )
+
+
+def _matches(document: Document, overwrite: bool, memory: TranslationMemory | None) -> dict[int, MemoryMatch]:
+    """Return the translations that a memory has, by the index of the unit."""
+    if memory is None:
+        return {}
+    units = enumerate(document.units)
+    found = ((index, memory.match(unit.source)) for index, unit in units if overwrite or not unit.done)
+    return {index: match for index, match in found if match is not None}
 
 
 def _distinct(pieces: Iterable[list[str | Segment] | None]) -> list[Segment]:

@@ -38,7 +38,9 @@ KEPT = (
 OPAQUE = frozenset(("bpt", "ept", "ph", "it"))
 NOT_YET = ("new", "needs-translation", "initial")  # states of a target that is no translation
 DOUBTED = "needs-review-translation"
-SUB_STATE = "bytenmt:needs-review"  # version 2 has no state for it, but lets tools name one of their own
+# Version 2 has no states for these, but lets tools name some of their own.
+SUB_STATE, FROM_MEMORY = "bytenmt:needs-review", "bytenmt:translation-memory"
+LEVERAGED = "leveraged-tm"  # state-qualifier of version 1.2 for a translation from a memory
 PHRASE_NAMESPACE = "memsource.com"  # stands in it
 PHRASE_TAG = re.compile(
     r"(\{[^{}<>&\s]+(?:>|&gt;)|&lt;[^{}<>&\s]+\}|\{[^{}<>&\s]+\})"
@@ -205,11 +207,16 @@ def _whole_unit(
     lead = "" if target is not None else _indentation(file.text, holder, source)
     start, end = (after.end, after.end) if target is None else (target.start, target.end)
 
-    def write(translation: Parts, review: bool) -> str:
-        return lead + _target(file, opening, markup.escaped(translation), review)
+    def write(translation: Parts, review: bool, from_memory: bool = False) -> str:
+        return lead + _target(file, opening, markup.escaped(translation), review, from_memory)
 
-    mark = _mark_segment(file, holder) if file.is_version_2 else _mark_phrase(file, holder)
-    return Unit(source.inside, _name(holder), parts, start, end, begun, write, done, doubted, mark)
+    def as_match() -> Unit:
+        return replace(unit, write=partial(write, from_memory=True), mark=mark_of(file, holder, True))
+
+    mark_of = _mark_segment if file.is_version_2 else _mark_phrase
+    mark = mark_of(file, holder)
+    unit = Unit(source.inside, _name(holder), parts, start, end, begun, write, done, doubted, mark)
+    return replace(unit, as_match=as_match)
 
 
 def _target_tag(file: _File, source: Element, target: Element | None) -> str:
@@ -221,12 +228,14 @@ def _target_tag(file: _File, source: Element, target: Element | None) -> str:
     return markup.attribute(tag, "xml:space", "preserve") if preserve else tag
 
 
-def _target(file: _File, opening: str, content: str, review: bool) -> str:
+def _target(file: _File, opening: str, content: str, review: bool, from_memory: bool = False) -> str:
     """Return a target as XML. opening: its start tag, in which version 1.2 keeps the state."""
     name = markup.TAG_NAME.match(opening)
     assert name is not None
     if not file.is_version_2 and not file.phrase:
         opening = markup.attribute(opening, "state", DOUBTED if review else "translated")
+        if from_memory:
+            opening = markup.attribute(opening, "state-qualifier", LEVERAGED)
     return f"{opening}{content}</{name[1]}>"
 
 
@@ -236,7 +245,9 @@ def _indentation(text: str, holder: Element, source: Element) -> str:
     return before[len(before.rstrip()) :]
 
 
-def _mark_segment(file: _File, segment: Element) -> Callable[[bool], Sequence[Edit]]:
+def _mark_segment(
+    file: _File, segment: Element, from_memory: bool = False
+) -> Callable[[bool], Sequence[Edit]]:
     """Return what sets the state of a segment of version 2: translated, or initial with a sub-state."""
 
     def mark(review: bool) -> Sequence[Edit]:
@@ -244,21 +255,24 @@ def _mark_segment(file: _File, segment: Element) -> Callable[[bool], Sequence[Ed
             raise BytenmtError("the file does not tell its target language (trgLang): give --pair, as en-de")
         tag = file.text[segment.start : segment.inside]
         marked = markup.attribute(tag, "state", "initial" if review else "translated")
-        if review or "subState" in segment.attributes:
-            marked = markup.attribute(marked, "subState", SUB_STATE if review else "bytenmt:translated")
+        if review or from_memory or "subState" in segment.attributes:
+            sub_state = SUB_STATE if review else FROM_MEMORY if from_memory else "bytenmt:translated"
+            marked = markup.attribute(marked, "subState", sub_state)
         return [Edit(segment.start, segment.inside, marked)]
 
     return mark
 
 
-def _mark_phrase(file: _File, holder: Element) -> Callable[[bool], Sequence[Edit]] | None:
-    """Return what marks a translation in Phrase as not confirmed and as made by a machine."""
+def _mark_phrase(
+    file: _File, holder: Element, from_memory: bool = False
+) -> Callable[[bool], Sequence[Edit]] | None:
+    """Return what marks a translation in Phrase as not confirmed, and as made by a machine or a memory."""
     if not file.phrase:
         return None
 
     def mark(_: bool) -> Sequence[Edit]:
         tag = file.text[holder.start : holder.inside]
-        for name, value in (("confirmed", "0"), ("trans-origin", "mt")):
+        for name, value in (("confirmed", "0"), ("trans-origin", "tm" if from_memory else "mt")):
             if f"{file.phrase}:{name}" in holder.attributes:
                 tag = markup.attribute(tag, f"{file.phrase}:{name}", value)
         return [Edit(holder.start, holder.inside, tag)]
@@ -326,7 +340,10 @@ class _SegmentedUnit:
             doubted = declared not in CONFIRMED
         begun = _parts(self._file, there)
         done = _is_done(self._file, self._holder, unit.source, begun, declared)
-        return replace(unit, start=there.start, end=there.end, target=begun, done=done, doubted=doubted)
+        unit = replace(unit, start=there.start, end=there.end, target=begun, done=done, doubted=doubted)
+        if state is None:
+            return unit
+        return replace(unit, as_match=lambda: replace(unit, mark=self._mark_of(state, from_memory=True)))
 
     def _with_content(self, segment: Element, translation: Parts, _: bool = False) -> str:
         """Return a segment with another content."""
@@ -365,14 +382,16 @@ class _SegmentedUnit:
         marked = markup.attribute(tag, "state", DOUBTED if review else "translated")
         return [Edit(self._target.start, self._target.inside, marked)]
 
-    def _mark_of(self, state: Element) -> Callable[[bool], Sequence[Edit]]:
-        """Return what sets the state of a segment in Trados: origin `mt`, and no match of a memory."""
+    def _mark_of(self, state: Element, from_memory: bool = False) -> Callable[[bool], Sequence[Edit]]:
+        """Return what sets the state of a segment in Trados: origin `mt`, or a full match of a memory."""
 
         def mark(review: bool) -> Sequence[Edit]:
             tag = self._file.text[state.start : state.inside]
             for name in OF_A_MATCH:
                 tag = markup.without_attribute(tag, name)
             tag = markup.attribute(tag, "conf", "Draft" if review else "Translated")
-            return [Edit(state.start, state.inside, markup.attribute(tag, "origin", "mt"))]
+            tag = markup.attribute(tag, "origin", "tm" if from_memory else "mt")
+            tag = markup.attribute(tag, "percent", "100") if from_memory else tag
+            return [Edit(state.start, state.inside, tag)]
 
         return mark

@@ -47,6 +47,17 @@ def model_languages(corpora: Sequence[CorpusFact]) -> tuple[str | None, str | No
     return (source, target) if source != target else (None, None)
 
 
+def pair_of_memory(
+    declared: Sequence[str | None], trained_on: Sequence[str | None]
+) -> tuple[str, str] | None:
+    """Return the languages in which a translation memory is read, None if one of them is not known.
+
+    declared: source and target language of a document or of --pair; trained_on: those of the model.
+    """
+    source, target = (one or other for one, other in zip(declared, trained_on, strict=True))
+    return (source, target) if source and target else None
+
+
 def language_mismatches(
     declared: Sequence[str | None], of_model: Sequence[str | None]
 ) -> Iterator[tuple[str, str, str]]:

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bytenmt.cli.console import Command, check_output, detail, say, writer
-from bytenmt.cli.documents.languages import PAIR, language_mismatches, language_pair, model_languages
+from bytenmt.cli.documents.languages import (
+    PAIR,
+    language_mismatches,
+    language_pair,
+    model_languages,
+    pair_of_memory,
+)
 from bytenmt.cli.options import CONSTRAINTS, DECODING, FILE, MODELS, RUNTIME, within
 from bytenmt.cli.progress import Console, progress
 from bytenmt.config.bounds import Bounds
@@ -42,6 +48,13 @@ MOST_BITS = 1e6
     " needs-review-translation in XLIFF, told with -v in every format.",
 )
 @PAIR
+@click.option(
+    "--memory",
+    "memory_file",
+    type=FILE,
+    help="A translation memory (TMX, XLIFF, PO, CSV, TSV): what it has, but for placeholders and numbers, is"
+    " taken from it.",
+)
 @click.option("--column", help="Of a table: the name in its first row, or the number from 1.")
 @click.option("--to-column", "into", help="The column for the translations; --column itself without.")
 @click.option("--encoding", help="Of IN, where it does not tell and is not UTF-8; OUT has the same.")
@@ -59,6 +72,7 @@ def translate_file(
     column: str | None,
     into: str | None,
     encoding: str | None,
+    memory_file: Path | None,
     errors: str,
     device: str,
     threads: int | None,
@@ -77,6 +91,7 @@ def translate_file(
     from bytenmt.decoding.engine_selection import choose, processes
     from bytenmt.decoding.translator import Translator
     from bytenmt.documents import formats
+    from bytenmt.documents.memory import TranslationMemory
     from bytenmt.documents.translation import segment_translator, segments_to_translate, translate
 
     if decoding["keep"] is None:
@@ -101,13 +116,18 @@ def translate_file(
             return
         declared = options.pair or document.languages
         corpora = [corpus for run in runtime.runs for corpus in run.facts.corpora]
-        for side, language, trained in language_mismatches(declared, model_languages(corpora)):
+        trained_on = model_languages(corpora)
+        for side, language, trained in language_mismatches(declared, trained_on):
             where = "--pair" if options.pair else str(input)
             Console().warn(
                 f"{where} declares {language} as the {side} language, and {runs[0]} was trained on {trained}"
             )
+        memory = None
+        if memory_file is not None:
+            memory = TranslationMemory.from_file(memory_file, pair_of_memory(declared, trained_on))
         limit = translator.max_source_bytes
-        with progress(len(segments_to_translate(document, limit, overwrite)), " segments") as (bar, _):
+        n_segments = len(segments_to_translate(document, limit, overwrite, memory))
+        with progress(n_segments, " segments") as (bar, _):
             written, report = translate(
                 document,
                 segment_translator(translator),
@@ -115,6 +135,7 @@ def translate_file(
                 overwrite=overwrite,
                 flag_above=flag_above,
                 bar=bar,
+                memory=memory,
             )
         translator.release_followers()
     with writer(output) as out:
@@ -125,10 +146,14 @@ def translate_file(
 def _print_report(report: TranslationReport, n_units: int) -> None:
     """Print a summary on stderr, and with -v each place that needs a review."""
     empty = f", {len(report.empty)} without a translation left as they were" if report.empty else ""
+    matched = f" ({report.n_matched} from the memory)" if report.n_matched else ""
     say(
-        f"{n_units} units: {report.n_translated} translated, {report.n_kept} were already,"
+        f"{n_units} units: {report.n_translated} translated{matched}, {report.n_kept} were already,"
         f" {len(report.review)} to review{empty}"
     )
+    if report.n_matched:
+        other = report.n_matched - report.n_exact
+        detail(f"from the memory: {report.n_exact} as they are, {other} with other placeholders or numbers")
     for place, why in report.review:
         detail(f"to review: {place}: {why}")
     for place in report.empty:

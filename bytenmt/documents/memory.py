@@ -1,0 +1,187 @@
+"""Translation memories: sources with their translations, looked up exactly or by similarity.
+
+Sources that differ only in placeholders, tags, addresses or numbers count as the same: the translation gets
+those of the text that is looked up. Of two translations of one source the later one in the file is used,
+since programs append what was corrected last.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from bytenmt.data.text_file import pieces_of
+from bytenmt.decoding.setting_table import KEPT
+from bytenmt.documents import formats
+from bytenmt.documents.document import ALONE, CLOSE, OPEN, TEXT, Parts, UnitPart, joined_text
+from bytenmt.documents.inline_tags import kind_of_tag, paired
+from bytenmt.errors import DataError
+from bytenmt.spans.extractor import span_extractor
+
+NUMBER, ADDRESS = "number", "address"  # kinds of parts beside those of document.py, inside this module only
+KIND_OF_SPAN = {"numbers": NUMBER, "urls": ADDRESS, "emails": ADDRESS, "placeholders": ALONE}
+SLOTS = {NUMBER: "\0n", ADDRESS: "\0a", ALONE: "\0p", OPEN: "\0o", CLOSE: "\0c"}
+MAY_HAVE_SPANS = re.compile(r"[0-9<{%$\[@]|://|www\.")
+MOST_TRIED = 20  # entries that differ in their spans alone, of which the last ones are tried
+LEAST_SCORE = 70.0  # of a fuzzy match
+
+
+class FuzzyMatch(NamedTuple):
+    """An entry whose source resembles a text. score: 100 for the same text, as rapidfuzz.fuzz.ratio."""
+
+    score: float
+    source: str
+    target: str
+
+
+class MemoryMatch(NamedTuple):
+    """A translation from a memory. is_exact: whether the source is the same, its placeholders too."""
+
+    target: Parts
+    is_exact: bool
+
+
+class TranslationMemory:
+    """Sources and their translations.
+
+    >>> memory = TranslationMemory.from_texts([("Delete 3 files", "3 Dateien löschen")])
+    >>> memory.translation("Delete 5 files")
+    '5 Dateien löschen'
+    >>> memory.fuzzy("Delete files")
+    [FuzzyMatch(score=92.3..., source='Delete 3 files', target='3 Dateien löschen')]
+    """
+
+    def __init__(self, pairs: Iterable[tuple[Parts, Parts]]) -> None:
+        """pairs: source and translation of each entry, the later ones win."""
+        # By the source with a slot for each span: translations by the texts of the spans.
+        self._entries: dict[str, dict[tuple[str, ...], Parts]] = {}
+        self._texts: dict[str, str] = {}
+        for source, target in pairs:
+            key, spans = _template(source)
+            same = self._entries.setdefault(key, {})
+            same.pop(spans, None)  # so that the new one is the last
+            same[spans] = target
+            self._texts[joined_text(source).strip()] = joined_text(target).strip()
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @classmethod
+    def from_texts(cls, pairs: Iterable[tuple[str, str]]) -> TranslationMemory:
+        """Return a memory of plain texts."""
+        return cls(((UnitPart(source),), (UnitPart(target),)) for source, target in pairs)
+
+    @classmethod
+    def from_file(cls, path: Path, pair: tuple[str, str] | None = None) -> TranslationMemory:
+        """Read the translated units of a TMX, XLIFF or PO file, or a table source TAB translation.
+
+        pair: source and target language, which a TMX needs. Raises DataError; also where there is nothing.
+        """
+        memory = cls(formats.unit_pairs(pieces_of(path), formats.format_of(path), path, pair, strict=False))
+        if not memory:
+            languages = "" if pair is None else f" {pair[0]} and {pair[1]}"
+            raise DataError(f"{path} has no pair of texts{languages} that are translated")
+        return memory
+
+    def match(self, source: Parts) -> MemoryMatch | None:
+        """Return the translation of a source that is in the memory, or differs in its spans alone.
+
+        A span is exchanged only where source and translation of the entry have the same ones, and a number
+        not where one of the two is 1, which other words may go with.
+        """
+        key, spans = _template(source)
+        same = self._entries.get(key)
+        if same is None:
+            return None
+        target = same.get(spans)
+        is_exact = target is not None
+        if target is None:
+            tried = islice(reversed(same.items()), MOST_TRIED)
+            found = (_with_spans(old, target, spans) for old, target in tried)
+            target = next((one for one in found if one is not None), None)
+        return None if target is None else MemoryMatch(_with_blanks(source, target), is_exact)
+
+    def translation(self, source: str) -> str | None:
+        """Return the translation of a plain text, None if it is not in the memory; see match."""
+        match = self.match((UnitPart(source),))
+        return None if match is None else joined_text(match.target)
+
+    def fuzzy(self, source: str, limit: int = 3, least: float = LEAST_SCORE) -> list[FuzzyMatch]:
+        """Return the entries whose sources resemble a text most, the best first.
+
+        least: the lowest score. Comparing with 100,000 entries takes some hundredths of a second.
+        """
+        from rapidfuzz import fuzz, process
+
+        found = process.extract(
+            source.strip(), self._texts.keys(), scorer=fuzz.ratio, limit=limit, score_cutoff=least
+        )
+        return [FuzzyMatch(score, text, self._texts[text]) for text, score, _ in found]
+
+
+def _split(parts: Parts) -> Parts:
+    """Return parts with the spans of their texts as parts of their own; blanks at the ends are dropped."""
+    split: list[UnitPart] = []
+    for part in parts:
+        last = 0
+        if part.kind == TEXT and MAY_HAVE_SPANS.search(part.text):
+            for begin, end, of in span_extractor(KEPT).spans_of_text(part.text):
+                text = part.text[begin:end]
+                kind = KIND_OF_SPAN[of] if of in KIND_OF_SPAN else kind_of_tag(text)
+                split += [UnitPart(part.text[last:begin]), UnitPart(text, kind)]
+                last = end
+        split.append(UnitPart(part.text[last:], part.kind))
+    for at, strip in ((0, str.lstrip), (-1, str.rstrip)):
+        if split and split[at].kind == TEXT:
+            split[at] = UnitPart(strip(split[at].text))
+    return paired(split)
+
+
+def _template(parts: Parts) -> tuple[str, tuple[str, ...]]:
+    """Return a text with a slot in place of each code, span and number, and what stands in the slots."""
+    split = _split(parts)
+    key = "".join(part.text if part.kind == TEXT else SLOTS[part.kind] for part in split)
+    return key, tuple(part.text for part in split if part.kind != TEXT)
+
+
+def _with_spans(old: tuple[str, ...], target: Parts, new: tuple[str, ...]) -> Parts | None:
+    """Return a translation with other spans than its source has, or None where that is not safe.
+
+    old, new: the spans of the entry's source and of the text that is looked up, slot by slot.
+    """
+    split = _split(target)
+    if Counter(part.text for part in split if part.kind != TEXT) != Counter(old):
+        return None
+    exchanged: dict[str, str] = {}
+    for before, after in zip(old, new, strict=True):
+        if exchanged.setdefault(before, after) != after or (before == "1") != (after == "1"):
+            return None
+    return tuple(
+        part if part.kind == TEXT else UnitPart(exchanged[part.text], _kind_in_document(part.kind))
+        for part in split
+    )
+
+
+def _kind_in_document(kind: str) -> str:
+    return TEXT if kind in (NUMBER, ADDRESS) else kind
+
+
+def _with_blanks(source: Parts, target: Parts) -> Parts:
+    """Return a translation with the white space around its source."""
+    text = joined_text(source)
+    before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
+    return paired([UnitPart(before), *_stripped(target), UnitPart(after)])
+
+
+def _stripped(parts: Parts) -> Parts:
+    """Return parts without white space at their ends."""
+    texts = list(parts)
+    if texts and texts[0].kind == TEXT:
+        texts[0] = UnitPart(texts[0].text.lstrip())
+    if texts and texts[-1].kind == TEXT:
+        texts[-1] = UnitPart(texts[-1].text.rstrip())
+    return tuple(texts)
