@@ -10,7 +10,7 @@ import html
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
-from bytenmt.decoding.confidence import bits_of_characters, flags
+from bytenmt.decoding.confidence import Verdict, bits_of_characters
 from bytenmt.decoding.line_batch import TranslationResult
 from bytenmt.errors import printable
 from bytenmt.surprise_colours import colour, css_rules, legend, visible
@@ -45,11 +45,11 @@ document.querySelector("table").addEventListener("pointerover", event => {
 class ReviewPage:
     """The page.
 
-    out: where it is written while translations arrive; title: any text; flag_above: see confidence.flags.
+    out: where it is written while translations arrive; title: any text.
     """
 
-    def __init__(self, out: BinaryIO, title: str, flag_above: float | None = None) -> None:
-        self._out, self._flag_above = out, flag_above
+    def __init__(self, out: BinaryIO, title: str) -> None:
+        self._out = out
         name = html.escape(printable(title))
         self._write(
             f'<!DOCTYPE html>\n<html lang="mul">\n<meta charset="utf-8">\n<title>{name}</title>\n'
@@ -73,8 +73,8 @@ class ReviewPage:
 
     def _row(self, number: int, result: TranslationResult, links: Sequence[Link]) -> Iterator[str]:
         source, best = result.source, result.best
-        found = list(flags(source, best, self._flag_above))
-        yield f"<tr{' class=flagged' if found else ''}><td>{number}<td dir=auto>"
+        level, reasons = Verdict.from_flags(best.flags or ())
+        yield f"<tr{' class=flagged' if reasons else ''}><td>{number}<td dir=auto>"
         yield from (f"<i>{html.escape(visible(character))}</i>" for character in source.decode())
         yield "<td dir=auto>"
         of = {link.chars[0]: link.source_chars[0] for link in links}
@@ -84,7 +84,7 @@ class ReviewPage:
             yield f'<s class=c{colour(bits)}{from_} title="{bits:.2f} bits">{shown}</s>'
         bits_a_byte = best.bits_per_byte
         told = [] if bits_a_byte is None else [f"{bits_a_byte:.2f} bits/byte"]
-        yield f"<td>{', '.join(told + found)}</tr>\n"
+        yield f"<td>{html.escape('; '.join([level, *reasons, *told]))}</tr>\n"
 
     def _write(self, text: str) -> None:
         self._out.write(text.encode("utf-8"))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bytenmt import __version__
 from bytenmt.cli.console import say, writer
 from bytenmt.cli.line_filter import OutputFormat, plain
-from bytenmt.cli.output_formats import Align, Flagged, JsonRecords, WithPage, n_best_list
+from bytenmt.cli.output_formats import Align, Flagged, JsonRecords, Judged, WithPage, n_best_list
 from bytenmt.config.fingerprint import fingerprint
 from bytenmt.config.schema import architecture
 from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
@@ -31,6 +31,7 @@ from bytenmt.utf8 import first_invalid
 
 if TYPE_CHECKING:
     from bytenmt.distributed import Group
+    from bytenmt.evaluation.judge import Judge
 
 
 class Answers(NamedTuple):
@@ -108,12 +109,9 @@ def form(answers: Answers, settings: Settings, group: Group | None) -> OutputFor
     n_best = settings.search.n_best
     if not answers.stream:
         if answers.format == "jsonl":
-            of_lines = answers.with_source, answers.flag_above, answers.character_bits
-            return JsonRecords(n_best, None, *of_lines)
+            return JsonRecords(n_best, None, answers.with_source, answers.character_bits)
         shape: OutputFormat = n_best_list if n_best > 1 else plain
-        if answers.flag_above is None:
-            return shape
-        return Flagged(shape, answers.flag_above, lambda told: say(f"bytenmt: {told}"))
+        return shape if answers.flag_above is None else Flagged(shape, lambda told: say(f"bytenmt: {told}"))
     if answers.format != "text":
         raise BytenmtError(f"--stream shows plain text: drop it, or --format {answers.format}")
     if answers.flag_above is not None or answers.html is not None:
@@ -151,6 +149,12 @@ def aligner(runtime: Runtime) -> Align | None:
     return Aligner(runtime.attention()).links
 
 
+def judged(shape: OutputFormat | None, answers: Answers, judge: Judge) -> OutputFormat | None:
+    """Return the output format for translations with flags, if it shows them."""
+    shows_flags = answers.format == "jsonl" or answers.flag_above is not None or answers.html is not None
+    return Judged(shape, judge) if shape is not None and shows_flags else shape
+
+
 @contextmanager
 def with_page(
     shape: OutputFormat | None, answers: Answers, runtime: Runtime
@@ -164,7 +168,7 @@ def with_page(
     from bytenmt.analysis.review_page import ReviewPage
 
     with writer(answers.html) as file:
-        page = ReviewPage(file, f"bytenmt: {answers.html.stem}", answers.flag_above)
+        page = ReviewPage(file, f"bytenmt: {answers.html.stem}")
         align = shape.align if isinstance(shape, JsonRecords) else aligner(runtime)
         yield WithPage(shape, page, align)
         page.finish()
@@ -176,6 +180,7 @@ def made_with(
     shape: OutputFormat | None,
     buffer_size: int,
     errors: str,
+    flag_above: float | None = None,
 ) -> Callable[[], dict[str, Any]]:
     """Return a function that gives everything the output depends on besides the lines, as JSON values.
 
@@ -197,11 +202,7 @@ def made_with(
             "format": "stream" if shape is None else "jsonl" if isinstance(shape, JsonRecords) else "text",
             "alignment": isinstance(shape, JsonRecords) and shape.align is not None,
             **({"with-source": True} if isinstance(shape, JsonRecords) and shape.with_source else {}),
-            **(
-                {"flag-above": shape.flag_above}
-                if isinstance(shape, JsonRecords) and shape.flag_above
-                else {}
-            ),
+            **({"flag-above": flag_above} if isinstance(shape, JsonRecords) and flag_above else {}),
             "buffer-size": buffer_size,
             "errors": errors,
             **{name.replace("_", "-"): getattr(translator.settings, name) for name in LINES},

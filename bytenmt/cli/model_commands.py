@@ -27,6 +27,7 @@ from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
     from bytenmt.analysis.measurements import Measured
+    from bytenmt.config.facts import FlagThresholds
     from bytenmt.decoding.loading import Runtime
 
 
@@ -59,6 +60,8 @@ PRECISIONS = ("fp32", "bf16", "int8")
 @click.option("--precision", type=click.Choice(PRECISIONS), help="Of the matrices; all else stays fp32.")
 @click.option("--draft", "drafts", is_flag=True, hidden=True)  # the older name of the command `draft`
 @corpora()
+@click.option("--valid-src", type=FILE, help="Source text to calibrate the thresholds of flags on.")
+@click.option("--valid-tgt", type=FILE, help="Its reference translation.")
 @errors_option(hidden=True)
 def convert(
     run: Path,
@@ -69,13 +72,16 @@ def convert(
     tgt: tuple[Path, ...],
     tsv: tuple[Path, ...],
     text: tuple[Path, ...],
+    valid_src: Path | None,
+    valid_tgt: Path | None,
     errors: str,
 ) -> None:
     """Write the weights of a run in fewer bytes.
 
     RUN is a run folder, whose best checkpoint is taken, or a weights file; what is written can be given as
     RUN to every command. With --src and --tgt, or --tsv, it counts byte trigrams of the training text, by
-    which `serve` tells languages apart; runs have them since they are counted in training.
+    which `serve` tells languages apart; runs have them since they are counted in training. With --valid-src
+    and --valid-tgt it calibrates by which thresholds translations are flagged as unsure or wrong.
     """
     given = src + tgt + tsv + text
     if drafts:
@@ -92,9 +98,31 @@ def convert(
         raise BytenmtError(f"nothing to write: give {' and '.join(missing)}")
     from bytenmt.storage.quantize import convert as write_converted
 
+    if (valid_src is None) != (valid_tgt is None):
+        raise BytenmtError("--valid-src and --valid-tgt: give both, or neither")
     profiles = _count_profiles(src, tgt, tsv, errors) if given else None
-    for line in write_converted(run, output, precision, profiles):
+    flags = None
+    if valid_src is not None and valid_tgt is not None:
+        check_output(output, run, valid_src, valid_tgt)
+        flags = _calibrate_flags(run, valid_src, valid_tgt, errors)
+    for line in write_converted(run, output, precision, profiles, flags):
         say(line)
+
+
+def _calibrate_flags(run: Path, src: Path, tgt: Path, errors: str) -> FlagThresholds:
+    """Return the thresholds of a run's flags from a validation text; see judge.calibrate."""
+    from bytenmt.cli.inputs import all_pairs, check_pairs
+    from bytenmt.decoding.interface import EngineSpec
+    from bytenmt.decoding.loading import load_runs
+    from bytenmt.evaluation.judge import calibrate_runtime
+
+    runtime = load_runs([run], EngineSpec())
+    check_pairs(run, runtime.has_source, src)
+    corpus = all_pairs(src, tgt, errors)
+    assert corpus.src is not None
+    flags = calibrate_runtime(runtime, list(corpus.src), list(corpus.tgt))
+    say(f"flags calibrated on {flags.n_lines:,} lines: unsure above {flags.bits_per_byte:.2f} bits per byte")
+    return flags
 
 
 def _count_profiles(

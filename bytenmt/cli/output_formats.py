@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bytenmt.decoding.confidence import bits_of_characters, flags
+from bytenmt.decoding.confidence import Verdict, bits_of_characters, verdict_record
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.decoding.line_batch import TranslationResult
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # they import PyTorch
     from bytenmt.analysis.review_page import ReviewPage
     from bytenmt.cli.line_filter import OutputFormat
     from bytenmt.evaluation.alignment import Link
+    from bytenmt.evaluation.judge import Judge
 
 BestChunks = Sequence[tuple[bytes, bytes, bytes]]  # of a line, see TranslationResult.best_chunks
 Align = Callable[[Sequence[BestChunks]], "Sequence[Sequence[Link]]"]
@@ -37,14 +38,13 @@ class JsonRecords:
     """Format each line as a JSON object; see `record`.
 
     n_best: the number of hypotheses; the list is included if it is more than 1. align: see
-    alignment.Aligner.links. with_source: include the source. flag_above: bits per byte above which a line
-    counts as unsure. characters: include the bits of every character, which the search must have kept.
+    alignment.Aligner.links. with_source: include the source. characters: include the bits of every character,
+    which the search must have kept.
     """
 
     n_best: int = 1
     align: Align | None = None
     with_source: bool = False
-    flag_above: float | None = None
     characters: bool = False
 
     def __call__(self, results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
@@ -62,16 +62,17 @@ class JsonRecords:
         """Return the JSON object of a line.
 
         line: number from 1, as warnings and editors count; sentence: number from 0, as in an n-best list;
-        source; the fields of the best hypothesis; flags: reasons for a review, see confidence.flags;
-        characters: each with its bits, the end of the line last; n_best: the fields of each hypothesis;
-        alignment: of the best one; seconds: from the arrival of the line to its translation.
+        source; the fields of the best hypothesis; verdict: sure, check or wrong; reasons for it, in words;
+        flags: the same for programs, see confidence.REASONS; characters: each with its bits, the end of the
+        line last; n_best: the fields of each hypothesis; alignment: of the best one; seconds: from the
+        arrival of the line to its translation.
         """
         record: dict[str, Any] = {"line": number, "sentence": number - 1}
-        source, best = result.source, result.best
+        best = result.best
         if self.with_source:
-            record["source"] = source.decode()
+            record["source"] = result.source.decode()
         record |= hypothesis_record(best)
-        record["flags"] = list(flags(source, best, self.flag_above))
+        record |= verdict_record(best)
         if self.characters:
             bits = bits_of_characters(best) if best.byte_scores else []
             record["characters"] = [[character, round(cost, 6)] for character, cost in bits]
@@ -81,19 +82,30 @@ class JsonRecords:
 
 
 @dataclass(frozen=True)
-class Flagged:
-    """Another format with a warning for each line that needs a review. above: bits per byte."""
+class Judged:
+    """Another format for translations with the flags of a judge."""
 
     form: OutputFormat
-    above: float
+    judge: Judge
+
+    def __call__(self, results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
+        return self.form(self.judge.flag(results), first, seconds)
+
+
+@dataclass(frozen=True)
+class Flagged:
+    """Another format with a warning for each flagged line."""
+
+    form: OutputFormat
     warn: Callable[[str], None]
 
     def __call__(self, results: Sequence[TranslationResult], first: int, seconds: Sequence[float]) -> bytes:
         for number, result in enumerate(results, first + 1):
             best = result.best
-            if reasons := list(flags(result.source, best, self.above)):
+            if best.flags:
+                level, reasons = Verdict.from_flags(best.flags)
                 bits = best.bits_per_byte or 0
-                self.warn(f"line {number}: {', '.join(reasons)}, {bits:.2f} bits per byte")
+                self.warn(f"line {number}: {level}: {'; '.join(reasons)} ({bits:.2f} bits per byte)")
         return self.form(results, first, seconds)
 
 

@@ -90,6 +90,7 @@ def translate(
     from bytenmt.cli.line_filter import Filter
     from bytenmt.decoding.engine_selection import choose, processes
     from bytenmt.decoding.translator import Translator
+    from bytenmt.evaluation.judge import Judge
     from bytenmt.scale.recipe import TranslatorSpec
     from bytenmt.scale.workers import threads_per_process, worker_processes
 
@@ -119,7 +120,8 @@ def translate(
             translator.follow()
             return
         shape = decoding_args.with_alignment(shape, loaded, alignment)
-        made_with = decoding_args.made_with(loaded, translator, shape, buffer_size, errors)
+        made_with = decoding_args.made_with(loaded, translator, shape, buffer_size, errors, flag_above)
+        judge = Judge.from_runtime(loaded, flag_above)
         recipe = TranslatorSpec(
             tuple(map(str, runs)), wanted, decoding_args.named_settings(decoding, answers)
         )
@@ -128,6 +130,7 @@ def translate(
             decoding_args.with_page(shape, answers, loaded) as shape,
             worker_processes(recipe, workers) as pool,
         ):
+            shape = decoding_args.judged(shape, answers, judge)
             lines = Filter(translator, out, shape, buffer_size, resumable, pool)
             if text is None:
                 lines.stream(standard_input(), errors=errors, size=standard_input_size())

@@ -114,6 +114,25 @@ class SearchDefaults(Struct, frozen=True, omit_defaults=True, kw_only=True):
     beam: Annotated[int, Meta(ge=1, le=bounds.BEAM.high)] | None = None
 
 
+Amount = Annotated[float, Meta(ge=0.0, le=1e6)]
+
+
+class FlagThresholds(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Thresholds beyond which translations of a model are flagged, from its validation text.
+
+    n_lines: of that text. bits_per_byte: a translation that costs more is likelier wrong than right.
+    length_ratio, length_variance: bytes of the target for a byte of the source, mean and variance (Gale and
+    Church 1993). source_bits: bits that the source must save of what a translation costs without it; None
+    for a model that was not trained with empty sources, whose cost without a source says nothing.
+    """
+
+    n_lines: Count
+    bits_per_byte: Amount
+    length_ratio: Amount
+    length_variance: Amount
+    source_bits: Annotated[float, Meta(ge=-1e6, le=1e6)] | None = None
+
+
 class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The known facts about a run.
 
@@ -121,7 +140,8 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     several sentences (see data.corpus_report); without one: texts. source_profile, target_profile: the
     languages of both sides, see language_profile; empty if not counted. averaged: the updates of the
     checkpoints of which these weights are the mean. lineage: the run whose weights this one began with, then
-    the one before that, and so on. search: of the run's own. valid: the files that the run was validated on,
+    the one before that, and so on. search: of the run's own. flags: None where they
+    were not calibrated. valid: the files that the run was validated on,
     tgt alone for a text.
     """
 
@@ -139,6 +159,7 @@ class Facts(Struct, frozen=True, omit_defaults=True, kw_only=True):
     valid: CorpusFact | None = None
     averaged: tuple[Count, ...] = ()
     search: SearchDefaults | None = None
+    flags: FlagThresholds | None = None
     lineage: Annotated[tuple[Ancestor, ...], Meta(max_length=MOST_ANCESTORS)] = ()
 
     def without_folders(self) -> Facts:

@@ -58,6 +58,12 @@ class TranslationResult(NamedTuple):
         """The line."""
         return b"".join(chunk.text + chunk.separator for chunk in self.chunks)
 
+    def with_flags(self, flags: Sequence[str]) -> TranslationResult:
+        """Return the result with flags of the best hypothesis, besides those that it has."""
+        best, *others = self.hypotheses
+        best = best._replace(flags=tuple(dict.fromkeys((*(best.flags or ()), *flags))))
+        return self._replace(hypotheses=[best, *others])
+
     def best_chunks(self) -> list[tuple[bytes, bytes, bytes]]:
         """Return source, translation and separator of each chunk, of the best hypothesis."""
         pairs = zip(self.chunks, self.chunk_hypotheses, strict=True)

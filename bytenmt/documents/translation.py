@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bytenmt.decoding.confidence import LOST, SURE, Verdict
 from bytenmt.documents.document import Document, Parts, Unit, Value
 from bytenmt.documents.inline_tags import restore_tags
 from bytenmt.documents.segments import Segment, split_unit
@@ -13,16 +14,14 @@ from bytenmt.reporter import Bar
 
 if TYPE_CHECKING:
     from bytenmt.decoding.interface import Hypothesis
+    from bytenmt.decoding.line_batch import TranslationResult
     from bytenmt.decoding.translator import Translator
     from bytenmt.documents.memory import MemoryMatch, TranslationMemory
 
 BATCH = 1000  # segments that are translated together
-# A translation with more bits per byte needs a review. Of the sample's 500 test lines, as a
-# model that has 398 right translates them, 46 are above it, 35 of them wrong; above 0.1 there are 144 and 79.
-FLAG_ABOVE = 0.2
-
 
 TranslateSegments = Callable[[Sequence[Segment]], "Sequence[Hypothesis]"]
+Flag = Callable[["Sequence[TranslationResult]"], "Sequence[TranslationResult]"]  # see judge.Judge.flag
 
 
 @dataclass
@@ -31,8 +30,8 @@ class TranslationReport:
 
     n_translated: units with a new translation; n_matched: those of them from a translation memory, n_exact:
     with the same placeholders and numbers as there. n_kept: units that were translated already. review: line
-    and column of every translation that needs a review, and why. empty: line and column of every unit that
-    was left as it was because its translation is empty.
+    and column of every translation that needs a review, and why, in words. empty: line and column of every
+    unit that was left as it was because its translation is empty.
     """
 
     n_translated: int = 0
@@ -43,8 +42,8 @@ class TranslationReport:
     empty: list[str] = field(default_factory=list)
 
 
-def segment_translator(translator: Translator) -> TranslateSegments:
-    """Return a function that has a Translator translate segments.
+def segment_translator(translator: Translator, flag: Flag = lambda results: results) -> TranslateSegments:
+    """Return a function that has a Translator translate segments. flag: adds flags to the translations.
 
     In a group of processes only the leader calls it; it sends the lines to the others. The translator's
     settings say which spans are kept; tags that they do not cover are restored afterwards.
@@ -54,7 +53,7 @@ def segment_translator(translator: Translator) -> TranslateSegments:
     def translate_segments(segments: Sequence[Segment]) -> list[Hypothesis]:
         nonlocal n_lines
         lines = [segment.text for segment in segments]
-        results = translator.lead(lines, n_lines)
+        results = flag(translator.lead(lines, n_lines))
         n_lines += len(lines)
         return [result.best for result in results]
 
@@ -67,16 +66,15 @@ def translate(
     *,
     limit: int,
     overwrite: bool = False,
-    flag_above: float = FLAG_ABOVE,
     bar: Bar | None = None,
     memory: TranslationMemory | None = None,
 ) -> tuple[bytes, TranslationReport]:
     """Return the bytes of the document with its units translated, and a report.
 
-    limit: bytes of a segment. overwrite: translate units that are translated already, too. flag_above: bits
-    per byte of a translation above which it needs a review. bar: is advanced by segments, of which there are
-    as many as segments_to_translate returns. memory: whose translations are taken without asking the model.
-    Raises BytenmtError where the file's encoding lacks a character.
+    limit: bytes of a segment. overwrite: translate units that are translated already, too. bar: is advanced
+    by segments, of which there are as many as segments_to_translate returns. memory: whose translations are
+    taken without asking the model. A translation with flags needs a review. Raises BytenmtError where the
+    file's encoding lacks a character.
     """
     report = TranslationReport()
     matches = _matches(document, overwrite, memory)
@@ -89,7 +87,7 @@ def translate(
         results.update(zip(batch, translate_segments(batch), strict=True))
         (bar or Bar()).advance(len(batch))
     values: list[Value | None] = [
-        None if pieces is None else _join_unit(document, unit, pieces, results, flag_above, report)
+        None if pieces is None else _join_unit(document, unit, pieces, results, report)
         for unit, pieces in zip(document.units, split, strict=True)
     ]
     for index, match in matches.items():
@@ -137,7 +135,6 @@ def _join_unit(
     unit: Unit,
     pieces: Sequence[str | Segment],
     results: dict[Segment, Hypothesis],
-    flag_above: float,
     report: TranslationReport,
 ) -> tuple[Parts, bool] | None:
     """Return the translation of a unit and whether it needs a review; None if there is none."""
@@ -149,10 +146,9 @@ def _join_unit(
         return None
     output = "".join(p.restore(results[p].text.decode()) if isinstance(p, Segment) else p for p in pieces)
     parts, whole = restore_tags(unit.source, output)
-    bits = max(segment.bits_per_byte or 0.0 for segment in segments)
-    review = not whole or bits > flag_above
-    if review:
-        why = f"{bits:.2f} bits per byte" if whole else "tags or placeholders were lost"
-        report.review.append((document.place(unit.at), why))
+    flags = [flag for segment in segments for flag in segment.flags or ()]
+    verdict = Verdict.from_flags(flags if whole else [*flags, LOST])
+    if verdict.level != SURE:
+        report.review.append((document.place(unit.at), f"{verdict.level}: {'; '.join(verdict.reasons)}"))
     report.n_translated += 1
-    return parts, review
+    return parts, verdict.level != SURE

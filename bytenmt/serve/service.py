@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from bytenmt.decoding.confidence import verdict_record
 from bytenmt.decoding.constraints.constraint_spec import ConstraintSpec
 from bytenmt.decoding.constraints.glossary import Glossary, Term
 from bytenmt.decoding.interface import Hypothesis
@@ -37,7 +38,7 @@ class TranslateParams(NamedTuple):
     source: a code or AUTO. target: a code. html: whether the texts are HTML, or a file. alternatives: of each
     text. keep: classes of spans that are copied, see spans.grammar.CLASSES; None: the server's default.
     terms: a glossary of the client's own, for the one step from source to target.
-    client: who asks; clients take turns.
+    client: who asks; clients take turns. details: whether the translations are judged.
     """
 
     source: str
@@ -47,6 +48,7 @@ class TranslateParams(NamedTuple):
     keep: tuple[str, ...] | None = None
     terms: tuple[Term, ...] = ()
     client: Client = UNKNOWN_CLIENT
+    details: bool = False
 
 
 class TranslateResponse(NamedTuple):
@@ -62,12 +64,13 @@ class TranslateResponse(NamedTuple):
     lines: list[tuple[str, TranslationResult]]
 
     def line_details(self) -> list[dict[str, Any]]:
-        """Return source, translation and bits per byte of each line, as JSON values."""
+        """Return source, translation, bits per byte and verdict of each line, as JSON values."""
         return [
             {
                 "source": source,
                 "text": result.best.text.decode(),
                 "bits_per_byte": result.best.bits_per_byte,
+                **verdict_record(result.best),
             }
             for source, result in self.lines
         ]
@@ -356,7 +359,7 @@ class Service:
         assert path is not None
         if path:
             asked = [line.encode() for line in lines]
-            results = await self._over(path, asked, params._replace(alternatives=0), None)
+            results = await self._over(path, asked, params._replace(alternatives=0, details=True), None)
             (translations,) = _alternatives(results)
         else:
             translations = [Hypothesis(line.encode(), 0.0, 0.0) for line in lines]
@@ -370,15 +373,16 @@ class Service:
         params: TranslateParams,
         on_part: Callable[[int, bytes], None] | None,
     ) -> list[TranslationResult]:
-        """Translate lines over all steps of a path; return the results of the last step."""
-        client = params.client.accounts()[-1]
+        """Translate lines over all steps of a path; return the results of the last step, with the flags of
+        all steps if they are judged.
+        """
+        flags: list[tuple[str, ...]] = [()] * len(lines)
         for step in path[:-1]:
-            results = await self._ask(step, lines, 1, None, self._rules_of(params, step), client)
+            results = await self._ask(step, lines, 1, None, params)
             lines = [result.best.text for result in results]
-        step = path[-1]
-        return await self._ask(
-            step, lines, 1 + params.alternatives, on_part, self._rules_of(params, step), client
-        )
+            flags = [(*own, *(one.best.flags or ())) for own, one in zip(flags, results, strict=True)]
+        results = await self._ask(path[-1], lines, 1 + params.alternatives, on_part, params)
+        return [one.with_flags(own) if own else one for own, one in zip(flags, results, strict=True)]
 
     def _rules_of(self, params: TranslateParams, step: Direction) -> ConstraintSpec | None:
         """Return the constraints of a step: kept spans, the server's terms and the client's."""
@@ -397,10 +401,10 @@ class Service:
         lines: list[bytes],
         n_best: int,
         on_part: Callable[[int, bytes], None] | None,
-        rules: ConstraintSpec | None,
-        client: str,
+        params: TranslateParams,
     ) -> list[TranslationResult]:
         """Have a worker translate lines of a client."""
+        rules, client = self._rules_of(params, step), params.client.accounts()[-1]
         loop = asyncio.get_running_loop()
         future: asyncio.Future[list[TranslationResult]] = loop.create_future()
 
@@ -420,7 +424,8 @@ class Service:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(on_part, line, text)  # type: ignore[arg-type]
 
-        job = Job(lines, done, n_best, part if on_part is not None else None, rules, client)
+        on_line_part = part if on_part is not None else None
+        job = Job(lines, done, n_best, on_line_part, rules, client, params.details)
         worker = self.workers[step]
         worker.submit(job)
         try:

@@ -17,6 +17,7 @@ from bytenmt.decoding.interface import Request
 from bytenmt.decoding.line_batch import LineBatch, TranslationResult
 from bytenmt.decoding.scheduler import STOP_TEST_EVERY, Scheduler
 from bytenmt.decoding.translator import Translator
+from bytenmt.evaluation.judge import Judge
 
 SHORT_LINE_BYTES = 249  # of 64 of them, Settings.max_tokens lets an engine decode all at once
 MAX_SLOTS = 64
@@ -32,7 +33,8 @@ class Job:
     """Lines that are translated together.
 
     lines: valid UTF-8 without line ends. n_best: hypotheses of each line. rules: constraints on the
-    translations. client: an account; clients take turns. on_done: is called with the results in the order of
+    translations. client: an account; clients take turns. is_judged: whether the best hypotheses get flags.
+    on_done: is called with the results in the order of
     the lines, or with the error. on_part: if given, is called with the number of a line and the next whole
     characters of its translation, line after line. Both are called by the worker's thread and must not raise.
     """
@@ -43,6 +45,7 @@ class Job:
     on_part: Callable[[int, bytes], None] | None = None
     rules: ConstraintSpec | None = None
     client: str = ""
+    is_judged: bool = False
     batch: LineBatch = field(init=False)
     numbers: dict[Request, tuple[_Lane, int]] = field(default_factory=dict, init=False)
     n_sent: tuple[int, int] = field(default=(0, 0), init=False)  # lines, and bytes of the next one
@@ -76,11 +79,16 @@ class Worker:
     """The thread of a direction.
 
     make: returns a Translator for an EngineKey; it is called in the worker's thread, and nobody else uses its
-    engines.
+    engines. judge: flags the translations of jobs that ask for it; None: they get no flags.
     """
 
-    def __init__(self, make: Callable[[EngineKey], Translator], name: str = "translator") -> None:
-        self._make = make
+    def __init__(
+        self,
+        make: Callable[[EngineKey], Translator],
+        name: str = "translator",
+        judge: Judge | None = None,
+    ) -> None:
+        self._make, self._judge = make, judge
         self._commands: SimpleQueue[tuple[str, Job | None]] = SimpleQueue()
         self._translators: dict[EngineKey, Translator] = {}
         self._lanes: dict[tuple[EngineKey, bool], _Lane] = {}
@@ -197,7 +205,8 @@ class Worker:
             for line, part in self._new_parts(job):
                 job.on_part(line, part)
         if job.batch.is_complete:
-            self._end(job, job.batch.results(job.n_best))
+            results = job.batch.results(job.n_best)
+            self._end(job, self._judge.flag(results) if job.is_judged and self._judge else results)
 
     def _new_parts(self, job: Job) -> list[tuple[int, bytes]]:
         """Return the parts that have not been sent yet, up to the first line that is still being decoded."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from bytenmt.architectures.parameters import TABLES
 from bytenmt.atomic_file import replace_synced
+from bytenmt.config.facts import FlagThresholds
 from bytenmt.errors import BytenmtError, CheckpointError
 from bytenmt.storage.admission import SCALE
 from bytenmt.storage.rounding import quantise, round_to_bf16
@@ -23,11 +24,17 @@ from bytenmt.storage.weights import check_output, metadata, read_run, restored, 
 V, G = ".v", ".g"  # suffixes of direction and length of a matrix with weight normalisation
 
 
-def convert(run: Path, output: Path, precision: str, profiles: tuple[str, str] | None = None) -> list[str]:
+def convert(
+    run: Path,
+    output: Path,
+    precision: str,
+    profiles: tuple[str, str] | None = None,
+    flags: FlagThresholds | None = None,
+) -> list[str]:
     """Convert the weights of a run, its best checkpoint, or of a weights file to another weights file.
 
-    precision: fp32, bf16 or int8. profiles: of the source and target language, to replace those of the
-    weights. Returns lines of text for the user. Raises CheckpointError without writing anything.
+    precision: fp32, bf16 or int8. profiles: of the source and target language, flags: thresholds, to replace
+    those of the weights. Returns lines of text for the user. Raises CheckpointError without writing anything.
     """
     check_output(output, [run])
     file, contents = read_run(run)
@@ -37,6 +44,8 @@ def convert(run: Path, output: Path, precision: str, profiles: tuple[str, str] |
     facts = contents.facts.without_folders()
     if profiles is not None:
         facts = msgspec.structs.replace(facts, source_profile=profiles[0], target_profile=profiles[1])
+    if flags is not None:
+        facts = msgspec.structs.replace(facts, flags=flags)
     header = metadata(contents.config, facts, "weights", precision)
     try:
         replace_synced(output, serialise({name: entry(array) for name, array in arrays.items()}, header))

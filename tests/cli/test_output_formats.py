@@ -46,7 +46,8 @@ def test_the_command_writes_what_the_translator_finds(tmp_path: Path) -> None:
             assert (one["score"], one["log_probability"]) == (h.score, h.log_probability)
         assert record["n_best"][0].items() <= record.items()
         told = ["line", "sentence", "text", "score", "log_probability", "bits_per_byte", "n_best"]
-        assert [name for name in record if name != "flags"][:7] == told and record["sentence"] == number - 1
+        told[6:6] = ["verdict", "reasons", "flags"]
+        assert [*record][:10] == told and record["sentence"] == number - 1
     bests = [json.loads(line) for line in said("--format=jsonl")]
     assert all("n_best" not in record and "source" not in record for record in bests)
     sources = [json.loads(line) for line in said("--format=jsonl", "--with-source", "--max-source-bytes=4")]
@@ -105,6 +106,8 @@ def test_what_a_person_should_look_at(tmp_path: Path) -> None:
     records = [json.loads(line) for line in answer.stdout.split("\n")[:-1]]
     for record, line in zip(records, LINES, strict=True):
         assert record["flags"] == (["unsure"] if line else [])
+        assert record["verdict"] == ("check" if line else "sure")
+        assert record["reasons"] == (["the model is unsure"] if line else [])
         if line:
             assert "".join(character for character, _ in record["characters"]) == record["text"]
             bits = sum(cost for _, cost in record["characters"])
@@ -113,8 +116,8 @@ def test_what_a_person_should_look_at(tmp_path: Path) -> None:
     assert page.count("<tr class=flagged>") == 2 and "두" in page and "https" not in page
     plain = said("--flag-above", "0.5")
     assert plain.stdout.split("\n")[:-1] == [record["text"] for record in records]
-    assert [line.partition(", ")[0] for line in plain.stderr.splitlines() if "unsure" in line] == [
-        "bytenmt: line 1: unsure",
-        "bytenmt: line 3: unsure",
+    assert [line.partition(" (")[0] for line in plain.stderr.splitlines() if "unsure" in line] == [
+        "bytenmt: line 1: check: the model is unsure",
+        "bytenmt: line 3: check: the model is unsure",
     ]
     assert "unsure" not in said("--flag-above", "60").stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
+from bytenmt.decoding.confidence import UNSURE
 from bytenmt.documents.formats import format_of, pairs
 from bytenmt.documents.segments import Segment
 from bytenmt.documents.translation import translate
@@ -23,9 +24,9 @@ SAMPLES_PATH = Path("samples")
 NAMES = {"x": "urn:oasis:names:tc:xliff:document:1.2", "sdl": "http://sdl.com/FileTypes/SdlXliff/1.0"}
 
 
-def translated(name: str, nats: float = 0.0) -> tuple[bytes, list[str]]:
+def translated(name: str, flags: tuple[str, ...] = ()) -> tuple[bytes, list[str]]:
     """The file with its units in capitals, and the segments that were asked for."""
-    ask, noted = recording_translator(nats=nats)
+    ask, noted = recording_translator(flags=flags)
     data = translate(SAMPLES[name].document(), ask, limit=1000)[0]
     return data, [segment.text.decode() for segment in noted]
 
@@ -49,7 +50,7 @@ def test_segments_of_trados() -> None:
         ("Draft", "mt", None),
         (None, None, None),
     ]
-    doubted = etree.fromstring(translated("xliff, Trados", nats=1000)[0])
+    doubted = etree.fromstring(translated("xliff, Trados", flags=(UNSURE,))[0])
     assert len(doubted.xpath("//sdl:seg[@conf='Draft']", namespaces=NAMES)) == 5
     assert format_of(SAMPLES_PATH / "a.sdlxliff") == "xliff"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 from made_up_engine import made_up_translator
 
+from bytenmt.decoding.confidence import UNSURE
 from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.documents.document import UnitPart, joined_text
 from bytenmt.documents.formats import ReadOptions, read
@@ -36,8 +36,10 @@ from tools.verify.sample_documents import (
 )
 
 
-def made(sample: Sample, nats: float = 0.0, overwrite: bool = False, how: object = upper_cased) -> str:
-    ask, _ = recording_translator(how, nats)
+def made(
+    sample: Sample, flags: tuple[str, ...] = (), overwrite: bool = False, how: object = upper_cased
+) -> str:
+    ask, _ = recording_translator(how, flags)
     return translate(sample.document(), ask, limit=1000, overwrite=overwrite)[0].decode()
 
 
@@ -71,10 +73,10 @@ def test_a_catalogue() -> None:
         ("#. for translators\nmsgctxt", "#. for translators\n#, fuzzy\nmsgctxt"),
         ('#, c-format\nmsgid "Hello', '#, fuzzy, c-format\nmsgid "Hello'),
     )
-    assert made(SAMPLES["po"], nats=1000) == doubted
+    assert made(SAMPLES["po"], flags=(UNSURE,)) == doubted
     anew = with_changes(PO_DONE, ('"fertig"', '"DONE"'))
     assert made(SAMPLES["po"], overwrite=True) == anew
-    assert '#, fuzzy\nmsgid "done"\nmsgstr "DONE"' in made(SAMPLES["po"], 1000, overwrite=True)
+    assert '#, fuzzy\nmsgid "done"\nmsgstr "DONE"' in made(SAMPLES["po"], (UNSURE,), overwrite=True)
 
 
 def test_a_language_with_one_form_takes_the_plural() -> None:
@@ -123,7 +125,7 @@ def test_targets_of_xliff_1() -> None:
         ),
         ("<source>42</source>", '<source>42</source><target state="translated">42</target>'),
     )
-    doubted = made(SAMPLES["xliff 1.2"], nats=1000)
+    doubted = made(SAMPLES["xliff 1.2"], flags=(UNSURE,))
     assert doubted.count('state="needs-review-translation"') == 5 and doubted.count('"translated"') == 1
     assert '<target  state="translated">DONE</target>' in made(SAMPLES["xliff 1.2"], overwrite=True)
 
@@ -140,7 +142,7 @@ def test_targets_of_xliff_2() -> None:
         ('state="initial" subState="x:y"', 'state="translated" subState="bytenmt:translated"'),
         ("<target>einmal</target>", "<target>ONCE MORE</target>"),
     )
-    doubted = made(SAMPLES["xliff 2"], nats=1000)
+    doubted = made(SAMPLES["xliff 2"], flags=(UNSURE,))
     assert '<segment id="s1" state="initial" subState="bytenmt:needs-review">' in doubted
 
 
@@ -154,7 +156,7 @@ def test_a_variant_is_made_behind_the_source() -> None:
         ),
         ("<seg/>", "<seg>TWO</seg>"),
     )
-    doubted = made(SAMPLES["tmx"], nats=1000)
+    doubted = made(SAMPLES["tmx"], flags=(UNSURE,))
     assert doubted.count('<prop type="x-state">needs-review-translation</prop><seg>') == 2
 
 
@@ -287,8 +289,8 @@ def test_lost_codes_follow_and_are_told() -> None:
     text, told = translate(Sample("po", source.encode()).document(), ask, limit=1000)
     assert 'msgstr[1] "nothing kept %d"' in text.decode() and "#, fuzzy, c-format" in text.decode()
     assert told.review == [
-        ("line 10, column 8", "tags or placeholders were lost"),
-        ("line 11, column 15", "tags or placeholders were lost"),
+        ("line 10, column 8", "check: tags or placeholders were lost, and put back at the end"),
+        ("line 11, column 15", "check: tags or placeholders were lost, and put back at the end"),
     ]
 
 
@@ -302,20 +304,16 @@ def test_what_nothing_was_found_for_stays() -> None:
             assert text == SAMPLES[name].data
 
 
-def test_confidence_is_bits_per_byte_of_the_worst_segment() -> None:
-    def ask(segments):  # type: ignore[no-untyped-def]
-        return [
-            Hypothesis(
-                upper_cased(one), -math.log(2) * len(one.text) * (0.6 if b"wo" in one.text else 0.4), 0.0
-            )
-            for one in segments
-        ]
+def test_a_unit_has_the_reasons_of_all_its_segments() -> None:
+    def ask(segments: Sequence[Segment]) -> list[Hypothesis]:
+        flags = {b"one": ("unsure",), b"two": ("loop", "unsure"), b"three": None}
+        return [Hypothesis(upper_cased(one), 0.0, 0.0, flags=flags[one.text]) for one in segments]
 
     document = Sample("properties", b"a=one\nb=one\\ntwo\nc=three").document()
-    assert [place for place, _ in translate(document, ask, limit=99, flag_above=0.5)[1].review] == [
-        "line 2, column 3"
+    assert translate(document, ask, limit=99)[1].review == [
+        ("line 1, column 3", "check: the model is unsure"),
+        ("line 2, column 3", "wrong: repeats itself; the model is unsure"),
     ]
-    assert not translate(document, ask, limit=99, flag_above=0.7)[1].review
 
 
 def test_a_character_that_the_encoding_lacks() -> None:
@@ -355,7 +353,8 @@ def test_one_doubtful_form_makes_an_entry_fuzzy() -> None:
 
         def ask(segments: Sequence[Segment], core: bytes = core) -> list[Hypothesis]:
             return [
-                Hypothesis(upper_cased(one), -1000.0 if one.text == core else 0.0, 0.0) for one in segments
+                Hypothesis(upper_cased(one), 0.0, 0.0, flags=(UNSURE,) if one.text == core else ())
+                for one in segments
             ]
 
         text = translate(SAMPLES["po"].document(), ask, limit=1000)[0].decode()

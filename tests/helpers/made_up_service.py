@@ -17,6 +17,7 @@ from bytenmt.decoding.interface import Engine, Request
 from bytenmt.decoding.setting_table import KEPT_BY_SERVER
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
+from bytenmt.evaluation.judge import Judge
 from bytenmt.language_profile import LanguageProfile
 from bytenmt.serve.detect import Detector
 from bytenmt.serve.http.app import Server
@@ -75,7 +76,7 @@ class Gate:
             self.open.set()
 
     def worker(self) -> Worker:
-        return Worker(self.translator)
+        return Worker(self.translator, judge=Judge(flag_above=0.2))
 
     def translator(self, kind: EngineKey) -> Translator:
         settings = Settings.from_dict({"beam": kind.n_best, "n_best": kind.n_best, "keep": kind.keep or ()})

@@ -38,6 +38,17 @@ def test_parts_make_the_text(target: str) -> None:
     for number, text in enumerate(whole["translatedText"]):
         assert "".join(part["text"] for _, part in parts if part["index"] == number) == text
     assert [len(lines) for lines in whole["details"]] == [2, 0, 1]
+    assert [[line["verdict"] for line in lines] for lines in whole["details"]] == [
+        ["sure", "check"],
+        [],
+        ["check"],
+    ]
+    for line in (line for lines in whole["details"] for line in lines):
+        is_flagged = line["verdict"] == "check"
+        assert line["flags"] == ["unsure"] * is_flagged
+        assert line["reasons"] == ["the model is unsure"] * is_flagged
+        # Over two models the first one's doubts count too.
+        assert is_flagged == (line["bits_per_byte"] > (0.15 if target == "de" else 0.2))
 
 
 def test_tags_come_in_parts_too() -> None:

@@ -151,3 +151,13 @@ def test_clients_take_turns(n: int) -> None:
     assert gate.lines().index(b"0 of few") < 2 * MAX_SLOTS
     worker.drop(many)
     worker.stop()
+
+
+def test_only_jobs_that_ask_for_it_are_judged() -> None:
+    worker = Gate().worker()
+    for is_judged in (True, False):
+        one, outcomes = job("two", is_judged=is_judged)
+        worker.submit(one)
+        (result,) = outcomes.get(timeout=SECONDS)
+        assert (result.best.flags or ()) == ("unsure",) * is_judged
+    worker.stop()

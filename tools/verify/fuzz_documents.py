@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from bytenmt.decoding.confidence import UNSURE
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.documents.document import Document
 from bytenmt.documents.formats import FORMATS, ReadOptions, read
@@ -67,7 +68,6 @@ def read_and_translate(sample: Sample, chance: random.Random) -> tuple[str, str]
         _translator(chance),
         limit=chance.choice(SEGMENT_BYTES),
         overwrite=chance.random() < 0.5,
-        flag_above=chance.choice([0.0, 0.2, 10.0]),
     )
     try:
         _read(sample._replace(data=written))
@@ -94,8 +94,8 @@ def _translator(chance: random.Random) -> TranslateSegments:
     way = chance.choice(ways)
 
     def ask(segments: Sequence[Segment]) -> list[Hypothesis]:
-        nats = chance.choice([0.0, 5.0, 500.0])
-        return [Hypothesis(_as_line(way(segment)), -nats, -nats) for segment in segments]
+        flags = chance.choice([(), (UNSURE,)])
+        return [Hypothesis(_as_line(way(segment)), 0.0, 0.0, flags=flags) for segment in segments]
 
     return ask
 

@@ -366,16 +366,16 @@ def upper_cased(segment: Segment) -> bytes:
 
 
 def recording_translator(
-    translate: Callable[[Segment], bytes] = upper_cased, nats: float = 0.0
+    translate: Callable[[Segment], bytes] = upper_cased, flags: tuple[str, ...] = ()
 ) -> tuple[TranslateSegments, list[Segment]]:
     """Return a stand-in for a translator, and the list to which it appends every segment.
 
-    nats: the cost of each translation, that is, its negative log-probability.
+    flags: of each translation.
     """
     noted: list[Segment] = []
 
     def ask(segments: Sequence[Segment]) -> list[Hypothesis]:
         noted.extend(segments)
-        return [Hypothesis(translate(segment), -nats, -nats) for segment in segments]
+        return [Hypothesis(translate(segment), 0.0, 0.0, flags=flags) for segment in segments]
 
     return ask, noted

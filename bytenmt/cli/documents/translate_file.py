@@ -23,7 +23,6 @@ from bytenmt.cli.progress import Console, progress
 from bytenmt.config.bounds import Bounds
 from bytenmt.decoding.setting_table import KEPT_OF_DOCUMENTS
 from bytenmt.documents.formats import FORMATS
-from bytenmt.documents.translation import FLAG_ABOVE
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
@@ -41,11 +40,10 @@ MOST_BITS = 1e6
 @click.option(
     "--flag-above",
     type=within(Bounds(0.0, MOST_BITS, whole=False)),
-    default=FLAG_ABOVE,
-    show_default=True,
     metavar="BITS",
-    help="A translation with more bits per byte is marked for review: fuzzy in PO,"
-    " needs-review-translation in XLIFF, told with -v in every format.",
+    help="Bits per byte above which a translation is unsure, instead of the model's own threshold."
+    " What is unsure or wrong is marked for review: fuzzy in PO, needs-review-translation in XLIFF,"
+    " told with -v in every format.",
 )
 @PAIR
 @click.option(
@@ -67,7 +65,7 @@ def translate_file(
     runs: tuple[Path, ...],
     form: str | None,
     overwrite: bool,
-    flag_above: float,
+    flag_above: float | None,
     pair: str | None,
     column: str | None,
     into: str | None,
@@ -93,6 +91,7 @@ def translate_file(
     from bytenmt.documents import formats
     from bytenmt.documents.memory import TranslationMemory
     from bytenmt.documents.translation import segment_translator, segments_to_translate, translate
+    from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
 
     if decoding["keep"] is None:
         decoding["keep"] = ",".join(KEPT_OF_DOCUMENTS)
@@ -125,15 +124,16 @@ def translate_file(
         memory = None
         if memory_file is not None:
             memory = TranslationMemory.from_file(memory_file, pair_of_memory(declared, trained_on))
+        judge = Judge.from_runtime(runtime, flag_above, FLAG_ABOVE)
+        detail(judge.describe())
         limit = translator.max_source_bytes
         n_segments = len(segments_to_translate(document, limit, overwrite, memory))
         with progress(n_segments, " segments") as (bar, _):
             written, report = translate(
                 document,
-                segment_translator(translator),
+                segment_translator(translator, judge.flag),
                 limit=limit,
                 overwrite=overwrite,
-                flag_above=flag_above,
                 bar=bar,
                 memory=memory,
             )

@@ -357,6 +357,7 @@ def _workers(
     from bytenmt.decoding.engines import MAX_THREADS
     from bytenmt.decoding.interface import EngineSpec
     from bytenmt.decoding.loading import load_runs
+    from bytenmt.evaluation.judge import FLAG_ABOVE, Judge
     from bytenmt.serve.worker import Worker
 
     given = {name: value for name, value in search.items() if value is not None}
@@ -372,7 +373,8 @@ def _workers(
             if not runtime.has_source:
                 raise BytenmtError(f"{paths[0]} was trained without a source: it cannot translate")
             runtimes[direction] = runtime
-            workers[direction] = Worker(_maker(runtime, given), str(direction))
+            judge = Judge.from_runtime(runtime, default=FLAG_ABOVE)
+            workers[direction] = Worker(_maker(runtime, given), str(direction), judge)
             stack.callback(workers[direction].finish)
             _warm(workers[direction], keep)
             detail(f"{direction}: {', '.join(map(str, paths))}")

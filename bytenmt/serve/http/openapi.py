@@ -42,7 +42,8 @@ FIELDS: dict[str, Schema] = {
     "details": {
         "type": "boolean",
         "default": False,
-        "description": "Whether to return every line with its bits per byte, a measure of doubt.",
+        "description": "Whether to return every line with its verdict (sure, check or wrong), the reasons in"
+        " words and as flags, and its bits per byte.",
     },
     "api_key": {
         **STRING,

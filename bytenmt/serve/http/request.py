@@ -97,6 +97,7 @@ class ParsedRequest:
             alternatives,
             self.keep(),
             self.terms(),
+            details=self.flag("details"),
         )
 
     def keep(self) -> tuple[str, ...] | None:

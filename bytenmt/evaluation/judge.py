@@ -1,0 +1,237 @@
+"""Flag translations that a person should look at, and calibrate by what thresholds.
+
+decoding.confidence has the flags, and the tests that need no model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from bytenmt.config.facts import FlagThresholds
+from bytenmt.decoding.confidence import (
+    COPY,
+    INVENTION,
+    LANGUAGE,
+    UNSURE,
+    is_copy,
+    plain_text,
+    text_flags,
+)
+from bytenmt.decoding.interface import Hypothesis
+from bytenmt.decoding.line_batch import TranslationResult
+from bytenmt.decoding.loading import Runtime
+from bytenmt.decoding.reading import Reader
+from bytenmt.decoding.translator import Translator
+from bytenmt.errors import BytenmtError
+from bytenmt.language.ngram import NGram
+from bytenmt.language_profile import N_BYTES, LanguageProfile, normalise
+from bytenmt.utf8 import EOS
+
+FLAG_ABOVE = 0.2  # bits per byte, of a model without thresholds, where a file is marked for review
+# A text is in the language of the source if it has so many bits less by that language's trigrams. Shorter
+# texts are not judged: interface words are the same in many languages.
+LANGUAGE_BITS, LANGUAGE_BYTES = 30.0, 24
+COPY_BITS = 0.5  # bits per byte above which the model would not copy a name or a word
+AT_ONCE = 100  # texts whose costs are computed together
+LINES, FEWEST_LINES = 500, 100  # of a validation text that thresholds are calibrated on
+WRONG_BELOW = 50.0  # chrF of a translation that counts as wrong
+FALSE_ALARMS = 0.02  # share of the validation text's references below the threshold of source_bits
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Flags translations by the thresholds of their model.
+
+    thresholds: None for an older model. flag_above: bits per byte above which a translation is flagged as
+    unsure; None: never. profiles: trigrams of source and target language. make_reader: returns what computes
+    the cost of a text without its source.
+    """
+
+    thresholds: FlagThresholds | None = None
+    flag_above: float | None = None
+    profiles: tuple[str, str] = ("", "")
+    make_reader: Callable[[], Reader] | None = None
+
+    @staticmethod
+    def from_runtime(
+        runtime: Runtime, flag_above: float | None = None, default: float | None = None
+    ) -> Judge:
+        """Return the judge of loaded models: of the first one that has thresholds.
+
+        flag_above: bits per byte, instead of the model's threshold. default: of models without thresholds.
+        """
+        facts = [run.facts for run in runtime.runs]
+        thresholds = next((one.flags for one in facts if one.flags is not None), None)
+        if flag_above is None:
+            flag_above = default if thresholds is None else thresholds.bits_per_byte
+        profiles = (facts[0].source_profile, facts[0].target_profile) if facts else ("", "")
+        return Judge(thresholds, flag_above, profiles, lambda: runtime.reader())
+
+    def describe(self) -> str:
+        """Describe in one line what the flags go by."""
+        if self.thresholds is None:
+            above = "" if self.flag_above is None else f", unsure above {self.flag_above:g} bits per byte"
+            return f"flags: the model has no thresholds of its own{above}"
+        inventions = self.thresholds.source_bits
+        needed = (
+            "" if inventions is None else f", invented where the source saves under {inventions:.1f} bits"
+        )
+        return f"flags: unsure above {self.flag_above:.2f} bits per byte{needed}"
+
+    def flag(self, results: Sequence[TranslationResult]) -> list[TranslationResult]:
+        """Return the results with all flags of their best hypotheses.
+
+        The sentences of a line are judged one by one, and the line has the flags of all.
+        """
+        pairs = [
+            (chunk.text, hypotheses[0])
+            for result in results
+            for chunk, hypotheses in zip(result.chunks, result.chunk_hypotheses, strict=True)
+        ]
+        flags = iter(self.flags([source for source, _ in pairs], [best for _, best in pairs]))
+        return [
+            result.with_flags([flag for _ in result.chunks for flag in next(flags)]) for result in results
+        ]
+
+    def flags(self, sources: Sequence[bytes], translations: Sequence[Hypothesis]) -> list[list[str]]:
+        """Return the flags of each translation besides those of its constraints.
+
+        What a translation costs without its source is only computed where it is unsure: an invention always
+        is.
+        """
+        pairs = list(zip(sources, translations, strict=True))
+        # The search did not write what has a probability of 1: it was copied, as an empty line or a URL is.
+        found = [[] if not best.log_probability else self._flags(source, best) for source, best in pairs]
+        doubtful = [k for k, flags in enumerate(found) if UNSURE in flags]
+        saved = self.saved_bits([pairs[k][1] for k in doubtful])
+        for k, bits in zip(doubtful, saved, strict=False):  # none are computed for some models
+            assert self.thresholds is not None and self.thresholds.source_bits is not None
+            if bits < self.thresholds.source_bits and INVENTION not in found[k]:
+                found[k].append(INVENTION)
+        return found
+
+    def _flags(self, source: bytes, best: Hypothesis) -> list[str]:
+        """Return the flags that need no further costs."""
+        found = list(text_flags(source, best.text, self.thresholds))
+        bits = best.bits_per_byte
+        is_unsure = self.flag_above is not None and bits is not None and bits > self.flag_above
+        if is_copy(source, best.text):
+            would_not_copy = bits is not None and bits > COPY_BITS
+            found += [COPY] * (would_not_copy or self.is_in_source_language(best.text))
+        elif self.is_in_source_language(best.text):
+            found.append(LANGUAGE)
+        return found + [UNSURE] * is_unsure
+
+    def saved_bits(self, translations: Sequence[Hypothesis]) -> list[float]:
+        """Return how many bits less each translation costs with its source than with an empty one.
+
+        It is their pointwise mutual information. A text that was written without regard to its source saves
+        more than k bits with a probability of 2^-k at most. Empty if the model does not know empty sources.
+        """
+        if self.thresholds is None or self.thresholds.source_bits is None or not translations:
+            return []
+        alone = costs(self.reader, None, [best.text for best in translations])
+        return [a + best.log_probability / math.log(2) for a, best in zip(alone, translations, strict=True)]
+
+    def is_in_source_language(self, text: bytes) -> bool:
+        """Return whether the trigrams of the languages say that a text is in that of the source."""
+        letters = np.frombuffer(normalise(plain_text(text)), np.uint8)
+        if len(letters) < LANGUAGE_BYTES or self._ngrams is None:
+            return False
+        source, target = (ngram.bits(letters).sum() for ngram in self._ngrams)
+        return bool(target - source > LANGUAGE_BITS)
+
+    @cached_property
+    def _ngrams(self) -> tuple[NGram, NGram] | None:
+        """The trigrams of the source language and of the target language."""
+        if not all(self.profiles):
+            return None
+        profiles = map(LanguageProfile.from_text, self.profiles)
+        source, target = (NGram.from_counts(one.keys, one.counts, N_BYTES - 1) for one in profiles)
+        return source, target
+
+    @cached_property
+    def reader(self) -> Reader:
+        """Computes the cost of texts."""
+        assert self.make_reader is not None
+        return self.make_reader()
+
+
+def costs(reader: Reader, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> npt.NDArray[np.float64]:
+    """Return the bits of each text and its end, (m,). sources: None: an empty one for all texts."""
+    order = sorted(range(len(texts)), key=lambda k: len(texts[k]))
+    bits = np.zeros(len(texts))
+    for first in range(0, len(order), AT_ONCE):
+        some = order[first : first + AT_ONCE]
+        own = [b"" if sources is None else sources[k] for k in some]
+        readings = reader.texts(own, [texts[k] + bytes([EOS]) for k in some])
+        bits[some] = [-reading.log_p.sum() / math.log(2) for reading in readings]
+    return bits
+
+
+def calibrate_runtime(
+    runtime: Runtime, sources: Sequence[bytes], references: Sequence[bytes]
+) -> FlagThresholds:
+    """Return the thresholds of loaded models from LINES of a validation text, which they translate.
+
+    Raises BytenmtError for fewer than FEWEST_LINES.
+    """
+    pairs = [pair for pair in zip(sources, references, strict=True) if all(pair)]
+    if len(pairs) < FEWEST_LINES:
+        raise BytenmtError(f"{len(pairs)} lines to calibrate flags on: give {FEWEST_LINES} or more")
+    pairs = [pairs[k * len(pairs) // LINES] for k in range(LINES)] if len(pairs) > LINES else pairs
+    own_sources, own_references = [source for source, _ in pairs], [reference for _, reference in pairs]
+    translations = [best for best, *_ in Translator.from_runtime(runtime).n_best(own_sources)]
+    knows_empty_sources = all(run.config.data.empty_source > 0 for run in runtime.runs)
+    return calibrate(runtime.reader(), own_sources, own_references, translations, knows_empty_sources)
+
+
+def calibrate(
+    reader: Reader,
+    sources: Sequence[bytes],
+    references: Sequence[bytes],
+    translations: Sequence[Hypothesis],
+    knows_empty_sources: bool,
+) -> FlagThresholds:
+    """Return the thresholds of a model from a validation text and the model's translations of it.
+
+    knows_empty_sources: whether the model was trained with data.empty_source.
+    """
+    from sacrebleu.metrics.chrf import CHRF
+
+    metric = CHRF()
+    is_wrong = [
+        metric.sentence_score(best.text.decode(), [reference.decode()]).score < WRONG_BELOW
+        for best, reference in zip(translations, references, strict=True)
+    ]
+    source_bits = None
+    if knows_empty_sources:
+        saved = costs(reader, None, references) - costs(reader, sources, references)
+        source_bits = round(float(np.quantile(saved, FALSE_ALARMS)), 3)
+    n_source, n_target = (np.array([len(line) for line in lines]) for lines in (sources, references))
+    ratio = n_target.sum() / max(1, n_source.sum())
+    return FlagThresholds(
+        n_lines=len(references),
+        bits_per_byte=round(best_split([best.bits_per_byte or 0.0 for best in translations], is_wrong), 4),
+        length_ratio=round(float(ratio), 4),
+        length_variance=round(float(np.mean((n_target - ratio * n_source) ** 2 / (n_source + 1))), 4),
+        source_bits=source_bits,
+    )
+
+
+def best_split(values: Sequence[float], is_wrong: Sequence[bool]) -> float:
+    """Return the threshold that takes the fewest values for wrong or right that are not.
+
+    It is where right and wrong are equally likely, as values above it are likelier wrong.
+    """
+    found = np.asarray(values, float)
+    distinct = np.unique(found)
+    thresholds = np.concatenate([distinct[:1] / 2, (distinct[:-1] + distinct[1:]) / 2, distinct[-1:]])
+    mistakes = ((found > thresholds[:, None]) != np.asarray(is_wrong, bool)).sum(axis=1)
+    return float(thresholds[mistakes == mistakes.min()][-1])

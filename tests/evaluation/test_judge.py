@@ -1,0 +1,146 @@
+"""Which translations are flagged, and the thresholds for it from a validation text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytenmt.config.facts import FlagThresholds
+from bytenmt.decoding.interface import Hypothesis
+from bytenmt.decoding.line_batch import Chunk, TranslationResult
+from bytenmt.decoding.reading import Reading, Stream
+from bytenmt.evaluation.judge import Judge, best_split, calibrate, costs
+from bytenmt.language_profile import LanguageProfile
+
+THRESHOLDS = FlagThresholds(
+    n_lines=100, bits_per_byte=0.5, length_ratio=1.0, length_variance=1.0, source_bits=4.0
+)
+ENGLISH = "the quick brown fox jumps over the lazy dog while nobody looks"
+GERMAN = "der schnelle braune Fuchs springt über den faulen Hund"
+
+
+class FakeReader:
+    """Each byte costs one bit, and half a bit where the source has it; counts the texts it has read."""
+
+    def __init__(self) -> None:
+        self.n_read = 0
+
+    def texts(self, sources: Sequence[bytes] | None, texts: Sequence[bytes]) -> list[Reading]:
+        assert sources is not None
+        self.n_read += len(texts)
+        readings = []
+        for source, text in zip(sources, texts, strict=True):
+            bits = np.array([0.5 if byte in source else 1.0 for byte in text])
+            readings.append(Reading(-bits * math.log(2), np.zeros(len(text), np.int64)))
+        return readings
+
+    def stream(self) -> Stream:
+        raise NotImplementedError
+
+
+def written(text: str, bits_per_byte: float) -> Hypothesis:
+    """A text that a search has written at this cost."""
+    nats = -bits_per_byte * len(text.encode()) * math.log(2)
+    return Hypothesis(text.encode(), nats, nats)
+
+
+def result(*pairs: tuple[str, Hypothesis]) -> TranslationResult:
+    """The result of a line of several sentences."""
+    whole = Hypothesis(b" ".join(best.text for _, best in pairs), 0.0, 0.0, flags=("limit",))
+    chunks = [Chunk(source.encode(), b" ") for source, _ in pairs]
+    return TranslationResult([whole], chunks, [[best] for _, best in pairs])
+
+
+def profile(text: str) -> str:
+    """The trigrams of a language of a few words."""
+    found = LanguageProfile.from_lines([text.encode()] * 100)
+    assert found is not None
+    return found.to_text()
+
+
+def test_an_invention_is_what_the_source_saves_nothing_of() -> None:
+    reader = FakeReader()
+    judge = Judge(THRESHOLDS, 0.5, make_reader=lambda: reader)
+    # Without a source each text of ten bytes and its end cost 11 bits.
+    cheap, dear, cheap_and_sure = written("abcdefghij", 0.6), written("abcdefghij", 0.8), written("abc", 0.1)
+    assert judge.saved_bits([cheap, dear]) == pytest.approx([5.0, 3.0])
+    assert reader.n_read == 2
+    sources = [b"klmnopqrst"] * 3
+    assert judge.flags(sources, [cheap, dear, cheap_and_sure]) == [["unsure"], ["unsure", "invention"], []]
+    assert reader.n_read == 4, "what is sure is not read again"
+    unknown = replace(judge, thresholds=FlagThresholds(**{**_fields(THRESHOLDS), "source_bits": None}))
+    assert unknown.flags(sources[:1], [dear]) == [["unsure"]]
+
+
+def _fields(thresholds: FlagThresholds) -> dict[str, float | None]:
+    return {name: getattr(thresholds, name) for name in thresholds.__struct_fields__}
+
+
+def test_a_line_has_the_flags_of_its_sentences() -> None:
+    """Each once, after those of its constraints; a URL that was copied has none."""
+    judge = Judge(None, 0.5)
+    copied = Hypothesis(b"http://a.b", 0.0, 0.0)
+    ha = "ha" * 10
+    found = judge.flag(
+        [
+            result(("one", written("eins", 0.1)), ("ha", written(ha, 0.1)), ("two", written("zwei", 0.9))),
+            result(("http://a.b", copied)),
+        ]
+    )
+    assert found[0].best.flags == ("limit", "loop", "unsure")
+    assert found[1].best.flags == ("limit",)
+
+
+def test_copies_and_texts_in_the_source_language() -> None:
+    judge = Judge(None, 1.0, (profile(ENGLISH), profile(GERMAN)))
+    for source, text, bits, expected in [
+        (ENGLISH, GERMAN, 0.1, []),
+        (ENGLISH, ENGLISH, 0.1, ["copy"]),
+        (ENGLISH, ENGLISH[20:60], 0.1, ["language"]),
+        ("Server", "Server", 0.1, []),
+        ("the fox", "the fox", 0.7, ["copy"]),
+        ("Server", "the dog", 0.1, []),  # too short for its language to be told
+    ]:
+        assert judge.flags([source.encode()], [written(text, bits)]) == [expected], (source, text)
+
+
+def test_costs_are_those_of_each_text() -> None:
+    """In their order, however they are grouped; an empty text has its end to pay for."""
+    texts = [bytes(97 + k % 26 for k in range(n)) for n in (5, 0, 150, 3) * 60]
+    assert costs(FakeReader(), None, texts) == pytest.approx([len(text) + 1 for text in texts])
+    half = costs(FakeReader(), texts, texts)
+    assert half == pytest.approx([len(text) / 2 + 1 for text in texts])
+
+
+def test_thresholds_of_a_validation_text() -> None:
+    """Translations above 0.4 bits are wrong; half a bit a byte is saved; targets are twice as long."""
+    references = [f"{k:02d}abcdefgh"[: 4 + k % 7] * 2 for k in range(100)]
+    sources = [reference[: len(reference) // 2] for reference in references]
+    translations = [
+        written(reference if k % 2 else "XXXX YYYY", 0.3 if k % 2 else 0.5)
+        for k, reference in enumerate(references)
+    ]
+    encoded = [line.encode() for line in sources], [line.encode() for line in references]
+    found = calibrate(FakeReader(), *encoded, translations, True)
+    assert found.bits_per_byte == pytest.approx(0.4) and found.n_lines == 100
+    assert found.length_ratio == 2.0 and found.length_variance == 0.0
+    saved = [len(reference) / 2 for reference in references]
+    assert found.source_bits == pytest.approx(np.quantile(saved, 0.02), abs=1e-3)
+    assert calibrate(FakeReader(), *encoded, translations, False).source_bits is None
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_size=12))
+def test_no_threshold_makes_fewer_mistakes(drawn: list[tuple[int, bool]]) -> None:
+    values, is_wrong = [float(value) for value, _ in drawn], [wrong for _, wrong in drawn]
+
+    def mistakes(threshold: float) -> int:
+        return sum((value > threshold) != wrong for value, wrong in zip(values, is_wrong, strict=True))
+
+    fewest = min(mistakes(k - 0.5) for k in range(9))
+    assert mistakes(best_split(values, is_wrong)) == fewest

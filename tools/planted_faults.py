@@ -1,0 +1,166 @@
+"""Count the planted faults that a model's flags find, and the false alarms on intact references.
+
+    python tools/planted_faults.py data/models/en-de --direction en-de --corpora corpora
+
+corpora: as tools/get_data.py writes them. Each fault is put into reference translations of test texts, which
+are scored by forced decoding and judged as if the model had written them:
+
+- another line: the reference of another line of the same text
+- loop: one to three words in a row stand three to eight times more
+- number: digits that stand on both sides are deleted
+- copy: the source itself, where it is not the reference
+- nothing to translate: the source is empty, or signs alone
+- foreign source: the source is a French line of Multi30k
+
+"wrong" counts the lines that are flagged as wrong. What is only unsure does not count: references cost more
+than the model's own translations, by which that threshold is calibrated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # the checkout: tools import each other
+
+from bytenmt.data.text_file import TextFile
+from bytenmt.decoding.confidence import SURE, WRONG, Verdict, is_copy
+from bytenmt.decoding.interface import AUTO, OFF, EngineSpec, Hypothesis
+from bytenmt.decoding.loading import load_runs
+from bytenmt.errors import BytenmtError
+from bytenmt.evaluation.judge import Judge, costs
+
+TEXTS = {
+    "tatoeba": "tatoeba-eng-deu/test",
+    "uistrings": "uistrings-eng-deu/test",
+    "multi30k": "multi30k/test_2016_flickr",
+}
+FOREIGN = "multi30k/test_2016_flickr.fr"
+INTACT = "intact"
+NO_WORDS = ("", "–", "...", "***", "?!", "-->")
+LN2 = 0.6931471805599453
+
+
+class Pair(NamedTuple):
+    """A source and what is judged as its translation."""
+
+    source: str
+    text: str
+
+
+class Count(NamedTuple):
+    """How many of n pairs were flagged as wrong, and how many were flagged at all."""
+
+    n: int
+    n_wrong: int
+    n_flagged: int
+    flags: dict[str, int]
+
+
+def plant(pairs: Sequence[Pair], foreign: Sequence[str], seed: int) -> dict[str, list[Pair]]:
+    """Return intact pairs and those with each fault."""
+    chance = random.Random(seed)
+    faults: dict[str, list[Pair]] = {INTACT: list(pairs)}
+    others = [*pairs[1:], *pairs[:1]]
+    faults["another line"] = [
+        Pair(one.source, other.text)
+        for one, other in zip(pairs, others, strict=True)
+        if one.text != other.text
+    ]
+    faults["loop"] = [Pair(one.source, _with_loop(one.text, chance)) for one in pairs]
+    faults["number"] = [pair for one in pairs for pair in _without_numbers(one, chance)]
+    faults["copy"] = [
+        Pair(one.source, one.source) for one in pairs if not is_copy(one.source.encode(), one.text.encode())
+    ]
+    faults["nothing to translate"] = [Pair(chance.choice(NO_WORDS), one.text) for one in pairs]
+    faults["foreign source"] = [Pair(chance.choice(foreign), one.text) for one in pairs]
+    return faults
+
+
+def _with_loop(text: str, chance: random.Random) -> str:
+    """Return a text in which a few words in a row are repeated."""
+    words = text.split(" ")
+    size = chance.randint(1, min(3, len(words)))
+    first = chance.randrange(len(words) - size + 1)
+    part = words[first : first + size]
+    return " ".join([*words[: first + size], *(chance.randint(3, 8) * part), *words[first + size :]])
+
+
+def _without_numbers(pair: Pair, chance: random.Random) -> Iterator[Pair]:
+    """Yield a pair without one of the numbers that stand on both sides, if there is one."""
+    in_source = Counter(re.findall(r"\d+", pair.source))
+    places = [match for match in re.finditer(r"\d+", pair.text) if in_source[match[0]]]
+    if places:
+        match = chance.choice(places)
+        yield Pair(pair.source, pair.text[: match.start()] + pair.text[match.end() :])
+
+
+def judged(judge: Judge, pairs: Sequence[Pair]) -> Count:
+    """Judge pairs as if the model had written the texts."""
+    sources = [pair.source.encode() for pair in pairs]
+    texts = [pair.text.encode() for pair in pairs]
+    bits = costs(judge.reader, sources, texts)
+    written = [Hypothesis(text, -LN2 * cost, 0.0) for text, cost in zip(texts, bits.tolist(), strict=True)]
+    every = judge.flags(sources, written)
+    levels = [Verdict.from_flags(flags).level for flags in every]
+    found = Counter(flag for flags in every for flag in flags)
+    return Count(len(pairs), levels.count(WRONG), len(pairs) - levels.count(SURE), dict(found))
+
+
+def read_pairs(corpora: Path, name: str, direction: str, n_lines: int | None) -> list[Pair]:
+    """Return the pairs of a test text whose lines are not blank. Raises DataError."""
+    own, other = (TextFile.open(corpora / f"{TEXTS[name]}.{side}") for side in direction.split("-"))
+    lines = zip(own, other, strict=True)
+    return [Pair(a.decode(), b.decode()) for a, b in islice(lines, n_lines) if a.strip() and b.strip()]
+
+
+def table(found: dict[str, dict[str, Count]]) -> list[str]:
+    """Return the shares of lines flagged as wrong, a column for each text."""
+    lines = [f"| | {' | '.join(found)} | all |", f"|---|{'---:|' * (len(found) + 1)}"]
+    for fault in next(iter(found.values())):
+        counts = [text[fault] for text in found.values()]
+        total = Count(sum(one.n for one in counts), sum(one.n_wrong for one in counts), 0, {})
+        cells = [f"{100 * one.n_wrong / max(1, one.n):.1f} % of {one.n}" for one in (*counts, total)]
+        lines.append(f"| {fault} | {' | '.join(cells)} |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path, nargs="+")
+    parser.add_argument("--direction", choices=("en-de", "de-en"), required=True)
+    parser.add_argument("--corpora", type=Path, required=True)
+    parser.add_argument("--lines", type=int, help="of each text; all without")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    try:
+        judge = Judge.from_runtime(load_runs(args.run, EngineSpec("numba", "cpu", AUTO, 1, OFF)))
+        foreign = [line.decode() for line in TextFile.open(args.corpora / FOREIGN)]
+        found: dict[str, dict[str, Count]] = {}
+        for name in TEXTS:
+            pairs = read_pairs(args.corpora, name, args.direction, args.lines)
+            faults = plant(pairs, foreign, args.seed)
+            found[name] = {fault: judged(judge, some) for fault, some in faults.items()}
+    except BytenmtError as error:
+        sys.exit(str(error))
+    print(judge.describe())
+    print("\n".join(table(found)))
+    if args.json:
+        tree = {name: {fault: one._asdict() for fault, one in text.items()} for name, text in found.items()}
+        args.json.write_text(json.dumps(tree, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
