@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bytenmt import __version__
-from bytenmt.cli.console import say, writer
+from bytenmt.cli.console import detail, say, writer
 from bytenmt.cli.line_filter import OutputFormat, plain
 from bytenmt.cli.output_formats import Align, Flagged, JsonRecords, Judged, WithPage, n_best_list
 from bytenmt.config.fingerprint import fingerprint
@@ -152,7 +152,10 @@ def aligner(runtime: Runtime) -> Align | None:
 def judged(shape: OutputFormat | None, answers: Answers, judge: Judge) -> OutputFormat | None:
     """Return the output format for translations with flags, if it shows them."""
     shows_flags = answers.format == "jsonl" or answers.flag_above is not None or answers.html is not None
-    return Judged(shape, judge) if shape is not None and shows_flags else shape
+    if shape is None or not shows_flags:
+        return shape
+    detail(judge.describe())
+    return Judged(shape, judge)
 
 
 @contextmanager

@@ -80,8 +80,9 @@ def convert(
 
     RUN is a run folder, whose best checkpoint is taken, or a weights file; what is written can be given as
     RUN to every command. With --src and --tgt, or --tsv, it counts byte trigrams of the training text, by
-    which `serve` tells languages apart; runs have them since they are counted in training. With --valid-src
-    and --valid-tgt it calibrates by which thresholds translations are flagged as unsure or wrong.
+    which `serve` tells languages apart; runs have them since they are counted in training. It calibrates by
+    which thresholds translations are flagged as unsure or wrong, on the text of --valid-src and --valid-tgt,
+    or on that which RUN was validated on if it is still there and has 100 lines.
     """
     given = src + tgt + tsv + text
     if drafts:
@@ -101,12 +102,29 @@ def convert(
     if (valid_src is None) != (valid_tgt is None):
         raise BytenmtError("--valid-src and --valid-tgt: give both, or neither")
     profiles = _count_profiles(src, tgt, tsv, errors) if given else None
+    if valid_src is None:
+        valid_src, valid_tgt = _own_validation_text(run)
     flags = None
     if valid_src is not None and valid_tgt is not None:
-        check_output(output, run, valid_src, valid_tgt)
+        check_output(output, valid_src, valid_tgt)
         flags = _calibrate_flags(run, valid_src, valid_tgt, errors)
     for line in write_converted(run, output, precision, profiles, flags):
         say(line)
+
+
+def _own_validation_text(run: Path) -> tuple[Path, Path] | tuple[None, None]:
+    """Return the files of pairs that a run was validated on, if they are there and have enough lines."""
+    from bytenmt.data.text_file import TextFile, restored_path
+    from bytenmt.evaluation.judge import FEWEST_LINES
+    from bytenmt.storage.weights import is_weights_file, read_run, resolve_path
+
+    # A weights file may come from elsewhere: the files that it names are not read.
+    valid = None if is_weights_file(resolve_path(run)) else read_run(run)[1].facts.valid
+    if valid is None or valid.src is None or valid.tgt is None:
+        return None, None
+    src, tgt = restored_path(valid.src), restored_path(valid.tgt)
+    is_usable = src.is_file() and tgt.is_file() and len(TextFile.open(tgt)) >= FEWEST_LINES
+    return (src, tgt) if is_usable else (None, None)
 
 
 def _calibrate_flags(run: Path, src: Path, tgt: Path, errors: str) -> FlagThresholds:
