@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from bytenmt.documents import html, markdown, markup, plain, po, strings, subtitles, tmx, xliff
+from bytenmt.documents import android, html, markdown, markup, plain, po, strings, subtitles, tmx, xliff
 from bytenmt.documents.document import (
     Content,
     Document,
@@ -85,6 +85,8 @@ FORMATS: dict[str, DocumentFormat] = {
     "properties": DocumentFormat(
         (".properties",), lambda text, _: Content(strings.read_properties(text)), strings.properties_encoding
     ),
+    "strings": DocumentFormat((".strings",), lambda text, _: Content(strings.read_apple(text))),
+    "android": DocumentFormat((".xml",), lambda text, _: Content(android.read(text)), _declared, True),
     "csv": DocumentFormat((".csv",), lambda text, w: _table(text, w, tabs=False), options=_TABLE),
     "tsv": DocumentFormat((".tsv", ".tab"), lambda text, w: _table(text, w, tabs=True), options=_TABLE),
     "text": DocumentFormat((".txt", ".text"), lambda text, _: Content(plain.read_text(text))),

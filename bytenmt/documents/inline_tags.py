@@ -40,17 +40,20 @@ def find_tags(text: str, classes: tuple[str, ...]) -> list[UnitPart]:
     return [part for part in parts if part.text]
 
 
-def escaped_tags(parts: Iterable[UnitPart], escape: Callable[[str], str]) -> Parts:
+def escaped_tags(
+    parts: Iterable[UnitPart], escape: Callable[[str], str], classes: tuple[str, ...] = TAGS
+) -> Parts:
     """Return the parts with every tag in a text as a code, written with `escape`.
 
     So <b> that a file shows as text, &lt;b&gt;, can be told from a tag of the file, and is kept like one.
+    classes: of the spans that become codes.
     """
     split: list[UnitPart] = []
     for part in paired(parts):
-        if part.kind != TEXT or "<" not in part.text:
+        if part.kind != TEXT or (classes == TAGS and "<" not in part.text):
             split.append(part)
             continue
-        for one in find_tags(part.text, TAGS):
+        for one in find_tags(part.text, classes):
             split.append(one if one.kind == TEXT else UnitPart(escape(one.text), one.kind))
     return paired(split)
 

@@ -177,8 +177,19 @@ def preserved(element: Element) -> bool:
 def content(raw: str, opaque: frozenset[str] = frozenset(), preserve: bool = False) -> Parts:
     """Return the content of an element as parts: text with references resolved, and tags.
 
-    opaque: local names of elements that are one code, content included. preserve: keep line ends; otherwise a
-    line end and the white space around it become a space, and comments are dropped.
+    opaque: see split_tags. preserve: keep line ends; otherwise a line end and the white space around it
+    become a space.
+    """
+    parts = split_tags(raw, opaque)
+    if not preserve:
+        parts = [UnitPart(folded(part.text)) if part.kind == TEXT else part for part in parts]
+    return escaped_tags(parts, escape)
+
+
+def split_tags(raw: str, opaque: frozenset[str] = frozenset()) -> list[UnitPart]:
+    """Return the content of an element as texts, with references resolved, and tags; without comments.
+
+    opaque: local names of elements that are one code, content included.
     """
     parts: list[UnitPart] = []
     last, closing, depth, code = 0, "", 0, 0
@@ -203,10 +214,7 @@ def content(raw: str, opaque: frozenset[str] = frozenset(), preserve: bool = Fal
             parts.append(UnitPart(match["pi"], ALONE))
         elif match["entity"]:
             parts.append(_entity(match["entity"]))
-    parts.append(UnitPart(raw[last:]))
-    if not preserve:
-        parts = [UnitPart(folded(part.text)) if part.kind == TEXT else part for part in parts]
-    return escaped_tags(parts, escape)
+    return [*parts, UnitPart(raw[last:])]
 
 
 def folded(text: str) -> str:

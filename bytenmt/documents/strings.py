@@ -1,10 +1,12 @@
-"""String files of programs, JSON and Java's .properties: a unit for each value that is text."""
+"""String files of programs: JSON, Java's .properties and Apple's .strings; a unit for each value that is
+text.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bytenmt.documents.document import LINES, MalformedError, Parts, Unit, wide_encoding
@@ -17,9 +19,12 @@ SENTENCE_RULES = re.compile(
 KEY = re.compile(r"[^\\:= \t\f]*+(?:\\.[^\\:= \t\f]*+)*+", re.DOTALL)
 BETWEEN = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 JOINT = re.compile(r"\\(?:\r\n|\n|\r)[ \t\f]*")  # a line that goes on in the next one
-PROPERTY_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 LONGEST_PATH = 200  # characters of the name of a unit: the last keys on the way to it
 LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+APPLE_LETTERS = LETTERS | {"a": "\a", "b": "\b", "v": "\v", "\n": "\n"}
+OCTAL = re.compile(r"\\[0-7]")  # a character in an encoding of NeXT's machines
+APPLE_BLANK = re.compile(r"(?:\s++|//[^\r\n]*+|/\*.*?\*/)*+", re.DOTALL)
+APPLE_STRING = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"|(?!/[*/])([\w$/:.-]++)', re.DOTALL)
 
 
 def read_json(text: str) -> list[Unit]:
@@ -135,13 +140,13 @@ def read_properties(text: str) -> list[Unit]:
         between = BETWEEN.match(text, key.end(), end)
         assert between is not None
         begin = between.end()
-        value = _property(text[begin:end], begin)
+        value = unescape(JOINT.sub("", text[begin:end]), begin)
         if value:
             apostrophes = bool(re.search(r"\{\d", value)) and ("''" in value or "'" not in value)
             if SENTENCE_RULES.search(value) or re.search(r"\{\d+,choice,", value):
                 continue
             source = parse_string(value.replace("''", "'") if apostrophes else value)
-            name = _property(key[0], start)
+            name = unescape(JOINT.sub("", key[0]), start)
             units.append(Unit(begin, name, source, begin, end, source, _property_writer(apostrophes, most)))
     return units
 
@@ -167,17 +172,22 @@ def _logical_lines(text: str) -> list[tuple[int, int]]:
     return lines
 
 
-def _property(raw: str, at: int) -> str:
-    """Unescape a key or value. Raises MalformedError."""
+def unescape(raw: str, at: int, unicode: str = "u", letters: Mapping[str, str] = LETTERS) -> str:
+    """Return a string with its escapes resolved.
+
+    at: its position in the file. unicode: the letter before the four digits of a UTF-16 code unit. letters:
+    the meanings of other letters behind a backslash; what is not among them stands for itself. Raises
+    MalformedError.
+    """
 
     def letter(match: re.Match[str]) -> str:
         if match[1]:
             return chr(int(match[1], 16))
-        if match[2] == "u":
-            raise MalformedError("expected four digits behind \\u", at + match.start())
-        return LETTERS.get(match[2], match[2])
+        if match[2] == unicode:
+            raise MalformedError(f"expected four digits behind \\{unicode}", at + match.start())
+        return letters.get(match[2], match[2])
 
-    plain = PROPERTY_ESCAPE.sub(letter, JOINT.sub("", raw))
+    plain = re.sub(rf"(?s)\\(?:{unicode}([0-9a-fA-F]{{4}})|(.))", letter, raw)
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -198,3 +208,50 @@ def _property_writer(apostrophes: bool, most: str) -> Callable[[Parts, bool], st
 def _utf16(letter: str) -> str:
     units = letter.encode("utf-16-be")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def read_apple(text: str) -> list[Unit]:
+    """Return the units of a .strings file, in the syntax of old property lists. Raises MalformedError."""
+    if text.startswith(("bplist", "<?xml")):
+        raise MalformedError("a property list as XML or binary: convert it into a text of strings first", 0)
+    units, at = list[Unit](), _after_blanks(text, 0)
+    while at < len(text):
+        key = _apple_string(text, at)
+        value, at = None, _after_blanks(text, key.end())
+        if text.startswith("=", at):
+            value = _apple_string(text, _after_blanks(text, at + 1))
+            at = _after_blanks(text, value.end())
+        if not text.startswith(";", at):
+            raise MalformedError("expected = or ; behind a string", at)
+        at = _after_blanks(text, at + 1)
+        if value is None or OCTAL.search(value[0]) or not value[value.lastindex or 0]:
+            continue  # a key without a value is its own; an empty value is no text
+        name, string = (
+            unescape(one[one.lastindex or 0], one.start(), "U", APPLE_LETTERS) for one in (key, value)
+        )
+        source = parse_string(string)
+        units.append(Unit(value.start(), name, source, value.start(), value.end(), source, _apple_quoted))
+    return units
+
+
+def _after_blanks(text: str, at: int) -> int:
+    """Return where the white space and the comments end that begin at a position."""
+    match = APPLE_BLANK.match(text, at)
+    assert match is not None
+    return match.end()
+
+
+def _apple_string(text: str, at: int) -> re.Match[str]:
+    """Match a string, whose last group is its text without quotes. Raises MalformedError."""
+    match = APPLE_STRING.match(text, at)
+    if match is None:
+        expected = "the end of a comment or string" if text.startswith(('"', "/*"), at) else "a string"
+        raise MalformedError(f"expected {expected}", at)
+    return match
+
+
+def _apple_quoted(parts: Parts, _: bool) -> str:
+    value = format_string(parts).replace("\\", "\\\\").replace('"', '\\"')
+    for letter, character in LETTERS.items():
+        value = value.replace(character, f"\\{letter}")
+    return f'"{value}"'

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import html5lib
+import openstep_plist
 import polib
 import pytest
 import srt
@@ -17,6 +18,7 @@ import webvtt
 from lxml import etree
 
 from bytenmt.decoding.confidence import UNSURE
+from bytenmt.documents.document import joined_text
 from bytenmt.documents.segments import Segment
 from bytenmt.documents.translation import translate
 from tools.verify.sample_documents import SAMPLES, recording_translator, upper_cased
@@ -121,3 +123,47 @@ def test_strings_and_tables(how: object) -> None:
     if how is upper_cased:
         assert [row[2] for row in rows if row][1:] == ['HELLO, "YOU"', "PLAIN", "fertig", "TWO\r\nLINES"]
     assert all(line.count(b"\t") == 2 for line in written("tsv", how).splitlines())
+
+
+@pytest.mark.parametrize("how", [upper_cased, shuffled])
+def test_strings_of_apple(how: object) -> None:
+    def fields(text: str) -> dict[str, str]:
+        found: dict[str, str] = openstep_plist.loads(f"{{{text}}}")
+        return found
+
+    for name in names_of("strings"):
+        before = SAMPLES[name].document()
+        after = SAMPLES[name]._replace(data=written(name, how)).document()
+        assert {u.name: joined_text(u.source) for u in before.units}.items() <= fields(before.text).items()
+        found = fields(after.text)
+        assert found.keys() == fields(before.text).keys() and found["empty"] == ""
+        if how is upper_cased:
+            assert found["greeting"] == 'HELLO %1$@, "YOU"\n AND \xc9' and found["bare.key"] == "BARE"
+            assert "IT'S /* NOT */ A // COMMENT\nOF TWO LINES" in [
+                one.replace("\r", "") for one in found.values()
+            ]
+
+
+@pytest.mark.parametrize("how", [upper_cased, shuffled])
+def test_strings_of_android(how: object, tmp_path: Path) -> None:
+    """As XML; and as aapt, where it is installed, compiles resources."""
+    for name in names_of("android"):
+        before, after = (
+            etree.fromstring(data, etree.XMLParser(resolve_entities=False, strip_cdata=False))
+            for data in (SAMPLES[name].data, written(name, how))
+        )
+        names = [[(one.tag, *one.attrib.items()) for one in tree.iter()] for tree in (before, after)]
+        assert sorted(map(str, names[0])) == sorted(map(str, names[1]))
+        assert after.find("string[@name='app']").text == "App"
+    if shutil.which("aapt") and how is upper_cased:  # it refuses two placeholders without numbers
+        values = tmp_path / "res" / "values"
+        values.mkdir(parents=True)
+        (values / "strings.xml").write_bytes(written("android", how))
+        (tmp_path / "AndroidManifest.xml").write_text('<manifest package="a.b"/>')
+        command = ["aapt", "package", "-S", "res", "-M", "AndroidManifest.xml", "-F", "a.apk"]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+        dump = ["aapt", "dump", "--values", "resources", "a.apk"]
+        told = subprocess.run(dump, cwd=tmp_path, check=True, capture_output=True).stdout.decode()
+        for value in ("IT'S  ", "FISH & CHIPS", "FILES", "?TWO", "@ME"):
+            assert value in told
+        assert 'DON\'T SAY \\"HI\\" TO %1$s\\n AND MORE \xc9' in told

@@ -27,6 +27,8 @@ HOSTILE = [
     Case("vtt", " ", growth.VTT_HEAD, "x"),
     Case("json", "<b></i>", '{"a": "', '"}'),
     Case("properties", "\r"),
+    Case("strings", "/*"),
+    Case("android", '" ', "<resources><string name='a'>", "</string></resources>"),
     Case("csv", "<b></i>"),
     Case("tsv", "\t"),
     Case("text", " ", "a", "x"),

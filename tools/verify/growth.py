@@ -411,6 +411,30 @@ def _json() -> Iterator[Case]:
     yield Case("json", '"\\u0041', "[", "]")
 
 
+def _apple_strings() -> Iterator[Case]:
+    for piece in PIECES:
+        quoted = piece.replace("\\", "\\\\").replace('"', '\\"')
+        yield Case("strings", quoted, '"a" = "', '";')
+        yield Case("strings", quoted, '"', '" = "a";')
+        yield Case("strings", piece)
+        yield Case("strings", piece, "/* ", ' */ "a" = "b";')
+    for piece in ('"a" = "b";\n', "a = b;", "a;", "// x\n", "/**/", "/*", '"a', "\\U0041", "\\7"):
+        yield Case("strings", piece)
+        yield Case("strings", piece, '"a" = "', '";')
+
+
+def _android() -> Iterator[Case]:
+    head, end = "<resources><string name='a'>", "</string></resources>"
+    yield from _xml("android", head, end)
+    for piece in ('"', "\\'", "\\", "\\u0041", '" ', "@", "?", "a.", "<xliff:g>a</xliff:g>", "<b>a</b> "):
+        yield Case("android", piece, head.replace(">", " xmlns:xliff='x'>", 1), end)
+        yield Case("android", piece, head + "<![CDATA[", "]]>" + end)
+    item = "<item quantity='one'>a</item>"
+    yield Case("android", item, "<resources><plurals name='a'>", "</plurals></resources>")
+    yield Case("android", "<string name='a'>a</string>\n", "<resources>", "</resources>")
+    yield Case("android", "<string-array>", "<resources>", item, "</string-array>", "</resources>")
+
+
 def _properties() -> Iterator[Case]:
     yield from _plain("properties")
     yield from _plain("properties", "a=")
@@ -462,6 +486,8 @@ CASES: dict[str, Callable[[], Iterator[Case]]] = {
     "vtt": lambda: _cues("vtt", VTT_HEAD),
     "json": _json,
     "properties": _properties,
+    "strings": _apple_strings,
+    "android": _android,
     "csv": lambda: _tables("csv"),
     "tsv": lambda: _tables("tsv"),
     "text": _text,

@@ -47,6 +47,11 @@ def _quoted(line: str) -> str:
     return line.replace("\\", "\\\\").replace('"', '\\"')
 
 
+def _resources(lines: Sequence[str]) -> str:
+    strings = _each('<string name="s#">@</string>\n', lines, lambda s: escape(_quoted(s).replace("'", "\\'")))
+    return f"<resources>\n{strings}</resources>\n"
+
+
 def _csv(lines: Sequence[str]) -> str:
     file = io.StringIO()
     csv.writer(file).writerows([line, "kept"] for line in lines)
@@ -64,6 +69,8 @@ WRITERS: dict[str, Callable[[Sequence[str]], str]] = {
     "md": lambda lines: _each("@\n\n", lines, str),
     "json": lambda lines: json.dumps({f"key{n}": line for n, line in enumerate(lines)}, indent=1),
     "properties": lambda lines: _each("key#=@\n", lines, _quoted),
+    "strings": lambda lines: _each('"key#" = "@";\n', lines, _quoted),
+    "xml": _resources,
     "csv": _csv,
     "tsv": lambda lines: _each("@\tkept\n", lines, str),
     "txt": lambda lines: _each("@\n\n", lines, str),

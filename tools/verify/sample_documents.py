@@ -292,6 +292,33 @@ plain It's
 empty=
 path=C:\\\\dir
 """
+STRINGS = """/* A comment; "no" = "text"; */
+"greeting" = "Hello %1$@, \\"you\\"\\n and \\U00e9";
+// "old" = "gone";
+bare.key = Bare ;
+"shorthand";
+"empty" = "";
+"two
+lines" = "it's /* not */ a // comment
+of two lines" /* behind */ ;
+"""
+ANDROID = r"""<?xml version="1.0" encoding="UTF-8"?>
+<!-- <string name="no">unit</string> -->
+<resources xmlns:xliff="urn:oasis:names:tc:xliff:document:1.2">
+    <string name="app" translatable="false">App</string>
+    <string name="apostrophe">Don\'t say \"hi\" to %1$s\n  and
+        more \u00e9</string>
+    <string name="quoted">"  It's  "</string>
+    <string name="tags">Hi <b>bold</b> <xliff:g id="n">%d</xliff:g> &lt;i>z&lt;/i> &amp; \@me</string>
+    <string name="html"><![CDATA[Read <a href="x">the manual</a>&nbsp;now<br>it\'s]]></string>
+    <string name="cdata"><![CDATA[Fish & chips]]></string>
+    <string name="reference">@string/app</string> <string name="empty"/>
+    <plurals name="files"><item quantity="one">%d file</item>
+        <item quantity="other">%d files</item></plurals>
+    <string-array name="list"><item>one</item><item>@string/app</item><item>\?two</item></string-array>
+    <integer-array name="numbers"><item>3</item></integer-array>
+</resources>
+"""
 CSV = 'id,text,translation\r\n1,"Hello, ""you""",\r\n2,plain,\r\n3,done,fertig\r\n\r\n4,"two\r\nlines",\r\n'
 TSV = 'id\ttext\ttranslation\n1\tsay "hi"\t\n2\tdone\tfertig\n'
 TEXT = """A title
@@ -332,6 +359,8 @@ def _all() -> dict[str, Sample]:
         "markdown": Sample("markdown", MARKDOWN.encode()),
         "json": Sample("json", JSON.encode()),
         "properties": Sample("properties", PROPERTIES.encode()),
+        "strings": Sample("strings", STRINGS.encode()),
+        "android": Sample("android", ANDROID.encode()),
         "csv": Sample("csv", CSV.encode(), ReadOptions(column="text", into="translation")),
         "tsv": Sample("tsv", TSV.encode(), ReadOptions(column="2", into="3")),
         "text": Sample("text", TEXT.encode()),
