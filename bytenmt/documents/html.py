@@ -1,7 +1,7 @@
-"""HTML: units are the text and inline tags between tags of blocks.
+"""HTML: units are the text and inline tags between tags of blocks, and attributes that people read.
 
-What programs write (code, pre, script and so on) and what is marked translate="no" stays as it is; so do
-attributes. The tokenizer follows the HTML standard (html.spec.whatwg.org, section 13.2.5), which never reads
+What programs write (code, pre, script and so on) and what is marked translate="no" stays as it is. The
+tokenizer follows the HTML standard (html.spec.whatwg.org, section 13.2.5), which never reads
 a character twice: what is not closed lasts until the end of the page. Python's html.parser and
 tree-sitter-html need quadratic time for such pages, and expat refuses HTML.
 """
@@ -28,6 +28,7 @@ from bytenmt.documents.document import (
     lookup_encoding,
 )
 from bytenmt.documents.inline_tags import escaped_tags, partners
+from bytenmt.documents.nested import InnerUnit, nested
 from bytenmt.errors import BytenmtError
 
 OPAQUE_INLINE = frozenset(["code", "kbd", "samp", "var", "tt", "math", "svg", "script", "style"])
@@ -42,6 +43,9 @@ RAW_TEXT = frozenset(
     ["script", "style", "xmp", "iframe", "noembed", "noframes"]
 )  # without tags or references
 OPAQUE = OPAQUE_INLINE | RAW_TEXT | frozenset(["pre", "textarea", "template", "object", "plaintext"])
+TEXT_ATTRIBUTES = frozenset(("alt", "title", "placeholder", "aria-label"))
+NOT_READ = ("link", "style")  # whose titles are names of style sheets
+DESCRIPTIONS = frozenset(("description", "og:title", "og:description"))  # of <meta>
 FOREIGN = ("svg", "math")  # which have elements of their own, and CDATA
 CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([A-Za-z0-9._:-]+)", re.IGNORECASE)
 SPACE = re.compile(r"[ \t\r\n\f]+")
@@ -65,7 +69,7 @@ class Token(NamedTuple):
     """A token of a page.
 
     kind: as of UnitPart, or "" for comments and the like. keep: whether it begins an element that is not
-    translated.
+    translated. texts: value, begin and end of each attribute that is translated, with its quotes.
     """
 
     kind: str
@@ -73,6 +77,7 @@ class Token(NamedTuple):
     start: int
     end: int
     keep: bool = False
+    texts: tuple[tuple[str, int, int], ...] = ()
 
 
 def charset(data: bytes) -> str | None:
@@ -92,14 +97,14 @@ def ascii_based(declared: str) -> str:
         return declared
 
 
-def attributes(text: str, token: Token) -> Iterator[tuple[str, str, int, int]]:
-    """Yield name in lower case, value, start and end of every attribute of a tag."""
+def attributes(text: str, token: Token) -> Iterator[tuple[str, str, int, int, int]]:
+    """Yield name in lower case, value, start, end and length of the written value of a tag's attributes."""
     name = TAG_NAME.match(text, token.start)
     at = token.start if name is None else name.end()
     while (match := ATTRIBUTE.match(text, at, token.end)) is not None and match["name"] is not None:
         value = match["value"] or ""
         bare = value[1:-1] if value[:1] in ('"', "'") else value
-        yield match["name"].lower(), unescape_text(bare), match.start("name"), match.end()
+        yield match["name"].lower(), unescape_text(bare), match.start("name"), match.end(), len(value)
         at = match.end()
 
 
@@ -176,14 +181,21 @@ def _tokens(text: str) -> Iterator[Token]:
 def _tag(text: str, name: str, start: int, end: int, closes_itself: bool) -> Token:
     if text.startswith("</", start):
         return Token(CLOSE, name, start, end)
-    if closes_itself:
-        return Token(ALONE, name, start, end)
-    token = Token(ALONE if name in VOID else OPEN, name, start, end)
-    known = dict[str, str]()
-    for attribute, value, _, _ in attributes(text, token):
-        known.setdefault(attribute, value)
-    keep = known.get("translate", "").lower() == "no" or "notranslate" in known.get("class", "").split()
-    return token._replace(keep=keep or name in OPAQUE)
+    token = Token(ALONE if closes_itself or name in VOID else OPEN, name, start, end)
+    known = dict[str, tuple[str, int, int]]()
+    for attribute, value, _, behind, size in attributes(text, token):
+        known.setdefault(attribute, (value, behind - size, behind))
+
+    def value_of(attribute: str) -> str:
+        return known[attribute][0] if attribute in known else ""
+
+    if value_of("translate").lower() == "no" or "notranslate" in value_of("class").split():
+        return token._replace(keep=True)
+    read = frozenset[str]() if name in NOT_READ else TEXT_ATTRIBUTES
+    if name == "meta" and DESCRIPTIONS & {value_of("name").lower(), value_of("property").lower()}:
+        read = frozenset(("content",))
+    texts = (one for attribute, one in known.items() if attribute in read and any(map(str.isalpha, one[0])))
+    return token._replace(keep=name in OPAQUE, texts=tuple(texts))
 
 
 def tokens(text: str) -> list[Token]:
@@ -194,7 +206,8 @@ def tokens(text: str) -> list[Token]:
 def read(text: str, pair: tuple[str, str] | None = None) -> Content:
     """Return the units. No page is malformed: what browsers make sense of is read as they do."""
     found = tokens(text)
-    return Content(list(_units(text, found)), *_language(text, found, pair))
+    units = sorted(_units(text, found), key=lambda unit: unit.at)
+    return Content(units, *_language(text, found, pair))
 
 
 def _language(
@@ -206,7 +219,7 @@ def _language(
         return DeclaredLanguages(), []
     declared = {
         name: (value, start, end)
-        for name, value, start, end in reversed(list(attributes(text, root)))  # the first of two counts
+        for name, value, start, end, _ in reversed(list(attributes(text, root)))  # the first of two counts
         if name in ("lang", "xml:lang")
     }
     language = next((value for value, _, _ in declared.values() if value), None)
@@ -223,6 +236,7 @@ def _language(
 
 def _units(text: str, page: Sequence[Token]) -> Iterator[Unit]:
     run: list[tuple[UnitPart, int]] = []  # text and inline tags, each with its beginning
+    inside = list[InnerUnit]()  # attributes of these tags
     closing = _closing(page)
     index = 0
     while index < len(page):
@@ -230,13 +244,32 @@ def _units(text: str, page: Sequence[Token]) -> Iterator[Unit]:
         if token.keep and token.kind == OPEN and index in closing:
             following = closing[index] + 1
             token = token._replace(kind=ALONE, end=page[closing[index]].end)
-        if token.kind in ("", TEXT) or token.name in INLINE:
-            run.append((UnitPart(text[token.start : token.end], token.kind or ALONE), token.start))
+        is_inline = token.kind in ("", TEXT) or token.name in INLINE
+        if not is_inline:
+            yield from nested(text, _units_of_run(text, run), inside)
+            run, inside = [], []
         else:
-            yield from _units_of_run(text, run)
-            run = []
+            run.append((UnitPart(text[token.start : token.end], token.kind or ALONE), token.start))
+        inside += [
+            InnerUnit(token.start, token.end, _attribute_unit(text, value, start, end))
+            for value, start, end in token.texts
+        ]
         index = following
-    yield from _units_of_run(text, run)
+    yield from nested(text, _units_of_run(text, run), inside)
+
+
+def _attribute_unit(text: str, value: str, start: int, end: int) -> Unit:
+    quote = text[start] if text[start] in "\"'" else '"'
+
+    def escape_value(raw: str) -> str:
+        return escape(raw, quote=False).replace(quote, "&quot;" if quote == '"' else "&#x27;")
+
+    def write(parts: Parts, _: bool) -> str:
+        raw = (escape_value(part.text) if part.kind == TEXT else part.text for part in parts)
+        return f"{quote}{''.join(raw)}{quote}"
+
+    source = escaped_tags([UnitPart(value)], escape_value)
+    return Unit(start, "", source, start, end, source, write)
 
 
 def _closing(page: Sequence[Token]) -> dict[int, int]:

@@ -1,4 +1,5 @@
-"""Markdown: units are paragraphs, headings, items and cells; code, addresses and HTML blocks stay.
+"""Markdown: units are paragraphs, headings, items, cells, alternative texts of images, and titles in the
+front matter; code, addresses and HTML blocks stay.
 
 The marks of a line (a quote's, an item's, a heading's) stand outside its unit. A paragraph of several lines
 comes back as one, which means the same. The patterns are possessive (*+) where a failed match would otherwise
@@ -7,13 +8,16 @@ be tried again at every place of a long run.
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from bytenmt.documents.document import ALONE, CLOSE, LINES, OPEN, TEXT, Parts, Unit, UnitPart, joined_text
 from bytenmt.documents.inline_tags import kind_of_tag, paired, separate_tags
+from bytenmt.documents.nested import InnerUnit, nested
 from bytenmt.spans.grammar import TAG
 
 QUOTES = re.compile(r"(?:[ ]{0,3}>[ ]?)*+")
@@ -28,6 +32,18 @@ INLINE_NAMES = "a abbr b bdi br cite code del em i img ins kbd mark q s samp sma
 INLINE_HTML = frozenset(INLINE_NAMES.split())
 DIVIDER = re.compile(r"[ \t]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*+$")
 CELL = re.compile(r"(?:\\.|(?<!`)`++[^`]*+`++|[^|\\`]++|\\|`++)++")
+IMAGE = re.compile(r"!\[([^\[\]]*+)\](?:\(|\[[^\]])")  # not ![alt][], whose text is a label
+FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*+\r?\n(.*?)^\1[ \t]*+(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+# A title in YAML or TOML: in quotes; or plain, up to a comment, and not going on in the next line.
+TITLE = re.compile(
+    r"^(?:title|subtitle|linkTitle|description|summary)[ \t]*+[:=][ \t]++"
+    r"(?P<value>\"(?:[^\"\\\r\n]|\\.)*+\"|'(?:[^'\r\n]|'')*+'"
+    r"|(?P<plain>[^\W\d_](?:[^:#\r\n]|:(?!\s)|(?<!\s)#)*+))"
+    r"[ \t]*+(?:#[^\r\n]*+)?\r?$(?!\n[ \t])",
+    re.MULTILINE,
+)
+PLAIN = re.compile(r"[^\W\d_][\w ,.;()!?/'-]*+")  # what needs no quotes in YAML
+YAML_WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "y", "n", "null"))
 NOTE = re.compile(r"[ \t]*+\[\^[^\]]++\]:[ \t]*+")
 MARK = re.compile(r"#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|=+\s*$|-+\s*$|\|")
 # What a text would be no paragraph with, at its beginning, and what might be read as a code.
@@ -79,10 +95,18 @@ class _Reader:
         return self.units
 
     def _front_matter(self) -> int:
-        match = re.match(
-            r"(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?:\r?\n|$)", self.text, re.DOTALL | re.MULTILINE
-        )
-        return 0 if match is None else match.end()
+        """Add the units of titles before the text; return where the text begins."""
+        match = FRONT_MATTER.match(self.text)
+        if match is None:
+            return 0
+        for title in TITLE.finditer(self.text, match.start(2), match.end(2)):
+            value, start = title["value"].rstrip(), title.start("value")
+            text = _title(value)
+            if text and text.lower() not in YAML_WORDS:
+                source = (UnitPart(text),)
+                write = _title_writer("" if title["plain"] else value[0], is_toml=match[1] == "+++")
+                self.units.append(Unit(start, "", source, start, start + len(value), source, write))
+        return match.end()
 
     def _line(self, start: int, line: str, following: str) -> None:
         quotes = QUOTES.match(line)
@@ -180,14 +204,31 @@ class _Reader:
 
     def _add(self, lines: list[tuple[int, int]], write: Callable[[Parts], str]) -> None:
         start, end = lines[0][0], lines[-1][1]
-        raw = " ".join(self.text[begin:stop].rstrip() for begin, stop in lines)
-        source = paired(_parts(raw, self.labels))
+        pieces = [self.text[begin:stop].rstrip() for begin, stop in lines]
+        parts = list(_parts(" ".join(pieces), self.labels))
+        images = list[InnerUnit]()
+        begins = list(accumulate((len(piece) + 1 for piece in pieces), initial=0))
+        at = 0  # in the joined lines
+        for part in parts:
+            image = IMAGE.match(part.text) if part.kind == ALONE else None
+            if image is not None and any(map(str.isalpha, image[1])):
+                line = bisect_right(begins, at) - 1
+                begin = lines[line][0] + at - begins[line]
+                if at + len(part.text) < begins[line + 1]:
+                    alt = self._unit(
+                        begin + image.start(1), begin + image.end(1), _parts(image[1], self.labels), _alt
+                    )
+                    images.append(InnerUnit(begin, begin + len(part.text), alt))
+            at += len(part.text)
+        has_text = any(part.kind == TEXT and part.text.strip() for part in parts)
+        self.units += nested(self.text, [self._unit(start, end, parts, write)] if has_text else [], images)
 
+    def _unit(self, start: int, end: int, parts: Iterable[UnitPart], write: Callable[[Parts], str]) -> Unit:
         def written(parts: Parts, _: bool) -> str:
             return write(separate_tags(parts, lambda text: _parts(text, self.labels), _escaped))
 
-        if any(part.kind == TEXT and part.text.strip() for part in source):
-            self.units.append(Unit(start, "", source, start, end, source, written))
+        source = paired(parts)
+        return Unit(start, "", source, start, end, source, written)
 
 
 def read(text: str) -> list[Unit]:
@@ -272,6 +313,36 @@ def _side(raw: str, start: int, end: int) -> str:
 
 def _escaped(text: str) -> str:
     return SPECIAL.sub(r"\\\g<0>", text)
+
+
+def _alt(parts: Parts) -> str:
+    """Write the alternative text of an image, which may stand in a table."""
+    return _cell(parts).replace("[", "&#91;").replace("]", "&#93;")
+
+
+def _title(value: str) -> str:
+    """Return the text of a title of YAML or TOML; empty where its escapes are none of JSON's."""
+    if value.startswith("'"):
+        return value[1:-1].replace("''", "'")
+    try:
+        return str(json.loads(value)) if value.startswith('"') else value
+    except ValueError:
+        return ""
+
+
+def _title_writer(quote: str, is_toml: bool) -> Callable[[Parts, bool], str]:
+    """Return a function that writes a title with the quotes that it had, if it can have them."""
+
+    def write(parts: Parts, _: bool) -> str:
+        text = joined_text(parts)
+        if not quote and not is_toml and PLAIN.fullmatch(text) and text.lower() not in YAML_WORDS:
+            return text
+        if quote == "'" and text.isprintable() and not (is_toml and "'" in text):
+            doubled = text.replace("'", "''")
+            return f"'{doubled}'"
+        return json.dumps(text, ensure_ascii=not text.isprintable())
+
+    return write
 
 
 def _cell(parts: Parts) -> str:

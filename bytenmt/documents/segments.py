@@ -23,8 +23,9 @@ from bytenmt.documents.inline_tags import partners
 from bytenmt.spans.extractor import span_extractor
 
 LINE_END = re.compile(r"(\r\n|[\n\r\t])")
+# The look-behind keeps a long run of full stops from being read again from each of them.
 SENTENCE_END = re.compile(
-    r"[.!?\u2026]+[\"'\u2019\u201d\u00bb)\]]*\s+|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d]*\s*"
+    r"(?<![.!?\u2026])[.!?\u2026]++[\"'\u2019\u201d\u00bb)\]]*+\s++|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d]*\s*"
 )
 BLANKS = re.compile(r"\s+")
 NUMBERED_TAG = re.compile(r"<[gx](\d{1,9})")

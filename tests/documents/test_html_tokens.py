@@ -49,7 +49,7 @@ def ours(page: str) -> Found:
     for token in tokens(page):
         if token.kind in (OPEN, ALONE):
             known: dict[str, str] = {}
-            for name, value, _, _ in attributes(page, token):
+            for name, value, *_ in attributes(page, token):
                 known.setdefault(name, value)
             found.append(("start", token.name, list(known.items())))
             raw = token.name if token.kind == OPEN and token.name in (*RAW_TEXT, "plaintext") else ""

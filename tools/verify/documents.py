@@ -32,7 +32,7 @@ if __name__ == "__main__":
 
 from bytenmt.decoding.setting_table import KEPT
 from bytenmt.decoding.translator import Translator
-from bytenmt.documents.document import TEXT, Document, Edit, Parts, UnitPart, joined_text
+from bytenmt.documents.document import TEXT, Document, Edit, Parts, Unit, UnitPart, joined_text
 from bytenmt.documents.formats import FORMATS, ReadOptions, read
 from bytenmt.documents.translation import segment_translator, translate
 from bytenmt.errors import DataError
@@ -60,14 +60,22 @@ def translated(parts: Parts) -> Parts:
     return tuple(UnitPart(part.text.swapcase() + "q") if part.kind == TEXT else part for part in parts)
 
 
-def rewritten(document: Document, values: list[Parts | None]) -> bytes:
-    """Every unit that has a value written, also where it says what stands there."""
-    edits = [
-        Edit(unit.start, unit.end, unit.write(value, False))
-        for unit, value in zip(document.units, values, strict=True)
-        if value is not None
-    ]
-    return document.replaced(edits)
+def outermost(document: Document) -> list[Unit]:
+    """Return the units without those inside of others, such as an alternative text in a paragraph."""
+    found, end = list[Unit](), -1
+    for unit in document.units:
+        if unit.insert is None or unit.target is None or unit.start >= end:
+            found.append(unit)
+            end = max(end, unit.end)
+    return found
+
+
+def rewritten(document: Document) -> bytes:
+    """Every unit that has a target written, also where it says what stands there."""
+    units = [(unit, unit.target) for unit in outermost(document)]
+    return document.replaced(
+        Edit(unit.start, unit.end, unit.write(target, False)) for unit, target in units if target is not None
+    )
 
 
 def words(values: Sequence[Parts | None]) -> list[str]:
@@ -79,8 +87,8 @@ def words(values: Sequence[Parts | None]) -> list[str]:
 
 def outside(document: Document) -> list[str]:
     """Return the text between the units."""
-    ends = [0, *(unit.end for unit in document.units)]
-    starts = [*(unit.start for unit in document.units), len(document.text)]
+    ends = [0, *(unit.end for unit in outermost(document))]
+    starts = [*(unit.start for unit in outermost(document)), len(document.text)]
     return [document.text[end:start] for end, start in zip(ends, starts, strict=True)]
 
 
@@ -88,7 +96,7 @@ def faults(data: bytes, name: str, path: Path, more: ReadOptions) -> tuple[int, 
     """The number of units of a file, and what is wrong with it. Raises DataError."""
     document = read(data, name, path, more)
     same = document.with_units([None if u.target is None else (u.target, False) for u in document.units])
-    ordered = sorted(document.units, key=lambda unit: unit.start)
+    ordered = sorted(outermost(document), key=lambda unit: unit.start)
     if any(one.end > other.start for one, other in zip(ordered, ordered[1:], strict=False)):
         return len(ordered), ["units overlap"]
     found = [] if same == data else ["not the same bytes"]
@@ -102,7 +110,7 @@ def faults(data: bytes, name: str, path: Path, more: ReadOptions) -> tuple[int, 
 def _anew(document: Document, name: str, path: Path, more: ReadOptions) -> Iterator[str]:
     """Return the faults of a file in which every unit is written anew."""
     there = [unit.target for unit in document.units]
-    again = read(rewritten(document, there), name, path, more)
+    again = read(rewritten(document), name, path, more)
     if name == "text":
         if words(there) != words([unit.target for unit in again.units]):
             yield "written anew, it has other words"
@@ -128,9 +136,15 @@ def _translation_faults(document: Document, name: str, path: Path, more: ReadOpt
     if len(filled.units) != len(values):
         yield f"translated, it has {len(filled.units)} units, not {len(values)}"
     for unit, (value, _) in zip(filled.units, values, strict=False):
-        if joined_text(unit.target or ()).split() != joined_text(value).split():
+        if _words_of(unit, unit.target or ()) != _words_of(unit, value):
             yield f"translated, {value!r} is read as {unit.target!r}"
             return
+
+
+def _words_of(unit: Unit, parts: Parts) -> list[str]:
+    """Return the words of a text, without codes where these may have units inside."""
+    own = parts if unit.insert is None else [part for part in parts if part.kind == TEXT]
+    return joined_text(tuple(own)).split()
 
 
 class SpanCounts(NamedTuple):

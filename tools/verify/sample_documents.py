@@ -228,6 +228,7 @@ HTML = """<!DOCTYPE html>
 <html lang=en><head><title>A &amp;lt; B</title><meta charset="utf-8">
 <style>p > a { color: red }</style><script>if (a < b) "text";</script></head>
 <body class='x'>
+<meta name="description" content="A page &amp;amp; 'more'"><input placeholder=Name title='say "x"'>
 <!-- a comment --><p>Read <a href="x?a=1&amp;b=2">the  <b>manual</b></a>,
    please&nbsp;&copy; &lt;now&gt; <code>a < b</code>.<br>Next <img src=x alt="y"> line
 <ul><li>one<li><b>two</b></ul>
@@ -237,7 +238,10 @@ HTML = """<!DOCTYPE html>
 </body></html>
 """
 MARKDOWN = """---
-title: front matter
+title: front matter  # a comment
+description: "of \\"two\\" kinds"
+summary: 'it''s one'
+date: 2020-01-01
 ---
 # A *heading* #
 
@@ -250,7 +254,9 @@ lines** with `code`, [a link](http://x.y/z "t") and <b>html</b>.
    - [ ] nested, see [the label] and ![alt](pic.png)
 
 > quoted
-> twice
+> twice, ![a *picture*](a.png) and [![one](b.png)](c)
+
+![alone](b.png "t") ![same][]
 
 ```python
 not = "this"
