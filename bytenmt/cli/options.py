@@ -248,7 +248,8 @@ ANSWERS = options(
         "--flag-above",
         type=RealNumber(0.0, 64.0),
         metavar="BITS",
-        help="Flag lines that cost more bits per byte: in jsonl as unsure, else by a line on stderr.",
+        help="Bits per byte above which a line is unsure, instead of the model's own threshold. What is"
+        " unsure or wrong is told on stderr; jsonl has it as the verdict.",
     ),
     click.option("--stream", is_flag=True, help="Show each line while it is decoded."),
 )
