@@ -58,7 +58,7 @@ class Pair(NamedTuple):
 
 
 class Count(NamedTuple):
-    """How many of n pairs were flagged as wrong, and how many were flagged at all."""
+    """Counts of n pairs: those flagged as wrong, those flagged at all, and each flag."""
 
     n: int
     n_wrong: int
@@ -123,11 +123,11 @@ def read_pairs(corpora: Path, name: str, direction: str, n_lines: int | None) ->
     return [Pair(a.decode(), b.decode()) for a, b in islice(lines, n_lines) if a.strip() and b.strip()]
 
 
-def table(found: dict[str, dict[str, Count]]) -> list[str]:
+def table(counts_of_texts: dict[str, dict[str, Count]]) -> list[str]:
     """Return the shares of lines flagged as wrong, a column for each text."""
-    lines = [f"| | {' | '.join(found)} | all |", f"|---|{'---:|' * (len(found) + 1)}"]
-    for fault in next(iter(found.values())):
-        counts = [text[fault] for text in found.values()]
+    lines = [f"| | {' | '.join(counts_of_texts)} | all |", f"|---|{'---:|' * (len(counts_of_texts) + 1)}"]
+    for fault in next(iter(counts_of_texts.values())):
+        counts = [text[fault] for text in counts_of_texts.values()]
         total = Count(sum(one.n for one in counts), sum(one.n_wrong for one in counts), 0, {})
         cells = [f"{100 * one.n_wrong / max(1, one.n):.1f} % of {one.n}" for one in (*counts, total)]
         lines.append(f"| {fault} | {' | '.join(cells)} |")

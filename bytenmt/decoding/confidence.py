@@ -48,7 +48,7 @@ NO_TEXT = ("placeholders", "tags", "urls", "emails")  # spans that are the same 
 
 
 class Verdict(NamedTuple):
-    """What a person is told of a translation. level: one of LEVELS; reasons: in words, the gravest first."""
+    """The judgement of a translation. level: one of LEVELS; reasons: in words, the gravest first."""
 
     level: str
     reasons: tuple[str, ...]
