@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from bytenmt.documents import android, html, markdown, markup, plain, po, strings, subtitles, tmx, xliff
+from bytenmt.documents import android, docx, html, markdown, markup, plain, po, strings, subtitles, tmx, xliff
 from bytenmt.documents.document import (
     Content,
     Document,
@@ -46,7 +46,8 @@ class DocumentFormat(NamedTuple):
 
     suffixes: of its files. read: returns the units of a text. encoding: returns the encoding that the bytes
     of a file declare, or None. charref: whether any character can be written as a reference in ASCII.
-    options: the fields of ReadOptions that this format uses.
+    options: the fields of ReadOptions that this format uses. unpack: reads the bytes of a file that is an
+    archive of texts; instead of read and encoding.
     """
 
     suffixes: tuple[str, ...]
@@ -54,6 +55,7 @@ class DocumentFormat(NamedTuple):
     encoding: Callable[[bytes], str | None] = lambda _: None
     charref: bool = False
     options: tuple[str, ...] = ()
+    unpack: Callable[[bytes], Document] | None = None
 
 
 def _declared(data: bytes) -> str | None:
@@ -87,6 +89,7 @@ FORMATS: dict[str, DocumentFormat] = {
     ),
     "strings": DocumentFormat((".strings",), lambda text, _: Content(strings.read_apple(text))),
     "android": DocumentFormat((".xml",), lambda text, _: Content(android.read(text)), _declared, True),
+    "docx": DocumentFormat((".docx", ".docm"), lambda *_: Content([]), charref=True, unpack=docx.read),
     "csv": DocumentFormat((".csv",), lambda text, w: _table(text, w, tabs=False), options=_TABLE),
     "tsv": DocumentFormat((".tsv", ".tab"), lambda text, w: _table(text, w, tabs=True), options=_TABLE),
     "text": DocumentFormat((".txt", ".text"), lambda text, _: Content(plain.read_text(text))),
@@ -118,6 +121,11 @@ def read(data: bytes, name: str, path: Path, options: ReadOptions | None = None)
     """Parse the bytes of a file. path: for messages. Raises DataError with the place of a mistake."""
     options = options or ReadOptions()
     one = FORMATS[name]
+    if one.unpack is not None:
+        try:
+            return one.unpack(data)
+        except MalformedError as error:
+            raise DataError(f"{path}: {error.message}") from None
     try:
         text, lead, encoding = decode(data, options.encoding or one.encoding(data))
     except BytenmtError as error:

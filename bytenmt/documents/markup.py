@@ -66,13 +66,16 @@ class Element:
 class MarkupScanner:
     """Finds elements in a text that comes in pieces.
 
-    names: the local names of the elements to find; others are skipped, but not their content. ended: called
-    with every element that has ended; if it returns True, the element is removed from its parent.
+    names: the local names of the elements to find, None for all; others are skipped, but not their content.
+    ended: called with every element that has ended; if it returns True, the element is removed from its
+    parent.
     """
 
-    def __init__(self, names: Iterable[str], ended: Callable[[Element], bool] = lambda _: False) -> None:
+    def __init__(
+        self, names: Iterable[str] | None, ended: Callable[[Element], bool] = lambda _: False
+    ) -> None:
         self.root: Element | None = None
-        self._names, self._ended = frozenset(names), ended
+        self._names, self._ended = None if names is None else frozenset(names), ended
         self._open: list[Element | None] = []
         self._innermost: Element | None = None
         self._text, self._first = "", 0  # what is held of the text, and the number of its first character
@@ -133,7 +136,7 @@ class MarkupScanner:
         return self._seen[1]
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if name.rpartition(":")[2] not in self._names:
+        if self._names is not None and name.rpartition(":")[2] not in self._names:
             self._open.append(None)
             return
         start = self._at(self._parser.CurrentByteIndex)

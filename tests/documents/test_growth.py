@@ -29,6 +29,7 @@ HOSTILE = [
     Case("properties", "\r"),
     Case("strings", "/*"),
     Case("android", '" ', "<resources><string name='a'>", "</string></resources>"),
+    Case("docx", "<w:ins>", growth.WORD_HEAD, "<w:r><w:t>a</w:t></w:r>", "</w:ins>", growth.WORD_END),
     Case("csv", "<b></i>"),
     Case("tsv", "\t"),
     Case("text", " ", "a", "x"),

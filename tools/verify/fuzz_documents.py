@@ -15,7 +15,7 @@ from bytenmt.documents.translation import TranslateSegments, translate
 from bytenmt.errors import DataError
 from tools.verify.fuzz_tensors import bytes_changed
 from tools.verify.growth import PIECES
-from tools.verify.sample_documents import SAMPLES, Sample, upper_cased
+from tools.verify.sample_documents import SAMPLES, WORD_PARTS, Sample, upper_cased, word_archive
 
 SEEDS = list(SAMPLES.values())
 MAX_BYTES = 100_000  # of a document
@@ -39,8 +39,13 @@ def mutated_document(chance: random.Random) -> Sample:
     """Return a sample document with one to four changes, and options to read it with."""
     sample = chance.choice(SEEDS)
     data = sample.data
+    part = chance.choice(list(WORD_PARTS))
+    is_part = sample.name == "docx" and chance.random() < 0.7  # else the archive itself
+    data = WORD_PARTS[part].encode() if is_part else data
     for _ in range(chance.choice([1, 1, 2, 4])):
         data = chance.choice(CHANGES)(data, chance)[:MAX_BYTES]
+    if is_part:
+        data = word_archive({**WORD_PARTS, part: data})
     name, options = sample.name, sample.options
     if chance.random() < 0.1:
         name = chance.choice(list(FORMATS))

@@ -37,6 +37,7 @@ from bytenmt.documents.formats import ReadOptions, read
 from bytenmt.documents.segments import Segment
 from bytenmt.documents.translation import translate
 from bytenmt.errors import BytenmtError
+from tools.verify.sample_documents import BOLD, FIELD, W, word_archive
 
 SMALL, LARGE = 40_000, 160_000  # bytes of a document
 MOST_GROWTH = 8.0
@@ -62,7 +63,8 @@ class Case(NamedTuple):
         each = len((self.piece + self.closing).encode())
         count = max(1, (size - len((self.before + self.after + self.end).encode())) // each)
         repeated = self.piece * count + self.after + self.closing * count
-        return (self.before + repeated + self.end).encode()
+        text = self.before + repeated + self.end
+        return word_archive({"word/document.xml": text}) if self.format == "docx" else text.encode()
 
     def name(self) -> str:
         closing = f" … {self.closing!r}" if self.closing else ""
@@ -435,6 +437,30 @@ def _android() -> Iterator[Case]:
     yield Case("android", "<string-array>", "<resources>", item, "</string-array>", "</resources>")
 
 
+WORD_HEAD, WORD_END = f'<w:document xmlns:w="{W}"><w:body><w:p>', "</w:p></w:body></w:document>"
+
+
+def _docx() -> Iterator[Case]:
+    yield from _xml("docx", WORD_HEAD + "<w:r><w:t>", "</w:t></w:r>" + WORD_END)
+    bold, run = f"<w:r>{BOLD}<w:t>b</w:t></w:r>", "<w:r><w:t>a</w:t></w:r>"
+    fields = [FIELD.format(kind) for kind in ("begin", "separate", "end")]
+    for piece in (
+        run,
+        bold,
+        run + bold,
+        "<w:r/>",
+        "<w:bookmarkStart/>",
+        *fields,
+        "".join(fields),
+        "</w:p><w:p>",
+    ):
+        yield Case("docx", piece, WORD_HEAD, WORD_END)
+        yield Case("docx", piece, WORD_HEAD + run, run + WORD_END)
+    for name in ("w:hyperlink", "w:ins", "w:p", "w:r", "w:sdt"):
+        yield Case("docx", f"<{name}>", WORD_HEAD, run, f"</{name}>", WORD_END)
+        yield Case("docx", f"<{name}>{run}", WORD_HEAD, "", f"</{name}>", WORD_END)
+
+
 def _properties() -> Iterator[Case]:
     yield from _plain("properties")
     yield from _plain("properties", "a=")
@@ -488,6 +514,7 @@ CASES: dict[str, Callable[[], Iterator[Case]]] = {
     "properties": _properties,
     "strings": _apple_strings,
     "android": _android,
+    "docx": _docx,
     "csv": lambda: _tables("csv"),
     "tsv": lambda: _tables("tsv"),
     "text": _text,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Sequence
+import io
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -325,6 +327,62 @@ ANDROID = r"""<?xml version="1.0" encoding="UTF-8"?>
     <integer-array name="numbers"><item>3</item></integer-array>
 </resources>
 """
+W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+BOLD = "<w:rPr><w:b/></w:rPr>"
+FIELD = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'
+WORD_PARTS = {
+    "word/document.xml": f"""<?xml version="1.0" encoding="UTF-8" standalone="yes"?>
+<w:document xmlns:w="{W}" \
+xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><w:body>\
+<w:p w:rsidR="1"><w:pPr><w:jc w:val="left"/></w:pPr><w:bookmarkStart w:id="0" w:name="a"/>\
+<w:r w:rsidR="2"><w:t>One sen</w:t></w:r><w:proofErr w:type="spellStart"/>\
+<w:r><w:rPr><w:noProof/></w:rPr><w:t xml:space="preserve">tence with </w:t></w:r>\
+<w:r>{BOLD}<w:t>bold</w:t></w:r><w:r><w:t xml:space="preserve"> &amp; &lt;text&gt;</w:t>\
+<w:footnoteReference w:id="2"/></w:r><w:bookmarkEnd w:id="0"/></w:p>
+<w:p><w:hyperlink r:id="rId9"><w:r><w:rPr><w:rStyle w:val="Hyperlink"/></w:rPr><w:t>a link</w:t></w:r>\
+</w:hyperlink>\
+<w:r><w:t xml:space="preserve"> and page </w:t></w:r>{FIELD.format("begin")}\
+<w:r><w:instrText>PAGE</w:instrText></w:r>\
+{FIELD.format("separate")}<w:r><w:t>7</w:t></w:r>{FIELD.format("end")}\
+<w:r><w:tab/><w:t>tab</w:t><w:br/><w:t>line</w:t></w:r></w:p>
+<w:tbl><w:tr><w:tc><w:p><w:r><w:t>cell</w:t></w:r></w:p></w:tc></w:tr></w:tbl>\
+<w:p><w:r><w:t>before</w:t></w:r><w:r><w:pict><w:txbxContent><w:p><w:r><w:t>a box</w:t></w:r></w:p>\
+</w:txbxContent></w:pict></w:r>\
+<w:r><w:t>behind</w:t></w:r></w:p><w:p/></w:body></w:document>""",
+    "word/header1.xml": f'<w:hdr xmlns:w="{W}"><w:p><w:r><w:t>head</w:t></w:r></w:p></w:hdr>',
+    "word/footnotes.xml": f'<w:footnotes xmlns:w="{W}"><w:footnote w:id="2"><w:p><w:r><w:footnoteRef/></w:r>'
+    "<w:r><w:t> a note</w:t></w:r></w:p></w:footnote></w:footnotes>",
+}
+
+
+def word_archive(parts: Mapping[str, str | bytes] = WORD_PARTS) -> bytes:
+    """Return a .docx file of these parts, and a picture that is none of them."""
+    kind = "application/vnd.openxmlformats-officedocument.wordprocessingml"
+    kinds = {
+        "word/document.xml": "document.main",
+        "word/header1.xml": "header",
+        "word/footnotes.xml": "footnotes",
+    }
+    types = "".join(
+        f'<Override PartName="/{name}" ContentType="{kind}.{kinds.get(name, "document.main")}+xml"/>'
+        for name in parts
+    )
+    relation = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"
+    other = {
+        "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+        '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        f'<Default Extension="xml" ContentType="application/xml"/>{types}</Types>',
+        "_rels/.rels": '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+        f'<Relationship Id="rId1" Type="{relation}" Target="word/document.xml"/></Relationships>',
+    }
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in {**other, **parts}.items():
+            archive.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), text, zipfile.ZIP_DEFLATED)
+        archive.writestr(zipfile.ZipInfo("word/media/a.bin", (2020, 1, 1, 0, 0, 0)), bytes(range(256)))
+    return file.getvalue()
+
+
 CSV = 'id,text,translation\r\n1,"Hello, ""you""",\r\n2,plain,\r\n3,done,fertig\r\n\r\n4,"two\r\nlines",\r\n'
 TSV = 'id\ttext\ttranslation\n1\tsay "hi"\t\n2\tdone\tfertig\n'
 TEXT = """A title
@@ -384,6 +442,7 @@ def _all() -> dict[str, Sample]:
         "po", PO.replace("UTF-8", "latin-1").replace("file", "f\xefle").encode("latin-1")
     )
     made["properties, Latin-1"] = Sample("properties", PROPERTIES.replace("value", "\xe4").encode("latin-1"))
+    made["docx"] = Sample("docx", word_archive())
     made["text, not UTF-8"] = Sample("text", b"one\xff two\n\nthree")
     return made
 
