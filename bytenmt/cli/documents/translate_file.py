@@ -79,7 +79,7 @@ def translate_file(
     """Translate the document IN into OUT.
 
     TMX, XLIFF 1.2 and 2, PO, SRT, WebVTT, HTML, Markdown, JSON, .properties, .strings, Android's strings.xml,
-    .docx, CSV, TSV and plain text. Only text is replaced: all else comes back byte for byte, in IN's encoding.
+    .docx, CSV, TSV and plain text. Only text is replaced: all else comes back byte for byte, in its encoding.
     Placeholders, tags, URLs and e-mail addresses are kept unless --keep says otherwise. What is translated
     already stays; what is doubtful is marked for review. OUT is there when it is whole.
     """
