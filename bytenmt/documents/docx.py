@@ -235,12 +235,12 @@ class _PartReader:
     def _read(self, group: list[Element]) -> None:
         """Add the unit of the children of a paragraph, without those around it that have no text."""
         group = _with_fields_joined(self._text, group)
-        while group and not self._has_text(group[0]):
-            del group[0]
-        while group and not self._has_text(group[-1]):
-            del group[-1]
-        if not group:
+        numbers = range(len(group))
+        first = next((number for number in numbers if self._has_text(group[number])), None)
+        last = next((number for number in reversed(numbers) if self._has_text(group[number])), None)
+        if first is None or last is None:
             return
+        group = group[first : last + 1]
         codes = dict[str, tuple[str, str]]()
         base, parts = self._parts(group, codes, 0)
         source = paired(parts)
@@ -253,10 +253,12 @@ class _PartReader:
 
         self.units.append(Unit(start, "", source, start, end, source, write))
 
-    def _has_text(self, one: Element) -> bool:
+    def _has_text(self, one: Element, depth: int = 0) -> bool:
         if one.local == "r":
             return bool(self._run(one).text)
-        return one.local in CONTAINERS and any(map(self._has_text, one.children[:1000]))
+        if one.local not in CONTAINERS or depth >= MOST_NESTED:
+            return False
+        return any(self._has_text(child, depth + 1) for child in one.children)
 
     def _run(self, run: Element) -> _Run:
         raw = self._raw
@@ -315,7 +317,7 @@ class _PartReader:
                 parts += run.pieces
             elif run is not None:
                 parts += run.pieces
-            elif one.local in CONTAINERS and depth < MOST_NESTED and self._has_text(one):
+            elif one.local in CONTAINERS and self._has_text(one, depth):
                 close()
                 inner, inside = self._parts(one.children, codes, depth + 1)
                 tag = self._text[one.start : one.inside]
