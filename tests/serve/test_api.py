@@ -47,6 +47,28 @@ def test_several_texts_are_as_many_answers_in_their_order() -> None:
         assert asked.post("/translate", json={**HELLO, "q": ["x"]}).json() == {"translatedText": ["X0"]}
 
 
+def test_requests_as_weblate_sends_them() -> None:
+    """The list of languages, a probe, and strings with placeholders; older versions send one in a form."""
+    with client() as asked:
+        languages = {one["code"]: one["targets"] for one in asked.get("/languages").json()}
+        assert "de" in languages["en"]
+        probe = {"api_key": "", "q": ["test"], "source": "en", "target": "de"}
+        assert asked.post("/translate", json=probe).json() == {"translatedText": ["TEST0"]}
+        texts = ["The [X0X] was not found.", "Open [X7X] in [X8X]", "", "Two\nlines"]
+        answer = asked.post("/translate", json={**probe, "q": texts})
+        assert answer.status_code == 200 and len(answer.json()["translatedText"]) == len(texts)
+        for text, translation in zip(texts, answer.json()["translatedText"], strict=True):
+            assert re.findall(r"\[X\dX\]", text) == sorted(re.findall(r"\[X\dX\]", translation))
+        form = {"api_key": "", "q": "hello", "source": "en", "target": "de"}
+        assert asked.post("/translate", data=form).json() == {"translatedText": "HELLO0"}
+
+
+def test_a_plug_in_of_omegat_that_asks_by_get_is_refused() -> None:
+    """Any page can make a browser send a GET: translations are asked for by POST alone."""
+    with client() as asked:
+        assert asked.get("/translate", params=HELLO).status_code == 405
+
+
 def test_white_space_and_line_ends_are_kept() -> None:
     with client() as asked:
         answer = asked.post("/translate", json={**HELLO, "q": "  one\r\n\r\n\ttwo \n"})
