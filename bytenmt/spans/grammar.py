@@ -47,7 +47,8 @@ _PATTERNS = {
         r"\{\{[^{}]*\}\}|\{\{\{[^{}]*\}\}\}"  # {{name}}, {{{name}}}
         r"|[$#]?\{([^{}\s][^{}]*|[A-Za-z0-9_.:,!$ -]*)\}",  # {name}, {0}, {}, ${name}, #{name}
         r"\$t\(([^(){}]|\{[^{}]*\}|\{\{[^{}]*\}\})*\)",  # $t(menu.open)
-        r"\$[A-Za-z_][A-Za-z0-9_]*|%%|%[A-Za-z_][A-Za-z_]+%|\[[A-Z][0-9]+[A-Z]\]",  # $name, %NAME%, [X7X]
+        # $name, %NAME%, %name%, [X7X]; %dx%d and %ld%c are conversions
+        r"\$[A-Za-z_][A-Za-z0-9_]*|%%|%[A-Z_][A-Za-z_]+%|%[a-z][A-Za-z_]{3,}%|\[[A-Z][0-9]+[A-Z]\]",
         _CONVERSION,
     ),
     "tags": (TAG,),

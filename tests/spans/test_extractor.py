@@ -28,6 +28,7 @@ def kept(line: str, *classes: str) -> list[str]:
         ("{name}님, %s개와 %(n)d 및 %1$s", ["{name}", "%s", "%(n)d", "%1$s"]),
         ("${HOME}/$user {0} {} #{y}", ["${HOME}", "$user", "{0}", "{}", "#{y}"]),
         ("%-5.2f %% [X12X] %USER%", ["%-5.2f", "%%", "[X12X]", "%USER%"]),
+        ("%dx%d %ld%c %path%", ["%dx", "%d", "%ld", "%c", "%path%"]),
         ("$t(menu.open) $t(a, {{n}})", ["$t(menu.open)", "$t(a, {{n}})"]),
         (
             "<b>글</b> <a\thref='http://x.y/'>가</a><br/>",
