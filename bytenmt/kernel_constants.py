@@ -20,6 +20,9 @@ OPEN_WITHIN = 2.0
 # many nats more: less than the model's own low probability of it, more than a place where it belongs. See
 # tools/EXPERIMENTS.md.
 CLOSING_COST = 8.0
+# Where at least this share of a step's attention lies on an item of a constraint, a beam search lets the item
+# begin for at most so many nats more than the likeliest byte costs. See tools/results/documents.md.
+ATTENDED_SHARE, ATTENDED_COST = 0.5, 1.0
 
 # Constraints
 BLANK, TAB, TAG = b" \t<"

@@ -46,10 +46,10 @@ class Attentive(Protocol):
     def start(self, memory: Any, beam: int = 1) -> Any:
         """Return the first state, see Model.start."""
 
-    def alignments(self, tgt: Tensor, memory: Any, state: Any) -> dict[int, Tensor]:
-        """Return the attention weights of each layer that attends, by the layer's number from 1.
+    def forward_aligned(self, tgt: Tensor, memory: Any, state: Any) -> tuple[Tensor, Any, dict[int, Tensor]]:
+        """Do what Model.forward does, and return also the attention weights of each layer that attends.
 
-        tgt (n, t) uint8: the decoder's input from `state` on. Weights (n, t, s): how much the prediction
+        They are by the layer's number from 1. Weights (rows, t, s): how much the prediction
         after each byte attends to each source byte, EOS included, in the order of the source; 0 at padding.
         """
 

@@ -130,7 +130,7 @@ class ModelSection(Section, frozen=True, kw_only=True, tag_field="arch"):
 
     @property
     def has_attention(self) -> bool:
-        """True if the model has attention, and so an alignment: a module with `alignments`."""
+        """True if the model has attention, and so an alignment: a module with `forward_aligned`."""
         return False
 
     @property

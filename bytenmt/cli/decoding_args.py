@@ -23,7 +23,7 @@ from bytenmt.decoding.engine_selection import precision_of
 from bytenmt.decoding.engines import n_threads
 from bytenmt.decoding.interface import EngineSpec
 from bytenmt.decoding.loading import LoadedRun, Runtime
-from bytenmt.decoding.setting_table import LINES, TABLE
+from bytenmt.decoding.setting_table import INFLECTED, LINES, TABLE
 from bytenmt.decoding.settings import Settings
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import BytenmtError
@@ -226,7 +226,8 @@ def _constraint_values(rules: ConstraintSpec | None) -> dict[str, Any]:
     if rules is None:
         return {}
     glossary = None if rules.named is None else _sha256(Path(rules.named))
-    return {"keep": [*rules.classes], "keep-pattern": [*rules.patterns], "glossary": glossary}
+    match = {"glossary-match": INFLECTED} if rules.glossary and rules.glossary.inflections else {}
+    return {"keep": [*rules.classes], "keep-pattern": [*rules.patterns], "glossary": glossary} | match
 
 
 def _sha256(file: Path) -> str:

@@ -12,7 +12,17 @@ import click
 from bytenmt.architectures.presets import PRESETS
 from bytenmt.cli.console import all_runs, any_runs, completing, one_run
 from bytenmt.config.bounds import MOST, MOST_DRAFTED, N_BYTES, THREADS, WEIGHT, Bounds
-from bytenmt.decoding.setting_table import AUTO, DEVICES, ENGINES, KEPT, OFF, PRECISIONS, TABLE, Setting
+from bytenmt.decoding.setting_table import (
+    AUTO,
+    DEVICES,
+    ENGINES,
+    GLOSSARY_MATCHES,
+    KEPT,
+    OFF,
+    PRECISIONS,
+    TABLE,
+    Setting,
+)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -271,5 +281,10 @@ CONSTRAINTS = options(
         type=FILE,
         help="Lines `term TAB target`: where the source has the term, the target stands in the translation,"
         " one of several forms by |; of `!X` X does not.",
+    ),
+    click.option(
+        "--glossary-match",
+        type=click.Choice(GLOSSARY_MATCHES),
+        help="Terms match their plurals in the source, too (inflected, the default), or not (exact).",
     ),
 )

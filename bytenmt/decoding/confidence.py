@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from bytenmt.config.facts import FlagThresholds
-from bytenmt.decoding.constraints.constraint_spec import LIMIT, UNMET
+from bytenmt.decoding.constraints.constraint_spec import LIMIT, PLACEMENT, UNMET
 from bytenmt.decoding.interface import Hypothesis
 from bytenmt.spans.extractor import span_extractor
 
@@ -20,7 +20,7 @@ from bytenmt.spans.extractor import span_extractor
 SURE, CHECK, WRONG = LEVELS = ("sure", "check", "wrong")
 # Flags of a translation: what programs read, the level, and the words that people read.
 UNSURE, LOOP, LENGTH, NUMBER, COPY = "unsure", "loop", "length", "number", "copy"
-LANGUAGE, INVENTION, PLACEMENT, LOST = "language", "invention", "placement", "lost"
+LANGUAGE, INVENTION, LOST = "language", "invention", "lost"
 REASONS = {
     LOOP: (WRONG, "repeats itself"),
     COPY: (WRONG, "is the source, untranslated"),

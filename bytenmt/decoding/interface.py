@@ -102,7 +102,8 @@ class Hypothesis(NamedTuple, Generic[TextT]):
     length_penalty; under constraints without the bytes that were forced. passes: of the decoder, where some
     of the bytes were drafted, else 0. byte_scores: the natural log-probability of each byte and of EOS, which
     sum to log_probability, where Options.byte_scores asks for them. flags: see constraints.constraint_spec;
-    None without constraints.
+    None without constraints. is_past_end: whether the model would have ended the text earlier, where the
+    search had required items to write.
     """
 
     text: TextT
@@ -111,6 +112,7 @@ class Hypothesis(NamedTuple, Generic[TextT]):
     passes: int = 0
     byte_scores: tuple[float, ...] = ()
     flags: tuple[str, ...] | None = None
+    is_past_end: bool = False
 
     @property
     def bits_per_byte(self) -> float | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bytenmt.decoding.interface import Hypothesis, Request
 from bytenmt.decoding.sentences import sentence_ends
 from bytenmt.decoding.settings import Settings
-from bytenmt.spans.extractor import span_extractor
+from bytenmt.spans.extractor import has_letters, span_extractor
 from bytenmt.spans.tags import parse_tag, partners
 from bytenmt.utf8 import first_invalid
 
@@ -122,7 +122,7 @@ class LineBatch:
         """Store the hypotheses of a request, best first, with flags where constraints are checked."""
         if self._rules is not None:
             flags = self._rules.flags
-            hypotheses = [one._replace(flags=flags(request, one.text)) for one in hypotheses]
+            hypotheses = [one._replace(flags=flags(request, one.text, one.is_past_end)) for one in hypotheses]
         self.hypotheses[request] = hypotheses
 
     def results(self, n_best: int | None = None) -> list[TranslationResult]:
@@ -194,9 +194,7 @@ def has_translatable_text(text: bytes, rules: ConstraintSpec | None = None) -> b
     spans = span_extractor(ALWAYS_COPIED + classes).spans(text)
     if not spans or (rules is not None and not all(span.of for span in rules.spans(text))):
         return True
-    ends, begins = [0, *(span.end for span in spans)], [*(span.begin for span in spans), len(text)]
-    outside = b"".join(text[end:begin] for end, begin in zip(ends, begins, strict=True))
-    return any(map(str.isalnum, outside.decode()))
+    return has_letters(text, spans)
 
 
 def split_line(

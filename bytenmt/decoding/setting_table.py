@@ -17,7 +17,9 @@ ENGINES = ("torch", "cuda-graph", "numba")
 DEVICES = ("cpu", "cuda")
 KEPT = ("placeholders", "tags", "urls", "emails", "numbers")  # classes of spans, see spans.grammar.CLASSES
 KEPT_OF_DOCUMENTS = KEPT[:-1]  # the default of translate-file: spans that programs and browsers read
+BEAM_OF_DOCUMENTS = 4  # the default of translate-file: greedy search places kept spans worse
 KEPT_BY_SERVER = ("placeholders", "tags", "urls")  # the default of `serve`, whose clients are often programs
+GLOSSARY_MATCHES = INFLECTED, EXACT = "inflected", "exact"  # which forms of a term in the source match
 SPLIT_CHOICES = AUTO, ALWAYS, NEVER = "auto", "always", "never"
 MAX_TOKENS = 16_000  # source bytes side by side, padding counted, each beam counted
 

@@ -15,7 +15,7 @@ from bytenmt.decoding.setting_table import BOUNDS, LINES, SEARCH, TABLE, LineSet
 from bytenmt.errors import DataError, SettingError
 from bytenmt.utf8 import first_invalid
 
-CONSTRAINT_SETTINGS = {"keep", "keep_pattern", "glossary"}
+CONSTRAINT_SETTINGS = {"keep", "keep_pattern", "glossary", "glossary_match"}
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Settings(LineSettings):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], shown: Callable[[str], str] = str) -> Settings:
         """Return settings from values by name: the fields of Settings and of interface.Options, and keep,
-        keep_pattern and glossary as ConstraintSpec.from_settings takes them.
+        keep_pattern, glossary and glossary_match as ConstraintSpec.from_settings takes them.
 
         shown: returns a name as messages write it. Raises SettingError for an unknown name, a wrong value,
         and a setting that would be ignored.

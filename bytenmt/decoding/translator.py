@@ -78,7 +78,8 @@ class Translator:
         engine, device, precision, threads, draft: see interface.EngineSpec; auto is what suits the machine.
         reporter: gets messages that a user may not expect, such as that kernels are being compiled.
         settings: the fields of settings.Settings (prefix, max_len_a, …) and of interface.Options (beam,
-        n_best, sample, …), and keep, keep_pattern and glossary as ConstraintSpec.from_settings takes them.
+        n_best, sample, …), and keep, keep_pattern, glossary and glossary_match as
+        ConstraintSpec.from_settings takes them.
         Raises BytenmtError: what a command refuses is refused here.
         """
         for run in runs:

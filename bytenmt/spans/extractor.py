@@ -224,6 +224,13 @@ def _is_letter_or_digit(byte: int) -> bool:
     return chr(byte).isalnum()
 
 
+def has_letters(text: bytes, spans: Sequence[Span]) -> bool:
+    """Return whether a text, valid UTF-8, has letters or digits outside of its spans."""
+    ends, begins = [0, *(span.end for span in spans)], [*(span.begin for span in spans), len(text)]
+    outside = b"".join(text[end:begin] for end, begin in zip(ends, begins, strict=True))
+    return any(map(str.isalnum, outside.decode()))
+
+
 def _any_of(some: Iterable[int]) -> bytes:
     """Return the regular expression of these bytes."""
     return b"[%s]" % b"".join(b"\\x%02x" % byte for byte in some)

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from made_up_engine import made_up_translator, make_run
 
 from bytenmt.cli.main import main
-from bytenmt.decoding.constraints.constraint_spec import LIMIT, UNMET, ConstraintSpec
+from bytenmt.decoding.constraints.constraint_spec import LIMIT, PLACEMENT, UNMET, ConstraintSpec
 from bytenmt.decoding.translator import Translator
 from bytenmt.errors import SettingError
 
@@ -50,7 +50,7 @@ def test_all_is_kept_line_by_line(place: Path, more: list[str]) -> None:
     assert all(rules.is_met(line.encode(), text.encode()) for line, text in zip(LINES, texts, strict=True))
     records = told("--keep", KEEP, "--glossary", "terms", *more)
     assert [record["text"] for record in records] == texts
-    assert records[1]["flags"] == [] and records[0]["flags"] in ([], [LIMIT])
+    assert records[1]["flags"] == [] and records[0]["flags"] in ([], [LIMIT], [PLACEMENT])
 
 
 def test_without_them_nothing_is_told(place: Path) -> None:
@@ -114,5 +114,5 @@ def test_a_translator_takes_them() -> None:
     assert [item.text for item in admitted[0][0].constraint.items] == [b"http://a.b", b"qq"]  # type: ignore[attr-defined]
     with pytest.raises(SettingError, match="no class to keep"):
         made_up_translator(keep="nothing")
-    with pytest.raises(SettingError, match=r"expected .*glossary, keep, keep_pattern"):
+    with pytest.raises(SettingError, match=r"expected .*glossary, glossary_match, keep, keep_pattern"):
         made_up_translator(kept="urls")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 from collections import Counter
 from itertools import product
 from typing import Any
@@ -14,11 +15,18 @@ import torch
 from cpu_engines import model, packed
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up import Distribution, FakeDecoder, everything, few_bytes, random_distribution
+from made_up import (
+    Distribution,
+    FakeAttentiveDecoder,
+    FakeDecoder,
+    everything,
+    few_bytes,
+    random_distribution,
+)
 from rotation import rotated
 
 from bytenmt.decoding.constraints.constraint import Constraint
-from bytenmt.decoding.constraints.constraint_spec import LIMIT, UNMET, ConstraintSpec
+from bytenmt.decoding.constraints.constraint_spec import LIMIT, PLACEMENT, UNMET, ConstraintSpec
 from bytenmt.decoding.constraints.glossary import Glossary, Term
 from bytenmt.decoding.constraints.span_tracker import SpanTracker
 from bytenmt.decoding.cpu.compiled_search import compiled_search_step
@@ -467,6 +475,41 @@ def test_greedy_search_takes_what_is_owed_where_it_is_nearly_the_best() -> None:
     assert greedily(rules, b"{x}", nearly(0.05)).startswith(b"aaaaaaaaa {x}")
 
 
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_span_begins_where_the_attention_lies_on_it(is_compiled: bool) -> None:
+    """Though the model itself would never write it; without attention it comes at the end, which is flagged
+    where text follows it in the source."""
+    rules, text = ConstraintSpec(("tags",)), b"ab cd ef"
+    source = b"0 <b>x</b> y"
+
+    def attention(prefix: bytes) -> np.ndarray:
+        weights = np.full(len(source) + 1, 0.01, np.float32)
+        plain = prefix.replace(b"<b>", b"").replace(b"</b>", b"")
+        weights[{3: slice(2, 5), 5: slice(6, 10)}.get(len(plain), slice(11, 12))] = 1.0
+        return weights
+
+    def log_p(prefix: bytes) -> np.ndarray:
+        rest = np.full(256, 1e-9)
+        plain = prefix.replace(b"<b>", b"").replace(b"</b>", b"")
+        if text.startswith(plain):  # else inside a tag
+            rest[[*text, 255][len(plain)]] = 0.9
+        return np.log(rest / rest.sum())
+
+    form = compiled_search_step() if is_compiled else None
+    how = Options(beam=4, n_best=4, tracker=rules.tracker)
+    for decoder, expected, flags in (
+        (FakeAttentiveDecoder([log_p], attention), b"ab <b>cd</b> ef", ()),
+        (FakeDecoder([log_p]), b"ab cd ef<b></b>", (PLACEMENT,)),
+    ):
+        request = rules.add_constraint(Request(source, 60))._replace(source=b"0".ljust(len(source)))
+        (found,) = run(TorchEngine([decoder], how, 1, CPU, search=form), [request])
+        best, told = found[0], request._replace(source=source)
+        assert best.text == expected and rules.flags(told, best.text, best.is_past_end) == flags
+    last = rules.add_constraint(Request(b"x <b>y</b>", 60))
+    assert rules.flags(last, b"ab cd ef<b></b>", is_past_end=True) == (PLACEMENT,)
+    assert rules.flags(last, b"ab cd <b>ef</b>", is_past_end=True) == ()
+
+
 def test_a_term_that_is_begun_too_early_does_not_win() -> None:
     """Its first byte is nearly as likely at the beginning, and the rest of it is not: the text in which it
     stands where it belongs is better, by its log-probability, than the one that begins with it."""
@@ -509,9 +552,17 @@ def test_beams_do_not_go_on_to_put_off_what_is_owed() -> None:
     end=st.sampled_from([-3.0, 0.0, 3.0]),
     beam=st.integers(1, 4),
     length_penalty=st.sampled_from([0.0, 1.0]),
+    attends=st.booleans(),
 )
 def test_it_is_the_constrained_search_in_plain_lists(
-    is_compiled: bool, seed: int, source: bytes, limit: int, end: float, beam: int, length_penalty: float
+    is_compiled: bool,
+    seed: int,
+    source: bytes,
+    limit: int,
+    end: float,
+    beam: int,
+    length_penalty: float,
+    attends: bool,
 ) -> None:
     """A search of strings, which shares no code with the package, finds the same texts and scores."""
     rules = ConstraintSpec((), ("y+",))
@@ -520,15 +571,23 @@ def test_it_is_the_constrained_search_in_plain_lists(
     def log_p(prefix: bytes) -> np.ndarray:
         return full(prefix).astype(np.float32).astype(np.float64)
 
-    request = rules.add_constraint(Request(source, limit))
+    def attention(prefix: bytes) -> np.ndarray:
+        """Most of it on one byte, or as much on two."""
+        weights = np.zeros(len(source) + 1, np.float32)
+        for place in np.random.default_rng(zlib.crc32(prefix, seed)).integers(0, len(weights), 2):
+            weights[place] += 0.5
+        return weights
+
+    request = rules.add_constraint(Request(source, limit))._replace(source=b"0".ljust(len(source)))
     how = Options(beam=beam, length_penalty=length_penalty, tracker=rules.tracker)
     form = compiled_search_step() if is_compiled else None
-    (found,) = run(TorchEngine([FakeDecoder([log_p])], how, 1, CPU, search=form), numbered([request]))
+    decoder = FakeAttentiveDecoder([log_p], attention) if attends else FakeDecoder([log_p])
+    (found,) = run(TorchEngine([decoder], how, 1, CPU, search=form), [request])
     if beam == 1:
         text, total = naive_constraints.naive_greedy(log_p, source, request.limit)
     else:
-        text, total, score = naive_constraints.naive_beam(log_p, source, request.limit, beam, length_penalty)[
-            0
-        ]
+        text, total, score = naive_constraints.naive_beam(
+            log_p, source, request.limit, beam, length_penalty, attention if attends else None
+        )[0]
         assert found[0].score == pytest.approx(score, abs=1e-5)
     assert found[0].text == text and found[0].log_probability == pytest.approx(total, abs=1e-5)

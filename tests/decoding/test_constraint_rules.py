@@ -85,13 +85,46 @@ def found(text: str, *lines: str) -> list[str]:
 
 
 def test_terms_are_words_in_any_case_and_the_longest_wins() -> None:
-    assert found("The Web server, a webserver; servers", "server=x", "web server=y") == ["Web server"]
+    one = found("The Web server, a webserver; servers", "server=x", "web server=y")
+    assert one == ["Web server", "servers"]
     assert found("an API and apis", "API=x") == ["API"]
     assert found("an api", "API=x") == []
     assert found("Straße, straßen", "straße=x") == ["Straße"]
     assert found("웹서버를 서버가", "서버=x") == ["서버", "서버"]
     assert found("serverl", "server=x", "serverless=y") == []
     assert found("İserver server", "server=x") == ["server"]
+
+
+def test_inflected_forms_of_terms_match() -> None:
+    """Plurals of words of four letters, in any case where the term is in small letters; not other words."""
+    terms = ("server=x", "category=y", "web page=z", "bus=q", "Katze=r", "box=s")
+    assert found("Servers and SERVERS serve", *terms) == ["Servers", "SERVERS"]
+    assert found("categories, category's, categorical", *terms) == ["categories", "category"]
+    assert found("web pages, web paging, webpages", *terms) == ["web pages"]
+    assert found("busses, buses, boxes; serverless, servered", *terms) == []
+    assert found("Katzen, katzen, Katzentür", *terms) == ["Katzen"]
+    assert found("server servers", "server=x", "servers=y") == ["server", "servers"]
+    exact = Glossary.from_terms([Term("server", ("x",), ())], inflected=False)
+    assert not exact.find(b"servers") and exact.find(b"Server")
+
+
+def test_the_target_of_an_inflected_term_may_be_inflected() -> None:
+    rules = ConstraintSpec(glossary=Glossary.from_terms([Term("file", ("Datei",), ())]))
+    assert rules.is_met(b"two files", b"zwei Dateien")
+    assert not rules.is_met(b"a file", b"zwei Dateien")
+    assert not rules.is_met(b"two files", b"zwei Unterdatei")
+    item = rules.constraint(b"two files").items[0]
+    assert not item.needs_word_end and (item.source_begin, item.source_end) == (4, 9)
+
+
+def test_which_forms_match_is_a_setting(tmp_path: Path) -> None:
+    file = tmp_path / "terms.tsv"
+    file.write_text("server\tServer\n")
+    for match, n_items in (("inflected", 1), ("exact", 0)):
+        rules = ConstraintSpec.from_settings(glossary=file, glossary_match=match)
+        assert rules is not None and len(rules.constraint(b"two servers").items) == n_items
+    with pytest.raises(SettingError, match="expected inflected or exact"):
+        ConstraintSpec.from_settings(glossary=file, glossary_match="some")
 
 
 def test_a_table_is_read(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from bytenmt.decoding.drafts.table import Speculation, empty_table
 from bytenmt.decoding.interface import Engine, Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.cuda_graph import Capture, CudaCapture, CudaGraphEngine
 from bytenmt.decoding.pytorch.engine import TorchEngine
-from bytenmt.decoding.pytorch.forward import Inputs, begin, forward
+from bytenmt.decoding.pytorch.forward import Inputs, attends, begin, forward
 from bytenmt.decoding.scheduler import decode
 
 CPU = torch.device("cpu")
@@ -245,8 +245,10 @@ def check_on_device(name: str, options: Options, source: bytes | None, width: in
         )
         with OnDevice():
             for _ in range(2):
-                log_p, after = forward(models, states, inputs, options, width > 0)
-                assert log_p.shape == (2, columns, 256)
+                needs_attention = source is not None and attends(models)
+                outputs, after = forward(models, states, inputs, options, width > 0, needs_attention)
+                assert outputs.log_p.shape == (2, columns, 256)
+                assert outputs.attention.shape[:2] == (2, columns)
                 assert [part.shape for part in tensors(after)] == [part.shape for part in tensors(states)]
                 states = after
 

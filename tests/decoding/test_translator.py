@@ -386,7 +386,7 @@ def test_misuse_is_told(tmp_path: Path) -> None:
         ({"prefix": "a\n"}, "holds a line end"),
         ({"prefix": b"\r"}, "holds a line end"),
         ({"prefix": 5}, "type int"),
-        ({"beams": 3}, "unknown setting beams: expected one of beam, byte_scores, glossary, keep"),
+        ({"beams": 3}, "unknown setting beams: expected one of beam, byte_scores, glossary, glossary_match"),
         ({"endless": True}, "unknown setting endless"),
         ({"beam": "4"}, "beam is '4', expected a whole number"),
         ({"n_best": 2}, "n_best 2 of beam 1: give beam 2 or more"),

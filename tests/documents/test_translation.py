@@ -294,6 +294,19 @@ def test_lost_codes_follow_and_are_told() -> None:
     ]
 
 
+def test_a_code_without_a_place_is_told() -> None:
+    ask, _ = recording_translator(lambda segment: segment.text)
+
+    def ask_and_flag(segments: Sequence[Segment]) -> list[Hypothesis]:
+        return [one._replace(flags=("placement",)) for one in ask(segments)]
+
+    text, told = translate(SAMPLES["po"].document(), ask_and_flag, limit=1000)
+    assert told.review and {why for _, why in told.review} == {
+        "check: a tag or placeholder may be in the wrong place"
+    }
+    assert "#, fuzzy" in text.decode()
+
+
 def test_what_nothing_was_found_for_stays() -> None:
     ask, _ = recording_translator(lambda segment: b" ")
     for name in ("po", "html", "xliff 1.2", "srt"):

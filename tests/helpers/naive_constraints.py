@@ -6,6 +6,8 @@ worked out anew from the text so far and from what has been written of a run.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -13,35 +15,51 @@ from made_up import Distribution
 
 EOS = 255
 ALPHABET = b"y,; "
-NEARLY, CLOSING = (
-    2.0,
-    8.0,
-)  # nats: what greedy search gives a required byte; what an end that may not come costs
+# Nats: what greedy search gives a required byte; what an end that may not come costs; and what a run costs at
+# most where half of the attention lies on it.
+NEARLY, CLOSING, ATTENDED = 2.0, 8.0, 1.0
+Attention = Callable[[bytes], np.ndarray]  # a prefix -> the weights of the source's bytes and its end
+
+
+class Run(NamedTuple):
+    """A run of the letter y: its text and where it begins in the source."""
+
+    text: bytes
+    begin: int
 
 
 class Beam(NamedTuple):
     """text: so far; pending: runs that are still to be written, in the order of the source; begun: bytes of a
     run that have just been written; candidates: the pending runs that begin so; held: "no", "run" where the
     run is written to its end, "end" where nothing but what is pending comes any more; total: log-probability;
-    bonus: what the text is ranked higher by."""
+    bonus: what the text is ranked higher by; kept: what of it the text keeps; attended: whether the run began
+    where the attention lay on it."""
 
     text: bytes
-    pending: tuple[bytes, ...]
+    pending: tuple[Run, ...]
     begun: int = 0
-    candidates: tuple[bytes, ...] = ()
+    candidates: tuple[Run, ...] = ()
     held: str = "no"
     total: float = 0.0
     bonus: float = 0.0
+    kept: float = 0.0
+    attended: bool = False
 
 
-def runs_of(source: bytes) -> tuple[bytes, ...]:
+def runs_of(source: bytes) -> tuple[Run, ...]:
     """The runs of y in a source."""
-    return tuple(run for run in source.replace(b";", b",").replace(b" ", b",").split(b",") if run)
+    return tuple(Run(match[0], match.start()) for match in re.finditer(rb"y+", source))
 
 
-def after_end(beam: Beam) -> tuple[bytes, ...]:
+def lies_on(runs: tuple[Run, ...], weights: np.ndarray) -> bool:
+    """Whether half of the attention lies on one of the runs."""
+    shares = [weights[run.begin : run.begin + len(run.text)].sum() for run in runs]
+    return any(share >= weights.sum() / 2 > 0 for share in shares)
+
+
+def after_end(beam: Beam) -> tuple[Run, ...]:
     """The pending runs if the run that has been begun is over."""
-    whole = [run for run in beam.candidates if len(run) == beam.begun]
+    whole = [run for run in beam.candidates if len(run.text) == beam.begun]
     if not whole:
         return beam.pending
     at = beam.pending.index(whole[0])
@@ -51,11 +69,11 @@ def after_end(beam: Beam) -> tuple[bytes, ...]:
 def choices(beam: Beam, limit: int) -> tuple[set[int], int, bool]:
     """The bytes that may come; the byte in place of the end, or -1; and whether y continues a run."""
     left = limit - len(beam.text)
-    continues = any(len(run) > beam.begun for run in beam.candidates)
-    is_whole = any(len(run) == beam.begun for run in beam.candidates)
+    continues = any(len(run.text) > beam.begun for run in beam.candidates)
+    is_whole = any(len(run.text) == beam.begun for run in beam.candidates)
     in_run = continues and not is_whole
     rest = after_end(beam)
-    spare = left - sum(len(run) + 1 for run in rest)
+    spare = left - sum(len(run.text) + 1 for run in rest)
     after_y = beam.text.endswith(b"y")
     begins = bool(rest) and not after_y and not in_run
     instead = -1
@@ -75,20 +93,27 @@ def choices(beam: Beam, limit: int) -> tuple[set[int], int, bool]:
     return (may if left > 0 else may & {EOS}), instead, continues
 
 
-def taken(beam: Beam, byte: int, how: str, total: float, bonus: float) -> Beam:
+def taken(beam: Beam, byte: int, how: str, total: float, bonus: float, attended: bool = False) -> Beam:
     """The beam after a byte. how: "likeliest", "less likely" or "in place of the end"."""
     held = {"likeliest": "no", "less likely": "run", "in place of the end": "end"}[how]
     order = ("no", "run", "end")
     text = beam.text + bytes([byte])
-    longer = tuple(run for run in beam.candidates if len(run) > beam.begun)
+    longer = tuple(run for run in beam.candidates if len(run.text) > beam.begun)
     if byte == ord("y") and longer:
         held = max(held, beam.held, key=order.index)
-        return Beam(text, beam.pending, beam.begun + 1, longer, held, total, bonus)
+        kept = beam.kept, beam.attended
+        return Beam(text, beam.pending, beam.begun + 1, longer, held, total, bonus, *kept)
     held = "end" if beam.held == "end" else held
     rest = after_end(beam)
     if byte == ord("y"):
-        return Beam(text, rest, 1, rest, held, total, bonus)
-    return Beam(text, rest, 0, (), held, total, bonus)
+        return Beam(text, rest, 1, rest, held, total, bonus, kept_bonus(beam), attended)
+    return Beam(text, rest, 0, (), held, total, bonus, kept_bonus(beam))
+
+
+def kept_bonus(beam: Beam) -> float:
+    """The bonus that a text keeps unless it goes on with its run."""
+    is_whole = any(len(run.text) == beam.begun for run in beam.candidates)
+    return beam.bonus if is_whole and beam.attended else beam.kept
 
 
 def how_chosen(row: np.ndarray, may: set[int], byte: int, instead: int, cost: float) -> str:
@@ -118,7 +143,12 @@ def naive_greedy(log_p: Distribution, source: bytes, limit: int) -> tuple[bytes,
 
 
 def naive_beam(
-    log_p: Distribution, source: bytes, limit: int, width: int, length_penalty: float
+    log_p: Distribution,
+    source: bytes,
+    limit: int,
+    width: int,
+    length_penalty: float,
+    attention: Attention | None = None,
 ) -> list[tuple[bytes, float, float]]:
     """Beam search whose width is shared among texts that have the same number of runs before them: texts,
     their log-probabilities and their scores, best first."""
@@ -134,14 +164,19 @@ def naive_beam(
                 closing = float(row[EOS]) - CLOSING
                 if byte == instead and (closing > cost or (byte == ord(" ") and row[EOS] > cost)):
                     cost = closing
+                attended = False
+                if byte == ord("y") and not continues and attention is not None:
+                    attended = lies_on(after_end(beam), attention(beam.text))
+                if attended:
+                    cost = max(cost, max(float(row[b]) for b in finite) - ATTENDED)
                 stays = (byte == ord("y") and continues) or beam.held == "end"
-                ranking = beam.total + cost + (beam.bonus if stays else 0.0)
+                ranking = beam.total + cost + (beam.bonus if stays else kept_bonus(beam))
                 rest = after_end(beam)
                 bank = len(beam.pending) - 1 if byte == ord("y") and continues else len(rest)
                 bank -= byte == ord("y") and not continues
                 how = how_chosen(row, may, byte, instead, CLOSING)
                 total = beam.total + float(row[byte])
-                candidates.append((-ranking, number * 256 + byte, bank, beam, byte, how, total))
+                candidates.append((-ranking, number * 256 + byte, bank, beam, byte, how, total, attended))
         candidates.sort(key=lambda one: one[:2])
         seen: dict[int, int] = {}
         ranked = []
@@ -150,14 +185,15 @@ def naive_beam(
             ranked.append((seen[one[2]], *one))
         ranked.sort(key=lambda one: one[:3])
         ranked = ranked[: 2 * width]
-        for _, minus, _, _, beam, byte, _, total in ranked[:width]:
+        for _, minus, _, _, beam, byte, _, total, _ in ranked[:width]:
             if byte == EOS:
                 ended.append((-minus / (len(beam.text) + 1) ** length_penalty, beam.text, total))
         ended = sorted(ended, key=lambda one: -one[0])[:width]
         others = [one for one in ranked if one[5] != EOS][:width]
         others.sort(key=lambda one: one[1])
         going = [
-            taken(beam, byte, how, total, -minus - total) for _, minus, _, _, beam, byte, how, total in others
+            taken(beam, byte, how, total, -minus - total, attended)
+            for _, minus, _, _, beam, byte, how, total, attended in others
         ]
         if going and ended:
             best, n_bytes = -others[0][1], len(going[0].text)

@@ -137,11 +137,14 @@ class Bahdanau(Model[BahdanauMemory, BahdanauState]):
         return self._read(tgt, memory, state)[:2]
 
     def alignment(self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState) -> Tensor:
-        return torch.stack(self._read(tgt, memory, state)[2], dim=1)
+        return self.forward_aligned(tgt, memory, state)[2][1]
 
-    def alignments(self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState) -> dict[int, Tensor]:
+    def forward_aligned(
+        self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState
+    ) -> tuple[Tensor, BahdanauState, dict[int, Tensor]]:
         """See architectures.base.Attentive."""
-        return {1: self.alignment(tgt, memory, state)}
+        logits, after, weights = self._read(tgt, memory, state)
+        return logits, after, {1: torch.stack(weights, dim=1)}
 
     def _read(
         self, tgt: Tensor, memory: BahdanauMemory, state: BahdanauState

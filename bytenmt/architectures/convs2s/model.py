@@ -157,10 +157,13 @@ class ConvS2S(Model[ConvS2SMemory, ConvS2SState]):
     def forward(self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState) -> tuple[Tensor, ConvS2SState]:
         return self._read(tgt, memory, state)[:2]
 
-    def alignments(self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState) -> dict[int, Tensor]:
+    def forward_aligned(
+        self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState
+    ) -> tuple[Tensor, ConvS2SState, dict[int, Tensor]]:
         """See architectures.base.Attentive."""
         attending = (number for number, layer in enumerate(self.decoder.layers, 1) if layer.query is not None)
-        return dict(zip(attending, self._read(tgt, memory, state)[2], strict=True))
+        logits, after, weights = self._read(tgt, memory, state)
+        return logits, after, dict(zip(attending, weights, strict=True))
 
     def _read(
         self, tgt: Tensor, memory: ConvS2SMemory, state: ConvS2SState

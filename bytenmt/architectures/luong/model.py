@@ -151,15 +151,18 @@ class Luong(Model[LuongMemory, LuongState]):
         return self._read(tgt, memory, state)[:2]
 
     def alignment(self, tgt: Tensor, memory: LuongMemory, state: LuongState) -> Tensor:
-        weights = torch.stack(self._read(tgt, memory, state)[2], dim=1)
-        if not self.config.reverse_source or self.config.by_place:
-            return weights
-        lengths = memory.source_len.repeat_interleave(len(weights) // len(memory.source_len)) - 1
-        return reverse(weights.mT, lengths).mT
+        return self.forward_aligned(tgt, memory, state)[2][1]
 
-    def alignments(self, tgt: Tensor, memory: LuongMemory, state: LuongState) -> dict[int, Tensor]:
+    def forward_aligned(
+        self, tgt: Tensor, memory: LuongMemory, state: LuongState
+    ) -> tuple[Tensor, LuongState, dict[int, Tensor]]:
         """See architectures.base.Attentive."""
-        return {1: self.alignment(tgt, memory, state)}
+        logits, after, columns = self._read(tgt, memory, state)
+        weights = torch.stack(columns, dim=1)
+        if self.config.reverse_source and not self.config.by_place:
+            lengths = memory.source_len.repeat_interleave(len(weights) // len(memory.source_len)) - 1
+            weights = reverse(weights.mT, lengths).mT
+        return logits, after, {1: weights}
 
     def _read(
         self, tgt: Tensor, memory: LuongMemory, state: LuongState

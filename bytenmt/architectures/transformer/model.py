@@ -203,11 +203,12 @@ class Transformer(Model[TransformerMemory, TransformerState]):
     ) -> tuple[Tensor, TransformerState]:
         return self._read(tgt, memory, state)[:2]
 
-    def alignments(
+    def forward_aligned(
         self, tgt: Tensor, memory: TransformerMemory, state: TransformerState
-    ) -> dict[int, Tensor]:
+    ) -> tuple[Tensor, TransformerState, dict[int, Tensor]]:
         """See architectures.base.Attentive; the mean over a layer's heads."""
-        return dict(enumerate(self._read(tgt, memory, state, needs_weights=True)[2], 1))
+        logits, after, weights = self._read(tgt, memory, state, needs_weights=True)
+        return logits, after, dict(enumerate(weights, 1))
 
     def _read(
         self, tgt: Tensor, memory: TransformerMemory, state: TransformerState, needs_weights: bool = False

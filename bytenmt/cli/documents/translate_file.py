@@ -21,7 +21,7 @@ from bytenmt.cli.documents.languages import (
 from bytenmt.cli.options import CONSTRAINTS, DECODING, FILE, MODELS, RUNTIME, within
 from bytenmt.cli.progress import Console, progress
 from bytenmt.config.bounds import Bounds
-from bytenmt.decoding.setting_table import KEPT_OF_DOCUMENTS
+from bytenmt.decoding.setting_table import BEAM_OF_DOCUMENTS, KEPT_OF_DOCUMENTS
 from bytenmt.documents.formats import FORMATS
 from bytenmt.errors import BytenmtError
 
@@ -80,8 +80,9 @@ def translate_file(
 
     TMX, XLIFF 1.2 and 2, PO, SRT, WebVTT, HTML, Markdown, JSON, .properties, .strings, Android's strings.xml,
     .docx, CSV, TSV and plain text. Only text is replaced: all else comes back byte for byte, in its encoding.
-    Placeholders, tags, URLs and e-mail addresses are kept unless --keep says otherwise. What is translated
-    already stays; what is doubtful is marked for review. OUT is there when it is whole.
+    Placeholders, tags, URLs and e-mail addresses are kept unless --keep says otherwise; --beam-size is 4 by
+    default, since greedy search places them worse. What is translated already stays; what is doubtful is
+    marked for review. OUT is there when it is whole.
     """
     from bytenmt.cli import decoding_args
     from bytenmt.cli.translation_commands import loaded_runs
@@ -95,6 +96,8 @@ def translate_file(
 
     if decoding["keep"] is None:
         decoding["keep"] = ",".join(KEPT_OF_DOCUMENTS)
+    if decoding["beam"] is None and not decoding["sample"]:
+        decoding["beam"] = BEAM_OF_DOCUMENTS
     settings = decoding_args.settings(decoding)
     spec = decoding_args.engine_spec(decoding, device, threads)
     name = form or formats.format_of(input)

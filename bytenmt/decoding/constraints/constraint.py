@@ -35,6 +35,7 @@ class RequiredItem(NamedTuple):
     pending: whether it is still to be written; False if the prefix contains it.
     begins: for each state of the span tracker, whether the item may begin there, see SpanTracker.may_begin;
         empty without a tracker.
+    source_begin, source_end: its bytes in the source; equal where they are not known.
     """
 
     text: bytes
@@ -48,6 +49,8 @@ class RequiredItem(NamedTuple):
     needs_word_end: bool = False
     pending: bool = True
     begins: bytes = b""
+    source_begin: int = 0
+    source_end: int = 0
 
 
 class Constraint(NamedTuple):
@@ -76,7 +79,10 @@ class Constraint(NamedTuple):
 
 NO_CONSTRAINT = Constraint()
 
-_ITEM_NUMBERS = ("first", "length", "cost", "group", "binding", "within", "next_within", "after")
+_ITEM_NUMBERS = (
+    *("first", "length", "cost", "group", "binding", "within", "next_within", "after"),
+    *("source_begin", "source_end"),
+)
 _ITEM_FLAGS = ("closes", "needs_word_end", "pending")
 
 
@@ -115,8 +121,8 @@ class ConstraintArrays(NamedTuple):
 
     text (n, p) uint8: bytes of the items of a sentence, concatenated.
     first, length (n, k) int64: where an item begins in text, and its number of bytes.
-    cost, group, binding, within, next_within, after (n, k) int64; closes, needs_word_end, pending (n, k)
-        bool: see RequiredItem.
+    cost, group, binding, within, next_within, after, source_begin, source_end (n, k) int64; closes,
+        needs_word_end, pending (n, k) bool: see RequiredItem.
     begins (n, k, q) bool: whether an item may begin at each of q states of the span tracker.
     ban (n, s, 256) int16: transitions of the automaton of forbidden texts, -1 where a byte completes one;
         state 0 is the start.
@@ -132,6 +138,8 @@ class ConstraintArrays(NamedTuple):
     within: Ints
     next_within: Ints
     after: Ints
+    source_begin: Ints
+    source_end: Ints
     closes: Bools
     needs_word_end: Bools
     pending: Bools

@@ -14,9 +14,10 @@ from bytenmt.decoding.constraints.glossary import Glossary
 from bytenmt.decoding.constraints.span_tracker import SpanTracker, span_tracker
 from bytenmt.decoding.constraints.text_reader import TextReader
 from bytenmt.decoding.constraints.words import begins_wordlike, ends_wordlike
+from bytenmt.decoding.setting_table import GLOSSARY_MATCHES, INFLECTED
 from bytenmt.errors import SettingError
 from bytenmt.kernel_constants import ANYWHERE, ROOT
-from bytenmt.spans.extractor import Span
+from bytenmt.spans.extractor import Span, has_letters
 from bytenmt.spans.grammar import CLASSES
 from bytenmt.spans.tags import parse_tag, partners
 from bytenmt.utf8 import LONGEST_CHARACTER
@@ -26,20 +27,35 @@ if TYPE_CHECKING:
 
 CACHED = 2048  # lines whose parts are remembered: they are needed to cut, to translate and to check a line
 BEGINNINGS = b"<{"  # of tags and placeholders
-# Flags of a translation: required items were written out because the room got short; the translation lacks
-# something that is required, or has something more.
-LIMIT, UNMET = "limit", "unmet"
+# Flags of a translation: LIMIT, required items were written out because the room got short; UNMET, it lacks
+# something that is required, or has something more; PLACEMENT, required items stand at its end because the
+# search found no place for them, and text follows them in the source.
+LIMIT, UNMET, PLACEMENT = "limit", "unmet", "placement"
+
+
+class RequiredTerm(NamedTuple):
+    """A glossary term in a line.
+
+    begin, end: of its first occurrence. forms: target forms, of which one is required. is_inflected: whether
+    the line has an inflected form of the term; then the target form may be inflected, too, that is, a longer
+    word may begin with it.
+    """
+
+    begin: int
+    end: int
+    forms: tuple[bytes, ...]
+    is_inflected: bool
 
 
 class LineParts(NamedTuple):
     """The parts of a source line that constraints are made of.
 
-    spans: kept spans, and glossary terms as spans without a class; terms: for each term, where it begins and
-    its target forms, of which one is required; forbidden: target texts that must not occur.
+    spans: kept spans, and glossary terms as spans without a class; forbidden: target texts that must not
+    occur.
     """
 
     spans: list[Span]
-    terms: list[tuple[int, tuple[bytes, ...]]]
+    terms: list[RequiredTerm]
     forbidden: tuple[bytes, ...]
 
 
@@ -65,12 +81,13 @@ class ConstraintSpec:
 
     @classmethod
     def from_settings(
-        cls, keep: Any = (), keep_pattern: Any = (), glossary: Any = None
+        cls, keep: Any = (), keep_pattern: Any = (), glossary: Any = None, glossary_match: str = INFLECTED
     ) -> ConstraintSpec | None:
         """Return the constraints for these settings, or None if nothing is set.
 
         keep: names of classes of spans, as one text with commas or as several. keep_pattern: one regular
-        expression or several. glossary: a file or a Glossary. Raises SettingError, and DataError for a file
+        expression or several. glossary: a file or a Glossary. glossary_match: whether terms of a file match
+        INFLECTED forms of the source, too, or EXACT ones alone. Raises SettingError, and DataError for a file
         that cannot be used.
         """
         if isinstance(keep, str):
@@ -82,13 +99,19 @@ class ConstraintSpec:
                 raise SettingError(f"to keep {name!r}: give names, {', '.join(CLASSES)}, or patterns")
         if glossary is not None and not isinstance(glossary, str | Path | Glossary):
             raise SettingError(f"the glossary is {glossary!r}: give the name of a file")
+        if glossary_match not in GLOSSARY_MATCHES:
+            raise SettingError(
+                f"glossary_match is {glossary_match!r}: expected {' or '.join(GLOSSARY_MATCHES)}"
+            )
         if not keep and not patterns and glossary is None:
             return None
         if isinstance(glossary, Glossary):
             return cls(keep, patterns, glossary)
         if glossary is None:
             return cls(keep, patterns)
-        return cls(keep, patterns, Glossary.from_file(Path(glossary)), str(glossary))
+        return cls(
+            keep, patterns, Glossary.from_file(Path(glossary), glossary_match == INFLECTED), str(glossary)
+        )
 
     def spans(self, line: bytes) -> list[Span]:
         """Return the spans of a line that must not be cut: kept spans and glossary terms, in order."""
@@ -104,17 +127,34 @@ class ConstraintSpec:
             binding = 1 if text[0] in reserved_bytes else self.tracker.first_complete(text)
             begins_at = self.tracker.may_begin(text)
             items.append(
-                RequiredItem(text, group, len(text) + SEPARATOR, binding, *position, begins=begins_at)
+                RequiredItem(
+                    text,
+                    group,
+                    len(text) + SEPARATOR,
+                    binding,
+                    *position,
+                    begins=begins_at,
+                    source_begin=begins[group],
+                    source_end=begins[group] + len(text),
+                )
             )
-        for group, (begin, forms) in enumerate(terms, len(items)):
-            begins += [begin] * len(forms)
-            reserved = max(map(len, forms)) + SEPARATOR
-            for number, form in enumerate(forms):
+        for group, term in enumerate(terms, len(items)):
+            begins += [term.begin] * len(term.forms)
+            reserved = max(map(len, term.forms)) + SEPARATOR
+            for number, form in enumerate(term.forms):
                 cost = 0 if number else reserved
+                needs_word_end = ends_wordlike(form) and not term.is_inflected
                 binding, begins_at = self.tracker.first_complete(form), self.tracker.may_begin(form)
                 items.append(
                     RequiredItem(
-                        form, group, cost, binding, needs_word_end=ends_wordlike(form), begins=begins_at
+                        form,
+                        group,
+                        cost,
+                        binding,
+                        needs_word_end=needs_word_end,
+                        begins=begins_at,
+                        source_begin=term.begin,
+                        source_end=term.end,
                     )
                 )
         constraint = Constraint(_in_order(items, begins), forbidden, reserved_bytes)
@@ -143,14 +183,19 @@ class ConstraintSpec:
             constraint, limit = constraint._replace(is_short=True), least
         return request._replace(constraint=constraint, limit=limit)
 
-    def flags(self, request: Request, text: bytes) -> tuple[str, ...]:
-        """Return which of LIMIT and UNMET hold for a translation."""
+    def flags(self, request: Request, text: bytes, is_past_end: bool = False) -> tuple[str, ...]:
+        """Return which of LIMIT, UNMET and PLACEMENT hold for a translation.
+
+        is_past_end: see Hypothesis.
+        """
         constraint, limit = request.constraint, request.limit
         short = constraint.is_short
         if not short and len(text) + constraint.n_pending_bytes >= limit:  # else there was room for all
             reader = TextReader(self.tracker, constraint, limit, len(request.prefix))
             short = reader.read(text).is_squeezed
-        return (LIMIT,) * short + (UNMET,) * (not self.is_met(request.source or b"", text))
+        source = request.source or b""
+        misplaced = is_past_end and not short and self._is_end_misplaced(source, text)
+        return (LIMIT,) * short + (UNMET,) * (not self.is_met(source, text)) + (PLACEMENT,) * misplaced
 
     def is_met(self, source: bytes, text: bytes) -> bool:
         """Return whether a translation has the spans of its source, no others, and a form of each term."""
@@ -165,11 +210,27 @@ class ConstraintSpec:
         if kept - written or (not of_terms and not terms and written - kept):
             return False
         if terms and written - kept:
-            inside = Counter(span for _, forms in terms for form in forms for span in self.kept_spans(form))
+            inside = Counter(span for term in terms for form in term.forms for span in self.kept_spans(form))
             if set(written - kept) - set(inside) - set(of_terms):
                 return False
-        has_terms = all(any(_occurs(form, text) for form in forms) for _, forms in terms)
+        has_terms = all(
+            any(_occurs(form, text, is_whole=not term.is_inflected) for form in term.forms) for term in terms
+        )
         return has_terms and not any(_occurs(banned, text) for banned in forbidden)
+
+    def _is_end_misplaced(self, source: bytes, text: bytes) -> bool:
+        """Return whether a span or term at the end of a translation is followed by text in the source."""
+        spans, terms, _ = self._parts(source)
+        last = {source[span.begin : span.end]: span.end for span in spans if span.of}
+        last |= {form: term.end for term in terms for form in term.forms}
+        # The translation's own spans and terms are taken off from its end.
+        rest = text.rstrip()
+        while item := max((item for item in last if rest.endswith(item)), key=len, default=b""):
+            after = source[last[item] :]
+            if has_letters(after, self.tracker.extractor.spans(after)):
+                return True
+            rest = rest.removesuffix(item).rstrip()
+        return False
 
     def kept_spans(self, text: bytes) -> list[bytes]:
         """Return the spans of a text that are kept."""
@@ -183,7 +244,7 @@ class ConstraintSpec:
         spans = self.tracker.extractor.spans(source)
         if self.glossary is None:
             return LineParts(spans, [], ())
-        terms: dict[str, tuple[int, tuple[bytes, ...]]] = {}
+        terms: dict[str, RequiredTerm] = {}
         forbidden: dict[bytes, None] = {}
         left, of_terms, at = list[Span](), list[Span](), 0
         for begin, end, term in self.glossary.find(source):  # from left to right, as the spans
@@ -198,7 +259,10 @@ class ConstraintSpec:
             if term.forms:
                 of_terms.append(Span(begin, end, ""))
                 at = after
-                terms.setdefault(term.source, (begin, _forms(term.forms)))
+                text = source[begin:end].decode()
+                is_inflected = term.source not in (text, text.lower())
+                first = terms.get(term.source, RequiredTerm(begin, end, _forms(term.forms), is_inflected))
+                terms[term.source] = first._replace(is_inflected=first.is_inflected or is_inflected)
             forbidden.update((text.encode(), None) for text in term.forbidden)
         return LineParts(sorted(left + spans[at:] + of_terms), list(terms.values()), tuple(forbidden))
 
@@ -252,14 +316,18 @@ def _forms(forms: Sequence[str]) -> tuple[bytes, ...]:
     return tuple(form.encode() for form in dict.fromkeys((*forms, *capital)))
 
 
-def _occurs(text: bytes, within: bytes) -> bool:
-    """Return whether a text occurs in another one: not inside a word, where it begins or ends like one."""
+def _occurs(text: bytes, within: bytes, is_whole: bool = True) -> bool:
+    """Return whether a text occurs in another one: not inside a word, where it begins or ends like one.
+
+    is_whole: whether a word may not go on after it.
+    """
     at = within.find(text)
     while at >= 0:
         before = within[max(0, at - LONGEST_CHARACTER) : at]
         after = within[at + len(text) : at + len(text) + 1]
         is_inside_word = before and begins_wordlike(text) and ends_wordlike(before)
-        if not is_inside_word and not (after and ends_wordlike(text) and begins_wordlike(after)):
+        goes_on = is_whole and after and ends_wordlike(text) and begins_wordlike(after)
+        if not is_inside_word and not goes_on:
             return True
         at = within.find(text, at + 1)
     return False

@@ -20,6 +20,11 @@ from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, first_invalid
 LONGEST_TEXT = 1_000  # bytes of a term or of one of its targets
 LONGEST_LINE = 10_000  # bytes of a line of the table: a term and all its targets
 MOST_BYTES = 100_000_000  # of a table
+# Endings of inflected words. A term in small letters gets those of plurals, a term with a capital those of
+# German nouns, too. More endings find more words that are other words: -ing and -ed turn a noun into a verb.
+SHORTEST_STEM = 4  # letters that an inflected form shares with its term
+PLURAL_ENDINGS = ("s", "es")
+NOUN_ENDINGS = ("s", "es", "n", "en", "e", "er", "ern", "em")
 
 
 class Term(NamedTuple):
@@ -32,7 +37,7 @@ class Term(NamedTuple):
 
 
 class TermMatch(NamedTuple):
-    """An occurrence of a term: line[begin:end], in bytes."""
+    """An occurrence of a term, or of an inflected form of it: line[begin:end], in bytes."""
 
     begin: int
     end: int
@@ -43,7 +48,8 @@ class TermMatch(NamedTuple):
 class Glossary:
     """Terms by their source text.
 
-    A term in small letters matches any case; one with a capital matches exactly.
+    A term in small letters matches any case; one with a capital matches exactly. inflections: terms by the
+    inflected forms of their source text, see inflected_forms, as far as these are no terms themselves.
 
     >>> glossary = Glossary.from_terms([Term("server", ("Server",), ())])
     >>> [(match.begin, match.end) for match in glossary.find(b"my Server")]
@@ -53,10 +59,14 @@ class Glossary:
     exact: dict[str, Term] = field(default_factory=dict)
     folded: dict[str, Term] = field(default_factory=dict)
     lengths: tuple[int, ...] = ()  # in characters, the longest first
+    inflections: dict[str, Term] = field(default_factory=dict)
 
     @classmethod
-    def from_terms(cls, terms: Iterable[Term]) -> Glossary:
-        """Return a glossary of terms; terms with the same source text are merged."""
+    def from_terms(cls, terms: Iterable[Term], inflected: bool = True) -> Glossary:
+        """Return a glossary of terms; terms with the same source text are merged.
+
+        inflected: whether inflected forms of a source text match, too.
+        """
         exact: dict[str, Term] = {}
         folded: dict[str, Term] = {}
         for term in terms:
@@ -65,12 +75,17 @@ class Glossary:
             forms = tuple(dict.fromkeys(before.forms + term.forms))
             forbidden = tuple(dict.fromkeys(before.forbidden + term.forbidden))
             terms_by_text[term.source] = Term(term.source, forms, forbidden)
-        lengths = sorted({len(text) for text in (*exact, *folded)}, reverse=True)
-        return cls(exact, folded, tuple(lengths))
+        inflections: dict[str, Term] = {}
+        for text, term in (*exact.items(), *folded.items()) if inflected else ():
+            for form in inflected_forms(text):
+                if form not in exact and form not in folded:
+                    inflections.setdefault(form, term)
+        lengths = sorted({len(text) for text in (*exact, *folded, *inflections)}, reverse=True)
+        return cls(exact, folded, tuple(lengths), inflections)
 
     @classmethod
-    def from_file(cls, path: Path) -> Glossary:
-        """Read a table.
+    def from_file(cls, path: Path, inflected: bool = True) -> Glossary:
+        """Read a table. inflected: see from_terms.
 
         Raises DataError, with the number of the line, for one that is malformed or too long.
         """
@@ -87,7 +102,7 @@ class Glossary:
             for number, line in enumerate(lines, 1)
             if line.strip() and not line.startswith(b"#")
         )
-        return cls.from_terms(terms)
+        return cls.from_terms(terms, inflected)
 
     def terms(self) -> list[Term]:
         """Return all terms, to merge several glossaries."""
@@ -115,7 +130,9 @@ class Glossary:
         before = text[at - 1 : at].encode()
         after_letter = bool(before) and ends_wordlike(before)
         for n in self.lengths:
-            term = self.exact.get(text[at : at + n]) or self.folded.get(lower[at : at + n])
+            here, here_lower = text[at : at + n], lower[at : at + n]
+            term = self.exact.get(here) or self.folded.get(here_lower)
+            term = term or self.inflections.get(here) or self.inflections.get(here_lower)
             if term is None or at + n > len(text):
                 continue
             inside = after_letter and begins_wordlike(text[at].encode())
@@ -124,6 +141,22 @@ class Glossary:
             if not inside and not goes_on:
                 return n, term
         return 0, None
+
+
+def inflected_forms(text: str) -> list[str]:
+    """Return the inflected forms of a source text that match a term: its last word with other endings.
+
+    They share at least SHORTEST_STEM letters with it.
+
+    >>> inflected_forms("category"), inflected_forms("bus")
+    (['categorys', 'categoryes', 'categories'], [])
+    """
+    n_letters = next((n for n, letter in enumerate(reversed(text)) if not letter.isalpha()), len(text))
+    endings = PLURAL_ENDINGS if text == text.lower() else NOUN_ENDINGS
+    forms = [text + ending for ending in endings] if n_letters >= SHORTEST_STEM else []
+    if n_letters > SHORTEST_STEM and text.endswith("y"):
+        forms.append(text.removesuffix("y") + "ies")
+    return forms
 
 
 def parse_term(line: bytes, path: Path, number: int) -> Term:

@@ -76,6 +76,8 @@ class BeamStates(NamedTuple):
     ban (...) int64: state of the automaton of forbidden texts.
     commitment (...) int64: NONE, COMMITTED or FORCED_END, see state_machine.
     previous (...) int64: the last byte, a blank at the beginning.
+    is_attended (...) bool: whether the item that is being written began where the attention lay on it.
+    kept_bonus (...) float64: the bonus that the hypothesis keeps to its end.
     """
 
     pending: Bools
@@ -86,6 +88,8 @@ class BeamStates(NamedTuple):
     ban: Ints
     commitment: Ints
     previous: Ints
+    is_attended: Bools
+    kept_bonus: npt.NDArray[np.float64]
 
 
 class ConstraintState(NamedTuple):
@@ -110,6 +114,8 @@ class ConstraintState(NamedTuple):
             ban=np.zeros(each, np.int64),
             commitment=np.zeros(each, np.int64),
             previous=np.zeros(each, np.int64),
+            is_attended=np.zeros(each, np.bool_),
+            kept_bonus=np.zeros(each),
         )
         return ConstraintState(ConstraintArrays.allocate(n_slots, size), beams)
 
@@ -131,6 +137,7 @@ class ConstraintState(NamedTuple):
         beams.matching[slot] = False
         beams.n_matched[slot] = beams.ban[slot] = beams.commitment[slot] = 0
         beams.previous[slot] = BLANK
+        beams.is_attended[slot], beams.kept_bonus[slot] = False, 0.0
         beams.spans[slot], beams.inside[slot] = tables.states[slot], constraint.inside
 
 
@@ -142,19 +149,25 @@ class Choices(NamedTuple):
     bonus (256,) float64: added to the ranking of a hypothesis that takes the byte, not to its score.
     bank (256,) int64: required items that are still to be written after the byte. The width of a beam search
         is shared among hypotheses by this number (Post and Vilar 2018).
+    attended (256,) bool: bytes that begin an item that the attention of the step lies on.
     """
 
     allowed: Bools
     required: Bools
     bonus: npt.NDArray[np.float64]
     bank: Ints
+    attended: Bools
 
 
 @allocating
 def empty_choices() -> Choices:
     """Return arrays for `prepare` to fill."""
     return Choices(
-        np.empty(N_IDS, np.bool_), np.zeros(N_IDS, np.bool_), np.zeros(N_IDS), np.zeros(N_IDS, np.int64)
+        np.empty(N_IDS, np.bool_),
+        np.zeros(N_IDS, np.bool_),
+        np.zeros(N_IDS),
+        np.zeros(N_IDS, np.int64),
+        np.zeros(N_IDS, np.bool_),
     )
 
 
@@ -171,6 +184,8 @@ def slot_beams(state: ConstraintState, slot: int) -> BeamStates:
         beams.ban[slot],
         beams.commitment[slot],
         beams.previous[slot],
+        beams.is_attended[slot],
+        beams.kept_bonus[slot],
     )
 
 
@@ -187,4 +202,6 @@ def snapshot(state: ConstraintState, slot: int) -> BeamStates:
         beams.ban.copy(),
         beams.commitment.copy(),
         beams.previous.copy(),
+        beams.is_attended.copy(),
+        beams.kept_bonus.copy(),
     )

@@ -17,7 +17,7 @@ import numpy as np
 
 from bytenmt.decoding.constraints.state import BeamStates, Choices, ConstraintState, SpanTables, slot_beams
 from bytenmt.jit import allocating, inlined_allocating
-from bytenmt.kernel_constants import ANYWHERE, BLANK, TAB, TAG
+from bytenmt.kernel_constants import ANYWHERE, ATTENDED_SHARE, BLANK, TAB, TAG
 from bytenmt.utf8 import ACCEPT, EOS, LONGEST_CHARACTER, N_IDS
 
 if TYPE_CHECKING:
@@ -62,13 +62,15 @@ def prepare(
     utf8: int,
     bytes_left: int,
     carried_bonus: float,
+    attention: Any,
     choices: Choices,
 ) -> int:
     """Fill `choices` for the next byte of a beam; return the byte that takes the place of EOS while EOS is
     not allowed yet, or -1.
 
     utf8_allowed (5, N_STATES, 256) bool: see utf8.allowed_bytes. utf8: state of that automaton.
-    bytes_left: until the length limit. carried_bonus: the beam's bonus so far.
+    bytes_left: until the length limit. carried_bonus: the beam's bonus so far. attention (s,) float32: the
+    weights of source bytes in this step; s is 0 where there are none.
     choices.allowed: on entry the bytes that the length limit and UTF-8 allow; it stays as it is if the
     constraint would leave none.
     """
@@ -93,12 +95,25 @@ def prepare(
 
     # 2. How bytes are ranked. A bonus is for the item that is being written: its hypothesis would fall behind
     # others that lack the item. Once it is written, the log-probability alone says whether it belongs there.
-    # What is written in place of the end stands at the end in any hypothesis, and keeps its bonus.
+    # What is written in place of the end stands at the end in any hypothesis, and keeps its bonus; so does an
+    # item that began where the attention lay on it.
+    kept_bonus = now.kept_bonus[beam]
+    if ended >= 0 and now.is_attended[beam]:
+        kept_bonus = carried_bonus
+    choices.attended[:] = False
+    for item in range(len(pending) if between and len(attention) > 0 else 0):
+        if pending[item] and is_attended(tables, spans, slot, attention, now.previous[beam], item):
+            byte = tables.text[slot, tables.first[slot, item]]
+            choices.attended[byte] = (
+                choices.attended[byte]
+                or may_follow(tables, slot, pending, inside, item)
+                and may_begin(tables, slot, states, item)
+            )
     for byte in range(N_IDS):
         begins[byte] = begins[byte] and between
         required = continues[byte] or (begins[byte] and spans.symbol[byte])
         choices.required[byte] = required
-        choices.bonus[byte] = carried_bonus if continues[byte] or forced_end else 0.0
+        choices.bonus[byte] = carried_bonus if continues[byte] or forced_end else kept_bonus
         if required:
             choices.bonus[byte] += spans.required_bonus
         choices.bank[byte] = items.n_before - 1 if continues[byte] else items.n_after - begins[byte]
@@ -246,12 +261,15 @@ def advance(
     byte: int,
     in_prefix: bool,
     choice: int,
+    carried_bonus: float,
+    attention: Any,
 ) -> None:
     """Set the state of a beam to that of its parent after one more byte.
 
     before: the slot's beams before this step, see `snapshot`. parent: which of them is continued; utf8: its
     state of the UTF-8 automaton. in_prefix: whether the byte belongs to the forced prefix, which the
     constraint has taken into account already. choice: LIKELIEST, LESS_LIKELY or IN_PLACE_OF_END.
+    carried_bonus: of the parent. attention: see `prepare`.
     """
     tables, beams = state.tables, state.beams
     # 1. Copy the parent's state; of a byte of the prefix only forbidden texts depend.
@@ -261,6 +279,10 @@ def advance(
     beams.matching[slot, beam] = before.matching[parent]
     beams.n_matched[slot, beam] = before.n_matched[parent]
     beams.commitment[slot, beam], beams.previous[slot, beam] = before.commitment[parent], byte
+    beams.is_attended[slot, beam], beams.kept_bonus[slot, beam] = (
+        before.is_attended[parent],
+        before.kept_bonus[parent],
+    )
     if in_prefix:
         return
     was_forced_end = before.commitment[parent] == FORCED_END
@@ -286,6 +308,9 @@ def advance(
     if ended >= 0 and not (tables.needs_word_end[slot, ended] and spans.wordlike[byte]):
         beams.pending[slot, beam] = pending
         beams.inside[slot, beam] = inside
+        if before.is_attended[parent]:
+            beams.kept_bonus[slot, beam] = carried_bonus
+    beams.is_attended[slot, beam] = False
     if utf8 != ACCEPT:
         return
     for item in range(n_items):
@@ -294,6 +319,8 @@ def advance(
         if may_follow(tables, slot, pending, inside, item) and may_begin(tables, slot, states, item):
             beams.matching[slot, beam, item] = True
             beams.n_matched[slot, beam] = 1
+            if is_attended(tables, spans, slot, attention, before.previous[parent], item):
+                beams.is_attended[slot, beam] = True
 
 
 @allocating
@@ -314,6 +341,26 @@ def may_follow(tables: ConstraintArrays, slot: int, pending: Any, inside: int, i
             if pending[other] and other != item and tables.within[slot, other] == inside:
                 return False
     return True
+
+
+@allocating
+def is_attended(
+    tables: ConstraintArrays, spans: SpanTables, slot: int, attention: Any, previous: int, item: int
+) -> bool:
+    """Return whether at least ATTENDED_SHARE of the attention lies on an item's bytes in the source.
+
+    After a letter or digit only closing tags count: attention moves on before a word is complete. previous:
+    the byte before.
+    """
+    if spans.wordlike[previous] and not tables.closes[slot, item]:
+        return False
+    inside, total = 0.0, 0.0
+    for column in range(len(attention)):
+        weight = attention[column]
+        total += weight
+        if tables.source_begin[slot, item] <= column < tables.source_end[slot, item]:
+            inside += weight
+    return inside > 0.0 and inside >= ATTENDED_SHARE * total
 
 
 @allocating

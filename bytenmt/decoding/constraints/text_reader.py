@@ -5,8 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from bytenmt.decoding.constraints.constraint import Constraint, ConstraintSize
 from bytenmt.decoding.constraints.span_tracker import SpanTracker
+
+NO_ATTENTION = np.zeros(0, np.float32)
 
 
 class Functions(NamedTuple):
@@ -83,7 +87,7 @@ class TextReader:
         state, reserved = self._state, self._reserved()
         utf8 = 1 if byte & 0xC0 == 0x80 else 0  # a continuation byte begins no item
         before = self._machine.snapshot(state, 0)
-        self._machine.advance(state, self._tables, 0, before, 0, 0, utf8, byte, False, 0)
+        self._machine.advance(state, self._tables, 0, before, 0, 0, utf8, byte, False, 0, 0.0, NO_ATTENTION)
         beams = state.beams
         continues = beams.n_matched[0, 0] == before.n_matched[0] + 1 and before.n_matched[0] > 0
         if not continues and beams.pending[0, 0].any():

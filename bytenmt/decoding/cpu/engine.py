@@ -50,7 +50,14 @@ class NumbaEngine:
         self._models = [
             ModelSession(model, capacity, options.beam, threads, n_rows, columns, run) for model in packed
         ]
-        self._batch = SearchBatch(options, capacity, len(packed), n_rows, speculation)
+        self._batch = SearchBatch(
+            options,
+            capacity,
+            len(packed),
+            n_rows,
+            speculation,
+            attends=all(model.n_attentions for model in packed),
+        )
         self._team = ThreadTeam(threads)
         self._measured = MEASURED_FOR  # calls of advance since then
 

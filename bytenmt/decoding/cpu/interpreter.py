@@ -55,7 +55,13 @@ from bytenmt.decoding.cpu.kernels.instructions import (
 from bytenmt.decoding.cpu.kernels.ngrams import add_ngrams
 from bytenmt.decoding.cpu.kernels.recurrences import gru_reset, gru_scan, gru_update, lstm_scan
 from bytenmt.decoding.cpu.pass_rows import begin_pass, first_rows
-from bytenmt.decoding.cpu.scoring import feed_forced_bytes, record_attention, score_forced_bytes, write_log_p
+from bytenmt.decoding.cpu.scoring import (
+    add_attention,
+    feed_forced_bytes,
+    record_attention,
+    score_forced_bytes,
+    write_log_p,
+)
 from bytenmt.decoding.search.beam_search import choose_bytes
 from bytenmt.decoding.search.drafting import DraftParams, draft_all
 from bytenmt.decoding.search.state import SearchParams, SearchState
@@ -143,6 +149,12 @@ def execute(
                     bound, rooted = m if op == ATTEND_LOCATION else 0, op == ATTEND_DOT and k != 0
                     record_attention(
                         model, rows, forced, step, ctx, origin + every * row, layer, b + 4 * row * bs,
+                        code[S], bound, rooted,
+                    )  # fmt: skip
+                if search.attention.shape[1] > 0 and ATTEND_DOT <= op <= ATTEND_LOCATION:
+                    bound, rooted = m if op == ATTEND_LOCATION else 0, op == ATTEND_DOT and k != 0
+                    add_attention(
+                        model, rows, search.attention, ctx, origin + every * row, b + 4 * row * bs,
                         code[S], bound, rooted,
                     )  # fmt: skip
             layer += ATTEND_DOT <= op <= ATTEND_LOCATION
@@ -302,6 +314,8 @@ def run(
                 else:
                     draft_all(search, drafts)
             begin_pass(model, rows, search)
+            if which == 0:
+                search.attention[: search.n_rows[0]] = np.float32(0)
         if not barrier_wait(ctx):
             return
         n_rows = search.n_rows[0]

@@ -13,11 +13,12 @@ from bytenmt.architectures.registry import of_config
 from bytenmt.architectures.section import ModelSection
 from bytenmt.decoding.cpu.kernels.panels import INTEGERS, pack
 from bytenmt.kernel_constants import PRECISIONS
-from bytenmt.program.instructions import ALIGNMENT, Matrix, Program, Register, padded
+from bytenmt.program.instructions import ALIGNMENT, Column, Matrix, Op, Program, Register, padded
 from bytenmt.program.writer import Array, Values
 from bytenmt.storage.rounding import quantise
 
 Bytes = npt.NDArray[np.uint8]
+ATTENDS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
 Tensors = Mapping[str, Array]  # a model's weights by the names of its parameters
 
 
@@ -41,6 +42,17 @@ class PackedModel(NamedTuple):
     fixed: tuple[int, ...] = ()
     source: Source = Source()
     attending: tuple[int, ...] = (1,)
+
+    @property
+    def n_attentions(self) -> int:
+        """The number of attention instructions of a decode step."""
+        return int(np.isin(self.step.instructions[:, Column.OP], ATTENDS).sum())
+
+    @property
+    def is_reversed(self) -> bool:
+        """True if the columns of the memory are in the opposite order of the source."""
+        keep_ops = self.encode.instructions[self.encode.instructions[:, Column.OP] == Op.KEEP]
+        return self.source.reverse and not keep_ops[:, Column.M].any()  # else the encoder turns them
 
 
 def pack_model(tensors: Tensors, config: ModelSection, precision: str) -> PackedModel:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-import numpy as np
-
 from bytenmt.decoding.cpu.interpreter import run
 from bytenmt.decoding.cpu.packing import PackedModel
 from bytenmt.decoding.cpu.session import ModelSession, RunProgram
@@ -20,14 +18,12 @@ from bytenmt.decoding.reading import Reading, Weights
 from bytenmt.decoding.search.drafting import DraftParams, PassInputs
 from bytenmt.decoding.search.state import FREE, RUNNING, ForcedText, SearchParams, SearchState
 from bytenmt.ngram_hash import START
-from bytenmt.program.instructions import Column, Op
 from bytenmt.utf8 import BOS
 
 # Texts that are read together, and rows of a pass: for recurrent models, and for others.
 RECURRENT, CONVOLUTIONAL = (64, 64), (4, 256)
 PASSES = 16  # per call at most
 CELLS = 1 << 24  # bytes of texts, or attention weights, held at once, unless a single text has more
-ATTENDS = (Op.ATTEND_DOT, Op.ATTEND_ADDITIVE, Op.ATTEND_LOCATION)
 
 
 class _TextBatch:
@@ -160,20 +156,15 @@ class CpuAttention:
     def __init__(self, packed: PackedModel, threads: int = 1, run: RunProgram = run) -> None:
         """run: the interpreter, see session.ModelSession."""
         self._packed, self._team, self._run = packed, ThreadTeam(threads), run
-        self._n_layers = int(np.isin(packed.step.instructions[:, Column.OP], ATTENDS).sum())
-        # Columns of a model that reads the source backwards stand in that order, unless the encoder turns
-        # them.
-        keep_ops = packed.encode.instructions[packed.encode.instructions[:, Column.OP] == Op.KEEP]
-        self._is_reversed = packed.source.reverse and not keep_ops[:, Column.M].any()
 
     def layers(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[dict[int, Weights]]:
         sources, texts = [source for source, _ in pairs], [text for _, text in pairs]
         readings: dict[int, dict[int, Weights]] = {}
         by = [self._packed], self._team, self._run
-        for batch, group in _read_groups(*by, sources, texts, self._n_layers):
+        for batch, group in _read_groups(*by, sources, texts, self._packed.n_attentions):
             for slot, which in enumerate(group):
                 n, order = len(sources[which]), [*range(len(sources[which]) + 1)]
-                columns = [*order[:n][::-1], n] if self._is_reversed else order
+                columns = [*order[:n][::-1], n] if self._packed.is_reversed else order
                 weights = [layer[:, columns] for layer in batch.attention(slot, n + 1)]
                 readings[which] = dict(zip(self._packed.attending, weights, strict=True))
         return [readings[i] for i in range(len(pairs))]

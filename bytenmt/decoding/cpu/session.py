@@ -162,6 +162,7 @@ class ModelSession:
             self._columns,
             self._source_len,
             self._ancestors,
+            self.packed.is_reversed,
         )
 
     def _encoder_bytes(self, source: bytes) -> bytes:

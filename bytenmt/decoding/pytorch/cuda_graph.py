@@ -12,14 +12,22 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from bytenmt.architectures.tensor_tree import map_tensors, tensors
 from bytenmt.decoding.drafts.table import Speculation
 from bytenmt.decoding.interface import Hypothesis, Options, Request
 from bytenmt.decoding.pytorch.draft_width import best_width, check, seconds
 from bytenmt.decoding.pytorch.engine import n_passes
-from bytenmt.decoding.pytorch.forward import Decoder, Inputs, ModelState, begin, forward, place_sentences
+from bytenmt.decoding.pytorch.forward import (
+    Decoder,
+    Inputs,
+    ModelState,
+    Outputs,
+    attends,
+    begin,
+    forward,
+    place_sentences,
+)
 from bytenmt.decoding.search.host_search import HostSearch, SearchStep
 from bytenmt.kernel_constants import MOST_DRAFTED
 from bytenmt.utf8 import BOS, N_IDS
@@ -32,12 +40,11 @@ Capture = Callable[[Callable[[], None]], Callable[[], None]]
 
 
 class Plan(NamedTuple):
-    """The captured pass for one source capacity: its states and inputs, and the log-probabilities (capacity,
-    columns, 256) that it writes."""
+    """The captured pass for one source capacity: its states and inputs, and the outputs that it writes."""
 
     states: tuple[ModelState, ...]
     inputs: Inputs
-    log_p: Tensor
+    outputs: Outputs
     replay: Callable[[], None]
 
 
@@ -63,7 +70,7 @@ class CudaGraphEngine:
         self.capacity = capacity
         check(speculation, options)
         self._models, self._options, self._device = models, options, device
-        self._search = HostSearch(options, capacity, speculation, search)
+        self._search = HostSearch(options, capacity, speculation, search, attends(models))
         self._speculation = speculation
         self._width: int | None = None if speculation else 0  # drafted bytes a pass; None: not known yet
         self._capture = capture or CudaCapture(device)
@@ -118,7 +125,8 @@ class CudaGraphEngine:
         plan.inputs.parents.copy_(torch.from_numpy(search.parents(self._slots)))
         plan.inputs.n_rejected.copy_(self._n_rejected)
         plan.replay()
-        self._n_rejected = torch.from_numpy(search.choose(self._slots, plan.log_p.cpu().numpy()))
+        log_p, attention = (part.cpu().numpy() for part in plan.outputs)
+        self._n_rejected = torch.from_numpy(search.choose(self._slots, log_p, attention))
 
     def _make_room(self, requests: Sequence[Request], is_idle: bool) -> None:
         """Switch to a plan whose source capacity fits these sentences and those that are running."""
@@ -146,7 +154,8 @@ class CudaGraphEngine:
         if not self._decoder_states:
             self._decoder_states = tuple(state.state for state in states)
         memories = [state.memory for state in states]
-        return self._captured(tuple(map(ModelState, memories, self._decoder_states)), self._width)
+        states = tuple(map(ModelState, memories, self._decoder_states))
+        return self._captured(states, self._width, capacity > 0)
 
     def _measured_width(self, capacity: int) -> int:
         """Return how many drafted bytes per pass are worth it, 0 for none; passes are captured on other
@@ -158,7 +167,7 @@ class CudaGraphEngine:
 
         @cache
         def replay(width: int) -> Callable[[], None]:
-            return self._captured(states, width, drafts=True).replay
+            return self._captured(states, width, capacity > 0, drafts=True).replay
 
         accepted = self._speculation.table.accepted
         return best_width(accepted, lambda width: seconds(replay(width), self._device))
@@ -169,8 +178,11 @@ class CudaGraphEngine:
         slot = begin(self._models, [Request(source, 0)], self._options.beam, drafted, self._device)
         return map_tensors(lambda part: part.repeat(self.capacity, *[1] * (part.dim() - 1)), slot)
 
-    def _captured(self, states: tuple[ModelState, ...], width: int, drafts: bool | None = None) -> Plan:
+    def _captured(
+        self, states: tuple[ModelState, ...], width: int, has_source: bool, drafts: bool | None = None
+    ) -> Plan:
         """Capture a pass that updates its states in place."""
+        needs_attention = self._search.attends and has_source
         n, b = self.capacity, self._options.beam
         has_drafts, columns = width > 0 if drafts is None else drafts, 1 + width if width else b
         inputs = Inputs(
@@ -178,20 +190,21 @@ class CudaGraphEngine:
             torch.arange(b, device=self._device).repeat(n, 1),
             torch.zeros(n, dtype=torch.int64, device=self._device),
         )
-        outputs = list[Tensor]()  # the buffer for log-probabilities, once its shape is known
+        outputs = list[Outputs]()  # the buffers for the outputs, once their shapes are known
 
         def one_pass() -> None:
-            log_p, after = forward(self._models, states, inputs, self._options, has_drafts)
+            new, after = forward(self._models, states, inputs, self._options, has_drafts, needs_attention)
             if not outputs:
-                outputs.append(torch.empty_like(log_p))
-            outputs[0].copy_(log_p)
-            for old, new in zip(tensors(states), tensors(after), strict=True):
-                if new is not old:  # ring buffers are written in place
-                    old.copy_(new)
+                outputs.append(Outputs(*map(torch.empty_like, new)))
+            for buffer, part in zip(outputs[0], new, strict=True):
+                buffer.copy_(part)
+            for old, changed in zip(tensors(states), tensors(after), strict=True):
+                if changed is not old:  # ring buffers are written in place
+                    old.copy_(changed)
 
         one_pass()  # before the capture, so that the buffer for its result is not part of it
         replay = self._capture(one_pass)
-        assert outputs[0].shape == (n, columns, N_IDS)
+        assert outputs[0].log_p.shape == (n, columns, N_IDS)
         return Plan(states, inputs, outputs[0], replay)
 
 

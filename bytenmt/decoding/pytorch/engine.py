@@ -20,6 +20,7 @@ from bytenmt.decoding.pytorch.forward import (
     Decoder,
     Inputs,
     ModelState,
+    attends,
     begin,
     forward,
     select_sentences,
@@ -53,7 +54,7 @@ class TorchEngine:
         self.capacity = capacity
         check(speculation, options)
         self._models, self._options, self._device = models, options, device
-        self._search = HostSearch(options, capacity, speculation, search)
+        self._search = HostSearch(options, capacity, speculation, search, attends(models))
         self._speculation = speculation
         self._width: int | None = None if speculation else 0  # drafted bytes per pass; None: not measured yet
         self._states: tuple[ModelState, ...] = ()
@@ -112,8 +113,12 @@ class TorchEngine:
             torch.from_numpy(search.parents(slots)).to(self._device),
             self._n_rejected.to(self._device),
         )
-        log_p, self._states = forward(self._models, self._states, inputs, self._options, width > 0)
-        self._n_rejected = torch.from_numpy(search.choose(slots, log_p.cpu().numpy()))
+        needs_attention = search.attends and not self._without_source
+        outputs, self._states = forward(
+            self._models, self._states, inputs, self._options, width > 0, needs_attention
+        )
+        log_p, attention = (part.cpu().numpy() for part in outputs)
+        self._n_rejected = torch.from_numpy(search.choose(slots, log_p, attention))
 
     def _measured_width(self, requests: Sequence[Request]) -> int:
         """Return how many drafted bytes per pass are worth it for sentences like these; 0 for none."""

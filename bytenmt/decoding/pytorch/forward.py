@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import torch
 from torch import Tensor
 
-from bytenmt.architectures.base import Drafting, normalised
+from bytenmt.architectures.base import Attentive, Drafting, normalised
 from bytenmt.architectures.tensor_tree import place, select
 from bytenmt.decoding.interface import Options, Request
 from bytenmt.utf8 import EOS, PAD
@@ -25,6 +25,18 @@ class Decoder(Protocol):
     def __call__(self, tgt: Tensor, memory: Any, state: Any) -> tuple[Tensor, Any]: ...
 
     def reorder(self, state: Any, parents: Tensor) -> Any: ...
+
+
+class Outputs(NamedTuple):
+    """The results of a pass.
+
+    log_p (n, columns, 256): natural log-probabilities of the next byte, averaged over the models. attention
+    (n, columns, s): the sum of the attention weights of all layers and models over the source; s is 0 where
+    they were not asked for.
+    """
+
+    log_p: Tensor
+    attention: Tensor
 
 
 class ModelState(NamedTuple):
@@ -62,17 +74,26 @@ def begin(
     return tuple(states)
 
 
-def forward(
-    models: Sequence[Decoder], states: Sequence[ModelState], inputs: Inputs, options: Options, drafts: bool
-) -> tuple[Tensor, tuple[ModelState, ...]]:
-    """Read bytes with all models; return log-probabilities of the next byte after each one, and the new
-    states.
+def attends(models: Sequence[Decoder]) -> bool:
+    """Return whether all models have attention."""
+    return all(getattr(getattr(model, "config", None), "has_attention", False) for model in models)
 
-    Log-probabilities (n, columns, 256) are natural, averaged over the models. The given states are consumed.
-    drafts: whether drafted bytes are read, of which some may be rejected.
+
+def forward(
+    models: Sequence[Decoder],
+    states: Sequence[ModelState],
+    inputs: Inputs,
+    options: Options,
+    drafts: bool,
+    needs_attention: bool = False,
+) -> tuple[Outputs, tuple[ModelState, ...]]:
+    """Read bytes with all models; return the outputs after each one, and the new states.
+
+    The given states are consumed. drafts: whether drafted bytes are read, of which some may be rejected.
+    needs_attention: whether attention weights are returned, too.
     """
     (n, columns), b = inputs.bytes.shape, inputs.parents.shape[1]
-    after, log_ps = [], []
+    after, log_ps, weights = [], [], list[Tensor]()
     for model, (memory, state) in zip(models, states, strict=True):
         if drafts:
             state = cast(Drafting, model).rewind(state, inputs.n_rejected)
@@ -80,10 +101,18 @@ def forward(
             first = torch.arange(n, device=inputs.parents.device)[:, None] * b
             state = model.reorder(state, (first + inputs.parents).view(-1))
         read = inputs.bytes if drafts else inputs.bytes.view(-1, 1)
-        logits, state = model(read, memory, state)
+        if needs_attention:
+            logits, state, layers = cast(Attentive, model).forward_aligned(read, memory, state)
+            weights += layers.values()
+        else:
+            logits, state = model(read, memory, state)
         log_ps.append(normalised(logits.view(n, columns, -1)))
         after.append(ModelState(memory, state))
-    return mean(log_ps), tuple(after)
+    log_p = mean(log_ps)
+    attention = log_p.new_zeros(n, columns, 0)
+    if needs_attention:
+        attention = sum(weights[1:], weights[0]).float().view(n, columns, -1)
+    return Outputs(log_p, attention), tuple(after)
 
 
 def mean(log_ps: Sequence[Tensor]) -> Tensor:

@@ -86,7 +86,7 @@ class TorchAttention:
             texts = [bytes([BOS]) + pairs[i][1][:-1] for i in group]
             memory = self._model.encode(rows(sources, self._device), lengths(sources).to(self._device))
             read = rows(texts, self._device)
-            each = self._model.alignments(read, memory, self._model.start(memory))
+            each = self._model.forward_aligned(read, memory, self._model.start(memory))[2]
             arrays = {number: weights.float().cpu().numpy() for number, weights in each.items()}
             for row, i in enumerate(group):
                 part = row, slice(len(texts[row])), slice(len(sources[row]))

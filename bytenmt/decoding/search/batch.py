@@ -21,6 +21,7 @@ class SearchBatch:
     """`capacity` slots for sentences, and the search state of the sentences in them.
 
     state: replaced by a larger one when a sentence needs more room. params, drafts: for compiled code.
+    attends: whether the search uses the attention of every row.
     """
 
     def __init__(
@@ -31,8 +32,12 @@ class SearchBatch:
         n_rows: int = 0,
         speculation: Speculation | None = None,
         dtype: type[np.floating[Any]] = np.float32,
+        attends: bool = False,
     ) -> None:
-        """n_models, n_rows, dtype: see SearchState.allocate. speculation: how bytes are drafted, or None."""
+        """n_models, n_rows, dtype: see SearchState.allocate. speculation: how bytes are drafted, or None.
+
+        attends: whether the models have attention, which constraints of a beam search then use.
+        """
         self.capacity = capacity
         self.params = SearchParams.from_options(options)
         self.state = SearchState.allocate(
@@ -48,6 +53,8 @@ class SearchBatch:
         self.drafts = DraftParams.from_speculation(speculation, max(n_rows, capacity * options.beam))
         self._options = options
         self._has_drafts = speculation is not None
+        is_beam_search = options.beam > 1 and not options.sample
+        self.attends = attends and is_beam_search and options.tracker is not None
         self._slots: dict[int, int] = {}  # of sentences that have not been handed out, by handle
         self._n_admitted = 0
 
@@ -109,20 +116,27 @@ class SearchBatch:
         length = max(request.limit for request in requests)
         prefix = max(len(request.prefix) for request in requests)
         source = max(len(request.source or b"") for request in requests) if self._has_drafts else 0
+        columns = n_columns = state.attention.shape[1]
+        if self.attends:
+            columns = max(columns, *(len(request.source or b"") + 1 for request in requests))
         room = tuple(part.shape[1] for part in (state.history_byte, state.prefix, state.source))
         size = before = state.constraints.size()
         if (tracker := self._options.tracker) is not None:
             constraints = [request.constraint for request in requests]
             size = size.union(ConstraintSize.from_constraints(constraints, tracker))
-        if length >= room[0] or prefix > room[1] or source > room[2] or size != before:
+        is_small = length >= room[0] or prefix > room[1] or source > room[2] or columns > n_columns
+        if is_small or size != before:
             needed = max(length, room[0] - 1), max(prefix, room[1]), max(source, room[2])
-            self.state = state.enlarged(*needed, size)
+            self.state = state.enlarged(*needed, size, columns)
 
     def _ended(self, slot: int) -> list[Hypothesis]:
         """Return the finished hypotheses of a sentence, best first."""
         state = self.state
         n_passes = int(state.passes[slot]) if self._has_drafts else 0
-        fields = state.finished_score, state.finished_log_p, state.finished_step, state.finished_beam
+        fields = (
+            *(state.finished_score, state.finished_log_p, state.finished_step, state.finished_beam),
+            state.finished_past_end,
+        )
         values = [part[slot, : state.n_finished[slot]].tolist() for part in fields]
         return [
             Hypothesis(
@@ -131,8 +145,9 @@ class SearchBatch:
                 score,
                 n_passes,
                 state.byte_scores(slot, step, beam, log_p),
+                is_past_end=is_past_end,
             )
-            for score, log_p, step, beam in zip(*values, strict=True)
+            for score, log_p, step, beam, is_past_end in zip(*values, strict=True)
         ]
 
     def _hypotheses(self, slot: int) -> list[Hypothesis]:

@@ -29,7 +29,7 @@ from bytenmt.decoding.search.ngram_blocking import block_ngrams
 from bytenmt.decoding.search.sampling import draw_byte, uniform
 from bytenmt.decoding.search.state import DONE, RUNNING, SearchParams, SearchState
 from bytenmt.jit import allocating, compiled, inlined, inlined_allocating
-from bytenmt.kernel_constants import BLANK, CLOSING_COST, LOOK_AHEAD
+from bytenmt.kernel_constants import ATTENDED_COST, BLANK, CLOSING_COST, LOOK_AHEAD
 from bytenmt.utf8 import BOS, EOS, LONGEST_CHARACTER, N_IDS
 
 
@@ -100,7 +100,7 @@ def choose_bytes(search: SearchState, params: SearchParams, drafts: DraftParams)
                         sample_byte(search, params, work, slot, beam, row + column + beam)
             else:
                 n_found = find_candidates(search, params, work, slot, row + column)
-                continue_beams(search, params, work, slot, n_found)
+                continue_beams(search, params, work, slot, row + column, n_found)
             search.step[slot] += 1
             if search.state[slot] != RUNNING or column == n_columns - 1:
                 break
@@ -112,11 +112,13 @@ def choose_bytes(search: SearchState, params: SearchParams, drafts: DraftParams)
 
 
 @inlined
-def fill_allowed(search: SearchState, params: SearchParams, work: Workspace, slot: int, beam: int) -> int:
+def fill_allowed(
+    search: SearchState, params: SearchParams, work: Workspace, slot: int, beam: int, row: int
+) -> int:
     """Fill work.choices for the next byte of a beam; return the byte that takes the place of EOS, or -1.
 
-    Within the prefix one byte is allowed. After it, UTF-8 and the length limit, the constraint, and n-gram
-    blocking restrict the bytes.
+    row: of the beam. Within the prefix one byte is allowed. After it, UTF-8 and the length limit, the
+    constraint, and n-gram blocking restrict the bytes.
     """
     choices, step = work.choices, search.step[slot]
     bytes_left, utf8 = search.limit[slot] - step, search.utf8[slot, beam]
@@ -132,7 +134,7 @@ def fill_allowed(search: SearchState, params: SearchParams, work: Workspace, slo
     if params.spans.is_used:
         end_byte = prepare(
             search.constraints, params.spans, params.utf8_allowed, slot, beam, utf8, bytes_left,
-            search.bonus[slot, beam], choices,
+            search.bonus[slot, beam], search.attention[row], choices,
         )  # fmt: skip
     if params.ngram > 0:
         at = beam
@@ -154,7 +156,7 @@ def find_candidates(search: SearchState, params: SearchParams, work: Workspace, 
         work.n_in_bank[bank] = 0
     for beam in range(params.beam):
         score, log_p = search.score[slot, beam], search.log_p[row + beam]
-        end_byte = fill_allowed(search, params, work, slot, beam)
+        end_byte = fill_allowed(search, params, work, slot, beam, row + beam)
         if n_banks > 0:
             rank_with_bonus(search, work, slot, beam, score, log_p, end_byte)
             continue
@@ -184,7 +186,8 @@ def rank_with_bonus(
     The ranking makes hypotheses comparable that have different numbers of required bytes: while items are
     pending, a byte that is the only one allowed costs nothing. The byte in place of EOS costs what EOS would
     plus CLOSING_COST, if that is less than its own cost; a blank, which may follow any sentence, costs what
-    EOS would, if EOS is likelier.
+    EOS would, if EOS is likelier. A byte that begins an item that the attention lies on costs at most
+    ATTENDED_COST more than the likeliest one.
     """
     choices, values = work.choices, work.values
     n_allowed, only, highest = 0, -1, log_p[0]
@@ -203,6 +206,8 @@ def rank_with_bonus(
         if not (values[end_byte] > own or (end_byte == BLANK and end > own)):
             values[end_byte] = own
     for byte in range(N_IDS):
+        if choices.attended[byte] and choices.allowed[byte]:
+            values[byte] = max(values[byte], highest - ATTENDED_COST)
         if choices.allowed[byte]:
             ranking, bank = score + np.float64(values[byte]) + choices.bonus[byte], choices.bank[byte]
             work.n_in_bank[bank] = consider(
@@ -250,16 +255,17 @@ def classify_choice(log_p: Any, highest: float, byte: int, end_byte: int, cost: 
 
 @inlined_allocating
 def continue_beams(
-    search: SearchState, params: SearchParams, work: Workspace, slot: int, n_found: int
+    search: SearchState, params: SearchParams, work: Workspace, slot: int, row: int, n_found: int
 ) -> None:
-    """Finish or continue the best candidates of a sentence.
+    """Finish or continue the best candidates of a sentence. row: the row of its first beam.
 
     Candidates among the first `beam` that end with EOS are finished; the first `beam` others continue.
     """
     step, n_beams = search.step[slot], params.beam
     is_constrained = params.spans.is_used
     has_bonus = len(work.n_in_bank) > 0
-    utf8 = search.utf8[slot].copy()
+    utf8, bonus = search.utf8[slot].copy(), search.bonus[slot].copy()
+    past_end = search.past_end[slot].copy()
     n_going, in_prefix, highest = 0, step < search.n_prefix[slot], NO_SCORE
     for at in range(n_found):
         beam, byte = work.number[at] // N_IDS, work.number[at] % N_IDS
@@ -277,6 +283,9 @@ def continue_beams(
                 search.bonus[slot, n_going] = ranking - total
             work.choice[n_going] = work.choice[at]
             search.utf8[slot, n_going] = params.utf8_next[utf8[beam], byte]
+            if is_constrained and not in_prefix:
+                log_p = search.log_p[row + beam]
+                search.past_end[slot, n_going] = past_end[beam] or log_p[EOS] > log_p[byte]
             n_going += 1
     if is_constrained:
         before = snapshot(search.constraints, slot)
@@ -284,7 +293,8 @@ def continue_beams(
             parent = search.parent[slot, beam]
             advance(
                 search.constraints, params.spans, slot, before, parent, beam, utf8[parent],
-                search.last[slot, beam], in_prefix, work.choice[beam],
+                search.last[slot, beam], in_prefix, work.choice[beam], bonus[parent],
+                search.attention[row + parent],
             )  # fmt: skip
     for beam in range(n_going, n_beams):  # no candidates are left for these
         search.last[slot, beam], search.parent[slot, beam] = BOS, beam
@@ -338,9 +348,11 @@ def finish_hypothesis(
         search.finished_log_p[slot, at] = search.finished_log_p[slot, at - 1]
         search.finished_step[slot, at] = search.finished_step[slot, at - 1]
         search.finished_beam[slot, at] = search.finished_beam[slot, at - 1]
+        search.finished_past_end[slot, at] = search.finished_past_end[slot, at - 1]
         at -= 1
     search.finished_score[slot, at], search.finished_log_p[slot, at] = score, total
     search.finished_step[slot, at], search.finished_beam[slot, at] = search.step[slot], beam
+    search.finished_past_end[slot, at] = search.past_end[slot, beam]
 
 
 @allocating
@@ -352,7 +364,7 @@ def sample_byte(
     The byte in place of EOS has the probability of EOS added to its own.
     """
     step, log_p, values = search.step[slot], search.log_p[row], work.values
-    end_byte = fill_allowed(search, params, work, slot, beam)
+    end_byte = fill_allowed(search, params, work, slot, beam, row)
     if np.isnan(log_p[0]):  # then all are
         search.state[slot] = DONE
         return
@@ -382,5 +394,9 @@ def sample_byte(
     if params.spans.is_used:
         before, in_prefix = snapshot(search.constraints, slot), step < search.n_prefix[slot]
         choice = choice if byte == end_byte else LIKELIEST
-        advance(search.constraints, params.spans, slot, before, beam, beam, utf8, byte, in_prefix, choice)
+        search.past_end[slot, beam] = search.past_end[slot, beam] or choice == IN_PLACE_OF_END
+        advance(
+            search.constraints, params.spans, slot, before, beam, beam, utf8, byte, in_prefix, choice, 0.0,
+            search.attention[row],
+        )  # fmt: skip
     search.utf8[slot, beam] = params.utf8_next[utf8, byte]

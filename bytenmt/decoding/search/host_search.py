@@ -103,14 +103,15 @@ class HostSearch(SearchBatch):
         capacity: int,
         speculation: Speculation | None = None,
         step: SearchStep | None = None,
+        attends: bool = False,
     ) -> None:
         """speculation: how bytes are drafted, see set_draft_width; None for no drafts.
 
-        step: a step of the search; None for Python.
+        step: a step of the search; None for Python. attends: see SearchBatch.
         """
         n_rows = capacity * (1 + MOST_DRAFTED) if speculation else 0
         step = step or python_search_step()
-        super().__init__(options, capacity, 0, n_rows, speculation, step.dtype)
+        super().__init__(options, capacity, 0, n_rows, speculation, step.dtype, attends)
         self._step = step.run
         self._width = 0
 
@@ -144,12 +145,15 @@ class HostSearch(SearchBatch):
         parents: Ints = self.state.parent[list(slots)]
         return parents
 
-    def choose(self, slots: Sequence[int], log_p: npt.NDArray[Any]) -> Ints:
+    def choose(
+        self, slots: Sequence[int], log_p: npt.NDArray[Any], attention: npt.NDArray[np.float32] | None = None
+    ) -> Ints:
         """Choose the next bytes of the running sentences; return for each slot how many columns of the pass
         were rejected drafts, (n,).
 
         log_p (n, b or 1 + width, 256): log-probabilities of the byte after each one of bytes_to_read; those
-        of sentences that are done are ignored.
+        of sentences that are done are ignored. attention (n, b or 1 + width, s): the sum of the attention
+        weights of all layers and models, where `attends`.
         """
         state, slot_array = self.state, np.array(slots, np.int64)
         running = np.flatnonzero(self.is_running(slots))
@@ -165,6 +169,10 @@ class HostSearch(SearchBatch):
         state.rows[:n_rows, 2 if self._width else 1] = column
         state.n_rows[0] = n_rows
         state.log_p[:n_rows] = log_p[running[sentence], column]
+        if attention is not None and self.attends:
+            n = min(attention.shape[2], state.attention.shape[1])
+            state.attention[:n_rows, :n] = attention[running[sentence], column, :n]
+            state.attention[:n_rows, n:] = 0
         before = state.step[which].copy()
         self._step(state, self.params, self.drafts, True)
         n_rejected = np.zeros(len(slot_array), np.int64)

@@ -116,11 +116,12 @@ class SearchState(NamedTuple):
     Beams. last (p, b) uint8: the byte to read next, BOS first. parent (p, b) int64: the beam of the previous
     step that each beam continues. utf8 (p, b) uint8: state of the UTF-8 automaton. score (p, b) float64:
     log-probability so far, -inf for an unused beam. bonus (p, b) float64: added to the score to rank a
-    constrained beam. draw_keys (p, b) uint64: for sampling.
+    constrained beam. past_end (p, b) bool: whether EOS was likelier than a byte that was chosen. draw_keys
+    (p, b) uint64: for sampling.
 
     Finished hypotheses, best first. n_finished (p,) int64: their number. finished_score, finished_log_p
     (p, b) float64: the score that ranks them, and their log-probability. finished_step, finished_beam (p, b)
-    int64: the step and the beam at which EOS was chosen.
+    int64: the step and the beam at which EOS was chosen. finished_past_end (p, b) bool: see past_end.
 
     History. history_byte (p, t, b) uint8, history_parent (p, t, b) uint16: the byte chosen at every step, and
     the beam that it continues. history_score (p, t, b) float64: the score after it; t is 0 if not needed.
@@ -132,7 +133,8 @@ class SearchState(NamedTuple):
     Rows of the current pass. rows (r, 3) int64: slot, beam and column; column 0 reads `last`, the others read
     drafted bytes; r is at least p * b. n_rows (1,) int64: their number. logits (k, r, 256) float32: of k
     models. log_p (r, 256) float32 or float64: natural log-probabilities of the next byte, averaged over the
-    models, which the search reads.
+    models, which the search reads. attention (r, s) float32: the sum of the attention weights of all layers
+    and models over the source; s is 0 where the search does not use them.
     """
 
     state: Ints
@@ -145,12 +147,14 @@ class SearchState(NamedTuple):
     utf8: Bytes
     score: Reals
     bonus: Reals
+    past_end: npt.NDArray[np.bool_]
     draw_keys: npt.NDArray[np.uint64]
     n_finished: Ints
     finished_score: Reals
     finished_log_p: Reals
     finished_step: Ints
     finished_beam: Ints
+    finished_past_end: npt.NDArray[np.bool_]
     history_byte: Bytes
     history_parent: npt.NDArray[np.uint16]
     history_score: Reals
@@ -164,6 +168,7 @@ class SearchState(NamedTuple):
     n_rows: Ints
     logits: npt.NDArray[np.float32]
     log_p: npt.NDArray[Any]
+    attention: npt.NDArray[np.float32]
     constraints: ConstraintState
     forced: ForcedText
 
@@ -181,6 +186,7 @@ class SearchState(NamedTuple):
         drafted: int = MOST_DRAFTED,
         forced: ForcedText | None = None,
         dtype: type[np.floating[Any]] = np.float32,
+        columns: int = 0,
     ) -> SearchState:
         """Return free slots for outputs of at most `length` bytes, prefixes of `prefix` bytes, and sources to
         copy from of `source` bytes.
@@ -188,6 +194,7 @@ class SearchState(NamedTuple):
         n_models: number of models whose logits are stored; 0 if an engine writes log_p itself, in `dtype`.
         n_rows: rows of a pass at most, if more than slots times beams. keeps_scores: whether the score of
         every byte is kept. constraints: room for constraints. drafted: bytes of a sentence per pass at most.
+        columns: source bytes, with EOS, whose attention is kept.
         """
         each = (n_slots, beam)
         n_rows = max(n_rows, n_slots * beam)
@@ -203,12 +210,14 @@ class SearchState(NamedTuple):
             utf8=np.zeros(each, np.uint8),
             score=np.zeros(each),
             bonus=np.zeros(each),
+            past_end=np.zeros(each, np.bool_),
             draw_keys=np.zeros(each, np.uint64),
             n_finished=np.zeros(n_slots, np.int64),
             finished_score=np.full(each, -np.inf),
             finished_log_p=np.full(each, -np.inf),
             finished_step=np.zeros(each, np.int64),
             finished_beam=np.zeros(each, np.int64),
+            finished_past_end=np.zeros(each, np.bool_),
             history_byte=np.zeros(steps, np.uint8),
             history_parent=np.zeros(steps, np.uint16),
             history_score=np.zeros(steps if keeps_scores else (n_slots, 0, beam)),
@@ -222,11 +231,14 @@ class SearchState(NamedTuple):
             n_rows=np.zeros(1, np.int64),
             logits=np.zeros((n_models, n_rows, N_IDS), np.float32),
             log_p=np.zeros((n_rows, N_IDS), dtype),
+            attention=np.zeros((n_rows, columns), np.float32),
             constraints=ConstraintState.allocate(n_slots, beam, constraints),
             forced=forced or ForcedText.allocate(0, 0),
         )
 
-    def enlarged(self, length: int, prefix: int, source: int, constraints: ConstraintSize) -> SearchState:
+    def enlarged(
+        self, length: int, prefix: int, source: int, constraints: ConstraintSize, columns: int = 0
+    ) -> SearchState:
         """Return a copy with room for longer outputs, prefixes, sources and constraints."""
         n_slots, beam = self.last.shape
         new = SearchState.allocate(
@@ -240,6 +252,7 @@ class SearchState(NamedTuple):
             self.history_score.shape[1] > 0,
             constraints,
             dtype=self.log_p.dtype.type,
+            columns=columns,
         )
         for old, copy in zip(flatten_arrays(self), flatten_arrays(new), strict=True):
             copy[tuple(slice(n) for n in old.shape)] = old
@@ -268,6 +281,7 @@ class SearchState(NamedTuple):
         self.score[slot] = 0.0 if sample else -np.inf
         self.score[slot, 0] = 0.0
         self.bonus[slot] = 0.0
+        self.past_end[slot] = False
         self.draw_keys[slot] = keys
         self.n_finished[slot] = 0
         self.source[slot, : len(source)] = np.frombuffer(source, np.uint8)

@@ -125,6 +125,7 @@ class ModelBuffers(NamedTuple):
     source_len (p,): bytes of each source, EOS included.
     ancestors (2, rows, h) uint8: [bank, row, q mod h] is the beam whose ring buffers hold the column of
         position q; two banks as for hidden.
+    is_reversed: whether the columns of the memory stand in the opposite order of the source, but for EOS.
     """
 
     weights: int
@@ -142,6 +143,7 @@ class ModelBuffers(NamedTuple):
     columns: Ints
     source_len: Ints
     ancestors: npt.NDArray[np.uint8]
+    is_reversed: bool
 
 
 class Rows(NamedTuple):
