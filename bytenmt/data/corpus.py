@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from bytenmt.config.bounds import WEIGHT
 from bytenmt.data.decompress import unpack_all
-from bytenmt.data.line_scan import Indices, Lengths, sort_out
-from bytenmt.data.text_file import LONGEST_LINE, TextFile, check_file
+from bytenmt.data.line_scan import LONGEST_LINE, Indices, Lengths, select_pairs
+from bytenmt.data.text_file import TextFile, check_file
 from bytenmt.errors import DataError
 from bytenmt.reporter import SILENT, Reporter
 
@@ -162,21 +163,21 @@ class ParallelCorpus:
         keep_empty: bool = False,
     ) -> "ParallelCorpus":
         _check_parts(parts)
-        lines, sources, targets, left_out = [], [], [], []
+        lines: list[npt.NDArray[Any]] = []
+        sources, targets, left_out = [], [], []
         for src, tgt, _ in parts:
             source_limit = LONGEST_LINE if src is None else max_source_bytes or LONGEST_LINE
             # Without a source the target stands in, for a check that cannot fail.
             source = tgt.lengths if src is None else src.lengths
             target_limit = max_target_bytes or LONGEST_LINE
-            all_kept, kept, *faults = sort_out(source, tgt.lengths, source_limit, target_limit, keep_empty)
-            if all_kept:
-                kept = np.arange(len(tgt), dtype=np.int32 if len(tgt) < 2**31 else np.int64)
-            lines.append(kept)
-            targets.append(tgt.lengths if all_kept else tgt.lengths[kept])
+            used, *faults = select_pairs(source, tgt.lengths, source_limit, target_limit, keep_empty)
+            all_used = len(used) == len(tgt)  # then nothing is copied
+            lines.append(used.astype(np.int32) if len(tgt) < 2**31 else used)
+            targets.append(tgt.lengths if all_used else tgt.lengths[used])
             if src is None:
-                sources.append(np.zeros(len(kept), np.int32))
+                sources.append(np.zeros(len(used), np.int32))
             else:
-                sources.append(source if all_kept else source[kept])
+                sources.append(source if all_used else source[used])
             left_out.append(LeftOut(*faults))
         return cls(
             parts=tuple(parts),

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bytenmt.data.corpus import ParallelCorpus
-from bytenmt.data.line_scan import Indices, Lengths
-from bytenmt.data.text_file import LONGEST_LINE
+from bytenmt.data.line_scan import LONGEST_LINE, Indices, Lengths
 from bytenmt.errors import DataError, printable
 from bytenmt.language_profile import LanguageProfile
 

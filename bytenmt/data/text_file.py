@@ -14,27 +14,13 @@ from urllib.parse import unquote_to_bytes
 import numpy as np
 
 from bytenmt.data.decompress import is_packed, unpack_into_cache, unpack_into_memory, unpacked
-from bytenmt.data.line_scan import Bytes, Indices, Lengths, invalid_lines, scan_lines, split_at_tabs
+from bytenmt.data.line_scan import LONGEST_LINE, Bytes, Indices, Lengths, scan_lines, split_at_tabs
 from bytenmt.data.lost_bytes import tell_of_lost_bytes
 from bytenmt.errors import DataError
 from bytenmt.reporter import SILENT, Reporter
-from bytenmt.utf8 import (
-    ACCEPT,
-    BYTE_ORDER_MARK,
-    EOS,
-    REJECT,
-    UTF8_NEXT,
-    describe_mistake,
-    first_invalid,
-    repair,
-)
+from bytenmt.utf8 import BYTE_ORDER_MARK, describe_mistake, first_invalid, repair
 
-LONGEST_LINE = 2**31 - 1  # bytes: lengths are int32
 OTHER_PACKINGS = {".bz2", ".zip", ".7z", ".lz4", ".rar", ".tar", ".tgz"}
-
-# The automaton of a text: EOS passes between the characters of a hypothesis but is no text.
-_TEXT_NEXT = UTF8_NEXT.copy()
-_TEXT_NEXT[ACCEPT, EOS] = REJECT
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +79,9 @@ class TextFile:
             raise ValueError(f'errors is {errors!r}, expected "replace" or "strict"')
         data = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
         marked = bytes(data[:3]) == BYTE_ORDER_MARK
-        starts, lengths, suspicious, digest = scan_lines(data, len(BYTE_ORDER_MARK) if marked else 0)
+        starts, lengths, invalid, digest = scan_lines(data, len(BYTE_ORDER_MARK) if marked else 0)
         if len(data) > LONGEST_LINE:
             _refuse_endless_lines(path, starts, len(data))
-        invalid = invalid_lines(data, starts, lengths, suspicious, _TEXT_NEXT)
         side = bytearray()
         for line in invalid.tolist():
             text = data[starts[line] : starts[line] + lengths[line]].tobytes()

@@ -34,7 +34,7 @@ from bytenmt.cli.main import main
 from bytenmt.config.schema import Config
 from bytenmt.data.batches import assemble, epoch_plan
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
-from bytenmt.data.line_scan import CHUNK, KEY, MIX, scan_lines
+from bytenmt.data.line_scan import CHUNK, KEY, MIX, PIECE, scan_lines
 from bytenmt.data.text_file import check_whole, read_bytes
 from bytenmt.distributed import Group
 from bytenmt.errors import BytenmtError, DataError
@@ -176,7 +176,7 @@ def test_the_digest_is_that_of_the_bytes(tmp_path: Path) -> None:
 
     draw = np.random.default_rng(5)
     seen = set()
-    for size in (0, 1, 7, 8, 100, CHUNK - 1, CHUNK, 3 * CHUNK + 13):
+    for size in (0, 1, 7, 8, 100, CHUNK - 1, CHUNK, PIECE + 3 * CHUNK + 13):
         data = draw.integers(0, 256, size + 3).astype(np.uint8)[3:]
         assert scan_lines(data)[3] == expected(data.tobytes())
         seen.add(scan_lines(data)[3])
@@ -185,8 +185,8 @@ def test_the_digest_is_that_of_the_bytes(tmp_path: Path) -> None:
             other[place] ^= 1
             seen.add(scan_lines(other)[3])
     assert len(seen) == 1 + 2 + 6 * 4
-    many = b"\n" * (5 * CHUNK)  # more lines than there is room for at first: read on from a chunk
-    assert scan_lines(np.frombuffer(many, np.uint8))[3] == expected(many)
+    whole = draw.bytes(PIECE)  # ends with a piece
+    assert scan_lines(np.frombuffer(whole, np.uint8))[3] == expected(whole)
 
 
 def test_a_corpus_edited_to_equal_size_is_refused(texts: dict[str, Any], tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from bytenmt.data import corpus as pairing
+from bytenmt.data import line_scan
 from bytenmt.data import text_file as corpus_module
 from bytenmt.data.corpus import PairFiles, ParallelCorpus
 from bytenmt.data.corpus_report import inventory
-from bytenmt.data.line_scan import CHUNK, LANES
+from bytenmt.data.line_scan import PIECE
 from bytenmt.data.text_file import TextFile
 from bytenmt.errors import BytenmtError, DataError
 
@@ -95,54 +96,53 @@ def test_large_random_texts(n_faults: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [*FAULTS, "한".encode(), "😀".encode(), b"\n", b"\r\n"])
-def test_chunk_borders(fault: bytes) -> None:
-    """Every alignment of a piece to the borders of chunks, of what is compared at once and of the file."""
-    for around in (0, LANES, CHUNK, CHUNK + LANES, 2 * CHUNK, 3 * CHUNK):
+def test_piece_borders(fault: bytes) -> None:
+    """Every alignment of a fault to the borders of pieces and of the file."""
+    lines = (b"x" * 4999 + b"\n") * (2 * PIECE // 5000 + 1)
+    for around in (0, PIECE, 2 * PIECE):
         for place in range(max(0, around - 5), around + 3):
             check(b"a" * place + fault)
-            check(b"a" * place + fault + b"b" * (2 * CHUNK + 3))
-            check("é".encode() * (place // 2) + fault + b"\n" + b"b" * CHUNK)
-            check((b"line\n" * CHUNK)[:place] + fault + b"\nb" * CHUNK)
+            check(b"a" * place + fault + b"b" * (PIECE + 3))
+            check("é".encode() * (place // 2) + fault + b"\n" + b"b" * 9)
+            check(lines[:place] + fault + b"\nb" + lines)
 
 
 def test_empty_lines_only() -> None:
-    """Each byte is a line end: more lines than the scan makes room for at first."""
-    check(b"\n" * (5 * CHUNK + 3))
-    check(b"\r\n" * (5 * CHUNK) + b"z")
+    """Each byte is a line end, in several pieces."""
+    check(b"\n" * (2 * PIECE + 3))
+    check(b"\r\n" * PIECE + b"z")
 
 
 def test_neighbours_of_newline_are_no_newline() -> None:
-    """The search by words must not carry from a newline into 0x0B beside it, nor see 0x8A."""
+    """Nothing is taken for a newline but 0x0A."""
     for neighbour in (b"\x0b", b"\x09", b"\x8a", b"\x00", b"\xff"):
         check((b"\n" + neighbour + neighbour + b"\n") * 50)
         check((neighbour + b"\n") * 70)
 
 
-@pytest.mark.parametrize("damage", ["mistakes", "suspicious", "carriage return"])
+@pytest.mark.parametrize("damage", ["invalid lines", "suspicious pieces", "carriage return"])
 def test_planted_faults_are_found(monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
-    true_scan, true_invalid = corpus_module.scan_lines, corpus_module.invalid_lines
-    content = b"a\r\n" * CHUNK + b"\xff\n" + b"b\n" * CHUNK
+    scan = corpus_module.scan_lines
+    content = b"a\r\n" * 4096 + b"\xff\n" + b"b\n" * PIECE
     check(content)
-    if damage == "mistakes":
-        monkeypatch.setattr(corpus_module, "invalid_lines", lambda *a: true_invalid(*a)[:0])
-    elif damage == "suspicious":
-        monkeypatch.setattr(
-            corpus_module, "scan_lines", lambda *a: (*true_scan(*a)[:2], np.zeros(9, np.bool_), 0)
-        )
+    if damage == "invalid lines":
+        monkeypatch.setattr(line_scan, "_invalid_lines", lambda *_: np.zeros(0, np.int64))
+    elif damage == "suspicious pieces":
+        monkeypatch.setattr(line_scan, "suspicious_pieces", lambda _: np.zeros(9, np.bool_))
     else:
         monkeypatch.setattr(
-            corpus_module, "scan_lines", lambda *a: (lambda s, n, c, d: (s, n + 1, c, d))(*true_scan(*a))
+            corpus_module, "scan_lines", lambda *a: (lambda s, n, i, d: (s, n + 1, i, d))(*scan(*a))
         )
     with pytest.raises(AssertionError):
         check(content)
 
 
-def test_clean_chunks_are_not_suspected() -> None:
+def test_clean_pieces_are_not_suspected() -> None:
     """Else every line would be checked byte by byte, which is right but slow."""
-    for content in ("한국어\n".encode() * 5 * CHUNK, b"plain\n" * 5 * CHUNK):
-        data = np.frombuffer(content, np.uint8)
-        suspicious = corpus_module.scan_lines(data)[2]
-        assert np.flatnonzero(suspicious).tolist() == [0, 1, len(content) // CHUNK]
+    for content in ("한국어\n".encode(), b"plain\n", "네 \U0001f600 é\n".encode()):
+        text = (content * PIECE)[: 4 * PIECE]
+        words = np.frombuffer(text, np.uint64).reshape(4, -1)
+        assert line_scan.suspicious_pieces(words).tolist() == [False] * 4 + [True]
 
 
 @pytest.mark.parametrize(
