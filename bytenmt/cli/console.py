@@ -26,6 +26,13 @@ from bytenmt.plugins import load_plugins
 
 INTERRUPTED, BROKEN_PIPE = 130, 141  # exit codes, as a shell gives them: 128 + the signal
 QUIET, VERBOSE = "bytenmt.quiet", "bytenmt.verbose"  # in click's meta, which a group and its command share
+GENERAL = "General options"  # heading of the options that every command has
+_headings: dict[click.Parameter, str] = {}  # of options that --help lists under a heading of their own
+
+
+def under_heading(heading: str, parameters: Sequence[click.Parameter]) -> None:
+    """Let --help list these options under a heading instead of "Options"."""
+    _headings.update(dict.fromkeys(parameters, heading))
 
 
 def common_options() -> list[click.Parameter]:
@@ -48,10 +55,13 @@ def common_options() -> list[click.Parameter]:
         is_eager=True,  # what it adds may be named by other options
         expose_value=False,
         callback=load,
-        help="Import a plugin first.",
+        help="Load a plugin, a Python module or file, before the options are read; may be repeated.",
     )
-    flags = ((QUIET, "Print only errors on stderr."), (VERBOSE, "Print more, such as the chosen engine."))
-    return [
+    flags = (
+        (QUIET, "Print only errors on stderr."),
+        (VERBOSE, "Print details on stderr, such as the chosen engine."),
+    )
+    options: list[click.Parameter] = [
         plugin,
         *(
             click.Option(
@@ -64,14 +74,28 @@ def common_options() -> list[click.Parameter]:
             for name, help in flags
         ),
     ]
+    under_heading(GENERAL, options)
+    return options
 
 
 class Command(click.Command):
-    """A command with -q, -v and --plugin."""
+    """A command with -q, -v and --plugin, whose --help lists options under headings."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.params += common_options()
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options of each heading, in the order in which the headings occur first."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+            default = GENERAL if "--help" in parameter.opts else "Options"
+            if record is not None:
+                sections.setdefault(_headings.get(parameter, default), []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
 
     def invoke(self, ctx: click.Context) -> Any:
         if not ctx.meta[QUIET]:

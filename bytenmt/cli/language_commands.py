@@ -53,25 +53,26 @@ STDIN = "standard input"
 @click.command(cls=Command)
 @MODELS
 @click.argument("file", type=FILE, callback=dash, required=False)
-@click.option("--src", type=FILE, help="Its source, for a translation model.")
-@click.option("--per-byte", is_flag=True, help="Each byte's bits and rank on stdout, as JSON lines.")
-@click.option("--html", "page", type=FILE, help="A page to write that colours the text by its bits.")
-@click.option("--chunk", type=COUNT, help="Bytes that the model reads at once; default 1024.")
+@click.option("--src", type=FILE, help="Source text, parallel to FILE; needed by a translation model.")
+@click.option("--per-byte", is_flag=True, help="Print bits and rank of every byte on stdout, as JSON lines.")
+@click.option("--html", "page", type=FILE, help="Write an HTML page that colours the text by bits per byte.")
+@click.option("--chunk", type=COUNT, help="Number of bytes the model reads per call (default: 1024).")
 @click.option(
     "--window",
     type=WINDOW,
     metavar="N",
-    help="Also what it costs in windows of N bytes, each read without what stands before it.",
+    help="Also print the bits per byte of windows of N bytes that are read independently of each other.",
 )
 @click.option(
     "--reference/--no-reference",
     default=True,
-    help="Whether n-grams of the training text and xz stand beside the figure; they do by default.",
+    help="Also print the bits per byte of n-gram models of the training text and of xz (default: yes).",
 )
 @click.option(
     "--errors",
     type=click.Choice(["replace", "strict"]),
-    help="For a translation model: invalid UTF-8 becomes U+FFFD (replace, the default) or is an error.",
+    help="Invalid UTF-8 in the texts of a translation model: replace it by U+FFFD, or stop with an error"
+    " (default: replace).",
 )
 @ONLY_ENGINE
 @MACHINE
@@ -89,11 +90,11 @@ def predict(
     device: str,
     threads: int | None,
 ) -> None:
-    """Print how many bits each byte costs the model.
+    """Print the bits per byte of a text under a model.
 
-    The text is FILE, or stdin. Any bytes of any length are one stream, read in constant memory. A translation
-    model needs the text's source by --src: bits per target byte, the ends of lines paid for too. With
-    --per-byte the figures go to stderr.
+    The text is FILE, or stdin. A language model reads any bytes of any length as one stream, in constant
+    memory. A translation model scores the lines of FILE given those of --src, line ends included. With
+    --per-byte the summary goes to stderr.
     """
     from bytenmt.cli import decoding_args, inputs
     from bytenmt.data.text_file import check_file
@@ -116,11 +117,11 @@ def predict(
     source, run = loaded.has_source, runs[0]
     inputs.check_source(run, source, src)
     if source and chunk is not None:
-        raise BytenmtError("--chunk would be ignored: a translation is read line by line")
+        raise BytenmtError("--chunk would be ignored: a translation model reads line by line")
     if source and window is not None:
-        raise BytenmtError("--window would be ignored: a translation is read line by line")
+        raise BytenmtError("--window would be ignored: a translation model reads line by line")
     if not source and errors is not None:
-        raise BytenmtError(f"--errors would be ignored: {run} reads any bytes")
+        raise BytenmtError(f"--errors would be ignored: the language model {run} reads any bytes")
     beside, missing = references(loaded.runs[0].facts, source) if reference else ([], [])
     reader = loaded.reader()
     if window is not None:
@@ -215,8 +216,15 @@ def _stdin() -> Iterator[bytes]:
 
 @click.command(cls=Command)
 @RUN
-@click.option("--prompt", default="", help="What the text begins with.")
-@click.option("--bytes", "n_bytes", type=DRAWN, default=1000, show_default=True, help="Bytes after it.")
+@click.option("--prompt", default="", help="Beginning of the text.")
+@click.option(
+    "--bytes",
+    "n_bytes",
+    type=DRAWN,
+    default=1000,
+    show_default=True,
+    help="Maximum number of bytes generated after the prompt.",
+)
 @SAMPLING
 @ENGINE
 @MACHINE
@@ -231,9 +239,9 @@ def generate(
     threads: int | None,
     **sampling: Any,
 ) -> None:
-    """Draw a text from a model without a source.
+    """Sample text from a language model.
 
-    It is shown as it comes, valid UTF-8, and the same again for the same --seed.
+    Prints valid UTF-8 while it is sampled. The same --seed gives the same text.
     """
     from bytenmt.cli import decoding_args
     from bytenmt.decoding.engine_selection import choose

@@ -36,13 +36,15 @@ MOST_CARD = 1 << 24  # bytes of a README.md
 
 @click.command(cls=Command)
 @click.argument("paths", metavar="RUN|FILE...", type=FILE, nargs=-1, required=True)
-@click.option("-o", "--output", type=FILE, required=True, help="The checkpoint file to write.")
-@click.option("--last", type=COUNT, metavar="K", help="The last K checkpoints of a run.")
+@click.option("-o", "--output", type=FILE, required=True, help="Weights file to write.")
+@click.option(
+    "--last", type=COUNT, metavar="K", help="Average the last K checkpoints of a run folder (default: all)."
+)
 def average(paths: tuple[Path, ...], output: Path, last: int | None) -> None:
-    """Write the mean of several checkpoints' weights.
+    """Average the weights of several checkpoints.
 
-    It is a file that every command takes for a run. Give one run folder, or checkpoint files of one
-    architecture and size.
+    Give one run folder, or several checkpoint files of the same configuration. Every command accepts the file
+    that is written as RUN.
     """
     from bytenmt.storage.average import average as write_average
 
@@ -56,12 +58,16 @@ PRECISIONS = ("fp32", "bf16", "int8")
 
 @click.command(cls=Command)
 @click.argument("run", type=FILE)
-@click.option("-o", "--output", type=FILE, help="The weights file to write, .safetensors.")
-@click.option("--precision", type=click.Choice(PRECISIONS), help="Of the matrices; all else stays fp32.")
+@click.option("-o", "--output", type=FILE, help="Weights file to write, FILE.safetensors.")
+@click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    help="Precision of the weight matrices; all other tensors stay fp32.",
+)
 @click.option("--draft", "drafts", is_flag=True, hidden=True)  # the older name of the command `draft`
 @corpora()
-@click.option("--valid-src", type=FILE, help="Source text to calibrate the thresholds of flags on.")
-@click.option("--valid-tgt", type=FILE, help="Its reference translation.")
+@click.option("--valid-src", type=FILE, help="Source text on which the thresholds of flags are calibrated.")
+@click.option("--valid-tgt", type=FILE, help="Reference translation of --valid-src.")
 @errors_option(hidden=True)
 def convert(
     run: Path,
@@ -76,23 +82,23 @@ def convert(
     valid_tgt: Path | None,
     errors: str,
 ) -> None:
-    """Write the weights of a run in fewer bytes.
+    """Quantise a model or convert it to another precision.
 
-    RUN is a run folder, whose best checkpoint is taken, or a weights file; what is written can be given as
-    RUN to every command. With --src and --tgt, or --tsv, it counts byte trigrams of the training text, by
-    which `serve` tells languages apart; runs have them since they are counted in training. It calibrates by
-    which thresholds translations are flagged as unsure or wrong, on the text of --valid-src and --valid-tgt,
-    or on that which RUN was validated on if it is still there and has 100 lines.
+    RUN is a run folder, whose best checkpoint is used, or a weights file. Every command accepts the file that
+    is written as RUN. With --src and --tgt, or --tsv, the language profiles (byte trigrams, by which `serve`
+    detects languages) are counted anew; runs of this version have them already. The thresholds of flags are
+    calibrated on --valid-src and --valid-tgt, or on the validation text of RUN if it still exists and has 100
+    lines.
     """
     given = src + tgt + tsv + text
     if drafts:
         if output is not None or precision is not None:
             raise BytenmtError("--draft writes into the run folder: leave out -o and --precision")
         _count_drafts(run, src, tgt, tsv, text, errors)
-        say(f"convert --draft has its own name now: bytenmt draft {run}")
+        say(f"`convert --draft` is deprecated: use `bytenmt draft {run}`")
         return
     if text:
-        raise BytenmtError(f"{text[0]} would be ignored: it is for `bytenmt draft`")
+        raise BytenmtError(f"--text {text[0]} would be ignored: only `bytenmt draft` uses it")
     if output is None or precision is None:
         missing = [] if output is not None else ["-o FILE.safetensors"]
         missing += [] if precision is not None else [f"--precision, one of {', '.join(PRECISIONS)}"]
@@ -166,11 +172,11 @@ def draft(
     text: tuple[Path, ...],
     errors: str,
 ) -> None:
-    """Count a run's draft table, for quicker translation.
+    """Build the draft table of a run, for faster translation.
 
-    It counts which bytes follow which in the text that RUN was trained on, or in that of --src and --tgt,
-    --tsv or --text, and stays in the run's folder; what translates with it drafts several bytes a step. For
-    bytenet and convs2s.
+    The table counts which bytes follow which in the training text of RUN, or in the text of --src and --tgt,
+    --tsv or --text, and is stored in the run folder. Greedy search and sampling then verify several drafted
+    bytes per step (speculative decoding). Only for bytenet and convs2s.
     """
     _count_drafts(run, src, tgt, tsv, text, errors)
 
@@ -194,19 +200,35 @@ def _count_drafts(
 
 @click.command(cls=Command)
 @click.argument("run", type=FILE)
-@click.option("-o", "--output", type=FILE, help="The file to write; README.md in the run folder by default.")
-@click.option("--name", help="Of the model; the run's by default.")
-@click.option("--language", "languages", multiple=True, help="Code of a language, source first, as en.")
-@click.option("--license", help="Of the weights, as cc-by-4.0.")
-@click.option("--data", multiple=True, help="Name of a training data set, as hubs have it.")
-@click.option("--data-license", "data_licenses", multiple=True, help="Of a training data set.")
-@click.option("--limit", "limits", multiple=True, help="A sentence on what it is not good for.")
-@click.option("--src", type=FILE, help="Source of a test text to measure it on.")
-@click.option("--ref", "--tgt", "ref", type=FILE, help="Its reference translation.")
-@click.option("--test-name", help="What the test text is called; its file's name by default.")
-@click.option("-b", "--beam-size", "--beam", "beam", type=within(BEAM), help="Hypotheses kept; 1 by default.")
+@click.option("-o", "--output", type=FILE, help="File to write (default: README.md in the run folder).")
+@click.option("--name", help="Name of the model (default: the name of the run).")
 @click.option(
-    "--threads", type=within(THREADS), default=1, show_default=True, help="CPU threads that are measured."
+    "--language",
+    "languages",
+    multiple=True,
+    help="Language code such as en; repeat it, source language first.",
+)
+@click.option("--license", help="License of the weights, such as cc-by-4.0.")
+@click.option("--data", multiple=True, help="Name of a training data set on the model hub.")
+@click.option("--data-license", "data_licenses", multiple=True, help="License of a training data set.")
+@click.option("--limit", "limits", multiple=True, help="Sentence about a limitation of the model.")
+@click.option("--src", type=FILE, help="Source side of a test set on which the model is measured.")
+@click.option("--ref", "--tgt", "ref", type=FILE, help="Reference translation of --src.")
+@click.option("--test-name", help="Name of the test set (default: the file name of --ref).")
+@click.option(
+    "-b",
+    "--beam-size",
+    "--beam",
+    "beam",
+    type=within(BEAM),
+    help="Beam size of the measurement; 1 is greedy search (default: 1).",
+)
+@click.option(
+    "--threads",
+    type=within(THREADS),
+    default=1,
+    show_default=True,
+    help="Number of CPU threads of the measurement.",
 )
 @ENGINE
 @errors_option()
@@ -225,10 +247,10 @@ def card(
     errors: str,
     **told: Any,
 ) -> None:
-    """Write a model card, a README.md that model hubs read.
+    """Write a model card, a README.md for model hubs.
 
-    Training text, configuration, lineage and size; with --src and --ref also scores, scores where the source
-    is disturbed, and the speed of --threads. RUN is a run folder or a weights file.
+    It describes training text, configuration, lineage and size; with --src and --ref also scores, scores on
+    noisy sources, and speed. RUN is a run folder or a weights file.
     """
     from bytenmt.analysis import card as cards
     from bytenmt.architectures.parameters import n_parameters
@@ -241,13 +263,15 @@ def card(
     if (src is None) != (ref is None):
         raise BytenmtError("--src and --ref: give both, or neither")
     if is_weights_file(run) and output is None:
-        raise BytenmtError(f"{run} is a weights file: say by -o where its card goes")
+        raise BytenmtError(f"{run} is a weights file: name the card to write by -o FILE")
     if not is_weights_file(resolve_path(run)):
         read_pointer(run)
     path = run / "README.md" if output is None else output
     check_output(path, src, ref)
     if output is None and path.exists() and cards.MARK.encode() not in read_limited(path, MOST_CARD):
-        raise BytenmtError(f"{path} is no card of this program: name another by -o, or it to replace it")
+        raise BytenmtError(
+            f"{path} was not written by bytenmt: give another file by -o, or `-o {path}` to overwrite it"
+        )
     runtime = load_runs([run], EngineSpec(engine, AUTO, precision, threads, draft))
     measured = None if src is None or ref is None else _measured(run, runtime, src, ref, errors, beam)
     if measured is not None:
@@ -283,10 +307,11 @@ def _measured(run: Path, runtime: Runtime, src: Path, ref: Path, errors: str, be
 
 @click.command(cls=Command)
 def warmup() -> None:
-    """Compile ahead what decodes and reads text.
+    """Compile the CPU kernels ahead of time.
 
-    It is kept on the disk; otherwise the first command that needs it does so, which takes a minute. For
-    images, and for machines whose disk is read-only later; NUMBA_CACHE_DIR names the folder.
+    Otherwise the first command that needs them compiles them, which takes about a minute. Useful for
+    container images and for machines whose disk becomes read-only. The compiled kernels are stored on disk,
+    in NUMBA_CACHE_DIR if it is set.
     """
     import tempfile
 
@@ -304,4 +329,4 @@ def warmup() -> None:
         for _ in batches(corpus, plan):
             pass
     compile_all(niceness=0)
-    say(f"compiled in {time.monotonic() - began:.1f} s; kept in {folders()[0].path}")
+    say(f"kernels compiled in {time.monotonic() - began:.1f} s, stored in {folders()[0].path}")

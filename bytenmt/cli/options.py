@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from bytenmt.architectures.presets import PRESETS
-from bytenmt.cli.console import all_runs, any_runs, completing, one_run
+from bytenmt.cli.console import all_runs, any_runs, completing, one_run, under_heading
 from bytenmt.config.bounds import MOST, MOST_DRAFTED, N_BYTES, THREADS, WEIGHT, Bounds
 from bytenmt.decoding.setting_table import (
     AUTO,
@@ -20,6 +20,7 @@ from bytenmt.decoding.setting_table import (
     KEPT,
     OFF,
     PRECISIONS,
+    SPEED,
     TABLE,
     Setting,
 )
@@ -27,7 +28,9 @@ from bytenmt.decoding.setting_table import (
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-LONGEST_VALUE = 40  # characters of a value that are told
+LONGEST_VALUE = 40  # characters of a value that messages show
+FILES = "Input and output"  # headings of --help, besides those of setting_table
+CONSTRAINED = "Constraints"
 
 
 class WholeNumber(click.IntRange):
@@ -54,8 +57,8 @@ def check_length(
 ) -> None:
     """Fail if a value has more characters than any number in the range, and show only its beginning."""
     if isinstance(value, str) and len(value) > LONGEST_VALUE:
-        told = f"{value[:LONGEST_VALUE]!r}… ({len(value)} characters)"
-        kind.fail(f"{told} is not in the range {kind._describe_range()}.", param, ctx)
+        beginning = f"{value[:LONGEST_VALUE]!r}… ({len(value)} characters)"
+        kind.fail(f"{beginning} is not in the range {kind._describe_range()}.", param, ctx)
 
 
 def within(bounds: Bounds) -> WholeNumber | RealNumber:
@@ -76,13 +79,26 @@ def options(*parts: Callable[[Command], Command]) -> Callable[[Command], Command
     return add
 
 
+def headed(heading: str, *parts: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Combine several options into one decorator; --help lists them under this heading."""
+
+    def add(command: Command) -> Command:
+        before = tuple(getattr(command, "__click_params__", ()))
+        command = options(*parts)(command)
+        added = [param for param in getattr(command, "__click_params__", ()) if param not in before]
+        under_heading(heading, added)
+        return command
+
+    return add
+
+
 ARCHITECTURES = tuple(PRESETS["small"])
 FILE = click.Path(path_type=Path)
 ARCH = click.option(
     "--arch",
     metavar="|".join(ARCHITECTURES),
     shell_complete=completing(ARCHITECTURES),
-    help="The architecture.",
+    help="Architecture of the model.",
 )
 MODELS = click.option(  # of commands whose arguments are files or a text
     "-m",
@@ -91,31 +107,38 @@ MODELS = click.option(  # of commands whose arguments are files or a text
     type=FILE,
     multiple=True,
     required=True,
-    help="A run folder or a checkpoint file; several decide together.",
+    help="Run folder, checkpoint or weights file; repeat the option to decode with an ensemble.",
 )
 RUN = options(
-    click.option("-m", "--model", "run", type=FILE, help="The same as RUN."),
+    click.option(
+        "-m", "--model", "run", type=FILE, help="Run folder, checkpoint or weights file; instead of RUN."
+    ),
     click.argument("named_run", metavar="RUN", type=FILE, required=False),
     one_run,
 )
-_RUNS = (
-    click.option(
-        "-m",
-        "--model",
-        "runs",
-        type=FILE,
-        multiple=True,
-        help="The same as RUN, a run folder or a checkpoint file; several decide together.",
-    ),
-    click.argument("more_runs", metavar="RUN...", type=FILE, nargs=-1),
-)
-RUNS, ANY_RUNS = options(*_RUNS, all_runs), options(*_RUNS, any_runs)  # at least one, or none
+
+
+def _runs(several: str) -> Callable[[Command], Command]:
+    """Return the argument RUN... and the option -m. several: the sentence on what several runs mean."""
+    help = f"Run folder, checkpoint or weights file; instead of RUN. {several}"
+    return options(
+        click.option("-m", "--model", "runs", type=FILE, multiple=True, help=help),
+        click.argument("more_runs", metavar="RUN...", type=FILE, nargs=-1),
+    )
+
+
+_ENSEMBLE = "Several models decode as an ensemble."
+RUNS, ANY_RUNS = (
+    options(_runs(_ENSEMBLE), all_runs),
+    options(_runs(_ENSEMBLE), any_runs),
+)  # at least one, or none
+SEPARATE_RUNS = options(_runs("May be repeated; every model decodes by itself."), all_runs)
 TOKENIZE = click.option(
     "--tokenize",
     type=click.Choice(("13a", "char", "intl", "zh", "none")),  # sacreBLEU's, those that need nothing else
     default="13a",
     show_default=True,
-    help="BLEU's tokenizer; char suits Korean.",
+    help="Tokenizer of BLEU, by its sacreBLEU name; char suits Korean.",
 )
 
 
@@ -126,14 +149,19 @@ def preset_option(help: str) -> Callable[[Command], Command]:
     )
 
 
-MACHINE = options(
+MACHINE = headed(
+    SPEED,
     click.option(
         "--device",
         type=click.Choice([AUTO, *DEVICES]),
         default=AUTO,
-        help="auto, the default, takes a GPU where there is one.",
+        help="Device to run on; auto is the GPU if there is one, otherwise the CPU (default: auto).",
     ),
-    click.option("--threads", type=within(THREADS), help="CPU threads."),
+    click.option(
+        "--threads",
+        type=within(THREADS),
+        help="Number of CPU threads (default: chosen by the number of cores).",
+    ),
 )
 
 
@@ -144,40 +172,44 @@ def errors_option(hidden: bool = False) -> Callable[[Command], Command]:
         type=click.Choice(["replace", "strict"]),
         default="replace",
         hidden=hidden,
-        help="Invalid UTF-8 becomes U+FFFD (replace, the default) or is an error (strict).",
+        help="Invalid UTF-8 in the input: replace it by U+FFFD, or stop with an error (default: replace).",
     )
 
 
-RUNTIME = options(errors_option(), MACHINE)
+RUNTIME = options(headed(FILES, errors_option()), MACHINE)
 
 
 def corpora(hidden: bool = False) -> Callable[[Command], Command]:
     """Return the options --src, --tgt, --tsv and --text. hidden: leave them out of --help."""
     help = {
-        "--src": "Source text.",
-        "--tgt": "Target text, line by line with --src.",
-        "--tsv": "Both in one file: source TAB target; to train, - is standard input, without an end.",
-        "--text": "A text of any bytes to learn without a source.",
+        "--src": "Source text of the training pairs, one sentence per line; may be repeated.",
+        "--tgt": "Target text of the training pairs, parallel to --src line by line; may be repeated.",
+        "--tsv": "Training pairs as lines `source TAB target`; may be repeated. In `train`, - reads an"
+        " endless"
+        " stream from stdin.",
+        "--text": "Monolingual training text of a language model, any bytes; may be repeated.",
     }
     return options(
         *(click.option(name, type=FILE, multiple=True, hidden=hidden, help=help[name]) for name in help)
     )
 
 
-TEXTS = options(
+TEXTS = headed(
+    "Training data",
     corpora(),
     click.option(
         "--weight",
         "weights",
         type=within(WEIGHT),
         multiple=True,
-        help="How often the pairs of a corpus come in an epoch; one for each --tgt, then each --tsv,"
-        " --tmx, --xliff, --po, --parquet.",
+        help="How often the pairs of a corpus occur per epoch (default: 1). Give one weight per corpus, in"
+        " the"
+        " order --tgt, --tsv, --tmx, --xliff, --po, --parquet.",
     ),
-    click.option("--valid-src", type=FILE, help="Source text to validate on."),
-    click.option("--valid-tgt", type=FILE, help="Target text to validate on."),
-    click.option("--valid-tsv", type=FILE, help="Both in one file."),
-    click.option("--valid-text", type=FILE, help="A text to validate on, of --text."),
+    click.option("--valid-src", type=FILE, help="Source text for validation."),
+    click.option("--valid-tgt", type=FILE, help="Target text for validation, parallel to --valid-src."),
+    click.option("--valid-tsv", type=FILE, help="Validation pairs as lines `source TAB target`."),
+    click.option("--valid-text", type=FILE, help="Monolingual validation text of a language model."),
 )
 
 
@@ -186,7 +218,7 @@ def draft_option(ctx: click.Context, param: click.Parameter, value: str) -> str 
     if value in (AUTO, OFF):
         return value
     if value not in map(str, range(1, MOST_DRAFTED + 1)):
-        raise click.BadParameter(f"{value!r} is none of auto, off, 1 to {MOST_DRAFTED}.", ctx, param)
+        raise click.BadParameter(f"{value!r} is not one of auto, off, 1 to {MOST_DRAFTED}.", ctx, param)
     return int(value)
 
 
@@ -196,37 +228,42 @@ ONLY_ENGINE = click.option(  # of commands that compute in fp32
     "--engine",
     type=click.Choice([AUTO, *ENGINES]),
     default=AUTO,
-    help="What computes; auto, the default, takes the quickest for the device.",
+    help="Inference engine: numba (compiled CPU kernels), torch (PyTorch) or cuda-graph (PyTorch with CUDA"
+    " graphs); auto takes the fastest one for the device (default: auto).",
 )
-ENGINE = options(
+ENGINE = headed(
+    SPEED,
     ONLY_ENGINE,
     click.option(
         "--precision",
         type=click.Choice([AUTO, *PRECISIONS]),
         default=AUTO,
-        help="Of the weights; auto: fp32, bf16 by cuda-graph, what `convert` made by numba."
-        " w8a8 is int8 with inputs of 8 bits too, the quickest for many lines.",
+        help="Precision of the weights; w8a8 is int8 weights with 8-bit activations, the fastest for many"
+        " lines."
+        " auto is the file's precision with numba, bf16 with cuda-graph and fp32 with torch (default: auto).",
     ),
     click.option(
         "--draft",
         callback=draft_option,
         default=AUTO,
         metavar="auto|off|N",
-        help="Draft N bytes a step by the run's draft table and verify them at once; auto, the default: as"
-        " many as pay. The text stays the same.",
+        help="Speculative decoding with the model's draft table (see `bytenmt draft`): number of bytes"
+        " drafted per"
+        " step. auto adapts the number to the speed-up; the output does not change (default: auto).",
     ),
 )
 
 
 def setting_option(row: Setting) -> Callable[[Command], Command]:
-    """Return the option of a setting. Left out it is None, and the setting's default holds."""
+    """Return the option of a setting. Its value is None if it is left out; the setting's default holds
+    then."""
     names = *(row.flags or (row.option,)), row.name
     if row.is_flag:
-        return click.option(*names, is_flag=True, help=row.help)
+        return headed(row.heading, click.option(*names, is_flag=True, help=row.help))
     kind: Any = str if row.bounds is None else within(row.bounds)
     if row.choices:
         kind = click.Choice(row.choices)
-    return click.option(*names, type=kind, metavar=row.metavar, help=row.help)
+    return headed(row.heading, click.option(*names, type=kind, metavar=row.metavar, help=row.help))
 
 
 def setting_options(*groups: str) -> Callable[[Command], Command]:
@@ -235,52 +272,63 @@ def setting_options(*groups: str) -> Callable[[Command], Command]:
 
 
 SAMPLING = options(*(setting_option(row) for row in TABLE.values() if row.needs_sample))
-DECODING = options(ENGINE, setting_options("search", "sampling"))
-ANSWERS = options(
-    setting_options("output"),
+DECODING = options(setting_options("search", "sampling"), ENGINE)
+ANSWERS = headed(  # how `translate` writes its results
+    "Output format",
     click.option(
         "--format",
         "form",
         type=click.Choice(["text", "jsonl"]),
         default="text",
-        help="text, the default: a line, or `sentence ||| text ||| score` with --n-best, sentences counted"
-        " from 0 as Moses does; jsonl: an object a line, with scores and alignment, `line` counted from 1"
-        " and `sentence` from 0.",
+        help="text: one translation per line, or with --n-best lines `line ||| text ||| score` as Moses"
+        " prints"
+        " them, lines counted from 0. jsonl: one JSON object per line, with score, flags and alignment; its"
+        " `line` counts from 1 and its `sentence` from 0 (default: text).",
     ),
-    click.option("--with-source", is_flag=True, help="The source of each line too, in jsonl."),
+    click.option("--with-source", is_flag=True, help="Include the source line in every object of jsonl."),
     click.option(
         "--alignment/--no-alignment",
         default=None,
-        help="Which source character each character is of, in jsonl; by default where there is attention.",
+        help="Include the character alignment with the source in jsonl (default: if the model has"
+        " attention).",
     ),
-    click.option("--character-bits", is_flag=True, help="What every character cost the model, in jsonl."),
+    click.option(
+        "--character-bits",
+        is_flag=True,
+        help="Include the bits of every character of a translation in jsonl.",
+    ),
     click.option(
         "--flag-above",
         type=RealNumber(0.0, 64.0),
         metavar="BITS",
-        help="Bits per byte above which a line is unsure, instead of the model's own threshold. What is"
-        " unsure or wrong is told on stderr; jsonl has it as the verdict.",
+        help="Threshold of an unsure line in bits per byte (default: the model's own). Unsure and wrong lines are"
+        " reported on stderr, or in jsonl by the field `verdict`.",
     ),
-    click.option("--stream", is_flag=True, help="Show each line while it is decoded."),
+    click.option("--stream", is_flag=True, help="Print the bytes of a line while it is decoded."),
 )
-CONSTRAINTS = options(
+CONSTRAINTS = headed(
+    CONSTRAINED,
     click.option(
         "--keep",
         metavar=",".join(KEPT),
-        help="What every translation has exactly as its source: some of these, with commas; tags close in"
-        " order.",
+        help="Classes of spans that are copied unchanged from the source to the translation, separated by"
+        " commas;"
+        " tags stay properly nested. '' is none.",
     ),
     click.option(
         "--keep-pattern",
         multiple=True,
         metavar="REGEX",
-        help="The same of what a pattern finds; its regular part alone, ASCII in [ ]; may be repeated.",
+        help="Copy every match of this regular expression unchanged to the translation; may be repeated."
+        " Python's"
+        " syntax without look-around and back-references, [ ] with ASCII characters only.",
     ),
     click.option(
         "--glossary",
         type=FILE,
-        help="Lines `term TAB target`: where the source has the term, the target stands in the translation,"
-        " one of several forms by |; of `!X` X does not.",
+        help="Glossary file of lines `term TAB target`: if the source has the term, the translation has the"
+        " target"
+        " (alternatives are separated by |) or, with `!X` as target, does not have X.",
     ),
     click.option(
         "--glossary-match",

@@ -17,7 +17,17 @@ import click
 
 from bytenmt.cli.console import Command, detail, standard_input
 from bytenmt.cli.documents.training_pairs import OPTIONS as DOCUMENTS
-from bytenmt.cli.options import ARCH, COUNT_OR_NONE, FILE, RUNTIME, TEXTS, options, preset_option, within
+from bytenmt.cli.options import (
+    ARCH,
+    COUNT_OR_NONE,
+    FILE,
+    MACHINE,
+    TEXTS,
+    errors_option,
+    headed,
+    preset_option,
+    within,
+)
 from bytenmt.cli.progress import Console, Records, told_as
 from bytenmt.config.bounds import TRAINING as LEARNT
 from bytenmt.config.bounds import Bounds
@@ -35,85 +45,136 @@ class Every(click.ParamType):  # type: ignore[type-arg]  # which is generic in t
         try:
             check_spacing(self.name, given)
         except ValueError:
-            self.fail(f"{printable(value)[:40]!r} is none: {EXPECTED}.", param, ctx)
+            self.fail(f"{printable(value)[:40]!r} is not an interval: {EXPECTED}.", param, ctx)
         return given
 
 
 # Short names of `--set train.…`; left out, they are None and the configuration holds.
-TRAINING = options(
-    click.option("--lr", type=within(LEARNT["lr"]), help="Learning rate at its highest."),
+TRAINING = headed(
+    "Training",
+    click.option("--lr", type=within(LEARNT["lr"]), help="Peak learning rate (default: that of the preset)."),
     click.option(
-        "--max-tokens", type=within(LEARNT["max_tokens"]), help="Bytes of a batch, over all processes."
+        "--max-tokens",
+        type=within(LEARNT["max_tokens"]),
+        help="Batch size in bytes, source and target, padding included, over all processes (default: that of"
+        " the preset).",
     ),
-    click.option("--update-freq", type=within(LEARNT["update_freq"]), help="Batches an update."),
-    click.option("--max-updates", type=within(LEARNT["max_updates"]), help="Updates in all; 0 is no limit."),
+    click.option(
+        "--update-freq",
+        type=within(LEARNT["update_freq"]),
+        help="Number of batches per update, whose gradients are accumulated (default: 1).",
+    ),
+    click.option(
+        "--max-updates",
+        type=within(LEARNT["max_updates"]),
+        help="Stop after this number of updates; 0 is no limit (default: 20000).",
+    ),
     click.option(
         "--max-epochs",
         type=within(LEARNT["max_epochs"]._replace(open=True)),
-        help="Passes over the training text in all.",
+        help="Stop after this number of passes over the training text.",
     ),
     click.option(
         "--max-minutes",
         type=within(LEARNT["max_minutes"]._replace(open=True)),
-        help="Minutes of training in all, resumed or not.",
+        help="Stop after this number of minutes, summed over all resumptions of the run.",
     ),
     click.option(
         "--max-cpu-minutes",
         type=within(LEARNT["max_cpu_minutes"]._replace(open=True)),
-        help="The same in CPU minutes of all processes and threads, on a machine that others use too.",
+        help="Stop after this number of CPU minutes, summed over all processes, threads and resumptions; for"
+        " shared machines.",
     ),
-    click.option("--patience", type=within(LEARNT["patience"]), help="Validations to wait for a better one."),
+    click.option(
+        "--patience",
+        type=within(LEARNT["patience"]),
+        help="Early stopping: stop after this number of validations without improvement; 0 is never (default:"
+        " 0).",
+    ),
     click.option(
         "--valid-every",
         type=Every(),
-        help="Updates or time between validations, as 500 or 2m: the defaults, 2m where the limit is"
-        " a time and neither --patience nor the plateau schedule counts validations.",
+        help="Interval between validations in updates (500) or time (90s, 2m). Default: 500 updates; 2m if"
+        " the"
+        " run has a time limit and neither --patience nor the plateau schedule.",
     ),
     click.option(
         "--save-every",
         type=Every(),
-        help="The same between checkpoints; by default 5m where the limit is a time, else 500.",
+        help="Interval between checkpoints in updates (500) or time (90s, 5m). Default: 500 updates; 5m if"
+        " the"
+        " run has a time limit.",
     ),
-    click.option("--seed", type=within(LEARNT["seed"]), help="Of all that is random."),
+    click.option("--seed", type=within(LEARNT["seed"]), help="Random seed of the training (default: 1)."),
     click.option(
         "--draft",
         is_flag=True,
         default=None,
-        help="Count at the end which bytes follow which, for `translate --draft`; convolutional models.",
+        help="Build the draft table for speculative decoding when training ends; bytenet and convs2s only.",
     ),
 )
 
 
 @click.command(cls=Command)
-@click.option("-o", "--output", "run", type=FILE, required=True, help="The run folder to make.")
-@ARCH
+@click.option("-o", "--output", "run", type=FILE, required=True, help="Run folder to create.")
+@headed(
+    "Model and configuration",
+    ARCH,
+    preset_option(
+        "Size and training settings (default: small). fairseq, iwslt and dilated are for convs2s only."
+    ),
+    click.option("--config", "file", type=FILE, help="TOML file whose values override the preset's."),
+    click.option(
+        "--set",
+        "settings",
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="Set a configuration key, such as train.ema=0.999; overrides --config. May be repeated.",
+    ),
+)
 @TEXTS
 @DOCUMENTS
-@preset_option("The size; small by default. fairseq, iwslt, dilated: of convs2s alone.")
-@click.option("--config", "file", type=FILE, help="A TOML file laid over the preset.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="As train.ema=0.999.")
+@headed("Training data", errors_option())
 @TRAINING
-@click.option(
-    "--init-from", type=FILE, help="A run or checkpoint file whose weights and model to start from."
+@headed(
+    "Start and resume",
+    click.option(
+        "--init-from",
+        type=FILE,
+        help="Run folder or weights file from which the new run takes its model and initial weights.",
+    ),
+    click.option(
+        "--init-embedding", type=FILE, help="Run folder or weights file for the initial byte embedding only."
+    ),
+    click.option(
+        "--resume",
+        is_flag=True,
+        help="Continue the run in -o on the texts it was started with; limits may be raised.",
+    ),
+    click.option(
+        "--resume-from",
+        type=COUNT_OR_NONE,
+        metavar="UPDATE",
+        help="Continue the run in -o from the checkpoint of this update.",
+    ),
 )
-@click.option("--init-embedding", type=FILE, help="A run whose byte embedding to start from.")
-@click.option(
-    "--resume", is_flag=True, help="Go on where the run stopped, with its own texts; may raise its limits."
+@headed(
+    "Logging",
+    click.option("--tensorboard", is_flag=True, help="Also write the metrics for TensorBoard."),
+    click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        help="Format of the log on stderr; json includes a record of the metrics (default: text).",
+    ),
+    click.option(
+        "--metrics-port",
+        type=within(Bounds(0, 65535)),
+        help="Serve loss, learning rate and memory to Prometheus on this port of 127.0.0.1; 0 is any free"
+        " port.",
+    ),
 )
-@click.option("--resume-from", type=COUNT_OR_NONE, metavar="UPDATE", help="Go on from this checkpoint.")
-@click.option("--tensorboard", is_flag=True, help="Write the metrics for TensorBoard too.")
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="Of the lines on stderr; json has a record of the metrics too.",
-)
-@click.option(
-    "--metrics-port",
-    type=within(Bounds(0, 65535)),
-    help="Show loss, rate and memory to Prometheus at this port of this machine; 0: a free one.",
-)
-@RUNTIME
+@MACHINE
 def train(
     run: Path,
     arch: str | None,
@@ -147,16 +208,15 @@ def train(
     threads: int | None,
     **named: Any,
 ) -> None:
-    """Train a model on raw parallel text, or on text alone.
+    """Train a translation model or a language model.
 
-    Files are plain or packed (.gz, .xz, .zst). --src and --tgt, --tsv, --tmx, --xliff, --po and
-    --parquet may be given several times; or --text, whose bytes are learnt as one stream without a source: a
-    byte language model. Under torchrun all processes train one model.
+    A translation model is trained on parallel text: --src and --tgt, --tsv, --tmx, --xliff, --po and
+    --parquet, which may be combined and repeated. A byte language model is trained on --text. Text files may
+    be packed (.gz, .xz, .zst). Under torchrun all processes train one model.
 
-    --tsv - learns pairs as they come over standard input, which need not end: window by window of
-    data.stream_window lines, shuffled and sorted by length. --resume wants the same stream from its start and
-    skips what was used. A text that comes again and again, in windows of its own length, is learnt as from
-    a file, to the bit.
+    --tsv - trains on an endless stream of pairs from stdin: windows of data.stream_window lines are shuffled
+    and sorted by length. For --resume the stream must be given again from its start; pairs that were used are
+    skipped.
     """
     import torch
 
@@ -237,7 +297,7 @@ def _watching(console: Console, port: int | None) -> Iterator[Callable[[Mapping[
         yield watch
         return
     if importlib.util.find_spec("prometheus_client") is None:
-        raise BytenmtError("--metrics-port needs a package that is not here: pip install prometheus-client")
+        raise BytenmtError("--metrics-port needs a missing package: pip install prometheus-client")
     with serve_metrics(port, latest.registry()) as address:
         console.say(f"metrics at {address}")
         yield watch

@@ -26,8 +26,22 @@ from bytenmt.cli.console import (
     standard_input_size,
     writer,
 )
-from bytenmt.cli.options import ANSWERS, CONSTRAINTS, COUNT, DECODING, FILE, ONLY_ENGINE, RUN, RUNS, RUNTIME
+from bytenmt.cli.options import (
+    ANSWERS,
+    CONSTRAINTS,
+    COUNT,
+    ENGINE,
+    FILE,
+    FILES,
+    ONLY_ENGINE,
+    RUN,
+    RUNS,
+    RUNTIME,
+    headed,
+    setting_options,
+)
 from bytenmt.cli.progress import Console
+from bytenmt.decoding.setting_table import SPEED
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
@@ -37,29 +51,58 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@RUNS
-@click.option(
-    "-i", "--src", "--input", "input", type=FILE, callback=dash, help="Source text; stdin by default."
+@headed(
+    FILES,
+    RUNS,
+    click.option(
+        "-i",
+        "--src",
+        "--input",
+        "input",
+        type=FILE,
+        callback=dash,
+        help="Source text, plain or packed (.gz, .xz, .zst) (default: stdin).",
+    ),
+    click.option(
+        "-o",
+        "--output",
+        type=FILE,
+        callback=dash,
+        help="File for the translations; it appears when it is complete (default: stdout).",
+    ),
+    click.option(
+        "--html",
+        type=FILE,
+        help="Also write an HTML page that shows sources, translations and bits per character.",
+    ),
+    click.option(
+        "--resume",
+        is_flag=True,
+        help="Continue an interrupted translation to the file of -o; all other options must be the same.",
+    ),
 )
-@click.option("-o", "--output", type=FILE, callback=dash, help="File; stdout by default.")
-@click.option("--html", type=FILE, help="A page to write, too, for looking through the translations.")
-@click.option("--resume", is_flag=True, help="Go on with -o after the lines that a stopped translation left.")
-@click.option(
-    "--buffer-size",
-    type=COUNT,
-    default=1000,
-    show_default=True,
-    help="Lines that are translated together at most.",
-)
-@click.option(
-    "--workers",
-    type=COUNT,
-    default=1,
-    help="Processes that translate side by side, each with --threads; the output stays the same.",
-)
-@CONSTRAINTS
 @ANSWERS
-@DECODING
+@CONSTRAINTS
+@setting_options("search", "sampling", "output")
+@ENGINE
+@headed(
+    SPEED,
+    click.option(
+        "--buffer-size",
+        type=COUNT,
+        default=1000,
+        show_default=True,
+        help="Maximum number of lines that are read ahead, sorted by length and translated together.",
+    ),
+    click.option(
+        "--workers",
+        type=COUNT,
+        default=1,
+        help="Number of processes that share the lines, each with --threads threads; the output does not"
+        " change"
+        " (default: 1).",
+    ),
+)
 @RUNTIME
 def translate(
     runs: tuple[Path, ...],
@@ -80,11 +123,11 @@ def translate(
     threads: int | None,
     **decoding: Any,
 ) -> None:
-    """Translate stdin to stdout, a line out for a line in.
+    """Translate lines of text, from stdin to stdout.
 
-    A line that comes alone is answered at once. An empty line stays empty. A file of -o is there
-    when it is whole; until then what is done is kept beside it, and the same command with --resume goes on.
-    One of -i may be packed (.gz, .xz, .zst). Under torchrun the lines are shared among the processes.
+    One line is written for each line read, in order. A line that arrives alone is translated immediately; an
+    empty line stays empty. An output file appears when it is complete; after an interruption the same command
+    with --resume continues. Under torchrun the processes share the lines.
     """
     from bytenmt.cli import decoding_args, inputs
     from bytenmt.cli.line_filter import Filter
@@ -102,15 +145,17 @@ def translate(
         leads = group is None or group.is_leader
         shape = decoding_args.form(answers, settings, group)
         if workers > 1 and (group is not None or stream):
-            other = "--stream shows one line at a time" if stream else "torchrun has processes of its own"
-            raise BytenmtError(f"--workers {workers}: {other}: drop one of the two")
+            other = "--stream" if stream else "torchrun"
+            raise BytenmtError(f"--workers {workers} cannot be combined with {other}: drop one of the two")
         check_output(output, input)
         check_output(html, input, output)
         check_streams(input, output)
         if resume and not _is_file(output):
-            raise BytenmtError("--resume goes on with a file: give it by -o FILE")
+            raise BytenmtError("--resume needs an output file: add -o FILE")
         if resume and html is not None:
-            raise BytenmtError("--html would miss the lines that are done: drop it, or --resume")
+            raise BytenmtError(
+                "--html with --resume would miss the lines translated before: drop one of the two"
+            )
         text = inputs.to_translate(input, errors) if input is not None and leads else None
         loaded = loaded_runs(runs, wanted, leads, at_once=True)
         if not loaded.has_source:
@@ -143,17 +188,24 @@ def translate(
 
 @click.command(cls=Command)
 @RUN
-@click.option("--src", type=FILE, help="Source text.")
-@click.option("--tgt", "--ref", "tgt", type=FILE, required=True, help="Target text to score.")
+@click.option("--src", type=FILE, help="Source text, one sentence per line.")
+@click.option(
+    "--tgt",
+    "--ref",
+    "tgt",
+    type=FILE,
+    required=True,
+    help="Target text to score, parallel to --src line by line.",
+)
 @ONLY_ENGINE
 @RUNTIME
 def score(
     run: Path, src: Path | None, tgt: Path, errors: str, engine: str, device: str, threads: int | None
 ) -> None:
-    """Print the log-probability of each line's translation.
+    """Print the log-probability of given translations.
 
-    The natural logarithm and the bits per byte of each target, a line each. An empty target has only its end
-    to pay for, and inf bits per byte.
+    For each line: the natural logarithm of the target's probability given its source, and its bits per byte,
+    separated by a tab. The end of the sentence counts; an empty target has inf bits per byte.
     """
     from bytenmt.cli import inputs
     from bytenmt.decoding.interface import OFF, EngineSpec

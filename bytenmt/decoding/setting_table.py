@@ -1,7 +1,8 @@
 """The settings of a translation: one line each, with name, type, default, bounds and help.
 
-The options of the commands, the keywords of the Python API and the options of the server are made from these
-lines. To add a setting, add its line here and read the field where it has an effect. Imports nothing heavy.
+The options of the commands, the keyword arguments of the Python API and the options of the server are made
+from these lines. To add a setting, add its line here and read the field where it has an effect. Imports
+nothing heavy.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ BEAM_OF_DOCUMENTS = 4  # the default of translate-file: greedy search places kep
 KEPT_BY_SERVER = ("placeholders", "tags", "urls")  # the default of `serve`, whose clients are often programs
 GLOSSARY_MATCHES = INFLECTED, EXACT = "inflected", "exact"  # which forms of a term in the source match
 SPLIT_CHOICES = AUTO, ALWAYS, NEVER = "auto", "always", "never"
-MAX_TOKENS = 16_000  # source bytes side by side, padding counted, each beam counted
+MAX_TOKENS = 16_000  # source bytes of a batch, padding included, times the beam size
+SPEED = "Speed and memory"  # a heading of --help
 
 
 class Setting(NamedTuple):
     """A setting as commands offer it.
 
-    bounds: of a number, None for a flag or a text; choices: of a text, none: any text. flags: names of the
-    option, `--name` where there are none. group: the commands that offer it: "search" all that translate, and
-    the server, "sampling" all that draw texts, "output" only `translate`. needs_sample: it has no effect
-    unless bytes are drawn.
+    bounds: the range of a number, None for a flag or a text. help: text for --help; it stands by itself and
+    states the default. flags: names of the option, `--name` where empty. group: which commands offer it:
+    "search" all commands that translate and the server, "sampling" all commands that sample text, "output"
+    only `translate`. needs_sample: the setting has no effect without --sample. choices: the allowed values of
+    a text, empty for any text. heading: the heading of --help under which it is listed.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Setting(NamedTuple):
     group: str
     needs_sample: bool
     choices: tuple[str, ...]
+    heading: str
 
     @property
     def is_flag(self) -> bool:
@@ -50,7 +54,7 @@ class Setting(NamedTuple):
 
     @property
     def option(self) -> str:
-        """The name of its option in messages."""
+        """The long name of its option, as messages write it."""
         long = [flag for flag in self.flags if flag.startswith("--")]
         return long[0] if long else f"--{self.name.replace('_', '-')}"
 
@@ -64,98 +68,140 @@ def setting(
     group: str = "search",
     needs_sample: bool = False,
     choices: tuple[str, ...] = (),
+    heading: str = "Search",
 ) -> Any:
     """Declare a field of one of the classes below; the arguments are the fields of Setting."""
     row: dict[str, Any] = {"bounds": bounds, "help": help, "flags": flags, "metavar": metavar, "group": group}
-    row |= {"needs_sample": needs_sample, "choices": choices}
+    row |= {"needs_sample": needs_sample, "choices": choices, "heading": heading}
     return field(default=default, metadata={"setting": row})
 
 
 def sampling_setting(default: Any, bounds: Bounds, help: str) -> Any:
     """Declare a setting of sampling."""
-    return setting(default, bounds, help, group="sampling", needs_sample=True)
+    return setting(default, bounds, help, group="sampling", needs_sample=True, heading="Sampling")
+
+
+def line_setting(default: Any, bounds: Bounds | None, help: str, choices: tuple[str, ...] = ()) -> Any:
+    """Declare a setting of how lines are split and limited."""
+    return setting(default, bounds, help, choices=choices, heading="Sentences and lengths")
 
 
 @dataclass(frozen=True)
 class SearchSettings:
     """Settings of the search.
 
-    beam: hypotheses kept of a sentence, 1 is greedy. n_best: how many are returned, at most `beam`.
+    beam: beam size, 1 is greedy search. n_best: number of hypotheses returned, at most `beam`.
     length_penalty: hypotheses are ranked by log_probability / (bytes + 1) ** length_penalty.
-    sample: draw every byte instead; `beam` is then the number of independent texts. temperature divides the
-    logits, then top_k keeps the likeliest bytes (0: all) and top_p the fewest whose probabilities, after
-    the temperature, reach that sum. seed: of the draws, which depend on it, the request's number, the text's
-    and the byte's, on nothing else.
-    no_repeat_ngram_size: no n characters come twice in a text where that leaves a choice; 0 is off.
+    no_repeat_ngram_size: n-grams of this many characters occur only once in a text, unless nothing else is
+    possible; 0 is off. sample: sample instead of searching; `beam` is then the number of independent
+    samples. temperature divides the logits; then top_k keeps the most likely bytes (0: all) and top_p the
+    fewest bytes whose probabilities, after the temperature, sum to top_p. seed: random seed; a random number
+    depends on the seed, the line's number, the sample's number and the byte's position alone.
     """
 
     beam: int = setting(
-        1, BEAM, "Hypotheses kept; 1, the default, is greedy search.", "-b", "--beam-size", "--beam"
+        1,
+        BEAM,
+        "Beam size; 1 is greedy search (default: 1). With --sample, the number of samples per line.",
+        "-b",
+        "--beam-size",
+        "--beam",
     )
-    n_best: int = setting(1, BEAM, "Translations of each line; at most --beam-size.", group="output")
+    n_best: int = setting(
+        1, BEAM, "Number of translations printed per line, at most --beam-size (default: 1).", group="output"
+    )
     length_penalty: float = setting(
         1.0,
         LENGTH_PENALTY,
-        "Hypotheses are ranked by log p / length ** this; default: as tuned for the run, else 1.",
+        "Exponent A of the length penalty: hypotheses are ranked by log-probability / length**A. Needs beam"
+        " search (default: the value tuned for the model, otherwise 1).",
         "--length-penalty",
         "--lenpen",
     )
     no_repeat_ngram_size: int = setting(
-        0, Bounds(0, MOST), "No N characters come twice in a text; 0, the default, is off.", metavar="N"
+        0,
+        Bounds(0, MOST),
+        "Forbid repeated n-grams of N characters within a translation; 0 allows them (default: 0).",
+        metavar="N",
     )
     sample: bool = setting(
-        False, None, "Draw every byte; --beam-size is the number of independent texts.", group="sampling"
+        False,
+        None,
+        "Sample translations instead of searching; --beam-size is then the number of samples.",
+        group="sampling",
+        heading="Sampling",
     )
     temperature: float = sampling_setting(
-        1.0, real(0.001, 1000), "Of the draws; below 1 for likelier bytes, default 1."
+        1.0, real(0.001, 1000), "Sampling temperature; values below 1 favour likely bytes (default: 1)."
     )
-    top_k: int = sampling_setting(0, Bounds(0, 256), "Draw from the K likeliest bytes; 0: all.")
+    top_k: int = sampling_setting(
+        0, Bounds(0, 256), "Sample from the K most likely bytes only; 0 is no limit (default: 0)."
+    )
     top_p: float = sampling_setting(
         1.0,
         real(0, 1, open=True),
-        "Draw from the fewest bytes of which the probabilities sum to it; default 1.",
+        "Nucleus sampling: sample from the fewest bytes whose probabilities sum to P (default: 1, all"
+        " bytes).",
     )
-    seed: int = sampling_setting(0, Bounds(0, MOST_SEED), "Of the draws; default 0.")
+    seed: int = sampling_setting(
+        0, Bounds(0, MOST_SEED), "Random seed of sampling; the same seed gives the same text (default: 0)."
+    )
 
 
 @dataclass(frozen=True)
 class LineSettings:
-    """Settings of lines: how they are cut, batched and limited.
+    """Settings of lines: how they are split, batched and limited.
 
-    The output has at most max_len_a * (source bytes) + max_len_b bytes. prefix: what it begins with, except
-    where the line is empty; it may be longer than that. A line of more than max_source_bytes is translated in
-    parts; None: as the runs were trained. max_tokens: source bytes side by side, EOS and padding counted,
-    times the beam; a line that costs more is decoded alone.
+    A translation has at most max_len_a * (source bytes) + max_len_b bytes. prefix: the beginning of every
+    translation, except of empty lines; it may be longer than that limit. A line of more than
+    max_source_bytes is translated in parts; None: the limit of the training pairs. max_tokens: source bytes
+    in a batch, EOS and padding included, times the beam size; a line that needs more is decoded alone.
     """
 
-    prefix: bytes = setting(b"", None, "What every translation begins with.", group="output")
-    max_len_a: float = setting(
-        3.0, real(0, 1000), "Output of at most a * |source| + b bytes; a is 3 by default."
+    prefix: bytes = setting(
+        b"",
+        None,
+        "Forced decoding: text with which every translation begins.",
+        group="output",
+        heading="Constraints",
     )
-    max_len_b: int = setting(100, Bounds(0, 10**6), "b of the same; 100 by default.")
-    max_source_bytes: int | None = setting(
-        None, Bounds(4, MOST), "A longer line is translated in pieces; default: as trained."
+    max_len_a: float = line_setting(
+        3.0,
+        real(0, 1000),
+        "Length limit of a translation: A * source bytes + --max-len-b bytes (default: 3).",
+    )
+    max_len_b: int = line_setting(
+        100,
+        Bounds(0, 10**6),
+        "Length limit of a translation: --max-len-a * source bytes + B bytes (default: 100).",
+    )
+    max_source_bytes: int | None = line_setting(
+        None,
+        Bounds(4, MOST),
+        "Maximum source length in bytes; longer lines are split at spaces and translated in parts (default:"
+        " the maximum length of the model's training pairs).",
     )
     max_tokens: int = setting(
         MAX_TOKENS,
         Bounds(1, MOST),
-        "Source bytes side by side, padding and each beam counted; default 16000.",
+        "Batch size in source bytes, padding included, times the beam size (default: 16000).",
+        heading=SPEED,
     )
-    split_sentences: str = setting(
+    split_sentences: str = line_setting(
         AUTO,
         None,
-        "Translate the sentences of a line one by one; auto, the default: if the model was trained on single"
-        " ones.",
+        "Split lines into sentences and translate them one by one; auto does so if the model was trained on"
+        " single sentences (default: auto).",
         choices=SPLIT_CHOICES,
     )
 
 
-def _row(one: Field[Any]) -> Setting:
-    return Setting(one.name, one.default, **one.metadata["setting"])
+def _row(declared: Field[Any]) -> Setting:
+    return Setting(declared.name, declared.default, **declared.metadata["setting"])
 
 
-SEARCH: dict[str, Setting] = {one.name: _row(one) for one in fields(SearchSettings)}
-LINES: dict[str, Setting] = {one.name: _row(one) for one in fields(LineSettings)}
+SEARCH: dict[str, Setting] = {field.name: _row(field) for field in fields(SearchSettings)}
+LINES: dict[str, Setting] = {field.name: _row(field) for field in fields(LineSettings)}
 TABLE = SEARCH | LINES
-# The bounds of numbers, by name.
+# Bounds of the settings that are numbers, by name.
 BOUNDS = {name: row.bounds for name, row in TABLE.items() if row.bounds is not None}

@@ -113,7 +113,7 @@ def test_runs_are_compared(place: Path) -> None:
     texts = ["--src", "src", "--ref", "ref", *SHORT]
     done = call("compare", "luong", "bytenet", *texts, "--curves", "c.png", "--by-length", "l.png")
     assert done.exit_code == 0, done.stderr
-    assert "bytenet holds no metrics.jsonl: its curve is left out" in done.stderr
+    assert "bytenet has no metrics.jsonl: its curve is left out" in done.stderr
     rows = done.stdout.splitlines()
     assert [row.split()[:2] for row in rows[1:3]] == [["luong", "luong"], ["bytenet", "bytenet"]]
     own = json.loads(accepted("evaluate", "bytenet", *texts, "--json"))
@@ -180,17 +180,17 @@ def test_texts_may_be_pipes(place: Path, words: str) -> None:
 
 
 BAD = [
-    ("evaluate luong --hyp src --ref ref", "luong would be ignored: --hyp is a text"),
+    ("evaluate luong --hyp src --ref ref", "luong would be ignored: --hyp scores an existing text"),
     ("evaluate --hyp src --ref ref --engine torch", "--engine would be ignored with --hyp"),
     ("evaluate --hyp src --ref ref -b 2", "-b would be ignored with --hyp"),
     ("evaluate --hyp src --ref ref --hyp-out out", "--hyp-out would be ignored with --hyp"),
     ("evaluate --hyp three --ref ref", "three has 3 lines and ref has 48"),
     ("evaluate --hyp none --ref ref", "none does not exist"),
-    ("evaluate --hyp src --ref ref --by-length", "--by-length is of the source's length: give --src"),
+    ("evaluate --hyp src --ref ref --by-length", "--by-length groups lines by source length: give --src"),
     ("evaluate --hyp src --ref ref --plot a.png", "give --by-length with it"),
     ("evaluate --hyp src --src src --ref ref --by-length --plot src", "src is the input too"),
-    ("plot attention bytenet --line a", "bytenet has no attention to draw: bytenet"),
-    ("plot attention alone --line a", "alone has no attention to draw"),
+    ("plot attention bytenet --line a", "bytenet has no attention weights: its architecture is bytenet"),
+    ("plot attention alone --line a", "alone has no attention weights"),
     ("plot attention luong --line a -o a.pdf", "give a name that ends in .png or .html"),
     ("plot attention luong --line a --target b -b 2", "--beam-size would be ignored"),
     (f"plot attention luong --line {'a' * 301} --target b", "the line has 301 characters: expected 1 to 300"),
@@ -198,10 +198,10 @@ BAD = [
     ("plot embedding luong -o src/e.png", "the folder src cannot be made"),
     ("plot embedding luong -o e.svg", "give a name that ends in .png"),
     ("plot embedding luong --text none", "none does not exist"),
-    ("compare luong bytenet", "nothing to compare: give --src and --ref, --curves"),
+    ("compare luong bytenet", "nothing to compare: give --src and --ref, or --curves"),
     ("compare luong bytenet --src src", "--src and --ref: give both, or neither"),
     ("compare luong luong --curves c.png", "a run is given twice"),
-    ("compare bytenet --curves c.png", "bytenet holds no metrics.jsonl"),
+    ("compare bytenet --curves c.png", "bytenet has no metrics.jsonl"),
     ("compare luong --curves c.png --by-length l.png", "give --src and --ref with it"),
     ("compare luong alone --src src --ref ref", "alone was trained without a source"),
 ]

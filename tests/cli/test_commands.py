@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from click import Group
+from click import Group, Option
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 from made_up_engine import warm_up
@@ -177,7 +177,7 @@ BAD: list[tuple[str, str]] = [
     (f"{TRANSLATE} -i src --character-bits", "--character-bits would be ignored: give --format jsonl"),
     (f"{TRANSLATE} -i src --stream --flag-above 1", "--stream shows a line before it is judged"),
     (f"{TRANSLATE} -i src --html src", "src is the input too"),
-    (f"{TRANSLATE} -i src -o out --html page --resume", "--html would miss the lines that are done"),
+    (f"{TRANSLATE} -i src -o out --html page --resume", "--html with --resume would miss the lines"),
     ("translate -m plain -i src --alignment --format jsonl", "no run here has attention"),
     (f"{TRANSLATE} -i src --stream --format jsonl", "--stream shows plain text"),
     (f"{TRANSLATE} -i src --stream -b 2", "--stream shows what is sure"),
@@ -620,6 +620,33 @@ def test_every_command_fits_a_line_of_the_list() -> None:
     assert all(line.endswith(".") and not line.endswith("..") and len(line) <= 80 for line in lines)
 
 
+def test_every_help_text_stands_by_itself() -> None:
+    """Each is a sentence that does not refer to the option listed before it."""
+    for name, command in main.every().items():
+        for option in command.params:
+            help = getattr(option, "help", None)
+            if isinstance(option, Option) and not option.hidden:
+                assert help and help[0].isupper() | help.startswith("text:") and help[-1] in ".;", (
+                    name,
+                    help,
+                )
+                assert not re.match(r"(Of|The same|As|Its|Their|Those|What|Both|Go on)\b", help), (name, help)
+
+
+@pytest.mark.parametrize("name", ["train", "translate", "serve"])
+def test_help_lists_options_of_long_commands_under_headings(name: str) -> None:
+    """All options stand under one of them, the common ones last."""
+    help = accepted(f"{name} --help")
+    headings = re.findall(r"^([A-Z].*):$", help, flags=re.MULTILINE)
+    assert len(headings) >= 5 and headings[-1] == "General options"
+    assert (
+        sum(
+            len(re.findall(rf"^  {flag}", help, flags=re.MULTILINE)) for flag in ("-q, --quiet", "-h, --help")
+        )
+        == 2
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "begun", "completed"),
     [
@@ -686,7 +713,7 @@ def test_the_older_form_of_draft(place: Path) -> None:
     """Still counts, and tells its name of today."""
     make_run(place / "net", "bytenet")
     told = invoke("convert net --draft --src src --tgt tgt").stderr.splitlines()
-    assert told[-1] == "convert --draft has its own name now: bytenmt draft net" and len(told) == 2
+    assert told[-1] == "`convert --draft` is deprecated: use `bytenmt draft net`" and len(told) == 2
     assert invoke("draft net --src src --tgt tgt").stderr.splitlines() == told[:1]
 
 

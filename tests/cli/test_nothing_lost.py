@@ -514,7 +514,7 @@ def test_a_planted_link_is_not_followed(model: Path, place: Path) -> None:
 def test_what_is_left_is_told(model: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By an error, which keeps it, and by a translation that begins anew; and one writes at a time."""
     refused = CliRunner().invoke(main, ["translate", "-m", str(model), "--resume"], input="a\n")
-    assert refused.exit_code == 1 and "give it by -o FILE" in refused.stderr
+    assert refused.exit_code == 1 and "needs an output file: add -o FILE" in refused.stderr
     translate(model)
     whole = (place / "out").read_bytes()
     given = b"\n".join([*LINES[:20], b"bad \xff", *LINES[20:]])

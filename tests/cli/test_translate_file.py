@@ -44,7 +44,7 @@ def test_a_document_in_and_out(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert result.stderr.splitlines() == [
         "bytenmt: flags: the model has no thresholds of its own, unsure above 100 bits per byte",
-        "5 units: 4 translated, 1 were already, 2 to review",
+        "5 units: 4 translated, 1 translated before, 2 to review",
         *(
             f"bytenmt: to review: {place}: {LOST_CODES}"
             for place in ("line 10, column 8", "line 11, column 15")

@@ -82,9 +82,9 @@ def test_the_command_trains_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("--parquet a", "--parquet may have many columns: give the two by --columns"),
-        ("--columns en,de", "--columns would be ignored: it is for --parquet"),
-        ("--parquet a --columns en", "--columns en: expected two names, as en,de"),
+        ("--parquet a", "--parquet needs --columns SRC,TGT"),
+        ("--columns en,de", "--columns would be ignored without --parquet"),
+        ("--parquet a --columns en", "--columns en: expected two column names, such as en,de"),
     ],
 )
 def test_one_line_for_a_mistake(tmp_path: Path, words: str, told: str) -> None:

@@ -86,7 +86,7 @@ BAD = [
     ("convert run --precision bf16", "nothing to write: give -o FILE.safetensors"),
     (
         "convert run -o new.safetensors --precision bf16 --text src",
-        "src would be ignored: it is for `bytenmt draft`",
+        "src would be ignored: only `bytenmt draft` uses it",
     ),
     ("convert run -o new.safetensors --draft", "leave out -o and --precision"),
     ("convert run --precision bf16 --draft", "leave out -o and --precision"),
@@ -121,7 +121,7 @@ def test_bad_input_is_one_line(made: Path, command: str, told: str, monkeypatch:
 def test_what_a_draft_may_be(place: Path, value: str) -> None:
     """auto, off, or 1 to 8; from Python too."""
     result = CliRunner().invoke(main, [*TRANSLATE.split(), "--draft", value])
-    assert result.exit_code == 2 and "is none of auto, off, 1 to 8" in result.stderr
+    assert result.exit_code == 2 and "is not one of auto, off, 1 to 8" in result.stderr
     with pytest.raises(ValueError, match="expected auto, off or 1 to 8"):
         EngineSpec("numba", "cpu", draft=value)
 

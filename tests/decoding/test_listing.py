@@ -69,7 +69,7 @@ def test_a_profile_is_asked_for_by_its_options() -> None:
         (["--profile", "--program"], "--program and --profile: give one of them"),
         (["--batch-size", "2"], "--batch-size would be ignored"),
         (["--precision", "int8"], "--precision would be ignored"),
-        (["--profile"], "--profile is of a run folder"),
+        (["--profile"], "--profile needs a run folder"),
         (["--profile", "--preset", "tiny"], "leave out --preset"),
     ):
         result = CliRunner().invoke(main, ["info", "luong", *words])
@@ -85,4 +85,4 @@ def test_a_profile_is_asked_for_by_its_options() -> None:
 def test_it_is_printed(tmp_path: Path) -> None:
     """Of a run or a file; an architecture has no weights to name."""
     result = CliRunner().invoke(main, ["info", "luong", "--program"])
-    assert result.exit_code == 1 and "--program is of a run folder" in result.stderr
+    assert result.exit_code == 1 and "--program needs a run folder" in result.stderr

@@ -115,11 +115,11 @@ def test_the_command_trains_on_documents(tmp_path: Path, outcome: dict[str, Any]
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("--tmx a.tmx", "--tmx has texts in several languages: give --pair"),
-        ("--po a.po --pair en-de", "--pair would be ignored: it is for --tmx"),
+        ("--tmx a.tmx", "--tmx needs the languages to read: give --pair"),
+        ("--po a.po --pair en-de", "--pair would be ignored without --tmx"),
         ("--tmx a.tmx --pair en", "--pair en: expected two languages"),
         ("--tmx a.tmx --pair en-GB-de", "--pair en-GB-de: expected two languages"),
-        ("--tmx a.tmx --pair fr:ko", "a.tmx has no pair of texts fr and ko that are translated"),
+        ("--tmx a.tmx --pair fr:ko", "a.tmx has no translated pair of texts fr and ko"),
         ("--tmx none.tmx --pair en-de", "none.tmx does not exist"),
         ("--po a.tmx", "a.tmx, line 1, column 1: expected a comment"),
         ("--po a.po --text valid.tsv", "--text is learnt without a source: give it alone"),

@@ -123,4 +123,4 @@ def test_the_output_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.M
     assert texts[0] == texts[1] and len(texts[0]) == 40
     wrong = CliRunner().invoke(main, ["translate", "-m", "run", "--workers", "2", "--stream"], input="a\n")
     assert wrong.exit_code == 1
-    assert wrong.stderr == "bytenmt: --workers 2: --stream shows one line at a time: drop one of the two\n"
+    assert wrong.stderr == "bytenmt: --workers 2 cannot be combined with --stream: drop one of the two\n"

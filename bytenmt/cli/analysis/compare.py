@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from bytenmt.cli.console import Command, check_output, detail, say, writer
-from bytenmt.cli.options import DECODING, FILE, RUNS, RUNTIME, TOKENIZE
+from bytenmt.cli.options import DECODING, FILE, RUNTIME, SEPARATE_RUNS, TOKENIZE
 from bytenmt.errors import BytenmtError, printable
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@RUNS
-@click.option("--src", type=FILE, help="Source of a text to compare them on.")
-@click.option("--ref", "--tgt", "ref", type=FILE, help="Its reference translation.")
-@click.option("--curves", type=FILE, metavar="FILE.png", help="Draw how they learnt.")
-@click.option("--by-length", type=FILE, metavar="FILE.png", help="Draw their scores by the source's length.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@SEPARATE_RUNS
+@click.option("--src", type=FILE, help="Source side of a test set on which the models are compared.")
+@click.option("--ref", "--tgt", "ref", type=FILE, help="Reference translation of --src.")
+@click.option("--curves", type=FILE, metavar="FILE.png", help="Draw the learning curves of the runs.")
+@click.option("--by-length", type=FILE, metavar="FILE.png", help="Draw scores by source length.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @TOKENIZE
 @DECODING
 @RUNTIME
@@ -44,17 +44,17 @@ def compare(
     threads: int | None,
     **decoding: Any,
 ) -> None:
-    """Compare runs: curves, and scores on a text of yours.
+    """Compare models: scores on a test set, learning curves.
 
-    The scores are a table, in which p is how likely a difference from the first run is chance, by sacreBLEU's
-    paired bootstrap. Mean and standard deviation follow for runs that differ in their seeds alone. A RUN is a
-    run folder or a weights file; each decides alone.
+    Prints a table of scores; p is the p-value of the difference from the first model, by sacreBLEU's paired
+    bootstrap. Runs that differ only in their seeds also get mean and standard deviation. RUN is a run folder
+    or a weights file.
     """
     from bytenmt.cli import inputs
 
     _check(runs, src, ref, curves, by_length)
     if as_json and src is None:
-        raise BytenmtError("--json is of the scores: give --src and --ref with it")
+        raise BytenmtError("--json prints scores: give --src and --ref with it")
     names = _names(runs)
     if curves is not None:
         _draw_curves(names, curves)
@@ -91,11 +91,11 @@ def _check(
 ) -> None:
     """Raise BytenmtError for options that do not go together and files that cannot be written."""
     if len(set(runs)) < len(runs):
-        raise BytenmtError("a run is given twice: expected different ones")
+        raise BytenmtError("a run is given twice: name each run once")
     if (src is None) != (ref is None):
         raise BytenmtError("--src and --ref: give both, or neither")
     if src is None and curves is None:
-        raise BytenmtError("nothing to compare: give --src and --ref, --curves, or all of them")
+        raise BytenmtError("nothing to compare: give --src and --ref, or --curves, or both")
     if src is None and by_length is not None:
         raise BytenmtError("--by-length draws scores: give --src and --ref with it")
     for output in (curves, by_length):
@@ -121,9 +121,9 @@ def _draw_curves(runs: dict[str, Path], output: Path) -> None:
     written = {name: comparison.records(run) for name, run in runs.items()}
     there = {name: records for name, records in written.items() if records}
     if not there:
-        raise BytenmtError(f"{next(iter(runs))} holds no metrics.jsonl, which --curves draws")
+        raise BytenmtError(f"{next(iter(runs))} has no metrics.jsonl: --curves needs run folders")
     for name in written.keys() - there.keys():
-        say(f"bytenmt: {name} holds no metrics.jsonl: its curve is left out")
+        say(f"bytenmt: {name} has no metrics.jsonl: its curve is left out")
     with writer(output) as out:
         out.write(png(comparison.curves(there)))
     say(f"{output}: written")

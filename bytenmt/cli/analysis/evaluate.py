@@ -41,15 +41,17 @@ class ScoredText(NamedTuple):
 
 @click.command(cls=Command)
 @ANY_RUNS
-@click.option("--src", type=FILE, help="Source text.")
-@click.option("--ref", "--tgt", "ref", type=FILE, required=True, help="Its reference translation.")
-@click.option("--hyp", type=FILE, help="A text to score instead of a run's translations.")
-@click.option("--hyp-out", type=FILE, help="A file to keep the translations in.")
+@click.option("--src", type=FILE, help="Source side of the test set, one sentence per line.")
+@click.option("--ref", "--tgt", "ref", type=FILE, required=True, help="Reference translation of --src.")
+@click.option("--hyp", type=FILE, help="Score this text instead of a model's translations.")
+@click.option("--hyp-out", type=FILE, help="File to which the translations are written.")
 @TOKENIZE
-@click.option("--by-length", is_flag=True, help="Scores by the length of the source too.")
-@click.option("--plot", type=FILE, metavar="FILE.png", help="Draw the scores by length.")
-@click.option("--confidence", is_flag=True, help="How well bits per byte find the lines that are wrong.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--by-length", is_flag=True, help="Also print scores by source length.")
+@click.option(
+    "--plot", type=FILE, metavar="FILE.png", help="Draw the scores by source length; needs --by-length."
+)
+@click.option("--confidence", is_flag=True, help="Also measure how well bits per byte detect wrong lines.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
 @DECODING
 @CONSTRAINTS
 @RUNTIME
@@ -67,10 +69,11 @@ def evaluate(
     errors: str,
     **more: Any,
 ) -> None:
-    """Print chrF, BLEU, exact match and bits per byte.
+    """Score translations by chrF, BLEU and bits per byte.
 
-    chrF and BLEU with sacreBLEU's signatures. With --hyp a text is scored that is there already, and no run
-    is needed. Under torchrun the lines are shared among the processes.
+    Translates --src and compares the result with --ref. chrF and BLEU come with sacreBLEU's signatures. With
+    --hyp an existing translation is scored and no model is needed. Under torchrun the processes share the
+    lines.
     """
     if plot is not None:
         from bytenmt.analysis.drawing import require_matplotlib
@@ -89,7 +92,7 @@ def evaluate(
             return
         found = made
     if by_length and found.corpus.src is None:
-        raise BytenmtError("--by-length is of the source's length: give --src")
+        raise BytenmtError("--by-length groups lines by source length: give --src with it")
     if hyp_out is not None:
         with writer(hyp_out) as out:
             out.write(b"".join(text + b"\n" for text in found.hypotheses))
@@ -119,7 +122,7 @@ def evaluate(
 def _check_needs_no_model(runs: Sequence[Path]) -> None:
     """Raise BytenmtError for options that would be ignored because no model is used."""
     if runs:
-        raise BytenmtError(f"{runs[0]} would be ignored: --hyp is a text that is there already")
+        raise BytenmtError(f"{runs[0]} would be ignored: --hyp scores an existing text without a model")
     context = click.get_current_context()
     for parameter in context.command.params:
         name = parameter.name or ""

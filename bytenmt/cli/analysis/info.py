@@ -15,28 +15,34 @@ from bytenmt.errors import BytenmtError
 @click.argument(
     "named", metavar="RUN|FILE|ARCH", nargs=-1, shell_complete=completing(ARCHITECTURES, files=True)
 )
-@preset_option("Of an architecture; small by default.")
+@preset_option("Preset of the architecture ARCH (default: small).")
 @click.option(
     "--set",
     "settings",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Of an architecture, as in train; model.source=false is a language model.",
+    help="Set a configuration key of the architecture ARCH; model.source=false describes a language model."
+    " May be"
+    " repeated.",
 )
-@click.option("--program", is_flag=True, help="Of a run or file: the instructions of the CPU engine instead.")
+@click.option("--program", is_flag=True, help="Print the instructions of the CPU engine for RUN or FILE.")
 @click.option(
     "--profile",
     is_flag=True,
-    help="Of a run or file: where the time of a step goes, instruction by instruction.",
+    help="Measure a decode step of RUN or FILE and print the time of each instruction.",
 )
 @click.option(
-    "--batch-size", type=within(BATCH), help="With --profile: sentences side by side; 1 by default."
+    "--batch-size", type=within(BATCH), help="Number of sentences in the batch of --profile (default: 1)."
 )
-@click.option("--precision", type=click.Choice(PRECISIONS), help="With --profile: another than the file's.")
+@click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    help="Precision of the weights in --profile (default: the file's).",
+)
 @click.option(
     "--properties",
     is_flag=True,
-    help="A table instead, of several or of all architectures: time, paths of signals and receptive fields.",
+    help="Print a table of complexity, path lengths and receptive fields of several ARCH (default: all).",
 )
 def info(
     named: tuple[str, ...],
@@ -48,10 +54,10 @@ def info(
     precision: str | None,
     properties: bool,
 ) -> None:
-    """Print a model's costs, and its configuration as TOML.
+    """Print the size, cost and configuration of a model.
 
-    RUN is a run folder, FILE a weights file, ARCH the name of an architecture. The output can be given to
-    --config.
+    RUN is a run folder, FILE a weights file, ARCH the name of an architecture. The output is TOML, a valid
+    file for `bytenmt train --config`.
     """
     from bytenmt.decoding.model_summary import config_of, model_description, profile_of, program_of
 
@@ -64,7 +70,7 @@ def info(
         raise BytenmtError(f"{' and '.join(asked)}: give one of them")
     if not profile and (batch_size, precision) != (None, None):
         option = "--batch-size" if precision is None else "--precision"
-        raise BytenmtError(f"{option} would be ignored: it is for --profile")
+        raise BytenmtError(f"{option} would be ignored without --profile: drop it")
     if properties:
         from bytenmt.analysis.properties import table
 
@@ -76,7 +82,7 @@ def info(
     (what,) = named
     if (program or profile) and (preset is not None or settings):
         option = "--set" if preset is None else "--preset"
-        raise BytenmtError(f"{asked[0]} is of a run folder or a weights file: leave out {option}")
+        raise BytenmtError(f"{asked[0]} needs a run folder or a weights file: leave out {option}")
     if program:
         click.echo(program_of(what))
     elif profile:

@@ -25,7 +25,7 @@ SUFFIXES = (".png", ".html")
 
 @click.group(cls=SubGroup)
 def plot() -> None:
-    """Draw what a model attends to, or how its bytes lie."""
+    """Draw a model's attention or its byte embedding."""
 
 
 def line_option(name: str, help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -35,17 +35,24 @@ def line_option(name: str, help: str) -> Callable[[Callable[..., None]], Callabl
 
 @plot.command()
 @RUN
-@line_option("--line", "The source; the first line of stdin by default.")
-@line_option("--target", "The text that is written; the model's translation by default.")
+@line_option("--line", "Source line (default: the first line of stdin).")
+@line_option("--target", "Target line to align with the source (default: the model's translation).")
 @click.option(
     "-o",
     "--output",
     "outputs",
     type=FILE,
     multiple=True,
-    help="FILE.png, a picture, or FILE.html, a page; may be given twice. attention.png by default.",
+    help="File to write, FILE.png or FILE.html; may be given twice (default: attention.png).",
 )
-@click.option("-b", "--beam-size", "--beam", "beam", type=within(BEAM), help="Hypotheses kept; 1 by default.")
+@click.option(
+    "-b",
+    "--beam-size",
+    "--beam",
+    "beam",
+    type=within(BEAM),
+    help="Beam size of the translation; 1 is greedy search (default: 1).",
+)
 @RUNTIME
 def attention(
     run: Path,
@@ -57,15 +64,17 @@ def attention(
     device: str,
     threads: int | None,
 ) -> None:
-    """Draw where a model looks while it writes a line.
+    """Draw the attention weights of a translation as a heat map.
 
-    A row for each character of the text, a column for each of the source; bytes are merged to characters.
-    Every layer that attends has its own map beside the mean.
+    Rows are target characters, columns are source characters; the weights of bytes are merged into
+    characters. A model with several attention layers gets one map for each layer and one for their mean.
     """
     outputs = outputs or (Path("attention.png"),)
     _check(outputs)
     if beam is not None and target is not None:
-        raise BytenmtError("--beam-size would be ignored: --target is the text")
+        raise BytenmtError(
+            "--beam-size would be ignored with --target, which is not decoded: drop one of them"
+        )
     found = _attention(run, _line(line, errors), target, beam, device, threads)
     for output in outputs:
         with writer(output) as out:
@@ -115,7 +124,9 @@ def _attention(
     runtime = load_runs([run], EngineSpec(AUTO, device, "fp32", threads, OFF))
     (loaded,) = runtime.runs
     if not runtime.has_source or not loaded.config.model.has_attention:
-        raise BytenmtError(f"{run} has no attention to draw: {architecture(loaded.config.model)}")
+        raise BytenmtError(
+            f"{run} has no attention weights: its architecture is {architecture(loaded.config.model)}"
+        )
     if target is None:
         translator = Translator.from_runtime(
             runtime, Settings.from_dict({} if beam is None else {"beam": beam})
@@ -152,19 +163,33 @@ def _drawn(maps: HeatMaps, suffix: str, run: str) -> bytes:
 
 @plot.command()
 @RUN
-@click.option("-o", "--output", type=FILE, default=Path("embedding.png"), help="embedding.png by default.")
 @click.option(
-    "--text", "texts", type=FILE, multiple=True, help="Only the bytes that it has; all of UTF-8 by default."
+    "-o",
+    "--output",
+    type=FILE,
+    default=Path("embedding.png"),
+    help="File to write, FILE.png (default: embedding.png).",
 )
 @click.option(
-    "--neighbours", type=within(Bounds(0, 20)), default=5, show_default=True, help="Listed for each byte."
+    "--text",
+    "texts",
+    type=FILE,
+    multiple=True,
+    help="Draw only the bytes that occur in this text; may be repeated (default: all bytes of UTF-8).",
+)
+@click.option(
+    "--neighbours",
+    type=within(Bounds(0, 20)),
+    default=5,
+    show_default=True,
+    help="Number of nearest neighbours listed for each byte.",
 )
 def embedding(run: Path, output: Path, texts: tuple[Path, ...], neighbours: int) -> None:
-    """Draw which bytes lie near each other in a model.
+    """Draw a model's byte embedding in two dimensions.
 
-    A map of the byte embedding's two axes of most variance; on stdout each byte's nearest others, with the
-    cosine of the angle between them. A byte that training has not shown lies where it began: --text leaves it
-    out.
+    The map shows the first two principal components of the byte embedding. Stdout lists the nearest
+    neighbours of every byte by cosine similarity. Bytes that never occurred in training keep their random
+    initial vectors: use --text to leave them out.
     """
     if output.suffix != ".png":
         raise BytenmtError(f"{output}: give a name that ends in .png")

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 PAIR = click.option(
     "--pair",
     metavar="SRC-TGT",
-    help="The languages, as en-de or en-US:pt-BR: those of a TMX, which has several; XLIFF, PO and HTML"
-    " declare the target language then.",
+    help="Source and target language, such as en-de or en-US:pt-BR. Required for TMX; XLIFF, PO and HTML"
+    " files"
+    " then declare the target language.",
 )
 
 
@@ -28,7 +29,7 @@ def language_pair(codes: str) -> tuple[str, str]:
         source, found, target = codes.partition(separator)
         if found and source and target and (separator == ":" or "-" not in target):
             return source, target
-    raise BytenmtError(f"--pair {codes}: expected two languages, as en-de, or en-US:pt-BR")
+    raise BytenmtError(f"--pair {codes}: expected two languages, such as en-de or en-US:pt-BR")
 
 
 def model_languages(corpora: Sequence[CorpusFact]) -> tuple[str | None, str | None]:

@@ -1,6 +1,6 @@
 """Convert documents and data sets to tables of training pairs in the run folder.
 
-The run is trained on the table, whose digest tells on --resume whether the text is still the same.
+The run is trained on the table; its digest shows on --resume whether the text is still the same.
 """
 
 from __future__ import annotations
@@ -15,21 +15,38 @@ import click
 
 from bytenmt.atomic_file import replacing
 from bytenmt.cli.documents.languages import language_pair
-from bytenmt.cli.options import FILE, options
+from bytenmt.cli.options import FILE, headed
 from bytenmt.errors import BytenmtError, DataError
 
 PARQUET = "parquet"
 CACHE = "cache"  # in the run folder, where packed texts are unpacked too
-OPTIONS = options(
-    click.option("--tmx", type=FILE, multiple=True, help="A translation memory to learn; with --pair."),
-    click.option("--xliff", type=FILE, multiple=True, help="The units of it that are translated."),
-    click.option("--po", type=FILE, multiple=True, help="The entries of it that are translated, not fuzzy."),
-    click.option("--pair", metavar="SRC-TGT", help="The languages of --tmx, as en-de or en-US:pt-BR."),
-    click.option("--parquet", type=FILE, multiple=True, help="A data set to learn; with --columns."),
+OPTIONS = headed(
+    "Training data",
+    click.option(
+        "--tmx", type=FILE, multiple=True, help="Translation memory (TMX) of training pairs; needs --pair."
+    ),
+    click.option(
+        "--xliff", type=FILE, multiple=True, help="XLIFF file whose translated units are training pairs."
+    ),
+    click.option(
+        "--po",
+        type=FILE,
+        multiple=True,
+        help="PO file whose translated, not fuzzy entries are training pairs.",
+    ),
+    click.option(
+        "--pair",
+        metavar="SRC-TGT",
+        help="Source and target language in the files of --tmx, such as en-de or en-US:pt-BR.",
+    ),
+    click.option(
+        "--parquet", type=FILE, multiple=True, help="Parquet file of training pairs; needs --columns."
+    ),
     click.option(
         "--columns",
         metavar="SRC,TGT",
-        help="Those of --parquet, or the fields of a struct, as `translation` has them.",
+        help="Source and target column in the files of --parquet, or two fields of a struct column such as"
+        " `translation`.",
     ),
 )
 
@@ -54,13 +71,13 @@ def conversions(
 ) -> list[Conversion]:
     """Return the conversions for these documents, those of --tmx first. Raises BytenmtError."""
     if parquet and columns is None:
-        raise BytenmtError("--parquet may have many columns: give the two by --columns, as en,de")
+        raise BytenmtError("--parquet needs --columns SRC,TGT, such as --columns en,de")
     if columns is not None and not parquet:
-        raise BytenmtError("--columns would be ignored: it is for --parquet")
+        raise BytenmtError("--columns would be ignored without --parquet: drop it")
     if tmx and pair is None:
-        raise BytenmtError("--tmx has texts in several languages: give --pair, as en-de")
+        raise BytenmtError("--tmx needs the languages to read: give --pair, such as --pair en-de")
     if pair is not None and not tmx:
-        raise BytenmtError("--pair would be ignored: it is for --tmx")
+        raise BytenmtError("--pair would be ignored without --tmx: drop it")
     languages = None if pair is None else language_pair(pair)
     named = chain(
         (("tmx", path, languages) for path in tmx),
@@ -78,7 +95,7 @@ def _two(columns: str | None) -> tuple[str, str]:
     """Split --columns into two column names. Raises BytenmtError."""
     source, _, target = (columns or "").partition(",")
     if not source or not target or "," in target:
-        raise BytenmtError(f"--columns {columns}: expected two names, as en,de")
+        raise BytenmtError(f"--columns {columns}: expected two column names, such as en,de")
     return source, target
 
 
@@ -109,10 +126,10 @@ def _lines(one: Conversion, errors: str) -> Iterator[bytes]:
 
 def _convert(one: Conversion, errors: str) -> str:
     found = _lines(one, errors)
-    first = next(found, None)  # before anything is written: a file that cannot be read is told of
+    first = next(found, None)  # before anything is written: raises if the file cannot be read
     if first is None:
         languages = "" if one.pair is None else f" {one.pair[0]} and {one.pair[1]}"
-        raise DataError(f"{one.path} has no pair of texts{languages} that are translated")
+        raise DataError(f"{one.path} has no translated pair of texts{languages}")
     n_pairs = 0
     try:
         one.table.parent.mkdir(parents=True, exist_ok=True)
@@ -121,5 +138,7 @@ def _convert(one: Conversion, errors: str) -> str:
                 file.write(line)
                 n_pairs += 1
     except OSError as error:
-        raise DataError(f"{one.table} cannot be written ({error.strerror}): make room there") from None
+        raise DataError(
+            f"{one.table} cannot be written ({error.strerror}): free space or change its permissions"
+        ) from None
     return f"{one.path}: {n_pairs:,} pairs"

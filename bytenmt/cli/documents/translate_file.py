@@ -35,27 +35,38 @@ MOST_BITS = 1e6
 @click.argument("input", metavar="IN", type=FILE)
 @click.argument("output", metavar="OUT", type=FILE)
 @MODELS
-@click.option("--format", "form", type=click.Choice(list(FORMATS)), help="Of IN; by its suffix without.")
-@click.option("--overwrite", is_flag=True, help="Translate anew what is translated already.")
+@click.option(
+    "--format", "form", type=click.Choice(list(FORMATS)), help="Format of IN (default: by its suffix)."
+)
+@click.option("--overwrite", is_flag=True, help="Also translate units that have a translation already.")
 @click.option(
     "--flag-above",
     type=within(Bounds(0.0, MOST_BITS, whole=False)),
     metavar="BITS",
-    help="Bits per byte above which a translation is unsure, instead of the model's own threshold."
-    " What is unsure or wrong is marked for review: fuzzy in PO, needs-review-translation in XLIFF,"
-    " told with -v in every format.",
+    help="Threshold of an unsure translation in bits per byte (default: the model's own). Unsure and wrong"
+    " translations are marked for review: `fuzzy` in PO, `needs-review-translation` in XLIFF; -v lists them"
+    " in every format.",
 )
 @PAIR
 @click.option(
     "--memory",
     "memory_file",
     type=FILE,
-    help="A translation memory (TMX, XLIFF, PO, CSV, TSV): what it has, but for placeholders and numbers, is"
-    " taken from it.",
+    help="Translation memory (TMX, XLIFF, PO, CSV or TSV). Units that it contains, apart from placeholders"
+    " and"
+    " numbers, are taken from it instead of the model.",
 )
-@click.option("--column", help="Of a table: the name in its first row, or the number from 1.")
-@click.option("--to-column", "into", help="The column for the translations; --column itself without.")
-@click.option("--encoding", help="Of IN, where it does not tell and is not UTF-8; OUT has the same.")
+@click.option(
+    "--column", help="Source column of a CSV or TSV file: its name in the first row, or its number from 1."
+)
+@click.option(
+    "--to-column",
+    "into",
+    help="Column of a CSV or TSV file for the translations (default: that of --column).",
+)
+@click.option(
+    "--encoding", help="Character encoding of IN and OUT (default: the one IN declares, otherwise UTF-8)."
+)
 @CONSTRAINTS
 @DECODING
 @RUNTIME
@@ -76,13 +87,13 @@ def translate_file(
     threads: int | None,
     **decoding: Any,
 ) -> None:
-    """Translate the document IN into OUT.
+    """Translate the document IN and write it to OUT.
 
-    TMX, XLIFF 1.2 and 2, PO, SRT, WebVTT, HTML, Markdown, JSON, .properties, .strings, Android's strings.xml,
-    .docx, CSV, TSV and plain text. Only text is replaced: all else comes back byte for byte, in its encoding.
-    Placeholders, tags, URLs and e-mail addresses are kept unless --keep says otherwise; --beam-size is 4 by
-    default, since greedy search places them worse. What is translated already stays; what is doubtful is
-    marked for review. OUT is there when it is whole.
+    Formats: TMX, XLIFF 1.2 and 2, PO, SRT, WebVTT, HTML, Markdown, JSON, .properties, .strings, Android's
+    strings.xml, .docx, CSV, TSV and plain text. Only text is replaced; everything else stays byte for byte,
+    in the encoding of IN. Placeholders, tags, URLs and e-mail addresses are copied unchanged, see --keep;
+    --beam-size is 4 by default, since greedy search places them worse. Existing translations stay; doubtful
+    new ones are marked for review. OUT appears when it is complete.
     """
     from bytenmt.cli import decoding_args
     from bytenmt.cli.translation_commands import loaded_runs
@@ -151,7 +162,7 @@ def _print_report(report: TranslationReport, n_units: int) -> None:
     empty = f", {len(report.empty)} without a translation left as they were" if report.empty else ""
     matched = f" ({report.n_matched} from the memory)" if report.n_matched else ""
     say(
-        f"{n_units} units: {report.n_translated} translated{matched}, {report.n_kept} were already,"
+        f"{n_units} units: {report.n_translated} translated{matched}, {report.n_kept} translated before,"
         f" {len(report.review)} to review{empty}"
     )
     if report.n_matched:

@@ -20,27 +20,33 @@ FORMATS = ("parquet", "jsonl", "csv", "text")
 @click.argument("input", metavar="IN", type=FILE)
 @click.argument("output", metavar="OUT", type=FILE)
 @MODELS
-@click.option("--column", default="text", show_default=True, help="Of the texts.")
+@click.option("--column", default="text", show_default=True, help="Column of IN with the source texts.")
 @click.option(
     "--to",
     default="translation",
     show_default=True,
     metavar="COLUMN",
-    help="Of the translations; COLUMN_error tells why there is none.",
+    help="New column for the translations; COLUMN_error states why a row has none.",
 )
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Of IN; by its suffixes without.")
-@click.option("--resume", is_flag=True, help="Go on in OUT with what a stopped job left to do.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="Format of IN (default: by the suffixes of its files).",
+)
+@click.option("--resume", is_flag=True, help="Continue an interrupted job in OUT.")
 @click.option(
     "--actors",
     type=COUNT,
-    help="Engines, of --threads threads each, 1 by default; as many as the cluster has CPUs without.",
+    help="Number of engines, each with --threads threads (default: the CPUs of the cluster).",
 )
 @click.option(
     "--block-bytes",
     type=COUNT,
     default=1 << 20,
     show_default=True,
-    help="Of IN for a part of OUT; a kill costs the parts that are under way, two an actor.",
+    help="Bytes of IN per part of OUT; an interrupted job repeats the unfinished parts, at most two per"
+    " actor.",
 )
 @CONSTRAINTS
 @DECODING
@@ -60,13 +66,13 @@ def translate_dataset(
     threads: int | None,
     **decoding: Any,
 ) -> None:
-    """Translate a column of the data set IN into OUT, on Ray.
+    """Translate a column of a data set with Ray.
 
-    IN is a file or a folder of parquet, JSON lines, CSV or text. OUT is a folder of parts in the same order
-    and format, of text in JSON lines, with all columns and two more; a row that fails is null and says why.
-    A job that was killed goes on by --resume. Exits with 3 where rows have no translation. Ray's cluster is
-    that of RAY_ADDRESS or `ray start`, else one of this machine; on a cluster IN, OUT and the runs are in
-    folders that all machines see. With --device cuda each actor takes a GPU.
+    IN is a file or folder of Parquet, JSON lines, CSV or text. OUT is a folder of parts in the same order and
+    format (JSON lines for text) with all columns of IN and two more: the translation and, for a row that
+    failed, the error. Exits with 3 if rows have no translation. --resume continues an interrupted job. Uses
+    the Ray cluster of RAY_ADDRESS or `ray start`, otherwise this machine; all machines of a cluster must see
+    IN, OUT and the models under the same paths. With --device cuda each actor takes a GPU.
     """
     from bytenmt.cli import decoding_args
     from bytenmt.scale import Translate, blocks, formats, job, ray_data
@@ -74,7 +80,7 @@ def translate_dataset(
 
     if decoding["glossary"] is not None:
         decoding["glossary"] = decoding["glossary"].resolve()  # actors have folders of their own
-    decoding_args.settings(decoding)  # what does not go together, by its options' names
+    decoding_args.settings(decoding)  # reports options that contradict each other by their names
     ray_data.check_packages()
     translate = Translate(
         *(run.resolve() for run in runs),

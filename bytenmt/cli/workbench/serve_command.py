@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bytenmt.cli.console import Command, detail
-from bytenmt.cli.options import COUNT, FILE, options, setting_options, within
+from bytenmt.cli.options import COUNT, FILE, headed, options, setting_options, within
 from bytenmt.cli.progress import Console
 from bytenmt.config.bounds import THREADS, Bounds
-from bytenmt.decoding.setting_table import AUTO, KEPT, KEPT_BY_SERVER, PRECISIONS
+from bytenmt.decoding.setting_table import AUTO, KEPT, KEPT_BY_SERVER, PRECISIONS, SPEED
 from bytenmt.errors import BytenmtError
 
 if TYPE_CHECKING:
@@ -28,100 +28,131 @@ LOOPBACK = "127.0.0.1"
 PACKAGES = ("starlette", "uvicorn", "httptools", "websockets", "python_multipart")
 
 TIMEOUT = within(Bounds(1, 86_400))
-LIMITS = options(
-    click.option("--max-body", type=COUNT, default=2_000_000, show_default=True, help="Bytes of a request."),
+LIMITS = headed(
+    "Limits",
     click.option(
-        "--max-characters", type=COUNT, default=20_000, show_default=True, help="Of the texts of a request."
+        "--max-body",
+        type=COUNT,
+        default=2_000_000,
+        show_default=True,
+        help="Maximum size of a request in bytes; larger ones get 413.",
+    ),
+    click.option(
+        "--max-characters",
+        type=COUNT,
+        default=20_000,
+        show_default=True,
+        help="Maximum number of characters of the texts of a request; longer ones get 413.",
     ),
     click.option(
         "--max-queue",
         type=COUNT,
         default=256,
         show_default=True,
-        help="Requests that wait or are decoded; more are told to come again (429).",
+        help="Maximum number of requests that wait or are decoded, all clients together; more get 429.",
     ),
     click.option(
         "--max-queue-per-client",
         type=COUNT,
         default=64,
         show_default=True,
-        help="The same of one client address, and of one API key.",
+        help="Maximum number of requests that wait or are decoded of one client address or API key; more"
+        " get 429.",
     ),
     click.option(
         "--patience",
         type=within(Bounds(1, 3600)),
         default=30,
         show_default=True,
-        help="Seconds that a client has to send a request, and that a graceful end may take.",
+        help="Seconds a client may take to send a request (then 408), and a graceful shutdown may take.",
     ),
     click.option(
         "--document-seconds",
         type=within(Bounds(1, 3600)),
         default=20,
         show_default=True,
-        help="CPU seconds in which a file or page must be read, and as many to write its translation.",
+        help="CPU seconds for parsing a document or HTML page, and the same again for writing its"
+        " translation.",
     ),
     click.option(
         "--document-memory",
         type=COUNT,
         default=1_000_000_000,
         show_default=True,
-        help="Bytes of memory that either of these may take.",
+        help="Bytes of memory for parsing a document or HTML page, or for writing its translation.",
     ),
     click.option(
         "--send-timeout",
         type=TIMEOUT,
         default=30,
         show_default=True,
-        help="Seconds after which a client that does not read its answer is cut off.",
+        help="Seconds after which a client that does not read its response is disconnected.",
     ),
     click.option(
         "--compute-timeout",
         type=TIMEOUT,
         default=300,
         show_default=True,
-        help="Seconds that the translation of a request may take, waiting included (503).",
+        help="Seconds the translation of a request may take, waiting included; then it gets 503.",
     ),
     click.option(
         "--request-timeout",
         type=TIMEOUT,
         default=600,
         show_default=True,
-        help="Seconds from a request's headers to the end of its answer.",
+        help="Seconds from the headers of a request to the end of its response.",
     ),
 )
-ACCESS = options(
-    click.option("--api-keys", type=FILE, help="A file of keys, one a line, of which a request needs one."),
+ACCESS = headed(
+    "Access",
+    click.option(
+        "--api-keys",
+        type=FILE,
+        help="File of API keys, one per line; every request must then carry one of them.",
+    ),
     click.option(
         "--allowed-host",
         "allowed_hosts",
         metavar="NAME",
         multiple=True,
-        help="A name that the server is reached by, checked against the Host header; * is any. By default"
-        " loopback names alone where it listens at a loopback address, elsewhere any.",
+        help="Host name under which the server may be reached, compared with the Host header; * is any; may"
+        " be"
+        " repeated (default: loopback names if --host is a loopback address, otherwise any).",
     ),
     click.option(
         "--allowed-origin",
         "allowed_origins",
         metavar="ORIGIN",
         multiple=True,
-        help="A site, as https://example.org, whose pages may use the server (CORS); * is any. By default"
-        " none but the server's own page.",
+        help="Web site such as https://example.org whose pages may use the server (CORS); * is any; may be"
+        " repeated (default: only the server's own page).",
     ),
     click.option(
         "--trusted-proxy",
         "trusted_proxies",
         metavar="ADDRESS",
         multiple=True,
-        help="The address or network of a proxy whose X-Forwarded-For header tells the client's address.",
+        help="Address or network of a proxy whose X-Forwarded-For header is trusted for the client's"
+        " address; may"
+        " be repeated (default: none).",
     ),
 )
 SEARCH = options(
-    click.option("--precision", type=click.Choice([AUTO, *PRECISIONS]), default=AUTO, help="Of the weights."),
-    click.option(
-        "--threads", type=within(THREADS), help="CPU threads of each direction; default: as there are cores."
-    ),
     setting_options("search"),
+    headed(
+        SPEED,
+        click.option(
+            "--precision",
+            type=click.Choice([AUTO, *PRECISIONS]),
+            default=AUTO,
+            help="Precision of the weights; auto is the precision of the file (default: auto).",
+        ),
+        click.option(
+            "--threads",
+            type=within(THREADS),
+            help="Number of CPU threads per direction (default: chosen by the number of cores).",
+        ),
+    ),
 )
 
 
@@ -133,38 +164,56 @@ SEARCH = options(
     metavar="PAIR=RUN",
     multiple=True,
     required=True,
-    help="A direction and its run, as en-de=RUN; several of one direction decide together.",
+    help="Translation direction and its model, such as en-de=RUN; repeat it for more directions. Several"
+    " models"
+    " of one direction decode as an ensemble.",
 )
-@click.option("--host", default=LOOPBACK, show_default=True, help="The address to listen at.")
-@click.option("--port", type=within(Bounds(0, 65535)), default=5000, show_default=True, help="0: a free one.")
+@click.option("--host", default=LOOPBACK, show_default=True, help="Address to listen on.")
 @click.option(
-    "--suggestions", type=FILE, help="A folder that keeps what is sent to /suggest, a TSV a direction."
+    "--port",
+    type=within(Bounds(0, 65535)),
+    default=5000,
+    show_default=True,
+    help="Port to listen on; 0 is any free port.",
+)
+@click.option(
+    "--suggestions",
+    type=FILE,
+    help="Folder in which suggestions sent to /suggest are stored, one TSV file per direction.",
 )
 @click.option(
     "--detect-text",
     "samples",
     metavar="CODE=FILE",
     multiple=True,
-    help="A text by which a language is told from others of its script; default: the profile in the model.",
+    help="Sample text of a language for language detection (default: the language profile in the model).",
 )
 @click.option(
     "--keep",
     default=",".join(KEPT_BY_SERVER),
     show_default=True,
     metavar=",".join(KEPT),
-    help="What translations have exactly as their source, unless a request says otherwise; '' for nothing.",
+    help="Classes of spans that are copied unchanged from the source to the translation, separated by commas,"
+    " unless a request has its own `keep`; '' is none.",
 )
 @click.option(
     "--glossary",
     "glossaries",
     metavar="PAIR=FILE",
     multiple=True,
-    help="Terms of a direction, as of translate, as en-de=FILE; a request's own terms come first.",
+    help="Glossary file of a direction, such as en-de=FILE, in the format of `translate --glossary`; the"
+    " terms of"
+    " a request take precedence.",
 )
 @click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", help="Of the lines on stderr."
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="Format of the log on stderr (default: text).",
 )
-@click.option("--log-requests/--no-log-requests", default=True, help="A line for each request.")
+@click.option(
+    "--log-requests/--no-log-requests", default=True, help="Log a line for each request (default: yes)."
+)
 @ACCESS
 @LIMITS
 @SEARCH
@@ -196,15 +245,15 @@ def serve(
     threads: int | None,
     **search: Any,
 ) -> None:
-    """Translate for programs and browsers, over HTTP.
+    """Serve translations over HTTP.
 
-    LibreTranslate's API, and a page at /.
+    Offers LibreTranslate's API and a web page at /.
 
-    Languages that no model joins directly are joined over others. SIGTERM ends it when what was accepted is
-    answered; SIGHUP has it read models, glossaries and keys again, while it answers. Every option can be
-    given by an environment variable, --max-queue by BYTENMT_SERVE_MAX_QUEUE; several values have spaces
-    between them. It listens on this machine alone unless --host says otherwise: give --api-keys then, and put
-    a proxy that speaks TLS before it, named by --trusted-proxy.
+    Directions without a model of their own are translated through other languages. SIGTERM stops the server
+    after all accepted requests are answered; SIGHUP reloads models, glossaries and keys without interruption.
+    Every option has an environment variable, for example BYTENMT_SERVE_MAX_QUEUE for --max-queue; several
+    values are separated by spaces. The server listens on this machine only unless --host says otherwise. To
+    make it public, require --api-keys and put a TLS proxy in front of it, named by --trusted-proxy.
     """
     _check_packages()
     from bytenmt.decoding.cpu.compilation import stop_child
@@ -361,9 +410,9 @@ def _workers(
     from bytenmt.serve.worker import Worker
 
     given = {name: value for name, value in search.items() if value is not None}
-    settings(given)  # what does not go together is told before anything is loaded
-    # Threads that meet hundreds of times a step wait for each other where one has no core of its own, and one
-    # core answers the clients.
+    settings(given)  # reports contradicting options before anything is loaded
+    # Threads synchronise hundreds of times per decode step, so each needs a core of its own; one core is left
+    # for the HTTP server.
     threads = threads or max(1, min(MAX_THREADS, n_cores() // (len(directions) + 1)))
     workers, runtimes = {}, {}
     with ExitStack() as stack:  # what was loaded before another model fails does not stay
